@@ -1,0 +1,142 @@
+"""Facts to configurations worth considering. No judgement: constraints and the goal decide."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from recommender import memory
+from recommender.configuration import Configuration
+from recommender.facts import Facts
+
+HOST = "127.0.0.1"
+PORT = 23333
+PROXY_PORT = 8000
+BLOCK = 64
+LARGEST_BUDGET = 8192
+SMALLEST_BUDGET = 512
+SESSION_STEP = 256
+# Sized for the least memory that may be free, a KV region still gets this much room beyond its need.
+KV_HEADROOM = 1.1
+
+# What a configuration gives up, least first: (KV bits, most tiles an image; 0 leaves the model's default).
+CONCESSIONS = ((16, 0), (8, 0), (4, 0), (8, 6), (4, 6), (4, 1))
+KV_BITS = {"fp16": 16, "int8": 8, "int4": 4}
+
+
+def tiers(facts: Facts) -> Iterator[list[Configuration]]:
+    """Groups of configurations; each group gives up more accuracy than the one before."""
+    asked = facts.request.kv
+    for structured in (True, False) if facts.response_schema else (False,):
+        for bits, tiles in CONCESSIONS:
+            if asked != "auto" and bits != KV_BITS[asked]:
+                continue
+            if tiles and (not facts.images or facts.tiles(tiles) == facts.tiles()):
+                continue
+            yield list(_group(facts, bits, tiles, structured))
+
+
+def _group(facts: Facts, kv_bits: int, tiles: int, structured: bool) -> Iterator[Configuration]:
+    for tp, servers in splits(facts.request.gpu_count):
+        batch = math.ceil(facts.concurrency / servers)
+        for budget in budgets(facts.input_tokens(tiles), batch, facts.output_tokens):
+            yield _complete(facts, kv_bits, tiles, structured, tp, servers, batch, budget)
+
+
+def splits(count: int) -> list[tuple[int, int]]:
+    """(cards of one server, servers): every power of two that divides the cards."""
+    powers = (2**power for power in range(count.bit_length()))
+    return [(tp, count // tp) for tp in powers if count % tp == 0]
+
+
+def budgets(input_tokens: int, batch: int, output_tokens: int) -> list[int]:
+    """Prefill budgets to try: the smallest, one prompt, and what joins a full batch at a time."""
+    joining = max(1 if batch == 1 else 2, math.ceil(2 * batch / output_tokens))
+    wanted = {SMALLEST_BUDGET, _power(input_tokens), _power(input_tokens * joining)}
+    return sorted({min(max(each, SMALLEST_BUDGET), LARGEST_BUDGET) for each in wanted})
+
+
+def _power(number: int) -> int:
+    return 1 << max(number - 1, 0).bit_length()
+
+
+def session_length(facts: Facts, tiles: int, max_tokens: int, budget: int, batch: int) -> int:
+    """Tokens of a session: the largest image the model cuts, room to answer, and a full prefill pass.
+
+    The engine prefills together only prompts whose lengths sum to the session
+    length (0.16.0 src/turbomind/engine/engine.cc:464), so a batch gets the budget at least.
+    """
+    most = facts.largest_tokens(tiles) - facts.output_tokens + max_tokens
+    asked = facts.input_tokens(tiles) + max_tokens + 1
+    wanted = max(most + 1, budget if batch > 1 else 0)
+    rounded = math.ceil(wanted / SESSION_STEP) * SESSION_STEP
+    limit = facts.model.text.max_positions
+    if rounded <= limit:
+        return rounded
+    return limit if asked <= limit else math.ceil(asked / SESSION_STEP) * SESSION_STEP
+
+
+def cache_ratio(facts: Facts, config_tp: int, kv_bits: int, needed: int) -> float:
+    """The least share, to two digits, that holds the needed tokens even if less memory is free than expected.
+
+    May exceed 1 where the card is too small; constraints then reject it.
+    """
+    context, loaded = memory.before_cache(facts, config_tp)
+    free = memory.usable(facts) - context.high - loaded.high
+    token = memory.kv_token_bytes(facts.model, kv_bits, config_tp)
+    region = memory.region_for(-(-needed // BLOCK), token * BLOCK, facts.version >= memory.SLAB_ALLOCATOR)
+    if free <= 0:
+        return 9.99
+    share = region * KV_HEADROOM / free
+    digits = 10 ** (1 - math.floor(math.log10(share))) if share < 1 else 100
+    return min(math.ceil(share * digits - 1e-9) / digits, 9.99)
+
+
+def _complete(
+    facts: Facts, kv_bits: int, tiles: int, structured: bool, tp: int, servers: int, batch: int, budget: int
+) -> Configuration:
+    max_tokens = max(2 * facts.output_tokens, 16)
+    session = session_length(facts, tiles, max_tokens, budget, batch)
+    forward = memory.forward_tokens(budget, batch, tp)
+    warmup = memory.warmup_tokens(facts.version, forward, session)
+    needed = memory.needed(facts, tiles, BLOCK, batch, session, warmup)
+    return Configuration(
+        backend="turbomind",
+        session_len=session,
+        max_batch_size=batch,
+        prefill_tokens=budget,
+        cache_ratio=cache_ratio(facts, tp, kv_bits, needed),
+        kv_bits=kv_bits,
+        block_len=BLOCK,
+        tp=tp,
+        servers=servers,
+        omp_threads=max(1, min(4, facts.request.cpus // (2 * servers))),
+        prefix_caching=False,
+        trust_remote_code=facts.model.remote_code and _has(facts, "trust_remote_code"),
+        disable_docs=_has(facts, "disable_docs"),
+        structured_output=structured,
+        dtype=_default(facts, "dtype", "auto"),
+        log_level=_default(facts, "log_level", "ERROR"),
+        communicator=_default(facts, "communicator", "nccl"),
+        model_format=_default(facts, "model_format", ""),
+        server_name=HOST,
+        port=PORT,
+        proxy_url=f"http://{HOST}:{PROXY_PORT}" if servers > 1 else "",
+        revision="",
+        max_tiles=tiles,
+        max_tokens=max_tokens,
+        temperature=0.0,
+    )
+
+
+def _has(facts: Facts, setting: str) -> bool:
+    """Whether the release has an option that carries this setting."""
+    return any(facts.store.flags[name].setting == setting for name in facts.options)
+
+
+def _default(facts: Facts, setting: str, otherwise: str) -> str:
+    """The release's own default of the option that carries this setting."""
+    for name, era in facts.options.items():
+        if facts.store.flags[name].setting == setting:
+            return era.default
+    return otherwise

@@ -1,0 +1,119 @@
+"""The goal picks one configuration among those that pass every constraint. Deterministic."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from recommender import candidates, memory, speed
+from recommender import constraints as c
+from recommender.conditions import Value
+from recommender.configuration import Configuration
+from recommender.facts import Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A configuration with its estimates and the names constraints compare."""
+
+    config: Configuration
+    memory: memory.Memory
+    speed: speed.Speed
+    values: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The winner, what warns about it, and how many were considered and rejected, by constraint."""
+
+    best: Candidate
+    warnings: tuple[c.Finding, ...]
+    considered: int
+    rejected: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """No configuration passes: the constraint that binds first, and how many fell to each."""
+
+    binding: c.Finding
+    others: tuple[c.Finding, ...]
+    considered: int
+    rejected: tuple[tuple[str, int], ...]
+
+
+def measure(facts: Facts, config: Configuration, known: Mapping[str, Value] | None = None) -> Candidate:
+    """A configuration with its estimates."""
+    used, fast = memory.estimate(facts, config), speed.estimate(facts, config)
+    values = dict(known or c.fact_values(facts))
+    values |= c.config_values(facts, config)
+    values |= c.estimate_values(facts, used, fast)
+    return Candidate(config, used, fast, values)
+
+
+def choose(facts: Facts) -> Choice | Nothing:
+    """The best configuration for the request's goal that gives up the least accuracy."""
+    known = c.fact_values(facts)
+    rejected: Counter[str] = Counter()
+    fewest: tuple[c.Finding, ...] = ()
+    considered = 0
+    for group in candidates.tiers(facts):
+        passed: list[Candidate] = []
+        for config in group:
+            considered += 1
+            candidate, findings = _judge(facts, config, known)
+            if candidate is not None:
+                passed.append(candidate)
+                continue
+            rejected.update(each.constraint for each in findings)
+            if not fewest or len(findings) < len(fewest):
+                fewest = findings
+        if passed:
+            best = pick(passed, facts.request.goal)
+            warnings = c.evaluate(facts, best.values, "warn")
+            return Choice(best, warnings, considered, tuple(rejected.most_common()))
+    return Nothing(fewest[0], fewest[1:], considered, tuple(rejected.most_common()))
+
+
+def _judge(
+    facts: Facts, config: Configuration, known: Mapping[str, Value]
+) -> tuple[Candidate | None, tuple[c.Finding, ...]]:
+    """The candidate, or what rejects it. Estimates are made only where nothing simpler rejects."""
+    values = {**known, **c.config_values(facts, config)}
+    findings = c.evaluate(facts, values, estimated=(False,))
+    if findings:
+        return None, findings
+    candidate = measure(facts, config, known)
+    findings = c.evaluate(facts, candidate.values, estimated=(True,))
+    return (None, findings) if findings else (candidate, ())
+
+
+Score = Callable[[Candidate], tuple[float, ...]]
+
+
+def pick(passed: Iterable[Candidate], goal: str) -> Candidate:
+    """The best by the goal; ties go to less memory, then to the order of the candidates."""
+    found = list(passed)
+    least = min(each.memory.total * _cards(each) for each in found)
+    fastest = min(each.speed.latency_ms.value for each in found)
+    most = max(each.speed.rps.value for each in found)
+    scores: dict[str, Score] = {
+        "latency": lambda x: (round(x.speed.latency_ms.value / fastest, 2), x.memory.total),
+        "throughput": lambda x: (-round(x.speed.rps.value / most, 2), x.memory.total),
+        "memory": lambda x: (x.memory.total * _cards(x), x.speed.latency_ms.value),
+        "balanced": lambda x: (
+            round(
+                x.speed.latency_ms.value / fastest
+                + most / x.speed.rps.value
+                + 0.1 * x.memory.total * _cards(x) / least,
+                3,
+            ),
+            x.memory.total,
+        ),
+    }
+    return min(found, key=scores[goal])
+
+
+def _cards(candidate: Candidate) -> int:
+    return candidate.config.tp * candidate.config.servers

@@ -1,0 +1,99 @@
+"""Where nothing fits: the nearest change of the request that would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from packaging.version import Version
+
+from recommender.choose import Choice, choose
+from recommender.facts import Facts, resolve_release
+from recommender.facts import options_of as _options
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A changed request that fits: the options to change, and how it reads."""
+
+    options: str
+    text: str
+
+
+def nearest(facts: Facts) -> Change | None:
+    """The first change, the smallest kind first, under which something fits; None where none does."""
+    for change, tried in _changes(facts):
+        if isinstance(choose(tried), Choice):
+            return change
+    return None
+
+
+def _changes(facts: Facts) -> Iterator[tuple[Change, Facts]]:
+    request = facts.request
+    if request.kv != "auto":
+        yield Change("--kv auto", "let the KV cache precision be chosen"), replace(facts, request=replace(request, kv="auto"))
+    yield from _looser_goals(facts)
+    flight = facts.concurrency
+    while flight > 1:
+        flight //= 2
+        yield Change(f"--load {flight}", f"keep {flight} requests in flight"), replace(facts, concurrency=flight)
+    yield from _newer(facts)
+    yield from _more_cards(facts)
+    yield from _larger_cards(facts)
+
+
+def _looser_goals(facts: Facts) -> Iterator[tuple[Change, Facts]]:
+    request = facts.request
+    if request.p99_ms or request.ttft_ms or request.rps:
+        free = replace(request, p99_ms=0.0, ttft_ms=0.0, rps=0.0)
+        outcome = choose(replace(facts, request=free))
+        if isinstance(outcome, Choice):
+            speed = outcome.best.speed
+            options = []
+            if request.p99_ms and speed.p99_ms.value > request.p99_ms:
+                options.append(f"--p99 {speed.p99_ms.value * 1.01:.0f}")
+            if request.ttft_ms and speed.ttft_ms.value > request.ttft_ms:
+                options.append(f"--ttft {speed.ttft_ms.value * 1.01:.0f}")
+            if request.rps and speed.rps.value < request.rps:
+                options.append(f"--rps {speed.rps.value * 0.99:.1f}")
+            text = "the best predicted for this card and load"
+            yield Change(" ".join(options) or "no latency goals", text), replace(facts, request=free)
+
+
+def _newer(facts: Facts) -> Iterator[tuple[Change, Facts]]:
+    for name in sorted(facts.store.releases, key=Version, reverse=True):
+        if Version(name) <= facts.version:
+            return
+        release = resolve_release(facts.store, name)
+        version = Version(name)
+        yield (
+            Change(f"--lmdeploy {name}", f"use LMDeploy {name}"),
+            replace(
+                facts,
+                request=replace(facts.request, lmdeploy=name),
+                release=release,
+                version=version,
+                options=_options(facts.store, version),
+            ),
+        )
+        return
+
+
+def _more_cards(facts: Facts) -> Iterator[tuple[Change, Facts]]:
+    for count in (2, 4, 8):
+        if count > facts.request.gpu_count:
+            yield (
+                Change(f"--gpu {facts.gpu.id}:{count}", f"use {count} cards"),
+                replace(facts, request=replace(facts.request, gpu_count=count)),
+            )
+
+
+def _larger_cards(facts: Facts) -> Iterator[tuple[Change, Facts]]:
+    for gpu in sorted(facts.store.gpus.values(), key=lambda each: (each.memory_mib, each.id)):
+        if gpu.memory_mib * 2**20 > facts.available_bytes or Version(gpu.compute_capability) > Version(
+            facts.gpu.compute_capability
+        ):
+            yield (
+                Change(f"--gpu {gpu.id}", f"use {gpu.name}"),
+                replace(facts, gpu=gpu, available_bytes=gpu.memory_mib * 2**20),
+            )

@@ -1,0 +1,415 @@
+"""The frozen types of the knowledge records: one YAML file holds one of them.
+
+Types are strict and closed: an unknown field, a number written as text or the
+other way round is an error that names the file and the field. No field is a
+union: what may be absent is an empty string or an empty list.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Id = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+Version = Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+(\.post\d+)?$")]
+VersionOrOpen = Annotated[str, Field(pattern=r"^(\d+\.\d+\.\d+(\.post\d+)?)?$")]
+Date = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+Text = Annotated[str, Field(min_length=1)]
+Engine = Literal["turbomind", "pytorch", "server", "nobody"]
+Verdict = Literal["confirmed", "refuted", "no-effect", "outdated", "depends", "unverified"]
+
+
+class Record(BaseModel):
+    """Base of all record types: frozen, strict, closed."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+
+class CodeSource(Record):
+    """A token that stands at a line of a file of one LMDeploy release.
+
+    A path under ``lmdeploy/`` or ``METADATA`` is in the release's wheel; any other
+    path is in the public repository at the release's tag.
+    """
+
+    release: Version
+    path: Text
+    line: Annotated[int, Field(ge=1)]
+    token: Text
+
+
+class PageSource(Record):
+    """A page (datasheet, model card, issue thread) and what was read on it that day."""
+
+    url: Annotated[str, Field(pattern=r"^https?://")]
+    opened: Date
+    says: Text
+
+
+class Sources(Record):
+    """What a record rests on. All three empty means: unverified, and shown so."""
+
+    code: tuple[CodeSource, ...] = ()
+    pages: tuple[PageSource, ...] = ()
+    evidence: tuple[Id, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """True when nobody opened anything for this fact."""
+        return not (self.code or self.pages or self.evidence)
+
+
+class Place(Record):
+    """Where a statement stands in a seed text: its number, 1-based line and a short token there."""
+
+    seed: Literal["000", "001", "002", "003", "004"]
+    line: Annotated[int, Field(ge=1)]
+    token: Text
+
+
+class Release(Record):
+    """One LMDeploy release on the package index and what it needs. Ranges are PEP 440 specifiers."""
+
+    id: Version
+    published: Date
+    python: Text
+    torch: Text
+    transformers: Text
+    cuda: Text = Field(description="CUDA major version its Linux wheel links, from its requirements")
+    architectures: tuple[Text, ...] = Field(
+        default=(), description="GPU architectures in the TurboMind binary, e.g. sm_80; empty if nobody read them"
+    )
+    note: str = ""
+    sources: Sources
+
+
+class EngineField(Record):
+    """The engine configuration field an option fills, with the releases that have it (half-open)."""
+
+    config: Literal["TurbomindEngineConfig", "PytorchEngineConfig", "VisionConfig", "SpeculativeConfig"]
+    field: Text
+    since: Version
+    until: VersionOrOpen = ""
+
+
+class Era(Record):
+    """A half-open range of releases in which nothing about an option changed."""
+
+    since: Version
+    until: VersionOrOpen = ""
+    type: Literal["str", "int", "float", "bool", "json"] = Field(
+        description="what the value is parsed as; bool is a switch without a value"
+    )
+    default: str = Field(description="the text argparse would parse; empty for None; lists joined by spaces")
+    choices: tuple[str, ...] = ()
+    read_by: tuple[Engine, ...] = Field(min_length=1)
+    note: str = ""
+    sources: Sources
+
+
+class Effect(Record):
+    """What turning an option changes, in words; each says which way and how strongly."""
+
+    memory: Text
+    latency: Text
+    throughput: Text
+    accuracy: Text
+
+
+class Reason(Record):
+    """Why a setting has its value: the first whose conditions all hold is shown.
+
+    ``when`` and the {names} in ``text`` are facts of the case (see GUIDELINES.md).
+    """
+
+    when: tuple[Text, ...] = ()
+    text: Text
+    sources: Sources = Sources()
+
+
+class Encoding(Record):
+    """How a decided value is written on the command line, e.g. kv_bits 8 as quant policy 8."""
+
+    value: str
+    text: str
+
+
+class Option(Record):
+    """What flags, environment variables and request fields share."""
+
+    id: Id
+    summary: Text
+    setting: str = Field(default="", description="the decided value it carries; empty: always left at its default")
+    emit: Literal["always", "changed", "never"] = Field(
+        default="changed", description="changed: only where the value differs from the default"
+    )
+    encodings: tuple[Encoding, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    sources: Sources = Sources()
+
+
+class Flag(Option):
+    """One option of ``lmdeploy serve api_server`` over all covered releases."""
+
+    option: Annotated[str, Field(pattern=r"^--[a-z0-9-]+$")]
+    topic: Literal["server", "model", "engine", "memory", "scheduling", "parallelism", "vision", "logging", "security", "decoding"]
+    summary_vi: str = ""
+    effect: Effect
+    choose: Text
+    fields: tuple[EngineField, ...] = ()
+    eras: tuple[Era, ...] = Field(min_length=1)
+
+
+class Parameter(Option):
+    """An environment variable of the server process, or a field of each request."""
+
+    name: Text
+    kind: Literal["environment", "client"]
+    default: str = ""
+    effect: Effect
+    choose: Text
+
+
+class Rate(Record):
+    """Peak dense matrix rate of one precision in TFLOP/s (TOP/s for int8), without sparsity."""
+
+    precision: Literal["fp16", "bf16", "int8", "fp8", "fp4"]
+    tera: Annotated[float, Field(gt=0)]
+
+
+class Gpu(Record):
+    """One GPU product (one form factor, one memory size)."""
+
+    id: Id
+    name: Text
+    aliases: tuple[Text, ...] = ()
+    ambiguous: tuple[Text, ...] = Field(
+        default=(), description="aliases that fit other products too; the report says which one was meant"
+    )
+    nvml_names: tuple[Text, ...] = ()
+    compute_capability: Annotated[str, Field(pattern=r"^\d+\.\d+$")]
+    memory_gb: Annotated[float, Field(gt=0, description="as sold, 10^9 or 2^30 bytes as the vendor counts")]
+    memory_mib: Annotated[int, Field(gt=0, description="total that the driver reports")]
+    memory_mib_status: Literal["read", "estimated"]
+    bandwidth_gb_s: Annotated[float, Field(gt=0, description="10^9 bytes a second")]
+    rates: tuple[Rate, ...] = Field(min_length=1)
+    nvlink_gb_s: Annotated[float, Field(ge=0, description="total of both directions; 0: none")]
+    sources: Sources
+
+
+class TextShape(Record):
+    """A decoder-only language model's shape."""
+
+    family: Text
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocab: int
+    tied_embeddings: bool
+    attention_bias: Literal["none", "qkv", "qkvo"]
+    qk_norm: bool
+    max_positions: int
+    dtype: Literal["float16", "bfloat16"]
+
+
+class VisionShape(Record):
+    """A ViT encoder's and its projector's shape. One record in the list: the model sees images."""
+
+    hidden: int
+    layers: int
+    heads: int
+    intermediate: int
+    patch: int
+    image: int
+    qkv_bias: bool
+    qk_norm: bool
+    layer_scale: bool
+    norm: Literal["layer_norm", "rms_norm"]
+    downsample: Annotated[float, Field(gt=0, le=1)]
+    tokens_per_tile: int
+    min_tiles: int
+    max_tiles: int
+    thumbnail: bool
+    wrapper_tokens: Annotated[int, Field(ge=0, description="marker tokens around one image")]
+
+
+class Quantization(Record):
+    """Weight quantisation of a checkpoint. One record in the list: the LLM's linears are quantised."""
+
+    method: Literal["awq", "gptq", "fp8"]
+    bits: int
+    group: int
+    version: Text
+
+
+class Support(Record):
+    """Releases (half-open) in which an engine serves a model."""
+
+    engine: Literal["turbomind", "pytorch"]
+    since: Version
+    until: VersionOrOpen = ""
+    sources: Sources
+
+
+class Published(Record):
+    """The size of the weight files as their publisher states it; computed bytes are tested against it."""
+
+    bytes: Annotated[int, Field(gt=0)]
+    sources: Sources
+
+
+class Model(Record):
+    """One checkpoint as an architecture shape. Bytes are computed from it, never stored."""
+
+    id: Id
+    hub: Text
+    aliases: tuple[Text, ...] = ()
+    architecture: Text
+    remote_code: bool = Field(description="its config needs --trust-remote-code where that is not the default")
+    chat_tokens: Annotated[int, Field(ge=0, description="tokens the chat template adds around one user turn")]
+    text: TextShape
+    vision: tuple[VisionShape, ...] = Field(default=(), max_length=1)
+    quantization: tuple[Quantization, ...] = Field(default=(), max_length=1)
+    support: tuple[Support, ...] = Field(min_length=1)
+    published: tuple[Published, ...] = ()
+    sources: Sources
+
+
+class Workload(Record):
+    """A named load: how many requests are in flight at once."""
+
+    id: Id
+    concurrency: Annotated[int, Field(ge=1)]
+    summary: Text
+    summary_vi: str = ""
+
+
+class RequestShape(Record):
+    """A kind of request: what goes in and what must come out."""
+
+    id: Id
+    summary: Text
+    images: Annotated[int, Field(ge=0)]
+    image_width: Annotated[int, Field(ge=0)]
+    image_height: Annotated[int, Field(ge=0)]
+    prompt: Text
+    prompt_tokens: Annotated[int, Field(ge=1)]
+    output_tokens: Annotated[int, Field(ge=1)]
+    response_schema: str = Field(default="", description="JSON Schema as text; empty: free text")
+    sources: Sources = Sources()
+
+
+class Setting(Record):
+    """One setting of an adviser: which option, its value, why, and where it stands."""
+
+    option: Id
+    value: str
+    up_to: str = Field(default="", description="upper end where a range was advised")
+    final: bool = Field(default=True, description="false: said in passing, not in the adviser's own configuration")
+    reason: str = ""
+    reason_vi: str = ""
+    places: tuple[Place, ...] = Field(min_length=1)
+
+
+class Figure(Record):
+    """A memory, load or speed figure an adviser claims. Equal ends: one number. Unit 'words' puts it in text."""
+
+    kind: Literal["vram", "weights", "kv-cache", "concurrency", "throughput", "latency", "instances"]
+    low: float = 0.0
+    high: float = 0.0
+    unit: Literal["GB", "MB", "ms", "count", "words"]
+    words: str = ""
+    about: str = ""
+    places: tuple[Place, ...] = Field(min_length=1)
+
+
+class Adviser(Record):
+    """Who advised what."""
+
+    id: Id
+    name: Text
+    kind: Literal["chatbot", "script", "guide", "comparison"]
+    language: Literal["en", "vi"]
+    approach: Text
+    approach_vi: str = ""
+    best_for: Text
+    best_for_vi: str = ""
+    trade_off: Text
+    trade_off_vi: str = ""
+    model: str = ""
+    settings: tuple[Setting, ...] = Field(min_length=1)
+    figures: tuple[Figure, ...] = ()
+    places: tuple[Place, ...] = Field(min_length=1)
+
+
+class Disagreement(Record):
+    """Seeds 000 and 001 say different things of the same adviser's setting; 001 is the source."""
+
+    id: Id
+    adviser: Id
+    option: Id
+    kind: Literal["value", "reason"]
+    table_says: Text
+    answer_says: str = Field(description="empty: the adviser's answer gives none")
+    note: Text
+    places: tuple[Place, ...] = Field(min_length=1)
+
+
+class Scenario(Record):
+    """A usage scenario of the comparison and the advisers it picks for it."""
+
+    id: Id
+    title: Text
+    title_vi: str = ""
+    picks: tuple[Id, ...] = Field(min_length=1)
+    reasons: tuple[Text, ...] = Field(min_length=1)
+    places: tuple[Place, ...] = Field(min_length=1)
+
+
+class Claim(Record):
+    """One checkable statement and its verdict."""
+
+    id: Id
+    statement: Text
+    advisers: tuple[Id, ...] = ()
+    places: tuple[Place, ...] = ()
+    options: tuple[Id, ...] = ()
+    verdict: Verdict
+    since: Version = "0.7.0"
+    until: VersionOrOpen = ""
+    because: Text
+    sources: Sources
+
+
+class Constraint(Record):
+    """What hardware, model or release allow.
+
+    Where every condition of ``when`` holds, each of ``require`` must; else ``message``
+    (with {names} filled in) rejects the configuration, or warns.
+    """
+
+    id: Id
+    severity: Literal["reject", "warn"]
+    when: tuple[Text, ...] = ()
+    require: tuple[Text, ...] = Field(min_length=1)
+    message: Text
+    remedy: Text
+    sources: Sources
+
+
+class Coefficient(Record):
+    """A number of the estimates with its range and where it comes from."""
+
+    id: Id
+    value: float
+    low: float
+    high: float
+    unit: Text
+    basis: Literal["measured", "modelled", "vendor", "assumed"]
+    summary: Text
+    derivation: Text
+    sources: Sources = Sources()

@@ -1,0 +1,128 @@
+"""What the user asked, checked and in base units."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import get_args, Literal
+
+Goal = Literal["latency", "throughput", "memory", "balanced"]
+KvChoice = Literal["auto", "fp16", "int8", "int4"]
+
+MAX_COUNT = 64
+MAX_CONCURRENCY = 4096
+MAX_TOKENS = 2_000_000
+MAX_SIDE = 100_000
+MAX_IMAGES = 64
+
+
+class RequestError(Exception):
+    """The request makes no sense. The message is one line: what, where, how to mend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question to the recommender. Times are in ms, sizes in pixels, memory in GiB.
+
+    A 0 means: not given. ``load`` is a named load, or empty when ``concurrency``
+    (requests in flight) or ``rps`` (requests a second) was given instead.
+    """
+
+    gpu: str
+    gpu_count: int = 1
+    model: str = "internvl3-8b-awq"
+    load: str = ""
+    concurrency: int = 0
+    rps: float = 0.0
+    images: int = -1
+    image_width: int = 0
+    image_height: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    goal: Goal = "balanced"
+    p99_ms: float = 0.0
+    ttft_ms: float = 0.0
+    vram_gib: float = 0.0
+    cpus: int = 16
+    kv: KvChoice = "auto"
+    lmdeploy: str = "0.18.0"
+
+    def __post_init__(self) -> None:
+        """Raises RequestError for a number that cannot be meant."""
+        _whole("--gpu count", self.gpu_count, 1, MAX_COUNT)
+        _whole("--cpus", self.cpus, 1, 4096)
+        _whole("--load", self.concurrency, 0, MAX_CONCURRENCY)
+        _whole("--image count", self.images, -1, MAX_IMAGES)
+        _whole("--prompt-tokens", self.prompt_tokens, 0, MAX_TOKENS)
+        _whole("--output-tokens", self.output_tokens, 0, MAX_TOKENS)
+        _real("--rps", self.rps, 100_000)
+        _real("--p99", self.p99_ms, 86_400_000)
+        _real("--ttft", self.ttft_ms, 86_400_000)
+        _real("--vram", self.vram_gib, 10_000)
+        if self.images > 0:
+            _whole("--image width", self.image_width, 1, MAX_SIDE)
+            _whole("--image height", self.image_height, 1, MAX_SIDE)
+        for option, value, allowed in (("--goal", self.goal, Goal), ("--kv", self.kv, KvChoice)):
+            if value not in get_args(allowed):
+                raise RequestError(f"{option} {value!r}: use one of {', '.join(get_args(allowed))}")
+        for option, text in (("--gpu", self.gpu), ("--model", self.model), ("--lmdeploy", self.lmdeploy)):
+            if not text.strip() or "\0" in text:
+                raise RequestError(f"{option}: a name is needed")
+
+
+def _whole(option: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise RequestError(f"{option} {_short(value)}: use a whole number from {max(low, 0)} to {high}")
+
+
+def _real(option: str, value: float, high: float) -> None:
+    if not math.isfinite(value) or not 0 <= value <= high:
+        raise RequestError(f"{option} {_short(value)}: use a number above 0 and up to {high:,.0f}")
+
+
+def _short(value: float) -> str:
+    text = str(value)
+    return text if len(text) <= 24 else text[:24] + "..."
+
+
+def positive_int(option: str, text: str, high: int) -> int:
+    """A whole number of at least 1 as typed. Raises RequestError."""
+    if not re.fullmatch(r"\+?[0-9]{1,12}", text.strip()) or not 1 <= int(text) <= high:
+        raise RequestError(f"{option} {_quoted(text)}: use a whole number from 1 to {high}")
+    return int(text)
+
+
+def positive_float(option: str, text: str, high: float) -> float:
+    """A finite number above 0 as typed. Raises RequestError."""
+    try:
+        value = float(text) if len(text) <= 40 else math.nan
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or not 0 < value <= high:
+        raise RequestError(f"{option} {_quoted(text)}: use a number above 0 and up to {high:,.0f}")
+    return value
+
+
+def parse_gpu(text: str) -> tuple[str, int]:
+    """``NAME`` or ``NAME:COUNT`` as name and count. Raises RequestError."""
+    name, colon, count = text.rpartition(":")
+    if not colon:
+        return text, 1
+    if not name:
+        raise RequestError(f"--gpu {_quoted(text)}: write NAME or NAME:COUNT, such as A100-80G:2")
+    return name, positive_int("--gpu count", count, MAX_COUNT)
+
+
+def parse_image(text: str) -> tuple[int, int, int]:
+    """``WxH`` or ``WxHxN`` as width, height (pixels) and number of images. Raises RequestError."""
+    match = re.fullmatch(r"(\d{1,9})[x×](\d{1,9})(?:[x×](\d{1,9}))?", text.strip(), re.IGNORECASE)
+    if not match:
+        raise RequestError(f"--image {_quoted(text)}: write WIDTHxHEIGHT or WIDTHxHEIGHTxCOUNT, such as 1280x720")
+    width, height = (positive_int("--image side", side, MAX_SIDE) for side in match.groups()[:2])
+    return width, height, positive_int("--image count", match[3] or "1", MAX_IMAGES)
+
+
+def _quoted(text: str) -> str:
+    shown = "".join(c if c.isprintable() else "?" for c in text[:40])
+    return repr(shown) if len(text) <= 40 else repr(shown + "...")

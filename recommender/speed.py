@@ -1,0 +1,212 @@
+"""Latency and throughput of one server: a roofline for the card, host terms per step, tile and request.
+
+A request passes two stations. The server process prepares it in one thread
+(decode the picture, cut it into tiles, tokenise). The engine then carries it
+through one iteration per output token; an iteration costs a step of the host or
+of the card, whichever is longer, and the prefill of what joined the batch
+meanwhile. With so many requests always in flight, the split between the two
+stations is a birth-death chain, solved exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from recommender import records as r
+from recommender import shapes
+from recommender.configuration import Configuration
+from recommender.facts import Facts
+from recommender.memory import kv_token_bytes, weights
+
+Basis = Literal["measured", "modelled", "vendor", "assumed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A predicted figure: middle and ends."""
+
+    value: float
+    low: float
+    high: float
+
+    def scaled(self, factor: float) -> Range:
+        """The same range in another unit."""
+        return Range(self.value * factor, self.low * factor, self.high * factor)
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """What clients see, in ms and requests a second over all servers, and what limits it."""
+
+    alone_ms: Range
+    latency_ms: Range
+    p99_ms: Range
+    ttft_ms: Range
+    token_ms: Range
+    rps: Range
+    limit: Literal["host steps", "preprocessing", "prefill on the card", "weights from memory"]
+    basis: Literal["modelled from measurements on the same GPU", "extrapolated from datasheets"]
+    coefficients: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Demands of one request on one server, in ms; ``step_host`` and ``step_card`` are of one iteration."""
+
+    prepare: float
+    prefill: float
+    overhead: float
+    step_host: float
+    step_card: float
+
+    @property
+    def step(self) -> float:
+        """One iteration without prefill: the longer of host and card."""
+        return max(self.step_host, self.step_card)
+
+
+COEFFICIENTS = (
+    "request-host-ms",
+    "request-overhead-ms",
+    "megapixel-host-ms",
+    "tile-host-ms",
+    "tile-host-parallel-ms",
+    "step-host-ms",
+    "step-layer-host-ms",
+    "prefill-efficiency",
+    "vision-efficiency",
+    "bandwidth-efficiency",
+    "parallel-efficiency",
+    "tail-alone",
+    "tail-queue",
+)
+
+
+def estimate(facts: Facts, config: Configuration) -> Speed:
+    """The speed of all servers of a configuration under the request's load."""
+    each = config.max_batch_size
+    middle = _figures(facts, config, each, 0)
+    slow = _figures(facts, config, each, 1)
+    fast = _figures(facts, config, each, -1)
+
+    def ranged(index: int) -> Range:
+        ends = sorted((slow[index], fast[index]))
+        return Range(middle[index], min(ends[0], middle[index]), max(ends[1], middle[index]))
+
+    terms = _terms(facts, config, each, 0)
+    same = facts.gpu.id in MEASURED_ON
+    return Speed(
+        alone_ms=ranged(0),
+        latency_ms=ranged(1),
+        p99_ms=ranged(2),
+        ttft_ms=ranged(3),
+        token_ms=ranged(4),
+        rps=ranged(5).scaled(config.servers),
+        limit=_limit(terms, facts, each),
+        basis="modelled from measurements on the same GPU" if same else "extrapolated from datasheets",
+        coefficients=COEFFICIENTS,
+    )
+
+
+MEASURED_ON = frozenset({"h100-sxm-80g"})
+
+
+def _limit(
+    terms: Terms, facts: Facts, batch: int
+) -> Literal["host steps", "preprocessing", "prefill on the card", "weights from memory"]:
+    steps = facts.output_tokens * terms.step / batch
+    parts = {"preprocessing": terms.prepare, "prefill on the card": terms.prefill}
+    name = max(parts, key=lambda part: parts[part])
+    if steps > parts[name]:
+        return "host steps" if terms.step_host >= terms.step_card else "weights from memory"
+    return "preprocessing" if name == "preprocessing" else "prefill on the card"
+
+
+def _figures(facts: Facts, config: Configuration, batch: int, end: int) -> tuple[float, ...]:
+    """Alone, mean, p99, time to first token, per token (ms) and requests a second of one server."""
+    alone = _terms(facts, config, 1, end)
+    loaded = _terms(facts, config, batch, end)
+    out = facts.output_tokens
+    alone_ms = alone.prepare + alone.overhead + alone.prefill + out * alone.step
+    rate = throughput(loaded, out, batch)
+    mean = max(batch / rate, alone_ms)
+    token = loaded.step + loaded.prefill * min(batch - 1, rate * loaded.step * 1e-3 * out) / out
+    coefficient = facts.store.coefficients
+    tail = alone_ms * _end(coefficient["tail-alone"], end) + (mean - alone_ms) * _end(coefficient["tail-queue"], end)
+    first = max(mean - (out - 1) * token, alone.prepare + alone.prefill + alone.step)
+    return alone_ms, mean, tail, first, token, min(rate, batch / mean) * 1e3
+
+
+def throughput(terms: Terms, out: int, flight: int) -> float:
+    """Requests a ms with ``flight`` requests always in flight at one server.
+
+    ``out`` output tokens each. Birth-death chain over the number in the engine:
+    the preparing thread feeds it one at a time, the engine completes n requests
+    every ``out`` iterations, each iteration carrying n/out prefills.
+    """
+    return _throughput(terms.prepare + terms.overhead, terms.prefill, terms.step, out, flight)
+
+
+@lru_cache(maxsize=65536)
+def _throughput(prepare: float, prefill: float, step: float, out: int, flight: int) -> float:
+    feed = 1 / max(prepare, 1e-6)
+    weight, total, done = 1.0, 1.0, 0.0
+    for n in range(1, flight + 1):
+        complete = n / (out * step + n * prefill)
+        weight *= feed / complete
+        total += weight
+        done += weight * complete
+        if total > 1e200:
+            weight, total, done = weight / total, 1.0, done / total
+    return done / total
+
+
+def _terms(facts: Facts, config: Configuration, batch: int, end: int) -> Terms:
+    tp, max_tiles = config.tp, config.max_tiles
+    c = {name: _end(facts.store.coefficients[name], end) for name in COEFFICIENTS}
+    inputs = facts.input_tokens(max_tiles)
+    rate = _rate(facts.gpu, facts.model) * 1e9  # operations a ms
+    ranks = 1 + (tp - 1) * c["parallel-efficiency"]
+    step_host = c["step-host-ms"] + c["step-layer-host-ms"] * facts.model.text.layers
+    compute = _text_flops(facts.model, inputs) / (rate * c["prefill-efficiency"] * ranks)
+    see = facts.images * facts.tiles(max_tiles) * _tile_flops(facts.model) / (rate * c["vision-efficiency"] * ranks)
+    passes = -(-inputs // config.prefill_tokens)
+    context = inputs + facts.output_tokens // 2
+    moved = weights(facts, tp) + batch * context * kv_token_bytes(facts.model, config.kv_bits, tp)
+    pixels = facts.image_width * facts.image_height / 1e6
+    tile = c["tile-host-ms"] + c["tile-host-parallel-ms"] / config.omp_threads
+    return Terms(
+        prepare=c["request-host-ms"]
+        + facts.images * (facts.tiles(max_tiles) * tile + pixels * c["megapixel-host-ms"]),
+        prefill=compute + see + (passes - 1) * step_host,
+        overhead=c["request-overhead-ms"],
+        step_host=step_host,
+        step_card=moved / (facts.gpu.bandwidth_gb_s * 1e6 * c["bandwidth-efficiency"]),
+    )
+
+
+def _end(coefficient: r.Coefficient, end: int) -> float:
+    """The middle (0), or the end that makes things slower (1) or faster (-1)."""
+    if end == 0:
+        return coefficient.value
+    better_high = coefficient.unit == "share"
+    return coefficient.high if (end > 0) != better_high else coefficient.low
+
+
+@lru_cache(maxsize=256)
+def _rate(gpu: r.Gpu, model: r.Model) -> float:
+    """Peak dense TFLOP/s at the 16-bit type the model computes in."""
+    rates = {rate.precision: rate.tera for rate in gpu.rates}
+    return rates.get("bf16" if model.text.dtype == "bfloat16" else "fp16", rates.get("fp16", next(iter(rates.values()))))
+
+
+@lru_cache(maxsize=4096)
+def _text_flops(model: r.Model, tokens: int) -> float:
+    return shapes.prefill_flops(model, tokens)
+
+
+@lru_cache(maxsize=256)
+def _tile_flops(model: r.Model) -> float:
+    return shapes.vision_flops_per_tile(model)

@@ -1,0 +1,419 @@
+"""Extraction of facts from wheels, the committed facts, and what is rebuilt from them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+import zipfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from recommender import extract
+from recommender.records import Flag
+from recommender.store import data_root, load
+
+KNOWLEDGE = data_root() / "knowledge"
+FACTS = KNOWLEDGE / "extracted" / "api_server.json"
+
+CLI = """
+import argparse
+import torch
+from pydantic.dataclasses import dataclass
+from ..version import __version__
+
+class LoudParser(argparse.ArgumentParser):
+    def parse_args(self, args=None, namespace=None):
+        return super().parse_args([arg.replace("_", "-") for arg in args], namespace)
+
+class CLI:
+    parser = LoudParser(prog="lmdeploy")
+    subparsers = parser.add_subparsers(dest="command")
+"""
+SERVE = """
+import enum
+import json
+from torch.nn import Module
+from .cli import CLI
+
+class Mode(enum.Enum):
+    FAST = "fast-mode"
+    SLOW = "slow-mode"
+
+class Policy(enum.IntEnum):
+    NONE = 0
+    INT8 = 8
+
+class Layer(Module):
+    pass
+
+def add_policy(group):
+    known = {item.name.lower(): item.value for item in Policy}
+    def parse(text):
+        if text.lower() in known:
+            return known[text.lower()]
+        if int(text) not in list(Policy):
+            raise ValueError(text)
+        return int(text)
+    return group.add_argument("--policy", type=parse, default=Policy.INT8, help="100% secret help")
+
+class SubCliServe:
+    parser = CLI.subparsers.add_parser("serve")
+    subparsers = parser.add_subparsers()
+
+    @staticmethod
+    def add_parsers():
+        parser = SubCliServe.subparsers.add_parser("api_server")
+        parser.add_argument("model_path", type=str)
+        parser.add_argument("--names", "-n", nargs="+", default=["a", "b"])
+        parser.add_argument("--mode", choices=list(Mode), default=Mode.FAST)
+        parser.add_argument("--level", type=int, choices=list(Policy), default=0)
+        parser.add_argument("--maybe", choices=[None, "x"], default=None)
+        parser.add_argument("--extra", type=json.loads, default=None)
+        parser.add_argument("--on", action="store_true")
+        left = parser.add_argument_group("PyTorch engine arguments")
+        shared = left.add_argument("--ratio", type=float, default=0.8)
+        add_policy(left)
+        right = parser.add_argument_group("TurboMind engine arguments")
+        right._group_actions.append(shared)
+"""
+MESSAGES = """
+from pydantic.dataclasses import dataclass
+
+@dataclass
+class TurbomindEngineConfig:
+    ratio: float = 0.8
+    devices: list[int] = None
+    devices: list[int] | None = None
+    name: str
+    LIMIT = 3
+
+@dataclass
+class Elsewhere:
+    other: int = 1
+"""
+METADATA = """Metadata-Version: 2.1
+Name: lmdeploy
+Version: 9.9.9
+Requires-Python: >=3.9
+Requires-Dist: torch <=2.5.1,>=2.0.0
+Requires-Dist: transformers
+Requires-Dist: nvidia-cublas-cu12
+Requires-Dist: nvidia-curand-cu12 ; extra == 'all'
+
+Body
+"""
+
+
+def make_wheel(folder: Path, serve: str = SERVE) -> Path:
+    """A wheel as small as one can be that looks like LMDeploy's."""
+    path = folder / "lmdeploy-9.9.9-cp310-cp310-manylinux2014_x86_64.whl"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr("lmdeploy/__init__.py", "import torch\nfrom .version import __version__\n")
+        wheel.writestr("lmdeploy/version.py", "__version__ = '9.9.9'\n")
+        wheel.writestr("lmdeploy/messages.py", MESSAGES)
+        wheel.writestr("lmdeploy/cli/__init__.py", "")
+        wheel.writestr("lmdeploy/cli/cli.py", CLI)
+        wheel.writestr("lmdeploy/cli/serve.py", serve)
+        wheel.writestr("lmdeploy/lib/_turbomind.so", b"\x00")
+        wheel.writestr("lmdeploy-9.9.9.dist-info/METADATA", METADATA)
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> extract.ReleaseFacts:
+    """Facts of the small wheel."""
+    return extract.extract_wheel(make_wheel(tmp_path_factory.mktemp("wheel")))
+
+
+@pytest.fixture(scope="module")
+def facts() -> extract.Facts:
+    """The committed facts."""
+    return extract.load_extracted(FACTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("model_path", {"options": (), "type": "str", "required": True}),
+        ("--names", {"options": ("--names", "-n"), "nargs": "+", "default": "a b"}),
+        ("--mode", {"type": "str", "default": "FAST", "choices": ("FAST", "SLOW")}),
+        ("--level", {"type": "int", "default": "0", "choices": ("0", "8")}),
+        ("--maybe", {"default": "", "choices": ("x",)}),
+        ("--extra", {"type": "json", "default": ""}),
+        ("--on", {"type": "bool", "action": "store_true", "default": "false", "nargs": ""}),
+        ("--ratio", {"default": "0.8", "groups": ("PyTorch engine arguments", "TurboMind engine arguments")}),
+        ("--policy", {"type": "int", "default": "8", "choices": ("0", "8", "int8", "none")}),
+    ],
+)
+def test_an_option_is_described_as_it_parses(
+    made: extract.ReleaseFacts, name: str, expected: Mapping[str, object]
+) -> None:
+    """Types, defaults, choices and shared groups of each kind of option come out as text."""
+    item = next(item for item in made.options if item.name == name)
+    assert {key: getattr(item, key) for key in expected} == expected
+
+
+def test_fields_and_requirements_are_read_without_importing(made: extract.ReleaseFacts) -> None:
+    """Only annotated fields of the engine configurations count, a repeated one once; extras are left out."""
+    assert [(item.field, item.type, item.default) for item in made.fields] == [
+        ("devices", "list[int] | None", "None"),
+        ("name", "str", ""),
+        ("ratio", "float", "0.8"),
+    ]
+    assert (made.version, made.requires_python, made.flexible) == ("9.9.9", ">=3.9", True)
+    assert made.requires == {"torch": "<=2.5.1,>=2.0.0", "transformers": ""}
+    assert made.cuda == ("nvidia-cublas-cu12",)
+
+
+def test_extraction_leaves_the_process_clean(made: extract.ReleaseFacts) -> None:
+    """Neither LMDeploy nor a stand-in is left among the caller's modules, and no help text is kept."""
+    assert not [name for name in sys.modules if name.split(".")[0] in {"lmdeploy", "torch"}]
+    assert "secret" not in extract.dump_extracted([made])
+
+
+def test_a_broken_wheel_is_one_clear_line(tmp_path: Path) -> None:
+    """What cannot be read says which file and why."""
+    junk = tmp_path / "junk.whl"
+    junk.write_bytes(b"no zip")
+    with pytest.raises(extract.MaintenanceError, match=r"junk\.whl: not a readable wheel"):
+        extract.extract_wheel(junk)
+    with pytest.raises(extract.MaintenanceError, match=r"could not be imported with stand-ins: .*boom") as error:
+        extract.extract_wheel(make_wheel(tmp_path, "raise RuntimeError('boom')"))
+    assert "\n" not in str(error.value)
+
+
+def test_facts_survive_writing_and_reading(made: extract.ReleaseFacts, tmp_path: Path) -> None:
+    """Written and read again, facts are the same, and the same facts give the same bytes."""
+    later = replace(made, version="9.10.0", options=made.options[1:])
+    text = extract.dump_extracted([later, made])
+    path = tmp_path / "facts.json"
+    path.write_text(text, encoding="utf-8")
+    again = extract.load_extracted(path)
+    assert again.releases == (made, later)
+    assert extract.dump_extracted(again.releases) == text
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"format":99}', '{"format":1,"definitions":[{}]}'])
+def test_a_broken_facts_file_is_named(tmp_path: Path, text: str) -> None:
+    """A file of another form is refused with its name and the repair."""
+    path = tmp_path / "facts.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(extract.MaintenanceError, match=r"facts\.json: .*extract again"):
+        extract.load_extracted(path)
+
+
+def test_the_committed_facts_cover_the_release_records(facts: extract.Facts) -> None:
+    """Every release record has facts and the other way round, and they agree on what it requires."""
+    releases = load(KNOWLEDGE).releases
+    assert {release.version for release in facts.releases} == set(releases)
+    for release in facts.releases:
+        record = releases[release.version]
+        assert SpecifierSet(release.requires["torch"]) == SpecifierSet(record.torch)
+        assert SpecifierSet(release.requires["transformers"] or ">=0") == SpecifierSet(record.transformers)
+        assert {name.rpartition("-cu")[2] for name in release.cuda} == {record.cuda}
+
+
+def test_the_committed_file_is_what_its_facts_write(facts: extract.Facts) -> None:
+    """The file is canonical: nobody edited it by hand."""
+    assert FACTS.read_text(encoding="utf-8") == extract.dump_extracted(facts.releases)
+
+
+@pytest.mark.parametrize(
+    ("release", "count", "some"),
+    [
+        ("0.7.0", 34, "--eager-mode"),
+        ("0.7.2", 38, "--communicator"),
+        ("0.9.2", 50, "--disable-vision-encoder"),
+        ("0.13.0", 66, "--trust-remote-code"),
+        ("0.18.0", 77, "--empty-init"),
+    ],
+)
+def test_known_counts_of_options(facts: extract.Facts, release: str, count: int, some: str) -> None:
+    """The number of options of releases that were counted by hand."""
+    names = [item.name for item in facts.release(release).options if item.options]
+    assert len(names) == count == len(set(names))
+    assert some in names
+
+
+LINES = [
+    ("0.7.0", "m --eager-mode", True),
+    ("0.7.0", "m --eager-mode true", False),
+    ("0.7.0", "m --max-concurrent-requests 4", False),
+    ("0.7.0.post3", "m --max-concurrent-requests 4", True),
+    ("0.12.3", "m --quant-policy 42", False),
+    ("0.13.0", "m --quant-policy 42", True),
+    ("0.13.0", "m --quant-policy int8", False),
+    ("0.14.0", "m --quant-policy INT8", True),
+    ("0.14.0", "m --quant-policy fp8_e4m3", True),
+    ("0.14.0", "m --quant-policy 5", False),
+    ("0.12.3", "m --trust-remote-code", False),
+    ("0.13.0", "m --trust-remote-code", True),
+    ("0.18.0", "m --server-name 0.0.0.0 --server-port 8000", True),
+    ("0.18.0", "m --server-port eighty", False),
+    ("0.18.0", "m --vllm-option 1", False),
+    ("0.18.0", "--server-port 8000", False),
+    ("0.13.0", "m --log-level REQUEST", False),
+    ("0.14.0", "m --log-level REQUEST", True),
+    ("0.9.1", "m --session_len 4096", False),
+    ("0.9.2", "m --session_len 4096", True),
+    ("0.9.2", "m --hf-overrides.rope_scaling.factor 2.0", True),
+    ("0.18.0", "m --allow-origins a b", True),
+    ("0.12.0", "m --async 2", False),
+    ("0.9.2.post1", "m --model-format mxfp4", False),
+    ("0.10.0", "m --model-format mxfp4", True),
+]
+
+
+@pytest.mark.parametrize(("release", "line", "taken"), LINES)
+def test_a_rebuilt_parser_takes_what_the_release_takes(
+    facts: extract.Facts, release: str, line: str, taken: bool
+) -> None:
+    """Known command lines are taken or refused as the release does."""
+    parser = extract.rebuild_parser(facts, release)
+    with contextlib.redirect_stderr(io.StringIO()):
+        try:
+            parser.parse_args(line.split())
+        except SystemExit:
+            assert not taken
+        else:
+            assert taken
+
+
+def test_a_rebuilt_parser_has_the_defaults_as_values(facts: extract.Facts) -> None:
+    """Defaults are of the option's type, lists and switches included."""
+    found = extract.rebuild_parser(facts, "0.18.0").parse_args(["m", "--hf-overrides.a.b_c", "2", "--hf-overrides.d=x"])
+    assert (found.cache_max_entry_count, found.session_len, found.allow_origins) == (0.8, None, ["*"])
+    assert (found.eager_mode, found.quant_policy, found.async_) == (False, "0", 1)
+    assert found.hf_overrides == {"a": {"b_c": 2}, "d": "x"}
+
+
+def test_every_release_gives_a_parser(facts: extract.Facts) -> None:
+    """Each parser can be built and takes a bare model; an unknown release is refused."""
+    for release in facts.releases:
+        assert extract.rebuild_parser(facts, release.version).parse_args(["m"]).model_path == "m"
+    with pytest.raises(extract.MaintenanceError, match=r"release 1\.0\.0 is not among"):
+        extract.rebuild_parser(facts, "1.0.0")
+
+
+def test_eras_are_half_open_and_in_order(facts: extract.Facts) -> None:
+    """An option's ranges do not overlap; one that went away ends."""
+    ranges = extract.eras(facts, "--log-level")
+    assert [(since, until, item.default) for since, until, item in ranges] == [
+        ("0.7.0", "0.10.0", "ERROR"),
+        ("0.10.0", "0.14.0", "WARNING"),
+        ("0.14.0", "", "WARNING"),
+    ]
+    assert [item[:2] for item in extract.eras(facts, "--dp-rank")] == [("0.8.0", "0.9.0")]
+    assert extract.eras(facts, "--nothing") == []
+    for name in facts.names():
+        edges = [Version(edge) for since, until, _ in extract.eras(facts, name) for edge in (since, until) if edge]
+        assert edges == sorted(edges)
+
+
+def flag(facts: extract.Facts, option: str, /, **changes: object) -> Flag:
+    """A record of an option with the scaffold's eras, some parts replaced."""
+    raw = yaml.safe_load(extract.scaffold(facts, option))
+    effect = dict.fromkeys(("memory", "latency", "throughput", "accuracy"), "none")
+    words = {"id": option[2:], "option": option, "topic": "server", "summary": "s", "choose": "c", "effect": effect}
+    return Flag.model_validate({**words, **raw, **changes}, strict=False)
+
+
+def told(facts: extract.Facts, record: Flag) -> list[str]:
+    """Differences of one record, without the missing ones."""
+    return [line for line in extract.differences(facts, {record.id: record}) if ": missing:" not in line]
+
+
+def test_a_scaffold_agrees_with_the_facts(facts: extract.Facts) -> None:
+    """What is started from the facts has no differences, for every option; unknown options get near names."""
+    for option in facts.names():
+        assert told(facts, flag(facts, option)) == []
+    with pytest.raises(extract.MaintenanceError, match=r"no covered release has --sesion-len; near: --session-len"):
+        extract.scaffold(facts, "--sesion-len")
+
+
+def era(since: str, until: str, **other: object) -> dict[str, object]:
+    """An era of --server-port."""
+    rest = {"type": "int", "default": "23333", "read_by": ["server"], "sources": {}}
+    return {**rest, "since": since, "until": until, **other}
+
+
+PORTS = [era("0.7.0", "0.15.0"), era("0.15.0", "", default="")]
+DRIFTED = [
+    ([era("0.7.0", "0.9.0"), era("0.9.0", "0.15.0", read_by=["nobody"]), PORTS[1]], []),
+    ([era("0.7.0", "0.14.0"), era("0.14.0", "", default="")], ["eras: expected 0.7.0..0.15.0, 0.15.0..now, found"]),
+    ([era("0.7.0", "")], ["eras: expected"]),
+    ([PORTS[0], era("0.15.0", "", default="1")], ['since 0.15.0: default: expected "", found "1"; write default: ""']),
+    ([era("0.7.0", "0.15.0", type="str"), PORTS[1]], ["since 0.7.0: type: expected int, found str; write type: int"]),
+    ([era("0.7.0", "0.15.0", choices=["1"]), PORTS[1]], ['choices: expected [], found ["1"]; write choices: []']),
+]
+
+
+@pytest.mark.parametrize(("record_eras", "expected"), DRIFTED)
+def test_eras_that_drifted_are_told(facts: extract.Facts, record_eras: object, expected: list[str]) -> None:
+    """A wrong range, type, default or choice is told with its repair; a finer split is none."""
+    lines = told(facts, flag(facts, "--server-port", eras=record_eras))
+    assert len(lines) == len(expected)
+    for line, part in zip(lines, expected, strict=True):
+        assert line.startswith("knowledge/flags/server-port.yaml: ")
+        assert part in line
+
+
+@pytest.mark.parametrize(
+    ("field", "since", "until", "expected"),
+    [
+        ("async_", "0.12.0", "", []),
+        ("async_", "0.11.0", "", ["TurbomindEngineConfig.async_: expected 0.12.0..now, found 0.11.0..now"]),
+        ("async_", "0.13.0", "", ["TurbomindEngineConfig.async_: expected 0.12.0..now, found 0.13.0..now"]),
+        ("a_sync", "0.12.0", "", ["TurbomindEngineConfig.a_sync: expected a field of a covered release"]),
+    ],
+)
+def test_fields_that_drifted_are_told(
+    facts: extract.Facts, field: str, since: str, until: str, expected: list[str]
+) -> None:
+    """A configuration field must exist where a record says so."""
+    fields = [{"config": "TurbomindEngineConfig", "field": field, "since": since, "until": until}]
+    lines = told(facts, flag(facts, "--async", fields=fields))
+    assert len(lines) == len(expected)
+    assert all(part in line for line, part in zip(lines, expected, strict=True))
+
+
+def test_unknown_and_missing_options_are_told(facts: extract.Facts) -> None:
+    """An option that no release has, and an option without a record."""
+    lines = extract.differences(facts, {"x": flag(facts, "--tp", id="x", option="--x")})
+    assert "knowledge/flags/x.yaml: option: expected an option of a covered release, found --x" in lines[-1]
+    assert any(line.startswith("knowledge/flags/tp.yaml: missing:") for line in lines)
+
+
+def test_the_flag_records_agree_with_the_facts(facts: extract.Facts) -> None:
+    """Every committed flag record holds against the facts."""
+    flags = load(KNOWLEDGE).flags
+    assert [line for line in extract.differences(facts, flags) if flags] == []
+
+
+def test_a_release_read_again_is_compared(made: extract.ReleaseFacts) -> None:
+    """A changed default is told from both sides; the same facts are no difference."""
+    assert extract.release_differences(made, made) == []
+    options = (*made.options[1:], replace(made.options[0], default="changed"))
+    lines = extract.release_differences(made, replace(made, options=options, flexible=False))
+    assert [("is kept" in line, "is in the wheel" in line, "flexible" in line) for line in lines] == [
+        (True, False, False),
+        (False, True, False),
+        (False, False, True),
+    ]
+
+
+if os.environ.get("LMDEPLOY_WHEELS"):
+
+    @pytest.mark.parametrize("wheel", sorted(Path(os.environ["LMDEPLOY_WHEELS"]).glob("lmdeploy-*.whl")))
+    def test_the_committed_facts_are_those_of_the_wheels(facts: extract.Facts, wheel: Path) -> None:
+        """Wheels in the folder that LMDEPLOY_WHEELS names say what is committed."""
+        read = extract.extract_wheel(wheel)
+        assert extract.release_differences(facts.release(read.version), read) == []
