@@ -55,7 +55,6 @@ OPERATORS: Mapping[Kind, tuple[str, ...]] = MappingProxyType(
 )
 _SHAPE = re.compile(r"(\S+)\s+(==|!=|<=|>=|<|>|not in|in|multiple of)\s+(.+)")
 _HOLE = re.compile(r"\{([^{}]*)\}")
-_FORM = "write NAME OPERATOR OPERAND, such as: gpu.count >= 2"
 _EXAMPLE = {"number": "8 or 0.5", "version": "0.10.0", "text": 'awq or "" (empty)', "flag": "true or false"}
 
 
@@ -103,15 +102,10 @@ def parse(text: str, names: Mapping[str, Kind] = NAMES) -> Condition:
     return _known(text) if names is NAMES else _read(text, names)
 
 
-@lru_cache(maxsize=4096)
-def _known(text: str) -> Condition:
-    return _read(text, NAMES)
-
-
 def _read(text: str, names: Mapping[str, Kind]) -> Condition:
     match = _SHAPE.fullmatch(text.strip())
     if match is None:
-        raise ConditionError(f"{text!r}: {_FORM}")
+        raise ConditionError(f"{text!r}: write NAME OPERATOR OPERAND, such as: gpu.count >= 2")
     name, sign, operand = match.groups()
     if name not in names:
         raise unknown(name, text, names)
@@ -132,6 +126,9 @@ def _read(text: str, names: Mapping[str, Kind]) -> Condition:
     if sign == "multiple of" and right == 0:
         raise ConditionError(f"{text!r}: nothing is a multiple of 0; write a number above 0")
     return Condition(text, (name,), _test(text, name, _COMPARE[sign], right))
+
+
+_known = lru_cache(maxsize=4096)(lambda text: _read(text, NAMES))
 
 
 def _literal(item: str, kind: Kind, text: str, names: Mapping[str, Kind]) -> Value:
@@ -179,17 +176,15 @@ def _test(text: str, name: str, compare: Compare, right: object, other: str = ""
 def holes(text: str) -> tuple[str, ...]:
     """The names a message asks for, in order; an unknown one is an error."""
     names = tuple(_HOLE.findall(text))
-    for name in names:
-        if name not in NAMES:
-            raise unknown(name, text)
+    if strange := [name for name in names if name not in NAMES]:
+        raise unknown(strange[0], text)
     return names
 
 
 def fill(text: str, values: Values) -> str:
     """A message with each {name} replaced by its value."""
-    for name in holes(text):
-        if name not in values:
-            raise ConditionError(f"{text!r}: no value was given for {name}")
+    if missing := [name for name in holes(text) if name not in values]:
+        raise ConditionError(f"{text!r}: no value was given for {', '.join(missing)}")
     return _HOLE.sub(lambda match: show(values[match[1]]), text)
 
 

@@ -144,6 +144,8 @@ def context(found: Recommendation) -> dict[str, Any]:
         "python_minimum": minimum(facts.release.python),
         "need_mib": -(-found.memory.high // MIB),
         "download_gib": -(-model_bytes(found) // GIB) + 1,
+        "base_url": found.config.proxy_url or f"http://127.0.0.1:{found.config.port}",
+        "timeout_s": max(30.0, round(found.speed.p99_ms.high * 5 / 1000)),
         "setting": {option.setting: option.id for option in facts.store.options() if option.setting},
     }
 

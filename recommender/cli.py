@@ -1,0 +1,256 @@
+"""Arguments, exit codes and streams; nothing else.
+
+Exit codes: 0 done, 1 nothing fits, 2 the request is wrong, 3 this machine lacks
+something (a GPU for ``--gpu auto``, a writable file), 4 the knowledge is broken.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from recommender.request import Request
+
+NOTHING_FITS, BAD_REQUEST, MACHINE, KNOWLEDGE = 1, 2, 3, 4
+
+EXAMPLES = """\b
+Examples:
+  recommend --gpu A100-80G --load single > serve.sh
+  recommend --gpu L4 --load 16 --image 1280x720 --goal throughput -o serve.sh
+  recommend --gpu H100:2 --model internvl3-38b --p99 2000 --format json
+  recommend --gpu A100-80G --vram 24 --kv int8 --lmdeploy 0.9.2
+  recommend --gpu auto --follow gemini > gemini.sh
+  recommend --gpu A100-80G --format client > client.py
+
+\b
+The artefact goes to stdout and the report, with a reason and a source beside
+every option, to stderr. Tab completion: eval "$(_RECOMMEND_COMPLETE=bash_source recommend)"
+"""
+
+
+class Root(click.Group):
+    """The main job, with the maintenance commands loaded only when one is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names shown in the help."""
+        return ["knowledge"]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """The command of a name; imports it."""
+        if name != "knowledge":
+            return None
+        from recommender.maintain import knowledge
+
+        return knowledge
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([("knowledge", "Check, extract and verify the knowledge base.")])
+
+
+@click.group(
+    cls=Root,
+    invoke_without_command=True,
+    no_args_is_help=False,
+    epilog=EXAMPLES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+)
+@click.option("--gpu", metavar="NAME[:COUNT]", help="The card and how many of it, or auto for this machine's.")
+@click.option("--model", metavar="ID|FOLDER", help="A known checkpoint or a local one. [internvl3-8b-awq]")
+@click.option("--load", metavar="NAME|N", help="single, low, medium, high, or requests in flight. [single]")
+@click.option("--rps", metavar="R", help="Requests a second that must be reached.")
+@click.option("--image", metavar="WxH[xN]", help="Images of one request. [448x448, one]")
+@click.option("--text-only", is_flag=True, help="Requests carry no image.")
+@click.option("--prompt-tokens", metavar="N", help="Tokens of the request's text.")
+@click.option("--output-tokens", metavar="N", help="Tokens of the answer.")
+@click.option("--goal", metavar="GOAL", help="latency, throughput, memory or balanced. [balanced]")
+@click.option("--p99", metavar="MS", help="99 % of the answers within so many ms.")
+@click.option("--ttft", metavar="MS", help="The first token within so many ms.")
+@click.option("--vram", metavar="GIB", help="What is free for this server on a shared card.")
+@click.option("--cpus", metavar="N", help="CPU cores of the host. [16]")
+@click.option("--kv", metavar="TYPE", help="KV cache precision: auto, fp16, int8 or int4. [auto]")
+@click.option("--lmdeploy", metavar="VERSION", help="The LMDeploy release to write for. [0.18.0]")
+@click.option("--follow", metavar="ADVISER", help="Render an adviser's configuration and what speaks against it.")
+@click.option(
+    "--format", "form", type=click.Choice(["bash", "python", "client", "json", "report"]), default="bash",
+    help="What to write. [bash]",
+)
+@click.option("-o", "--output", metavar="FILE", help="Write to a file, all or nothing, instead of stdout.")
+@click.option("-q", "--quiet", is_flag=True, help="No report on stderr.")
+@click.version_option(package_name="lmdeploy-recommender", prog_name="recommend", message="%(prog)s %(version)s")
+@click.pass_context
+def root(ctx: click.Context, **options: Any) -> None:
+    """Recommend an LMDeploy (TurboMind) configuration and write it as a launch script."""
+    if ctx.invoked_subcommand is None:
+        run(options)
+
+
+def run(options: dict[str, Any]) -> None:
+    """The main job: request in, artefact and report out."""
+    from recommender import pipeline, render
+
+    request = _request(options)
+    if options["follow"]:
+        found = pipeline.recommend_adviser(request, options["follow"])
+    else:
+        found = pipeline.recommend(request)
+    text = render.render(found, options["form"])
+    if options["output"]:
+        _write(options["output"], text, executable=options["form"] in ("bash", "python", "client"))
+    else:
+        click.get_text_stream("stdout", encoding="utf-8").write(text)
+    if not options["quiet"] and options["form"] != "report":
+        from recommender.report import report
+
+        _show(report(found, full=False))
+
+
+def _request(options: dict[str, Any]) -> Request:
+    from recommender import request as q
+    from recommender.store import load
+
+    if not options["gpu"]:
+        raise q.RequestError("--gpu is needed, such as --gpu A100-80G; recommend --help shows examples")
+    if options["image"] and options["text_only"]:
+        raise q.RequestError("--image and --text-only exclude each other; leave one out")
+    values: dict[str, Any] = {}
+    if options["gpu"].lower() == "auto":
+        from recommender.detect import detect
+
+        values["gpu"], values["gpu_count"] = detect()
+    else:
+        values["gpu"], values["gpu_count"] = q.parse_gpu(options["gpu"])
+    for name in ("model", "goal", "kv", "lmdeploy"):
+        if options[name] is not None:
+            values[name] = options[name]
+    load_name = (options["load"] or "").strip()
+    if load_name and not load_name.lower() in load().loads:
+        if load_name.lstrip("+-").isdigit() or load_name[:1] in "-+.0123456789":
+            values["concurrency"] = q.positive_int("--load", load_name, q.MAX_CONCURRENCY)
+        else:
+            values["load"] = load_name
+    elif load_name:
+        values["load"] = load_name.lower()
+    if options["text_only"]:
+        values["images"] = 0
+    if options["image"]:
+        values["image_width"], values["image_height"], values["images"] = q.parse_image(options["image"])
+    for name, high in (("prompt_tokens", q.MAX_TOKENS), ("output_tokens", q.MAX_TOKENS), ("cpus", 4096)):
+        if options[name] is not None:
+            values[name] = q.positive_int(f"--{name.replace('_', '-')}", options[name], high)
+    for name, field, high in (
+        ("rps", "rps", 100_000.0),
+        ("p99", "p99_ms", 86_400_000.0),
+        ("ttft", "ttft_ms", 86_400_000.0),
+        ("vram", "vram_gib", 10_000.0),
+    ):
+        if options[name] is not None:
+            values[field] = q.positive_float(f"--{name}", options[name], high)
+    return q.Request(**values)
+
+
+def _write(name: str, text: str, *, executable: bool) -> None:
+    """Writes a file whole or not at all; a link keeps pointing, an existing file keeps its mode."""
+    import tempfile
+    from pathlib import Path
+
+    path = Path(name)
+    try:
+        path = path.resolve()
+        if path.is_dir():
+            raise IsADirectoryError(f"{path} is a folder")
+        umask = os.umask(0)
+        os.umask(umask)
+        mode = path.stat().st_mode & 0o7777 if path.exists() else (0o777 if executable else 0o666) & ~umask
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, encoding="utf-8", delete=False) as file:
+            temporary = Path(file.name)
+            try:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+                temporary.chmod(mode)
+                temporary.replace(path)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        fail(f"-o: cannot write {_printable(name)}: {error.strerror or error}; name a file in a writable folder", MACHINE)
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _show(text: str) -> None:
+    """The report: in colour on a terminal that wants it, else plain."""
+    if sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+        from recommender.colour import show
+
+        show(text)
+    else:
+        click.get_text_stream("stderr", encoding="utf-8").write(text)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """One line on stderr and the exit code."""
+    click.echo(f"recommend: {' '.join(message.split())}", err=True)
+    sys.exit(code)
+
+
+def main() -> None:
+    """The ``recommend`` command. No traceback reaches the user."""
+    try:
+        root.main(prog_name="recommend", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        fail(_usage(error), BAD_REQUEST)
+    except (click.Abort, KeyboardInterrupt):
+        fail("stopped", 130)
+    except BrokenPipeError:
+        # The reader of a pipe left (head, say): nothing is wrong, and nothing more can be written.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except Exception as error:
+        _expected(error)
+
+
+def _expected(error: Exception) -> NoReturn:
+    """Known errors as one line each; anything else as one line that asks to report it."""
+    from recommender.checkpoint import CheckpointError
+    from recommender.detect import NoGpu
+    from recommender.pipeline import NothingFits
+    from recommender.request import RequestError
+    from recommender.store import KnowledgeError, UnknownName
+
+    if isinstance(error, (RequestError, UnknownName, CheckpointError)):
+        fail(str(error), BAD_REQUEST)
+    if isinstance(error, NothingFits):
+        from recommender.report import nothing
+
+        _show(nothing(error))
+        sys.exit(NOTHING_FITS)
+    if isinstance(error, NoGpu):
+        fail(str(error), MACHINE)
+    if isinstance(error, KnowledgeError):
+        fail(str(error), KNOWLEDGE)
+    if os.environ.get("RECOMMEND_DEBUG"):
+        raise error
+    fail(f"a defect: {type(error).__name__}: {error}; please report it (RECOMMEND_DEBUG=1 shows where)", 70)
+
+
+def _usage(error: click.ClickException) -> str:
+    if isinstance(error, click.NoSuchOption):
+        near = f"; did you mean {', '.join(error.possibilities)}?" if error.possibilities else "; see recommend --help"
+        return f"no such option {_printable(error.option_name)}{near}"
+    return f"{_printable(error.format_message()).rstrip('.')}; see recommend --help"
+
+
+if __name__ == "__main__":
+    main()

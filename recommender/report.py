@@ -1,0 +1,130 @@
+"""The report on stderr: plain text of 80 columns, which a terminal shows in colour."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from recommender.explain import Explanation
+from recommender.render import WIDTH, cite, gib, printable, summary
+
+if TYPE_CHECKING:
+    from recommender.pipeline import NothingFits, Recommendation
+
+
+def report(found: Recommendation, full: bool = True) -> str:
+    """The whole report; without ``full`` what was left at its default is only counted."""
+    return "\n".join(_lines(found, full)) + "\n"
+
+
+def _lines(found: Recommendation, full: bool) -> Iterator[str]:
+    for note in found.facts.notes:
+        yield from _wrap(f"note: {note}")
+    for line in summary(found):
+        yield from _wrap(line)
+    yield ""
+    yield from _memory(found)
+    yield ""
+    yield from _speed(found)
+    yield from _cost(found)
+    if found.findings:
+        yield ""
+        yield "AGAINST IT" if found.adviser else "MIND"
+        for finding in found.findings:
+            yield from _wrap(f"{finding.severity}: {finding.message}", "  ", "    ")
+            if finding.remedy:
+                yield from _wrap(f"mend: {finding.remedy}", "    ", "    ")
+            yield from _wrap(f"[{cite(finding.sources)}]", "    ", "    ")
+    yield ""
+    yield "SETTINGS"
+    for each in found.explanations:
+        if each.emitted:
+            yield from _option(each)
+    left = [each for each in found.explanations if not each.emitted]
+    yield ""
+    if not full:
+        yield from _wrap(
+            f"{len(left)} more options are left at their defaults; --format report gives the reason for each."
+        )
+        return
+    yield "LEFT AT THE DEFAULT"
+    for each in left:
+        yield from _option(each)
+
+
+def _memory(found: Recommendation) -> Iterator[str]:
+    memory = found.memory
+    yield "MEMORY OF EACH CARD (GiB)"
+    for item in memory.items:
+        if item.bytes:
+            yield f"  {item.name:<12}{gib(item.bytes):>8}   {gib(item.low)} to {gib(item.high)}, {item.basis}"
+    card = found.facts.available_bytes
+    yield f"  {'total':<12}{gib(memory.total):>8}   {gib(memory.low)} to {gib(memory.high)}, of {gib(card)}"
+    yield from _wrap(
+        f"KV cache: {memory.kv_blocks:,} blocks, {memory.kv_tokens:,} tokens, {memory.kv_requests:,} full-length "
+        f"requests; {memory.kv_needed_tokens:,} tokens are needed (load, one full session, warm-up).",
+        "  ",
+        "  ",
+    )
+
+
+def _speed(found: Recommendation) -> Iterator[str]:
+    speed = found.speed
+    yield f"SPEED ({speed.basis})"
+    rows = (
+        ("alone", speed.alone_ms, "ms a request"),
+        ("under load", speed.latency_ms, "ms a request, mean"),
+        ("p99", speed.p99_ms, "ms"),
+        ("first token", speed.ttft_ms, "ms"),
+        ("per token", speed.token_ms, "ms"),
+        ("throughput", speed.rps, "requests/s"),
+    )
+    for name, figure, unit in rows:
+        yield f"  {name:<12}{figure.value:>8,.1f}   {figure.low:,.1f} to {figure.high:,.1f} {unit}"
+    yield f"  limited by {speed.limit}; ranges are engineering bounds, not yet tested coverage"
+
+
+def _cost(found: Recommendation) -> Iterator[str]:
+    """What a recommendation that gives up accuracy costs; an adviser's own choice speaks for itself."""
+    if found.adviser:
+        return
+    if found.config.kv_bits < 16 or found.config.max_tiles:
+        yield ""
+        yield from _wrap("accuracy: this gives some up; see the reasons of the KV cache precision and of the tiles below.")
+
+
+def _option(each: Explanation) -> Iterator[str]:
+    value = printable(each.value) or "(not set)"
+    yield f"  {each.name}" + ("" if each.switch and each.emitted else f" {value}")
+    yield from _wrap(each.reason, "    ", "    ")
+    yield from _wrap(f"[{cite(each.sources)}]", "    ", "    ")
+    if each.advice:
+        said = ", ".join(f"{advice.adviser} {printable(advice.value)}" for advice in each.advice)
+        yield from _wrap(f"advised: {said}", "    ", "    ")
+    for bearing in each.verdicts:
+        yield from _wrap(f"{bearing.verdict}: {bearing.statement}", "    ", "      ")
+
+
+def nothing(error: NothingFits) -> str:
+    """Why nothing fits and the nearest change that would, in a few lines."""
+    lines = list(_wrap(f"recommend: nothing fits: {error.nothing.binding.message}", "", "  "))
+    lines += _wrap(f"[{cite(error.nothing.binding.sources)}]", "  ", "  ")
+    for finding in error.nothing.others[:2]:
+        lines += _wrap(f"also: {finding.message}", "  ", "  ")
+    if error.change is not None:
+        lines += _wrap(f"nearest that fits: {error.change.options} ({error.change.text})", "  ", "  ")
+    else:
+        lines += _wrap(f"no single change was found that fits; {error.nothing.binding.remedy}", "  ", "  ")
+    return "\n".join(lines) + "\n"
+
+
+def _wrap(text: str, first: str = "", rest: str = "") -> list[str]:
+    return textwrap.wrap(
+        printable(text),
+        width=WIDTH,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
