@@ -81,8 +81,7 @@ def cache_ratio(facts: Facts, config_tp: int, kv_bits: int, needed: int) -> floa
 
     May exceed 1 where the card is too small; constraints then reject it.
     """
-    context, loaded = memory.before_cache(facts, config_tp)
-    free = memory.usable(facts) - context.high - loaded.high
+    free = memory.usable(facts) - sum(item.high for item in memory.before_cache(facts, config_tp))
     token = memory.kv_token_bytes(facts.model, kv_bits, config_tp)
     region = memory.region_for(-(-needed // BLOCK), token * BLOCK, facts.version >= memory.SLAB_ALLOCATOR)
     if free <= 0:

@@ -35,14 +35,14 @@ _TABLE: tuple[tuple[Kind, str, str], ...] = (
     ("number", "model.", "quantization_bits quantization_group hidden layers heads kv_heads head_dim"),
     ("number", "model.", "intermediate vocab max_positions max_tiles tile_tokens"),
     ("number", "request.", "images image_width image_height tiles image_tokens prompt_tokens input_tokens"),
-    ("number", "request.", "output_tokens total_tokens concurrency rps cpus p99_ms ttft_ms"),
+    ("number", "request.", "output_tokens total_tokens concurrency concurrency_per_server rps cpus p99_ms ttft_ms"),
     ("text", "request.", "goal kv"),
     ("text", "config.", "backend dtype log_level communicator model_format server_name proxy_url"),
-    ("number", "config.", "session_len max_batch_size prefill_tokens block_len kv_bits tp servers port"),
+    ("number", "config.", "session_len max_batch_size prefill_tokens block_len kv_bits tp servers cards port"),
     ("number", "config.", "omp_threads cache_ratio max_tiles max_tokens temperature"),
     ("flag", "config.", "prefix_caching trust_remote_code disable_docs structured_output"),
     ("number", "estimate.", "forward_tokens kv_tokens kv_requests kv_blocks kv_needed_tokens warmup_tokens"),
-    ("number", "estimate.", "weights_gib kv_gib total_gib free_gib latency_ms p99_ms ttft_ms rps"),
+    ("number", "estimate.", "weights_gib kv_gib total_gib peak_gib free_gib latency_ms p99_ms ttft_ms rps"),
 )
 NAMES: Mapping[str, Kind] = MappingProxyType(
     {prefix + name: kind for kind, prefix, names in _TABLE for name in names.split()}

@@ -129,6 +129,8 @@ def config_values(facts: Facts, config: Configuration) -> dict[str, Value]:
     values: dict[str, Value] = {f"config.{name}": getattr(config, name) for name in config.__slots__}
     tiles = config.max_tiles
     values |= {
+        "config.cards": config.tp * config.servers,
+        "request.concurrency_per_server": -(-facts.concurrency // config.servers),
         "request.tiles": facts.tiles(tiles),
         "request.image_tokens": facts.image_tokens(tiles),
         "request.input_tokens": facts.input_tokens(tiles),

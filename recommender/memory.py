@@ -7,9 +7,9 @@ the weights, cut into 32 MiB pages, and the workspaces come after it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from packaging.version import Version
 
@@ -29,6 +29,9 @@ WARM_UP_STEPS = (8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768) + tuple(
 )
 
 
+Basis: TypeAlias = Literal["measured", "modelled", "vendor", "assumed"]
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """One part of the memory of a card, in bytes, as the middle and ends of a range."""
@@ -37,7 +40,7 @@ class Item:
     bytes: int
     low: int
     high: int
-    basis: Literal["measured", "modelled", "vendor", "assumed"]
+    basis: Basis
     coefficients: tuple[str, ...]
 
 
@@ -46,6 +49,7 @@ class Memory:
     """The memory of one card under a configuration. Bytes, tokens and blocks."""
 
     items: tuple[Item, ...]
+    loading: int
     free: int
     forward_tokens: int
     warmup_tokens: int
@@ -62,8 +66,8 @@ class Memory:
 
     @property
     def high(self) -> int:
-        """The upper end of the range of the total."""
-        return sum(item.high for item in self.items)
+        """The upper end of the range of the total; the peak while loading, where that is more."""
+        return max(sum(item.high for item in self.items), self.loading)
 
     @property
     def low(self) -> int:
@@ -146,48 +150,49 @@ def _up(tokens: int, block: int) -> int:
     return -(-tokens // block) * block
 
 
-def before_cache(facts: Facts, tp: int) -> tuple[Item, Item]:
-    """What stands on the card when the KV region is sized: CUDA context and libraries, weights."""
-    coefficient = facts.store.coefficients
-    base, spread = coefficient["context-mib"], coefficient["weights-overhead"]
-    peer = coefficient["peer-context-mib"]
-    several = (tp - 1) * peer.value if tp > 1 else 0.0
+def before_cache(facts: Facts, tp: int) -> tuple[Item, Item, Item]:
+    """What stands on a card when the KV region is sized: context and libraries, weights, leavings of loading."""
+    known = facts.store.coefficients
+    context = _item("context", "assumed" if tp > 1 else "modelled", (1.0, known["context-mib"], MIB))
+    if tp > 1:
+        context = _item("context", "assumed", (1.0, known["context-mib"], MIB), (tp - 1, known["peer-context-mib"], MIB))
     bytes_ = weights(facts, tp)
-    context = Item(
-        "context",
-        int((base.value + several) * MIB),
-        int((base.low + several * peer.low / max(peer.value, 1)) * MIB),
-        int((base.high + several * peer.high / max(peer.value, 1)) * MIB),
-        base.basis,
-        (base.id, peer.id) if tp > 1 else (base.id,),
-    )
-    loaded = Item(
-        "weights",
-        int(bytes_ * spread.value),
-        int(bytes_ * spread.low),
-        int(bytes_ * spread.high),
-        "modelled",
-        (spread.id,),
-    )
-    return context, loaded
+    loaded = Item("weights", bytes_, bytes_, bytes_, "modelled", ())
+    table = _table(facts.model, tp) if facts.model.quantization else 0
+    return context, loaded, _item("loading", "modelled", (1.0, known["quantised-load-share"], table))
+
+
+def _table(model: r.Model, tp: int) -> int:
+    """Bytes of the 16-bit embedding table's part on one card."""
+    return model.text.vocab * model.text.hidden * 2 // tp
+
+
+def _item(name: str, basis: Basis, *parts: tuple[float, r.Coefficient, float]) -> Item:
+    """An item that sums factor x coefficient x unit over its parts."""
+
+    def total(end: str) -> int:
+        return int(sum(factor * float(getattr(each, end)) * unit for factor, each, unit in parts))
+
+    return Item(name, total("value"), total("low"), total("high"), basis, tuple(each.id for _, each, _ in parts))
 
 
 def estimate(facts: Facts, config: Configuration) -> Memory:
     """The memory of one card of one server under this configuration."""
     forward = forward_tokens(config.prefill_tokens, config.max_batch_size, config.tp)
     warmup = warmup_tokens(facts.version, forward, config.session_len)
-    context, loaded = before_cache(facts, config.tp)
-    free = max(usable(facts) - context.bytes - loaded.bytes, 0)
+    before = before_cache(facts, config.tp)
+    free = max(usable(facts) - sum(item.bytes for item in before), 0)
     token = kv_token_bytes(facts.model, config.kv_bits, config.tp)
     region = int(free * config.cache_ratio)
     # Memory that is free when the region is sized carries the spread of what was taken before.
-    spread = int(((context.high + loaded.high) - (context.low + loaded.low)) / 2 * config.cache_ratio)
+    spread = int(sum(item.high - item.low for item in before) / 2 * config.cache_ratio)
     cache = Item("kv cache", region, max(region - spread, 0), region + spread, "modelled", ())
     blocks = kv_blocks(region, token * config.block_len, facts.version >= SLAB_ALLOCATOR)
     tokens = blocks * config.block_len
     each = _up(facts.total_tokens(config.max_tiles), config.block_len)
     return Memory(
-        items=(context, loaded, cache, workspace(facts, config, forward), vision_workspace(facts, config)),
+        items=(*before, cache, workspace(facts, config, forward), vision_workspace(facts, config)),
+        loading=_loading(facts, config.tp),
         free=free,
         forward_tokens=forward,
         warmup_tokens=warmup,
@@ -207,18 +212,27 @@ def usable(facts: Facts) -> int:
     return min(facts.available_bytes, facts.gpu.memory_mib * MIB - reserve)
 
 
+def _loading(facts: Facts, tp: int) -> int:
+    """The most bytes taken while the weights load, before there is a KV region."""
+    extra = facts.store.coefficients["load-peak-share"].value if facts.model.quantization else 0.0
+    return int(sum(item.bytes for item in before_cache(facts, tp)) + extra * _table(facts.model, tp))
+
+
 def workspace(facts: Facts, config: Configuration, forward: int) -> Item:
     """Buffers of the forward pass and of sampling, grown with tokens, batch and session length."""
-    text = facts.model.text
-    per_token = facts.store.coefficients["workspace-token"]
-    width = (2 * text.hidden + (text.heads + 2 * text.kv_heads) * text.head_dim / config.tp) + (
-        text.intermediate / config.tp
+    text, known = facts.model.text, facts.store.coefficients
+    # Only prompts whose lengths sum to the session length are prefilled together, so a pass has no more tokens.
+    tokens = min(forward, config.session_len)
+    row = 2 * text.hidden + ((text.heads + 2 * text.kv_heads) * text.head_dim + text.intermediate) / config.tp
+    item = _item(
+        "workspace",
+        "modelled",
+        (1.0, known["workspace-mib"], MIB),
+        (tokens * row * 2, known["workspace-token"], 1),
+        (config.max_batch_size * text.vocab, known["workspace-slot"], 1),
     )
-    tokens = forward * width * 2
-    # One logit row of 16-bit values and one row of token ids a batch slot (generation.cc:100).
-    slots = config.max_batch_size * (text.vocab * 2 + config.session_len * 4)
-    low, middle, high = (int(tokens * factor + slots) for factor in (per_token.low, per_token.value, per_token.high))
-    return Item("workspace", middle, low, high, per_token.basis, (per_token.id,))
+    ids = config.max_batch_size * config.session_len * 4  # 0.16.0 src/turbomind/generation/generation.cc:100
+    return replace(item, bytes=item.bytes + ids, low=item.low + ids, high=item.high + ids)
 
 
 def vision_workspace(facts: Facts, config: Configuration) -> Item:
@@ -226,9 +240,8 @@ def vision_workspace(facts: Facts, config: Configuration) -> Item:
     vision = facts.vision
     if vision is None or not facts.images:
         return Item("vision", 0, 0, 0, "modelled", ())
-    factor = facts.store.coefficients["vision-tile"]
-    tiles = facts.tiles(config.max_tiles) * facts.images
+    joining = -(-2 * config.max_batch_size // max(facts.output_tokens, 2))
+    tiles = facts.tiles(config.max_tiles) * facts.images * joining
     patches = (vision.image // vision.patch) ** 2 + 1
     each = patches * (4 * vision.hidden + vision.intermediate) * 2
-    low, middle, high = (int(each * tiles * x) for x in (factor.low, factor.value, factor.high))
-    return Item("vision", middle, low, high, factor.basis, (factor.id,))
+    return _item("vision", "modelled", (each * tiles, facts.store.coefficients["vision-tile"], 1))

@@ -413,3 +413,49 @@ class Coefficient(Record):
     summary: Text
     derivation: Text
     sources: Sources = Sources()
+
+
+class MeasuredLoad(Record):
+    """One load on a running server: so many requests always in flight, in ms and requests a second."""
+
+    kind: Literal["image", "text"]
+    image: str = Field(default="", description="width x height in pixels")
+    input_tokens: int
+    output_tokens: int
+    concurrency: int
+    requests: int
+    failures: int
+    rps: float
+    ttft_ms: float = Field(default=0.0, description="median; 0: not measured")
+    latencies_ms: tuple[int, ...] = Field(description="every request's, in the order they ended")
+    peak_mib: int
+
+
+class MeasuredStart(Record):
+    """One server start with its loads. Memory as the driver reports it for the whole card, idle card included."""
+
+    model: Id
+    flags: tuple[str, ...]
+    omp_threads: int
+    startup_s: float
+    free_before_cache_mib: float
+    cache_mib: float
+    start_peak_mib: int
+    ready_mib: int
+    loads: tuple[MeasuredLoad, ...] = ()
+
+
+class Measurement(Record):
+    """Raw runs on one host. Medians and fits are computed from it, never stored in it."""
+
+    id: Id
+    taken: Date
+    lmdeploy: Version
+    gpu: Id
+    gpu_name: Text
+    driver: Text
+    memory_mib: int
+    idle_mib: int
+    cpus: int
+    checkpoints: Text = Field(description="what the weights were")
+    starts: tuple[MeasuredStart, ...] = Field(min_length=1)

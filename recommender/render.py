@@ -91,6 +91,8 @@ def environment() -> Environment:
         loader=FileSystemLoader(data_root() / "templates"),
         undefined=StrictUndefined,
         autoescape=False,  # noqa: S701 - shell and Python, not HTML; each value passes one of the filters below
+        comment_start_string="<#",  # bash writes ${#array[@]}
+        comment_end_string="#>",
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

@@ -154,6 +154,13 @@ def weight_bytes_per_rank(model: Model, tp: int, *, vision_split: bool = True) -
     return round(_text_bytes(model, tp) + _vision_bytes(model, tp if vision_split else 1))
 
 
+def decode_bytes(model: Model, tp: int = 1) -> int:
+    """Bytes of weights that one decoding step reads on each of ``tp`` GPUs: linear layers and output head."""
+    text = model.text
+    linear = text.layers * _layer_linear_parameters(text, tp) * linear_bits(model) / 8
+    return round(linear + text.vocab * text.hidden * BYTES_16_BIT / tp)
+
+
 def kv_bytes_per_token(model: Model, kv_bits: int, tp: int = 1) -> int:
     """Bytes that one cached token takes on each of ``tp`` GPUs (TurboMind's block layout).
 

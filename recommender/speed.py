@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from recommender import records as r
 from recommender import shapes
 from recommender.configuration import Configuration
 from recommender.facts import Facts
-from recommender.memory import kv_token_bytes, weights
+from recommender.memory import kv_token_bytes
 
-Basis = Literal["measured", "modelled", "vendor", "assumed"]
+Limit: TypeAlias = Literal["decoding steps of the host", "preprocessing", "prefill on the card", "decoding steps of the card"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Speed:
     ttft_ms: Range
     token_ms: Range
     rps: Range
-    limit: Literal["host steps", "preprocessing", "prefill on the card", "weights from memory"]
+    limit: Limit
     basis: Literal["modelled from measurements on the same GPU", "extrapolated from datasheets"]
     coefficients: tuple[str, ...]
 
@@ -75,7 +75,9 @@ COEFFICIENTS = (
     "tile-host-parallel-ms",
     "step-host-ms",
     "step-layer-host-ms",
+    "step-layer-quantised-ms",
     "prefill-efficiency",
+    "prefill-efficiency-quantised",
     "vision-efficiency",
     "bandwidth-efficiency",
     "parallel-efficiency",
@@ -115,12 +117,12 @@ MEASURED_ON = frozenset({"h100-sxm-80g"})
 
 def _limit(
     terms: Terms, facts: Facts, batch: int
-) -> Literal["host steps", "preprocessing", "prefill on the card", "weights from memory"]:
+) -> Limit:
     steps = facts.output_tokens * terms.step / batch
     parts = {"preprocessing": terms.prepare, "prefill on the card": terms.prefill}
     name = max(parts, key=lambda part: parts[part])
     if steps > parts[name]:
-        return "host steps" if terms.step_host >= terms.step_card else "weights from memory"
+        return "decoding steps of the host" if terms.step_host >= terms.step_card else "decoding steps of the card"
     return "preprocessing" if name == "preprocessing" else "prefill on the card"
 
 
@@ -146,7 +148,7 @@ def throughput(terms: Terms, out: int, flight: int) -> float:
     the preparing thread feeds it one at a time, the engine completes n requests
     every ``out`` iterations, each iteration carrying n/out prefills.
     """
-    return _throughput(terms.prepare + terms.overhead, terms.prefill, terms.step, out, flight)
+    return _throughput(terms.prepare, terms.prefill, terms.step, out, flight)
 
 
 @lru_cache(maxsize=65536)
@@ -170,11 +172,13 @@ def _terms(facts: Facts, config: Configuration, batch: int, end: int) -> Terms:
     rate = _rate(facts.gpu, facts.model) * 1e9  # operations a ms
     ranks = 1 + (tp - 1) * c["parallel-efficiency"]
     step_host = c["step-host-ms"] + c["step-layer-host-ms"] * facts.model.text.layers
-    compute = _text_flops(facts.model, inputs) / (rate * c["prefill-efficiency"] * ranks)
+    quantised = bool(facts.model.quantization) and facts.model.quantization[0].bits == 4
+    reached = c["prefill-efficiency-quantised" if quantised else "prefill-efficiency"]
+    compute = _text_flops(facts.model, inputs) / (rate * reached * ranks)
     see = facts.images * facts.tiles(max_tiles) * _tile_flops(facts.model) / (rate * c["vision-efficiency"] * ranks)
     passes = -(-inputs // config.prefill_tokens)
     context = inputs + facts.output_tokens // 2
-    moved = weights(facts, tp) + batch * context * kv_token_bytes(facts.model, config.kv_bits, tp)
+    moved = shapes.decode_bytes(facts.model, tp) + batch * context * kv_token_bytes(facts.model, config.kv_bits, tp)
     pixels = facts.image_width * facts.image_height / 1e6
     tile = c["tile-host-ms"] + c["tile-host-parallel-ms"] / config.omp_threads
     return Terms(
@@ -183,7 +187,10 @@ def _terms(facts: Facts, config: Configuration, batch: int, end: int) -> Terms:
         prefill=compute + see + (passes - 1) * step_host,
         overhead=c["request-overhead-ms"],
         step_host=step_host,
-        step_card=moved / (facts.gpu.bandwidth_gb_s * 1e6 * c["bandwidth-efficiency"]),
+        step_card=max(
+            moved / (facts.gpu.bandwidth_gb_s * 1e6 * c["bandwidth-efficiency"]),
+            c["step-layer-quantised-ms"] * facts.model.text.layers if quantised else 0.0,
+        ),
     )
 
 

@@ -51,6 +51,7 @@ class Store(r.Record):
     scenarios: dict[str, r.Scenario]
     claims: dict[str, r.Claim]
     coefficients: dict[str, r.Coefficient]
+    evidence: dict[str, r.Measurement]
 
     # Caches are keyed by the store itself; comparing thousands of records would defeat them.
     __hash__ = object.__hash__
@@ -78,6 +79,7 @@ FOLDERS: Mapping[str, tuple[str, type[r.Record]]] = {
     "scenarios": ("scenarios", r.Scenario),
     "claims": ("claims", r.Claim),
     "coefficients": ("coefficients", r.Coefficient),
+    "evidence": ("evidence", r.Measurement),
 }
 
 
