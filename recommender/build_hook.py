@@ -16,7 +16,7 @@ class IndexHook(BuildHookInterface):  # type: ignore[type-arg,misc]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Adds the index to the wheel. A broken record fails the build."""
         sys.path.insert(0, self.root)
-        from recommender.store import compile_index
+        from recommender.compiling import compile_index
 
         text = compile_index(Path(self.root) / "knowledge")
         folder = Path(tempfile.mkdtemp(prefix="recommender-index-"))

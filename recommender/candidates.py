@@ -16,8 +16,12 @@ BLOCK = 64
 LARGEST_BUDGET = 8192
 SMALLEST_BUDGET = 512
 SESSION_STEP = 256
-# Sized for the least memory that may be free, a KV region still gets this much room beyond its need.
+# Sized for the least memory that may be free, a KV region still gets this much room beyond its need:
+# too small a region hangs the start without a word. Where memory is no goal, twice the need is
+# taken as long as that is under half of what is free.
 KV_HEADROOM = 1.1
+KV_AMPLE = 2.0
+KV_AMPLE_UP_TO = 0.5
 
 # What a configuration gives up, least first: (KV bits, most tiles an image; 0 leaves the model's default).
 CONCESSIONS = ((16, 0), (8, 0), (4, 0), (8, 6), (4, 6), (4, 1))
@@ -87,6 +91,8 @@ def cache_ratio(facts: Facts, config_tp: int, kv_bits: int, needed: int) -> floa
     if free <= 0:
         return 9.99
     share = region * KV_HEADROOM / free
+    if facts.request.goal != "memory":
+        share = max(share, min(region * KV_AMPLE / free, KV_AMPLE_UP_TO))
     digits = 10 ** (1 - math.floor(math.log10(share))) if share < 1 else 100
     return min(math.ceil(share * digits - 1e-9) / digits, 9.99)
 

@@ -63,7 +63,9 @@ def _config(folder: Path) -> Mapping[str, Any]:
             raise CheckpointError(f"{shown(str(path))}: larger than {MAX_CONFIG // 2**20} MiB; not a model's config")
         config = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{shown(str(path))}: not readable as JSON ({type(error).__name__}); fetch it again") from None
+        raise CheckpointError(
+            f"{shown(str(path))}: not readable as JSON ({type(error).__name__}); fetch it again"
+        ) from None
     if not isinstance(config, dict):
         raise CheckpointError(f"{shown(str(path))}: holds no JSON object; fetch it again")
     return config
@@ -101,7 +103,9 @@ def _model(folder: Path, config: Mapping[str, Any], like: r.Model) -> r.Model:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"])
-        raise CheckpointError(f"{shown(str(folder / 'config.json'))}: {field}: {first['msg']}; mend that entry") from None
+        raise CheckpointError(
+            f"{shown(str(folder / 'config.json'))}: {field}: {first['msg']}; mend that entry"
+        ) from None
     _check(folder, model)
     return model
 
@@ -121,7 +125,9 @@ def _check(folder: Path, model: r.Model) -> None:
     text = model.text
     sizes = (text.hidden, text.layers, text.heads, text.kv_heads, text.head_dim, text.intermediate, text.vocab)
     if min(*sizes, text.max_positions) < 1 or max(sizes) > 10**7 or text.kv_heads > text.heads:
-        raise CheckpointError(f"{shown(str(folder / 'config.json'))}: sizes of the language model make no sense; mend them")
+        raise CheckpointError(
+            f"{shown(str(folder / 'config.json'))}: sizes of the language model make no sense; mend them"
+        )
 
 
 def weight_bytes(folder: Path) -> int:
@@ -139,7 +145,9 @@ def _tensor_bytes(path: Path) -> int:
         ends = [entry["data_offsets"] for name, entry in header.items() if name != "__metadata__"]
         total = sum(int(end) - int(start) for start, end in ends)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError):
-        raise CheckpointError(f"{shown(str(path))}: no safetensors header; the download is broken, fetch it again") from None
+        raise CheckpointError(
+            f"{shown(str(path))}: no safetensors header; the download is broken, fetch it again"
+        ) from None
     if total < 0:
         raise CheckpointError(f"{shown(str(path))}: negative tensor sizes; fetch it again")
     return total

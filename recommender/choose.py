@@ -93,26 +93,27 @@ Score = Callable[[Candidate], tuple[float, ...]]
 
 
 def pick(passed: Iterable[Candidate], goal: str) -> Candidate:
-    """The best by the goal; ties go to less memory, then to the order of the candidates."""
+    """The best by the goal; see ``_ties`` for those equally good."""
     found = list(passed)
     least = min(each.memory.total * _cards(each) for each in found)
     fastest = min(each.speed.latency_ms.value for each in found)
     most = max(each.speed.rps.value for each in found)
     scores: dict[str, Score] = {
-        "latency": lambda x: (round(x.speed.latency_ms.value / fastest, 2), x.memory.total),
-        "throughput": lambda x: (-round(x.speed.rps.value / most, 2), x.memory.total),
+        "latency": lambda x: (round(x.speed.latency_ms.value / fastest, 2), *_ties(x, least)),
+        "throughput": lambda x: (-round(x.speed.rps.value / most, 2), *_ties(x, least)),
         "memory": lambda x: (x.memory.total * _cards(x), x.speed.latency_ms.value),
         "balanced": lambda x: (
-            round(
-                x.speed.latency_ms.value / fastest
-                + most / x.speed.rps.value
-                + 0.1 * x.memory.total * _cards(x) / least,
-                3,
-            ),
-            x.memory.total,
+            round(x.speed.latency_ms.value / fastest + most / x.speed.rps.value, 2),
+            *_ties(x, least),
         ),
     }
     return min(found, key=scores[goal])
+
+
+def _ties(candidate: Candidate, least: int) -> tuple[float, ...]:
+    """Among equally fast ones: clearly less memory, then the larger prefill budget, which takes bursts."""
+    used = candidate.memory.total * _cards(candidate)
+    return round(used / least, 1), -candidate.config.prefill_tokens, used
 
 
 def _cards(candidate: Candidate) -> int:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from recommender import records as r
 from recommender.conditions import Condition, Value, fill, parse, version
 from recommender.configuration import Configuration
 from recommender.facts import GIB, Facts, within
 from recommender.memory import Memory
 from recommender.speed import Speed
 from recommender.store import Store
+
+if TYPE_CHECKING:
+    from recommender import records as r
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +77,7 @@ def fact_values(facts: Facts) -> dict[str, Value]:
     model, text, request = facts.model, facts.model.text, facts.request
     quantization = model.quantization[0] if model.quantization else None
     vision = facts.vision
-    supported = {
-        each.engine for each in model.support if within(each.since, each.until, facts.version)
-    }
+    supported = {each.engine for each in model.support if within(each.since, each.until, facts.version)}
     return {
         "lmdeploy": facts.version,
         "gpu.id": facts.gpu.id,

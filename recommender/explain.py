@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from recommender import records as r
 from recommender.choose import Candidate
 from recommender.conditions import Value, fill, parse
 from recommender.facts import Facts, within
 from recommender.store import Store
+
+if TYPE_CHECKING:
+    from recommender import records as r
 
 Kind = Literal["flag", "environment", "client"]
 READERS = frozenset({"turbomind", "server"})
@@ -122,10 +124,15 @@ def emitted(option: r.Option, value: str, default: str, era: r.Era | None) -> bo
     return bool(value) and (option.emit == "always" or value != default)
 
 
+def found(sources: r.Sources) -> bool:
+    """Whether anybody opened anything for a fact; else it is unverified."""
+    return bool(sources.code or sources.pages or sources.evidence)
+
+
 def _reason(option: r.Option, values: Mapping[str, Value]) -> tuple[str, r.Sources]:
     for reason in option.reasons:
         if all(parse(text).holds(values) for text in reason.when):
-            sources = option.sources if reason.sources.empty else reason.sources
+            sources = reason.sources if found(reason.sources) else option.sources
             return fill(reason.text, values), sources
     return option.summary, option.sources
 

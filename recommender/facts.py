@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from recommender import records as r
 from recommender.request import Request, RequestError
 from recommender.store import Store, UnknownName, did_you_mean, normal, resolve, shorten
 from recommender.tokens import image_tokens, tiles
+
+if TYPE_CHECKING:
+    from recommender import records as r
 
 GIB = 2**30
 MIB = 2**20

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from recommender import constraints as c
-from recommender import records as r
 from recommender.candidates import BLOCK, tiers
 from recommender.choose import Candidate
 from recommender.configuration import Configuration
@@ -13,6 +13,9 @@ from recommender.explain import READERS, Explanation, explain
 from recommender.facts import Facts
 from recommender.request import RequestError
 from recommender.store import Store, UnknownName, did_you_mean, normal, shorten
+
+if TYPE_CHECKING:
+    from recommender import records as r
 
 LARGEST_DEFAULT_BATCH = 1024
 DEFAULT_PREFILL = 8192
@@ -137,7 +140,9 @@ def findings(facts: Facts, adviser: r.Adviser, candidate: Candidate) -> tuple[c.
         found += c.evaluate(facts, candidate.values, severity)
     for claim in facts.store.claims.values():
         if adviser.id in claim.advisers and claim.verdict in ("refuted", "no-effect", "outdated"):
-            found.append(c.Finding(claim.id, "claim", f"{claim.statement} {claim.verdict}: {claim.because}", "", claim.sources))
+            found.append(
+                c.Finding(claim.id, "claim", f"{claim.statement} {claim.verdict}: {claim.because}", "", claim.sources)
+            )
     return tuple(found)
 
 

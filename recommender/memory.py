@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from packaging.version import Version
 
-from recommender import records as r
 from recommender import shapes
 from recommender.configuration import Configuration
 from recommender.facts import MIB, Facts
@@ -27,6 +26,9 @@ POOLED_WARM_UP = Version("0.12.0")
 WARM_UP_STEPS = (8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768) + tuple(
     step * 2**power for power in range(8) for step in (1024, 1536)
 )
+
+if TYPE_CHECKING:
+    from recommender import records as r
 
 
 Basis: TypeAlias = Literal["measured", "modelled", "vendor", "assumed"]
@@ -155,7 +157,9 @@ def before_cache(facts: Facts, tp: int) -> tuple[Item, Item, Item]:
     known = facts.store.coefficients
     context = _item("context", "assumed" if tp > 1 else "modelled", (1.0, known["context-mib"], MIB))
     if tp > 1:
-        context = _item("context", "assumed", (1.0, known["context-mib"], MIB), (tp - 1, known["peer-context-mib"], MIB))
+        context = _item(
+            "context", "assumed", (1.0, known["context-mib"], MIB), (tp - 1, known["peer-context-mib"], MIB)
+        )
     bytes_ = weights(facts, tp)
     loaded = Item("weights", bytes_, bytes_, bytes_, "modelled", ())
     table = _table(facts.model, tp) if facts.model.quantization else 0

@@ -31,7 +31,10 @@ def nearest(facts: Facts) -> Change | None:
 def _changes(facts: Facts) -> Iterator[tuple[Change, Facts]]:
     request = facts.request
     if request.kv != "auto":
-        yield Change("--kv auto", "let the KV cache precision be chosen"), replace(facts, request=replace(request, kv="auto"))
+        yield (
+            Change("--kv auto", "let the KV cache precision be chosen"),
+            replace(facts, request=replace(request, kv="auto")),
+        )
     yield from _looser_goals(facts)
     flight = facts.concurrency
     while flight > 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from recommender import __version__, checkpoint, follow
+from recommender import __version__
 from recommender import constraints as c
 from recommender.choose import Candidate, Choice, Nothing, choose, measure
 from recommender.configuration import Configuration
@@ -74,6 +74,8 @@ def recommend_adviser(request: Request, adviser: str, store: Store | None = None
 
     Raises UnknownName or RequestError.
     """
+    from recommender import follow
+
     facts = understand(request, store or load())
     advised = follow.resolve_adviser(facts.store, adviser)
     candidate = measure(facts, follow.configuration(facts, advised))
@@ -88,6 +90,8 @@ def understand(request: Request, store: Store) -> Facts:
     try:
         resolve_model(store, request.model)
     except UnknownName as unknown:
+        from recommender import checkpoint
+
         if checkpoint.is_folder(request.model):
             return gather(request, store, checkpoint.read(Path(request.model), store))
         if checkpoint.looks_like_path(request.model):

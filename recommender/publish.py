@@ -6,16 +6,15 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from recommender.choose import Nothing
 from recommender.configuration import Configuration
 from recommender.constraints import Finding
 from recommender.explain import Explanation
 from recommender.memory import Item
 from recommender.nearest import Change
 from recommender.pipeline import NothingFits, Recommendation
-from recommender.records import Sources
 from recommender.request import Request
 from recommender.speed import Speed
+from recommender.store import Plain
 
 FORMAT = 1
 
@@ -108,7 +107,9 @@ def published(found: Recommendation) -> Published:
         ),
         config=found.config,
         command=tuple(command(found)),
-        environment={each.name: each.value for each in found.explanations if each.kind == "environment" and each.emitted},
+        environment={
+            each.name: each.value for each in found.explanations if each.kind == "environment" and each.emitted
+        },
         memory=MemoryReport(
             items=memory.items,
             total_bytes=memory.total,
@@ -150,15 +151,19 @@ def _plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    if isinstance(value, Sources):
-        return value.model_dump(mode="json")
-    return value
+    if isinstance(value, Plain):
+        return {name: _value(each) for name, each in vars(value).items()}
+    return [_value(each) for each in value] if isinstance(value, tuple) else value
 
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of what ``--format json`` writes."""
     from pydantic import TypeAdapter
 
+    from recommender import constraints, explain, records
+
+    # Those steps name record types for the type checker only, to start without pydantic.
+    vars(constraints)["r"] = vars(explain)["r"] = records
     made = TypeAdapter(Published).json_schema(mode="serialization")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Recommendation"} | made
 
@@ -175,6 +180,3 @@ def nothing_json(error: NothingFits) -> str:
         "nearest": asdict(error.change) if isinstance(error.change, Change) else {},
     }
     return json.dumps(plain, indent=2, ensure_ascii=True) + "\n"
-
-
-__all__ = ["Nothing", "command", "nothing_json", "published", "schema", "to_json"]

@@ -23,7 +23,7 @@ Verdict = Literal["confirmed", "refuted", "no-effect", "outdated", "depends", "u
 class Record(BaseModel):
     """Base of all record types: frozen, strict, closed."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", defer_build=True)
 
 
 class CodeSource(Record):
@@ -125,7 +125,7 @@ class Reason(Record):
 
     when: tuple[Text, ...] = ()
     text: Text
-    sources: Sources = Sources()
+    sources: Sources = Field(default_factory=Sources)
 
 
 class Encoding(Record):
@@ -146,14 +146,16 @@ class Option(Record):
     )
     encodings: tuple[Encoding, ...] = ()
     reasons: tuple[Reason, ...] = ()
-    sources: Sources = Sources()
+    sources: Sources = Field(default_factory=Sources)
 
 
 class Flag(Option):
     """One option of ``lmdeploy serve api_server`` over all covered releases."""
 
     option: Annotated[str, Field(pattern=r"^--[a-z0-9-]+$")]
-    topic: Literal["server", "model", "engine", "memory", "scheduling", "parallelism", "vision", "logging", "security", "decoding"]
+    topic: Literal[
+        "server", "model", "engine", "memory", "scheduling", "parallelism", "vision", "logging", "security", "decoding"
+    ]
     summary_vi: str = ""
     effect: Effect
     choose: Text
@@ -180,6 +182,9 @@ class Rate(Record):
 
 class Gpu(Record):
     """One GPU product (one form factor, one memory size)."""
+
+    def __hash__(self) -> int:  # equal records have equal ids; hashing every field would cost more than it saves
+        return hash(self.id)
 
     id: Id
     name: Text
@@ -265,6 +270,9 @@ class Published(Record):
 class Model(Record):
     """One checkpoint as an architecture shape. Bytes are computed from it, never stored."""
 
+    def __hash__(self) -> int:  # equal records have equal ids; hashing every field would cost more than it saves
+        return hash(self.id)
+
     id: Id
     hub: Text
     aliases: tuple[Text, ...] = ()
@@ -300,7 +308,7 @@ class RequestShape(Record):
     prompt_tokens: Annotated[int, Field(ge=1)]
     output_tokens: Annotated[int, Field(ge=1)]
     response_schema: str = Field(default="", description="JSON Schema as text; empty: free text")
-    sources: Sources = Sources()
+    sources: Sources = Field(default_factory=Sources)
 
 
 class Setting(Record):
@@ -412,7 +420,7 @@ class Coefficient(Record):
     basis: Literal["measured", "modelled", "vendor", "assumed"]
     summary: Text
     derivation: Text
-    sources: Sources = Sources()
+    sources: Sources = Field(default_factory=Sources)
 
 
 class MeasuredLoad(Record):

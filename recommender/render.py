@@ -10,14 +10,15 @@ from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from recommender import records as r
 from recommender.explain import Explanation
+from recommender.explain import found as opened
 from recommender.facts import GIB, MIB
 from recommender.store import data_root
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from recommender import records as r
     from recommender.pipeline import Recommendation
 
 WIDTH = 80
@@ -59,7 +60,7 @@ def variable(option: str) -> str:
 
 def cite(sources: r.Sources, most: int = 2) -> str:
     """Short references to what a reason rests on; ``unverified`` where nobody opened anything."""
-    if sources.empty:
+    if not opened(sources):
         return "unverified"
     code = [f"{each.release} {each.path}:{each.line}" for each in sources.code[-most:]]
     pages = [each.url for each in sources.pages[: max(most - len(code), 0)]]
@@ -90,7 +91,7 @@ def environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(data_root() / "templates"),
         undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701 - shell and Python, not HTML; each value passes one of the filters below
+        autoescape=False,
         comment_start_string="<#",  # bash writes ${#array[@]}
         comment_end_string="#>",
         trim_blocks=True,

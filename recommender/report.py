@@ -91,7 +91,9 @@ def _cost(found: Recommendation) -> Iterator[str]:
         return
     if found.config.kv_bits < 16 or found.config.max_tiles:
         yield ""
-        yield from _wrap("accuracy: this gives some up; see the reasons of the KV cache precision and of the tiles below.")
+        yield from _wrap(
+            "accuracy: this gives some up; see the reasons of the KV cache precision and of the tiles below."
+        )
 
 
 def _option(each: Explanation) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import get_args, Literal
+from typing import Literal, get_args
 
 Goal = Literal["latency", "throughput", "memory", "balanced"]
 KvChoice = Literal["auto", "fp16", "int8", "int4"]

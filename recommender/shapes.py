@@ -12,7 +12,10 @@ One multiply and one add are two FLOP.
 
 from __future__ import annotations
 
-from recommender.records import Model, TextShape, VisionShape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from recommender.records import Model, TextShape, VisionShape
 
 BYTES_16_BIT = 2
 KV_SCALE_AND_ZERO_BYTES = 4

@@ -12,15 +12,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from recommender import records as r
 from recommender import shapes
 from recommender.configuration import Configuration
 from recommender.facts import Facts
 from recommender.memory import kv_token_bytes
 
-Limit: TypeAlias = Literal["decoding steps of the host", "preprocessing", "prefill on the card", "decoding steps of the card"]
+if TYPE_CHECKING:
+    from recommender import records as r
+
+Limit: TypeAlias = Literal[
+    "decoding steps of the host", "preprocessing", "prefill on the card", "decoding steps of the card"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +119,7 @@ def estimate(facts: Facts, config: Configuration) -> Speed:
 MEASURED_ON = frozenset({"h100-sxm-80g"})
 
 
-def _limit(
-    terms: Terms, facts: Facts, batch: int
-) -> Limit:
+def _limit(terms: Terms, facts: Facts, batch: int) -> Limit:
     steps = facts.output_tokens * terms.step / batch
     parts = {"preprocessing": terms.prepare, "prefill on the card": terms.prefill}
     name = max(parts, key=lambda part: parts[part])
@@ -182,8 +184,7 @@ def _terms(facts: Facts, config: Configuration, batch: int, end: int) -> Terms:
     pixels = facts.image_width * facts.image_height / 1e6
     tile = c["tile-host-ms"] + c["tile-host-parallel-ms"] / config.omp_threads
     return Terms(
-        prepare=c["request-host-ms"]
-        + facts.images * (facts.tiles(max_tiles) * tile + pixels * c["megapixel-host-ms"]),
+        prepare=c["request-host-ms"] + facts.images * (facts.tiles(max_tiles) * tile + pixels * c["megapixel-host-ms"]),
         prefill=compute + see + (passes - 1) * step_host,
         overhead=c["request-overhead-ms"],
         step_host=step_host,
@@ -206,7 +207,8 @@ def _end(coefficient: r.Coefficient, end: int) -> float:
 def _rate(gpu: r.Gpu, model: r.Model) -> float:
     """Peak dense TFLOP/s at the 16-bit type the model computes in."""
     rates = {rate.precision: rate.tera for rate in gpu.rates}
-    return rates.get("bf16" if model.text.dtype == "bfloat16" else "fp16", rates.get("fp16", next(iter(rates.values()))))
+    wanted = "bf16" if model.text.dtype == "bfloat16" else "fp16"
+    return rates.get(wanted, rates.get("fp16", next(iter(rates.values()))))
 
 
 @lru_cache(maxsize=4096)

@@ -15,13 +15,11 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Protocol, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-
-from recommender import records as r
-
-R = TypeVar("R", bound=r.Record)
+if TYPE_CHECKING:
+    from recommender import records as r
 
 
 class KnowledgeError(Exception):
@@ -32,30 +30,47 @@ class UnknownName(Exception):
     """Nothing is known by this name. The message lists near matches."""
 
 
-class Store(r.Record):
-    """All records by kind and id. Treat it as constant: it is shared."""
+class Plain:
+    """A record read back from the index: it was validated when that was made, so it is only attributes.
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+    Immutable, compared by identity. Building the checked types at every start
+    would cost a third of a run.
+    """
 
-    releases: dict[str, r.Release]
-    flags: dict[str, r.Flag]
-    environment: dict[str, r.Parameter]
-    client: dict[str, r.Parameter]
-    gpus: dict[str, r.Gpu]
-    models: dict[str, r.Model]
-    loads: dict[str, r.Workload]
-    requests: dict[str, r.RequestShape]
-    constraints: dict[str, r.Constraint]
-    advisers: dict[str, r.Adviser]
-    disagreements: dict[str, r.Disagreement]
-    scenarios: dict[str, r.Scenario]
-    claims: dict[str, r.Claim]
-    coefficients: dict[str, r.Coefficient]
-    evidence: dict[str, r.Measurement]
+    __slots__ = ("__dict__",)
 
-    # Caches are keyed by the store itself; comparing thousands of records would defeat them.
-    __hash__ = object.__hash__
-    __eq__ = object.__eq__
+    def __init__(self, fields: dict[str, Any]) -> None:
+        """Takes the fields of one JSON object; lists become tuples."""
+        self.__dict__.update({name: tuple(value) if type(value) is list else value for name, value in fields.items()})
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"records are immutable; {name} cannot be set")
+
+
+class Store:
+    """All records by kind and id. Shared and constant; caches are keyed by the store itself."""
+
+    releases: Mapping[str, r.Release]
+    flags: Mapping[str, r.Flag]
+    environment: Mapping[str, r.Parameter]
+    client: Mapping[str, r.Parameter]
+    gpus: Mapping[str, r.Gpu]
+    models: Mapping[str, r.Model]
+    loads: Mapping[str, r.Workload]
+    requests: Mapping[str, r.RequestShape]
+    constraints: Mapping[str, r.Constraint]
+    advisers: Mapping[str, r.Adviser]
+    disagreements: Mapping[str, r.Disagreement]
+    scenarios: Mapping[str, r.Scenario]
+    claims: Mapping[str, r.Claim]
+    coefficients: Mapping[str, r.Coefficient]
+    evidence: Mapping[str, r.Measurement]
+
+    def __init__(self, index: str | bytes) -> None:
+        """Reads an index that ``compiling.compile_index`` made. Raises ValueError for a broken one."""
+        kinds = json.loads(index, object_hook=Plain)
+        for kind in FOLDERS:
+            setattr(self, kind, MappingProxyType(vars(vars(kinds)[kind])))
 
     def options(self) -> Iterator[r.Option]:
         """Every flag, environment variable and request field, in a fixed order."""
@@ -64,22 +79,22 @@ class Store(r.Record):
         yield from self.client.values()
 
 
-FOLDERS: Mapping[str, tuple[str, type[r.Record]]] = {
-    "releases": ("releases", r.Release),
-    "flags": ("flags", r.Flag),
-    "environment": ("environment", r.Parameter),
-    "client": ("client", r.Parameter),
-    "gpus": ("gpus", r.Gpu),
-    "models": ("models", r.Model),
-    "loads": ("workloads/loads", r.Workload),
-    "requests": ("workloads/requests", r.RequestShape),
-    "constraints": ("constraints", r.Constraint),
-    "advisers": ("advisers", r.Adviser),
-    "disagreements": ("disagreements", r.Disagreement),
-    "scenarios": ("scenarios", r.Scenario),
-    "claims": ("claims", r.Claim),
-    "coefficients": ("coefficients", r.Coefficient),
-    "evidence": ("evidence", r.Measurement),
+FOLDERS: Mapping[str, str] = {
+    "releases": "releases",
+    "flags": "flags",
+    "environment": "environment",
+    "client": "client",
+    "gpus": "gpus",
+    "models": "models",
+    "loads": "workloads/loads",
+    "requests": "workloads/requests",
+    "constraints": "constraints",
+    "advisers": "advisers",
+    "disagreements": "disagreements",
+    "scenarios": "scenarios",
+    "claims": "claims",
+    "coefficients": "coefficients",
+    "evidence": "evidence",
 }
 
 
@@ -95,7 +110,9 @@ def load(knowledge: Path | None = None) -> Store:
     Raises KnowledgeError for a broken record.
     """
     if knowledge is not None:
-        return TypeAdapter(Store).validate_python(_validated(knowledge))
+        from recommender.compiling import compile_index
+
+        return Store(compile_index(knowledge))
     return _load_default()
 
 
@@ -104,86 +121,27 @@ def _load_default() -> Store:
     root = data_root()
     shipped = root / "index.json"
     if shipped.is_file():
-        return Store.model_validate_json(shipped.read_bytes())
+        return Store(shipped.read_bytes())
     knowledge = root / "knowledge"
     index = root / "build" / "index" / f"{_digest(knowledge)}.json"
     if index.is_file():
         try:
-            return Store.model_validate_json(index.read_bytes())
-        except ValidationError:
+            return Store(index.read_bytes())
+        except (ValueError, KeyError):
             index.unlink(missing_ok=True)  # cut short by a full disk, say
+    from recommender.compiling import compile_index
+
     text = compile_index(knowledge)
     _keep(index, text)
-    return Store.model_validate_json(text)
-
-
-def compile_index(knowledge: Path) -> str:
-    """All records as one JSON text, each validated. Raises KnowledgeError."""
-    plain = {
-        kind: {name: record.model_dump(mode="json", exclude_defaults=True) for name, record in records.items()}
-        for kind, records in _validated(knowledge).items()
-    }
-    return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
-
-
-def _validated(knowledge: Path) -> dict[str, dict[str, r.Record]]:
-    return {
-        kind: {path.stem: read_record(path, kind_type) for path in _files(knowledge / folder)}
-        for kind, (folder, kind_type) in FOLDERS.items()
-    }
-
-
-def read_record(path: Path, kind: type[R]) -> R:
-    """One YAML file as a record. Raises KnowledgeError with file, field and repair."""
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        raw = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506 - a safe loader
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise KnowledgeError(f"{path}: not readable as YAML: {_one_line(error)}") from None
-    try:
-        record = kind.model_validate_json(json.dumps(raw, default=str, allow_nan=False))
-    except ValidationError as error:
-        raise KnowledgeError(f"{path}: {_explain(error)}") from None
-    except ValueError as error:
-        raise KnowledgeError(f"{path}: {_one_line(error)}; write a finite number") from None
-    if getattr(record, "id", path.stem) != path.stem:
-        raise KnowledgeError(f"{path}: id is {getattr(record, 'id', '')!r}; name the file after it, or mend the id")
-    return record
-
-
-REPAIRS = {
-    "extra_forbidden": "remove it, or mend its spelling (see recommender/records.py)",
-    "missing": "add it",
-    "string_type": "put the value in quotes",
-    "int_type": "write a whole number without quotes",
-    "float_type": "write a number without quotes",
-    "bool_type": "write true or false",
-    "literal_error": "use one of the allowed words",
-    "string_pattern_mismatch": "write it in the form of the pattern",
-}
-
-
-def _explain(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_context=False)[0]
-    field = ".".join(str(part) for part in first["loc"]) or "(whole file)"
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{field}: {_one_line(first['msg'])}: {REPAIRS.get(first['type'], 'mend the value')}{more}"
-
-
-def _one_line(error: object) -> str:
-    return " ".join(str(error).split())
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.yaml"))
+    return Store(text)
 
 
 def _digest(knowledge: Path) -> str:
-    """SHA-256 over the names and bytes of every record file and of the record types."""
-    state = hashlib.sha256(Path(r.__file__).read_bytes())
-    for _, (folder, _type) in sorted(FOLDERS.items()):
+    """SHA-256 over every record file's name and bytes, the record types and the compiler."""
+    state = hashlib.sha256()
+    for name in ("records.py", "compiling.py"):
+        state.update(Path(__file__).with_name(name).read_bytes())
+    for _, folder in sorted(FOLDERS.items()):
         with os.scandir(knowledge / folder) as entries:
             names = sorted(entry.name for entry in entries if entry.name.endswith(".yaml"))
         for name in names:

@@ -9,8 +9,10 @@ dynamic_preprocess). The work depends on ``max_tiles`` only, never on the image'
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
-from recommender.records import VisionShape
+if TYPE_CHECKING:
+    from recommender.records import VisionShape
 
 
 @cache

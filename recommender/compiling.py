@@ -1,0 +1,92 @@
+"""YAML files to validated records and to the one JSON index that a run reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from recommender import records as r
+from recommender.store import FOLDERS, KnowledgeError
+
+R = TypeVar("R", bound=r.Record)
+
+TYPES: Mapping[str, type[r.Record]] = {
+    "releases": r.Release,
+    "flags": r.Flag,
+    "environment": r.Parameter,
+    "client": r.Parameter,
+    "gpus": r.Gpu,
+    "models": r.Model,
+    "loads": r.Workload,
+    "requests": r.RequestShape,
+    "constraints": r.Constraint,
+    "advisers": r.Adviser,
+    "disagreements": r.Disagreement,
+    "scenarios": r.Scenario,
+    "claims": r.Claim,
+    "coefficients": r.Coefficient,
+    "evidence": r.Measurement,
+}
+
+
+def compile_index(knowledge: Path) -> str:
+    """All records as one JSON text, each validated. Raises KnowledgeError."""
+    plain = {
+        kind: {name: record.model_dump(mode="json") for name, record in records.items()}
+        for kind, records in _validated(knowledge).items()
+    }
+    return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+
+
+def _validated(knowledge: Path) -> dict[str, dict[str, r.Record]]:
+    return {
+        kind: {path.stem: read_record(path, TYPES[kind]) for path in sorted((knowledge / folder).glob("*.yaml"))}
+        for kind, folder in FOLDERS.items()
+    }
+
+
+def read_record(path: Path, kind: type[R]) -> R:
+    """One YAML file as a record. Raises KnowledgeError with file, field and repair."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        raw = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise KnowledgeError(f"{path}: not readable as YAML: {_one_line(error)}") from None
+    try:
+        record = kind.model_validate_json(json.dumps(raw, default=str, allow_nan=False))
+    except ValidationError as error:
+        raise KnowledgeError(f"{path}: {_explain(error)}") from None
+    except ValueError as error:
+        raise KnowledgeError(f"{path}: {_one_line(error)}; write a finite number") from None
+    if getattr(record, "id", path.stem) != path.stem:
+        raise KnowledgeError(f"{path}: id is {getattr(record, 'id', '')!r}; name the file after it, or mend the id")
+    return record
+
+
+REPAIRS = {
+    "extra_forbidden": "remove it, or mend its spelling (see recommender/records.py)",
+    "missing": "add it",
+    "string_type": "put the value in quotes",
+    "int_type": "write a whole number without quotes",
+    "float_type": "write a number without quotes",
+    "bool_type": "write true or false",
+    "literal_error": "use one of the allowed words",
+    "string_pattern_mismatch": "write it in the form of the pattern",
+}
+
+
+def _explain(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False)[0]
+    field = ".".join(str(part) for part in first["loc"]) or "(whole file)"
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return f"{field}: {_one_line(first['msg'])}: {REPAIRS.get(first['type'], 'mend the value')}{more}"
+
+
+def _one_line(error: object) -> str:
+    return " ".join(str(error).split())

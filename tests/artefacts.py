@@ -1,0 +1,282 @@
+"""What the tests of the outputs share: requests of a grid, and a machine of stand-ins to run scripts on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from pathlib import Path
+
+import pytest
+from hypothesis import strategies as st
+from packaging.version import Version
+
+from recommender import extract
+from recommender.extracted import ReleaseFacts
+from recommender.pipeline import NothingFits, Recommendation, recommend
+from recommender.render import render
+from recommender.request import Request
+from recommender.store import data_root, load
+
+KNOWLEDGE = data_root() / "knowledge"
+RELEASES = sorted((path.stem for path in (KNOWLEDGE / "releases").glob("*.yaml")), key=Version)
+GPUS = sorted(path.stem for path in (KNOWLEDGE / "gpus").glob("*.yaml"))
+MODELS = sorted(path.stem for path in (KNOWLEDGE / "models").glob("*.yaml"))
+LOADS = ("single", "low", "medium", "high")
+GOALS = ("latency", "throughput", "memory", "balanced")
+KV = ("auto", "fp16", "int8", "int4")
+IMAGES = ((448, 448), (1280, 720), (300, 2000), (4000, 3000))
+BASH = shutil.which("bash") or "bash"
+
+
+@lru_cache(maxsize=4096)
+def answer(request: Request) -> Recommendation | NothingFits:
+    """The recommendation, or why nothing fits."""
+    try:
+        return recommend(request)
+    except NothingFits as error:
+        return error
+
+
+def found(**asked: object) -> Recommendation:
+    """The recommendation of a request that must fit."""
+    made = answer(Request(**{"gpu": "a100-sxm-80g", "load": "single"} | asked))  # type: ignore[arg-type]
+    assert isinstance(made, Recommendation), f"nothing fits: {made}"
+    return made
+
+
+def text(form: str = "bash", **asked: object) -> str:
+    """The artefact of a request that must fit."""
+    return render(found(**asked), form)
+
+
+def grid() -> Iterator[Request]:
+    """Every release on every GPU once, the other questions taking turns."""
+    for index, release in enumerate(RELEASES):
+        for turn, gpu in enumerate(GPUS):
+            number = index + turn
+            yield Request(
+                gpu=gpu,
+                load=LOADS[number % 4],
+                goal=GOALS[(index + 3 * turn) % 4],
+                model=MODELS[(7 * index + turn) % len(MODELS)],
+                gpu_count=(1, 2, 4)[number % 3],
+                lmdeploy=release,
+            )
+
+
+def vision(model: str) -> bool:
+    """Whether a model of the knowledge sees images."""
+    return bool(load().models[model].vision)
+
+
+@st.composite
+def requests(draw: st.DrawFn, **fixed: object) -> Request:
+    """Requests over everything that can be asked."""
+    asked: dict[str, object] = {
+        "gpu": draw(st.sampled_from(GPUS)),
+        "gpu_count": draw(st.sampled_from((1, 1, 1, 2, 4, 8))),
+        "model": draw(st.sampled_from(MODELS)),
+        "concurrency": draw(st.sampled_from((1, 2, 3, 4, 7, 16, 33, 64, 128, 300))),
+        "goal": draw(st.sampled_from(GOALS)),
+        "kv": draw(st.sampled_from(KV)),
+        "lmdeploy": draw(st.sampled_from(RELEASES)),
+        "cpus": draw(st.sampled_from((1, 4, 16, 64))),
+        "prompt_tokens": draw(st.sampled_from((0, 1, 24, 1000, 6000))),
+        "output_tokens": draw(st.sampled_from((0, 1, 16, 500))),
+    } | fixed
+    if vision(str(asked["model"])) and draw(st.booleans()):
+        width, height = draw(st.sampled_from(IMAGES))
+        asked |= {"images": draw(st.sampled_from((1, 2))), "image_width": width, "image_height": height}
+    elif draw(st.booleans()):
+        asked["images"] = 0
+    return Request(**asked)  # type: ignore[arg-type]
+
+
+@cache
+def release_facts(release: str) -> ReleaseFacts:
+    """What was read out of a release's wheel."""
+    return extracted().release(release)
+
+
+@cache
+def extracted() -> extract.Facts:
+    """The committed facts of all wheels."""
+    return extract.load_extracted(KNOWLEDGE / "extracted" / "api_server.json")
+
+
+@cache
+def parser(release: str):  # type: ignore[no-untyped-def] # noqa: ANN201
+    """The api_server parser of a release, rebuilt from those facts."""
+    return extract.rebuild_parser(extracted(), release)
+
+
+def need(tool: str) -> str:
+    """The path of a system tool; skips the test, naming the tool, where it is missing."""
+    path = shutil.which(tool)
+    if path is None:
+        pytest.skip(f"{tool} is not installed; .ci/run installs it (apt-get install {tool})")
+    return path
+
+
+RECORD = """#!/bin/bash
+set -u
+file=$(mktemp "$RECORD/call.XXXXXXXX")
+{ printf '%s\\0' "${0##*/}" "$@"; } >"$file.part"
+printf '%s' "$$" >"$file.pid"
+tr '\\0' '\\0' </proc/self/environ >"$file.env"
+mv "$file.part" "$file.argv"
+"""
+NVIDIA_SMI = """#!/bin/bash
+case $* in
+  *query-gpu=index*) for ((i = 0; i < ${CARDS:-1}; i++)); do echo "$i"; done ;;
+  *query-gpu=memory.free*) for ((i = 0; i < ${CARDS:-1}; i++)); do echo "${FREE_MIB:-81000}"; done ;;
+  *query-gpu=name*) for ((i = 0; i < ${CARDS:-1}; i++)); do echo "${GPU_NAME:-NVIDIA A100-SXM4-80GB}"; done ;;
+esac
+"""
+PYTHON = """#!/bin/bash
+case $* in
+  *version_info*) exit "${PYTHON_OLD:-0}" ;;
+  *importlib.metadata*) [[ -n ${LMDEPLOY_VERSION:-} ]] || exit 1; echo "$LMDEPLOY_VERSION" ;;
+esac
+"""
+
+
+@dataclass
+class Call:
+    """One run of a stand-in: its words, its process and its environment."""
+
+    words: list[str]
+    pid: int
+    environment: dict[str, str]
+
+
+@dataclass
+class Machine:
+    """A folder with stand-ins for lmdeploy, nvidia-smi and python3, first on the PATH of what runs there."""
+
+    folder: Path
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Makes the stand-ins."""
+        for name in ("bin", "record", "home", "work"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        self.tool("lmdeploy", RECORD)
+        self.tool("nvidia-smi", NVIDIA_SMI)
+        self.tool("python3", PYTHON)
+
+    def tool(self, name: str, body: str) -> None:
+        """Puts an executable on the PATH."""
+        path = self.folder / "bin" / name
+        path.write_text(body, encoding="utf-8")
+        path.chmod(0o755)
+
+    def environment(self, **changed: str) -> dict[str, str]:
+        """A bare environment: no variable of the tester's own reaches a script."""
+        return {
+            "PATH": f"{self.folder / 'bin'}:/usr/bin:/bin",
+            "HOME": str(self.folder / "home"),
+            "RECORD": str(self.folder / "record"),
+            "LC_ALL": "C.UTF-8",
+            "PREFLIGHT": "no",
+            "REVISION": "abc",
+            **self.variables,
+            **changed,
+        }
+
+    def script(self, body: str) -> Path:
+        """Writes a script for this machine."""
+        path = self.folder / "serve.sh"
+        path.write_text(body, encoding="utf-8")
+        return path
+
+    def run(self, body: str, *, timeout: float = 30, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Runs a script to its end and returns what it printed."""
+        return subprocess.run(
+            [BASH, str(self.script(body))],
+            env=self.environment(**variables),
+            cwd=self.folder / "work",
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    def start(self, body: str, **variables: str) -> subprocess.Popen[str]:
+        """Starts a script in a session of its own and lets it run."""
+        return subprocess.Popen(
+            [BASH, str(self.script(body))],
+            env=self.environment(**variables),
+            cwd=self.folder / "work",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def calls(self) -> list[Call]:
+        """What the stand-ins were called with so far, in the order of their processes' start."""
+        made = []
+        for path in sorted((self.folder / "record").glob("*.argv"), key=lambda path: path.stat().st_mtime_ns):
+            pairs = path.with_suffix(".env").read_bytes().split(b"\0")
+            environment = dict(pair.decode(errors="surrogateescape").split("=", 1) for pair in pairs if b"=" in pair)
+            words = path.read_bytes().decode("utf-8", "surrogateescape").split("\0")[:-1]
+            made.append(Call(words, int(path.with_suffix(".pid").read_text()), environment))
+        return made
+
+    def forget(self) -> None:
+        """Drops what was recorded."""
+        for path in (self.folder / "record").iterdir():
+            path.unlink()
+
+    def words(self, body: str, **variables: str) -> list[str]:
+        """The one command line that a script launches."""
+        self.forget()
+        done = self.run(body, **variables)
+        assert done.returncode == 0, done.stderr
+        (call,) = self.calls()
+        return call.words
+
+
+def wait_for(condition, seconds: float = 15.0) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
+    """Waits until something holds; fails after a while."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs (a zombie does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def finish(process: subprocess.Popen[str]) -> None:
+    """Ends what a test left running, with its whole session."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def recommend_process(
+    *words: str, environment: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """The command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "recommender", *words],
+        env=dict(environment) if environment is not None else {**os.environ, "PYTHONPATH": str(KNOWLEDGE.parent)},
+        cwd=cwd or KNOWLEDGE.parent,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )

@@ -1,0 +1,32 @@
+"""Fixtures and settings that all tests share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from artefacts import Machine
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "house",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
+)
+settings.register_profile("search", parent=settings.get_profile("house"), derandomize=False, max_examples=500)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A machine of stand-ins in a folder of its own."""
+    return Machine(tmp_path / "machine")
+
+
+@pytest.fixture(scope="module")
+def shared_machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """One machine of stand-ins for many scripts that only launch and end."""
+    return Machine(tmp_path_factory.mktemp("machine"))
