@@ -22,6 +22,7 @@ SESSION_STEP = 256
 KV_HEADROOM = 1.1
 KV_AMPLE = 2.0
 KV_AMPLE_UP_TO = 0.5
+LARGEST_RATIO = 0.95
 
 # What a configuration gives up, least first: (KV bits, most tiles an image; 0 leaves the model's default).
 CONCESSIONS = ((16, 0), (8, 0), (4, 0), (8, 6), (4, 6), (4, 1))
@@ -83,18 +84,18 @@ def session_length(facts: Facts, tiles: int, max_tokens: int, budget: int, batch
 def cache_ratio(facts: Facts, config_tp: int, kv_bits: int, needed: int) -> float:
     """The least share, to two digits, that holds the needed tokens even if less memory is free than expected.
 
-    May exceed 1 where the card is too small; constraints then reject it.
+    Where the card is too small it is the largest sensible share; constraints then say what does not fit.
     """
     free = memory.usable(facts) - sum(item.high for item in memory.before_cache(facts, config_tp))
     token = memory.kv_token_bytes(facts.model, kv_bits, config_tp)
     region = memory.region_for(-(-needed // BLOCK), token * BLOCK, facts.version >= memory.SLAB_ALLOCATOR)
     if free <= 0:
-        return 9.99
+        return LARGEST_RATIO
     share = region * KV_HEADROOM / free
     if facts.request.goal != "memory":
         share = max(share, min(region * KV_AMPLE / free, KV_AMPLE_UP_TO))
     digits = 10 ** (1 - math.floor(math.log10(share))) if share < 1 else 100
-    return min(math.ceil(share * digits - 1e-9) / digits, 9.99)
+    return min(math.ceil(share * digits - 1e-9) / digits, LARGEST_RATIO)
 
 
 def _complete(

@@ -73,6 +73,8 @@ def choose(facts: Facts) -> Choice | Nothing:
             best = pick(passed, facts.request.goal)
             warnings = c.evaluate(facts, best.values, "warn")
             return Choice(best, warnings, considered, tuple(rejected.most_common()))
+    # Of the candidate that came nearest, what stood most often in the way of all.
+    fewest = tuple(sorted(fewest, key=lambda each: -rejected[each.constraint]))
     return Nothing(fewest[0], fewest[1:], considered, tuple(rejected.most_common()))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
@@ -46,7 +46,7 @@ class Root(click.Group):
             return None
         from recommender.maintain import knowledge
 
-        return knowledge
+        return cast("click.Command", knowledge)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, without importing them."""
@@ -99,15 +99,13 @@ def run(options: dict[str, Any]) -> None:
     from recommender import pipeline, render
 
     request = _request(options)
-    if options["follow"]:
-        found = pipeline.recommend_adviser(request, options["follow"])
-    else:
-        found = pipeline.recommend(request)
+    follow = options["follow"]
+    found = pipeline.recommend_adviser(request, follow) if follow else pipeline.recommend(request)
     text = render.render(found, options["form"])
     if options["output"]:
         _write(options["output"], text, executable=options["form"] in ("bash", "python", "client"))
     else:
-        _stream("stdout", encoding="utf-8").write(text)
+        _stream(sys.stdout).write(text)
     if not options["quiet"] and options["form"] != "report":
         from recommender.report import report
 
@@ -115,47 +113,16 @@ def run(options: dict[str, Any]) -> None:
 
 
 def _request(options: dict[str, Any]) -> Request:
-    from recommender import request as q
+    from recommender import request
     from recommender.store import load
 
-    if not options["gpu"]:
-        raise q.RequestError("--gpu is needed, such as --gpu A100-80G; recommend --help shows examples")
-    if options["image"] and options["text_only"]:
-        raise q.RequestError("--image and --text-only exclude each other; leave one out")
-    values: dict[str, Any] = {}
-    if options["gpu"].lower() == "auto":
+    given = {name: value for name, value in options.items() if isinstance(value, str)}
+    if given.get("gpu", "").casefold() == "auto":
         from recommender.detect import detect
 
-        values["gpu"], values["gpu_count"] = detect()
-    else:
-        values["gpu"], values["gpu_count"] = q.parse_gpu(options["gpu"])
-    for name in ("model", "goal", "kv", "lmdeploy"):
-        if options[name] is not None:
-            values[name] = options[name]
-    load_name = (options["load"] or "").strip()
-    if load_name and load_name.lower() not in load().loads:
-        if load_name.lstrip("+-").isdigit() or load_name[:1] in "-+.0123456789":
-            values["concurrency"] = q.positive_int("--load", load_name, q.MAX_CONCURRENCY)
-        else:
-            values["load"] = load_name
-    elif load_name:
-        values["load"] = load_name.lower()
-    if options["text_only"]:
-        values["images"] = 0
-    if options["image"]:
-        values["image_width"], values["image_height"], values["images"] = q.parse_image(options["image"])
-    for name, most in (("prompt_tokens", q.MAX_TOKENS), ("output_tokens", q.MAX_TOKENS), ("cpus", 4096)):
-        if options[name] is not None:
-            values[name] = q.positive_int(f"--{name.replace('_', '-')}", options[name], most)
-    for name, field, high in (
-        ("rps", "rps", 100_000.0),
-        ("p99", "p99_ms", 86_400_000.0),
-        ("ttft", "ttft_ms", 86_400_000.0),
-        ("vram", "vram_gib", 10_000.0),
-    ):
-        if options[name] is not None:
-            values[field] = q.positive_float(f"--{name}", options[name], high)
-    return q.Request(**values)
+        name, count = detect()
+        given["gpu"] = f"{name}:{count}"
+    return request.read(given, text_only=options["text_only"], loads=load().loads)
 
 
 def _write(name: str, text: str, *, executable: bool) -> None:
@@ -188,9 +155,10 @@ def _write(name: str, text: str, *, executable: bool) -> None:
         )
 
 
-def _stream(name: Literal["stdout", "stderr"]) -> IO[str]:
+def _stream(stream: Any) -> IO[str]:
     """A standard stream in UTF-8, whatever the locale says."""
-    return click.get_text_stream(name, encoding="utf-8")
+    stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    return cast("IO[str]", stream)
 
 
 def _printable(text: str) -> str:
@@ -204,7 +172,7 @@ def _show(text: str) -> None:
 
         show(text)
     else:
-        _stream("stderr", encoding="utf-8").write(text)
+        _stream(sys.stderr).write(text)
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -23,8 +23,9 @@ SLAB_FILL = 0.95
 SLAB_ALLOCATOR = Version("0.15.0")
 POOLED_WARM_UP = Version("0.12.0")
 # Lengths that the warm-up tries, 0.16.0 src/turbomind/kernels/gemm/tuner/params.cc:66-101
-WARM_UP_STEPS = (8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768) + tuple(
-    step * 2**power for power in range(8) for step in (1024, 1536)
+WARM_UP_STEPS = (
+    *(8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768),
+    *(step * 2**power for power in range(8) for step in (1024, 1536)),
 )
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from packaging.version import Version
 
 from recommender.choose import Choice, choose
-from recommender.facts import Facts, resolve_release
+from recommender.facts import MIB, Facts, resolve_release
 from recommender.facts import options_of as _options
 
 
@@ -92,11 +92,18 @@ def _more_cards(facts: Facts) -> Iterator[tuple[Change, Facts]]:
 
 
 def _larger_cards(facts: Facts) -> Iterator[tuple[Change, Facts]]:
-    for gpu in sorted(facts.store.gpus.values(), key=lambda each: (each.memory_mib, each.id)):
-        if gpu.memory_mib * 2**20 > facts.available_bytes or Version(gpu.compute_capability) > Version(
-            facts.gpu.compute_capability
-        ):
+    """One larger or newer card, the smallest first; then several of one."""
+    now = Version(facts.gpu.compute_capability)
+    cards = sorted(facts.store.gpus.values(), key=lambda each: (each.memory_mib, each.id))
+    for count in (facts.request.gpu_count, 2, 4, 8):
+        for gpu in cards:
+            newer = Version(gpu.compute_capability) > now
+            if count < facts.request.gpu_count or not (newer or gpu.memory_mib * MIB > facts.available_bytes):
+                continue
+            asked = gpu.id if count == 1 else f"{gpu.id}:{count}"
+            text = f"use {gpu.name}" if count == 1 else f"use {count} x {gpu.name}"
+            request = replace(facts.request, gpu_count=count, vram_gib=0.0)
             yield (
-                Change(f"--gpu {gpu.id}", f"use {gpu.name}"),
-                replace(facts, gpu=gpu, available_bytes=gpu.memory_mib * 2**20),
+                Change(f"--gpu {asked}", text),
+                replace(facts, request=request, gpu=gpu, available_bytes=gpu.memory_mib * MIB),
             )

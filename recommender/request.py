@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 Goal = Literal["latency", "throughput", "memory", "balanced"]
 KvChoice = Literal["auto", "fp16", "int8", "int4"]
@@ -126,3 +127,43 @@ def parse_image(text: str) -> tuple[int, int, int]:
 def _quoted(text: str) -> str:
     shown = "".join(c if c.isprintable() else "?" for c in text[:40])
     return repr(shown) if len(text) <= 40 else repr(shown + "...")
+
+
+def read(options: Mapping[str, str], *, text_only: bool, loads: Collection[str]) -> Request:
+    """A request from the command line's texts, by option name; ``loads`` are the named ones. Raises RequestError."""
+    if not options.get("gpu"):
+        raise RequestError("--gpu is needed, such as --gpu A100-80G; recommend --help shows examples")
+    values: dict[str, Any] = {name: options[name] for name in ("model", "goal", "kv", "lmdeploy") if name in options}
+    values["gpu"], values["gpu_count"] = parse_gpu(options["gpu"])
+    values |= _load(options["load"].strip(), loads) if "load" in options else {}
+    if text_only:
+        if "image" in options:
+            raise RequestError("--image and --text-only exclude each other; leave one out")
+        values["images"] = 0
+    if "image" in options:
+        values["image_width"], values["image_height"], values["images"] = parse_image(options["image"])
+    for name, most in WHOLE.items():
+        if name in options:
+            values[name] = positive_int(f"--{name.replace('_', '-')}", options[name], most)
+    for name, (field, high) in REAL.items():
+        if name in options:
+            values[field] = positive_float(f"--{name}", options[name], high)
+    return Request(**values)
+
+
+WHOLE = {"prompt_tokens": MAX_TOKENS, "output_tokens": MAX_TOKENS, "cpus": 4096}
+REAL = {
+    "rps": ("rps", 100_000.0),
+    "p99": ("p99_ms", 86_400_000.0),
+    "ttft": ("ttft_ms", 86_400_000.0),
+    "vram": ("vram_gib", 10_000.0),
+}
+
+
+def _load(text: str, loads: Collection[str]) -> dict[str, Any]:
+    """A named load, or requests in flight."""
+    if text.casefold() in loads:
+        return {"load": text.casefold()}
+    if not text or text[0] in "+-.0123456789":
+        return {"concurrency": positive_int("--load", text, MAX_CONCURRENCY)}
+    return {"load": text}

@@ -207,7 +207,7 @@ def _end(coefficient: r.Coefficient, end: int) -> float:
 def _rate(gpu: r.Gpu, model: r.Model) -> float:
     """Peak dense TFLOP/s at the 16-bit type the model computes in."""
     rates = {rate.precision: rate.tera for rate in gpu.rates}
-    wanted = "bf16" if model.text.dtype == "bfloat16" else "fp16"
+    wanted: Literal["bf16", "fp16"] = "bf16" if model.text.dtype == "bfloat16" else "fp16"
     return rates.get(wanted, rates.get("fp16", next(iter(rates.values()))))
 
 

@@ -130,7 +130,7 @@ set -u
 file=$(mktemp "$RECORD/call.XXXXXXXX")
 { printf '%s\\0' "${0##*/}" "$@"; } >"$file.part"
 printf '%s' "$$" >"$file.pid"
-tr '\\0' '\\0' </proc/self/environ >"$file.env"
+env -0 >"$file.env"
 mv "$file.part" "$file.argv"
 """
 NVIDIA_SMI = """#!/bin/bash

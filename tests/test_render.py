@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import cache
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -109,7 +110,7 @@ def test_shellcheck_finds_nothing_in_the_scripts_of_the_table(tmp_path: Path) ->
     """shellcheck is silent on one script of each kind: one server, several, tensor parallel, text, old and new."""
     table: list[dict[str, Any]] = [
         {},
-        {"lmdeploy": RELEASES[0]},
+        {"lmdeploy": RELEASES[0], "model": "qwen2.5-7b-instruct-awq"},
         {"lmdeploy": "0.12.3", "load": "medium"},
         {"gpu": "h100-sxm-80g", "gpu_count": 2, "load": "high", "goal": "throughput"},
         {"gpu": "a100-sxm-40g", "gpu_count": 4, "goal": "latency", "model": "internvl3-38b-awq"},
@@ -151,11 +152,19 @@ def test_the_launched_command_is_the_published_one(request: Request, shared_mach
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_every_release_accepts_the_launched_command_of_the_main_job(release: str, machine: Machine) -> None:
-    """The main job's script launches a command line that the release's parser takes, with the model first."""
-    made = answer(Request(gpu="a100-sxm-80g", load="single", lmdeploy=release))
-    assert isinstance(made, Recommendation)
+    """The main job's script launches a command line that the release's parser takes, with the model first.
+
+    InternVL3's publisher asks for 0.7.3 at least; before it the same is shown on Qwen2.5.
+    """
+    old = RELEASES.index(release) < RELEASES.index("0.7.3")
+    model, hub = (
+        ("qwen2.5-7b-instruct-awq", "Qwen/Qwen2.5-7B-Instruct-AWQ")
+        if old
+        else ("internvl3-8b-awq", "OpenGVLab/InternVL3-8B-AWQ")
+    )
+    made = found(lmdeploy=release, model=model)
     taken = accepted(release, machine.words(render(made, "bash")))
-    assert (taken.model_path, taken.backend) == ("OpenGVLab/InternVL3-8B-AWQ", "turbomind")
+    assert (taken.model_path, taken.backend) == (hub, "turbomind")
     assert taken.session_len > made.facts.total_tokens()
 
 
@@ -608,6 +617,7 @@ def test_json_keeps_the_published_schema(request: Request) -> None:
     assert json.dumps(plain, indent=2, ensure_ascii=True) + "\n" == written
 
 
+@cache
 def validator() -> jsonschema.Draft202012Validator:
     """The published schema, itself checked."""
     schema = publish.schema()
