@@ -19,7 +19,7 @@ class DataHook(BuildHookInterface[Any]):
             return
         root = Path(self.root)
         sys.path.insert(0, self.root)
-        from recommender.store import compile_index
+        from recommender.compiling import compile_index
 
         self.folder = tempfile.TemporaryDirectory(prefix="recommender-index-")  # goes with this object
         index = Path(self.folder.name) / "index.json"

@@ -76,7 +76,7 @@ def _model(folder: Path, config: Mapping[str, Any], like: r.Model) -> r.Model:
     base = like.text
     heads = text.get("num_attention_heads", base.heads)
     hidden = text.get("hidden_size", base.hidden)
-    shape = base.model_dump() | {
+    shape = vars(base) | {
         "hidden": hidden,
         "layers": text.get("num_hidden_layers", base.layers),
         "heads": heads,
@@ -89,7 +89,7 @@ def _model(folder: Path, config: Mapping[str, Any], like: r.Model) -> r.Model:
         "dtype": str(text.get("torch_dtype") or text.get("dtype") or config.get("torch_dtype") or "float16"),
     }
     quantization = config.get("quantization_config") or text.get("quantization_config")
-    plain = like.model_dump(mode="json") | {
+    plain = vars(like) | {
         "id": "local-checkpoint",
         "hub": folder.name or str(folder),
         "aliases": [],
@@ -99,7 +99,7 @@ def _model(folder: Path, config: Mapping[str, Any], like: r.Model) -> r.Model:
         "published": [],
     }
     try:
-        model = r.Model.model_validate_json(json.dumps(plain))
+        model = r.Model.model_validate_json(json.dumps(plain, default=vars))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"])

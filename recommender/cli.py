@@ -205,6 +205,7 @@ def _expected(error: Exception) -> NoReturn:
     """Known errors as one line each; anything else as one line that asks to report it."""
     from recommender.checkpoint import CheckpointError
     from recommender.detect import NoGpu
+    from recommender.extracted import MaintenanceError
     from recommender.pipeline import NothingFits
     from recommender.request import RequestError
     from recommender.store import KnowledgeError, UnknownName
@@ -216,7 +217,7 @@ def _expected(error: Exception) -> NoReturn:
 
         _show(nothing(error))
         sys.exit(NOTHING_FITS)
-    if isinstance(error, NoGpu):
+    if isinstance(error, (NoGpu, MaintenanceError)):
         fail(str(error), MACHINE)
     if isinstance(error, KnowledgeError):
         fail(str(error), KNOWLEDGE)

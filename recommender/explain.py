@@ -124,7 +124,7 @@ def emitted(option: r.Option, value: str, default: str, era: r.Era | None) -> bo
     return bool(value) and (option.emit == "always" or value != default)
 
 
-def found(sources: r.Sources) -> bool:
+def opened(sources: r.Sources) -> bool:
     """Whether anybody opened anything for a fact; else it is unverified."""
     return bool(sources.code or sources.pages or sources.evidence)
 
@@ -132,7 +132,7 @@ def found(sources: r.Sources) -> bool:
 def _reason(option: r.Option, values: Mapping[str, Value]) -> tuple[str, r.Sources]:
     for reason in option.reasons:
         if all(parse(text).holds(values) for text in reason.when):
-            sources = reason.sources if found(reason.sources) else option.sources
+            sources = reason.sources if opened(reason.sources) else option.sources
             return fill(reason.text, values), sources
     return option.summary, option.sources
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from packaging.version import Version
 
 from recommender.choose import Choice, choose
-from recommender.facts import MIB, Facts, resolve_release
+from recommender.facts import GIB, MIB, Facts, resolve_release
 from recommender.facts import options_of as _options
 
 
@@ -40,6 +40,7 @@ def _changes(facts: Facts) -> Iterator[tuple[Change, Facts]]:
     while flight > 1:
         flight //= 2
         yield Change(f"--load {flight}", f"keep {flight} requests in flight"), replace(facts, concurrency=flight)
+    yield from _more_memory(facts)
     yield from _newer(facts)
     yield from _more_cards(facts)
     yield from _larger_cards(facts)
@@ -61,6 +62,17 @@ def _looser_goals(facts: Facts) -> Iterator[tuple[Change, Facts]]:
                 options.append(f"--rps {speed.rps.value * 0.99:.1f}")
             text = "the best predicted for this card and load"
             yield Change(" ".join(options) or "no latency goals", text), replace(facts, request=free)
+
+
+def _more_memory(facts: Facts) -> Iterator[tuple[Change, Facts]]:
+    """More of a shared card, a GiB at a time."""
+    asked = facts.request.vram_gib
+    if not asked:
+        return
+    for size in range(int(asked) + 1, int(facts.gpu.memory_mib / 1024) + 1):
+        request = replace(facts.request, vram_gib=float(size))
+        change = Change(f"--vram {size}", f"leave {size} GiB of the card free for it")
+        yield change, replace(facts, request=request, available_bytes=size * GIB)
 
 
 def _newer(facts: Facts) -> Iterator[tuple[Change, Facts]]:

@@ -10,8 +10,7 @@ from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from recommender.explain import Explanation
-from recommender.explain import found as opened
+from recommender.explain import Explanation, opened
 from recommender.facts import GIB, MIB
 from recommender.store import data_root
 

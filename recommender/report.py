@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from recommender.explain import Explanation
+from recommender.explain import Explanation, opened
 from recommender.render import WIDTH, cite, gib, printable, summary
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def _lines(found: Recommendation, full: bool) -> Iterator[str]:
             yield from _wrap(f"{finding.severity}: {finding.message}", "  ", "    ")
             if finding.remedy:
                 yield from _wrap(f"mend: {finding.remedy}", "    ", "    ")
-            yield from _wrap(f"[{cite(finding.sources)}]", "    ", "    ")
+            if opened(finding.sources):  # some limits are the user's own, or arithmetic
+                yield from _wrap(f"[{cite(finding.sources)}]", "    ", "    ")
     yield ""
     yield "SETTINGS"
     for each in found.explanations:
@@ -111,7 +112,8 @@ def _option(each: Explanation) -> Iterator[str]:
 def nothing(error: NothingFits) -> str:
     """Why nothing fits and the nearest change that would, in a few lines."""
     lines = list(_wrap(f"recommend: nothing fits: {error.nothing.binding.message}", "", "  "))
-    lines += _wrap(f"[{cite(error.nothing.binding.sources)}]", "  ", "  ")
+    if opened(error.nothing.binding.sources):
+        lines += _wrap(f"[{cite(error.nothing.binding.sources)}]", "  ", "  ")
     for finding in error.nothing.others[:2]:
         lines += _wrap(f"also: {finding.message}", "  ", "  ")
     if error.change is not None:

@@ -70,6 +70,8 @@ class Request:
         for option, text in (("--gpu", self.gpu), ("--model", self.model), ("--lmdeploy", self.lmdeploy)):
             if not text.strip() or "\0" in text:
                 raise RequestError(f"{option}: a name is needed")
+            if any("\ud800" <= c <= "\udfff" for c in text):
+                raise RequestError(f"{option}: the name is not UTF-8, so no artefact can hold it; rename it")
 
 
 def _whole(option: str, value: int, low: int, high: int) -> None:

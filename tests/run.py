@@ -30,8 +30,10 @@ def main() -> int:
         print(f"== {' '.join(command)}", flush=True)
         start = time.monotonic()
         code = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, env=env, check=False).returncode
-        ended[name] = (code, f"{name}: {'passed' if code == 0 else f'FAILED ({code})'}, {time.monotonic() - start:.0f} s")
-    print("==", *(line for _, line in ended.values()), sep="\n")
+        ended[name] = (code, time.monotonic() - start)
+    print("==")
+    for name, (code, seconds) in ended.items():
+        print(f"{name}: {'passed' if code == 0 else f'FAILED ({code})'}, {seconds:.0f} s")
     for tool in TOOLS:
         if not shutil.which(tool, path=env["PATH"]):
             print(f"NOT INSTALLED: {tool}. The tests that need it were SKIPPED; install it and run this again.")

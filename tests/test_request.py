@@ -1,0 +1,227 @@
+"""What cannot be meant is refused: one line, status 2, nothing on stdout."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recommender import cli
+from recommender.request import Request, RequestError, parse_gpu, parse_image, positive_float, positive_int
+
+GPU = ["--gpu", "A100-80G"]
+
+
+def run(words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str, str]:
+    """The command in this process: its status, stdout and stderr."""
+    monkeypatch.setattr(sys, "argv", ["recommend", *words])
+    try:
+        cli.main()
+        code = 0
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+BAD: list[tuple[list[str], str]] = [
+    ([*GPU, "--load", "0"], "--load"),
+    ([*GPU, "--load", "-1"], "--load"),
+    ([*GPU, "--load", "1.5"], "--load"),
+    ([*GPU, "--load", "1" + "0" * 30], "--load"),
+    ([*GPU, "--load", "1e3"], "--load"),
+    ([*GPU, "--load", "\uff11"], "--load"),
+    ([*GPU, "--load", "nan"], "load"),
+    ([*GPU, "--load", ""], "--load"),
+    ([*GPU, "--load", "hihg"], "high"),
+    ([*GPU, "--rps", "0"], "--rps"),
+    ([*GPU, "--rps", "-3"], "--rps"),
+    ([*GPU, "--rps", "inf"], "--rps"),
+    ([*GPU, "--rps", "1e30"], "--rps"),
+    ([*GPU, "--rps", "many"], "--rps"),
+    ([*GPU, "--image", "0x0"], "--image"),
+    ([*GPU, "--image", "10x"], "--image"),
+    ([*GPU, "--image", "x10"], "--image"),
+    ([*GPU, "--image", "448"], "--image"),
+    ([*GPU, "--image", "-1x5"], "--image"),
+    ([*GPU, "--image", "448x448x0"], "--image"),
+    ([*GPU, "--image", "448x448x1000"], "--image"),
+    ([*GPU, "--image", "999999999x1"], "--image"),
+    ([*GPU, "--image", "\uff14\uff14\uff18x448"], "--image"),
+    ([*GPU, "--image", ""], "--image"),
+    ([*GPU, "--p99", "-1"], "--p99"),
+    ([*GPU, "--p99", "0"], "--p99"),
+    ([*GPU, "--p99", "nan"], "--p99"),
+    ([*GPU, "--p99", "NaN"], "--p99"),
+    ([*GPU, "--p99", ""], "--p99"),
+    ([*GPU, "--ttft", "-inf"], "--ttft"),
+    ([*GPU, "--ttft", "1e999"], "--ttft"),
+    ([*GPU, "--vram", "0"], "--vram"),
+    ([*GPU, "--vram", "1e30"], "--vram"),
+    ([*GPU, "--vram", "81"], "--vram"),
+    ([*GPU, "--vram", "24GB"], "--vram"),
+    ([*GPU, "--cpus", "0"], "--cpus"),
+    ([*GPU, "--cpus", "\u0661"], "--cpus"),
+    ([*GPU, "--prompt-tokens", "0"], "--prompt-tokens"),
+    ([*GPU, "--prompt-tokens", "9" * 40], "--prompt-tokens"),
+    ([*GPU, "--output-tokens", "-5"], "--output-tokens"),
+    ([*GPU, "--output-tokens", "16.0"], "--output-tokens"),
+    ([*GPU, "--goal", "fast"], "latency"),
+    ([*GPU, "--goal", ""], "--goal"),
+    ([*GPU, "--kv", "int5"], "int4"),
+    ([*GPU, "--lmdeploy", "0.18"], "0.18.0"),
+    ([*GPU, "--lmdeploy", "1.0.0"], "0.1"),
+    ([*GPU, "--lmdeploy", ""], "--lmdeploy"),
+    ([*GPU, "--model", "internvl3-8b-awk"], "internvl3-8b-awq"),
+    ([*GPU, "--model", "OpenGVLab/InternVL3-8B-AWG"], "InternVL3-8B-AWQ"),
+    ([*GPU, "--model", "/no/such/folder"], "config.json"),
+    ([*GPU, "--model", ""], "--model"),
+    ([*GPU, "--follow", "gemni"], "gemini"),
+    ([*GPU, "--follow", ""], "--follow"),
+    ([*GPU, "--format", "yaml"], "bash"),
+    ([*GPU, "--formt", "json"], "--format"),
+    ([*GPU, "--image", "448x448", "--text-only"], "--text-only"),
+    ([*GPU, "--model", "qwen2.5-7b-instruct", "--image", "448x448"], "--image"),
+    ([*GPU, "extra"], "extra"),
+    ([*GPU, "--gpu"], "--gpu"),
+    (["--gpu", "A100-81G"], "A100-80G"),
+    (["--gpu", "A100-80G:0"], "--gpu"),
+    (["--gpu", "A100-80G:-1"], "--gpu"),
+    (["--gpu", "A100-80G:"], "--gpu"),
+    (["--gpu", ":2"], "--gpu"),
+    (["--gpu", "A100-80G:" + "9" * 30], "--gpu"),
+    (["--gpu", "A100-80G:\uff12"], "--gpu"),
+    (["--gpu", ""], "--gpu"),
+    (["--gpu", "   "], "--gpu"),
+    (["--gpu", "x$(touch p)'\"; rm"], "GPU"),
+    (["--gpu", "two\nlines\x1b[31m"], "GPU"),
+    (["--load", "single"], "--gpu"),
+    ([], "--gpu"),
+]
+
+
+@pytest.mark.parametrize(("words", "named"), BAD, ids=[" ".join(words)[-50:].encode("unicode_escape").decode() for words, _ in BAD])
+def test_bad_input_is_one_line(
+    words: list[str], named: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Status 2, one printable line on stderr that names the option or the near match, nothing on stdout."""
+    code, out, err = run(words, capsys, monkeypatch)
+    assert (code, out) == (2, ""), err
+    (line,) = err.splitlines()
+    assert line.isprintable()
+    assert line.startswith("recommend: ")
+    assert named.lower() in line.lower()
+    assert "Traceback" not in err
+    assert len(line) < 400
+
+
+def test_a_model_folder_with_a_broken_config_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A config.json that is no JSON, no object, of an unknown architecture or with nonsense in it: status 2."""
+    for content in (
+        "",
+        "[1]",
+        "{",
+        "[" * 100_000,
+        "{}",
+        json.dumps({"architectures": ["Strange"]}),
+        json.dumps({"architectures": ["InternVLChatModel"], "llm_config": {"hidden_size": "many"}}),
+        json.dumps({"architectures": ["InternVLChatModel"], "llm_config": {"hidden_size": -1}}),
+        json.dumps({"architectures": ["InternVLChatModel"], "llm_config": {"num_attention_heads": 0}}),
+        json.dumps({"architectures": ["InternVLChatModel"], "llm_config": [1]}),
+        json.dumps({"architectures": {"a": 1}}),
+        json.dumps({"architectures": ["InternVLChatModel"], "quantization_config": "awq"}),
+    ):
+        (tmp_path / "config.json").write_text(content)
+        code, out, err = run([*GPU, "--model", str(tmp_path)], capsys, monkeypatch)
+        assert (code, out) == (2, ""), (content[:80], err)
+        assert len(err.splitlines()) == 1
+        assert "config.json" in err
+
+
+def test_a_model_folder_with_broken_weights_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A safetensors file that was cut short is named."""
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["Qwen2ForCausalLM"]}))
+    (tmp_path / "model.safetensors").write_bytes(b"\xff" * 20)
+    code, out, err = run([*GPU, "--model", str(tmp_path)], capsys, monkeypatch)
+    assert (code, out) == (2, "")
+    assert "model.safetensors" in err
+
+
+def test_the_weights_of_a_folder_are_read_from_its_headers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bytes that the safetensors headers name are the weights of the prediction."""
+    size = 5_000_000_000
+    header = json.dumps({"w": {"dtype": "F16", "shape": [size // 2], "data_offsets": [0, size]}}).encode()
+    (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["Qwen2ForCausalLM"]}))
+    code, out, err = run([*GPU, "--model", str(tmp_path), "--format", "json", "-q"], capsys, monkeypatch)
+    assert (code, err) == (0, "")
+    items = {each["name"]: each["bytes"] for each in json.loads(out)["memory"]["items"]}
+    assert items["weights"] == size
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("448x448", (448, 448, 1)), ("1280X720", (1280, 720, 1)), ("10x20x3", (10, 20, 3)), (" 7x8 ", (7, 8, 1))],
+)
+def test_an_image_is_width_height_count(text: str, expected: tuple[int, int, int]) -> None:
+    """WxH is one image, WxHxN are N of them."""
+    assert parse_image(text) == expected
+
+
+@pytest.mark.parametrize(("text", "expected"), [("A100-80G", ("A100-80G", 1)), ("H100:2", ("H100", 2)), ("L4:64", ("L4", 64))])
+def test_a_gpu_is_name_and_count(text: str, expected: tuple[str, int]) -> None:
+    """NAME is one card, NAME:COUNT so many."""
+    assert parse_gpu(text) == expected
+
+
+@given(text=st.text(max_size=30))
+def test_a_number_is_read_or_refused(text: str) -> None:
+    """Any text is a number within the bounds, or a RequestError of one line; nothing else is ever raised."""
+    for read in (lambda: positive_int("--x", text, 4096), lambda: positive_float("--x", text, 1e6)):
+        try:
+            assert 0 < read() <= 1e6
+        except RequestError as error:
+            assert str(error).isprintable()
+    for parse in (parse_image, parse_gpu):
+        try:
+            parse(text)
+        except RequestError as error:
+            assert str(error).isprintable()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"gpu_count": 0},
+        {"cpus": 0},
+        {"concurrency": -1},
+        {"concurrency": 10**30},
+        {"rps": math.nan},
+        {"p99_ms": -1.0},
+        {"ttft_ms": math.inf},
+        {"vram_gib": 1e30},
+        {"images": 1, "image_width": 0, "image_height": 5},
+        {"images": 65, "image_width": 5, "image_height": 5},
+        {"goal": "fast"},
+        {"kv": "fp8"},
+        {"gpu": " "},
+        {"lmdeploy": ""},
+    ],
+    ids=str,
+)
+def test_a_request_checks_itself(asked: dict[str, Any]) -> None:
+    """A request made in Python refuses the same nonsense as the command line."""
+    with pytest.raises(RequestError):
+        Request(**{"gpu": "l4"} | asked)
