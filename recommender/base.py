@@ -19,6 +19,7 @@ from recommender.store import FOLDERS, KnowledgeError
 
 FACTS = "extracted/api_server.json"
 TEMPLATES = "templates-for-contributors"
+OUTPUT = "recommendation.json"
 R = TypeVar("R", bound=r.Record)
 
 
@@ -154,8 +155,29 @@ def schemas() -> dict[str, str]:
     kinds: dict[str, type[BaseModel]] = {_kebab(kind.__name__): kind for kind in TYPES.values()}
     for name, kind in sorted(kinds.items()):
         made[name] = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | kind.model_json_schema()
-    made["recommendation"] = published()
-    return {f"{name}.json": json.dumps(each, indent=2) + "\n" for name, each in made.items()}
+    written = {f"{name}.json": each for name, each in made.items()} | {OUTPUT: published()}
+    return {name: json.dumps(each, indent=2) + "\n" for name, each in written.items()}
+
+
+def stale_schemas(folder: Path) -> dict[str, str]:
+    """The schema files that do not say what the types say, with the text they should have.
+
+    Versions of pydantic write 0 or 0.0 of the same limit, and describe dataclasses or do not, so
+    contents are compared, not bytes, and those of the JSON output without descriptions.
+    """
+    stale = {}
+    for name, text in schemas().items():
+        try:
+            kept, made = json.loads((folder / name).read_text(encoding="utf-8")), json.loads(text)
+            for each in (kept, made) if name == OUTPUT else ():
+                for part in (each, *each.get("$defs", {}).values()):
+                    part.pop("description", None)
+            current = kept == made
+        except (OSError, ValueError, AttributeError):
+            current = False
+        if not current:
+            stale[name] = text
+    return stale
 
 
 def _kebab(name: str) -> str:

@@ -25,7 +25,7 @@ KV_AMPLE_UP_TO = 0.5
 LARGEST_RATIO = 0.95
 
 # What a configuration gives up, least first: (KV bits, most tiles an image; 0 leaves the model's default).
-CONCESSIONS = ((16, 0), (8, 0), (4, 0), (8, 6), (4, 6), (4, 1))
+CONCESSIONS = ((16, 0), (8, 0), (4, 0), (16, 6), (8, 6), (4, 6), (16, 1), (8, 1), (4, 1))
 KV_BITS = {"fp16": 16, "int8": 8, "int4": 4}
 
 
@@ -42,16 +42,22 @@ def tiers(facts: Facts) -> Iterator[list[Configuration]]:
 
 
 def _group(facts: Facts, kv_bits: int, tiles: int, structured: bool) -> Iterator[Configuration]:
-    for tp, servers in splits(facts.request.gpu_count):
+    for tp, servers in splits(facts.request.gpu_count, facts.concurrency):
         batch = math.ceil(facts.concurrency / servers)
         for budget in budgets(facts.input_tokens(tiles), batch, facts.output_tokens):
             yield _complete(facts, kv_bits, tiles, structured, tp, servers, batch, budget)
 
 
-def splits(count: int) -> list[tuple[int, int]]:
-    """(cards of one server, servers): every power of two that divides the cards."""
-    powers = (2**power for power in range(count.bit_length()))
-    return [(tp, count // tp) for tp in powers if count % tp == 0]
+def splits(count: int, concurrency: int) -> list[tuple[int, int]]:
+    """(cards of one server, servers): each power of two, with as many servers as have cards and requests.
+
+    One server of each size is there too: cards may stay free.
+    """
+    found = []
+    for tp in (2**power for power in range(count.bit_length())):
+        most = min(count // tp, concurrency)
+        found += [(tp, servers) for servers in sorted({1, most})]
+    return found
 
 
 def budgets(input_tokens: int, batch: int, output_tokens: int) -> list[int]:
@@ -65,15 +71,15 @@ def _power(number: int) -> int:
     return 1 << max(number - 1, 0).bit_length()
 
 
-def session_length(facts: Facts, tiles: int, max_tokens: int, budget: int, batch: int) -> int:
+def session_length(facts: Facts, tiles: int, max_tokens: int, budget: int) -> int:
     """Tokens of a session: the largest image the model cuts, room to answer, and a full prefill pass.
 
     The engine prefills together only prompts whose lengths sum to the session
-    length (0.16.0 src/turbomind/engine/engine.cc:464), so a batch gets the budget at least.
+    length (0.16.0 src/turbomind/engine/engine.cc:464): a shorter one would waste the budget.
     """
     most = facts.largest_tokens(tiles) - facts.output_tokens + max_tokens
     asked = facts.input_tokens(tiles) + max_tokens + 1
-    wanted = max(most + 1, budget if batch > 1 else 0)
+    wanted = max(most + 1, budget)
     rounded = math.ceil(wanted / SESSION_STEP) * SESSION_STEP
     limit = facts.model.text.max_positions
     if rounded <= limit:
@@ -102,7 +108,7 @@ def _complete(
     facts: Facts, kv_bits: int, tiles: int, structured: bool, tp: int, servers: int, batch: int, budget: int
 ) -> Configuration:
     max_tokens = max(2 * facts.output_tokens, 16)
-    session = session_length(facts, tiles, max_tokens, budget, batch)
+    session = session_length(facts, tiles, max_tokens, budget)
     forward = memory.forward_tokens(budget, batch, tp)
     warmup = memory.warmup_tokens(facts.version, forward, session)
     needed = memory.needed(facts, tiles, BLOCK, batch, session, warmup)

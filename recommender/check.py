@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from recommender import records as r
-from recommender.base import Base, Problem, read, schemas
+from recommender.base import Base, Problem, read
 from recommender.linters import LINTERS
 
-__all__ = ["EXCEPTIONS", "LINTERS", "Base", "Excepted", "Problem", "Result", "check", "read", "schemas", "unverified"]
+__all__ = ["EXCEPTIONS", "LINTERS", "Base", "Excepted", "Problem", "Result", "check", "read", "unverified"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def check(knowledge: Path, exceptions: tuple[Excepted, ...] = EXCEPTIONS) -> Res
         if each not in used:
             what = f"the exception of {each.linter} for {each.file}: {each.field} is stale"
             problems.append(Problem("recommender/check.py", "EXCEPTIONS", what, "remove it"))
-    problems.sort(key=lambda problem: (problem.file, problem.field))
+    problems.sort(key=lambda problem: (problem.file, [part.zfill(9) for part in re.findall(r"\d+|\D+", problem.field)]))
     return Result(tuple(problems), sum(1 for _ in base.records()), unverified(base))
 
 

@@ -45,7 +45,8 @@ def read(folder: Path, store: Store) -> tuple[r.Model, int, str]:
     Raises CheckpointError.
     """
     config = _config(folder)
-    architecture = str((config.get("architectures") or [""])[0])
+    named = config.get("architectures")
+    architecture = str(named[0]) if isinstance(named, list) and named else ""
     like = next((model for model in store.models.values() if model.architecture == architecture), None)
     if like is None:
         known = sorted({model.architecture for model in store.models.values()})
@@ -73,6 +74,8 @@ def _config(folder: Path) -> Mapping[str, Any]:
 
 def _model(folder: Path, config: Mapping[str, Any], like: r.Model) -> r.Model:
     text = config.get("text_config") or config.get("llm_config") or config
+    if not isinstance(text, dict):
+        raise CheckpointError(f"{shown(str(folder / 'config.json'))}: llm_config is no JSON object; mend that entry")
     base = like.text
     heads = text.get("num_attention_heads", base.heads)
     hidden = text.get("hidden_size", base.hidden)

@@ -53,42 +53,62 @@ def measure(facts: Facts, config: Configuration, known: Mapping[str, Value] | No
 
 
 def choose(facts: Facts) -> Choice | Nothing:
-    """The best configuration for the request's goal that gives up the least accuracy."""
+    """The best configuration for the request's goal that gives up the least accuracy.
+
+    Accuracy is given up for memory only: where something fits but misses a goal
+    of the request, that is the answer.
+    """
     known = c.fact_values(facts)
     rejected: Counter[str] = Counter()
-    fewest: tuple[c.Finding, ...] = ()
     considered = 0
+    judged: list[Judged] = []
     for group in candidates.tiers(facts):
-        passed: list[Candidate] = []
-        for config in group:
-            considered += 1
-            candidate, findings = _judge(facts, config, known)
-            if candidate is not None:
-                passed.append(candidate)
-                continue
-            rejected.update(each.constraint for each in findings)
-            if not fewest or len(findings) < len(fewest):
-                fewest = findings
+        judged = [_judge(facts, config, known) for config in group]
+        considered += len(judged)
+        for each in judged:
+            rejected.update(finding.constraint for finding in (*each.findings, *each.missed))
+        fits = [each for each in judged if each.candidate and not each.findings]
+        passed = [each.candidate for each in fits if each.candidate and not each.missed]
         if passed:
             best = pick(passed, facts.request.goal)
-            warnings = c.evaluate(facts, best.values, "warn")
-            return Choice(best, warnings, considered, tuple(rejected.most_common()))
+            return Choice(best, c.evaluate(facts, best.values, "warn"), considered, tuple(rejected.most_common()))
+        if fits:
+            judged = fits
+            break
+    nearest = min(judged, key=lambda each: (len(each.findings), each.latency))
     # Of the candidate that came nearest, what stood most often in the way of all.
-    fewest = tuple(sorted(fewest, key=lambda each: -rejected[each.constraint]))
-    return Nothing(fewest[0], fewest[1:], considered, tuple(rejected.most_common()))
+    found = sorted((*nearest.findings, *nearest.missed), key=lambda each: -rejected[each.constraint])
+    return Nothing(found[0], tuple(found[1:]), considered, tuple(rejected.most_common()))
 
 
-def _judge(
-    facts: Facts, config: Configuration, known: Mapping[str, Value]
-) -> tuple[Candidate | None, tuple[c.Finding, ...]]:
-    """The candidate, or what rejects it. Estimates are made only where nothing simpler rejects."""
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A configuration with what rejects it, and which goals of the request it misses."""
+
+    candidate: Candidate | None
+    findings: tuple[c.Finding, ...]
+    missed: tuple[c.Finding, ...] = ()
+
+    @property
+    def latency(self) -> float:
+        """Predicted latency in ms; infinite where nothing was estimated."""
+        return self.candidate.speed.latency_ms.value if self.candidate else float("inf")
+
+
+def _judge(facts: Facts, config: Configuration, known: Mapping[str, Value]) -> Judged:
+    """Estimates are made only where nothing simpler rejects."""
     values = {**known, **c.config_values(facts, config)}
     findings = c.evaluate(facts, values, estimated=(False,))
     if findings:
-        return None, findings
+        return Judged(None, findings)
     candidate = measure(facts, config, known)
     findings = c.evaluate(facts, candidate.values, estimated=(True,))
-    return (None, findings) if findings else (candidate, ())
+    goals = c.goals(facts.store)
+    return Judged(
+        candidate,
+        tuple(each for each in findings if each.constraint not in goals),
+        tuple(each for each in findings if each.constraint in goals),
+    )
 
 
 Score = Callable[[Candidate], tuple[float, ...]]
@@ -96,7 +116,7 @@ Score = Callable[[Candidate], tuple[float, ...]]
 
 def pick(passed: Iterable[Candidate], goal: str) -> Candidate:
     """The best by the goal; see ``_ties`` for those equally good."""
-    found = list(passed)
+    found = _not_slow(list(passed)) if goal == "memory" else list(passed)
     least = min(each.memory.total * _cards(each) for each in found)
     fastest = min(each.speed.latency_ms.value for each in found)
     most = max(each.speed.rps.value for each in found)
@@ -110,6 +130,15 @@ def pick(passed: Iterable[Candidate], goal: str) -> Candidate:
         ),
     }
     return min(found, key=scores[goal])
+
+
+def _not_slow(found: list[Candidate]) -> list[Candidate]:
+    """Without what buys a little memory with a quarter of the speed or more."""
+    fastest = min(each.speed.latency_ms.value for each in found)
+    return [each for each in found if each.speed.latency_ms.value <= SLOW * fastest]
+
+
+SLOW = 1.25
 
 
 def _ties(candidate: Candidate, least: int) -> tuple[float, ...]:

@@ -100,7 +100,7 @@ def run(options: dict[str, Any]) -> None:
 
     request = _request(options)
     follow = options["follow"]
-    found = pipeline.recommend_adviser(request, follow) if follow else pipeline.recommend(request)
+    found = pipeline.recommend(request) if follow is None else pipeline.recommend_adviser(request, follow)
     text = render.render(found, options["form"])
     if options["output"]:
         _write(options["output"], text, executable=options["form"] in ("bash", "python", "client"))
@@ -221,6 +221,8 @@ def _expected(error: Exception) -> NoReturn:
         fail(str(error), MACHINE)
     if isinstance(error, KnowledgeError):
         fail(str(error), KNOWLEDGE)
+    if isinstance(error, OSError):
+        fail(f"cannot read or write: {error.strerror or error}; see to that, then run it again", MACHINE)
     if os.environ.get("RECOMMEND_DEBUG"):
         raise error
     fail(f"a defect: {type(error).__name__}: {error}; please report it (RECOMMEND_DEBUG=1 shows where)", 70)

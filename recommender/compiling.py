@@ -59,11 +59,9 @@ def read_record(path: Path, kind: type[R]) -> R:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise KnowledgeError(f"{path}: not readable as YAML: {_one_line(error)}") from None
     try:
-        record = kind.model_validate_json(json.dumps(raw, default=str, allow_nan=False))
+        record = kind.model_validate_json(json.dumps(raw, default=str))
     except ValidationError as error:
         raise KnowledgeError(f"{path}: {_explain(error)}") from None
-    except ValueError as error:
-        raise KnowledgeError(f"{path}: {_one_line(error)}; write a finite number") from None
     if getattr(record, "id", path.stem) != path.stem:
         raise KnowledgeError(f"{path}: id is {getattr(record, 'id', '')!r}; name the file after it, or mend the id")
     return record
@@ -75,6 +73,7 @@ REPAIRS = {
     "string_type": "put the value in quotes",
     "int_type": "write a whole number without quotes",
     "float_type": "write a number without quotes",
+    "finite_number": "write a finite number",
     "bool_type": "write true or false",
     "literal_error": "use one of the allowed words",
     "string_pattern_mismatch": "write it in the form of the pattern",

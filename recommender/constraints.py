@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from recommender.conditions import Condition, Value, fill, parse, version
 from recommender.configuration import Configuration
 from recommender.facts import GIB, Facts, within
-from recommender.memory import Memory
+from recommender.memory import Memory, usable
 from recommender.speed import Speed
 from recommender.store import Store
 
@@ -55,6 +55,19 @@ def rules(store: Store) -> tuple[Rule, ...]:
     return tuple(made)
 
 
+GOALS = frozenset({"request.p99_ms", "request.ttft_ms", "request.rps"})
+
+
+@lru_cache(maxsize=8)
+def goals(store: Store) -> frozenset[str]:
+    """The constraints that compare an estimate with a goal of the request."""
+    return frozenset(
+        rule.record.id
+        for rule in rules(store)
+        if rule.estimated and GOALS & {name for each in rule.require for name in each.names}
+    )
+
+
 def evaluate(
     facts: Facts, values: Mapping[str, Value], severity: str = "reject", estimated: tuple[bool, ...] = (True, False)
 ) -> tuple[Finding, ...]:
@@ -85,7 +98,7 @@ def fact_values(facts: Facts) -> dict[str, Value]:
         "gpu.compute_capability": version(facts.gpu.compute_capability),
         "gpu.count": request.gpu_count,
         "gpu.memory_gib": facts.gpu.memory_mib / 1024,
-        "gpu.available_gib": facts.available_bytes / GIB,
+        "gpu.available_gib": usable(facts) / GIB,
         "gpu.nvlink": facts.gpu.nvlink_gb_s > 0,
         "model.id": model.id,
         "model.hub": model.hub,

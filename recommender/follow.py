@@ -10,7 +10,7 @@ from recommender.candidates import BLOCK, tiers
 from recommender.choose import Candidate
 from recommender.configuration import Configuration
 from recommender.explain import READERS, Explanation, explain
-from recommender.facts import Facts
+from recommender.facts import Facts, within
 from recommender.request import RequestError
 from recommender.store import Store, UnknownName, did_you_mean, normal, shorten
 
@@ -139,7 +139,8 @@ def findings(facts: Facts, adviser: r.Adviser, candidate: Candidate) -> tuple[c.
     for severity in ("reject", "warn"):
         found += c.evaluate(facts, candidate.values, severity)
     for claim in facts.store.claims.values():
-        if adviser.id in claim.advisers and claim.verdict in ("refuted", "no-effect", "outdated"):
+        holds = within(claim.since, claim.until, facts.version)
+        if holds and adviser.id in claim.advisers and claim.verdict in ("refuted", "no-effect", "outdated"):
             found.append(
                 c.Finding(claim.id, "claim", f"{claim.statement} {claim.verdict}: {claim.because}", "", claim.sources)
             )

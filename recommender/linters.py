@@ -17,7 +17,7 @@ from packaging.version import Version
 
 from recommender import drift
 from recommender import records as r
-from recommender.base import FACTS, TEMPLATES, Base, Problem, file_of, one_line, schemas, under
+from recommender.base import FACTS, TEMPLATES, Base, Problem, file_of, one_line, schemas, stale_schemas, under
 from recommender.conditions import ConditionError, holes, parse
 from recommender.configuration import Configuration
 from recommender.store import FOLDERS, did_you_mean, normal
@@ -278,7 +278,8 @@ def releases(base: Base) -> Iterator[Problem]:
                 quoted += [(f"{name}[{number}]", each.strip()) for each in told]
         for name, version in quoted:
             if version and version not in known:
-                near = did_you_mean(version, sorted(known, key=Version, reverse=True)).lstrip(": ")
+                alike = [each for each in known if each.startswith(version)] or known
+                near = did_you_mean(version, sorted(alike, key=Version)).lstrip(": ")
                 what = f"{version} is not a covered release"
                 yield Problem(file, under(where, name), what, f"name a covered one or add it; {near}")
 
@@ -342,9 +343,9 @@ def names(base: Base) -> Iterator[Problem]:
 
 @linter
 def numbers(base: Base) -> Iterator[Problem]:
-    """Ranges of numbers are in order: low <= value <= high for coefficients, low <= high for figures.
+    """Numbers are possible: ends of a range in order, no size of a model's shape 0.
 
-    Repair: swap the ends, or correct the value.
+    low <= value <= high for coefficients, low <= high for figures. Repair: correct the value.
     """
     for file, where, part in base.parts():
         if isinstance(part, r.Coefficient):
@@ -355,6 +356,11 @@ def numbers(base: Base) -> Iterator[Problem]:
         elif isinstance(part, r.Figure) and part.low > part.high:
             what = f"low {part.low:g} is above high {part.high:g}"
             yield Problem(file, under(where, "low"), what, "swap them")
+        elif isinstance(part, (r.TextShape, r.VisionShape)):
+            for name in type(part).model_fields:
+                value = getattr(part, name)
+                if type(value) is int and value <= 0 and name != "wrapper_tokens":
+                    yield Problem(file, under(where, name), f"{value} is no size", "write that of the config.json")
 
 
 @linter
@@ -363,8 +369,7 @@ def schema(base: Base) -> Iterator[Problem]:
 
     Repair: run ``recommend knowledge schema`` and commit what it writes.
     """
-    for name, text in schemas().items():
-        path = base.folder / "schema" / name
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            what = "it differs from the type" if path.is_file() else "it is absent"
-            yield Problem(f"knowledge/schema/{name}", "(whole file)", what, "run: recommend knowledge schema")
+    folder = base.folder / "schema"
+    for name in stale_schemas(folder):
+        what = "it differs from the type" if (folder / name).is_file() else "it is absent"
+        yield Problem(f"knowledge/schema/{name}", "(whole file)", what, "run: recommend knowledge schema")

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -84,11 +84,10 @@ def schema(only_check: bool, folder: Path | None) -> None:
       recommend knowledge schema
       recommend knowledge schema --check
     """
-    from recommender.base import schemas
+    from recommender.base import schemas, stale_schemas
 
     place = _knowledge(folder) / "schema"
-    made = schemas()
-    stale = [name for name, text in made.items() if _text(place / name) != text]
+    made, stale = schemas(), stale_schemas(place)
     left = [path.name for path in sorted(place.glob("*")) if path.name not in made]
     for name in stale:
         if only_check:
@@ -263,8 +262,7 @@ def new(kind: str, name: str, write: bool, folder: Path | None) -> None:
 
 def _out(text: str) -> None:
     """Writes to stdout as UTF-8, whatever the terminal's encoding."""
-    stream: TextIO = click.get_text_stream("stdout", encoding="utf-8")
-    stream.write(text)
+    click.echo(text.encode(), nl=False)
 
 
 def _quoted(name: str) -> str:

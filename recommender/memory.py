@@ -219,8 +219,8 @@ def usable(facts: Facts) -> int:
 
 def _loading(facts: Facts, tp: int) -> int:
     """The most bytes taken while the weights load, before there is a KV region."""
-    extra = facts.store.coefficients["load-peak-share"].value if facts.model.quantization else 0.0
-    return int(sum(item.bytes for item in before_cache(facts, tp)) + extra * _table(facts.model, tp))
+    extra = facts.store.coefficients["load-peak-share"].high * _table(facts.model, tp)
+    return int(sum(item.bytes for item in before_cache(facts, tp)) + extra)
 
 
 def workspace(facts: Facts, config: Configuration, forward: int) -> Item:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -10,6 +11,7 @@ from packaging.version import Version
 from recommender.choose import Choice, choose
 from recommender.facts import GIB, MIB, Facts, resolve_release
 from recommender.facts import options_of as _options
+from recommender.request import Goal
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +51,18 @@ def _changes(facts: Facts) -> Iterator[tuple[Change, Facts]]:
 def _looser_goals(facts: Facts) -> Iterator[tuple[Change, Facts]]:
     request = facts.request
     if request.p99_ms or request.ttft_ms or request.rps:
-        free = replace(request, p99_ms=0.0, ttft_ms=0.0, rps=0.0)
+        goal: Goal = "throughput" if request.rps else "latency"
+        free = replace(request, p99_ms=0.0, ttft_ms=0.0, rps=0.0, goal=goal)
         outcome = choose(replace(facts, request=free))
         if isinstance(outcome, Choice):
             speed = outcome.best.speed
             options = []
             if request.p99_ms and speed.p99_ms.value > request.p99_ms:
-                options.append(f"--p99 {speed.p99_ms.value * 1.01:.0f}")
+                options.append(f"--p99 {math.ceil(speed.p99_ms.value)}")
             if request.ttft_ms and speed.ttft_ms.value > request.ttft_ms:
-                options.append(f"--ttft {speed.ttft_ms.value * 1.01:.0f}")
+                options.append(f"--ttft {math.ceil(speed.ttft_ms.value)}")
             if request.rps and speed.rps.value < request.rps:
-                options.append(f"--rps {speed.rps.value * 0.99:.1f}")
+                options.append(f"--rps {math.floor(speed.rps.value * 10) / 10:g}")
             text = "the best predicted for this card and load"
             yield Change(" ".join(options) or "no latency goals", text), replace(facts, request=free)
 

@@ -108,7 +108,7 @@ def _for_rate(facts: Facts) -> tuple[Facts, Choice | Nothing]:
         outcome = choose(tried)
         if isinstance(outcome, Choice) or flight >= MAX_RPS_CONCURRENCY:
             return tried, outcome
-        if any(each.constraint != RATE_CONSTRAINT for each in (outcome.binding, *outcome.others)):
+        if RATE_CONSTRAINT not in dict(outcome.rejected):
             return tried, outcome
         flight *= 2
 

@@ -23,7 +23,7 @@ Verdict = Literal["confirmed", "refuted", "no-effect", "outdated", "depends", "u
 class Record(BaseModel):
     """Base of all record types: frozen, strict, closed."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", defer_build=True, allow_inf_nan=False)
 
 
 class CodeSource(Record):

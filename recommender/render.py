@@ -66,6 +66,11 @@ def cite(sources: r.Sources, most: int = 2) -> str:
     return "; ".join([*code, *pages, *(f"evidence {each}" for each in sources.evidence[:1])])
 
 
+def count(number: int, thing: str) -> str:
+    """A number of things, in the singular or the plural."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 def gib(size: float) -> str:
     """Bytes in GiB with one or two digits after the point."""
     return f"{size / GIB:.2f}" if size < 10 * GIB else f"{size / GIB:.1f}"
@@ -142,7 +147,7 @@ def context(found: Recommendation) -> dict[str, Any]:
         "client": [each for each in emitted if each.kind == "client"],
         "fields": engine_fields(found, emitted),
         "left": [each for each in found.explanations if each.kind == "flag" and not each.emitted],
-        "asks_revision": found.config.trust_remote_code and not facts.weight_bytes and not found.config.revision,
+        "asks_revision": facts.model.remote_code and not facts.weight_bytes and not found.adviser,
         "python_minimum": minimum(facts.release.python),
         "need_mib": -(-found.memory.high // MIB),
         "download_gib": -(-model_bytes(found) // GIB) + 1,
@@ -173,11 +178,11 @@ def summary(found: Recommendation) -> list[str]:
     """Lines that say what this is for and what to expect: plain sentences."""
     facts, speed = found.facts, found.speed
     cards = found.config.tp * found.config.servers
-    images = f"{facts.images} image(s) of {facts.image_width}x{facts.image_height}, " if facts.images else ""
+    images = f"{count(facts.images, 'image')} of {facts.image_width}x{facts.image_height}, " if facts.images else ""
     asked = facts.input_tokens(found.config.max_tiles)
     return [
         f"{facts.model.hub} on {cards} x {facts.gpu.name}, LMDeploy {facts.release.id}, TurboMind.",
-        f"{facts.concurrency} request(s) in flight: {images}{asked} tokens in, {facts.output_tokens} out.",
+        f"{count(facts.concurrency, 'request')} in flight: {images}{asked} tokens in, {facts.output_tokens} out.",
         f"Predicted: {gib(found.memory.total)} GiB a card ({gib(found.memory.low)} to {gib(found.memory.high)}), "
         f"{speed.latency_ms.value:,.0f} ms a request ({speed.latency_ms.low:,.0f} to {speed.latency_ms.high:,.0f}), "
         f"{speed.rps.value:,.1f} requests/s ({speed.rps.low:,.1f} to {speed.rps.high:,.1f}); {speed.basis}.",

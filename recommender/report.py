@@ -83,7 +83,7 @@ def _speed(found: Recommendation) -> Iterator[str]:
     )
     for name, figure, unit in rows:
         yield f"  {name:<12}{figure.value:>8,.1f}   {figure.low:,.1f} to {figure.high:,.1f} {unit}"
-    yield f"  limited by {speed.limit}; ranges are engineering bounds, not yet tested coverage"
+    yield from _wrap(f"limited by {speed.limit}; ranges are engineering bounds, not yet tested coverage", "  ", "  ")
 
 
 def _cost(found: Recommendation) -> Iterator[str]:

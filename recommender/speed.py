@@ -77,6 +77,8 @@ COEFFICIENTS = (
     "megapixel-host-ms",
     "tile-host-ms",
     "tile-host-parallel-ms",
+    "tile-host-crowded-ms",
+    "extra-pass-steps",
     "step-host-ms",
     "step-layer-host-ms",
     "step-layer-quantised-ms",
@@ -92,10 +94,11 @@ COEFFICIENTS = (
 
 def estimate(facts: Facts, config: Configuration) -> Speed:
     """The speed of all servers of a configuration under the request's load."""
-    each = config.max_batch_size
-    middle = _figures(facts, config, each, 0)
-    slow = _figures(facts, config, each, 1)
-    fast = _figures(facts, config, each, -1)
+    flight = -(-facts.concurrency // config.servers)
+    each = min(config.max_batch_size, flight)
+    middle = _figures(facts, config, flight, 0)
+    slow = _figures(facts, config, flight, 1)
+    fast = _figures(facts, config, flight, -1)
 
     def ranged(index: int) -> Range:
         ends = sorted((slow[index], fast[index]))
@@ -128,19 +131,23 @@ def _limit(terms: Terms, facts: Facts, batch: int) -> Limit:
     return "preprocessing" if name == "preprocessing" else "prefill on the card"
 
 
-def _figures(facts: Facts, config: Configuration, batch: int, end: int) -> tuple[float, ...]:
-    """Alone, mean, p99, time to first token, per token (ms) and requests a second of one server."""
+def _figures(facts: Facts, config: Configuration, flight: int, end: int) -> tuple[float, ...]:
+    """Alone, mean, p99, time to first token, per token (ms) and requests a second of one server.
+
+    ``flight`` requests are at the server; those beyond the batch wait in line.
+    """
+    batch = min(flight, config.max_batch_size)
     alone = _terms(facts, config, 1, end)
     loaded = _terms(facts, config, batch, end)
     out = facts.output_tokens
     alone_ms = alone.prepare + alone.overhead + alone.prefill + out * alone.step
     rate = throughput(loaded, out, batch)
-    mean = max(batch / rate, alone_ms)
+    mean = max(flight / rate, alone_ms)
     token = loaded.step + loaded.prefill * min(batch - 1, rate * loaded.step * 1e-3 * out) / out
     coefficient = facts.store.coefficients
     tail = alone_ms * _end(coefficient["tail-alone"], end) + (mean - alone_ms) * _end(coefficient["tail-queue"], end)
     first = max(mean - (out - 1) * token, alone.prepare + alone.prefill + alone.step)
-    return alone_ms, mean, tail, first, token, min(rate, batch / mean) * 1e3
+    return alone_ms, mean, tail, first, token, min(rate, flight / mean) * 1e3
 
 
 def throughput(terms: Terms, out: int, flight: int) -> float:
@@ -178,20 +185,24 @@ def _terms(facts: Facts, config: Configuration, batch: int, end: int) -> Terms:
     reached = c["prefill-efficiency-quantised" if quantised else "prefill-efficiency"]
     compute = _text_flops(facts.model, inputs) / (rate * reached * ranks)
     see = facts.images * facts.tiles(max_tiles) * _tile_flops(facts.model) / (rate * c["vision-efficiency"] * ranks)
-    passes = -(-inputs // config.prefill_tokens)
+    # A pass holds the budget at most, and no more than a session.
+    passes = -(-inputs // min(config.prefill_tokens, config.session_len))
     context = inputs + facts.output_tokens // 2
     moved = shapes.decode_bytes(facts.model, tp) + batch * context * kv_token_bytes(facts.model, config.kv_bits, tp)
     pixels = facts.image_width * facts.image_height / 1e6
     tile = c["tile-host-ms"] + c["tile-host-parallel-ms"] / config.omp_threads
+    if batch > 1 and config.omp_threads >= facts.request.cpus > 1:
+        tile += c["tile-host-crowded-ms"]  # every thread pool wants every core
+    step_card = max(
+        moved / (facts.gpu.bandwidth_gb_s * 1e6 * c["bandwidth-efficiency"]),
+        c["step-layer-quantised-ms"] * facts.model.text.layers if quantised else 0.0,
+    )
     return Terms(
         prepare=c["request-host-ms"] + facts.images * (facts.tiles(max_tiles) * tile + pixels * c["megapixel-host-ms"]),
-        prefill=compute + see + (passes - 1) * step_host,
+        prefill=compute + see + (passes - 1) * c["extra-pass-steps"] * max(step_host, step_card),
         overhead=c["request-overhead-ms"],
         step_host=step_host,
-        step_card=max(
-            moved / (facts.gpu.bandwidth_gb_s * 1e6 * c["bandwidth-efficiency"]),
-            c["step-layer-quantised-ms"] * facts.model.text.layers if quantised else 0.0,
-        ),
+        step_card=step_card,
     )
 
 

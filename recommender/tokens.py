@@ -8,7 +8,7 @@ dynamic_preprocess). The work depends on ``max_tiles`` only, never on the image'
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def _grids(least: int, most: int) -> tuple[tuple[float, int], ...]:
     )
 
 
+@lru_cache(maxsize=4096)
 def tiles(vision: VisionShape, width: int, height: int, max_tiles: int | None = None) -> int:
     """Tiles that the encoder sees for an image of ``width`` by ``height`` pixels, the small copy included.
 

@@ -112,7 +112,7 @@ def extracted() -> extract.Facts:
 
 
 @cache
-def parser(release: str):  # type: ignore[no-untyped-def] # noqa: ANN201
+def parser(release: str):  # type: ignore[no-untyped-def]
     """The api_server parser of a release, rebuilt from those facts."""
     return extract.rebuild_parser(extracted(), release)
 
@@ -245,7 +245,7 @@ class Machine:
         return call.words
 
 
-def wait_for(condition, seconds: float = 15.0) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
+def wait_for(condition, seconds: float = 15.0) -> None:  # type: ignore[no-untyped-def]
     """Waits until something holds; fails after a while."""
     end = time.monotonic() + seconds
     while not condition():

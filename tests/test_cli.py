@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import bench
 import pytest
 from artefacts import BASH, KNOWLEDGE, Machine, recommend_process
 
@@ -137,7 +138,18 @@ def test_help_shows_examples_that_work() -> None:
     done = recommend_process("--help")
     assert done.returncode == 0
     text = done.stdout.decode()
-    for option in ("--gpu", "--model", "--load", "--rps", "--image", "--text-only", "--goal", "--p99", "--vram", "--kv"):
+    for option in (
+        "--gpu",
+        "--model",
+        "--load",
+        "--rps",
+        "--image",
+        "--text-only",
+        "--goal",
+        "--p99",
+        "--vram",
+        "--kv",
+    ):
         assert option in text
     examples = [line.strip() for line in text.splitlines() if re.match(r" *recommend --", line)]
     assert len(examples) >= 4
@@ -229,7 +241,9 @@ def test_nothing_fits_as_json() -> None:
 def test_output_is_written_with_its_mode(tmp_path: Path) -> None:
     """A new script may be run, new JSON may not; an existing file keeps its mode; nothing else is left behind."""
     for name, form, mode in (("serve.sh", "bash", 0o755), ("plan.json", "json", 0o644)):
-        command = f"umask 022; {shlex.quote(sys.executable)} -m recommender {shlex.join(MAIN)} -q --format {form} -o {name}"
+        command = (
+            f"umask 022; {shlex.quote(sys.executable)} -m recommender {shlex.join(MAIN)} -q --format {form} -o {name}"
+        )
         again = subprocess.run([BASH, "-c", command.replace("-o ", f"-o {tmp_path}/")], env=env(), cwd=ROOT, timeout=60)
         assert again.returncode == 0
         assert (tmp_path / name).stat().st_mode & 0o777 == mode
@@ -366,6 +380,26 @@ def test_a_read_only_checkout_works(checkout: Path) -> None:
         build.unlink()
     assert done.returncode == 0, done.stderr
     assert done.stdout == recommend_process(*MAIN, "-q").stdout
+
+
+# --- what a run costs: twice the figures of the README, so that a slow machine passes and a regression does not
+
+
+def test_a_run_is_quick() -> None:
+    """The main job takes less than 0.6 s, --help less than 0.3 s; medians of whole processes."""
+    bench.seconds(bench.MAIN, 1)
+    assert bench.seconds(bench.MAIN, 5) < 0.6
+    assert bench.seconds(bench.HELP, 5) < 0.3
+
+
+def test_a_run_is_small() -> None:
+    """The main job stays under 120 MB."""
+    assert bench.peak_mb() < 120
+
+
+def test_many_recommendations_are_quick() -> None:
+    """Over a mixed grid one process makes at least 150 recommendations a second; the best of three tries counts."""
+    assert max(bench.rate()[0] for _ in range(3)) >= 150
 
 
 def test_an_interrupt_is_no_traceback() -> None:

@@ -178,8 +178,7 @@ def test_more_of_a_shared_card_never_costs_feasibility(request: Request) -> None
 def with_memory(mib: int) -> Store:
     """The knowledge with an A10 of another memory size; all else stays as it is."""
     index = {
-        kind: json.loads(json.dumps(dict(getattr(load(), kind)), default=plainly))
-        for kind in Store.__annotations__
+        kind: json.loads(json.dumps(dict(getattr(load(), kind)), default=plainly)) for kind in Store.__annotations__
     }
     index["gpus"]["a10"] |= {"memory_mib": mib, "memory_gb": mib / 1024}
     return Store(json.dumps(index))
@@ -305,7 +304,7 @@ def test_emitted_limits_hold_the_operating_point(request: Request) -> None:
     assert memory["kv_tokens"] >= max(memory["kv_needed_tokens"], each * batch, memory["warmup_tokens"])
     assert word("--tp", 1) * config["servers"] <= case["gpu_count"]
     threads = int(plain["environment"].get("OMP_NUM_THREADS", 0))
-    assert 1 <= threads
+    assert threads >= 1
     assert threads * config["servers"] <= max(request.cpus, config["servers"])
     ratio = float(words[words.index("--cache-max-entry-count") + 1])
     assert 0 < ratio < 1
@@ -375,7 +374,9 @@ def test_remote_code_is_allowed_exactly_where_it_must_be(release: str) -> None:
         if isinstance(made, NothingFits):
             continue
         emitted = any(each.name == "--trust-remote-code" and each.emitted for each in made.explanations)
-        wanted = records("models")[model]["architecture"] == "InternVLChatModel" and Version(release) >= Version("0.13.0")
+        wanted = records("models")[model]["architecture"] == "InternVLChatModel" and Version(release) >= Version(
+            "0.13.0"
+        )
         assert emitted == wanted, (release, model)
         seen.add(wanted)
     assert seen == ({True, False} if Version(release) >= Version("0.13.0") else {False})

@@ -140,7 +140,7 @@ def test_any_script_passes_bash_and_shellcheck(request: Request, tmp_path_factor
 @settings(max_examples=40)
 @given(request=requests(gpu_count=1))
 def test_the_launched_command_is_the_published_one(request: Request, shared_machine: Machine) -> None:
-    """What a script launches is the command of the JSON, with the revision that was asked for, and the release takes it."""
+    """A script launches the command of the JSON, with the revision that was asked for, and the release takes it."""
     made = fits(request)
     launched = shared_machine.words(render(made, "bash"))
     accepted(request.lmdeploy, launched)
@@ -186,7 +186,7 @@ def test_the_processes_environment_is_set(machine: Machine) -> None:
 
 
 def test_keys_come_from_the_environment_or_a_file(machine: Machine, tmp_path: Path) -> None:
-    """API_KEYS and API_KEYS_FILE reach the server as --api-keys; without them there is none, and none is in the text."""
+    """API_KEYS and API_KEYS_FILE reach the server as --api-keys; without them there is none, none is in the text."""
     body = text()
     assert "--api-keys" not in machine.words(body)
     words = machine.words(body, API_KEYS="one two")
@@ -226,7 +226,7 @@ def test_signals_reach_the_server_itself(machine: Machine) -> None:
         finish(process)
 
 
-def RECORD_AND(then: str) -> str:  # noqa: N802 - reads as the stand-in's body
+def RECORD_AND(then: str) -> str:
     """The recording stand-in, which then does something."""
     from artefacts import RECORD
 
@@ -548,11 +548,7 @@ def test_the_client_limits_tiles_only_where_that_was_decided(server: Server, tmp
         made
         for gib in (7.6, 7.8, 8, 8.2, 8.4, 8.6, 8.8, 9, 9.2, 9.4, 9.6, 9.8, 10, 10.5, 11, 12)
         for load in ("high", "medium")
-        for made in [
-            answer(
-                Request(gpu="a10", load=load, images=1, image_width=4000, image_height=3000, vram_gib=gib)
-            )
-        ]
+        for made in [answer(Request(gpu="a10", load=load, images=1, image_width=4000, image_height=3000, vram_gib=gib))]
         if isinstance(made, Recommendation) and made.config.max_tiles
     )
     client(render(small, "client"), tmp_path, str(image), BASE_URL=f"http://127.0.0.1:{server.server_port}")
@@ -600,7 +596,9 @@ def test_the_curl_form_is_bash_with_the_same_body(machine: Machine, tmp_path: Pa
 def test_every_client_compiles(request: Request) -> None:
     """Whatever is asked, the client is Python and uses the standard library alone."""
     tree = ast.parse(render(fits(request), "client"))
-    imported = {alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported = {
+        alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
+    }
     assert imported <= sys.stdlib_module_names
 
 
@@ -660,6 +658,29 @@ def test_the_report_gives_each_option_a_reason(gpu: str, model: str) -> None:
     assert written.count("[unverified]") + len(re.findall(r"^    \[", written, re.MULTILINE)) >= len(names)
 
 
+# --- golden artefacts
+
+GOLDEN = Path(__file__).parent / "golden"
+GOLDENS: dict[str, tuple[str, dict[str, Any]]] = {
+    "main-job.sh": ("bash", {}),
+    "main-job-pipeline.py.txt": ("python", {}),
+    "main-job-client.py.txt": ("client", {}),
+    "two-servers.sh": ("bash", {"gpu": "h100-sxm-80g", "gpu_count": 2, "load": "high", "goal": "throughput"}),
+    "old-text.sh": ("bash", {"gpu": "l4", "model": "qwen2.5-7b-instruct-awq", "load": "low", "lmdeploy": "0.9.2"}),
+}
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_golden_artefacts_change_only_on_purpose(name: str) -> None:
+    """The committed artefact is what is written today; UPDATE_GOLDEN=1 writes it anew, for the diff to be read."""
+    form, asked = GOLDENS[name]
+    written = text(form, **asked)
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.mkdir(exist_ok=True)
+        (GOLDEN / name).write_text(written, encoding="utf-8")
+    assert (GOLDEN / name).read_text(encoding="utf-8") == written, "read the change, then run with UPDATE_GOLDEN=1"
+
+
 # --- names as data
 
 HOSTILE = [
@@ -704,7 +725,10 @@ CONFIG = {
     "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm"},
 }
 NAME = st.text(
-    st.one_of(st.sampled_from("$`'\"\\{}()<>|&;!#*?~=%- \n\r\t\x1b\u202e\u2028\x85é"), st.characters(codec="utf-8", exclude_characters="/\0")),
+    st.one_of(
+        st.sampled_from("$`'\"\\{}()<>|&;!#*?~=%- \n\r\t\x1b\u202e\u2028\x85é"),
+        st.characters(codec="utf-8", exclude_characters="/\0"),
+    ),
     min_size=1,
     max_size=24,
 )
@@ -751,7 +775,9 @@ def test_a_hostile_name_is_text_of_python_and_json(name: str, tmp_path_factory: 
     made = recommend(Request(gpu="a100-sxm-80g", load="single", model=str(folder)))
     tree = ast.parse(render(made, "python"))
     value = next(
-        node.value for node in ast.walk(tree) if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "MODEL"
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "MODEL"
     )
     assert isinstance(value, ast.BoolOp)
     assert ast.literal_eval(value.values[-1]) == str(folder)
@@ -770,7 +796,7 @@ def test_a_hostile_name_leaves_the_report_plain(name: str, tmp_path_factory: pyt
     assert all(c == "\n" or c.isprintable() for c in shown)
     plain = render(found(), "bash")
     script = render(made, "bash")
-    header = [line for line in script.partition("set -euo pipefail")[0].splitlines()]
+    header = script.partition("set -euo pipefail")[0].splitlines()
     assert all(line.startswith("#") for line in header if line)
     assert script.startswith("#!/usr/bin/env bash\n")
     assert plain.startswith("#!/usr/bin/env bash\n")

@@ -1,0 +1,195 @@
+"""Records are read as they are now, and a name nobody knows is answered with near ones."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from recommender import records as r
+from recommender import store
+from recommender.compiling import read_record
+from recommender.facts import resolve_gpu, resolve_model, resolve_release
+
+KNOWLEDGE = store.data_root() / "knowledge"
+SMALL = """\
+id: chat
+summary: One question.
+images: 0
+image_width: 0
+image_height: 0
+prompt: Hello
+prompt_tokens: 2
+output_tokens: 3
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout of few records, taken for the program's own."""
+    for folder in store.FOLDERS.values():
+        (tmp_path / "knowledge" / folder).mkdir(parents=True)
+    (tmp_path / "knowledge/workloads/requests/chat.yaml").write_text(SMALL, encoding="utf-8")
+    shutil.copy(KNOWLEDGE / "gpus/l4.yaml", tmp_path / "knowledge/gpus")
+    monkeypatch.setattr(store, "data_root", lambda: tmp_path)
+    return tmp_path
+
+
+def fresh() -> store.Store:
+    """The knowledge as the next run of the program would read it."""
+    return store._load_default.__wrapped__()
+
+
+def indexes(checkout: Path) -> list[Path]:
+    """The indexes that are kept."""
+    return sorted((checkout / "build/index").glob("*"))
+
+
+def test_the_index_is_kept_and_read(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second run reads the index and no YAML."""
+    assert fresh().gpus["l4"].name == "NVIDIA L4"
+    assert len(indexes(checkout)) == 1
+    monkeypatch.setattr("recommender.compiling.compile_index", lambda _: pytest.fail("it was compiled again"))
+    assert fresh().gpus["l4"].name == "NVIDIA L4"
+
+
+def test_an_edited_record_is_seen_at_once(checkout: Path) -> None:
+    """No index of other files is ever read: one changed digit gives the new value, and one index stays."""
+    assert fresh().requests["chat"].prompt_tokens == 2
+    path = checkout / "knowledge/workloads/requests/chat.yaml"
+    path.write_text(SMALL.replace("prompt_tokens: 2", "prompt_tokens: 7"), encoding="utf-8")
+    assert fresh().requests["chat"].prompt_tokens == 7
+    assert len(indexes(checkout)) == 1
+
+
+@pytest.mark.parametrize("change", ["added", "removed", "renamed"])
+def test_a_changed_set_of_files_is_seen_at_once(checkout: Path, change: str) -> None:
+    """A record that was added, removed or renamed is so in the next run."""
+    fresh()
+    path = checkout / "knowledge/workloads/requests/chat.yaml"
+    if change != "added":
+        path.unlink()
+    if change != "removed":
+        path.with_name("talk.yaml").write_text(SMALL.replace("id: chat", "id: talk"), encoding="utf-8")
+    assert sorted(fresh().requests) == {"added": ["chat", "talk"], "removed": [], "renamed": ["talk"]}[change]
+
+
+@pytest.mark.parametrize("content", [b"", b'{"gpus":{', b"{}", b"\xff\xfe", b"[]", b"null"])
+def test_a_corrupt_index_is_made_again(checkout: Path, content: bytes) -> None:
+    """An index cut short or overwritten is replaced, and nobody notices."""
+    fresh()
+    (kept,) = indexes(checkout)
+    whole = kept.read_bytes()
+    kept.write_bytes(content)
+    assert fresh().gpus["l4"].name == "NVIDIA L4"
+    assert kept.read_bytes() == whole
+
+
+def test_a_checkout_that_cannot_be_written_goes_without_an_index(checkout: Path) -> None:
+    """Where no index can be kept the YAML files are read each time."""
+    (checkout / "build").write_text("a file, so that no folder can be made", encoding="utf-8")
+    assert fresh().gpus["l4"].name == "NVIDIA L4"
+    assert fresh().gpus["l4"].name == "NVIDIA L4"
+
+
+def test_the_shipped_index_comes_first(checkout: Path) -> None:
+    """A wheel's own index is read without a look at the YAML files."""
+    (checkout / "index.json").write_text(json.dumps({kind: {} for kind in store.FOLDERS}), encoding="utf-8")
+    assert dict(fresh().gpus) == {}
+
+
+def test_every_field_survives_the_index() -> None:
+    """What the index gives back is what the YAML file holds, however deep."""
+    gpu = store.load().gpus["l4"]
+    typed = read_record(KNOWLEDGE / "gpus/l4.yaml", r.Gpu)
+    assert (gpu.aliases, gpu.memory_mib, gpu.rates[0].tera) == (typed.aliases, typed.memory_mib, typed.rates[0].tera)
+    assert [page.says for page in gpu.sources.pages] == [page.says for page in typed.sources.pages]
+
+
+def test_records_are_immutable() -> None:
+    """Nothing can change a record that all share."""
+    with pytest.raises(AttributeError):
+        store.load().gpus["l4"].name = "other"  # type: ignore[misc]
+
+
+RELEASE = '''\
+id: "0.18.0"
+published: "2026-01-01"
+python: ">=3.10"
+torch: ">=2"
+transformers: ">=4"
+cuda: "12"
+sources: {}
+'''
+TRAPS = [
+    ('cuda: "12"', "cuda: 12", "cuda: Input should be a valid string: put the value in quotes"),
+    ('cuda: "12"', "cuda: 0.10", "cuda: Input should be a valid string: put the value in quotes"),
+    ('cuda: "12"', "cuda: no", "cuda: Input should be a valid string: put the value in quotes"),
+    ('cuda: "12"', "cuda:", "cuda: Input should be a valid string: put the value in quotes"),
+    ('id: "0.18.0"', "id: 0.18", "id: Input should be a valid string: put the value in quotes"),
+    ("sources: {}", "sources: {pages: {}}", "sources.pages: Input should be a valid array"),
+    ("sources: {}", "source: {}", "sources: Field required: add it (and 1 more)"),
+    ("sources: {}", "sources: {}\nnote: a: b", "not readable as YAML: mapping values are not allowed"),
+    ("sources: {}", "sources: {}\n2026-01-01: x", ""),
+    ('python: ">=3.10"', "python: >=3.10", "python: String should have at least 1 character|not readable"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "said"), TRAPS)
+def test_what_yaml_misreads_is_told_with_the_repair(tmp_path: Path, old: str, new: str, said: str) -> None:
+    """Unquoted versions, yes and no, and colons in text are one line with file, field and repair."""
+    path = tmp_path / "0.18.0.yaml"
+    path.write_text(RELEASE.replace(old, new), encoding="utf-8")
+    with pytest.raises(store.KnowledgeError) as told:
+        read_record(path, r.Release)
+    assert str(told.value).startswith(f"{path}: ")
+    assert any(each in str(told.value) for each in said.split("|"))
+    assert "\n" not in str(told.value)
+
+
+def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
+    """Bytes that are not UTF-8 are a broken record, not a crash."""
+    path = tmp_path / "x.yaml"
+    path.write_bytes(b"id: \xff\n")
+    with pytest.raises(store.KnowledgeError, match="not readable as YAML"):
+        read_record(path, r.Gpu)
+
+
+@pytest.mark.parametrize("name", ["A100-80G", "a100 80g", "A100_80G", "a100-sxm-80g", "NVIDIA A100-SXM4-80GB"])
+def test_a_gpu_is_known_by_all_its_names(name: str) -> None:
+    """Case, blanks, dashes and underscores do not count, and the driver's name is a name."""
+    assert resolve_gpu(store.load(), name)[0].id == "a100-sxm-80g"
+
+
+def test_an_ambiguous_name_is_noted() -> None:
+    """A name that fits several products is taken for one of them, and that is said."""
+    assert resolve_gpu(store.load(), "A100-80G")[1]
+    assert resolve_gpu(store.load(), "a100-sxm-80g")[1] == ()
+
+
+@pytest.mark.parametrize("name", ["InternVL3-8B-AWQ", "OpenGVLab/InternVL3-8B-AWQ", "opengvlab/internvl3_8b_awq"])
+def test_a_model_is_known_by_id_and_hub_name(name: str) -> None:
+    """The hub's name is a name."""
+    assert resolve_model(store.load(), name).id == "internvl3-8b-awq"
+
+
+def test_a_name_nobody_knows_is_answered_with_near_ones() -> None:
+    """The nearest known names are offered, or where none is near some of those that are known."""
+    with pytest.raises(store.UnknownName, match=r"unknown GPU 'A10O-80G': did you mean .*A100-80G"):
+        resolve_gpu(store.load(), "A10O-80G")
+    with pytest.raises(store.UnknownName, match=r"unknown model 'internvl3-9b': did you mean .*internvl3-8b"):
+        resolve_model(store.load(), "internvl3-9b")
+    with pytest.raises(store.UnknownName, match=r"unknown LMDeploy release '0\.18': did you mean 0\.18\.0"):
+        resolve_release(store.load(), "0.18")
+    with pytest.raises(store.UnknownName, match="known are "):
+        resolve_gpu(store.load(), "?????")
+
+
+def test_a_hostile_name_stays_one_short_line() -> None:
+    """Line breaks, escape codes and great length of a name do not reach the message."""
+    with pytest.raises(store.UnknownName) as told:
+        resolve_gpu(store.load(), "x\n\x1b[31m" + "y" * 10_000)
+    assert str(told.value).isprintable()
+    assert len(str(told.value)) < 400
