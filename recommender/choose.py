@@ -59,11 +59,12 @@ def choose(facts: Facts) -> Choice | Nothing:
     of the request, that is the answer.
     """
     known = c.fact_values(facts)
+    among = c.applicable(facts, known)
     rejected: Counter[str] = Counter()
     considered = 0
     judged: list[Judged] = []
     for group in candidates.tiers(facts):
-        judged = [_judge(facts, config, known) for config in group]
+        judged = [_judge(facts, config, known, among) for config in group]
         considered += len(judged)
         for each in judged:
             rejected.update(finding.constraint for finding in (*each.findings, *each.missed))
@@ -71,10 +72,12 @@ def choose(facts: Facts) -> Choice | Nothing:
         passed = [each.candidate for each in fits if each.candidate and not each.missed]
         if passed:
             best = pick(passed, facts.request.goal)
-            return Choice(best, c.evaluate(facts, best.values, "warn"), considered, tuple(rejected.most_common()))
+            return Choice(best, c.evaluate(among, best.values, "warn"), considered, tuple(rejected.most_common()))
         if fits:
             judged = fits
             break
+        if all(each.candidate and not each.candidate.memory.free for each in judged):
+            break  # the weights alone are too large, and no concession changes them
     nearest = min(judged, key=lambda each: (len(each.findings), each.latency))
     # Of the candidate that came nearest, what stood most often in the way of all.
     found = sorted((*nearest.findings, *nearest.missed), key=lambda each: -rejected[each.constraint])
@@ -95,14 +98,14 @@ class Judged:
         return self.candidate.speed.latency_ms.value if self.candidate else float("inf")
 
 
-def _judge(facts: Facts, config: Configuration, known: Mapping[str, Value]) -> Judged:
+def _judge(facts: Facts, config: Configuration, known: Mapping[str, Value], among: tuple[c.Rule, ...]) -> Judged:
     """Estimates are made only where nothing simpler rejects."""
     values = {**known, **c.config_values(facts, config)}
-    findings = c.evaluate(facts, values, estimated=(False,))
+    findings = c.evaluate(among, values, estimated=(False,))
     if findings:
         return Judged(None, findings)
     candidate = measure(facts, config, known)
-    findings = c.evaluate(facts, candidate.values, estimated=(True,))
+    findings = c.evaluate(among, candidate.values, estimated=(True,))
     goals = c.goals(facts.store)
     return Judged(
         candidate,

@@ -232,7 +232,8 @@ def _usage(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption):
         near = f"; did you mean {', '.join(error.possibilities)}?" if error.possibilities else "; see recommend --help"
         return f"no such option {_printable(error.option_name)}{near}"
-    return f"{_printable(error.format_message()).rstrip('.')}; see recommend --help"
+    command = getattr(getattr(error, "ctx", None), "command_path", "recommend")
+    return f"{_printable(error.format_message()).rstrip('.')}; see {command} --help"
 
 
 if __name__ == "__main__":

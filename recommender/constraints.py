@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -55,6 +55,15 @@ def rules(store: Store) -> tuple[Rule, ...]:
     return tuple(made)
 
 
+def applicable(facts: Facts, known: Mapping[str, Value]) -> tuple[Rule, ...]:
+    """The constraints whose conditions on this case's facts alone do not already rule them out."""
+    return tuple(
+        rule
+        for rule in rules(facts.store)
+        if all(each.holds(known) for each in rule.when if all(name in known for name in each.names))
+    )
+
+
 GOALS = frozenset({"request.p99_ms", "request.ttft_ms", "request.rps"})
 
 
@@ -69,7 +78,10 @@ def goals(store: Store) -> frozenset[str]:
 
 
 def evaluate(
-    facts: Facts, values: Mapping[str, Value], severity: str = "reject", estimated: tuple[bool, ...] = (True, False)
+    among: Iterable[Rule],
+    values: Mapping[str, Value],
+    severity: str = "reject",
+    estimated: tuple[bool, ...] = (True, False),
 ) -> tuple[Finding, ...]:
     """The violated constraints of a severity; ``estimated`` picks those that need an estimate, or not."""
     return tuple(
@@ -80,7 +92,7 @@ def evaluate(
             fill(rule.record.remedy, values),
             rule.record.sources,
         )
-        for rule in rules(facts.store)
+        for rule in among
         if rule.record.severity == severity and rule.estimated in estimated and rule.violated(values)
     )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from recommender.request import Request, RequestError
-from recommender.store import Store, UnknownName, did_you_mean, normal, resolve, shorten
+from recommender.store import Store, UnknownName, did_you_mean, names, normal, resolve, shorten
 from recommender.tokens import image_tokens, tiles
 
 if TYPE_CHECKING:
@@ -106,14 +106,24 @@ def resolve_release(store: Store, name: str) -> r.Release:
     release = store.releases.get(name.strip().removeprefix("v"))
     if release is None:
         known = sorted(store.releases, key=Version, reverse=True)
+        known = [each for each in known if each.startswith(name.strip().removeprefix("v"))] or known
         raise UnknownName(f"unknown LMDeploy release {shorten(name)}{did_you_mean(name, known)}")
     return release
 
 
+@lru_cache(maxsize=8)
+def _gpu_names(store: Store) -> dict[str, r.Gpu]:
+    return names(store.gpus, {alias: gpu.id for gpu in store.gpus.values() for alias in gpu.nvml_names})
+
+
+@lru_cache(maxsize=8)
+def _model_names(store: Store) -> dict[str, r.Model]:
+    return names(store.models, {model.hub: model.id for model in store.models.values()})
+
+
 def resolve_gpu(store: Store, name: str) -> tuple[r.Gpu, tuple[str, ...]]:
     """A GPU by any of its names, with a note where the name fits other products too."""
-    nvml = {alias: gpu.id for gpu in store.gpus.values() for alias in gpu.nvml_names}
-    gpu = resolve("GPU", name, store.gpus, nvml)
+    gpu = resolve("GPU", name, _gpu_names(store))
     said = next((known for known in gpu.ambiguous if normal(known) == normal(name)), "")
     notes = (f"{said} fits several products; taken as {gpu.name}",) if said else ()
     return gpu, notes
@@ -121,8 +131,7 @@ def resolve_gpu(store: Store, name: str) -> tuple[r.Gpu, tuple[str, ...]]:
 
 def resolve_model(store: Store, name: str) -> r.Model:
     """A checkpoint by its id, hub name or alias. Raises UnknownName with near matches."""
-    hubs = {model.hub: model.id for model in store.models.values()}
-    return resolve("model", name, store.models, hubs)
+    return resolve("model", name, _model_names(store))
 
 
 def gather(request: Request, store: Store, local: tuple[r.Model, int, str] | None = None) -> Facts:

@@ -137,7 +137,7 @@ def findings(facts: Facts, adviser: r.Adviser, candidate: Candidate) -> tuple[c.
     """What speaks against the configuration: options nobody reads or knows, constraints, refuted premises."""
     found = list(_unread(facts, adviser))
     for severity in ("reject", "warn"):
-        found += c.evaluate(facts, candidate.values, severity)
+        found += c.evaluate(c.rules(facts.store), candidate.values, severity)
     for claim in facts.store.claims.values():
         holds = within(claim.since, claim.until, facts.version)
         if holds and adviser.id in claim.advisers and claim.verdict in ("refuted", "no-effect", "outdated"):

@@ -10,6 +10,7 @@ stations is a birth-death chain, solved exactly.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -21,6 +22,7 @@ from recommender.memory import kv_token_bytes
 
 if TYPE_CHECKING:
     from recommender import records as r
+    from recommender.store import Store
 
 Limit: TypeAlias = Literal[
     "decoding steps of the host", "preprocessing", "prefill on the card", "decoding steps of the card"
@@ -176,7 +178,7 @@ def _throughput(prepare: float, prefill: float, step: float, out: int, flight: i
 
 def _terms(facts: Facts, config: Configuration, batch: int, end: int) -> Terms:
     tp, max_tiles = config.tp, config.max_tiles
-    c = {name: _end(facts.store.coefficients[name], end) for name in COEFFICIENTS}
+    c = _ends(facts.store, end)
     inputs = facts.input_tokens(max_tiles)
     rate = _rate(facts.gpu, facts.model) * 1e9  # operations a ms
     ranks = 1 + (tp - 1) * c["parallel-efficiency"]
@@ -204,6 +206,11 @@ def _terms(facts: Facts, config: Configuration, batch: int, end: int) -> Terms:
         step_host=step_host,
         step_card=step_card,
     )
+
+
+@lru_cache(maxsize=32)
+def _ends(store: Store, end: int) -> Mapping[str, float]:
+    return {name: _end(store.coefficients[name], end) for name in COEFFICIENTS}
 
 
 def _end(coefficient: r.Coefficient, end: int) -> float:

@@ -124,11 +124,10 @@ def _load_default() -> Store:
         return Store(shipped.read_bytes())
     knowledge = root / "knowledge"
     index = root / "build" / "index" / f"{_digest(knowledge)}.json"
-    if index.is_file():
-        try:
-            return Store(index.read_bytes())
-        except (ValueError, KeyError):
-            index.unlink(missing_ok=True)  # cut short by a full disk, say
+    try:
+        return Store(index.read_bytes())
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # not there, not readable, or cut short by a full disk: made anew
     from recommender.compiling import compile_index
 
     text = compile_index(knowledge)
@@ -160,6 +159,7 @@ def _keep(index: Path, text: str) -> None:
             old.unlink(missing_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=index.parent, encoding="utf-8", delete=False) as file:
             file.write(text)
+        Path(file.name).chmod(0o644)
         Path(file.name).replace(index)
     except OSError:
         pass
@@ -182,16 +182,17 @@ def normal(name: str) -> str:
     return name.casefold().translate({ord(c): None for c in " -_"})
 
 
-def resolve(kind: str, name: str, known: Mapping[str, N], extra: Mapping[str, str] | None = None) -> N:
-    """The record of a name as people write it; ``extra`` maps further names to ids.
-
-    Raises UnknownName with near matches.
-    """
+def names(known: Mapping[str, N], extra: Mapping[str, str]) -> dict[str, N]:
+    """Records by every name they go by, as ``normal`` writes it; ``extra`` maps further names to ids."""
     by_name = {normal(alias): item for item in known.values() for alias in (item.id, *item.aliases)}
-    by_name |= {normal(alias): known[item] for alias, item in (extra or {}).items()}
+    return by_name | {normal(alias): known[item] for alias, item in extra.items()}
+
+
+def resolve(kind: str, name: str, by_name: Mapping[str, N]) -> N:
+    """The record of a name as people write it. Raises UnknownName with near matches."""
     found = by_name.get(normal(name))
     if found is None:
-        shown = [alias for item in known.values() for alias in (item.id, *item.aliases)]
+        shown = sorted({alias for item in by_name.values() for alias in (item.id, *item.aliases)})
         raise UnknownName(f"unknown {kind} {shorten(name)}{did_you_mean(name, shown)}")
     return found
 

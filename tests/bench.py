@@ -62,14 +62,14 @@ def rate() -> tuple[float, int, int]:
     ]
     recommend(asked[0])
     fit = 0
-    start = time.perf_counter()
+    start = time.process_time()  # one thread: the wall time of an idle machine, whatever else runs on this one
     for request in asked:
         try:
             recommend(request)
             fit += 1
         except NothingFits:
             pass
-    return len(asked) / (time.perf_counter() - start), len(asked), fit
+    return len(asked) / (time.process_time() - start), len(asked), fit
 
 
 def main() -> None:

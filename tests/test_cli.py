@@ -398,8 +398,8 @@ def test_a_run_is_small() -> None:
 
 
 def test_many_recommendations_are_quick() -> None:
-    """Over a mixed grid one process makes at least 150 recommendations a second; the best of three tries counts."""
-    assert max(bench.rate()[0] for _ in range(3)) >= 150
+    """Over a mixed grid one process makes at least 150 recommendations a second; by CPU time."""
+    assert max(bench.rate()[0] for _ in range(2)) >= 150
 
 
 def test_an_interrupt_is_no_traceback() -> None:

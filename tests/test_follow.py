@@ -170,7 +170,6 @@ AGAINST: dict[str, list[tuple[str, ...]]] = {
         ("--vision-max-batch-size", "nothing"),
         ("cache-max-entry-count", "0", "refuted"),
         ("reject", "code", "0.13.0"),
-        ("dtype", "no-effect"),
         ("chat template", "outdated"),
     ],
     "gemini": [
@@ -260,6 +259,15 @@ def test_an_image_option_was_read_while_it_was() -> None:
     """--vision-max-batch-size did something within a request up to 0.15.0: no word of nothing there."""
     assert not says(follow("claude", lmdeploy="0.12.3"), "warn", "--vision-max-batch-size does nothing")
     assert says(follow("claude", lmdeploy="0.16.0"), "warn", "--vision-max-batch-size does nothing")
+
+
+def test_a_type_was_forced_until_it_was_honoured() -> None:
+    """--dtype float16 on an AWQ model is idle up to 0.17.0 and honoured from 0.18.0 on."""
+    idle = {
+        release: says(follow("chatgpt", lmdeploy=release), "--dtype float16", "no-effect")
+        for release in ("0.9.2", "0.12.3", "0.17.0", "0.18.0")
+    }
+    assert idle == {"0.9.2": True, "0.12.3": True, "0.17.0": True, "0.18.0": False}
 
 
 def test_an_iteration_budget_was_read_for_a_while() -> None:

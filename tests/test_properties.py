@@ -165,7 +165,7 @@ def monotone(outcomes: list[bool]) -> bool:
     return outcomes == sorted(outcomes)
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(request=requests(gpu="a100-sxm-80g"))
 def test_more_of_a_shared_card_never_costs_feasibility(request: Request) -> None:
     """What fits in so many GiB of a card fits in more."""

@@ -1,0 +1,193 @@
+#!/usr/bin/env bash
+# Made by lmdeploy-recommender 0.1.0.
+# request: {"gpu": "a100-sxm-80g", "load": "single"}
+#
+# OpenGVLab/InternVL3-8B-AWQ on 1 x NVIDIA A100 80GB SXM, LMDeploy 0.18.0,
+# TurboMind.
+# 1 request(s) in flight: 1 image(s) of 448x448, 330 tokens in, 16 out.
+# Predicted: 8.75 GiB a card (8.16 to 10.2), 170 ms a request (91 to 213), 5.9
+# requests/s (4.7 to 11.0); extrapolated from datasheets.
+#
+# Each value below can be overridden by an environment variable of its name.
+#   ./serve.sh                        serve in the foreground
+#   RESTART=5 ./serve.sh              restart after a crash, with back-off, 5 times an hour at most
+#   API_KEYS_FILE=keys.txt ./serve.sh ask clients for one of the keys in that file
+#   PREFLIGHT=no ./serve.sh           skip the checks before the launch
+set -euo pipefail
+
+# The model: a name on the hub or a local folder.
+MODEL=${MODEL:-OpenGVLab/InternVL3-8B-AWQ}
+
+# 4 of 16 CPU cores for the image preprocessing of each server. One thread of
+# the server prepares all images; without a limit its tensor operations spread
+# over every core and get in each other's way under load.
+# [0.18.0 lmdeploy/vl/engine.py:96]
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
+
+# TurboMind serves InternVLChatModel in LMDeploy 0.18.0, and the estimates here
+# are made for it. Written out although it is the default. If the log says that
+# it falls back to the PyTorch engine, the plan does not hold.
+# [0.18.0 lmdeploy/archs.py:42; 0.18.0 lmdeploy/archs.py:38]
+BACKEND=${BACKEND:-turbomind}
+
+# Of the 71.416 GiB free after the weights this takes 0.443 GiB: 7488 tokens of
+# cache, where 3456 are needed for the load, for one full session or for the
+# warm-up's longest prompt (513), whichever is most. The rest is head-room: a
+# region too small for the warm-up hangs the start without a word.
+# [0.16.0 src/turbomind/turbomind.cc:403; 0.16.0 src/turbomind/engine/engine.cc:579]
+CACHE_MAX_ENTRY_COUNT=${CACHE_MAX_ENTRY_COUNT:-0.0062}
+
+# Production has no need of the docs pages: they list every route, management
+# routes included, and from 0.12.2 the page at / asks for a key anyway when keys
+# are set. Clients do not use them.
+# [0.18.0 lmdeploy/serve/openai/api_server.py:389; 0.18.0 lmdeploy/serve/utils/server_utils.py:103]
+DISABLE_FASTAPI_DOCS=${DISABLE_FASTAPI_DOCS:-true}
+
+# One request in flight was asked for, so that what was predicted is also the
+# limit; a second one would wait.
+# [0.16.0 src/turbomind/engine/engine.cc:794]
+MAX_BATCH_SIZE=${MAX_BATCH_SIZE:-1}
+
+# 512 prompt tokens a pass hold a prompt of 330 whole; with one token for each
+# running request a pass may have 513, which sizes the workspaces and the
+# warm-up.
+# [0.16.0 src/turbomind/turbomind.cc:173; 0.16.0 src/turbomind/engine/engine.cc:463]
+MAX_PREFILL_TOKEN_NUM=${MAX_PREFILL_TOKEN_NUM:-512}
+
+# 16 bits: the cache holds 7488 tokens where 3456 are needed, so there is no
+# cause to give up accuracy.
+# [0.16.0 src/turbomind/models/llama/unified_attention_layer.cc:151]
+QUANT_POLICY=${QUANT_POLICY:-0}
+
+# Bound to 127.0.0.1: there is no API key by default, so an open address would
+# hand the model and the management routes to anyone who reaches the port. Set
+# SERVER_NAME in the environment to open it on purpose.
+# [0.18.0 lmdeploy/serve/openai/api_server.py:438; 0.18.0 lmdeploy/serve/openai/endpoints/management.py:55]
+SERVER_NAME=${SERVER_NAME:-127.0.0.1}
+
+# Written out although it is the usual port: the command then says where the
+# server listens, and a later change of the default cannot move it.
+# [0.18.0 lmdeploy/cli/serve.py:332]
+SERVER_PORT=${SERVER_PORT:-23333}
+
+# This request takes 346 tokens: 256 of image in a prompt of 330, and 16 of
+# answer. 3584 leaves room for images of any size, cut into the model's most (12
+# tiles and the thumbnail), and an answer of 32. A prompt that reaches the limit
+# is answered with HTTP 400.
+# [0.16.0 lmdeploy/serve/core/exceptions.py:28; 0.18.0 lmdeploy/serve/core/async_engine.py:549]
+SESSION_LEN=${SESSION_LEN:-3584}
+
+# Needed: the configuration class of OpenGVLab/InternVL3-8B-AWQ is a Python file
+# in its repository. Without the option the loader falls back to a generic
+# configuration whose inner parts are plain dictionaries, and the start fails
+# when their fields are read. It runs code of the publisher, so pin the
+# revision.
+# [0.18.0 lmdeploy/hf_configs/__init__.py:42; 0.18.0 lmdeploy/archs.py:142]
+TRUST_REMOTE_CODE=${TRUST_REMOTE_CODE:-true}
+
+args=(
+  --backend "$BACKEND"
+  --cache-max-entry-count "$CACHE_MAX_ENTRY_COUNT"
+  --max-batch-size "$MAX_BATCH_SIZE"
+  --max-prefill-token-num "$MAX_PREFILL_TOKEN_NUM"
+  --quant-policy "$QUANT_POLICY"
+  --server-name "$SERVER_NAME"
+  --server-port "$SERVER_PORT"
+  --session-len "$SESSION_LEN"
+)
+if [[ $DISABLE_FASTAPI_DOCS == true ]]; then args+=(--disable-fastapi-docs); fi
+if [[ $TRUST_REMOTE_CODE == true ]]; then args+=(--trust-remote-code); fi
+
+# This model's configuration runs code from its repository, so the script wants a
+# commit to hold it to. REVISION=main accepts whatever is there today.
+REVISION=${REVISION:-}
+if [[ ! -d $MODEL ]]; then
+  if [[ -z $REVISION ]]; then
+    echo "serve.sh: REVISION is not set: $MODEL runs code from its repository;" \
+      "set REVISION to a commit hash from its page, or to main to accept today's" >&2
+    exit 2
+  fi
+  args+=(--revision "$REVISION")
+fi
+
+die() {
+  echo "serve.sh: $*" >&2
+  exit 3
+}
+
+# The interpreter that has LMDeploy: the one of the lmdeploy command, else python3.
+PYTHON=${PYTHON:-}
+lmdeploy=(lmdeploy)
+if [[ -z $PYTHON ]]; then
+  PYTHON=python3
+  if command -v lmdeploy >/dev/null; then
+    read -r first <"$(command -v lmdeploy)" || first=
+    if [[ $first == '#!'*python* && -x ${first#\#!} ]]; then PYTHON=${first#\#!}; fi
+  fi
+fi
+command -v lmdeploy >/dev/null || lmdeploy=("$PYTHON" -m lmdeploy)
+
+preflight() {
+  local found free cards
+  command -v "$PYTHON" >/dev/null || die "no $PYTHON; install Python 3.10 or later, or set PYTHON"
+  "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+    die "$PYTHON is too old; LMDeploy 0.18.0 needs Python >=3.10,<3.15"
+  found=$("$PYTHON" -c 'import importlib.metadata as m; print(m.version("lmdeploy"))' 2>/dev/null) ||
+    die "LMDeploy is not installed for $PYTHON; run: $PYTHON -m pip install lmdeploy==0.18.0"
+  [[ $found == 0.18.0 || $found == 0.18.0.post* ]] ||
+    die "LMDeploy $found is installed; this script is for 0.18.0: run recommend --lmdeploy $found, or set PREFLIGHT=no"
+  command -v nvidia-smi >/dev/null || die "no nvidia-smi; an NVIDIA driver for CUDA 12 is needed"
+  cards=$(nvidia-smi --query-gpu=index --format=csv,noheader | wc -l)
+  ((cards >= 1)) || die "$cards GPU(s) found; 1 needed"
+  free=$(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits -i "${CUDA_VISIBLE_DEVICES:-0}" | sort -n | head -1)
+  ((free >= 10436)) || die "$free MiB free on the GPU; 10436 MiB may be needed: stop what else runs there"
+  model_there || die "$MODEL is not a folder with config.json, not in the cache, and cannot be fetched (HF_HUB_OFFLINE is set, or less than 7 GiB free)"
+}
+
+model_there() {
+  local cache=${HF_HUB_CACHE:-${HF_HOME:-$HOME/.cache/huggingface}/hub}
+  [[ -f $MODEL/config.json || -d $cache/models--${MODEL//\//--}/snapshots ]] && return
+  [[ ${HF_HUB_OFFLINE:-0} == 0 ]] || return 1
+  while [[ ! -d $cache ]]; do cache=$(dirname "$cache"); done
+  (($(df -Pk "$cache" | awk 'END {print int($4 / 1048576)}') >= 7))
+}
+
+if [[ ${PREFLIGHT:-yes} != no ]]; then preflight; fi
+
+# Keys come from the environment or a file, never from this text. LMDeploy takes
+# them as arguments, so users of this host can read them in ps.
+keys=()
+if [[ -n ${API_KEYS_FILE:-} ]]; then mapfile -t keys <"$API_KEYS_FILE"; fi
+if [[ -n ${API_KEYS:-} ]]; then read -ra keys <<<"$API_KEYS"; fi
+if ((${#keys[@]})); then args+=(--api-keys "${keys[@]}"); fi
+host=${SERVER_NAME:-127.0.0.1}
+if [[ $host != 127.0.0.1 && ${#keys[@]} -eq 0 ]]; then
+  echo "serve.sh: listening on $host without API keys: anyone who reaches it may use it" >&2
+fi
+
+launch=("${lmdeploy[@]}" serve api_server "$MODEL" "${args[@]}")
+if [[ ${RESTART:-0} == 0 ]]; then exec "${launch[@]}"; fi
+
+# Restarts after a crash, waiting 5, 10, 20 ... 300 seconds; gives up after
+# RESTART crashes within an hour. Signals go to the server.
+child=
+trap 'trap - TERM INT; [[ -z $child ]] || kill -TERM "$child" 2>/dev/null; wait; exit 143' TERM INT
+crashes=()
+while :; do
+  code=0
+  "${launch[@]}" &
+  child=$!
+  wait "$child" || code=$?
+  ((code)) || exit 0
+  now=$SECONDS
+  recent=()
+  for at in ${crashes[@]+"${crashes[@]}"}; do if ((now - at < 3600)); then recent+=("$at"); fi; done
+  crashes=(${recent[@]+"${recent[@]}"} "$now")
+  if ((${#crashes[@]} > RESTART)); then die "crashed ${#crashes[@]} times within an hour, last with status $code; giving up"; fi
+  pause=$((5 * 2 ** (${#crashes[@]} - 1)))
+  if ((pause > 300)); then pause=300; fi
+  echo "serve.sh: server ended with status $code; starting again in $pause s" >&2
+  sleep "$pause" &
+  child=$!
+  wait "$child" || :
+done

@@ -1,0 +1,201 @@
+#!/usr/bin/env bash
+# Made by lmdeploy-recommender 0.1.0.
+# request: {"goal": "throughput", "gpu": "h100-sxm-80g", "gpu_count": 2, "load": "high"}
+#
+# OpenGVLab/InternVL3-8B-AWQ on 2 x NVIDIA H100 80GB SXM, LMDeploy 0.18.0,
+# TurboMind.
+# 64 request(s) in flight: 1 image(s) of 448x448, 330 tokens in, 16 out.
+# Predicted: 9.93 GiB a card (9.28 to 10.6), 456 ms a request (316 to 671),
+# 140.2 requests/s (95.4 to 202.3); modelled from measurements on the same GPU.
+#
+# Each value below can be overridden by an environment variable of its name.
+#   ./serve.sh                        serve in the foreground
+#   RESTART=5 ./serve.sh              restart after a crash, with back-off, 5 times an hour at most
+#   API_KEYS_FILE=keys.txt ./serve.sh ask clients for one of the keys in that file
+#   PREFLIGHT=no ./serve.sh           skip the checks before the launch
+set -euo pipefail
+
+# The model: a name on the hub or a local folder.
+MODEL=${MODEL:-OpenGVLab/InternVL3-8B-AWQ}
+
+# 4 of 16 CPU cores for the image preprocessing of each server. One thread of
+# the server prepares all images; without a limit its tensor operations spread
+# over every core and get in each other's way under load.
+# [0.18.0 lmdeploy/vl/engine.py:96]
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
+
+# TurboMind serves InternVLChatModel in LMDeploy 0.18.0, and the estimates here
+# are made for it. Written out although it is the default. If the log says that
+# it falls back to the PyTorch engine, the plan does not hold.
+# [0.18.0 lmdeploy/archs.py:42; 0.18.0 lmdeploy/archs.py:38]
+BACKEND=${BACKEND:-turbomind}
+
+# Of the 71.064 GiB free after the weights this takes 1.492 GiB: 27,072 tokens
+# of cache, where 12,288 are needed for the load, for one full session or for
+# the warm-up's longest prompt (2080), whichever is most. The rest is head-room:
+# a region too small for the warm-up hangs the start without a word.
+# [0.16.0 src/turbomind/turbomind.cc:403; 0.16.0 src/turbomind/engine/engine.cc:579]
+CACHE_MAX_ENTRY_COUNT=${CACHE_MAX_ENTRY_COUNT:-0.021}
+
+# Production has no need of the docs pages: they list every route, management
+# routes included, and from 0.12.2 the page at / asks for a key anyway when keys
+# are set. Clients do not use them.
+# [0.18.0 lmdeploy/serve/openai/api_server.py:389; 0.18.0 lmdeploy/serve/utils/server_utils.py:103]
+DISABLE_FASTAPI_DOCS=${DISABLE_FASTAPI_DOCS:-true}
+
+# 2 servers share the load of 64 in flight; each takes up to 32 at once, and
+# what comes on top waits.
+# [0.18.0 lmdeploy/cli/serve.py:235]
+MAX_BATCH_SIZE=${MAX_BATCH_SIZE:-32}
+
+# 2048 prompt tokens a pass hold a prompt of 330 whole; with one token for each
+# running request a pass may have 2080, which sizes the workspaces and the
+# warm-up.
+# [0.16.0 src/turbomind/turbomind.cc:173; 0.16.0 src/turbomind/engine/engine.cc:463]
+MAX_PREFILL_TOKEN_NUM=${MAX_PREFILL_TOKEN_NUM:-2048}
+
+# 2 servers share the load behind http://127.0.0.1:8000. Each registers once, at
+# its start: the proxy must be up first, and when it restarts without its list
+# the servers must restart too.
+# [0.18.0 lmdeploy/serve/openai/api_server.py:139; 0.18.0 lmdeploy/serve/proxy/proxy.py:205]
+PROXY_URL=${PROXY_URL:-http://127.0.0.1:8000}
+
+# 16 bits: the cache holds 27,072 tokens where 12,288 are needed, so there is no
+# cause to give up accuracy.
+# [0.16.0 src/turbomind/models/llama/unified_attention_layer.cc:151]
+QUANT_POLICY=${QUANT_POLICY:-0}
+
+# Bound to 127.0.0.1: the proxy runs on the same host, and each server registers
+# itself under this address, which 0.0.0.0 would make useless to others. Clients
+# talk to the proxy.
+# [0.18.0 lmdeploy/serve/openai/api_server.py:431]
+SERVER_NAME=${SERVER_NAME:-127.0.0.1}
+
+# The port of the first of the 2 servers. Each further one on this host takes
+# the next port; clients use the proxy's.
+# [0.18.0 lmdeploy/serve/openai/api_server.py:439]
+SERVER_PORT=${SERVER_PORT:-23333}
+
+# This request takes 346 tokens: 256 of image in a prompt of 330, and 16 of
+# answer. 3584 leaves room for images of any size, cut into the model's most (12
+# tiles and the thumbnail), and an answer of 32. A prompt that reaches the limit
+# is answered with HTTP 400.
+# [0.16.0 lmdeploy/serve/core/exceptions.py:28; 0.18.0 lmdeploy/serve/core/async_engine.py:549]
+SESSION_LEN=${SESSION_LEN:-3584}
+
+# Needed: the configuration class of OpenGVLab/InternVL3-8B-AWQ is a Python file
+# in its repository. Without the option the loader falls back to a generic
+# configuration whose inner parts are plain dictionaries, and the start fails
+# when their fields are read. It runs code of the publisher, so pin the
+# revision.
+# [0.18.0 lmdeploy/hf_configs/__init__.py:42; 0.18.0 lmdeploy/archs.py:142]
+TRUST_REMOTE_CODE=${TRUST_REMOTE_CODE:-true}
+
+args=(
+  --backend "$BACKEND"
+  --cache-max-entry-count "$CACHE_MAX_ENTRY_COUNT"
+  --max-batch-size "$MAX_BATCH_SIZE"
+  --max-prefill-token-num "$MAX_PREFILL_TOKEN_NUM"
+  --proxy-url "$PROXY_URL"
+  --quant-policy "$QUANT_POLICY"
+  --server-name "$SERVER_NAME"
+  --server-port "$SERVER_PORT"
+  --session-len "$SESSION_LEN"
+)
+if [[ $DISABLE_FASTAPI_DOCS == true ]]; then args+=(--disable-fastapi-docs); fi
+if [[ $TRUST_REMOTE_CODE == true ]]; then args+=(--trust-remote-code); fi
+
+# This model's configuration runs code from its repository, so the script wants a
+# commit to hold it to. REVISION=main accepts whatever is there today.
+REVISION=${REVISION:-}
+if [[ ! -d $MODEL ]]; then
+  if [[ -z $REVISION ]]; then
+    echo "serve.sh: REVISION is not set: $MODEL runs code from its repository;" \
+      "set REVISION to a commit hash from its page, or to main to accept today's" >&2
+    exit 2
+  fi
+  args+=(--revision "$REVISION")
+fi
+
+die() {
+  echo "serve.sh: $*" >&2
+  exit 3
+}
+
+# The interpreter that has LMDeploy: the one of the lmdeploy command, else python3.
+PYTHON=${PYTHON:-}
+lmdeploy=(lmdeploy)
+if [[ -z $PYTHON ]]; then
+  PYTHON=python3
+  if command -v lmdeploy >/dev/null; then
+    read -r first <"$(command -v lmdeploy)" || first=
+    if [[ $first == '#!'*python* && -x ${first#\#!} ]]; then PYTHON=${first#\#!}; fi
+  fi
+fi
+command -v lmdeploy >/dev/null || lmdeploy=("$PYTHON" -m lmdeploy)
+
+preflight() {
+  local found free cards
+  command -v "$PYTHON" >/dev/null || die "no $PYTHON; install Python 3.10 or later, or set PYTHON"
+  "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+    die "$PYTHON is too old; LMDeploy 0.18.0 needs Python >=3.10,<3.15"
+  found=$("$PYTHON" -c 'import importlib.metadata as m; print(m.version("lmdeploy"))' 2>/dev/null) ||
+    die "LMDeploy is not installed for $PYTHON; run: $PYTHON -m pip install lmdeploy==0.18.0"
+  [[ $found == 0.18.0 || $found == 0.18.0.post* ]] ||
+    die "LMDeploy $found is installed; this script is for 0.18.0: run recommend --lmdeploy $found, or set PREFLIGHT=no"
+  command -v nvidia-smi >/dev/null || die "no nvidia-smi; an NVIDIA driver for CUDA 12 is needed"
+  cards=$(nvidia-smi --query-gpu=index --format=csv,noheader | wc -l)
+  ((cards >= 2)) || die "$cards GPU(s) found; 2 needed"
+  free=$(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits -i "${CUDA_VISIBLE_DEVICES:-0}" | sort -n | head -1)
+  ((free >= 10829)) || die "$free MiB free on the GPU; 10829 MiB may be needed: stop what else runs there"
+  model_there || die "$MODEL is not a folder with config.json, not in the cache, and cannot be fetched (HF_HUB_OFFLINE is set, or less than 7 GiB free)"
+}
+
+model_there() {
+  local cache=${HF_HUB_CACHE:-${HF_HOME:-$HOME/.cache/huggingface}/hub}
+  [[ -f $MODEL/config.json || -d $cache/models--${MODEL//\//--}/snapshots ]] && return
+  [[ ${HF_HUB_OFFLINE:-0} == 0 ]] || return 1
+  while [[ ! -d $cache ]]; do cache=$(dirname "$cache"); done
+  (($(df -Pk "$cache" | awk 'END {print int($4 / 1048576)}') >= 7))
+}
+
+if [[ ${PREFLIGHT:-yes} != no ]]; then preflight; fi
+
+# Keys come from the environment or a file, never from this text. LMDeploy takes
+# them as arguments, so users of this host can read them in ps.
+keys=()
+if [[ -n ${API_KEYS_FILE:-} ]]; then mapfile -t keys <"$API_KEYS_FILE"; fi
+if [[ -n ${API_KEYS:-} ]]; then read -ra keys <<<"$API_KEYS"; fi
+
+# 2 servers, each on 1 card(s) of its own, behind LMDeploy's proxy. The proxy is
+# up first because a server registers with it once and does not try again.
+# Everything stops when one of them does.
+proxy_port=${PROXY_URL##*:}
+front=("${lmdeploy[@]}" serve proxy --server-name "${PROXY_HOST:-127.0.0.1}" --server-port "$proxy_port" --disable-cache-status)
+if ((${#keys[@]})); then front+=(--api-keys "${keys[@]}"); fi
+IFS=, read -ra cards <<<"${CUDA_VISIBLE_DEVICES:-0,1}"
+children=()
+# shellcheck disable=SC2317 # the traps call it
+stop() {
+  trap - TERM INT EXIT
+  for child in ${children[@]+"${children[@]}"}; do kill -TERM "$child" 2>/dev/null || :; done
+  wait
+}
+trap 'stop; exit 143' TERM INT
+trap stop EXIT
+"${front[@]}" &
+children+=($!)
+for ((second = 0; second < 120; second++)); do
+  if (exec 3<>"/dev/tcp/127.0.0.1/$proxy_port") 2>/dev/null; then break; fi
+  kill -0 "${children[0]}" 2>/dev/null || die "the proxy ended before it listened"
+  sleep 1
+done
+for ((server = 0; server < 2; server++)); do
+  own=$(IFS=,; echo "${cards[*]:server*1:1}")
+  CUDA_VISIBLE_DEVICES=$own "${lmdeploy[@]}" serve api_server "$MODEL" "${args[@]}" \
+    --server-port $((SERVER_PORT + server)) &
+  children+=($!)
+done
+code=0
+wait -n || code=$?
+die "a server or the proxy ended with status $code; all stopped"
