@@ -60,6 +60,8 @@ def read_record(path: Path, kind: type[R]) -> R:
         raise KnowledgeError(f"{path}: not readable as YAML: {_one_line(error)}") from None
     try:
         record = kind.model_validate_json(json.dumps(raw, default=str))
+    except TypeError:
+        raise KnowledgeError(f"{path}: a key is not text (a date or a list, say); put it in quotes") from None
     except ValidationError as error:
         raise KnowledgeError(f"{path}: {_explain(error)}") from None
     if getattr(record, "id", path.stem) != path.stem:

@@ -119,6 +119,19 @@ def extract(versions: tuple[str, ...], only_check: bool, wheels: Path | None, fo
       recommend knowledge extract 0.19.0
       recommend knowledge extract 0.17.0 0.18.0 --wheels ~/wheels --check
     """
+    for version in versions:
+        if not VERSION.fullmatch(version):
+            raise click.BadParameter(f"{version!r} is not a release such as 0.18.0", param_hint="VERSION")
+    found = _extract(versions, only_check, _knowledge(folder), _wheel_of(wheels))
+    for line in found:
+        click.echo(line)
+    if not found:
+        click.echo(f"{', '.join(versions)}: the facts and the flag records agree")
+    sys.exit(1 if found else 0)
+
+
+def _extract(versions: tuple[str, ...], only_check: bool, root: Path, wheel_of: Callable[[str], Path]) -> list[str]:
+    """Reads the wheels, keeps what they say unless told not to, and tells the differences from the records."""
     from packaging.version import Version
 
     from recommender.base import FACTS, read
@@ -127,15 +140,10 @@ def extract(versions: tuple[str, ...], only_check: bool, wheels: Path | None, fo
     from recommender.extracted import Facts
     from recommender.records import Flag
 
-    for version in versions:
-        if not VERSION.fullmatch(version):
-            raise click.BadParameter(f"{version!r} is not a release such as 0.18.0", param_hint="VERSION")
-    root = _knowledge(folder)
     path = root / FACTS
     kept = load_extracted(path) if path.exists() else Facts(())
     releases = {release.version: release for release in kept.releases}
     found: list[str] = []
-    wheel_of = _wheel_of(wheels)
     for version in _progress(versions, "extract"):
         got = extract_wheel(wheel_of(version))
         if got.version != version:
@@ -152,12 +160,7 @@ def extract(versions: tuple[str, ...], only_check: bool, wheels: Path | None, fo
     base = read(root)
     facts = Facts(tuple(sorted(releases.values(), key=lambda release: Version(release.version))))
     found += [f"{problem}" for problem in base.unread if problem.file.startswith("knowledge/flags/")]
-    found += differences(facts, {flag.id: flag for _, flag in base.every(Flag)})
-    for line in found:
-        click.echo(line)
-    if not found:
-        click.echo(f"{', '.join(versions)}: the facts and the flag records agree")
-    sys.exit(1 if found else 0)
+    return found + differences(facts, {flag.id: flag for _, flag in base.every(Flag)})
 
 
 @knowledge.command()

@@ -107,7 +107,7 @@ def estimate(facts: Facts, config: Configuration) -> Speed:
         return Range(middle[index], min(ends[0], middle[index]), max(ends[1], middle[index]))
 
     terms = _terms(facts, config, each, 0)
-    same = facts.gpu.id in MEASURED_ON
+    same = facts.gpu.id in {each.gpu for each in facts.store.evidence.values()}
     return Speed(
         alone_ms=ranged(0),
         latency_ms=ranged(1),
@@ -119,9 +119,6 @@ def estimate(facts: Facts, config: Configuration) -> Speed:
         basis="modelled from measurements on the same GPU" if same else "extrapolated from datasheets",
         coefficients=COEFFICIENTS,
     )
-
-
-MEASURED_ON = frozenset({"h100-sxm-80g"})
 
 
 def _limit(terms: Terms, facts: Facts, batch: int) -> Limit:

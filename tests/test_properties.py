@@ -315,12 +315,14 @@ def test_emitted_limits_hold_the_operating_point(request: Request) -> None:
 @settings(max_examples=60)
 @given(request=requests(kv="auto"))
 def test_accuracy_is_given_up_only_when_memory_demands_it(request: Request) -> None:
-    """KV below 16 bits, or fewer tiles, comes unasked only where 16 bits fit in no way."""
+    """Unasked, KV goes below 16 bits only where 16 do not fit at full detail, and tiles go only where no KV does."""
     made = fits(request)
     if made.config.kv_bits == 16 and not made.config.max_tiles:
         return
     plain = {name: getattr(request, name) for name in request.__slots__}
-    assert isinstance(answer(Request(**{**plain, "kv": "fp16"})), NothingFits)
+    for kv in ("fp16", "int8", "int4") if made.config.max_tiles else ("fp16",):
+        other = answer(Request(**{**plain, "kv": kv}))
+        assert isinstance(other, NothingFits) or other.config.max_tiles, kv
     report = render(made, "report")
     assert "accuracy" in report
 

@@ -114,7 +114,7 @@ def test_records_are_immutable() -> None:
         store.load().gpus["l4"].name = "other"  # type: ignore[misc]
 
 
-RELEASE = '''\
+RELEASE = """\
 id: "0.18.0"
 published: "2026-01-01"
 python: ">=3.10"
@@ -122,7 +122,7 @@ torch: ">=2"
 transformers: ">=4"
 cuda: "12"
 sources: {}
-'''
+"""
 TRAPS = [
     ('cuda: "12"', "cuda: 12", "cuda: Input should be a valid string: put the value in quotes"),
     ('cuda: "12"', "cuda: 0.10", "cuda: Input should be a valid string: put the value in quotes"),
