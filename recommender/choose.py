@@ -35,12 +35,16 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """No configuration passes: the constraint that binds first, and how many fell to each."""
+    """No configuration passes: the constraint that binds first, and how many fell to each.
+
+    ``too_large``: the weights alone leave no room, so only more memory can help.
+    """
 
     binding: c.Finding
     others: tuple[c.Finding, ...]
     considered: int
     rejected: tuple[tuple[str, int], ...]
+    too_large: bool
 
 
 def measure(facts: Facts, config: Configuration, known: Mapping[str, Value] | None = None) -> Candidate:
@@ -63,6 +67,7 @@ def choose(facts: Facts) -> Choice | Nothing:
     rejected: Counter[str] = Counter()
     considered = 0
     judged: list[Judged] = []
+    too_large = False
     for group in candidates.tiers(facts):
         judged = [_judge(facts, config, known, among) for config in group]
         considered += len(judged)
@@ -76,12 +81,13 @@ def choose(facts: Facts) -> Choice | Nothing:
         if fits:
             judged = fits
             break
-        if all(each.candidate and not each.candidate.memory.free for each in judged):
-            break  # the weights alone are too large, and no concession changes them
+        too_large = all(each.candidate and not each.candidate.memory.free for each in judged)
+        if too_large:
+            break  # no concession changes the weights
     nearest = min(judged, key=lambda each: (len(each.findings), each.latency))
     # Of the candidate that came nearest, what stood most often in the way of all.
     found = sorted((*nearest.findings, *nearest.missed), key=lambda each: -rejected[each.constraint])
-    return Nothing(found[0], tuple(found[1:]), considered, tuple(rejected.most_common()))
+    return Nothing(found[0], tuple(found[1:]), considered, tuple(rejected.most_common()), too_large)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from recommender.extracted import MaintenanceError
 from recommender.store import FOLDERS, data_root, did_you_mean
 
 VERSION = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
-ID = re.compile(r"[a-z0-9][a-z0-9._-]*")
 KINDS = {"flag": "flags", "gpu": "gpus", "model": "models", "claim": "claims", "constraint": "constraints"}
 QUIET_S = 2.0
 T = TypeVar("T")
@@ -127,7 +126,7 @@ def extract(versions: tuple[str, ...], only_check: bool, wheels: Path | None, fo
         click.echo(line)
     if not found:
         click.echo(f"{', '.join(versions)}: the facts and the flag records agree")
-    sys.exit(1 if found else 0)
+    sys.exit(bool(found))
 
 
 def _extract(versions: tuple[str, ...], only_check: bool, root: Path, wheel_of: Callable[[str], Path]) -> list[str]:
@@ -235,7 +234,7 @@ def new(kind: str, name: str, write: bool, folder: Path | None) -> None:
     """
     from recommender.base import FACTS, TEMPLATES
 
-    if not ID.fullmatch(name):
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
         raise click.BadParameter(
             f"{name!r}: an id has small letters, digits, dots and dashes, such as rtx-4090", param_hint="ID"
         )

@@ -149,6 +149,11 @@ def needed(facts: Facts, max_tiles: int, block: int, batch: int, session_len: in
     return max(each * batch, session, _up(warmup, block))
 
 
+def running(facts: Facts, config: Configuration) -> int:
+    """Requests that run at once at one server under the load: no more than its batch."""
+    return min(config.max_batch_size, -(-facts.concurrency // config.servers))
+
+
 def _up(tokens: int, block: int) -> int:
     return -(-tokens // block) * block
 
@@ -206,7 +211,7 @@ def estimate(facts: Facts, config: Configuration) -> Memory:
         kv_tokens=tokens,
         kv_requests=tokens // each,
         kv_needed_tokens=needed(
-            facts, config.max_tiles, config.block_len, config.max_batch_size, config.session_len, warmup
+            facts, config.max_tiles, config.block_len, running(facts, config), config.session_len, warmup
         ),
     )
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from packaging.version import Version
 
 from recommender.choose import Choice, choose
 from recommender.facts import GIB, MIB, Facts, resolve_release
 from recommender.facts import options_of as _options
+from recommender.memory import usable, weights
 from recommender.request import Goal
 
 
@@ -22,30 +24,36 @@ class Change:
     text: str
 
 
-def nearest(facts: Facts) -> Change | None:
-    """The first change, the smallest kind first, under which something fits; None where none does."""
-    for change, tried in _changes(facts):
+def nearest(facts: Facts, too_large: bool) -> Change | None:
+    """The first change, the smallest kind first, under which something fits; None where none does.
+
+    Where the weights alone are too large only changes that bring memory are tried.
+    """
+    smaller = () if too_large else _smaller(facts)
+    for change, tried in chain(smaller, _more(facts)):
         if isinstance(choose(tried), Choice):
             return change
     return None
 
 
-def _changes(facts: Facts) -> Iterator[tuple[Change, Facts]]:
+def _smaller(facts: Facts) -> Iterator[tuple[Change, Facts]]:
     request = facts.request
     if request.kv != "auto":
-        yield (
-            Change("--kv auto", "let the KV cache precision be chosen"),
-            replace(facts, request=replace(request, kv="auto")),
-        )
+        free = replace(request, kv="auto")
+        yield Change("--kv auto", "let the KV cache precision be chosen"), replace(facts, request=free)
     yield from _looser_goals(facts)
     flight = facts.concurrency
     while flight > 1:
         flight //= 2
         yield Change(f"--load {flight}", f"keep {flight} requests in flight"), replace(facts, concurrency=flight)
-    yield from _more_memory(facts)
     yield from _newer(facts)
-    yield from _more_cards(facts)
-    yield from _larger_cards(facts)
+
+
+def _more(facts: Facts) -> Iterator[tuple[Change, Facts]]:
+    """More of a shared card, more cards, larger cards; none whose memory is less than the weights."""
+    for change, tried in chain(_more_memory(facts), _more_cards(facts), _larger_cards(facts)):
+        if usable(tried) * tried.request.gpu_count > weights(tried, 1):
+            yield change, tried
 
 
 def _looser_goals(facts: Facts) -> Iterator[tuple[Change, Facts]]:

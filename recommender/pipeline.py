@@ -65,7 +65,7 @@ def recommend(request: Request, store: Store | None = None) -> Recommendation:
     else:
         outcome = choose(facts)
     if isinstance(outcome, Nothing):
-        raise NothingFits(facts, outcome, nearest(facts))
+        raise NothingFits(facts, outcome, nearest(facts, outcome.too_large))
     return _explained(facts, outcome.best, "", outcome.warnings, outcome)
 
 

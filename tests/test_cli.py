@@ -398,8 +398,11 @@ def test_a_run_is_small() -> None:
 
 
 def test_many_recommendations_are_quick() -> None:
-    """Over a mixed grid one process makes at least 150 recommendations a second; by CPU time."""
-    assert max(bench.rate()[0] for _ in range(2)) >= 150
+    """Over a mixed grid one process makes at least 150 recommendations a second; by CPU time, without coverage."""
+    code = "import bench; print(max(bench.rate()[0] for _ in range(2)))"
+    environment = {**os.environ, "PYTHONPATH": f"{bench.ROOT}:{bench.ROOT / 'tests'}"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
+    assert float(done.stdout) >= 150
 
 
 def test_an_interrupt_is_no_traceback() -> None:

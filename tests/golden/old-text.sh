@@ -91,37 +91,61 @@ die() {
   exit 3
 }
 
-# The interpreter that has LMDeploy: the one of the lmdeploy command, else python3.
+# The interpreter that has LMDeploy: PYTHON, else the one of the lmdeploy command, else python3.
 PYTHON=${PYTHON:-}
 lmdeploy=(lmdeploy)
 if [[ -z $PYTHON ]]; then
   PYTHON=python3
   if command -v lmdeploy >/dev/null; then
-    read -r first <"$(command -v lmdeploy)" || first=
-    if [[ $first == '#!'*python* && -x ${first#\#!} ]]; then PYTHON=${first#\#!}; fi
+    launcher=$(readlink -f "$(command -v lmdeploy)")
+    read -r first <"$launcher" || first=
+    if [[ $first == '#!'*python* && -x ${first#\#!} ]]; then
+      PYTHON=${first#\#!}
+    elif [[ -x ${launcher%/*}/python3 ]]; then
+      PYTHON=${launcher%/*}/python3
+    fi
+  else
+    lmdeploy=("$PYTHON" -m lmdeploy)
   fi
+else
+  lmdeploy=("$PYTHON" -m lmdeploy)
 fi
-command -v lmdeploy >/dev/null || lmdeploy=("$PYTHON" -m lmdeploy)
 
 preflight() {
-  local found free cards
+  local found driver free used port cards
   command -v "$PYTHON" >/dev/null || die "no $PYTHON; install Python 3.9 or later, or set PYTHON"
   "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 9))' ||
     die "$PYTHON is too old; LMDeploy 0.9.2 needs Python >=3.9,<3.14"
   found=$("$PYTHON" -c 'import importlib.metadata as m; print(m.version("lmdeploy"))' 2>/dev/null) ||
     die "LMDeploy is not installed for $PYTHON; run: $PYTHON -m pip install lmdeploy==0.9.2"
+  found=${found%%+*} # a build for another CUDA names it behind a plus sign
   [[ $found == 0.9.2 || $found == 0.9.2.post* ]] ||
     die "LMDeploy $found is installed; this script is for 0.9.2: run recommend --lmdeploy $found, or set PREFLIGHT=no"
   command -v nvidia-smi >/dev/null || die "no nvidia-smi; an NVIDIA driver for CUDA 12 is needed"
-  cards=$(nvidia-smi --query-gpu=index --format=csv,noheader | wc -l)
-  ((cards >= 1)) || die "$cards GPU(s) found; 1 needed"
-  free=$(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits -i "${CUDA_VISIBLE_DEVICES:-0}" | sort -n | head -1)
-  ((free >= 10805)) || die "$free MiB free on the GPU; 10805 MiB may be needed: stop what else runs there"
+  driver=$(nvidia-smi 2>/dev/null | sed -n 's/.*CUDA[A-Za-z ]*Version: *\([0-9]*\).*/\1/p' | head -1) || driver=
+  ((${driver:-99} >= 12)) || die "the driver is for CUDA $driver; LMDeploy 0.9.2 needs CUDA 12"
+  if [[ -n ${CUDA_VISIBLE_DEVICES+set} ]]; then
+    IFS=, read -ra cards <<<"${CUDA_VISIBLE_DEVICES// /}"
+  else
+    mapfile -t cards < <(nvidia-smi --query-gpu=index --format=csv,noheader)
+  fi
+  ((${#cards[@]} >= 1)) || die "${#cards[@]} GPU(s) found; 1 needed (CUDA_VISIBLE_DEVICES is ${CUDA_VISIBLE_DEVICES-not set})"
+  used=$(IFS=,; echo "${cards[*]:0:1}")
+  free=$(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits -i "$used" 2>/dev/null | sort -n | head -1) || free=
+  if [[ $free =~ ^[0-9]+$ ]]; then
+    ((free >= 10805)) || die "$free MiB free on GPU $used; 10805 MiB may be needed: stop what else runs there"
+  else
+    echo "serve.sh: nvidia-smi does not tell the free memory of GPU $used; 10805 MiB may be needed" >&2
+  fi
+  port=${SERVER_PORT:-23333}
+  if (exec 3<>"/dev/tcp/${SERVER_NAME:-127.0.0.1}/$port") 2>/dev/null; then
+    die "something listens on port $port already; set SERVER_PORT"
+  fi
   model_there || die "$MODEL is not a folder with config.json, not in the cache, and cannot be fetched (HF_HUB_OFFLINE is set, or less than 7 GiB free)"
 }
 
 model_there() {
-  local cache=${HF_HUB_CACHE:-${HF_HOME:-$HOME/.cache/huggingface}/hub}
+  local cache=${HF_HUB_CACHE:-${HF_HOME:-${XDG_CACHE_HOME:-~/.cache}/huggingface}/hub}
   [[ -f $MODEL/config.json || -d $cache/models--${MODEL//\//--}/snapshots ]] && return
   [[ ${HF_HUB_OFFLINE:-0} == 0 ]] || return 1
   while [[ ! -d $cache ]]; do cache=$(dirname "$cache"); done
@@ -133,7 +157,10 @@ if [[ ${PREFLIGHT:-yes} != no ]]; then preflight; fi
 # Keys come from the environment or a file, never from this text. LMDeploy takes
 # them as arguments, so users of this host can read them in ps.
 keys=()
-if [[ -n ${API_KEYS_FILE:-} ]]; then mapfile -t keys <"$API_KEYS_FILE"; fi
+if [[ -n ${API_KEYS_FILE:-} ]]; then
+  mapfile -t keys < <(tr -d '\r' <"$API_KEYS_FILE" | grep -v '^[[:blank:]]*$')
+  ((${#keys[@]})) || die "no key in $API_KEYS_FILE"
+fi
 if [[ -n ${API_KEYS:-} ]]; then read -ra keys <<<"$API_KEYS"; fi
 if ((${#keys[@]})); then args+=(--api-keys "${keys[@]}"); fi
 host=${SERVER_NAME:-127.0.0.1}
@@ -142,6 +169,7 @@ if [[ $host != 127.0.0.1 && ${#keys[@]} -eq 0 ]]; then
 fi
 
 launch=("${lmdeploy[@]}" serve api_server "$MODEL" "${args[@]}")
+[[ ${RESTART:-0} =~ ^(0|[1-9][0-9]*)$ ]] || die "RESTART is $RESTART; use a whole number"
 if [[ ${RESTART:-0} == 0 ]]; then exec "${launch[@]}"; fi
 
 # Restarts after a crash, waiting 5, 10, 20 ... 300 seconds; gives up after
