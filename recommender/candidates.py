@@ -44,7 +44,8 @@ def tiers(facts: Facts) -> Iterator[list[Configuration]]:
 def _group(facts: Facts, kv_bits: int, tiles: int, structured: bool) -> Iterator[Configuration]:
     for tp, servers in splits(facts.request.gpu_count, facts.concurrency):
         batch = math.ceil(facts.concurrency / servers)
-        for budget in budgets(facts.input_tokens(tiles), batch, facts.output_tokens):
+        prompts = facts.input_tokens(tiles), facts.largest_tokens(tiles) - facts.output_tokens
+        for budget in budgets(*prompts, batch, facts.output_tokens):
             yield _complete(facts, kv_bits, tiles, structured, tp, servers, batch, budget)
 
 
@@ -60,10 +61,13 @@ def splits(count: int, concurrency: int) -> list[tuple[int, int]]:
     return found
 
 
-def budgets(input_tokens: int, batch: int, output_tokens: int) -> list[int]:
-    """Prefill budgets to try: the smallest, one prompt, and what joins a full batch at a time."""
+def budgets(input_tokens: int, largest_tokens: int, batch: int, output_tokens: int) -> list[int]:
+    """Prefill budgets to try: the smallest, one prompt, one of the largest image, what joins a full batch at a time.
+
+    A prompt longer than the budget takes several passes, each a few decoding steps long.
+    """
     joining = max(1 if batch == 1 else 2, math.ceil(2 * batch / output_tokens))
-    wanted = {SMALLEST_BUDGET, _power(input_tokens), _power(input_tokens * joining)}
+    wanted = {SMALLEST_BUDGET, _power(input_tokens), _power(largest_tokens), _power(input_tokens * joining)}
     return sorted({min(max(each, SMALLEST_BUDGET), LARGEST_BUDGET) for each in wanted})
 
 

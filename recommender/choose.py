@@ -47,9 +47,11 @@ class Nothing:
     too_large: bool
 
 
-def measure(facts: Facts, config: Configuration, known: Mapping[str, Value] | None = None) -> Candidate:
-    """A configuration with its estimates."""
-    used, fast = memory.estimate(facts, config), speed.estimate(facts, config)
+def measure(
+    facts: Facts, config: Configuration, known: Mapping[str, Value] | None = None, ranged: bool = True
+) -> Candidate:
+    """A configuration with its estimates; without ``ranged`` only the middle of each speed."""
+    used, fast = memory.estimate(facts, config), speed.estimate(facts, config, ranged)
     values = dict(known or c.fact_values(facts))
     values |= c.config_values(facts, config)
     values |= c.estimate_values(facts, used, fast)
@@ -76,7 +78,7 @@ def choose(facts: Facts) -> Choice | Nothing:
         fits = [each for each in judged if each.candidate and not each.findings]
         passed = [each.candidate for each in fits if each.candidate and not each.missed]
         if passed:
-            best = pick(passed, facts.request.goal)
+            best = measure(facts, pick(passed, facts.request.goal).config, known)
             return Choice(best, c.evaluate(among, best.values, "warn"), considered, tuple(rejected.most_common()))
         if fits:
             judged = fits
@@ -110,7 +112,7 @@ def _judge(facts: Facts, config: Configuration, known: Mapping[str, Value], amon
     findings = c.evaluate(among, values, estimated=(False,))
     if findings:
         return Judged(None, findings)
-    candidate = measure(facts, config, known)
+    candidate = measure(facts, config, known, ranged=False)
     findings = c.evaluate(among, candidate.values, estimated=(True,))
     goals = c.goals(facts.store)
     return Judged(

@@ -29,7 +29,8 @@ Examples:
 
 \b
 The artefact goes to stdout and the report, with a reason and a source beside
-every option, to stderr. Tab completion: eval "$(_RECOMMEND_COMPLETE=bash_source recommend)"
+every option, to stderr. For completion by the Tab key:
+  eval "$(_RECOMMEND_COMPLETE=bash_source recommend)"
 """
 
 

@@ -94,27 +94,30 @@ COEFFICIENTS = (
 )
 
 
-def estimate(facts: Facts, config: Configuration) -> Speed:
-    """The speed of all servers of a configuration under the request's load."""
+def estimate(facts: Facts, config: Configuration, ranged: bool = True) -> Speed:
+    """The speed of all servers of a configuration under the request's load.
+
+    Without ``ranged`` the ends of each range are its middle: enough to compare, at a third of the work.
+    """
     flight = -(-facts.concurrency // config.servers)
     each = min(config.max_batch_size, flight)
     middle = _figures(facts, config, flight, 0)
-    slow = _figures(facts, config, flight, 1)
-    fast = _figures(facts, config, flight, -1)
+    slow = _figures(facts, config, flight, 1) if ranged else middle
+    fast = _figures(facts, config, flight, -1) if ranged else middle
 
-    def ranged(index: int) -> Range:
+    def figure(index: int) -> Range:
         ends = sorted((slow[index], fast[index]))
         return Range(middle[index], min(ends[0], middle[index]), max(ends[1], middle[index]))
 
     terms = _terms(facts, config, each, 0)
     same = facts.gpu.id in {each.gpu for each in facts.store.evidence.values()}
     return Speed(
-        alone_ms=ranged(0),
-        latency_ms=ranged(1),
-        p99_ms=ranged(2),
-        ttft_ms=ranged(3),
-        token_ms=ranged(4),
-        rps=ranged(5).scaled(config.servers),
+        alone_ms=figure(0),
+        latency_ms=figure(1),
+        p99_ms=figure(2),
+        ttft_ms=figure(3),
+        token_ms=figure(4),
+        rps=figure(5).scaled(config.servers),
         limit=_limit(terms, facts, each),
         basis="modelled from measurements on the same GPU" if same else "extrapolated from datasheets",
         coefficients=COEFFICIENTS,

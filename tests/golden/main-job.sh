@@ -5,7 +5,7 @@
 # OpenGVLab/InternVL3-8B-AWQ on 1 x NVIDIA A100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
 # 1 request in flight: 1 image of 448x448, 330 tokens in, 16 out.
-# Predicted: 8.75 GiB a card (8.16 to 11.2), 170 ms a request (91 to 213), 5.9
+# Predicted: 9.10 GiB a card (8.45 to 11.2), 170 ms a request (91 to 213), 5.9
 # requests/s (4.7 to 11.0); extrapolated from datasheets.
 #
 # Each value below can be overridden by an environment variable of its name.
@@ -30,12 +30,12 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 # [0.18.0 lmdeploy/archs.py:42; 0.18.0 lmdeploy/archs.py:38]
 BACKEND=${BACKEND:-turbomind}
 
-# Of the 71.416 GiB free after the weights this takes 0.443 GiB: 7488 tokens of
-# cache, where 3456 are needed for the load, for one full session or for the
-# warm-up's longest prompt (513), whichever is most. The rest is head-room: a
+# Of the 71.416 GiB free after the weights this takes 0.571 GiB: 9792 tokens of
+# cache, where 4096 are needed for the load, for one full session or for the
+# warm-up's longest prompt (4096), whichever is most. The rest is head-room: a
 # region too small for the warm-up hangs the start without a word.
 # [0.16.0 src/turbomind/turbomind.cc:403; 0.16.0 src/turbomind/engine/engine.cc:579]
-CACHE_MAX_ENTRY_COUNT=${CACHE_MAX_ENTRY_COUNT:-0.0062}
+CACHE_MAX_ENTRY_COUNT=${CACHE_MAX_ENTRY_COUNT:-0.008}
 
 # Production has no need of the docs pages: they list every route, management
 # routes included, and from 0.12.2 the page at / asks for a key anyway when keys
@@ -48,13 +48,13 @@ DISABLE_FASTAPI_DOCS=${DISABLE_FASTAPI_DOCS:-true}
 # [0.16.0 src/turbomind/engine/engine.cc:794]
 MAX_BATCH_SIZE=${MAX_BATCH_SIZE:-1}
 
-# 512 prompt tokens a pass hold a prompt of 330 whole; with one token for each
-# running request a pass may have 513, which sizes the workspaces and the
+# 4096 prompt tokens a pass hold a prompt of 330 whole; with one token for each
+# running request a pass may have 4097, which sizes the workspaces and the
 # warm-up.
 # [0.16.0 src/turbomind/turbomind.cc:173; 0.16.0 src/turbomind/engine/engine.cc:463]
-MAX_PREFILL_TOKEN_NUM=${MAX_PREFILL_TOKEN_NUM:-512}
+MAX_PREFILL_TOKEN_NUM=${MAX_PREFILL_TOKEN_NUM:-4096}
 
-# 16 bits: the cache holds 7488 tokens where 3456 are needed, so there is no
+# 16 bits: the cache holds 9792 tokens where 4096 are needed, so there is no
 # cause to give up accuracy.
 # [0.16.0 src/turbomind/models/llama/unified_attention_layer.cc:151]
 QUANT_POLICY=${QUANT_POLICY:-0}
@@ -71,11 +71,11 @@ SERVER_NAME=${SERVER_NAME:-127.0.0.1}
 SERVER_PORT=${SERVER_PORT:-23333}
 
 # This request takes 346 tokens: 256 of image in a prompt of 330, and 16 of
-# answer. 3584 leaves room for images of any size, cut into the model's most (12
+# answer. 4096 leaves room for images of any size, cut into the model's most (12
 # tiles and the thumbnail), and an answer of 32. A prompt that reaches the limit
 # is answered with HTTP 400.
 # [0.16.0 lmdeploy/serve/core/exceptions.py:28; 0.18.0 lmdeploy/serve/core/async_engine.py:549]
-SESSION_LEN=${SESSION_LEN:-3584}
+SESSION_LEN=${SESSION_LEN:-4096}
 
 # Needed: the configuration class of OpenGVLab/InternVL3-8B-AWQ is a Python file
 # in its repository. Without the option the loader falls back to a generic
@@ -169,9 +169,10 @@ preflight() {
 }
 
 model_there() {
-  local cache=${HF_HUB_CACHE:-${HF_HOME:-${XDG_CACHE_HOME:-~/.cache}/huggingface}/hub}
+  local offline cache=${HF_HUB_CACHE:-${HF_HOME:-${XDG_CACHE_HOME:-~/.cache}/huggingface}/hub}
   [[ -f $MODEL/config.json || -d $cache/models--${MODEL//\//--}/snapshots ]] && return
-  [[ ${HF_HUB_OFFLINE:-0} == 0 ]] || return 1
+  offline=${HF_HUB_OFFLINE:-${TRANSFORMERS_OFFLINE:-0}}
+  [[ ! ${offline^^} =~ ^(1|ON|TRUE|YES)$ ]] || return 1
   while [[ ! -d $cache ]]; do cache=$(dirname "$cache"); done
   (($(df -Pk "$cache" | awk 'END {print int($4 / 1048576)}') >= 7))
 }

@@ -145,9 +145,10 @@ preflight() {
 }
 
 model_there() {
-  local cache=${HF_HUB_CACHE:-${HF_HOME:-${XDG_CACHE_HOME:-~/.cache}/huggingface}/hub}
+  local offline cache=${HF_HUB_CACHE:-${HF_HOME:-${XDG_CACHE_HOME:-~/.cache}/huggingface}/hub}
   [[ -f $MODEL/config.json || -d $cache/models--${MODEL//\//--}/snapshots ]] && return
-  [[ ${HF_HUB_OFFLINE:-0} == 0 ]] || return 1
+  offline=${HF_HUB_OFFLINE:-${TRANSFORMERS_OFFLINE:-0}}
+  [[ ! ${offline^^} =~ ^(1|ON|TRUE|YES)$ ]] || return 1
   while [[ ! -d $cache ]]; do cache=$(dirname "$cache"); done
   (($(df -Pk "$cache" | awk 'END {print int($4 / 1048576)}') >= 7))
 }

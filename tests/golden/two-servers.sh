@@ -5,7 +5,7 @@
 # OpenGVLab/InternVL3-8B-AWQ on 2 x NVIDIA H100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
 # 64 requests in flight: 1 image of 448x448, 330 tokens in, 16 out.
-# Predicted: 9.93 GiB a card (9.28 to 11.2), 456 ms a request (316 to 671),
+# Predicted: 10.0 GiB a card (9.37 to 11.2), 456 ms a request (316 to 671),
 # 140.2 requests/s (95.4 to 202.3); modelled from measurements on the same GPU.
 #
 # Each value below can be overridden by an environment variable of its name.
@@ -31,7 +31,7 @@ BACKEND=${BACKEND:-turbomind}
 
 # Of the 71.064 GiB free after the weights this takes 1.492 GiB: 27,072 tokens
 # of cache, where 12,288 are needed for the load, for one full session or for
-# the warm-up's longest prompt (2080), whichever is most. The rest is head-room:
+# the warm-up's longest prompt (4096), whichever is most. The rest is head-room:
 # a region too small for the warm-up hangs the start without a word.
 # [0.16.0 src/turbomind/turbomind.cc:403; 0.16.0 src/turbomind/engine/engine.cc:579]
 CACHE_MAX_ENTRY_COUNT=${CACHE_MAX_ENTRY_COUNT:-0.021}
@@ -47,11 +47,11 @@ DISABLE_FASTAPI_DOCS=${DISABLE_FASTAPI_DOCS:-true}
 # [0.18.0 lmdeploy/cli/serve.py:235]
 MAX_BATCH_SIZE=${MAX_BATCH_SIZE:-32}
 
-# 2048 prompt tokens a pass hold a prompt of 330 whole; with one token for each
-# running request a pass may have 2080, which sizes the workspaces and the
+# 4096 prompt tokens a pass hold a prompt of 330 whole; with one token for each
+# running request a pass may have 4128, which sizes the workspaces and the
 # warm-up.
 # [0.16.0 src/turbomind/turbomind.cc:173; 0.16.0 src/turbomind/engine/engine.cc:463]
-MAX_PREFILL_TOKEN_NUM=${MAX_PREFILL_TOKEN_NUM:-2048}
+MAX_PREFILL_TOKEN_NUM=${MAX_PREFILL_TOKEN_NUM:-4096}
 
 # 2 servers share the load behind http://127.0.0.1:8000. Each registers once, at
 # its start: the proxy must be up first, and when it restarts without its list
@@ -76,11 +76,11 @@ SERVER_NAME=${SERVER_NAME:-127.0.0.1}
 SERVER_PORT=${SERVER_PORT:-23333}
 
 # This request takes 346 tokens: 256 of image in a prompt of 330, and 16 of
-# answer. 3584 leaves room for images of any size, cut into the model's most (12
-# tiles and the thumbnail), and an answer of 32. A prompt that reaches the limit
-# is answered with HTTP 400.
-# [0.16.0 lmdeploy/serve/core/exceptions.py:28; 0.18.0 lmdeploy/serve/core/async_engine.py:549]
-SESSION_LEN=${SESSION_LEN:-3584}
+# answer. 4096 is one full prefill pass, which also holds an image of any size:
+# only prompts whose lengths add up to the session length are prefilled
+# together. A prompt that reaches the limit is answered with HTTP 400.
+# [0.18.0 lmdeploy/serve/core/async_engine.py:549; 0.16.0 src/turbomind/engine/engine.cc:464]
+SESSION_LEN=${SESSION_LEN:-4096}
 
 # Needed: the configuration class of OpenGVLab/InternVL3-8B-AWQ is a Python file
 # in its repository. Without the option the loader falls back to a generic
@@ -175,9 +175,10 @@ preflight() {
 }
 
 model_there() {
-  local cache=${HF_HUB_CACHE:-${HF_HOME:-${XDG_CACHE_HOME:-~/.cache}/huggingface}/hub}
+  local offline cache=${HF_HUB_CACHE:-${HF_HOME:-${XDG_CACHE_HOME:-~/.cache}/huggingface}/hub}
   [[ -f $MODEL/config.json || -d $cache/models--${MODEL//\//--}/snapshots ]] && return
-  [[ ${HF_HUB_OFFLINE:-0} == 0 ]] || return 1
+  offline=${HF_HUB_OFFLINE:-${TRANSFORMERS_OFFLINE:-0}}
+  [[ ! ${offline^^} =~ ^(1|ON|TRUE|YES)$ ]] || return 1
   while [[ ! -d $cache ]]; do cache=$(dirname "$cache"); done
   (($(df -Pk "$cache" | awk 'END {print int($4 / 1048576)}') >= 7))
 }
@@ -201,6 +202,11 @@ proxy=${proxy%%/*}
 proxy_port=${proxy##*:}
 front=("${lmdeploy[@]}" serve proxy --server-name "${PROXY_HOST:-127.0.0.1}" --server-port "$proxy_port" --disable-cache-status)
 if ((${#keys[@]})); then front+=(--api-keys "${keys[@]}"); fi
+if [[ ${PROXY_HOST:-127.0.0.1} != 127.0.0.1 && ${#keys[@]} -eq 0 ]]; then
+  echo "serve.sh: the proxy listens on $PROXY_HOST without API keys: anyone who reaches it may use it" >&2
+fi
+# The servers register by HTTP, which a proxy of the environment must not catch.
+export no_proxy=${no_proxy:-${NO_PROXY:-}},${proxy%:*}
 IFS=, read -ra cards <<<"${CUDA_VISIBLE_DEVICES:-0,1}"
 children=()
 # shellcheck disable=SC2317 # the traps call it
