@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from recommender.request import Request, RequestError
+from recommender.request import DEFAULT_CPUS, Request, RequestError
 from recommender.store import Store, UnknownName, did_you_mean, names, normal, resolve, shorten
 from recommender.tokens import image_tokens, tiles
 
@@ -134,6 +134,13 @@ def resolve_model(store: Store, name: str) -> r.Model:
     return resolve("model", name, _model_names(store))
 
 
+def _assumed(request: Request) -> tuple[str, ...]:
+    """What was taken for granted and matters: said in the report."""
+    if request.cpus != DEFAULT_CPUS:
+        return ()
+    return (f"a host of {DEFAULT_CPUS} CPU cores is assumed; --cpus N says otherwise",)
+
+
 def gather(request: Request, store: Store, local: tuple[r.Model, int, str] | None = None) -> Facts:
     """The facts of a request. ``local`` is a checkpoint folder's model, exact bytes and path.
 
@@ -164,7 +171,7 @@ def gather(request: Request, store: Store, local: tuple[r.Model, int, str] | Non
         release=release,
         version=version,
         gpu=gpu,
-        notes=notes,
+        notes=(*notes, *_assumed(request)),
         model=model,
         model_source=source or model.hub,
         weight_bytes=exact,

@@ -16,6 +16,7 @@ MAX_CONCURRENCY = 4096
 MAX_TOKENS = 2_000_000
 MAX_SIDE = 100_000
 MAX_IMAGES = 64
+DEFAULT_CPUS = 16
 
 
 class RequestError(Exception):
@@ -45,7 +46,7 @@ class Request:
     p99_ms: float = 0.0
     ttft_ms: float = 0.0
     vram_gib: float = 0.0
-    cpus: int = 16
+    cpus: int = DEFAULT_CPUS
     kv: KvChoice = "auto"
     lmdeploy: str = "0.18.0"
 

@@ -154,9 +154,9 @@ def test_the_launched_command_is_the_published_one(request: Request, shared_mach
 def test_every_release_accepts_the_launched_command_of_the_main_job(release: str, machine: Machine) -> None:
     """The main job's script launches a command line that the release's parser takes, with the model first.
 
-    InternVL3's publisher asks for 0.7.3 at least; before it the same is shown on Qwen2.5.
+    InternVL3 is served from 0.8.0, the first release that knows its chat template; before it Qwen2.5 shows the same.
     """
-    old = RELEASES.index(release) < RELEASES.index("0.7.3")
+    old = RELEASES.index(release) < RELEASES.index("0.8.0")
     model, hub = (
         ("qwen2.5-7b-instruct-awq", "Qwen/Qwen2.5-7B-Instruct-AWQ")
         if old

@@ -85,6 +85,10 @@ args=(
   --session-len "$SESSION_LEN"
 )
 if [[ $DISABLE_FASTAPI_DOCS == true ]]; then args+=(--disable-fastapi-docs); fi
+if [[ ${PREFLIGHT:-yes} != no && $MODEL =~ ^\.{0,2}/ && ! -f $MODEL/config.json ]]; then
+  echo "serve.sh: MODEL is $MODEL, and there is no config.json in that folder" >&2
+  exit 3
+fi
 
 die() {
   echo "serve.sh: $*" >&2

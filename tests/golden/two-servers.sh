@@ -103,6 +103,10 @@ args=(
 )
 if [[ $DISABLE_FASTAPI_DOCS == true ]]; then args+=(--disable-fastapi-docs); fi
 if [[ $TRUST_REMOTE_CODE == true ]]; then args+=(--trust-remote-code); fi
+if [[ ${PREFLIGHT:-yes} != no && $MODEL =~ ^\.{0,2}/ && ! -f $MODEL/config.json ]]; then
+  echo "serve.sh: MODEL is $MODEL, and there is no config.json in that folder" >&2
+  exit 3
+fi
 
 # This model's configuration runs code from its repository, so the script wants a
 # commit to hold it to. REVISION=main accepts whatever is there today.
