@@ -10,6 +10,7 @@ from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from recommender.conditions import version
 from recommender.explain import Explanation, opened
 from recommender.facts import GIB, MIB
 from recommender.store import data_root
@@ -148,7 +149,11 @@ def context(found: Recommendation) -> dict[str, Any]:
         "fields": engine_fields(found, emitted),
         "left": [each for each in found.explanations if each.kind == "flag" and not each.emitted],
         "asks_revision": facts.model.remote_code and not facts.weight_bytes and not found.adviser,
-        "python_minimum": minimum(facts.release.python),
+        "python_minimum": python_bounds(facts.release.python)[0],
+        "python_end": python_bounds(facts.release.python)[1],
+        # Read in lmdeploy/cli/serve.py and lmdeploy/serve/openai/api_server.py of the releases on both sides.
+        "proxy_forgets": facts.version >= version("0.7.1"),
+        "proxy_keys": facts.version >= version("0.12.2"),
         "need_mib": -(-found.memory.high // MIB),
         "download_gib": -(-model_bytes(found) // GIB) + 1,
         "base_url": found.config.proxy_url or f"http://127.0.0.1:{found.config.port}",
@@ -164,14 +169,13 @@ def model_bytes(found: Recommendation) -> int:
     return found.facts.weight_bytes or weight_bytes(found.facts.model)
 
 
-def minimum(specifier: str) -> tuple[int, int]:
-    """The lowest Python of a range such as ``>=3.10,<3.14``, as (major, minor)."""
+def python_bounds(specifier: str) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The lowest Python of a range such as ``>=3.10,<3.15`` and the first one beyond it, as (major, minor)."""
     from packaging.specifiers import SpecifierSet
-    from packaging.version import Version
 
-    lows = [Version(each.version) for each in SpecifierSet(specifier) if each.operator in (">=", "~=", "==")]
-    low = max(lows, default=Version("3.8"))
-    return low.major, low.minor
+    each = {part.operator: version(part.version) for part in SpecifierSet(specifier)}
+    low, end = each.get(">=", version("3.8")), each.get("<", version("4.0"))
+    return (low.major, low.minor), (end.major, end.minor)
 
 
 def summary(found: Recommendation) -> list[str]:

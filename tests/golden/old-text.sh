@@ -89,6 +89,7 @@ if [[ ${PREFLIGHT:-yes} != no && $MODEL =~ ^\.{0,2}/ && ! -f $MODEL/config.json 
   echo "serve.sh: MODEL is $MODEL, and there is no config.json in that folder" >&2
   exit 3
 fi
+if [[ -n ${REVISION:-} && ! -d $MODEL ]]; then args+=(--revision "$REVISION"); fi
 
 die() {
   echo "serve.sh: $*" >&2
@@ -118,8 +119,8 @@ fi
 preflight() {
   local found driver free used port cards
   command -v "$PYTHON" >/dev/null || die "no $PYTHON; install Python 3.9 or later, or set PYTHON"
-  "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 9))' ||
-    die "$PYTHON is too old; LMDeploy 0.9.2 needs Python >=3.9,<3.14"
+  "$PYTHON" -c 'import sys; sys.exit(not (3, 9) <= sys.version_info[:2] < (3, 14))' ||
+    die "$PYTHON is too old or too new; LMDeploy 0.9.2 needs Python >=3.9,<3.14"
   found=$("$PYTHON" -c 'import importlib.metadata as m; print(m.version("lmdeploy"))' 2>/dev/null) ||
     die "LMDeploy is not installed for $PYTHON; run: $PYTHON -m pip install lmdeploy==0.9.2"
   found=${found%%+*} # a build for another CUDA names it behind a plus sign
@@ -179,24 +180,26 @@ if [[ ${RESTART:-0} == 0 ]]; then exec "${launch[@]}"; fi
 
 # Restarts after a crash, waiting 5, 10, 20 ... 300 seconds; gives up after
 # RESTART crashes within an hour. Signals go to the server.
-child=
-trap 'trap - TERM INT; [[ -z $child ]] || kill -TERM "$child" 2>/dev/null; wait; exit 143' TERM INT
-crashes=()
-while :; do
-  code=0
-  "${launch[@]}" &
-  child=$!
-  wait "$child" || code=$?
-  ((code)) || exit 0
-  now=$SECONDS
-  recent=()
-  for at in ${crashes[@]+"${crashes[@]}"}; do if ((now - at < 3600)); then recent+=("$at"); fi; done
-  crashes=(${recent[@]+"${recent[@]}"} "$now")
-  if ((${#crashes[@]} > RESTART)); then die "crashed ${#crashes[@]} times within an hour, last with status $code; giving up"; fi
-  pause=$((5 * 2 ** (${#crashes[@]} - 1)))
-  if ((pause > 300)); then pause=300; fi
-  echo "serve.sh: server ended with status $code; starting again in $pause s" >&2
-  sleep "$pause" &
-  child=$!
-  wait "$child" || :
-done
+if [[ ${RESTART:-0} != 0 ]]; then
+  child=
+  trap 'trap - TERM INT; [[ -z $child ]] || kill -TERM "$child" 2>/dev/null; wait; exit 143' TERM INT
+  crashes=()
+  while :; do
+    code=0
+    "${launch[@]}" &
+    child=$!
+    wait "$child" || code=$?
+    ((code)) || exit 0
+    now=$SECONDS
+    recent=()
+    for at in ${crashes[@]+"${crashes[@]}"}; do if ((now - at < 3600)); then recent+=("$at"); fi; done
+    crashes=(${recent[@]+"${recent[@]}"} "$now")
+    if ((${#crashes[@]} > RESTART)); then die "crashed ${#crashes[@]} times within an hour, last with status $code; giving up"; fi
+    pause=$((5 * 2 ** (${#crashes[@]} - 1)))
+    if ((pause > 300)); then pause=300; fi
+    echo "serve.sh: server ended with status $code; starting again in $pause s" >&2
+    sleep "$pause" &
+    child=$!
+    wait "$child" || :
+  done
+fi

@@ -10,6 +10,7 @@
 #
 # Each value below can be overridden by an environment variable of its name.
 #   ./serve.sh                        serve in the foreground
+#   RESTART=5 ./serve.sh              restart after a crash, with back-off, 5 times an hour at most
 #   API_KEYS_FILE=keys.txt ./serve.sh ask clients for one of the keys in that file
 #   PREFLIGHT=no ./serve.sh           skip the checks before the launch
 set -euo pipefail
@@ -148,8 +149,8 @@ fi
 preflight() {
   local found driver free used port cards
   command -v "$PYTHON" >/dev/null || die "no $PYTHON; install Python 3.10 or later, or set PYTHON"
-  "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
-    die "$PYTHON is too old; LMDeploy 0.18.0 needs Python >=3.10,<3.15"
+  "$PYTHON" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 15))' ||
+    die "$PYTHON is too old or too new; LMDeploy 0.18.0 needs Python >=3.10,<3.15"
   found=$("$PYTHON" -c 'import importlib.metadata as m; print(m.version("lmdeploy"))' 2>/dev/null) ||
     die "LMDeploy is not installed for $PYTHON; run: $PYTHON -m pip install lmdeploy==0.18.0"
   found=${found%%+*} # a build for another CUDA names it behind a plus sign
@@ -197,6 +198,35 @@ if [[ -n ${API_KEYS_FILE:-} ]]; then
   ((${#keys[@]})) || die "no key in $API_KEYS_FILE"
 fi
 if [[ -n ${API_KEYS:-} ]]; then read -ra keys <<<"$API_KEYS"; fi
+[[ ${RESTART:-0} =~ ^(0|[1-9][0-9]*)$ ]] || die "RESTART is $RESTART; use a whole number"
+# With RESTART this script watches itself: all of what it starts comes and goes together.
+launch=(env RESTART=0 PREFLIGHT=no bash "${BASH_SOURCE[0]}")
+
+# Restarts after a crash, waiting 5, 10, 20 ... 300 seconds; gives up after
+# RESTART crashes within an hour. Signals go to the server.
+if [[ ${RESTART:-0} != 0 ]]; then
+  child=
+  trap 'trap - TERM INT; [[ -z $child ]] || kill -TERM "$child" 2>/dev/null; wait; exit 143' TERM INT
+  crashes=()
+  while :; do
+    code=0
+    "${launch[@]}" &
+    child=$!
+    wait "$child" || code=$?
+    ((code)) || exit 0
+    now=$SECONDS
+    recent=()
+    for at in ${crashes[@]+"${crashes[@]}"}; do if ((now - at < 3600)); then recent+=("$at"); fi; done
+    crashes=(${recent[@]+"${recent[@]}"} "$now")
+    if ((${#crashes[@]} > RESTART)); then die "crashed ${#crashes[@]} times within an hour, last with status $code; giving up"; fi
+    pause=$((5 * 2 ** (${#crashes[@]} - 1)))
+    if ((pause > 300)); then pause=300; fi
+    echo "serve.sh: server ended with status $code; starting again in $pause s" >&2
+    sleep "$pause" &
+    child=$!
+    wait "$child" || :
+  done
+fi
 
 # 2 servers, each on 1 card(s) of its own, behind LMDeploy's proxy. The proxy is
 # up first because a server registers with it once and does not try again.
