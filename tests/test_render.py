@@ -395,6 +395,22 @@ def test_several_servers_end_when_one_does(servers: Machine, victim: int) -> Non
         finish(process)
 
 
+def test_several_servers_restart_together(servers: Machine) -> None:
+    """Under RESTART a dead server brings all down, all start again, and a signal then leaves nothing behind."""
+    process = servers.start(text(**SERVERS), RESTART="1")
+    try:
+        wait_for(lambda: len(servers.calls()) == 3)
+        first = [call.pid for call in servers.calls()]
+        os.kill(first[1], signal.SIGKILL)
+        wait_for(lambda: len(servers.calls()) == 6, seconds=20)
+        assert not any(map(alive, first))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=10) not in (0, None)
+        wait_for(lambda: not any(alive(call.pid) for call in servers.calls()))
+    finally:
+        finish(process)
+
+
 def test_several_servers_do_not_start_when_the_proxy_fails(machine: Machine) -> None:
     """A proxy that ends at once is the end: no server is launched."""
     machine.tool("lmdeploy", RECORD_AND("exit 9"))
