@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
+
+from packaging.version import Version
 
 from recommender import memory
 from recommender.configuration import Configuration
-from recommender.facts import Facts
+from recommender.facts import Facts, options_of
+from recommender.store import Store
 
 HOST = "127.0.0.1"
 PORT = 23333
@@ -42,9 +46,9 @@ def tiers(facts: Facts) -> Iterator[list[Configuration]]:
 
 
 def _group(facts: Facts, kv_bits: int, tiles: int, structured: bool) -> Iterator[Configuration]:
+    prompts = facts.input_tokens(tiles), facts.largest_tokens(tiles) - facts.output_tokens
     for tp, servers in splits(facts.request.gpu_count, facts.concurrency):
         batch = math.ceil(facts.concurrency / servers)
-        prompts = facts.input_tokens(tiles), facts.largest_tokens(tiles) - facts.output_tokens
         for budget in budgets(*prompts, batch, facts.output_tokens):
             yield _complete(facts, kv_bits, tiles, structured, tp, servers, batch, budget)
 
@@ -147,12 +151,16 @@ def _complete(
 
 def _has(facts: Facts, setting: str) -> bool:
     """Whether the release has an option that carries this setting."""
-    return any(facts.store.flags[name].setting == setting for name in facts.options)
+    return setting in _defaults(facts.store, facts.version)
 
 
 def _default(facts: Facts, setting: str, otherwise: str) -> str:
     """The release's own default of the option that carries this setting."""
-    for name, era in facts.options.items():
-        if facts.store.flags[name].setting == setting:
-            return era.default
-    return otherwise
+    return _defaults(facts.store, facts.version).get(setting, otherwise)
+
+
+@lru_cache(maxsize=128)
+def _defaults(store: Store, version: Version) -> dict[str, str]:
+    """The default of each option of a release that carries a setting, by setting."""
+    eras = options_of(store, version)
+    return {store.flags[name].setting: era.default for name, era in eras.items() if store.flags[name].setting}
