@@ -17,7 +17,6 @@ from recommender.store import Store, UnknownName, did_you_mean, normal, shorten
 if TYPE_CHECKING:
     from recommender import records as r
 
-LARGEST_DEFAULT_BATCH = 1024
 DEFAULT_PREFILL = 8192
 DEFAULT_RATIO = 0.8
 
@@ -100,10 +99,10 @@ def explanations(facts: Facts, adviser: r.Adviser, candidate: Candidate) -> tupl
         else replace(each, value=each.default, emitted=False)
         for name, each in explained.items()
     ]
-    for name in settings.keys() - explained.keys():
+    for name, setting in settings.items():
         flag = facts.store.flags.get(name)
-        if flag is not None:
-            found.append(_gone(flag, settings[name]))
+        if name not in explained and flag is not None:
+            found.append(_gone(flag, setting))
     return tuple(found)
 
 

@@ -7,6 +7,7 @@ the weights, cut into 32 MiB pages, and the workspaces come after it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -96,16 +97,20 @@ def warmup_tokens(version: Version, forward: int, session_len: int) -> int:
     return max((step for step in WARM_UP_STEPS if step <= session_len), default=0)
 
 
+def _slab(block: int) -> int:
+    """Bytes of the slabs that blocks of this size are cut from (0.16.0 src/turbomind/memory/slab.h:122-133)."""
+    slab = PAGE
+    while slab < block or ((slab // block) * block / slab < SLAB_FILL and slab < MAX_SLAB):
+        slab *= 2
+    return slab
+
+
 @lru_cache(maxsize=4096)
 def kv_blocks(region: int, block: int, slabs: bool) -> int:
     """Blocks of ``block`` bytes that a KV region of ``region`` bytes holds."""
     if not slabs:
         return region // block
-    slab = PAGE
-    while slab < block:
-        slab *= 2
-    while (slab // block) * block / slab < SLAB_FILL and slab < MAX_SLAB:
-        slab *= 2
+    slab = _slab(block)
     pages = max(region - PAGE // 2, 0) // PAGE  # the base is aligned up to a page: half of one is lost on average
     return (pages // (slab // PAGE)) * (slab // block)
 
@@ -115,11 +120,7 @@ def region_for(blocks: int, block: int, slabs: bool) -> int:
     """The smallest KV region in bytes that surely holds so many blocks, the alignment's worst loss included."""
     if not slabs:
         return blocks * block
-    slab = PAGE
-    while slab < block:
-        slab *= 2
-    while (slab // block) * block / slab < SLAB_FILL and slab < MAX_SLAB:
-        slab *= 2
+    slab = _slab(block)
     return -(-blocks // (slab // block)) * slab + PAGE
 
 
@@ -161,11 +162,10 @@ def _up(tokens: int, block: int) -> int:
 def before_cache(facts: Facts, tp: int) -> tuple[Item, Item, Item]:
     """What stands on a card when the KV region is sized: context and libraries, weights, leavings of loading."""
     known = facts.store.coefficients
-    context = _item("context", "assumed" if tp > 1 else "modelled", (1.0, known["context-mib"], MIB))
+    parts = [(1.0, known["context-mib"], MIB)]
     if tp > 1:
-        context = _item(
-            "context", "assumed", (1.0, known["context-mib"], MIB), (tp - 1, known["peer-context-mib"], MIB)
-        )
+        parts.append((tp - 1, known["peer-context-mib"], MIB))
+    context = _item("context", "assumed" if tp > 1 else "modelled", *parts)
     bytes_ = weights(facts, tp)
     loaded = Item("weights", bytes_, bytes_, bytes_, "modelled", ())
     table = _table(facts.model, tp) if facts.model.quantization else 0
@@ -202,7 +202,7 @@ def estimate(facts: Facts, config: Configuration) -> Memory:
     each = _up(facts.total_tokens(config.max_tiles), config.block_len)
     return Memory(
         items=(*before, cache, workspace(facts, config, forward), vision_workspace(facts, config)),
-        loading=_loading(facts, config.tp),
+        loading=_loading(facts, config.tp, before),
         free=free,
         forward_tokens=forward,
         warmup_tokens=warmup,
@@ -222,10 +222,10 @@ def usable(facts: Facts) -> int:
     return min(facts.available_bytes, facts.gpu.memory_mib * MIB - reserve)
 
 
-def _loading(facts: Facts, tp: int) -> int:
+def _loading(facts: Facts, tp: int, before: Iterable[Item]) -> int:
     """The most bytes taken while the weights load, before there is a KV region."""
     extra = facts.store.coefficients["load-peak-share"].high * _table(facts.model, tp)
-    return int(sum(item.bytes for item in before_cache(facts, tp)) + extra)
+    return int(sum(item.bytes for item in before) + extra)
 
 
 def workspace(facts: Facts, config: Configuration, forward: int) -> Item:

@@ -36,11 +36,6 @@ class Recommendation:
     considered: int
     rejected: tuple[tuple[str, int], ...]
 
-    def option(self, setting: str) -> Explanation | None:
-        """The explanation of the option that carries a setting; None where the release has none."""
-        ids = {option.id for option in self.facts.store.options() if option.setting == setting}
-        return next((each for each in self.explanations if each.option in ids), None)
-
 
 class NothingFits(Exception):
     """No configuration passes every constraint."""

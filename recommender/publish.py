@@ -10,8 +10,7 @@ from recommender.configuration import Configuration
 from recommender.constraints import Finding
 from recommender.explain import Explanation
 from recommender.memory import Item
-from recommender.nearest import Change
-from recommender.pipeline import NothingFits, Recommendation
+from recommender.pipeline import Recommendation
 from recommender.request import Request
 from recommender.speed import Speed
 from recommender.store import Plain
@@ -166,17 +165,3 @@ def schema() -> dict[str, Any]:
     vars(constraints)["r"] = vars(explain)["r"] = records
     made = TypeAdapter(Published).json_schema(mode="serialization")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Recommendation"} | made
-
-
-def nothing_json(error: NothingFits) -> str:
-    """Why nothing fits, as JSON text."""
-    plain = {
-        "format": FORMAT,
-        "fits": False,
-        "binding": asdict(error.nothing.binding, dict_factory=_plain),
-        "others": [asdict(each, dict_factory=_plain) for each in error.nothing.others],
-        "considered": error.nothing.considered,
-        "rejected": dict(error.nothing.rejected),
-        "nearest": asdict(error.change) if isinstance(error.change, Change) else {},
-    }
-    return json.dumps(plain, indent=2, ensure_ascii=True) + "\n"

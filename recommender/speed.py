@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from recommender import shapes
 from recommender.configuration import Configuration
 from recommender.facts import Facts
-from recommender.memory import kv_token_bytes
+from recommender.memory import kv_token_bytes, running
 
 if TYPE_CHECKING:
     from recommender import records as r
@@ -100,7 +100,7 @@ def estimate(facts: Facts, config: Configuration, ranged: bool = True) -> Speed:
     Without ``ranged`` the ends of each range are its middle: enough to compare, at a third of the work.
     """
     flight = -(-facts.concurrency // config.servers)
-    each = min(config.max_batch_size, flight)
+    each = running(facts, config)
     middle = _figures(facts, config, flight, 0)
     slow = _figures(facts, config, flight, 1) if ranged else middle
     fast = _figures(facts, config, flight, -1) if ranged else middle
