@@ -13,8 +13,10 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
+from recommender.arguments import request_options
+
 if TYPE_CHECKING:
-    from recommender.request import Request
+    from collections.abc import Callable
 
 NOTHING_FITS, BAD_REQUEST, MACHINE, KNOWLEDGE = 1, 2, 3, 4
 
@@ -34,25 +36,39 @@ every option, to stderr. For completion by the Tab key:
 """
 
 
+def _smoke() -> click.Command:
+    from recommender.smoke.command import smoke
+
+    return cast("click.Command", smoke)
+
+
+def _knowledge() -> click.Command:
+    from recommender.maintain import knowledge
+
+    return cast("click.Command", knowledge)
+
+
+COMMANDS: dict[str, tuple[str, Callable[[], click.Command]]] = {
+    "smoke": ("Launch an artefact, prove its answers and measure it.", _smoke),
+    "knowledge": ("Check, extract and verify the knowledge base.", _knowledge),
+}
+
+
 class Root(click.Group):
-    """The main job, with the maintenance commands loaded only when one is called."""
+    """The main job, with the other commands loaded only when one is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names shown in the help."""
-        return ["knowledge"]
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """The command of a name; imports it."""
-        if name != "knowledge":
-            return None
-        from recommender.maintain import knowledge
-
-        return cast("click.Command", knowledge)
+        return COMMANDS[name][1]() if name in COMMANDS else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([("knowledge", "Check, extract and verify the knowledge base.")])
+            formatter.write_dl([(name, summary) for name, (summary, _) in COMMANDS.items()])
 
 
 @click.group(
@@ -62,22 +78,7 @@ class Root(click.Group):
     epilog=EXAMPLES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
-@click.option("--gpu", metavar="NAME[:COUNT]", help="The card and how many of it, or auto for this machine's.")
-@click.option("--model", metavar="ID|FOLDER", help="A known checkpoint or a local one. [internvl3-8b-awq]")
-@click.option("--load", metavar="NAME|N", help="single, low, medium, high, or requests in flight. [single]")
-@click.option("--rps", metavar="R", help="Requests a second that must be reached.")
-@click.option("--image", metavar="WxH[xN]", help="Images of one request. [448x448, one]")
-@click.option("--text-only", is_flag=True, help="Requests carry no image.")
-@click.option("--prompt-tokens", metavar="N", help="Tokens of the request's text.")
-@click.option("--output-tokens", metavar="N", help="Tokens of the answer.")
-@click.option("--goal", metavar="GOAL", help="latency, throughput, memory or balanced. [balanced]")
-@click.option("--p99", metavar="MS", help="99 % of the answers within so many ms.")
-@click.option("--ttft", metavar="MS", help="The first token within so many ms.")
-@click.option("--vram", metavar="GIB", help="What is free for this server on a shared card.")
-@click.option("--cpus", metavar="N", help="CPU cores of the host. [16]")
-@click.option("--kv", metavar="TYPE", help="KV cache precision: auto, fp16, int8 or int4. [auto]")
-@click.option("--lmdeploy", metavar="VERSION", help="The LMDeploy release to write for. [0.18.0]")
-@click.option("--follow", metavar="ADVISER", help="Render an adviser's configuration and what speaks against it.")
+@request_options
 @click.option(
     "--format",
     "form",
@@ -93,18 +94,22 @@ def root(ctx: click.Context, /, **options: Any) -> None:
     """Recommend an LMDeploy (TurboMind) configuration and write it as a launch script."""
     if ctx.invoked_subcommand is None:
         run(options)
+        return
+    early = [name for name in options if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
+    if early:
+        option = next(each.opts[0] for each in ctx.command.params if each.name == early[0])
+        raise click.UsageError(f"{option} belongs behind {ctx.invoked_subcommand}")
 
 
 def run(options: dict[str, Any]) -> None:
     """The main job: request in, artefact and report out."""
-    from recommender import pipeline, render
+    from recommender import render
+    from recommender.arguments import answer
 
-    request = _request(options)
-    follow = options["follow"]
-    found = pipeline.recommend(request) if follow is None else pipeline.recommend_adviser(request, follow)
+    found = answer(options)
     text = render.render(found, options["form"])
     if options["output"]:
-        _write(options["output"], text, executable=options["form"] in ("bash", "python", "client"))
+        write(options["output"], text, executable=options["form"] in ("bash", "python", "client"))
     else:
         _stream(sys.stdout).write(text)
     if not options["quiet"] and options["form"] != "report":
@@ -113,20 +118,7 @@ def run(options: dict[str, Any]) -> None:
         _show(report(found, full=False))
 
 
-def _request(options: dict[str, Any]) -> Request:
-    from recommender import request
-    from recommender.store import load
-
-    given = {name: value for name, value in options.items() if isinstance(value, str)}
-    if given.get("gpu", "").casefold() == "auto":
-        from recommender.detect import detect
-
-        name, count = detect()
-        given["gpu"] = f"{name}:{count}"
-    return request.read(given, text_only=options["text_only"], loads=load().loads)
-
-
-def _write(name: str, text: str, *, executable: bool) -> None:
+def write(name: str, text: str, *, executable: bool) -> None:
     """Writes a file whole or not at all; a link keeps pointing, an existing file keeps its mode."""
     import tempfile
     from pathlib import Path

@@ -29,7 +29,8 @@ TYPES: Mapping[str, type[r.Record]] = {
     "scenarios": r.Scenario,
     "claims": r.Claim,
     "coefficients": r.Coefficient,
-    "evidence": r.Measurement,
+    "evidence": r.SmokeRun,
+    "probes": r.Measurement,
 }
 
 

@@ -121,6 +121,10 @@ def _references(record: r.Record) -> Iterator[tuple[str, str, str]]:
         case r.Claim():
             yield from ((f"advisers[{n}]", "advisers", each) for n, each in enumerate(record.advisers))
             yield from ((f"options[{n}]", "option", each) for n, each in enumerate(record.options))
+        case r.SmokeRun():
+            yield "gpu", "gpus", record.gpu
+            yield "model", "models", record.model
+            yield "lmdeploy", "releases", record.lmdeploy
         case r.Measurement():
             yield "gpu", "gpus", record.gpu
             yield from ((f"starts[{n}].model", "models", each.model) for n, each in enumerate(record.starts))
@@ -135,6 +139,7 @@ def references(base: Base) -> Iterator[Problem]:
     """
     options = base.names["flags"] | base.names["environment"] | base.names["client"]
     known = {**base.names, "option": options}
+    measured = base.names["evidence"] | base.names["probes"]
     for file, record in base.records():
         for where, kind, name in _references(record):
             if name not in known[kind]:
@@ -142,8 +147,8 @@ def references(base: Base) -> Iterator[Problem]:
     for file, where, part in base.parts():
         if isinstance(part, r.Sources):
             for number, name in enumerate(part.evidence):
-                if name not in known["evidence"]:
-                    yield _dangling(file, f"{where}.evidence[{number}]", "evidence", name, known["evidence"])
+                if name not in measured:
+                    yield _dangling(file, f"{where}.evidence[{number}]", "evidence", name, measured)
 
 
 def _dangling(file: str, where: str, kind: str, name: str, known: Iterable[str]) -> Problem:

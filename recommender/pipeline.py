@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from recommender import __version__
 from recommender import constraints as c
@@ -35,6 +37,8 @@ class Recommendation:
     findings: tuple[c.Finding, ...]
     considered: int
     rejected: tuple[tuple[str, int], ...]
+    added: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 class NothingFits(Exception):
@@ -64,19 +68,28 @@ def recommend(request: Request, store: Store | None = None) -> Recommendation:
     return _explained(facts, outcome.best, "", outcome.warnings, outcome)
 
 
-def recommend_adviser(request: Request, adviser: str, store: Store | None = None) -> Recommendation:
-    """An adviser's own configuration as given, with what speaks against it.
+def recommend_adviser(
+    request: Request,
+    adviser: str,
+    added: Mapping[str, str] = MappingProxyType({}),
+    left_out: Collection[str] = (),
+    store: Store | None = None,
+) -> Recommendation:
+    """An adviser's own configuration as given, with what speaks against it; ``defaults`` gives LMDeploy's own.
 
+    ``added`` are values by option on top of it, ``left_out`` options to drop from it.
     Raises UnknownName or RequestError.
     """
     from recommender import follow
 
     facts = understand(request, store or load())
-    advised = follow.resolve_adviser(facts.store, adviser)
+    advised = follow.followed(facts, adviser, added, left_out)
     candidate = measure(facts, follow.configuration(facts, advised))
     return replace(
         _explained(facts, candidate, advised.id, follow.findings(facts, advised, candidate), None),
         explanations=follow.explanations(facts, advised, candidate),
+        added=advised.added,
+        left_out=advised.left,
     )
 
 

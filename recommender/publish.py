@@ -76,6 +76,8 @@ class Published:
     findings: tuple[Finding, ...]
     considered: int
     rejected: dict[str, int]
+    added: dict[str, str]
+    left_out: tuple[str, ...]
 
 
 def published(found: Recommendation) -> Published:
@@ -128,6 +130,8 @@ def published(found: Recommendation) -> Published:
         findings=found.findings,
         considered=found.considered,
         rejected=dict(found.rejected),
+        added=dict(found.added),
+        left_out=found.left_out,
     )
 
 

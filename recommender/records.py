@@ -454,7 +454,7 @@ class MeasuredStart(Record):
 
 
 class Measurement(Record):
-    """Raw runs on one host. Medians and fits are computed from it, never stored in it."""
+    """Runs on one host taken before ``recommend smoke`` wrote evidence; the coefficients were fitted to them."""
 
     id: Id
     taken: Date
@@ -467,3 +467,92 @@ class Measurement(Record):
     cpus: int
     checkpoints: Text = Field(description="what the weights were")
     starts: tuple[MeasuredStart, ...] = Field(min_length=1)
+
+
+Numbers = Annotated[str, Field(pattern=r"^(\d+( \d+)*)?$", description="whole numbers with a blank between them")]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class FailedRequests(Record):
+    """Requests of a phase that failed alike."""
+
+    cause: Id = Field(description="a failure's name as recommend smoke --help lists them")
+    count: Annotated[int, Field(ge=1)]
+    said: str = Field(description="the first one's answer or error")
+
+
+class Phase(Record):
+    """One load on running servers: closed loop (so many always in flight) or open (Poisson arrivals).
+
+    Requests a second are ``window_requests / window_s``: what ended well until no new request was started.
+    Every ``streamed_ms`` is the whole time of the streamed request whose first token came after ``ttft_ms``.
+    """
+
+    concurrency: Annotated[int, Field(ge=0, description="0: open loop")]
+    arrivals_rps: Annotated[float, Field(ge=0, description="0: closed loop")]
+    images: Annotated[int, Field(ge=0)]
+    image: str = Field(description="width x height in pixels; empty: text only")
+    input_tokens: Annotated[int, Field(ge=0, description="median of what the server counted")]
+    output_tokens: Annotated[int, Field(ge=0, description="median of what the server counted")]
+    window_s: Annotated[float, Field(ge=0)]
+    window_requests: Annotated[int, Field(ge=0)]
+    latencies_ms: Numbers
+    ttft_ms: Numbers
+    streamed_ms: Numbers
+    failures: tuple[FailedRequests, ...] = ()
+    peak_mib: Annotated[int, Field(ge=0, description="the fullest card, whole")]
+    host_cpu_percent: Annotated[float, Field(ge=0)]
+    server_cores: Annotated[float, Field(ge=0, description="CPU cores the servers kept busy")]
+    running_most: Annotated[int, Field(ge=-1, description="of /metrics; -1: it does not tell")]
+    waiting_most: Annotated[int, Field(ge=-1)]
+    cache_use_most: Annotated[float, Field(ge=-1, description="share of the KV cache")]
+
+
+class Readback(Record):
+    """One effective setting: what the artefact asks for and what the engine's log says. Empty: not told."""
+
+    name: Id
+    asked: str
+    found: str
+
+
+class SmokeRun(Record):
+    """One run of ``recommend smoke``, which alone writes these. Raw: medians and verdicts are computed from it.
+
+    ``request`` remakes the artefact. ``artefact_sha256`` is over its bytes as launched, ``launch_sha256``
+    over what it runs (environment and command), which reasons and predictions in its comments do not change.
+    Memory is the driver's figure for the fullest card as a whole, the idle card included.
+    """
+
+    id: Id
+    taken: Date
+    made_by: Text
+    lmdeploy: Version
+    gpu: Id
+    gpu_name: Text
+    gpu_count: Annotated[int, Field(ge=1)]
+    driver: Text
+    memory_mib: Annotated[int, Field(ge=1)]
+    cpus: Annotated[int, Field(ge=1)]
+    cpu_name: str
+    model: Id
+    checkpoint: Text = Field(description="what the weights were")
+    request: Text = Field(description="JSON on one line, as in the artefact's head")
+    kind: Literal["bash", "python"]
+    artefact_sha256: Digest
+    launch_sha256: Digest
+    environment: tuple[Text, ...]
+    command: tuple[Text, ...]
+    set_by_smoke: tuple[Text, ...] = Field(description="variables that smoke set to run it here")
+    copies: Annotated[int, Field(ge=1, description="how often the artefact was started on its card")]
+    mps: bool = Field(description="under CUDA MPS")
+    startup_s: Annotated[float, Field(ge=0, description="launch until /v1/models answered; the last copy's")]
+    idle_mib: Annotated[int, Field(ge=0)]
+    start_peak_mib: Annotated[int, Field(ge=0)]
+    ready_mib: Annotated[int, Field(ge=0)]
+    effective: tuple[Readback, ...]
+    checks: tuple[Text, ...] = Field(description="what was proved before the load")
+    outcome: Id = Field(description="ok, or the failure's name")
+    said: str = ""
+    log_sha256: Digest
+    phases: tuple[Phase, ...]

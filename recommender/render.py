@@ -85,6 +85,10 @@ def request_json(found: Recommendation) -> str:
     changed = {name: value for name, value in plain.items() if value != defaults[name]}
     if found.adviser:
         changed["follow"] = found.adviser
+    if found.added:
+        changed["with"] = dict(found.added)
+    if found.left_out:
+        changed["without"] = list(found.left_out)
     return json.dumps(changed, ensure_ascii=True, sort_keys=True)
 
 

@@ -110,7 +110,7 @@ def estimate(facts: Facts, config: Configuration, ranged: bool = True) -> Speed:
         return Range(middle[index], min(ends[0], middle[index]), max(ends[1], middle[index]))
 
     terms = _terms(facts, config, each, 0)
-    same = facts.gpu.id in {each.gpu for each in facts.store.evidence.values()}
+    same = facts.gpu.id in _measured(facts.store)
     return Speed(
         alone_ms=figure(0),
         latency_ms=figure(1),
@@ -122,6 +122,12 @@ def estimate(facts: Facts, config: Configuration, ranged: bool = True) -> Speed:
         basis="modelled from measurements on the same GPU" if same else "extrapolated from datasheets",
         coefficients=COEFFICIENTS,
     )
+
+
+@lru_cache(maxsize=8)
+def _measured(store: Store) -> frozenset[str]:
+    """The GPUs that something was measured on."""
+    return frozenset(each.gpu for kind in (store.evidence, store.probes) for each in kind.values())
 
 
 def _limit(terms: Terms, facts: Facts, batch: int) -> Limit:

@@ -64,7 +64,8 @@ class Store:
     scenarios: Mapping[str, r.Scenario]
     claims: Mapping[str, r.Claim]
     coefficients: Mapping[str, r.Coefficient]
-    evidence: Mapping[str, r.Measurement]
+    evidence: Mapping[str, r.SmokeRun]
+    probes: Mapping[str, r.Measurement]
 
     def __init__(self, index: str | bytes) -> None:
         """Reads an index that ``compiling.compile_index`` made. Raises ValueError for a broken one."""
@@ -95,6 +96,7 @@ FOLDERS: Mapping[str, str] = {
     "claims": "claims",
     "coefficients": "coefficients",
     "evidence": "evidence",
+    "probes": "evidence/earlier",
 }
 
 

@@ -74,7 +74,7 @@ def broken(text: str, old: str, new: str) -> str:
 
 FLAG, GPU, CLAIM = "flags/dtype.yaml", "gpus/l4.yaml", "claims/one-preprocessing-thread.yaml"
 VOLTA, TILE = "constraints/awq-needs-volta.yaml", "coefficients/vision-tile.yaml"
-RUNS, KIMI = "evidence/h100-2026-11-21.yaml", "disagreements/kimi-log-level.yaml"
+RUNS, KIMI = "evidence/earlier/h100-2026-11-21.yaml", "disagreements/kimi-log-level.yaml"
 FACTS, LORA = "extracted/api_server.json", "flags/adapters.yaml"
 BF16 = "models/internvl3-8b.yaml"
 

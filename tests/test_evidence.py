@@ -38,7 +38,7 @@ def configured(start: records.MeasuredStart, facts: Facts) -> Configuration:
 
 def memory_errors(evidence: str) -> list[float]:
     """Predicted over measured memory of each start, less one; a server without its image encoder left out."""
-    taken = STORE.evidence[evidence]
+    taken = STORE.probes[evidence]
     errors = []
     for start in taken.starts:
         if "--language-model-only" in start.flags:
@@ -67,7 +67,7 @@ def test_memory_of_the_fitted_starts() -> None:
 
 def test_the_free_memory_that_the_cache_share_is_taken_of() -> None:
     """What is free when the KV region is sized is within 1 % of what the engine's log said."""
-    taken = STORE.evidence[FITTED]
+    taken = STORE.probes[FITTED]
     for start in taken.starts:
         if "--language-model-only" not in start.flags:
             facts = gather(Request(gpu=taken.gpu, model=start.model), STORE)
@@ -78,7 +78,7 @@ def test_the_free_memory_that_the_cache_share_is_taken_of() -> None:
 def loads() -> list[tuple[str, str, float, float, speed.Speed]]:
     """(evidence, what, measured median ms, measured requests/s, predicted) of every measured load."""
     found = []
-    for evidence, taken in STORE.evidence.items():
+    for evidence, taken in STORE.probes.items():
         for start in taken.starts:
             for one in start.loads:
                 width, height = (int(side) for side in one.image.split("x")) if one.image else (0, 0)
