@@ -39,7 +39,7 @@ every option, to stderr. For completion by the Tab key:
 def _smoke() -> click.Command:
     from recommender.smoke.command import smoke
 
-    return cast("click.Command", smoke)
+    return smoke
 
 
 def _knowledge() -> click.Command:

@@ -105,7 +105,7 @@ def configuration(facts: Facts, adviser: Followed) -> Configuration:
     base = next(tiers(facts))[0]
     values: dict[str, object] = {
         "session_len": facts.model.text.max_positions,
-        "max_batch_size": _default_batch(facts),
+        "max_batch_size": default_batch(facts),
         "prefill_tokens": DEFAULT_PREFILL,
         "cache_ratio": DEFAULT_RATIO,
         "block_len": BLOCK,
@@ -129,7 +129,7 @@ def configuration(facts: Facts, adviser: Followed) -> Configuration:
     return replace(base, **values)  # type: ignore[arg-type]
 
 
-def _default_batch(facts: Facts) -> int:
+def default_batch(facts: Facts) -> int:
     """The batch LMDeploy takes without the option, by the card (0.10.0 and later: lmdeploy/utils.py)."""
     by_card = {"a100": 384, "h100": 1024, "h200": 1024}
     return next((size for name, size in by_card.items() if facts.gpu.id.startswith(name)), 128)

@@ -1,0 +1,187 @@
+"""Reads an artefact: what it was made for, and what it will run, without running it."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from recommender.facts import within
+from recommender.request import Request, RequestError
+
+if TYPE_CHECKING:
+    from recommender.facts import Facts
+    from recommender.pipeline import Recommendation
+
+HEAD = re.compile(r"^# request: (\{.*\})$", re.MULTILINE)
+ASSIGNED = re.compile(r"^(export )?([A-Z][A-Z0-9_]*)=\$\{\2:-(.*)\}$", re.MULTILINE)
+PASSED = re.compile(r'^  (--[a-z0-9-]+) "\$([A-Z0-9_]+)"$', re.MULTILINE)
+SWITCH = re.compile(r"^if \[\[ \$([A-Z0-9_]+) == true \]\]; then args\+=\((--[a-z0-9-]+)\); fi$", re.MULTILINE)
+ENGINE = "TurbomindEngineConfig"
+
+
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    """A launch script. ``head`` is the request in its first lines; None where recommend did not write it."""
+
+    kind: Literal["bash", "python"]
+    name: str
+    text: str
+    head: Mapping[str, Any] | None
+
+    @property
+    def sha256(self) -> str:
+        """Over its bytes."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    def values(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Every value that a variable can override, by the variable: the environment's, else the script's."""
+        if self.kind == "python":
+            return {name: environment.get(name) or value for name, value in _python_values(self.text).items()}
+        return {name: environment.get(name) or _word(text) for _, name, text in ASSIGNED.findall(self.text)}
+
+    def exported(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        """What it sets for the server, as NAME=value."""
+        if self.kind == "python":
+            names = {name for name in _python_values(self.text) if name != "MODEL"}
+        else:
+            names = {name for export, name, _ in ASSIGNED.findall(self.text) if export}
+        values = self.values(environment)
+        return tuple(f"{name}={values[name]}" for name in sorted(names))
+
+    def words(self, facts: Facts, environment: Mapping[str, str]) -> tuple[str, ...]:
+        """The server's options as words of its command line; of a Python script, the same settings as options."""
+        if self.kind == "python":
+            return _python_words(self.text, facts)
+        values = self.values(environment)
+        passed = [word for option, name in PASSED.findall(self.text) for word in (option, values.get(name, ""))]
+        return (*passed, *(option for name, option in SWITCH.findall(self.text) if values.get(name) == "true"))
+
+    def launch_sha256(self, facts: Facts) -> str:
+        """Over what it runs as it stands, whatever its comments say."""
+        plain = json.dumps([self.exported({}), self.words(facts, {})])
+        return hashlib.sha256(plain.encode()).hexdigest()
+
+    def overridden(self, environment: Mapping[str, str]) -> list[str]:
+        """Variables of the environment that change its values."""
+        kept, now = self.values({}), self.values(environment)
+        return [name for name in kept if kept[name] != now[name]]
+
+
+def _word(text: str) -> str:
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = [text]
+    return words[0] if words else ""
+
+
+def read(path: Path) -> Artefact:
+    """An artefact from its file. Raises RequestError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RequestError(f"{path}: {error.strerror}; name a launch script that recommend wrote") from None
+    except UnicodeDecodeError:
+        raise RequestError(f"{path}: not a text in UTF-8; name a launch script that recommend wrote") from None
+    return of(text, str(path))
+
+
+def of(text: str, name: str) -> Artefact:
+    """An artefact from its text. Raises RequestError."""
+    first = text.split("\n", 1)[0]
+    python = name.endswith(".py") or "python" in first
+    if not python and not (name.endswith(".sh") or (first.startswith("#!") and "sh" in first)):
+        raise RequestError(f"{name}: neither a shell nor a Python script; name a serve.sh or a pipeline.py")
+    found = HEAD.search(text)
+    try:
+        head = json.loads(found[1]) if found else None
+        if python:
+            ast.parse(text)
+    except ValueError as error:
+        raise RequestError(f"{name}: the request in its head cannot be read ({error}); render it anew") from None
+    except SyntaxError as error:
+        raise RequestError(f"{name}:{error.lineno}: not Python: {error.msg}") from None
+    return Artefact("python" if python else "bash", name, text, head)
+
+
+def asked(artefact: Artefact, changed: Mapping[str, Any]) -> tuple[Request, Mapping[str, Any]]:
+    """The request of an artefact's head with ``changed`` fields on top, and whom it follows. Raises RequestError."""
+    head = dict(artefact.head or {})
+    follow: dict[str, Any] = {name: head.pop(name) for name in ("follow", "with", "without") if name in head}
+    if {"load", "concurrency", "rps"} & changed.keys():
+        head = {name: value for name, value in head.items() if name not in ("load", "concurrency", "rps")}
+    known = {each.name for each in fields(Request)}
+    odd = head.keys() - known
+    if odd or "gpu" not in (head | dict(changed)):
+        what = f"unknown: {', '.join(sorted(odd))}" if odd else "it names no GPU"
+        raise RequestError(f"{artefact.name}: the request in its head cannot be used ({what}); render it anew")
+    try:
+        return Request(**(head | dict(changed))), follow
+    except TypeError:
+        raise RequestError(f"{artefact.name}: the request in its head has a wrong value; render it anew") from None
+
+
+def remake(request: Request, follow: Mapping[str, Any]) -> Recommendation:
+    """The recommendation, or the followed configuration, that an artefact was rendered from."""
+    from recommender import pipeline
+
+    if "follow" not in follow:
+        return pipeline.recommend(request)
+    return pipeline.recommend_adviser(request, follow["follow"], follow.get("with", {}), follow.get("without", ()))
+
+
+def settings(facts: Facts, words: tuple[str, ...]) -> dict[str, str]:
+    """What the options mean, by setting; a release's default where an option is not given."""
+    given: dict[str, str] = {}
+    for place, word in enumerate(words):
+        if word.startswith("--"):
+            name, _, value = word.partition("=")
+            following = words[place + 1] if place + 1 < len(words) else ""
+            given[name.replace("_", "-")] = value or ("true" if following.startswith("--") else following or "true")
+    found = {}
+    for name, era in facts.options.items():
+        flag = facts.store.flags[name]
+        if flag.setting:
+            text = given.get(flag.option, era.default)
+            found[flag.setting] = next((each.value for each in flag.encodings if each.text == text), text)
+    return found
+
+
+def _engine_call(text: str) -> ast.Call | None:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) == ENGINE:
+            return node
+    return None
+
+
+def _python_words(text: str, facts: Facts) -> tuple[str, ...]:
+    """The keywords of the engine's configuration as options."""
+    call = _engine_call(text)
+    given = {each.arg: each.value for each in call.keywords if each.arg} if call else {}
+    words: list[str] = []
+    for flag in facts.store.flags.values():
+        for field in flag.fields:
+            value = given.get(field.field)
+            if field.config == ENGINE and within(field.since, field.until, facts.version) and value is not None:
+                plain = ast.literal_eval(value) if isinstance(value, ast.Constant) else None
+                words += [flag.option] if plain is True else [] if plain in (None, False) else [flag.option, str(plain)]
+    return tuple(words)
+
+
+def _python_values(text: str) -> dict[str, str]:
+    """Environment variables that a Python artefact sets a default for, and MODEL."""
+    found = {}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "os.environ.setdefault":
+            name, value = (each.value if isinstance(each, ast.Constant) else "" for each in node.args[:2])
+            found[str(name)] = str(value)
+        if isinstance(node, ast.BoolOp) and ast.unparse(node.values[0]) == "os.environ.get('MODEL')":
+            found["MODEL"] = str(getattr(node.values[-1], "value", ""))
+    return found

@@ -1,0 +1,216 @@
+"""A run beside its prediction: as data, as JSON and as a text of 80 columns."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from recommender import records as r
+from recommender.facts import MIB
+from recommender.smoke import record
+from recommender.smoke.failures import KINDS
+from recommender.smoke.forecast import predicted
+
+if TYPE_CHECKING:
+    from recommender.pipeline import Recommendation
+    from recommender.speed import Range, Speed
+
+WIDTH = 80
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure: measured (0: not), predicted with its range (0: not), and predicted over measured, less one."""
+
+    name: str
+    measured: float
+    predicted: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+
+    @property
+    def error(self) -> float | None:
+        """Share by which the prediction is too high; None where one of the two is missing."""
+        return self.predicted / self.measured - 1 if self.measured and self.predicted else None
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A goal of the request and whether the run met it; not met where it could not be measured."""
+
+    name: str
+    wanted: float
+    measured: float
+    met: bool
+    note: str = ""
+
+
+def memory_rows(found: Recommendation, run: r.SmokeRun) -> list[Row]:
+    """Memory of the fullest card in MiB, above the idle card."""
+    ready = run.ready_mib - run.idle_mib
+    peak = max([run.start_peak_mib, *(each.peak_mib for each in run.phases)]) - run.idle_mib
+    memory = found.memory
+    ends = (memory.total / MIB, memory.low / MIB, memory.high / MIB)
+    rows = [Row("VRAM ready MiB", ready, *(ends if run.copies == 1 else ())), Row("VRAM peak MiB", peak)]
+    return rows if run.ready_mib else []
+
+
+def phase_rows(found: Recommendation, run: r.SmokeRun, phase: r.Phase) -> list[Row]:
+    """The figures of one phase; predicted for one artefact on its cards under a closed loop."""
+    got = record.figures(phase)
+    width, height = (int(side) for side in phase.image.split("x")) if phase.image else (0, 0)
+    speed: Speed | None = None
+    if phase.concurrency and run.copies == 1 and run.kind == "bash":
+        speed = predicted(found, phase.concurrency, phase.images, width, height, run.cpus)
+
+    def row(name: str, value: float, of: Range | None, scale: float = 1.0) -> Row:
+        return Row(name, value, of.value * scale, of.low * scale, of.high * scale) if of else Row(name, value)
+
+    tokens = float(phase.output_tokens)
+    return [
+        row("requests/s", got.rps, speed.rps if speed else None),
+        row("output tokens/s", got.output_tokens_s, speed.rps if speed else None, tokens),
+        row("p50 ms", got.p50_ms, speed.latency_ms if speed else None),
+        Row("p95 ms", got.p95_ms),
+        row("p99 ms", got.p99_ms, speed.p99_ms if speed else None),
+        row("TTFT ms", got.ttft_ms, speed.ttft_ms if speed else None),
+        row("per token ms", got.token_ms, speed.token_ms if speed else None),
+    ]
+
+
+def goals(found: Recommendation, run: r.SmokeRun) -> list[Goal]:
+    """The request's goals held against the phase of its own load: the last one."""
+    if not run.phases:
+        return []
+    request, got = found.request, record.figures(run.phases[-1])
+    made = []
+    if request.p99_ms:
+        enough = bool(got.p99_ms)
+        tail = got.p99_ms or got.p95_ms
+        note = "" if enough else f"by the p95: a p99 needs {record.P99_SAMPLES} samples, {got.requests} were taken"
+        made.append(Goal("p99 ms", request.p99_ms, tail, 0 < tail <= request.p99_ms, note))
+    if request.ttft_ms:
+        made.append(Goal("TTFT ms", request.ttft_ms, got.ttft_ms, 0 < got.ttft_ms <= request.ttft_ms))
+    if request.rps:
+        made.append(Goal("requests/s", request.rps, got.rps, got.rps >= 0.95 * request.rps))
+    return made
+
+
+def to_json(found: Recommendation, run: r.SmokeRun) -> str:
+    """The run, its figures and the predictions as JSON text."""
+    phases = [
+        {"figures": asdict(record.figures(each)), "compared": [_row(row) for row in phase_rows(found, run, each)]}
+        for each in run.phases
+    ]
+    made: dict[str, Any] = {
+        "format": FORMAT,
+        "outcome": run.outcome,
+        "exit_code": KINDS[run.outcome].code if run.outcome != "ok" else 0,
+        "memory": [_row(row) for row in memory_rows(found, run)],
+        "phases": phases,
+        "goals": [asdict(each) for each in goals(found, run)],
+        "run": record.plain(run),
+    }
+    return json.dumps(made, indent=2, ensure_ascii=True) + "\n"
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return asdict(row) | {"error": row.error}
+
+
+def text(found: Recommendation, run: r.SmokeRun) -> str:
+    """The run as people read it."""
+    lines = [
+        *_head(found, run),
+        *_settings(run),
+        *_table("MEMORY of the fullest card, idle card taken off", memory_rows(found, run)),
+    ]
+    for number, phase in enumerate(run.phases, 1):
+        lines += _table(f"LOAD {number}: {_load(phase)}", phase_rows(found, run, phase))
+        lines += _beside(phase, run)
+    made = goals(found, run)
+    if made:
+        lines += ["", "GOALS"]
+        for goal in made:
+            verdict = "met" if goal.met else "missed"
+            lines += _wrapped(
+                f"{goal.name} {goal.wanted:,.0f}: {verdict}, measured {goal.measured:,.1f}"
+                + (f" ({goal.note})" if goal.note else "")
+            )
+    lines += ["", "RESULT"]
+    lines += _wrapped("ok" if run.outcome == "ok" else f"{run.outcome}: {run.said}")
+    return "\n".join(lines) + "\n"
+
+
+def _head(found: Recommendation, run: r.SmokeRun) -> list[str]:
+    copies = f", {run.copies} copies" + (" under CUDA MPS" if run.mps else "") if run.copies > 1 else ""
+    what = f"{run.kind} artefact {run.artefact_sha256[:12]}" + (f", follows {found.adviser}" if found.adviser else "")
+    lines = ["SMOKE RUN"]
+    lines += _wrapped(f"{what}{copies}; LMDeploy {run.lmdeploy}, {run.model}")
+    lines += _wrapped(
+        f"{run.gpu_count} x {run.gpu_name} ({run.memory_mib:,} MiB), driver {run.driver}, {run.cpus} cores"
+    )
+    lines += _wrapped(f"weights: {run.checkpoint}")
+    if run.ready_mib:
+        lines += _wrapped(f"ready after {run.startup_s:.1f} s")
+    if run.checks:
+        lines += ["", "PROVED", *(line for each in run.checks for line in _wrapped(each))]
+    return lines
+
+
+def _settings(run: r.SmokeRun) -> list[str]:
+    if not run.effective:
+        return []
+    lines = ["", f"{'SETTINGS':<22}{'asked':<26}the engine says"]
+    for each in run.effective:
+        found = each.found or "nothing"
+        mark = "" if each.found in ("", each.asked) else "  DIFFERS"
+        lines.append(f"  {each.name:<20}{each.asked:<26}{found}{mark}")
+    return lines
+
+
+def _load(phase: r.Phase) -> str:
+    images = f"{phase.image}" + (f" x {phase.images}" if phase.images > 1 else "") if phase.images else "text"
+    how = f"{phase.concurrency} in flight" if phase.concurrency else f"{phase.arrivals_rps:g}/s Poisson"
+    return f"{how}, {images}, {phase.input_tokens} tokens in, {phase.output_tokens} out"
+
+
+def _table(title: str, rows: list[Row]) -> list[str]:
+    if not rows:
+        return []
+    lines = ["", title, f"  {'':<18}{'measured':>11}{'predicted':>13}  {'range':<20}{'error':>9}"]
+    for row in rows:
+        measured = _number(row.measured) if row.measured else "-"
+        told = _number(row.predicted) if row.predicted else "-"
+        ends = f"{_number(row.low)} to {_number(row.high)}" if row.predicted else ""
+        error = f"{100 * row.error:+.1f} %" if row.error is not None else ""
+        lines.append(f"  {row.name:<18}{measured:>11}{told:>13}  {ends:<20}{error:>9}".rstrip())
+    return lines
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:,.2f}"
+
+
+def _beside(phase: r.Phase, run: r.SmokeRun) -> list[str]:
+    got = record.figures(phase)
+    said = [f"{got.requests} requests answered in {phase.window_s:.1f} s, {got.failed} failed"]
+    said.append(f"VRAM peak {phase.peak_mib - run.idle_mib:,} MiB")
+    said.append(f"host CPU {phase.host_cpu_percent:.0f} %, servers {phase.server_cores:.1f} cores")
+    if phase.running_most >= 0:
+        said.append(f"at most {phase.running_most} running, {phase.waiting_most} waiting")
+    if phase.cache_use_most >= 0:
+        said.append(f"{100 * phase.cache_use_most:.1f} % of the KV cache used")
+    lines = _wrapped("; ".join(said))
+    if got.requests and not got.p99_ms:
+        lines += _wrapped(f"no p99: it needs {record.P99_SAMPLES} samples")
+    for each in phase.failures:
+        lines += _wrapped(f"{each.count} x {each.cause}: {each.said}")
+    return lines
+
+
+def _wrapped(said: str) -> list[str]:
+    return textwrap.wrap(said, WIDTH - 2, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
