@@ -80,7 +80,7 @@ Examples:
     metavar="S",
     default=120.0,
     type=click.FloatRange(1, 3600),
-    help="How long a starting server's log may stand still. [120]",
+    help="How long a starting server's log may stand still, or an answer take. [120]",
 )
 @click.option(
     "--time-limit",

@@ -10,6 +10,8 @@ from recommender.smoke.failures import Failure
 from recommender.smoke.readback import FALLBACK, plain
 
 TAIL_BYTES = 256 * 1024
+# What the server writes of every request that went well tells nothing.
+ANSWERED = re.compile(r'"(GET|POST) \S+ HTTP/1\.1" 200 OK')
 MEMORY = re.compile(
     r"out of memory|OutOfMemoryError|cudaErrorMemoryAllocation|bad_alloc|MiB free on GPU .* MiB may be needed", re.I
 )
@@ -47,7 +49,7 @@ def tail(path: Path, lines: int) -> tuple[str, ...]:
     except OSError:
         return ()
     shown = ("".join(c if c.isprintable() else "?" for c in line.rstrip()[:300]) for line in text.split("\n"))
-    return tuple([line for line in shown if line.strip()][-lines:])
+    return tuple([line for line in shown if line.strip() and not ANSWERED.search(line)][-lines:])
 
 
 def out_of_memory(lines: tuple[str, ...]) -> str:

@@ -219,7 +219,7 @@ def _tokens(events: list[bytes]) -> tuple[int, int]:
     tokens = usage.get("completion_tokens") or 0
     if reason in ("error", "abort"):
         raise Trouble(_cause(200, text, "request-failed"), f'HTTP 200 with finish_reason "{reason}": {text}')
-    if not tokens and reason == "length":  # up to 0.15.0 an input that fills the session ends so
+    if usage and not tokens and reason == "length":  # up to 0.15.0 an input that fills the session ends so
         said = f"HTTP 200 with no token to {usage.get('prompt_tokens')} of input"
         raise Trouble("too-long", f'{said} and finish_reason "length"')
     if not tokens:

@@ -175,7 +175,7 @@ class _Load:
         at = self.begun + gaps.expovariate(self.plan.rps)
         while at < until and self.streak < GIVE_UP:
             await asyncio.sleep(at - time.perf_counter())
-            if not self.may_start():
+            if self.stopped is not None:  # not the clock: every planned arrival is sent, though a little late
                 return
             self.tasks.add(asyncio.create_task(self.one()))
             at += gaps.expovariate(self.plan.rps)

@@ -120,13 +120,17 @@ class Session:
     def servers(self) -> list[checks.Server]:
         """Where requests go: the proxy, or every copy."""
         if self.asked.found.config.servers > 1:
-            return [checks.Server(self.front())]
-        return [checks.Server(f"http://127.0.0.1:{port}") for port in self.ports()]
+            return [self.server(self.front())]
+        return [self.server(f"http://127.0.0.1:{port}") for port in self.ports()]
 
     def backends(self) -> list[checks.Server]:
         """Every server itself: LMDeploy's proxy has neither /health nor /metrics."""
         ports = self.ports()[:-1] if self.asked.found.config.servers > 1 else self.ports()
-        return [checks.Server(f"http://127.0.0.1:{port}") for port in ports]
+        return [self.server(f"http://127.0.0.1:{port}") for port in ports]
+
+    def server(self, url: str) -> checks.Server:
+        """One server; a request may take as long as the user's patience lasts."""
+        return checks.Server(url, timeout_s=self.asked.patience_s)
 
     def start(self) -> None:
         """Starts every copy, one after the other, and waits until each is ready."""
@@ -244,7 +248,7 @@ class Session:
 
     def phase(self, asked: Load, servers: list[checks.Server], model: str, pending: Failure | None) -> Failure | None:
         """Drives one load and keeps what it measured; gives the failure of its requests, if any."""
-        target = load.Target(tuple(each.url for each in servers), model)
+        target = load.Target(tuple(each.url for each in servers), model, timeout_s=self.asked.patience_s)
         facts, tiles = self.facts, self.asked.found.config.max_tiles
         shape = load.Shape(asked.images, asked.width, asked.height, facts.prompt_tokens, facts.output_tokens, tiles)
         wanted = wanted_tokens(self.asked.found, asked)
@@ -259,7 +263,7 @@ class Session:
             rps=asked.rps,
             seconds=min(5.0, self.asked.seconds) if few else self.asked.seconds,
             enough=8 if few else self.asked.enough,
-            limit_s=self.asked.seconds + 120,
+            limit_s=self.asked.seconds + 2 * self.asked.patience_s,
         )
         self.watch.reset()
         begun, cpu = time.monotonic(), sum(each.cpu_seconds() for each in self.children)

@@ -1,0 +1,1 @@
+"""A stand-in for a machine with NVIDIA cards and LMDeploy; see machine.py."""

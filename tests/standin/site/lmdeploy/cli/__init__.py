@@ -1,0 +1,1 @@
+"""Stand-in for LMDeploy's command line package."""

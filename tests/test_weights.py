@@ -1,0 +1,446 @@
+"""Random checkpoints: the record's exact shapes, the same bytes every time, marked synthetic, never half written."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections import namedtuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+import pytest
+
+from recommender import checkpoint, shapes, store
+from recommender.records import Model
+from recommender.smoke import layout, tokenizer, weights
+from recommender.smoke.weights import WeightsError
+
+STORE = store.load()
+NAMES = sorted(STORE.models)
+SMALL_TEXT = {"hidden": 128, "layers": 2, "heads": 2, "kv_heads": 1, "head_dim": 64, "intermediate": 384}
+SMALL_VISION = {"hidden": 64, "layers": 2, "heads": 2, "intermediate": 128}
+QWEN3 = {"family": "qwen3", "qk_norm": True, "attention_bias": "none", "vocab": 151936}
+INTERNLM2 = {"family": "internlm2.5", "attention_bias": "none", "vocab": 92553}
+INTERNLM3 = {"family": "internlm3", "attention_bias": "none", "vocab": 128512}
+OTHERS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    # id: the record it comes from, what differs in the record, what differs in its text shape
+    "qwen3-8b": ("qwen2.5-7b-instruct", {"architecture": "Qwen3ForCausalLM"}, QWEN3),
+    "qwen3-8b-awq": ("qwen2.5-7b-instruct-awq", {"architecture": "Qwen3ForCausalLM"}, QWEN3),
+    "qwen2.5-0.5b": ("qwen2.5-7b-instruct", {}, {"tied_embeddings": True, "dtype": "float16"}),
+    "internlm2.5-7b": ("qwen2.5-7b-instruct", {"architecture": "InternLM2ForCausalLM"}, INTERNLM2),
+    "internlm3-8b-awq": ("qwen2.5-7b-instruct-awq", {"architecture": "InternLM3ForCausalLM"}, INTERNLM3),
+    "internvl2.5-8b": ("internvl3-8b", {}, INTERNLM2),
+    "internvl2.5-8b-hf": ("internvl3-8b-hf", {}, INTERNLM2),
+    "internvl3.5-8b": ("internvl3-8b", {}, QWEN3 | {"attention_bias": "qkvo"}),
+    "llama-2-7b": ("llama-3.1-8b-instruct", {}, {"family": "llama2", "vocab": 32000}),
+}
+
+
+def as_dict(model: Model) -> dict[str, Any]:
+    return json.loads(json.dumps(vars(model), default=vars))
+
+
+def small(name: str) -> Model:
+    """A model of the knowledge, or one of a family it lacks, with few layers and narrow ones."""
+    base, top, text = OTHERS.get(name, (name, {}, {}))
+    fields = as_dict(STORE.models[base]) | top | {"id": name}
+    fields["text"] |= SMALL_TEXT | text
+    fields["vision"] = [each | SMALL_VISION for each in fields.get("vision", [])]
+    return Model.model_validate_json(json.dumps(fields))
+
+
+def changed(name: str, **text: Any) -> Model:
+    """A small model with other text fields, or other top fields where the name is one of the record's."""
+    fields = as_dict(small(name))
+    for key, value in text.items():
+        (fields if key in fields else fields["text"])[key] = value
+    return Model.model_validate_json(json.dumps(fields))
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+def header(path: Path) -> tuple[dict[str, Any], int]:
+    """A safetensors file's head and where its data begin."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        return json.loads(file.read(length)), 8 + length
+
+
+def read(folder: Path, name: str) -> np.ndarray[Any, Any]:
+    """One tensor of a folder."""
+    index = json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"]
+    head, begin = header(folder / index[name])
+    entry = head[name]
+    first, last = entry["data_offsets"]
+    raw = (folder / index[name]).read_bytes()[begin + first : begin + last]
+    if entry["dtype"] == "BF16":
+        return (np.frombuffer(raw, "<u2").astype(np.uint32) << 16).view(np.float32).reshape(entry["shape"])
+    return np.frombuffer(raw, {"F16": "<f2", "I32": "<u4"}[entry["dtype"]]).reshape(entry["shape"])
+
+
+@pytest.fixture(scope="module")
+def awq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[weights.Checkpoint]:
+    """One small AWQ checkpoint that tests read and none changes."""
+    root = tmp_path_factory.mktemp("awq")
+    yield weights.ensure(small("internvl3-8b-awq"), root)
+    shutil.rmtree(root)
+
+
+@pytest.fixture(autouse=True)
+def _clean(tmp_path: Path) -> Iterator[None]:
+    """Leaves no weights in the temporary folder, which outlives the run."""
+    yield
+    shutil.rmtree(tmp_path)
+
+
+# --- shapes ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_planned_bytes_are_the_models(name: str) -> None:
+    """Every real model's tensors take exactly the bytes that its shape is computed to have."""
+    model = STORE.models[name]
+    layout.check(model)
+    assert weights.planned_bytes(model) == shapes.weight_bytes(model)
+    names = [tensor.name for tensor in layout.tensors(model)]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("name", [*NAMES, *OTHERS])
+def test_written_folder_reads_back(name: str, tmp_path: Path) -> None:
+    """Headers hold the computed bytes exactly, data lie without gaps, and the shape reads back from config.json."""
+    model = small(name)
+    made = weights.write(model, tmp_path / "made")
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
+    assert made.bytes == shapes.weight_bytes(model) == checkpoint.weight_bytes(made.folder)
+    index = json.loads((made.folder / "model.safetensors.index.json").read_text())
+    assert index["metadata"]["total_size"] == made.bytes
+    seen = set()
+    for path in made.folder.glob("*.safetensors"):
+        head, begin = header(path)
+        del head["__metadata__"]
+        spans = sorted(tuple(entry["data_offsets"]) for entry in head.values())
+        assert begin % 8 == 0
+        assert [span[0] for span in spans] == [0, *(span[1] for span in spans[:-1])]
+        assert path.stat().st_size == begin + spans[-1][1]
+        assert all(index["weight_map"][key] == path.name for key in head)
+        seen |= set(head)
+    assert seen == set(index["weight_map"])
+    if any(each.architecture == model.architecture for each in STORE.models.values()):
+        found, size, _ = checkpoint.read(made.folder, STORE)
+        fields = ("hidden", "layers", "heads", "kv_heads", "head_dim", "intermediate", "vocab", "tied_embeddings")
+        for field in (*fields, "max_positions", "dtype"):
+            assert getattr(found.text, field) == getattr(model.text, field), field
+        assert (found.architecture, found.quantization) == (model.architecture, model.quantization)
+        assert size == made.bytes
+
+
+def test_tensor_names() -> None:
+    """Each layout has the names its loader asks for."""
+    for name, wanted in {
+        "internvl3-8b-awq": ("language_model.model.layers.1.mlp.down_proj.qzeros", "mlp1.3.weight"),
+        "internvl3-38b": ("vision_model.encoder.layers.1.attn.q_norm.weight", "language_model.lm_head.weight"),
+        "internvl3-8b-hf": ("vision_tower.encoder.layer.1.attention.q_proj.bias", "vision_tower.embeddings.cls_token"),
+        "internvl2.5-8b": ("language_model.model.layers.0.attention.wqkv.weight", "language_model.output.weight"),
+        "internvl2.5-8b-hf": ("language_model.model.layers.0.self_attn.k_proj.weight", "language_model.lm_head.weight"),
+        "internlm2.5-7b": ("model.tok_embeddings.weight", "model.layers.1.feed_forward.w2.weight", "output.weight"),
+        "internlm3-8b-awq": ("model.embed_tokens.weight", "model.layers.1.self_attn.o_proj.scales", "lm_head.weight"),
+        "qwen3-8b": ("model.layers.0.self_attn.q_norm.weight", "model.norm.weight"),
+    }.items():
+        assert set(wanted) <= {tensor.name for tensor in layout.tensors(small(name))}, name
+    rms = {tensor.name for tensor in layout.tensors(small("internvl3-38b"))}
+    assert not {"vision_model.encoder.layers.0.norm1.bias", "vision_model.encoder.layers.0.attn.qkv.bias"} & rms
+    assert "lm_head.weight" not in {tensor.name for tensor in layout.tensors(small("qwen2.5-0.5b"))}
+
+
+def test_large_models_are_split() -> None:
+    """A weight file holds whole tensors and stays under the limit unless one tensor alone is larger."""
+    shards = weights._shards(STORE.models["internvl3-78b-awq"])
+    assert len(shards) > 10
+    assert all(sum(tensor.bytes for tensor in group) <= weights.SHARD_BYTES for group in shards.values())
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        (changed("qwen2.5-7b-instruct", architecture="Qwen3MoeForCausalLM"), "not covered"),
+        (changed("internvl3-8b", family="gemma"), "text.family 'gemma'"),
+        (changed("internvl3-8b", vision=[]), "vision"),
+        (changed("qwen2.5-7b-instruct", qk_norm=True), "qk_norm"),
+        (changed("qwen2.5-7b-instruct-awq", hidden=200), "group"),
+        (changed("qwen2.5-7b-instruct", vocab=1000), "vocab"),
+        *(
+            (
+                changed(
+                    "qwen2.5-7b-instruct-awq",
+                    quantization=[{"method": method, "bits": bits, "group": group, "version": version}],
+                ),
+                "quantisation",
+            )
+            for method, bits, group, version in (("fp8", 8, 128, ""), ("gptq", 4, 128, "1"), ("awq", 4, 64, "gemm"))
+            if version
+        ),
+    ],
+)
+def test_what_is_not_covered_is_refused(model: Model, says: str, tmp_path: Path) -> None:
+    """One line names what cannot be made, and nothing is written."""
+    with pytest.raises(WeightsError, match=says) as refused:
+        weights.ensure(model, tmp_path)
+    assert "\n" not in str(refused.value)
+    assert model.id in str(refused.value)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(WeightsError, match="negative"):
+        weights.write(model, tmp_path / "made", -1)
+
+
+# --- values ---------------------------------------------------------------------------------
+
+
+def test_same_seed_same_bytes(tmp_path: Path, awq: weights.Checkpoint) -> None:
+    """Every file is the same at another place and time; another seed changes the weights and the mark only."""
+    model = small("internvl3-8b-awq")
+    again = digests(weights.write(model, tmp_path / "again").folder)
+    other = digests(weights.write(model, tmp_path / "other", 1).folder)
+    assert again == digests(awq.folder)
+    differ = {name for name in again if again[name] != other[name]}
+    assert differ == {"config.json", "README.md", *(name for name in again if name.endswith(".safetensors"))}
+
+
+def test_known_bytes(awq: weights.Checkpoint) -> None:
+    """The values are those of the format's number: whoever changes them raises it."""
+    norm = read(awq.folder, "language_model.model.norm.weight")
+    first = read(awq.folder, "language_model.model.layers.0.self_attn.q_proj.qweight").tobytes()
+    assert (norm == 1).all()
+    assert (weights.FORMAT, hashlib.sha256(first).hexdigest()[:16]) == (1, "a716fa5878623331")
+
+
+def test_weights_are_symmetric(awq: weights.Checkpoint) -> None:
+    """4-bit values lie evenly around their zero point, never 0; 16-bit ones around zero; tensors differ."""
+    layer = "language_model.model.layers.0."
+    words = read(awq.folder, layer + "mlp.gate_proj.qweight")
+    values = np.stack([(words >> (4 * k)) & 15 for k in range(8)]).astype(int) - 8
+    counts = np.bincount((values + 8).ravel(), minlength=16) / values.size
+    assert counts[0] == 0
+    assert abs(values.mean()) < 0.05
+    assert np.allclose(counts[[*range(1, 8), *range(9, 16)]], 1 / 16, atol=0.003)
+    assert (read(awq.folder, layer + "mlp.gate_proj.qzeros") == 0x88888888).all()
+    scales = read(awq.folder, layer + "mlp.gate_proj.scales").astype(np.float32)
+    assert abs(values.std() * scales.mean() / weights.DEVIATION - 1) < 0.05
+    table = read(awq.folder, "language_model.model.embed_tokens.weight")[:20000].astype(np.float32)
+    assert abs(table.mean()) < 1e-4
+    assert abs(table.std() / weights.DEVIATION - 1) < 0.02
+    assert len(np.unique(table[:5000], axis=0)) == 5000
+    assert (words != read(awq.folder, layer + "mlp.up_proj.qweight")).mean() > 0.9
+
+
+def test_activations_stay_small(awq: weights.Checkpoint) -> None:
+    """A deep stack of the MLP's real width keeps the residual stream far below what 16-bit floats hold."""
+    blocks = {key[0]: block for key, block in weights._blocks(STORE.models["internvl3-8b-awq"], 0).items()}
+    words, steps = np.frombuffer(blocks["nibbles"], "<u4"), np.frombuffer(blocks["scales"], "<f2")
+    hidden, inner = 384, 18944
+
+    def linear(number: int, inputs: int, outputs: int) -> np.ndarray[Any, Any]:
+        part = words[number * 977 :][: inputs * outputs // 8]
+        values = np.stack([(part >> (4 * k)) & 15 for k in range(8)], axis=-1).astype(np.float32) - 8
+        scale = steps[number * 977 :][: inputs // 128 * outputs].astype(np.float32)
+        return (values.reshape(-1, 128, outputs) * scale.reshape(-1, 1, outputs)).reshape(inputs, outputs)
+
+    stream = np.ones((1, hidden), np.float32)  # the constant direction, which a mean would grow
+    gate, up, down = linear(0, hidden, inner), linear(1, hidden, inner), linear(2, inner, hidden)
+    largest = 0.0
+    for _ in range(28):
+        normal = stream / np.sqrt((stream**2).mean())
+        opened = normal @ gate
+        inside = opened / (1 + np.exp(-opened)) * (normal @ up)
+        stream = stream + inside @ down
+        largest = max(largest, float(abs(stream).max()), float(abs(inside).max()))
+    assert largest < 1000
+
+
+# --- tokenizer ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("internvl3-8b-awq", {"<|im_end|>": 151645, "<img>": 151665, "</img>": 151666, "<IMG_CONTEXT>": 151667}),
+        ("internvl3.5-8b", {"<|im_start|>": 151644, "<IMG_CONTEXT>": 151671}),
+        ("internvl2.5-8b", {"<img>": 92544, "<IMG_CONTEXT>": 92546, "<|im_start|>": 92543}),
+        ("llama-3.1-8b-instruct", {"<|begin_of_text|>": 128000, "<|end_header_id|>": 128007, "<|eot_id|>": 128009}),
+        ("qwen2.5-7b-instruct", {"<|endoftext|>": 151643, "<|file_sep|>": 151664}),
+        ("internlm2.5-7b", {"<s>": 1, "</s>": 2, "<|im_end|>": 92542}),
+        ("internlm3-8b-awq", {"<|im_start|>": 128130, "<|im_end|>": 128131}),
+    ],
+)
+def test_special_ids(name: str, wanted: dict[str, int]) -> None:
+    """Special tokens have the family's ids, every id has one word, and every byte one token."""
+    model = small(name)
+    words = tokenizer.vocabulary(model)
+    assert wanted.items() <= words.items()
+    assert sorted(words.values()) == list(range(model.text.vocab))
+    assert set(tokenizer._byte_letters()) <= set(words)
+    assert all(
+        any(word == each["content"] for each in tokenizer.tokenizer_json(model)["added_tokens"]) for word in wanted
+    )
+
+
+def test_config_names_the_same_ids(awq: weights.Checkpoint) -> None:
+    """bos and eos agree in config.json, generation_config.json and the tokenizer."""
+    config = json.loads((awq.folder / "config.json").read_text())
+    generation = json.loads((awq.folder / "generation_config.json").read_text())
+    settings = json.loads((awq.folder / "tokenizer_config.json").read_text())
+    words = tokenizer.vocabulary(small("internvl3-8b-awq"))
+    assert generation["eos_token_id"] == [151645, 151643]
+    assert words[settings["eos_token"]] == config["llm_config"]["eos_token_id"] == 151645
+    assert words[settings["bos_token"]] == config["llm_config"]["bos_token_id"] == generation["bos_token_id"]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "internlm2.5-7b", "qwen3-8b"])
+def test_template_takes_the_records_tokens(name: str) -> None:
+    """The marks around one user turn are as many tokens as the record says."""
+    model = small(name)
+    template = jinja2.Environment(undefined=jinja2.StrictUndefined).from_string(tokenizer.chat_template(model))
+    turn = {"role": "user", "content": "hello"}
+    text = template.render(messages=[turn], add_generation_prompt=True)
+    assert "hello" in text
+    assert tokenizer._length(text, tokenizer.specials(model)) - len("hello") == model.chat_tokens
+    parts = [{"type": "text", "text": "hello"}]
+    assert template.render(messages=[turn | {"content": parts}], add_generation_prompt=True) == text
+
+
+# --- folders --------------------------------------------------------------------------------
+
+
+def test_mark(awq: weights.Checkpoint, tmp_path: Path) -> None:
+    """The folder says that it is synthetic; others carry no mark."""
+    mark = weights.synthetic(awq.folder)
+    assert mark is not None
+    assert mark.items() >= {"weights": "random", "seed": 0, "shapes_of": "OpenGVLab/InternVL3-8B-AWQ"}.items()
+    assert mark["made_by"] == "lmdeploy-recommender"
+    assert "NOT OpenGVLab/InternVL3-8B-AWQ" in (awq.folder / "README.md").read_text()
+    assert weights.synthetic(tmp_path) is None
+    for text in ("{}", "[]", "{", '{"synthetic": true}', '{"synthetic": {"made_by": "else"}}'):
+        (tmp_path / "config.json").write_text(text)
+        assert weights.synthetic(tmp_path) is None
+
+
+def test_ensure_reuses_and_refuses(tmp_path: Path) -> None:
+    """A complete folder is used at once; one that is something else is left as it is."""
+    model = small("internvl3-1b")
+    made = weights.ensure(model, tmp_path)
+    assert made.folder == tmp_path / "random-internvl3-1b-seed0"
+    before = {path: path.stat().st_mtime_ns for path in made.folder.iterdir()}
+    again = weights.ensure(model, tmp_path)
+    assert (again.folder, again.bytes, again.seconds) == (made.folder, made.bytes, 0.0)
+    assert {path: path.stat().st_mtime_ns for path in made.folder.iterdir()} == before
+    with pytest.raises(WeightsError, match="there already"):
+        weights.write(model, made.folder)
+    with pytest.raises(WeightsError, match="not what this version writes"):
+        weights.ensure(changed("internvl3-1b", layers=1), tmp_path)
+    shard = next(made.folder.glob("*.safetensors"))
+    os.truncate(shard, shard.stat().st_size - 2)
+    with pytest.raises(WeightsError, match="not what this version writes"):
+        weights.ensure(model, tmp_path)
+    other = tmp_path / "random-internvl3-1b-seed7"
+    other.mkdir()
+    (other / "mine.txt").write_text("keep")
+    with pytest.raises(WeightsError, match="not made by"):
+        weights.ensure(model, tmp_path, 7)
+    assert (other / "mine.txt").read_text() == "keep"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [made.folder.name, other.name]
+
+
+def test_full_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too little room is said before anything is written: the folder, what is needed and what is free."""
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10, 5, 2**30))
+    with pytest.raises(WeightsError, match=r"random-internvl3-8b-awq-seed0.*needs 5\.86 GiB.*1\.00 GiB free"):
+        weights.ensure(STORE.models["internvl3-8b-awq"], tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device"), SystemExit(1)])
+def test_interrupted_write_leaves_nothing(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever ends the writing early, neither a folder nor a part of one remains, and the next try works."""
+    real, calls = os.pwrite, []
+
+    def pwrite(handle: int, data: bytes, at: int) -> int:
+        calls.append(at)
+        if len(calls) == 12:
+            raise error
+        return real(handle, data, at)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    expected = WeightsError if isinstance(error, OSError) else type(error)
+    with pytest.raises(expected):
+        weights.ensure(small("internvl3-1b"), tmp_path)
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(os, "pwrite", real)
+    (tmp_path / ".random-internvl3-1b-seed0.partial-1").mkdir()  # as a killed process would leave it
+    assert weights.ensure(small("internvl3-1b"), tmp_path).seconds > 0
+    assert [path.name for path in tmp_path.iterdir()] == ["random-internvl3-1b-seed0"]
+
+
+def test_two_at_once_write_once(tmp_path: Path) -> None:
+    """A second one waits for the lock, says so, and then uses what the first wrote."""
+    model, said = small("internvl3-1b"), []
+    handle = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    found: list[weights.Checkpoint] = []
+    waits = threading.Event()
+
+    def say(text: str) -> None:
+        said.append(text)
+        waits.set()
+
+    thread = threading.Thread(target=lambda: found.append(weights.ensure(model, tmp_path, say=say)))
+    thread.start()
+    assert waits.wait(10)
+    weights.write(model, tmp_path / "random-internvl3-1b-seed0")
+    os.close(handle)
+    thread.join(20)
+    assert found[0].seconds == 0.0
+    assert "waiting" in said[0]
+
+
+def test_progress_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long write says how far it is."""
+    monkeypatch.setattr(weights, "SAY_SECONDS", 0.001)
+    said: list[str] = []
+    weights.write(small("internvl3-8b"), tmp_path / "made", say=said.append)
+    assert said
+    assert "internvl3-8b" in said[0]
+    assert "of 0.1 GB written" in said[0]
+
+
+def test_memory_stays_small(tmp_path: Path) -> None:
+    """Writing many times what fits under the bound stays under 300 MB of memory."""
+    program = (
+        "import resource, sys, json; from pathlib import Path\n"
+        "from recommender.records import Model; from recommender.smoke import weights\n"
+        "weights.write(Model.model_validate_json(sys.stdin.read()), Path(sys.argv[1]))\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    model = changed("internvl3-8b-awq", hidden=1024, heads=16, intermediate=4096, layers=8)
+    assert weights.planned_bytes(model) > 600e6
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "made")],
+        input=json.dumps(as_dict(model)),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(done.stdout) < 300_000  # KiB
