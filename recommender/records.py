@@ -503,7 +503,7 @@ class Phase(Record):
     peak_mib: Annotated[int, Field(ge=0, description="the fullest card, whole")]
     host_cpu_percent: Annotated[float, Field(ge=0)]
     server_cores: Annotated[float, Field(ge=0, description="CPU cores the servers kept busy")]
-    running_most: Annotated[int, Field(ge=-1, description="of /metrics; -1: it does not tell")]
+    running_most: Annotated[int, Field(ge=-1, description="of /metrics, which lags 10 s; -1: it does not tell")]
     waiting_most: Annotated[int, Field(ge=-1)]
     cache_use_most: Annotated[float, Field(ge=-1, description="share of the KV cache")]
 
@@ -554,5 +554,6 @@ class SmokeRun(Record):
     checks: tuple[Text, ...] = Field(description="what was proved before the load")
     outcome: Id = Field(description="ok, or the failure's name")
     said: str = ""
+    notes: tuple[Text, ...] = Field(default=(), description="what the person who ran it adds")
     log_sha256: Digest
     phases: tuple[Phase, ...]

@@ -90,6 +90,7 @@ Examples:
     help="How long all of it may take. [1800]",
 )
 @click.option("--json", "as_json", is_flag=True, help="The whole run as JSON on stdout.")
+@click.option("--note", "notes", metavar="TEXT", multiple=True, help="Words to keep with the evidence.")
 @click.option("--save-evidence", metavar="FILE", help="Write the run as an evidence record.")
 def smoke(artefact: Path | None, **options: Any) -> None:
     """Launch an artefact with the real LMDeploy, prove its answers and measure it.
@@ -112,7 +113,7 @@ def smoke(artefact: Path | None, **options: Any) -> None:
             asked = _asked(script, found, options, say)
             if evidence and script.overridden(asked.environment):
                 names = ", ".join(script.overridden(asked.environment))
-                raise RequestError(f"--save-evidence: {names} of this environment changes the artefact; unset it first")
+                raise RequestError(f"--save-evidence: this environment changes the artefact's {names}; unset that")
             _run(asked, options, evidence, say)
     except Failure as failure:
         _fail(failure)
@@ -164,10 +165,11 @@ _REQUEST = (
 
 def _asked(script: Artefact, found: Recommendation, options: dict[str, Any], say: Callable[[str], None]) -> Asked:
     """What to run, on this machine. Raises Failure for what is missing."""
-    from recommender.smoke import host
+    from recommender.smoke import host, launch
     from recommender.smoke.taken import Asked
 
     environment = dict(os.environ)
+    launch.settings(found.facts, script.words(found.facts, environment))  # refuses what is no number
     host.packages()
     host.lmdeploy(found.facts.release.id, environment)
     model, checkpoint = host.model(script, found, options, environment, say)
@@ -181,6 +183,7 @@ def _asked(script: Artefact, found: Recommendation, options: dict[str, Any], say
         environment=environment,
         set_by_smoke=host.variables(model, environment),
         checkpoint=checkpoint,
+        notes=tuple(each for each in options["notes"] if each.strip()),
         copies=options["copies"],
         mps=options["mps"],
         seconds=seconds or (QUICK_S if options["quick"] else LONG_S),
@@ -248,7 +251,7 @@ def _fail(failure: Failure) -> NoReturn:
     for line in failure.tail:
         click.echo(f"  | {line}", err=True)
     mend = f"; {failure.kind.mend}" if failure.kind.mend else ""
-    click.echo(f"recommend smoke: {failure.kind.name}: {failure.said}{mend}", err=True)
+    click.echo(f"recommend smoke: {failure.kind.name}: {failure.said.rstrip('.')}{mend}", err=True)
     sys.exit(failure.kind.code)
 
 

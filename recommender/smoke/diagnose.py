@@ -10,11 +10,12 @@ from recommender.smoke.failures import Failure
 from recommender.smoke.readback import FALLBACK, plain
 
 TAIL_BYTES = 256 * 1024
-# What the server writes of every request that went well tells nothing.
-ANSWERED = re.compile(r'"(GET|POST) \S+ HTTP/1\.1" 200 OK')
+# What the server writes of every request that went well, or that it refused with a reason, tells nothing.
+ANSWERED = re.compile(r'"(GET|POST) \S+ HTTP/1\.1" (200 OK|400 Bad Request)')
 MEMORY = re.compile(
     r"out of memory|OutOfMemoryError|cudaErrorMemoryAllocation|bad_alloc|MiB free on GPU .* MiB may be needed", re.I
 )
+SERVES = re.compile(r"Uvicorn running on (\S+)")
 # What stands in a log where each failure is the cause; the first that is found names it.
 AT_START = (
     ("port-taken", re.compile(r"address already in use|something listens (on port|at)", re.I)),
@@ -88,6 +89,9 @@ def hung_at_start(lines: tuple[str, ...], waited_s: float, silent_s: float) -> F
     """The failure of a server that neither gets ready nor says anything."""
     warming = any("Warm-up lengths" in line for line in lines) and not any("Warm-up finished" in line for line in lines)
     why = "; the warm-up began and never ended, as with a KV cache too small for it" if warming else ""
+    serves = next((found[1] for found in map(SERVES.search, reversed(lines)) if found), "")
+    if serves:
+        why = f"; it says that it serves on {serves}, but where it was asked it lists no model"
     return Failure(
         "hang-at-start", f"not ready after {waited_s:.0f} s, and its log stands still for {silent_s:.0f} s{why}", lines
     )

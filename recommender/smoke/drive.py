@@ -15,6 +15,7 @@ SETTINGS = ("session_len", "max_batch_size", "cache_max_entry_count", "max_prefi
 
 
 def main(script, events, images):
+    """Runs the script with the pictures as its arguments."""
     import lmdeploy
 
     build = lmdeploy.pipeline

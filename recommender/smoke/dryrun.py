@@ -45,7 +45,7 @@ def dry_run(script: Artefact, found: Recommendation, environment: Mapping[str, s
     checker = check([model, *words], facts.release.id, environment)
     cards = found.config.tp * found.config.servers
     lines = [
-        f"{script.name}: {'as recommend renders it' if not edited(script, found) else 'edited'}; nothing was started",
+        f"{script.name}: {'edited' if edited(script, found) else 'as recommend renders it'}; nothing was started",
         *(f"  {each} is edited" for each in edited(script, found)),
         f"options checked with {checker}",
         "would run:",
@@ -53,8 +53,9 @@ def dry_run(script: Artefact, found: Recommendation, environment: Mapping[str, s
         f"  lmdeploy serve api_server {shlex.quote(model)} {shlex.join(words)}"
         if script.kind == "bash"
         else f"  python3 {script.name}, its engine settings as options: {shlex.join(words)}",
-        f"predicted on {cards} x {facts.gpu.name}: {found.memory.total / 2**30:.2f} GiB a card, "
-        f"{found.speed.latency_ms.value:,.0f} ms a request, {found.speed.rps.value:,.1f} requests/s",
+        f"predicted on {cards} x {facts.gpu.name}:",
+        f"  {found.memory.total / 2**30:.2f} GiB a card, {found.speed.latency_ms.value:,.0f} ms a request, "
+        f"{found.speed.rps.value:,.1f} requests/s",
     ]
     return "\n".join(lines) + "\n"
 

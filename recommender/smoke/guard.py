@@ -155,7 +155,8 @@ class Guard:
         self._until(lambda: self._ended is not None, grace_s + keeper.HANG_S)
         if self._ended is None and not self._alone and self._channel and self._standby:
             # Silence tells the standby to take over. It may have been stopped.
-            self._channel.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(OSError):  # it has just gone
+                self._channel.shutdown(socket.SHUT_WR)
             self._standby.send_signal(signal.SIGCONT)
             self._until(lambda: self._ended is not None, LAST_S)
         if self._ended is not None:
@@ -168,12 +169,18 @@ class Guard:
         """Close the channel and reap the standby, which has nothing left to do."""
         if self._channel is not None:
             self._channel.close()
-        if self._standby is not None:
+        deadline = time.monotonic() + keeper.HANG_S
+        # Not Popen.wait: interrupted at a bad moment, it keeps its lock and the next one waits for ever.
+        while self._standby is not None and self._standby.returncode is None:
             try:
-                self._standby.wait(keeper.HANG_S)
-            except subprocess.TimeoutExpired:
-                self._standby.kill()
-                self._standby.wait()
+                pid, status = os.waitpid(self._standby.pid, os.WNOHANG)
+            except ChildProcessError:  # an interruption came after the last look
+                pid, status = self._standby.pid, 0
+            if pid:
+                self._standby.returncode = os.waitstatus_to_exitcode(status)
+            elif time.monotonic() > deadline:
+                os.kill(self._standby.pid, signal.SIGKILL)
+            time.sleep(0 if pid else 0.002)
 
     def _sweep(self) -> bool:
         """SIGKILL to whatever carries the mark; whether there was anything. Needed only if both keepers were killed."""

@@ -80,7 +80,9 @@ def model(
         except weights.WeightsError as error:
             raise Failure("machine", str(error)) from None
         return str(made.folder), f"random, seed {options['seed']}; not the real model"
-    name = script.values(environment).get("MODEL", "")
+    name = script.model(environment)
+    if not name:
+        return "", "as the script has it"
     folder = Path(name)
     if name.startswith(("/", "./", "../", "~")) or folder.is_dir():
         if not (folder / "config.json").is_file():
@@ -95,6 +97,8 @@ def model(
 def variables(folder: str, environment: Mapping[str, str]) -> dict[str, str]:
     """What smoke sets for the launch: the engine's own words in the log, and no network for a local model."""
     made = {"TM_LOG_LEVEL": "INFO", "PYTHONUNBUFFERED": "1"}
+    if environment.get("RESTART"):
+        made["RESTART"] = "0"  # a script that restarts its server hides why it ended
     if folder:
         made |= {"MODEL": folder, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     return made

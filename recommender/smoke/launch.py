@@ -23,6 +23,10 @@ HEAD = re.compile(r"^# request: (\{.*\})$", re.MULTILINE)
 ASSIGNED = re.compile(r"^(export )?([A-Z][A-Z0-9_]*)=\$\{\2:-(.*)\}$", re.MULTILINE)
 PASSED = re.compile(r'^  (--[a-z0-9-]+) "\$([A-Z0-9_]+)"$', re.MULTILINE)
 SWITCH = re.compile(r"^if \[\[ \$([A-Z0-9_]+) == true \]\]; then args\+=\((--[a-z0-9-]+)\); fi$", re.MULTILINE)
+# A script of another hand: its server's command line, and the variables in it.
+COMMAND = re.compile(r"^(?!\s*#).*?\bapi_server\s+(.*)$", re.MULTILINE)
+SET = re.compile(r"^\s*(?:export )?([A-Za-z_]\w*)=(?!\()(.*)$", re.MULTILINE)
+USED = re.compile(r"\$\{(\w+)(?::?-([^{}]*))?\}|\$(\w+)")
 ENGINE = "TurbomindEngineConfig"
 
 
@@ -39,6 +43,11 @@ class Artefact:
     def sha256(self) -> str:
         """Over its bytes."""
         return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it is a shell script of another hand, whose options stand on the server's command line."""
+        return self.kind == "bash" and self.head is None and not PASSED.search(self.text)
 
     def values(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Every value that a variable can override, by the variable: the environment's, else the script's."""
@@ -59,9 +68,39 @@ class Artefact:
         """The server's options as words of its command line; of a Python script, the same settings as options."""
         if self.kind == "python":
             return _python_words(self.text, facts)
+        if self.foreign:
+            return self.command_line(environment)[1:]
         values = self.values(environment)
         passed = [word for option, name in PASSED.findall(self.text) for word in (option, values.get(name, ""))]
         return (*passed, *(option for name, option in SWITCH.findall(self.text) if values.get(name) == "true"))
+
+    def command_line(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        """What follows api_server in a script of another hand, model first; empty where that cannot be seen."""
+        found = COMMAND.search(self.text.replace("\\\n", " "))
+        if not found:
+            return ()
+        known = {name: _word(text) for name, text in SET.findall(self.text)}
+
+        def value(match: re.Match[str]) -> str:
+            name = match[1] or match[3]
+            own = known.get(name, "")
+            # NAME=${NAME:-value}, as well as a plain assignment, which nothing from outside changes
+            told = USED.sub(lambda each: environment.get(each[1] or each[3]) or each[2] or "", own)
+            return told or environment.get(name) or match[2] or ""
+
+        try:
+            words = shlex.split(USED.sub(value, found[1]), comments=True)
+        except ValueError:
+            return ()
+        end = next((place for place, word in enumerate(words) if word.strip("0123456789&") in (";", "|", ">", ">>")
+                    or word in ("&", "&&", "||")), len(words))  # fmt: skip
+        return tuple(words[:end])
+
+    def model(self, environment: Mapping[str, str]) -> str:
+        """The model it serves: a folder, or a name on the hub; empty where that cannot be seen."""
+        if self.foreign:
+            return next(iter(self.command_line(environment)), "")
+        return self.values(environment).get("MODEL", "")
 
     def launch_sha256(self, facts: Facts) -> str:
         """Over what it runs as it stands, whatever its comments say."""
@@ -108,7 +147,10 @@ def of(text: str, name: str) -> Artefact:
         raise RequestError(f"{name}: the request in its head cannot be read ({error}); render it anew") from None
     except SyntaxError as error:
         raise RequestError(f"{name}:{error.lineno}: not Python: {error.msg}") from None
-    return Artefact("python" if python else "bash", name, text, head)
+    made = Artefact("python" if python else "bash", name, text, head)
+    if made.foreign and not made.command_line({}):
+        raise RequestError(f"{name}: no 'lmdeploy serve api_server' in it, so its port and settings cannot be told")
+    return made
 
 
 def asked(artefact: Artefact, changed: Mapping[str, Any]) -> tuple[Request, Mapping[str, Any]]:
@@ -138,7 +180,7 @@ def remake(request: Request, follow: Mapping[str, Any]) -> Recommendation:
 
 
 def settings(facts: Facts, words: tuple[str, ...]) -> dict[str, str]:
-    """What the options mean, by setting; a release's default where an option is not given."""
+    """What the options mean, by setting; a release's default where an option is not given. Raises RequestError."""
     given: dict[str, str] = {}
     for place, word in enumerate(words):
         if word.startswith("--"):
@@ -150,7 +192,12 @@ def settings(facts: Facts, words: tuple[str, ...]) -> dict[str, str]:
         flag = facts.store.flags[name]
         if flag.setting:
             text = given.get(flag.option, era.default)
+            pattern = {"int": r"\d+", "float": r"[\d.]+(e-?\d+)?"}.get(era.type, "")
+            if pattern and text and not re.fullmatch(pattern, text):
+                raise RequestError(f"{flag.option} is {text[:40]!r}, which is no number")
             found[flag.setting] = next((each.value for each in flag.encodings if each.text == text), text)
+    if not 0 < int(found.get("port") or 23333) < 65536:
+        raise RequestError(f"--server-port is {found['port']}; use a port from 1 to 65535")
     return found
 
 

@@ -236,7 +236,7 @@ async def drive(target: Target, shape: Shape, plan: Plan, tick: Callable[[int, i
 def run(target: Target, shape: Shape, plan: Plan, tick: Callable[[int, int], None]) -> Outcome:
     """Drive a load from plain code. What a signal's handler raises comes out of here, after all is cancelled."""
     pool(shape.images > 0, shape.width, shape.height)
-    return _interruptible(drive(target, shape, plan, tick))
+    return _interruptible(lambda: drive(target, shape, plan, tick))
 
 
 def size_prompt(target: Target, shape: Shape, wanted_tokens: int) -> int:
@@ -245,7 +245,7 @@ def size_prompt(target: Target, shape: Shape, wanted_tokens: int) -> int:
     The shortest prompt where template and picture alone take as many. A request that fails raises its failure.
     """
     pool(shape.images > 0, shape.width, shape.height)
-    return _interruptible(_sized(target, shape, wanted_tokens))
+    return _interruptible(lambda: _sized(target, shape, wanted_tokens))
 
 
 async def _sized(target: Target, shape: Shape, wanted: int) -> int:
@@ -272,7 +272,7 @@ async def _sized(target: Target, shape: Shape, wanted: int) -> int:
         return min(tried, key=lambda each: abs(wanted - tried[each]))
 
 
-def _interruptible(work: Coroutine[Any, Any, T]) -> T:
+def _interruptible(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine such that whatever a signal's handler raises cancels it, and is raised once it has ended.
 
     A handler runs wherever the loop happens to be, and a loop swallows most of what is raised inside its callbacks.
@@ -286,7 +286,7 @@ def _interruptible(work: Coroutine[Any, Any, T]) -> T:
             running[0].get_loop().call_soon_threadsafe(running[0].cancel)
 
     async def main() -> T:
-        task = asyncio.ensure_future(work)
+        task = asyncio.ensure_future(work())
         running.append(task)
         if raised:
             task.cancel()
@@ -311,18 +311,24 @@ def _handlers(interrupt: Callable[[BaseException], None]) -> Iterator[None]:
     """Gives what the handlers of this process raise to ``interrupt`` for a while; only the main thread has them."""
     main = threading.current_thread() is threading.main_thread()
     handlers: dict[int, Any] = {each: signal.getsignal(each) for each in signal.valid_signals()} if main else {}
+    live: list[bool] = []
 
     def relay(number: int, frame: FrameType | None) -> None:
         try:
             handlers[number](number, frame)
         except BaseException as error:
+            # A signal may cut the lines below short: a relay that is left over does as the handler behind it.
+            if not live:
+                raise
             interrupt(error)
 
     changed = [number for number, own in handlers.items() if callable(own)]
-    for number in changed:
-        signal.signal(number, relay)
     try:
+        for number in changed:
+            signal.signal(number, relay)
+        live.append(True)
         yield
     finally:
+        live.clear()
         for number in changed:
             signal.signal(number, handlers[number])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import ClassVar
 
@@ -33,12 +34,14 @@ class Metrics:
     def _run(self) -> None:
         while not self._end.wait(1.0):
             for server in self._servers:
-                try:
+                with contextlib.suppress(OSError):
                     status, body = server.get("/metrics")
-                except OSError:
-                    continue
-                for line in body.decode(errors="replace").splitlines() if status == 200 else ():
-                    name = self.NAMES.get(line.partition("{")[0].partition(" ")[0])
-                    if name:
-                        value = float(line.rpartition(" ")[2])
-                        self.most[name] = max(self.most.get(name, 0.0), value)
+                    self.take(body.decode(errors="replace") if status == 200 else "")
+
+    def take(self, text: str) -> None:
+        """Keeps the highest of what one answer tells; a line that is no gauge of ours tells nothing."""
+        for line in text.splitlines():
+            name = self.NAMES.get(line.partition("{")[0].partition(" ")[0])
+            with contextlib.suppress(ValueError):
+                if name:
+                    self.most[name] = max(self.most.get(name, 0.0), float(line.rpartition(" ")[2]))

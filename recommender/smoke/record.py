@@ -93,7 +93,7 @@ def record(name: str, asked: Asked, taken: Taken, today: str) -> r.SmokeRun:
         artefact_sha256=artefact.sha256,
         launch_sha256=artefact.launch_sha256(facts),
         environment=artefact.exported({}),
-        command=artefact.words(facts, {}),
+        command=tuple(each or "''" for each in artefact.words(facts, {})),
         set_by_smoke=tuple(f"{name}={_portable(value)}" for name, value in sorted(asked.set_by_smoke.items())),
         copies=asked.copies,
         mps=asked.mps,
@@ -107,6 +107,7 @@ def record(name: str, asked: Asked, taken: Taken, today: str) -> r.SmokeRun:
         checks=taken.checks,
         outcome=failure.kind.name if failure else "ok",
         said=shown(failure.said) if failure else "",
+        notes=asked.notes,
         log_sha256=taken.log_sha256,
         phases=tuple(_phase(each) for each in taken.phases),
     )
@@ -123,7 +124,8 @@ def _id(name: str) -> str:
 
 def shown(text: str) -> str:
     """A server's words for one line of a record."""
-    return re.sub(r"/[^ '\"]*/", "", "".join(c if c.isprintable() else "?" for c in text))[:400]
+    plain = "".join(c if c.isprintable() else "?" for c in text)
+    return re.sub(r"(?<![^\s'\"(=:,])/(?!/)[^ '\"]*/", "", plain)[:400]
 
 
 def _phase(measured: Measured) -> r.Phase:

@@ -63,7 +63,7 @@ def phase_rows(found: Recommendation, run: r.SmokeRun, phase: r.Phase) -> list[R
     got = record.figures(phase)
     width, height = (int(side) for side in phase.image.split("x")) if phase.image else (0, 0)
     speed: Speed | None = None
-    if phase.concurrency and run.copies == 1 and run.kind == "bash":
+    if phase.concurrency and got.requests and run.copies == 1 and run.kind == "bash":
         speed = predicted(found, phase.concurrency, phase.images, width, height, run.cpus)
 
     def row(name: str, value: float, of: Range | None, scale: float = 1.0) -> Row:
@@ -99,16 +99,23 @@ def goals(found: Recommendation, run: r.SmokeRun) -> list[Goal]:
     return made
 
 
+def outcome(found: Recommendation, run: r.SmokeRun) -> str:
+    """How the run ended: ok, or a failure's name; a missed goal is one where all else is sound."""
+    missed = run.outcome == "ok" and not all(each.met for each in goals(found, run))
+    return "goals-missed" if missed else run.outcome
+
+
 def to_json(found: Recommendation, run: r.SmokeRun) -> str:
     """The run, its figures and the predictions as JSON text."""
     phases = [
         {"figures": asdict(record.figures(each)), "compared": [_row(row) for row in phase_rows(found, run, each)]}
         for each in run.phases
     ]
+    ended = outcome(found, run)
     made: dict[str, Any] = {
         "format": FORMAT,
-        "outcome": run.outcome,
-        "exit_code": KINDS[run.outcome].code if run.outcome != "ok" else 0,
+        "outcome": ended,
+        "exit_code": KINDS[ended].code if ended != "ok" else 0,
         "memory": [_row(row) for row in memory_rows(found, run)],
         "phases": phases,
         "goals": [asdict(each) for each in goals(found, run)],
@@ -126,10 +133,10 @@ def text(found: Recommendation, run: r.SmokeRun) -> str:
     lines = [
         *_head(found, run),
         *_settings(run),
-        *_table("MEMORY of the fullest card, idle card taken off", memory_rows(found, run)),
+        *(_table("MEMORY of the fullest card, idle card taken off", memory_rows(found, run)) if run.ready_mib else ()),
     ]
     for number, phase in enumerate(run.phases, 1):
-        lines += _table(f"LOAD {number}: {_load(phase)}", phase_rows(found, run, phase))
+        lines += _table(f"LOAD {number}: {_load(phase, run.kind)}", phase_rows(found, run, phase))
         lines += _beside(phase, run)
     made = goals(found, run)
     if made:
@@ -141,7 +148,8 @@ def text(found: Recommendation, run: r.SmokeRun) -> str:
                 + (f" ({goal.note})" if goal.note else "")
             )
     lines += ["", "RESULT"]
-    lines += _wrapped("ok" if run.outcome == "ok" else f"{run.outcome}: {run.said}")
+    ended = outcome(found, run)
+    lines += _wrapped("ok" if ended == "ok" else f"{ended}: {run.said or KINDS[ended].what}")
     return "\n".join(lines) + "\n"
 
 
@@ -172,17 +180,19 @@ def _settings(run: r.SmokeRun) -> list[str]:
     return lines
 
 
-def _load(phase: r.Phase) -> str:
+def _load(phase: r.Phase, kind: str) -> str:
     images = f"{phase.image}" + (f" x {phase.images}" if phase.images > 1 else "") if phase.images else "text"
     how = f"{phase.concurrency} in flight" if phase.concurrency else f"{phase.arrivals_rps:g}/s Poisson"
-    return f"{how}, {images}, {phase.input_tokens} tokens in, {phase.output_tokens} out"
+    how = how if kind == "bash" else f"a batch of {phase.concurrency}"
+    tokens = f", {phase.input_tokens} tokens in, {phase.output_tokens} out" if phase.input_tokens else ""
+    return f"{how}, {images}{tokens}"
 
 
 def _table(title: str, rows: list[Row]) -> list[str]:
-    if not rows:
-        return []
+    if not any(each.measured for each in rows):
+        return ["", title]
     lines = ["", title, f"  {'':<18}{'measured':>11}{'predicted':>13}  {'range':<20}{'error':>9}"]
-    for row in rows:
+    for row in [each for each in rows if each.measured or each.predicted]:
         measured = _number(row.measured) if row.measured else "-"
         told = _number(row.predicted) if row.predicted else "-"
         ends = f"{_number(row.low)} to {_number(row.high)}" if row.predicted else ""
@@ -197,7 +207,8 @@ def _number(value: float) -> str:
 
 def _beside(phase: r.Phase, run: r.SmokeRun) -> list[str]:
     got = record.figures(phase)
-    said = [f"{got.requests} requests answered in {phase.window_s:.1f} s, {got.failed} failed"]
+    answered = got.requests if run.kind == "bash" else phase.window_requests
+    said = [f"{answered} requests answered in {phase.window_s:.1f} s, {got.failed} failed"]
     said.append(f"VRAM peak {phase.peak_mib - run.idle_mib:,} MiB")
     said.append(f"host CPU {phase.host_cpu_percent:.0f} %, servers {phase.server_cores:.1f} cores")
     if phase.running_most >= 0:
@@ -213,4 +224,6 @@ def _beside(phase: r.Phase, run: r.SmokeRun) -> list[str]:
 
 
 def _wrapped(said: str) -> list[str]:
-    return textwrap.wrap(said, WIDTH - 2, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+    kept = said.replace(" %", "\0%")  # a sign stays with its number
+    lines = textwrap.wrap(kept, WIDTH - 2, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+    return [line.replace("\0", " ") for line in lines]

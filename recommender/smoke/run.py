@@ -87,7 +87,8 @@ class Session:
         pending = self.prove(servers[0], model)
         for number, each in enumerate(self.asked.loads, 1):
             self.say(f"load {number} of {len(self.asked.loads)}: {described(each)}")
-            pending = self.phase(each, servers, model, pending) or pending
+            found = self.phase(each, servers, model, pending)
+            pending = pending or found
         if pending:
             raise pending
 

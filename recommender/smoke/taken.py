@@ -39,6 +39,7 @@ class Asked:
     environment: Mapping[str, str]
     set_by_smoke: Mapping[str, str]
     checkpoint: str
+    notes: tuple[str, ...] = ()
     copies: int = 1
     mps: bool = False
     seconds: float = 20.0
