@@ -31,7 +31,7 @@ LOAD = re.compile(r"(?P<count>\d+)(?P<open>rps)?(?:@(?P<image>text|\d+x\d+(?:x\d
 
 
 def _codes() -> str:
-    lines = "\n".join(f"  {kind.code:>3}  {kind.name:<20} {kind.what}" for kind in KINDS.values())
+    lines = "\n".join(f"  {kind.code:>3}  {kind.name:<19} {kind.what}" for kind in KINDS.values())
     return (
         "\b\nExit codes:\n    0  all sound, goals met\n    1  nothing fits the request\n"
         f"    2  the command line is wrong\n{lines}\n  130  stopped by Ctrl-C (143 by SIGTERM, 129 by SIGHUP)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import itertools
 import json
 import re
 import shlex
@@ -26,6 +27,7 @@ SWITCH = re.compile(r"^if \[\[ \$([A-Z0-9_]+) == true \]\]; then args\+=\((--[a-
 # A script of another hand: its server's command line, and the variables in it.
 COMMAND = re.compile(r"^(?!\s*#).*?\bapi_server\s+(.*)$", re.MULTILINE)
 SET = re.compile(r"^\s*(?:export )?([A-Za-z_]\w*)=(?!\()(.*)$", re.MULTILINE)
+ENDS = re.compile(r"[;|]|&&?|\|\||\d?[<>].*")
 USED = re.compile(r"\$\{(\w+)(?::?-([^{}]*))?\}|\$(\w+)")
 ENGINE = "TurbomindEngineConfig"
 
@@ -69,16 +71,17 @@ class Artefact:
         if self.kind == "python":
             return _python_words(self.text, facts)
         if self.foreign:
-            return self.command_line(environment)[1:]
+            words = self.command_line(environment) or ()
+            return words[1:] if self.model(environment) else words
         values = self.values(environment)
         passed = [word for option, name in PASSED.findall(self.text) for word in (option, values.get(name, ""))]
         return (*passed, *(option for name, option in SWITCH.findall(self.text) if values.get(name) == "true"))
 
-    def command_line(self, environment: Mapping[str, str]) -> tuple[str, ...]:
-        """What follows api_server in a script of another hand, model first; empty where that cannot be seen."""
+    def command_line(self, environment: Mapping[str, str]) -> tuple[str, ...] | None:
+        """What follows api_server in a script of another hand; None where that cannot be seen."""
         found = COMMAND.search(self.text.replace("\\\n", " "))
         if not found:
-            return ()
+            return None
         known = {name: _word(text) for name, text in SET.findall(self.text)}
 
         def value(match: re.Match[str]) -> str:
@@ -91,15 +94,14 @@ class Artefact:
         try:
             words = shlex.split(USED.sub(value, found[1]), comments=True)
         except ValueError:
-            return ()
-        end = next((place for place, word in enumerate(words) if word.strip("0123456789&") in (";", "|", ">", ">>")
-                    or word in ("&", "&&", "||")), len(words))  # fmt: skip
-        return tuple(words[:end])
+            return None
+        return tuple(itertools.takewhile(lambda word: not ENDS.fullmatch(word), words))
 
     def model(self, environment: Mapping[str, str]) -> str:
         """The model it serves: a folder, or a name on the hub; empty where that cannot be seen."""
         if self.foreign:
-            return next(iter(self.command_line(environment)), "")
+            first = next(iter(self.command_line(environment) or ()), "")
+            return "" if first.startswith("-") else first
         return self.values(environment).get("MODEL", "")
 
     def launch_sha256(self, facts: Facts) -> str:
@@ -148,7 +150,7 @@ def of(text: str, name: str) -> Artefact:
     except SyntaxError as error:
         raise RequestError(f"{name}:{error.lineno}: not Python: {error.msg}") from None
     made = Artefact("python" if python else "bash", name, text, head)
-    if made.foreign and not made.command_line({}):
+    if made.foreign and made.command_line({}) is None:
         raise RequestError(f"{name}: no 'lmdeploy serve api_server' in it, so its port and settings cannot be told")
     return made
 

@@ -1,0 +1,972 @@
+"""The parts of the smoke run, each alone: artefacts, logs, diagnoses, records, reports, checks, cards, options."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.server
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from artefacts import found, text, wait_for
+
+from recommender import records as r
+from recommender.render import render
+from recommender.request import Request, RequestError
+from recommender.smoke import checks, command, diagnose, dryrun, gpu, host, launch, readback, record, report
+from recommender.smoke.failures import KINDS, TAIL_LINES, Failure
+from recommender.smoke.forecast import predicted
+from recommender.smoke.metrics import Metrics
+from recommender.smoke.taken import Asked, Load, Taken, described
+
+H100 = {"gpu": "h100-80g", "load": "", "concurrency": 4}
+
+
+def artefact(form: str = "bash", **asked: Any) -> launch.Artefact:
+    """An artefact as recommend writes it."""
+    return launch.of(text(form, **(H100 | asked)), "serve.sh" if form == "bash" else "pipeline.py")
+
+
+def changed(made: launch.Artefact, old: str, new: str) -> launch.Artefact:
+    """The same, edited by hand."""
+    assert old in made.text
+    return launch.of(made.text.replace(old, new, 1), made.name)
+
+
+FOUND = found(**H100)
+SERVE = artefact()
+
+# --- launch ----------------------------------------------------------------------------------
+
+
+def test_the_head_is_the_request() -> None:
+    """What recommend wrote tells what it was asked; other scripts do not."""
+    assert SERVE.head == {"concurrency": 4, "gpu": "h100-80g"}
+    assert launch.of("#!/bin/bash\nlmdeploy serve api_server m\n", "x.sh").head is None
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "kind"),
+    [
+        ("serve.sh", "lmdeploy serve api_server m", "bash"),
+        ("run", "#!/usr/bin/env bash\nlmdeploy serve api_server m", "bash"),
+        ("p.py", "pass", "python"),
+        ("run", "#!/usr/bin/python3\npass", "python"),
+    ],
+)
+def test_the_kind_is_told_by_name_or_first_line(name: str, body: str, kind: str) -> None:
+    """A suffix or a first line of a shell or of Python."""
+    assert launch.of(body, name).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "piece"),
+    [
+        ("notes.txt", "hello", "neither a shell nor a Python script"),
+        ("p.py", "a = (\n", r"p\.py:\d: not Python"),
+        ("s.sh", "# request: {]}", "the request in its head cannot be read"),
+        ("s.sh", "./start-it", "no 'lmdeploy serve api_server' in it"),
+        ("s.sh", "# lmdeploy serve api_server m", "no 'lmdeploy serve api_server' in it"),
+        ("s.sh", "lmdeploy serve api_server 'm", "no 'lmdeploy serve api_server' in it"),
+    ],
+)
+def test_what_cannot_be_launched(name: str, body: str, piece: str) -> None:
+    """A text of another kind, or one whose settings cannot be told, is refused in one line."""
+    with pytest.raises(RequestError, match=piece):
+        launch.of(body, name)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    """A missing file, a folder and bytes that are no text."""
+    (tmp_path / "b.sh").write_bytes(b"\xff\xfe")
+    for name, piece in (("gone.sh", "No such file"), ("", "Is a directory"), ("b.sh", "not a text in UTF-8")):
+        with pytest.raises(RequestError, match=piece):
+            launch.read(tmp_path / name)
+
+
+def test_options_and_variables_without_running_it() -> None:
+    """The words and exports of the script; a variable of the environment changes them as it would for bash."""
+    words = SERVE.words(FOUND.facts, {})
+    assert words[words.index("--session-len") + 1] == str(FOUND.config.session_len)
+    assert "--trust-remote-code" in words
+    now = SERVE.words(FOUND.facts, {"SESSION_LEN": "2048", "TRUST_REMOTE_CODE": "false", "OTHER": "x"})
+    assert now[now.index("--session-len") + 1] == "2048"
+    assert "--trust-remote-code" not in now
+    assert SERVE.exported({}) == ("OMP_NUM_THREADS=4",)
+    assert SERVE.exported({"OMP_NUM_THREADS": "2"}) == ("OMP_NUM_THREADS=2",)
+    assert SERVE.overridden({}) == []
+    assert SERVE.overridden({"SESSION_LEN": str(FOUND.config.session_len), "MODEL": "/m"}) == ["MODEL"]
+
+
+def test_the_launch_digest_is_of_what_runs() -> None:
+    """A comment does not change it; a value and a switch do."""
+    digest = SERVE.launch_sha256(FOUND.facts)
+    assert changed(SERVE, "# The model:", "# A model:").launch_sha256(FOUND.facts) == digest
+    assert changed(SERVE, "SESSION_LEN:-", "SESSION_LEN:-1").launch_sha256(FOUND.facts) != digest
+    assert changed(SERVE, "CODE:-true", "CODE:-false").launch_sha256(FOUND.facts) != digest
+    assert changed(SERVE, "# The model:", "# A model:").sha256 != SERVE.sha256
+
+
+def test_a_pipeline_tells_the_same_settings() -> None:
+    """The keywords of its engine configuration as options, and its defaults of variables."""
+    made = artefact("python")
+    words = made.words(FOUND.facts, {})
+    assert words[words.index("--session-len") + 1] == str(FOUND.config.session_len)
+    assert {"--max-batch-size", "--max-prefill-token-num", "--cache-max-entry-count"} < set(words)
+    assert made.exported({}) == ("OMP_NUM_THREADS=4",)
+    assert made.model({}) == "OpenGVLab/InternVL3-8B-AWQ"
+    assert made.model({"MODEL": "/m"}) == "/m"
+
+
+OWN = "#!/bin/bash\nM=/models/x\nexport PORT=${PORT:-8000}\n{}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("lmdeploy serve api_server $M --tp 2", ("/models/x", "--tp", "2")),
+        ('exec python3 -m lmdeploy serve api_server "${M}" \\\n  --tp 2', ("/models/x", "--tp", "2")),
+        ("lmdeploy serve api_server $M --server-port $PORT", ("/models/x", "--server-port", "9001")),
+        ("lmdeploy serve api_server $M --log ${LEVEL:-INFO}", ("/models/x", "--log", "INFO")),
+        ("lmdeploy serve api_server $M --tp 2 2>&1 | tee log", ("/models/x", "--tp", "2")),
+        ("lmdeploy serve api_server $M --tp 2 > log 2>&1 &", ("/models/x", "--tp", "2")),
+        ("lmdeploy serve api_server 'a b' --tp 2 # two cards", ("a b", "--tp", "2")),
+    ],
+)
+def test_a_script_of_another_hand_is_read(line: str, words: tuple[str, ...]) -> None:
+    """The server's command line, with the variables as bash would put them in."""
+    made = launch.of(OWN.replace("{}", line), "own.sh")
+    assert made.foreign
+    assert made.command_line({"PORT": "9001"})[: len(words)] == words
+    assert made.model({"PORT": "9001"}) == words[0]
+    assert made.words(FOUND.facts, {"PORT": "9001"})[: len(words) - 1] == words[1:]
+
+
+def test_our_own_form_needs_no_head() -> None:
+    """A script whose head was removed is still read by its variables."""
+    made = launch.of(SERVE.text.replace("# request:", "# asked:"), "serve.sh")
+    assert made.head is None
+    assert not made.foreign
+    assert made.words(FOUND.facts, {}) == SERVE.words(FOUND.facts, {})
+
+
+def test_fields_of_the_command_line_come_on_top_of_the_head() -> None:
+    """A load of any kind takes the place of the head's; whom it follows stays."""
+    request, follow = launch.asked(SERVE, {})
+    assert (request.concurrency, dict(follow)) == (4, {})
+    assert launch.asked(SERVE, {"rps": 3.0})[0].concurrency == 0
+    assert launch.asked(SERVE, {"load": "high"})[0].load == "high"
+    assert launch.asked(SERVE, {"cpus": 8})[0].concurrency == 4
+    head = '# request: {"follow": "gemini", "gpu": "h100-80g", "with": {"trust-remote-code": ""}}\n--tp "$TP"'
+    assert dict(launch.asked(launch.of(head, "s.sh"), {})[1]) == {"follow": "gemini", "with": {"trust-remote-code": ""}}
+
+
+@pytest.mark.parametrize(
+    ("head", "piece"),
+    [
+        ('{"gpu": "l4", "colour": 1}', "unknown: colour"),
+        ('{"concurrency": 4}', "it names no GPU"),
+    ],
+)
+def test_heads_that_cannot_be_used(head: str, piece: str) -> None:
+    """A field of another version, or none that is needed, is refused by name."""
+    with pytest.raises(RequestError, match=piece):
+        launch.asked(launch.of(f'# request: {head}\n  --tp "$TP"', "s.sh"), {})
+
+
+def test_a_followed_configuration_is_made_again() -> None:
+    """The head of an adviser's script remakes the adviser's, with what was added."""
+    made = launch.remake(Request(**H100), {"follow": "gemini", "with": {"trust-remote-code": ""}})
+    assert made.adviser
+    assert launch.remake(Request(**H100), {}).adviser == ""
+
+
+def test_settings_are_the_options_or_the_releases_defaults() -> None:
+    """What is not given is the release's default; a switch is true."""
+    given = launch.settings(FOUND.facts, SERVE.words(FOUND.facts, {}))
+    assert given["session_len"] == str(FOUND.config.session_len)
+    assert given["trust_remote_code"] == "true"
+    bare = launch.settings(FOUND.facts, ("--cache-max-entry-count=0.5", "--tp", "2"))
+    assert (bare["cache_ratio"], bare["tp"], bare["session_len"]) == ("0.5", "2", "")
+    assert launch.settings(FOUND.facts, ("--quant-policy", "8"))["kv_bits"] == "8"
+
+
+@pytest.mark.parametrize(
+    ("words", "piece"),
+    [
+        (("--session-len", "4k"), "--session-len is '4k', which is no number"),
+        (("--cache-max-entry-count", "half"), "no number"),
+        (("--server-port", "70000"), "a port from 1 to 65535"),
+        (("--server-port", "0"), "a port from 1 to 65535"),
+    ],
+)
+def test_settings_that_are_no_numbers(words: tuple[str, ...], piece: str) -> None:
+    """They are refused before anything starts."""
+    with pytest.raises(RequestError, match=piece):
+        launch.settings(FOUND.facts, words)
+
+
+# --- readback --------------------------------------------------------------------------------
+
+LOG = """\x1b[93mHINT\x1b[0m
+[TM][WARN][1121.02:39:16.803525][turbomind.cc:128] `max_context_token_num` is not set, default to 4096.
+Loading:   0%|\rLoading: 100%|\r   [TM][INFO][1121.02:39:19.257334][turbomind.cc:338] Object cache budget: {budget}
+[TM][WARN][1121.02:39:19.400836][slab.h:136] slab_size 33554432, object_size 3670016, object_count 9, ratio 0.984375
+[TM][INFO][1121.02:39:19.401117][turbomind.cc:440] Warm-up lengths: 8, 4096, 8192, 8256
+[TM][INFO][1121.02:39:21.515343][turbomind.cc:492] Warm-up finished in 2.11 seconds.
+"""
+BUDGET = "14584.84 MB from free 72924.19 MB and ratio 0.200"
+CONFIG = (
+    "- updated backend_config=TurbomindEngineConfig(dtype='float16', tp=1, session_len={}, max_batch_size={}, q=<Q: 0>)"
+)
+ASKED = {"backend": "turbomind", "session_len": "4096", "cache_ratio": "0.2", "max_batch_size": "64",
+         "prefill_tokens": "8192", "tp": "1", "block_len": "64"}  # fmt: skip
+
+
+def log(budget: str = BUDGET, *more: str) -> str:
+    """A server's log."""
+    return LOG.format(budget=budget) + "\n".join(more)
+
+
+def differing(asked: dict[str, str], told: str) -> list[str]:
+    """Which settings a log contradicts."""
+    compared = readback.compare(FOUND.facts, asked, readback.effective(told))
+    return [each.name for each in compared if each.differs]
+
+
+def test_the_engines_words_are_read() -> None:
+    """Every figure of the log, through colours and redrawn progress lines."""
+    told = readback.effective(log())
+    assert told == readback.Effective("turbomind", 4096, 0, 8256, 0.2, 14584.84, 72924.19, 3670016)
+    assert readback.effective(log(BUDGET, CONFIG.format(2048, 32))).session_len == 2048
+    last = readback.effective(log(BUDGET, CONFIG.format(2048, 32), CONFIG.format("None", 16)))
+    assert (last.session_len, last.max_batch_size) == (4096, 16)
+
+
+def test_a_silent_log_contradicts_nothing() -> None:
+    """What is not told is empty, and differs from nothing."""
+    assert readback.effective("") == readback.Effective("", 0, 0, 0, 0.0, 0.0, 0.0, 0)
+    assert differing(ASKED, "") == []
+
+
+def test_what_is_as_asked_does_not_differ() -> None:
+    """All six settings, the batch told by the warm-up's longest prompt."""
+    assert differing(ASKED, log()) == []
+    found = {each.name: each.found for each in readback.compare(FOUND.facts, ASKED, readback.effective(log()))}
+    assert found == {"backend": "turbomind", "session_len": "4096", "cache_budget": "14585 MiB (0.200)",
+                     "max_batch_size": "64", "forward_tokens": "8256", "kv_block_bytes": "3670016"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asked", "told", "names"),
+    [
+        ({"session_len": "8192"}, log(), ["session_len"]),
+        ({"cache_ratio": "0.3"}, log(), ["cache_budget"]),
+        ({"cache_ratio": "0.2004"}, log(), []),
+        ({"max_batch_size": "32"}, log(), ["max_batch_size", "forward_tokens"]),
+        ({"kv_bits": "8"}, log(), ["kv_block_bytes"]),
+        ({}, log("9000.00 MB from free 72924.19 MB and ratio 0.200"), ["cache_budget"]),
+        ({}, log() + "Fallback to pytorch engine because", ["backend"]),
+    ],
+)
+def test_what_differs_is_named(asked: dict[str, str], told: str, names: list[str]) -> None:
+    """Each setting that the log contradicts, and no other."""
+    assert differing(ASKED | asked, told) == names
+
+
+# --- diagnose --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("[TM][FATAL][x][allocator.cc:85] CUDA error: out of memory", "out-of-memory"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate", "out-of-memory"),
+        ("serve.sh: 900 MiB free on GPU 0; 11421 MiB may be needed: stop what else runs there", "out-of-memory"),
+        ("ERROR: [Errno 98] error while attempting to bind: address already in use", "port-taken"),
+        ("serve.sh: something listens on port 8000 already; set SERVER_PORT", "port-taken"),
+        ("serve.sh: LMDeploy 0.9.0 is installed; this script is for 0.18.0: run recommend", "other-release"),
+        ("ModuleNotFoundError: No module named 'lmdeploy'", "machine"),
+        ("x.sh: line 3: lmdeploy: command not found", "machine"),
+        ("OSError: /m does not appear to have a file named config.json.", "model"),
+        ("AttributeError: 'dict' object has no attribute 'hidden_size'", "model"),
+        ("Please pass the argument `trust_remote_code=True`.", "model"),
+        ("Fallback to pytorch engine because", "pytorch-fallback"),
+        ("Segmentation fault", "start-failed"),
+    ],
+)
+def test_the_cause_of_an_end_at_start(line: str, name: str) -> None:
+    """The line that names the cause is told, however much comes before and after it."""
+    failure = diagnose.ended_at_start(("begin", line, "end"), 1)
+    assert failure.kind.name == name
+    assert line in failure.said or name in ("start-failed", "pytorch-fallback")
+    assert failure.tail == ("begin", line, "end")
+
+
+def test_an_end_without_a_word() -> None:
+    """An empty log is said to be empty."""
+    failure = diagnose.ended_at_start((), -9)
+    assert failure.said == "the server ended by SIGKILL before it was ready, and its log is empty"
+
+
+def test_how_a_process_ended() -> None:
+    """Signals by name where they have one."""
+    assert [diagnose.how(each) for each in (0, 3, -11, -99)] == [
+        "with status 0",
+        "with status 3",
+        "by SIGSEGV",
+        "by signal 99",
+    ]
+
+
+def test_a_hang_tells_where_it_stands() -> None:
+    """In the warm-up, or serving where nobody asked."""
+    warming = diagnose.hung_at_start(("Warm-up lengths: 8, 16", "8"), 30, 20)
+    assert warming.kind.name == "hang-at-start"
+    assert "KV cache too small" in warming.said
+    done = ("Warm-up lengths: 8", "Warm-up finished in 1 s", "INFO: Uvicorn running on http://0.0.0.0:8000 (Press")
+    elsewhere = diagnose.hung_at_start(done, 30, 20).said
+    assert "KV cache" not in elsewhere
+    assert "it says that it serves on http://0.0.0.0:8000" in elsewhere
+    assert diagnose.hung_at_start((), 30, 20).said == "not ready after 30 s, and its log stands still for 20 s"
+
+
+def test_an_end_later() -> None:
+    """Out of memory where the log says so, else a death."""
+    assert diagnose.ended_later(("CUDA error: out of memory",), -6, "x").kind.name == "out-of-memory-image"
+    failure = diagnose.ended_later(("fine",), -11, "a request")
+    assert (failure.kind.name, failure.said) == ("server-died", "the server ended by SIGSEGV: a request")
+
+
+def test_the_tail_of_a_log_is_fit_to_show(tmp_path: Path) -> None:
+    """No colours, no control characters, no empty lines, no answered requests, no endless line, and not all of it."""
+    path = tmp_path / "log"
+    lines = ["first", "\x1b[93mcolour\x1b[0m", "", 'INFO: 1:2 - "POST /v1/chat/completions HTTP/1.1" 200 OK',
+             'INFO: 1:2 - "POST /v1/chat/completions HTTP/1.1" 400 Bad Request', "odd \x07\x1b]0;title", "old\rnew",
+             'INFO: 1:2 - "POST /v1/chat/completions HTTP/1.1" 500 Internal Server Error', "x" * 1000]  # fmt: skip
+    path.write_text("\n".join(lines))
+    shown = diagnose.tail(path, 6)
+    assert shown[0] == "colour"
+    assert shown[1] == "odd ??]0;title"
+    assert shown[2:4] == ("old", "new")
+    assert shown[4].endswith("500 Internal Server Error")
+    assert shown[5] == "x" * 300
+    path.write_bytes(b"\xff" * 1_000_000)
+    assert len(diagnose.tail(path, 3)) == 1
+    assert diagnose.tail(tmp_path / "gone", 3) == ()
+
+
+def test_a_failure_is_one_line_with_few_log_lines() -> None:
+    """Line breaks in a server's words do not break the message."""
+    failure = Failure("model", "two\n  lines", tuple(map(str, range(99))))
+    assert failure.said == "two lines"
+    assert failure.tail == tuple(map(str, range(99 - TAIL_LINES, 99)))
+    codes = [kind.code for kind in KINDS.values()]
+    assert len(set(codes)) == len(codes)
+    assert not {0, 1, 2, 4, 70, 130, 143, 129} & set(codes)
+
+
+# --- record and report -----------------------------------------------------------------------
+
+
+def phase(**values: Any) -> r.Phase:
+    """A load as measured."""
+    return r.Phase(**{
+        "concurrency": 4, "arrivals_rps": 0, "images": 1, "image": "448x448", "input_tokens": 330, "output_tokens": 16,
+        "window_s": 2.0, "window_requests": 8, "latencies_ms": "100 200 300 400", "ttft_ms": "50 70",
+        "streamed_ms": "200 250", "peak_mib": 9000, "host_cpu_percent": 12.5, "server_cores": 1.5, "running_most": 4,
+        "waiting_most": 0, "cache_use_most": 0.25,
+    } | values)  # fmt: skip
+
+
+def smoked(*phases: r.Phase, **values: Any) -> r.SmokeRun:
+    """A run as recorded."""
+    return r.SmokeRun(**{
+        "id": "run", "taken": "2026-01-02", "made_by": "lmdeploy-recommender 0.1.0", "lmdeploy": "0.18.0",
+        "gpu": "h100-sxm-80g", "gpu_name": "NVIDIA H100 80GB HBM3", "gpu_count": 1, "driver": "580.1",
+        "memory_mib": 81559, "cpus": 16, "cpu_name": "Xeon", "model": "internvl3-8b-awq", "checkpoint": "random",
+        "request": "{}", "kind": "bash", "artefact_sha256": "0" * 64, "launch_sha256": "1" * 64, "environment": (),
+        "command": ("--tp", "1"), "set_by_smoke": (), "copies": 1, "mps": False, "startup_s": 12.0, "idle_mib": 480,
+        "start_peak_mib": 9500, "ready_mib": 9300,
+        "effective": (r.Readback(name="session-len", asked="4096", found="4096"),), "checks": ("/health answers 200",),
+        "outcome": "ok", "log_sha256": "2" * 64, "phases": phases,
+    } | values)  # fmt: skip
+
+
+def test_figures_are_computed_from_the_raw_numbers() -> None:
+    """Medians, nearest-rank shares, rates of the window; no p99 below 300 samples."""
+    got = record.figures(phase())
+    assert (got.requests, got.failed, got.rps, got.output_tokens_s) == (4, 0, 4.0, 64.0)
+    assert (got.p50_ms, got.p95_ms, got.p99_ms, got.ttft_ms) == (250.0, 400.0, 0.0, 60.0)
+    assert got.token_ms == pytest.approx((150 + 180) / 2 / 15)
+    many = " ".join(map(str, range(1, 301)))
+    assert record.figures(phase(latencies_ms=many)).p99_ms == 297.0
+    assert record.figures(phase(latencies_ms=many.rpartition(" ")[0])).p99_ms == 0.0
+    nothing = record.figures(phase(latencies_ms="", ttft_ms="", streamed_ms="", window_s=0, window_requests=0))
+    assert (nothing.requests, nothing.rps, nothing.p50_ms, nothing.token_ms) == (0, 0.0, 0.0, 0.0)
+
+
+def test_a_record_names_no_folder_of_this_machine() -> None:
+    """Paths in a server's words lose their folders; addresses and control characters stay readable."""
+    assert record.shown("because '/home/me/models/x' is odd") == "because 'x' is odd"
+    assert record.shown("at http://127.0.0.1:9/v1") == "at http://127.0.0.1:9/v1"
+    assert record.shown("MODEL is /a/b, gone") == "MODEL is b, gone"
+    assert record.shown("a\nb\x1b") == "a?b?"
+    assert len(record.shown("x" * 999)) == 400
+
+
+def test_a_run_becomes_a_record() -> None:
+    """Also one that never got ready, whose script has an empty value."""
+    made = changed(SERVE, "SERVER_NAME:-127.0.0.1", "SERVER_NAME:-")
+    asked = Asked(made, FOUND, (Load(1, 0.0, 1, 448, 448),), {}, {"MODEL": "/home/me/m", "A": "1"}, "a local folder")
+    machine = gpu.Host("NVIDIA H100", 1, "580.1", 81559, 16, "")
+    taken = Taken(machine, 480, failure=Failure("model", "no /home/me/m/config.json"), log_sha256="3" * 64)
+    kept = record.record("x", asked, taken, "2026-01-02")
+    assert kept.set_by_smoke == ("A=1", "MODEL=m")
+    assert (kept.outcome, kept.said) == ("model", "no config.json")
+    assert kept.command[kept.command.index("--server-name") + 1] == "''"
+    assert kept.artefact_sha256 == hashlib.sha256(made.text.encode()).hexdigest()
+    assert "RESULT\n  model: no config.json\n" in report.text(FOUND, kept)
+
+
+def test_the_place_of_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name becomes the id; nothing that is there is replaced."""
+    monkeypatch.chdir(tmp_path)
+    assert record.place("h100-a.yaml") == (Path("h100-a.yaml"), "h100-a")
+    assert record.place("h100-a")[0] == Path("h100-a.yaml")
+    (tmp_path / "there.yaml").touch()
+    for name, piece in (("there", "exists"), ("Not This", "small letters"), ("gone/x", "no folder"), ("..", "letters")):
+        with pytest.raises(RequestError, match=piece):
+            record.place(name)
+
+
+def test_evidence_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads back as the same record; a write that fails leaves no file."""
+    run = smoked(phase())
+    record.save(tmp_path / "a.yaml", run)
+    read = r.SmokeRun.model_validate_json(json.dumps(yaml.safe_load((tmp_path / "a.yaml").read_text())))
+    assert read == run
+
+    def fails(*_: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(Path, "replace", fails)
+    with pytest.raises(OSError):  # noqa: PT011 - whichever it is
+        record.save(tmp_path / "b.yaml", run)
+    assert [each.name for each in tmp_path.iterdir()] == ["a.yaml"]
+
+
+def test_the_error_of_a_prediction() -> None:
+    """Positive where the prediction is too high; none where one of the two is missing."""
+    assert report.Row("x", 100, 120).error == pytest.approx(0.2)
+    assert report.Row("x", 100).error is None
+    assert report.Row("x", 0, 120).error is None
+
+
+def test_predictions_stand_beside_comparable_loads_only() -> None:
+    """One artefact on its own card under a closed loop; neither copies, nor arrivals, nor a batch."""
+    speed = predicted(FOUND, 4, 1, 448, 448, 16)
+    rows = {row.name: row for row in report.phase_rows(FOUND, smoked(), phase())}
+    assert rows["requests/s"].predicted == speed.rps.value
+    assert rows["output tokens/s"].predicted == speed.rps.value * 16
+    assert rows["p50 ms"].low == speed.latency_ms.low
+    odd = ({"copies": 2}, {"kind": "python"})
+    for values in odd:
+        assert not any(row.predicted for row in report.phase_rows(FOUND, smoked(**values), phase()))
+    arrivals = phase(concurrency=0, arrivals_rps=3)
+    assert not any(row.predicted for row in report.phase_rows(FOUND, smoked(), arrivals))
+
+
+def test_memory_is_told_without_the_idle_card() -> None:
+    """The ready server beside its prediction, and the peak of all loads."""
+    ready, peak = report.memory_rows(FOUND, smoked(phase(peak_mib=9900), phase(peak_mib=9700)))
+    assert (ready.measured, peak.measured) == (8820, 9420)
+    assert ready.predicted
+    assert report.memory_rows(FOUND, smoked(ready_mib=0)) == []
+
+
+def wanting(**goals: Any) -> Any:
+    """A recommendation with goals."""
+    return found(**(H100 | goals))
+
+
+def test_goals_are_held_against_the_last_load() -> None:
+    """By the p95 where there are too few samples for a p99, and said so."""
+    asked = wanting(p99_ms=390.0, ttft_ms=100.0)
+    tail, first = report.goals(asked, smoked(phase(latencies_ms="1"), phase()))
+    assert (tail.measured, tail.met, first.met) == (400.0, False, True)
+    assert "by the p95: a p99 needs 300 samples, 4 were taken" in tail.note
+    assert report.goals(asked, smoked()) == []
+    assert report.goals(wanting(p99_ms=400.0), smoked(phase()))[0].met
+    empty = phase(latencies_ms="", ttft_ms="", streamed_ms="")
+    assert not any(each.met for each in report.goals(asked, smoked(empty)))
+
+
+def test_a_rate_is_met_within_a_twentieth() -> None:
+    """Arrivals are random: 95 % of the rate counts."""
+    asked = wanting(concurrency=0, rps=4.2)
+    assert report.goals(asked, smoked(phase()))[0].met
+    assert not report.goals(asked, smoked(phase(window_requests=7)))[0].met
+
+
+def test_a_missed_goal_is_the_outcome_of_a_sound_run_only() -> None:
+    """A failure comes first."""
+    asked = wanting(p99_ms=390.0)
+    assert report.outcome(asked, smoked(phase())) == "goals-missed"
+    assert report.outcome(asked, smoked(phase(), outcome="too-long")) == "too-long"
+    assert report.outcome(FOUND, smoked(phase())) == "ok"
+    told = json.loads(report.to_json(asked, smoked(phase())))
+    assert (told["outcome"], told["exit_code"], told["goals"][0]["met"]) == ("goals-missed", 27, False)
+
+
+def test_the_report_fits_80_columns_and_marks_what_differs() -> None:
+    """Long words of a server are wrapped; a percent sign stays with its number."""
+    failures = (r.FailedRequests(cause="too-long", count=3, said="HTTP 400: " + "a word " * 50),)
+    told = report.text(
+        wanting(p99_ms=390.0),
+        smoked(
+            phase(failures=failures),
+            effective=(
+                r.Readback(name="session-len", asked="4096", found="2048"),
+                r.Readback(name="max-batch-size", asked="4", found=""),
+            ),
+        ),
+    )
+    assert max(map(len, told.splitlines())) <= 80
+    assert "  session-len         4096                      2048  DIFFERS\n" in told
+    assert "  max-batch-size      4                         nothing\n" in told
+    assert "3 x too-long: HTTP 400" in told
+    assert "RESULT\n  goals-missed: " in told
+    assert not any(line.strip().startswith("%") for line in told.splitlines())
+    assert "no p99: it needs 300 samples" in told
+
+
+def test_loads_in_a_few_words() -> None:
+    """As progress shows them."""
+    assert described(Load(4, 0.0, 2, 96, 64)) == "4 in flight, 96x64 x 2"
+    assert described(Load(0, 2.5, 0, 0, 0)) == "2.5 a second (Poisson), text only"
+
+
+# --- checks ----------------------------------------------------------------------------------
+
+SCHEMA = {"type": "object", "required": ["a"], "properties": {"a": {"type": "boolean"}, "b": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "wrong"),
+    [
+        ('{"a": true}', ""),
+        ('{"a": false, "b": 3}', ""),
+        ('{"a": tr', "not JSON"),
+        ("", "not JSON"),
+        ("[1]", "no object"),
+        ('{"b": 1}', "a is missing"),
+        ('{"a": "yes"}', "a is no boolean"),
+        ('{"a": true, "b": 1.5}', "b is no integer"),
+    ],
+)
+def test_an_answer_by_a_schema(answer: str, wrong: str) -> None:
+    """It parses, has what is required, and of the right types."""
+    said = checks.nonconformity(answer, SCHEMA)
+    assert (wrong in said) if wrong else (said == "")
+
+
+@contextlib.contextmanager
+def serving(answer: Callable[[str], tuple[int, bytes] | None]) -> Iterator[checks.Server]:
+    """A server that gives one answer for each path; None: it says nothing for a while."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            got = answer(self.path)
+            if got is None:
+                time.sleep(1.0)
+                return
+            self.send_response(got[0])
+            self.send_header("Content-Length", str(len(got[1])))
+            self.end_headers()
+            self.wfile.write(got[1])
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.do_GET()
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made:
+        threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        try:
+            yield checks.Server(f"http://127.0.0.1:{made.server_port}", timeout_s=0.4)
+        finally:
+            made.shutdown()
+
+
+def chat(content: str, finish: str = "stop", tokens: int = 3) -> bytes:
+    """A chat completion."""
+    choice = {"message": {"content": content}, "finish_reason": finish}
+    return json.dumps({"choices": [choice], "usage": {"completion_tokens": tokens}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("answer", "name"),
+    [
+        ((400, b'{"message": "Input length (9) must be smaller than the model context length"}'), "too-long"),
+        ((400, b'{"message": "Request preprocessing failed."}'), "request-failed"),
+        ((500, b"torch.OutOfMemoryError: CUDA out of memory"), "out-of-memory-image"),
+        ((503, b"later"), "request-failed"),
+        ((200, b"<html>"), "malformed-json"),
+        ((200, b'{"error_code": 10400, "text": "no"}'), "error-in-200"),
+        ((200, b"[]"), "error-in-200"),
+        ((200, chat("", "error", 0)), "request-failed"),
+        (None, "requests-hang"),
+    ],
+)
+def test_the_cause_of_a_failed_request(answer: tuple[int, bytes] | None, name: str) -> None:
+    """By status and body; a silent server is told apart from a dead one."""
+    with serving(lambda path: (200, b"") if path == "/health" else answer) as server, pytest.raises(Failure) as raised:
+        server.chat({}, "a request")
+    assert raised.value.kind.name == name
+    assert raised.value.said.startswith("a request: ")
+    if answer is None:
+        assert "/health says 200 meanwhile" in raised.value.said
+
+
+def test_nobody_answers() -> None:
+    """A closed port: no model, not healthy, and a request tells that the connection broke."""
+    server = checks.Server("http://127.0.0.1:9")
+    assert server.model() == ""
+    assert not server.healthy()
+    with pytest.raises(Failure, match="the connection broke") as raised:
+        server.chat({}, "a request")
+    assert raised.value.kind.name == "server-died"
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"data": []}', b'{"data": [{}]}', b"[]", b"\xff"])
+def test_no_model_is_listed(body: bytes) -> None:
+    """Whatever a server says while it lists none."""
+    with serving(lambda _: (200, body)) as server:
+        assert server.model() == ""
+
+
+def proved(structured: bool, **answers: bytes) -> list[str]:
+    """What the checks say of a server."""
+    bodies = iter(answers.values())
+    with serving(lambda path: (200, b"" if path == "/health" else next(bodies))) as server:
+        return list(checks.proofs(server, [server], "m", FOUND.facts, "", 0, structured))
+
+
+def test_proofs_one_after_another() -> None:
+    """Each line says what was proved; without a picture there is no image request."""
+    form = json.dumps({"accident_detected": False})
+    assert proved(True, text=chat("Hello"), form=chat(form)) == [
+        "/health answers 200",
+        "/v1/models lists the model",
+        "a text request is answered (5 characters)",
+        f"an answer by JSON schema parses: {form}",
+    ]
+    assert "this release refuses it" in proved(False, text=chat("Hello"))[-1]
+    with pytest.raises(Failure, match="accident_detected is missing"):
+        proved(True, text=chat("Hello"), form=chat("{}"))
+
+
+def test_variables_that_catch_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only one that really does; an exception for loopback is respected, and a password never told."""
+    for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert checks.environment_proxy() == ""
+    monkeypatch.setenv("http_proxy", "http://me:secret@127.0.0.1:9")
+    assert checks.environment_proxy() == "http_proxy=http://127.0.0.1:9"
+    monkeypatch.setenv("no_proxy", "localhost,127.0.0.1")
+    assert checks.environment_proxy() == ""
+    monkeypatch.delenv("no_proxy")
+    with serving(lambda _: (200, b"<html>welcome</html>")) as server:
+        monkeypatch.setenv("http_proxy", server.url)
+        assert checks.environment_proxy() == f"http_proxy={server.url}"
+
+
+def test_gauges_of_all_servers() -> None:
+    """The highest of each; lines that mean nothing to us, or nothing at all, are passed over."""
+    metrics = Metrics([])
+    metrics.take('lmdeploy:num_requests_running{engine="0"} 3.0\nlmdeploy:num_requests_running 7\nother 9\n')
+    metrics.take("lmdeploy:num_requests_running{} 2\nlmdeploy:gpu_cache_usage_perc{} much\n# HELP\n\n")
+    assert metrics.most == {"running": 7.0}
+
+
+# --- the command's options -------------------------------------------------------------------
+
+LOADS = {
+    "16": Load(16, 0.0, 1, 448, 448),
+    "4rps": Load(0, 4.0, 1, 448, 448),
+    "4RPS@text": Load(0, 4.0, 0, 0, 0),
+    "2@1280x720": Load(2, 0.0, 1, 1280, 720),
+    " 2@96x64x3 ": Load(2, 0.0, 3, 96, 64),
+    "1@Text": Load(1, 0.0, 0, 0, 0),
+}
+
+
+@pytest.mark.parametrize("form", LOADS)
+def test_forms_of_a_load(form: str) -> None:
+    """In flight or arrivals, of the request's image, of another, or of text."""
+    assert command.loads((form,), FOUND) == (LOADS[form],)
+
+
+@pytest.mark.parametrize(
+    "form", ["", "x", "-1", "1.5rps", "4@", "4@big", "4@10x", "4@10x10x10x10", "rps", "4 rps", "9999"]
+)
+def test_wrong_forms_of_a_load(form: str) -> None:
+    """Refused with the right forms."""
+    with pytest.raises(RequestError, match="--phase"):
+        command.loads((form,), FOUND)
+
+
+def test_loads_without_being_told() -> None:
+    """One request at a time, then the request's own load; once only where both are the same."""
+    assert command.loads((), FOUND) == (Load(1, 0.0, 1, 448, 448), Load(4, 0.0, 1, 448, 448))
+    assert command.loads((), found(gpu="h100-80g", load="single")) == (Load(1, 0.0, 1, 448, 448),)
+    rate = found(gpu="h100-80g", load="", rps=3.0)
+    assert command.loads((), rate) == (Load(1, 0.0, 1, 448, 448), Load(0, 3.0, 1, 448, 448))
+    with pytest.raises(RequestError, match="reads text only"):
+        command.loads(("4@64x64",), found(gpu="h100-80g", model="qwen2.5-7b-instruct"))
+
+
+def options(**given: Any) -> dict[str, Any]:
+    """The command line's request options."""
+    names = ("gpu", "model", "load", "rps", "image", "prompt_tokens", "output_tokens", "goal", "p99", "ttft", "vram",
+             "cpus", "kv", "lmdeploy")  # fmt: skip
+    return dict.fromkeys(names) | {"text_only": False} | given
+
+
+def test_what_the_command_line_changes_of_a_script() -> None:
+    """Only what is given; the GPU with its count where it is given."""
+    assert dict(command._changed(options(), SERVE)) == {}
+    assert dict(command._changed(options(cpus="8"), SERVE)) == {"cpus": 8}
+    assert dict(command._changed(options(load="16"), SERVE)) == {"concurrency": 16}
+    assert dict(command._changed(options(text_only=True), SERVE))["images"] == 0
+    with_gpu = dict(command._changed(options(gpu="h100-80g:2"), SERVE))
+    assert with_gpu["gpu_count"] == 2
+
+
+def test_a_dry_run_names_edits() -> None:
+    """Values by their variable, other lines by number; comments do not count."""
+    assert dryrun.edited(SERVE, FOUND) == []
+    assert dryrun.edited(changed(SERVE, "# The model", "# Our model"), FOUND) == []
+    assert dryrun.edited(changed(SERVE, "CODE:-true", "CODE:-false"), FOUND) == ["TRUST_REMOTE_CODE"]
+    (line,) = dryrun.edited(changed(SERVE, '  --backend "$BACKEND"', '  --backend "$BACKEND" --tp 2'), FOUND)
+    assert SERVE.text.split("\n")[int(line.split()[1]) - 1].strip() == '--backend "$BACKEND"'
+
+
+def test_a_dry_run_without_lmdeploy_refuses_what_the_release_has_not(tmp_path: Path) -> None:
+    """The extracted facts stand in for the parser, with its words."""
+    nowhere = {"PATH": str(tmp_path), "PYTHON": str(tmp_path / "python")}
+    by = dryrun.check(["/m", *SERVE.words(FOUND.facts, {})], "0.18.0", nowhere)
+    assert by == "the facts extracted from LMDeploy 0.18.0 (it is not installed here)"
+    with pytest.raises(RequestError, match=r"LMDeploy 0\.18\.0 refuses the options: .*--colour"):
+        dryrun.check(["/m", "--colour", "red"], "0.18.0", nowhere)
+    with pytest.raises(RequestError, match="invalid int value: 'x'"):
+        dryrun.check(["/m", "--tp", "x"], "0.18.0", nowhere)
+    foreign = launch.of("lmdeploy serve api_server m", "own.sh")
+    with pytest.raises(RequestError, match="leave --dry-run out"):
+        dryrun.dry_run(foreign, FOUND, nowhere)
+    told = dryrun.dry_run(artefact("python"), FOUND, nowhere)
+    assert "  python3 pipeline.py, its engine settings as options: --" in told
+
+
+def test_lines_of_progress_only_after_some_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a terminal a short run says nothing; a long one a line now and then, and no line twice."""
+    now = [100.0]
+    monkeypatch.setattr(command.time, "monotonic", lambda: now[0])
+    with command._progress() as say:
+        say("starting")
+        now[0] += 5.5
+        say("")
+        say("waiting")
+        say("still waiting")
+        now[0] += 5.5
+        say("waiting")
+        say("loading")
+    assert capsys.readouterr().err == "recommend smoke: waiting\nrecommend smoke: loading\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_signals_end_a_block_with_their_code(number: int, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """The handlers of before are back afterwards."""
+    before = signal.getsignal(number)
+    with pytest.raises(SystemExit) as raised, command._signals(60):
+        signal.raise_signal(number)
+    assert raised.value.code == code
+    assert signal.getsignal(number) is before
+    assert f"stopped by {signal.Signals(number).name}" in capsys.readouterr().err
+
+
+def test_the_time_limit_is_a_failure() -> None:
+    """It comes as one, wherever the run happens to be, and not after the block."""
+    with pytest.raises(Failure) as raised, command._signals(0.05):
+        time.sleep(5)
+    assert raised.value.kind.name == "time-limit"
+    with command._signals(0.05):
+        pass
+    time.sleep(0.1)
+
+
+# --- the machine -----------------------------------------------------------------------------
+
+
+class Nvml:
+    """Two cards for the package's interface."""
+
+    class NVMLError(Exception):
+        """What NVML raises."""
+
+    def __init__(self, *used: int, broken: bool = False) -> None:
+        self.used_mib, self.broken = list(used), broken
+
+    def nvmlInit(self) -> None:
+        """Fails without a driver."""
+        if self.broken:
+            raise self.NVMLError("Driver Not Loaded")
+
+    def nvmlDeviceGetCount(self) -> int:
+        """How many cards."""
+        return len(self.used_mib)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        """A handle is its number."""
+        return index
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:
+        """Bytes."""
+        return SimpleNamespace(used=self.used_mib[handle] << 20, total=81559 << 20)
+
+    def nvmlDeviceGetName(self, handle: int) -> bytes:
+        """Older packages give bytes."""
+        return b"NVIDIA H100 80GB HBM3"
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        """The driver."""
+        return "580.1"
+
+
+@pytest.fixture
+def two(monkeypatch: pytest.MonkeyPatch) -> Nvml:
+    """A machine with two cards, 480 and 900 MiB in use."""
+    made = Nvml(480, 900)
+    monkeypatch.setitem(sys.modules, "pynvml", made)  # type: ignore[arg-type]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("shown", "count", "used"),
+    [(None, 1, 480), (None, 2, 900), ("1", 1, 900), ("1,0", 2, 900), ("GPU-8f", 1, 480), (" 1 ", 1, 900)],
+)
+def test_the_fullest_of_the_cards_used(shown: str | None, count: int, used: int, two: Nvml) -> None:
+    """The first of CUDA_VISIBLE_DEVICES, by number or by name."""
+    cards = gpu.Cards(count, {} if shown is None else {"CUDA_VISIBLE_DEVICES": shown})
+    assert cards.used() == used
+    seen = cards.host()
+    assert (seen.gpu_name, seen.gpu_count, seen.memory_mib, seen.driver) == (
+        "NVIDIA H100 80GB HBM3",
+        count,
+        81559,
+        "580.1",
+    )
+    assert seen.cpus >= 1
+
+
+@pytest.mark.parametrize(("shown", "seen"), [("", 0), ("5", 0), ("0,9", 1), ("-1", 0)])
+def test_cards_that_cannot_be_seen(shown: str, seen: int, two: Nvml) -> None:
+    """The variable is told where it hides them."""
+    with pytest.raises(
+        Failure, match=rf"2 GPU\(s\) are needed, {seen} can be seen here \(CUDA_VISIBLE_DEVICES={shown}"
+    ):
+        gpu.Cards(2, {"CUDA_VISIBLE_DEVICES": shown})
+
+
+def test_no_driver_and_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are failures of the machine, with what to do."""
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(broken=True))  # type: ignore[arg-type]
+    with pytest.raises(Failure, match="NVML says Driver Not Loaded") as raised:
+        gpu.Cards(1, {})
+    assert raised.value.kind.code == 3
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # type: ignore[arg-type]
+    with pytest.raises(Failure, match=r"pip install 'lmdeploy-recommender\[smoke\]'"):
+        gpu.Cards(1, {})
+
+
+def test_the_peak_is_caught_between_looks(two: Nvml) -> None:
+    """A thread looks ten times a second; a reset forgets."""
+    watch = gpu.Watch(gpu.Cards(2, {}))
+    try:
+        two.used_mib[0] = 5000
+        wait_for(lambda: watch._peak == 5000)
+        two.used_mib[0] = 480
+        assert (watch.peak(), watch.now()) == (5000, 900)
+        watch.reset()
+        assert watch.peak() == 900
+        assert 0 <= watch.host_cpu_percent() <= 100
+    finally:
+        watch.close()
+    assert not watch._thread.is_alive()
+
+
+def test_memory_comes_back_or_not(two: Nvml) -> None:
+    """Waits for the idle figure, within what a driver keeps, and gives up in the end."""
+    cards = gpu.Cards(2, {})
+    assert gpu.wait_for_memory(cards, 900, seconds=0.1)
+    assert gpu.wait_for_memory(cards, 700, seconds=0.1)
+    assert not gpu.wait_for_memory(cards, 100, seconds=0.2)
+
+
+def test_the_interpreter_of_an_artefact(tmp_path: Path) -> None:
+    """PYTHON, else the one of the lmdeploy command, else that beside it, else python3."""
+    assert host.python({"PYTHON": "/opt/py"}) == ["/opt/py"]
+    assert host.python({"PATH": str(tmp_path)}) == ["python3"]
+    tool = tmp_path / "lmdeploy"
+    tool.write_text(f"#!{sys.executable}\n")
+    tool.chmod(0o755)
+    assert host.python({"PATH": str(tmp_path)}) == [sys.executable]
+    tool.write_text("#!/bin/sh\n'''exec' python3\n")
+    assert host.python({"PATH": str(tmp_path)}) == ["python3"]
+    (tmp_path / "python3").symlink_to(sys.executable)
+    assert host.python({"PATH": str(tmp_path)}) == [str(tmp_path / "python3")]
+
+
+def test_the_model_of_an_artefact(tmp_path: Path) -> None:
+    """A folder, marked synthetic or not, a hub name, or whatever a foreign script has."""
+    (tmp_path / "config.json").write_text("{}")
+
+    def asked(script: launch.Artefact, **environment: str) -> tuple[str, str]:
+        return host.model(script, FOUND, {"weights": None}, environment, print)
+
+    assert asked(SERVE) == ("", "OpenGVLab/InternVL3-8B-AWQ from the hub")
+    assert asked(SERVE, MODEL=str(tmp_path)) == (str(tmp_path), "a local folder")
+    (tmp_path / "config.json").write_text('{"synthetic": {"made_by": "lmdeploy-recommender", "seed": 3}}')
+    assert asked(SERVE, MODEL=str(tmp_path))[1] == "random, seed 3; not the real model"
+    assert asked(launch.of("lmdeploy serve api_server $M", "x.sh"), M="") == ("", "as the script has it")
+    with pytest.raises(Failure, match=r"no config\.json in that folder"):
+        asked(SERVE, MODEL=str(tmp_path / "gone"))
+
+
+def test_what_smoke_sets() -> None:
+    """The engine's own words, no network for a local model, and no restarts that hide an end."""
+    assert host.variables("", {}) == {"TM_LOG_LEVEL": "INFO", "PYTHONUNBUFFERED": "1"}
+    made = host.variables("/m", {"RESTART": "5"})
+    assert (made["MODEL"], made["HF_HUB_OFFLINE"], made["RESTART"]) == ("/m", "1", "0")
+
+
+def test_a_followed_head_renders_to_its_bytes() -> None:
+    """Reading an adviser's script and rendering its request anew gives the same script."""
+    first = launch.remake(Request(**H100), {"follow": "gemini", "with": {"trust-remote-code": ""}})
+    script = launch.of(render(first, "bash"), "serve.sh")
+    again = launch.remake(*launch.asked(script, {}))
+    assert render(again, "bash") == script.text
