@@ -141,7 +141,7 @@ def _decoded(option: r.Option, text: str, base: Configuration) -> object:
     try:
         return plain == "true" if kind is bool else kind(plain)
     except ValueError:
-        raise RequestError(f"{option.id}: {shorten(text)} is no {kind.__name__}; give a value that the option takes") from None
+        raise RequestError(f"{option.id}: {shorten(text)} is no {kind.__name__}; give one that it takes") from None
 
 
 def explanations(facts: Facts, adviser: Followed, candidate: Candidate) -> tuple[Explanation, ...]:

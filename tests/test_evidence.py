@@ -229,3 +229,39 @@ def test_memory_of_the_smoked_runs_was_predicted() -> None:
     assert len(errors) >= 12
     assert statistics.median(abs(each) for each in errors.values()) <= 0.01
     assert max(abs(each) for each in errors.values()) <= 0.02, errors
+
+
+TABLE = {
+    "LMDeploy defaults": "defaults",
+    "ChatGPT": "chatgpt",
+    "Gemini": "gemini",
+    "Claude": "claude",
+    "Kimi": "kimi",
+    "Grok": "grok",
+    "the baseline": "baseline",
+    "the guide": "guide",
+    "the hybrid": "hybrid",
+    "ours, `--load single`": "ours-single",
+    "ours, `--load 16`": "ours-16",
+    "ours, `--load 16 --image 1280x720`": "ours-16-1280x720",
+    "ours, `--load 16 --goal memory`": "ours-memory",
+}
+
+
+def cell(run: records.SmokeRun, image: str, concurrency: int) -> str:
+    """A figure of README's table: alone the median latency, else the rate."""
+    (phase,) = [each for each in run.phases if (each.image, each.concurrency) == (image, concurrency)]
+    got = record.figures(phase)
+    if not got.requests:
+        return "refused"
+    return f"{got.p50_ms:.0f}" if concurrency == 1 else f"{got.rps:.1f}"
+
+
+@pytest.mark.parametrize("line", TABLE)
+def test_the_table_of_the_readme_is_computed(line: str) -> None:
+    """Each line of README's table of measurements follows from its record."""
+    run = raw(f"h100-2026-11-21-{TABLE[line]}")
+    loads_shown = (("448x448", 1), ("448x448", 16), ("1280x720", 1), ("1280x720", 16))
+    cells = " | ".join(cell(run, *each) for each in loads_shown)
+    row = f"| {line} | {run.ready_mib - run.idle_mib:,} | {cells} |"
+    assert row in (KNOWLEDGE.parent / "README.md").read_text("utf-8").splitlines()

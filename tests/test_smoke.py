@@ -244,7 +244,7 @@ FAULTS: dict[str, tuple[int, str, Job]] = {
     "oom-image-load": (15, r"out-of-memory-image: .*requests under load", job(fault="oom-image:9:die")),
     "oom-image-500": (15, r"HTTP 500: .*the log says: torch\.OutOfMemoryError", job(fault="oom-image:1:500")),
     "oom-image-abort": (15, r"finish_reason .*the log says: torch\.Out", job(fault="oom-image:9:abort")),
-    "hang": (16, r"not ready after .* stands still for \d s; the warm-up", job(fault="hang-start", patience="5")),
+    "hang": (16, r"not ready after .* says nothing new for \d s; the warm-up", job(fault="hang-start", patience="5")),
     "hang-by-nature": (
         16,
         r"hang-at-start: .*as with a KV cache too small for it",

@@ -26,6 +26,7 @@ from recommender.smoke import checks, command, diagnose, dryrun, gpu, host, laun
 from recommender.smoke.failures import KINDS, TAIL_LINES, Failure
 from recommender.smoke.forecast import predicted
 from recommender.smoke.metrics import Metrics
+from recommender.smoke.run import api_key
 from recommender.smoke.taken import Asked, Load, Taken, described
 
 H100 = {"gpu": "h100-80g", "load": "", "concurrency": 4}
@@ -337,7 +338,7 @@ def test_a_hang_tells_where_it_stands() -> None:
     elsewhere = diagnose.hung_at_start(done, 30, 20).said
     assert "KV cache" not in elsewhere
     assert "it says that it serves on http://0.0.0.0:8000" in elsewhere
-    assert diagnose.hung_at_start((), 30, 20).said == "not ready after 30 s, and its log stands still for 20 s"
+    assert diagnose.hung_at_start((), 30, 20).said == "not ready after 30 s, and its log says nothing new for 20 s"
 
 
 def test_an_end_later() -> None:
@@ -970,3 +971,41 @@ def test_a_followed_head_renders_to_its_bytes() -> None:
     script = launch.of(render(first, "bash"), "serve.sh")
     again = launch.remake(*launch.asked(script, {}))
     assert render(again, "bash") == script.text
+
+
+def test_a_log_that_repeats_itself_says_nothing_new(tmp_path: Path) -> None:
+    """A line that differs in numbers only is no news, a progress bar's step is; nothing is read twice."""
+    log = tmp_path / "log"
+    news = diagnose.News(log)
+    assert not news.any()
+    told = [
+        ("[TM][INFO][1121.05:21:39.192218][scheduler.cc:1186] out of memory at 0/1\n", True),
+        ("[TM][INFO][1121.05:21:44.224786][scheduler.cc:1186] out of memory at 0/1\n", False),
+        ("Loading:   7%|#  | 2/28\r", True),
+        ("Loading:  21%|## | 6/28\r", True),
+        ('INFO:     127.0.0.1:34476 - "GET /v1/models HTTP/1.1" 401 Unauthorized\n', True),
+        ('INFO:     127.0.0.1:34512 - "GET /v1/models HTTP/1.1" 401 Unauthorized\n', False),
+    ]
+    for line, fresh in told:
+        with log.open("a") as file:
+            file.write(line)
+        assert news.any() == fresh, line
+        assert not news.any()
+
+
+def test_a_scheduler_that_waits_for_blocks_is_not_out_of_memory() -> None:
+    """TurboMind's scheduler writes "out of memory" where a request waits for KV blocks: a hang names the cache."""
+    lines = ("[TM][INFO][1121.05:21:39.192218][scheduler.cc:1186] out of memory at 0/1",)
+    assert not diagnose.out_of_memory(lines)
+    assert "KV cache too small" in diagnose.hung_at_start(lines, 30, 20).said
+
+
+def test_the_first_api_key_is_used(tmp_path: Path) -> None:
+    """A server that asks for keys is asked with the first of API_KEYS, else of API_KEYS_FILE."""
+    keys = tmp_path / "keys"
+    keys.write_text("one\ntwo\n")
+    assert api_key({"API_KEYS": "a b", "API_KEYS_FILE": str(keys)}) == "a"
+    assert api_key({"API_KEYS_FILE": str(keys)}) == "one"
+    assert api_key({}) == ""
+    with pytest.raises(Failure, match="API_KEYS_FILE"):
+        api_key({"API_KEYS_FILE": str(tmp_path / "absent")})

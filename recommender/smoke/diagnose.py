@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
 from pathlib import Path
@@ -10,6 +11,9 @@ from recommender.smoke.failures import Failure
 from recommender.smoke.readback import FALLBACK, plain
 
 TAIL_BYTES = 256 * 1024
+# The scheduler writes this where a request waits for KV blocks: nothing is out of memory.
+WAITS = re.compile(r"scheduler\.cc:\d+\]")
+NUMBER = re.compile(r"[0-9a-f]*\d[0-9a-f.]*")
 # What the server writes of every request that went well, or that it refused with a reason, tells nothing.
 ANSWERED = re.compile(r'"(GET|POST) \S+ HTTP/1\.1" (200 OK|400 Bad Request)')
 MEMORY = re.compile(
@@ -50,12 +54,41 @@ def tail(path: Path, lines: int) -> tuple[str, ...]:
     except OSError:
         return ()
     shown = ("".join(c if c.isprintable() else "?" for c in line.rstrip()[:300]) for line in text.split("\n"))
-    return tuple([line for line in shown if line.strip() and not ANSWERED.search(line)][-lines:])
+    kept = [line for line in shown if line.strip() and not ANSWERED.search(line)]
+    # A line that is printed over and over, with other numbers, is worth one: its last.
+    runs = [list(alike)[-1] for _, alike in itertools.groupby(kept, lambda line: NUMBER.sub("#", line))]
+    return tuple(runs[-lines:])
+
+
+class News:
+    """Whether a growing log says anything new.
+
+    A server that hangs may go on printing: the same line again and again (no KV block is free), or
+    one for every poll. Lines that differ in numbers only count once, but for those of a progress bar.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._read, self._seen = path, 0, set[str]()
+
+    def any(self) -> bool:
+        """True where something new was said since the last call."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._read)
+                text = file.read()
+        except OSError:
+            return False
+        self._read += len(text)
+        lines = plain(text.decode("utf-8", "replace")).split("\n")
+        said = {line if "%" in line else NUMBER.sub("#", line) for line in lines if line.strip()}
+        fresh = said - self._seen
+        self._seen |= fresh
+        return bool(fresh)
 
 
 def out_of_memory(lines: tuple[str, ...]) -> str:
     """The line that speaks of memory that ran out; empty where none does."""
-    return next((line.strip() for line in reversed(lines) if MEMORY.search(line)), "")
+    return next((line.strip() for line in reversed(lines) if MEMORY.search(line) and not WAITS.search(line)), "")
 
 
 def how(status: int) -> str:
@@ -87,13 +120,16 @@ def ended_at_start(lines: tuple[str, ...], status: int) -> Failure:
 
 def hung_at_start(lines: tuple[str, ...], waited_s: float, silent_s: float) -> Failure:
     """The failure of a server that neither gets ready nor says anything."""
-    warming = any("Warm-up lengths" in line for line in lines) and not any("Warm-up finished" in line for line in lines)
+    begun = any("Warm-up lengths" in line or (WAITS.search(line) and MEMORY.search(line)) for line in lines)
+    warming = begun and not any("Warm-up finished" in line for line in lines)
     why = "; the warm-up began and never ended, as with a KV cache too small for it" if warming else ""
     serves = next((found[1] for found in map(SERVES.search, reversed(lines)) if found), "")
     if serves:
         why = f"; it says that it serves on {serves}, but where it was asked it lists no model"
     return Failure(
-        "hang-at-start", f"not ready after {waited_s:.0f} s, and its log stands still for {silent_s:.0f} s{why}", lines
+        "hang-at-start",
+        f"not ready after {waited_s:.0f} s, and its log says nothing new for {silent_s:.0f} s{why}",
+        lines,
     )
 
 

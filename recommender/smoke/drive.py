@@ -1,10 +1,11 @@
 """Runs a pipeline.py unchanged and notes what LMDeploy did: python3 drive.py SCRIPT EVENTS IMAGE...
 
 Started by the interpreter that has LMDeploy, so it imports nothing of this project. It wraps
-``lmdeploy.pipeline`` to write, one JSON object a line, the settings in effect once the engine is
-built, and begin, end and texts of every call.
+``lmdeploy.pipeline`` once the script imports it, and writes, one JSON object a line, the settings
+in effect when the engine is built, and begin, end and texts of every call.
 """
 
+import importlib.util
 import json
 import runpy
 import sys
@@ -14,18 +15,41 @@ PAUSE_S = 1.5  # for the memory of the idle engine to be read
 SETTINGS = ("session_len", "max_batch_size", "cache_max_entry_count", "max_prefill_token_num", "quant_policy", "tp")
 
 
+class Hook:
+    """Hands LMDeploy to ``found`` once it is imported: the script sets its environment before that."""
+
+    def __init__(self, found):
+        self.found = found
+
+    def find_spec(self, name, path=None, target=None):
+        """Finds lmdeploy as the others do, and adds a step after its loading."""
+        if name != "lmdeploy":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None:
+            load = spec.loader.exec_module
+
+            def exec_module(module):
+                load(module)
+                self.found(module)
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+
 def main(script, events, images):
     """Runs the script with the pictures as its arguments."""
-    import lmdeploy
-
-    build = lmdeploy.pipeline
 
     def note(**event):
         with open(events, "a", encoding="utf-8") as file:  # noqa: PTH123 - a plain script
             file.write(json.dumps({"at": time.time(), **event}) + "\n")
 
-    def pipeline(*arguments, **named):
-        pipe = build(*arguments, **named)
+    def found(lmdeploy):
+        build = lmdeploy.pipeline
+        lmdeploy.pipeline = lambda *arguments, **named: watched_pipe(build(*arguments, **named))
+
+    def watched_pipe(pipe):
         engine = getattr(pipe, "async_engine", pipe)
         config = getattr(engine, "backend_config", None)
         settings = {name: getattr(config, name, None) for name in SETTINGS}
@@ -50,7 +74,7 @@ def main(script, events, images):
         time.sleep(PAUSE_S)
         return pipe
 
-    lmdeploy.pipeline = pipeline
+    sys.meta_path.insert(0, Hook(found))
     sys.argv = [script, *images]
     runpy.run_path(script, run_name="__main__")
 

@@ -48,7 +48,7 @@ KINDS = {
             "HTTP 400: the input does not fit the session",
             "raise --session-len, or send smaller images",
         ),
-        Kind("malformed-json", 20, "the answer is not the JSON that was asked for", "ask with response_format"),
+        Kind("malformed-json", 20, "the answer is not the JSON that was asked for", "raise max_tokens if it was cut"),
         Kind("error-in-200", 21, "an error inside an HTTP 200 body (LMDeploy's proxy)", "see whether a server died"),
         Kind("environment-proxy", 22, "a proxy variable catches loopback traffic", "set NO_PROXY=127.0.0.1,localhost"),
         Kind("settings-differ", 23, "the engine runs with other settings than asked", "see which option was lost"),

@@ -48,7 +48,8 @@ class Plan:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a load. The window runs from the first send until starting stopped: it has no drain in it.
+    """What came of a load. The window runs from the first send (of an open loop from its begin) until
+    starting stopped: it has no drain in it, but it begins empty.
 
     ``latencies_ms`` has every success; ``ttft_ms``, ``streamed_ms`` and ``streamed_tokens`` the streamed ones, in one
     order. Token counts are medians. ``failures`` maps a cause to how often it came and its first message.
@@ -216,9 +217,10 @@ class _Load:
     def outcome(self) -> Outcome:
         """The counts of the window, and the medians."""
         out = self.out
-        if self.first is not None and self.stopped is not None:
+        opened = self.first if self.plan.concurrency else self.begun
+        if opened is not None and self.stopped is not None:
             stopped = min(self.stopped, self.begun + self.plan.seconds)
-            out.window_s = max(0.0, stopped - self.first)
+            out.window_s = max(0.0, stopped - opened)
             out.window_requests = sum(end <= stopped for end in self.ends)
         if self.tokens:
             out.input_tokens = statistics.median_low(taken for taken, _ in self.tokens)

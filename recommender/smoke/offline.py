@@ -41,7 +41,7 @@ class Offline(Session):
             str(self.folder / "events"),
             *self.inputs(batch),
         ]
-        self.children.append(self.guard.start(command, self.variables(), self.log, self.folder))
+        self.children.append(self.guard.start(command, self.variables(), self.log, Path.cwd()))
         built = self.event("built", begun)
         self.taken.startup_s = time.monotonic() - begun
         time.sleep(2 * POLL_S)
@@ -68,7 +68,7 @@ class Offline(Session):
     def event(self, name: str, begun: float) -> dict[str, Any]:
         """Waits for an event of the driven script. Raises Failure where it ends or stands still before."""
         path = self.folder / "events"
-        size, grown = -1, time.monotonic()
+        news, heard = diagnose.News(self.log), time.monotonic()
         while True:
             ended = self.children[0].poll()  # asked before the events are read: what it wrote last counts
             for line in path.read_text("utf-8").splitlines() if path.exists() else ():
@@ -80,12 +80,11 @@ class Offline(Session):
                     raise diagnose.ended_at_start(self.tail(400), ended)
                 raise diagnose.ended_later(self.tail(400), ended, "before it had answered")
             now = time.monotonic()
-            if self.log.stat().st_size != size:
-                size, grown = self.log.stat().st_size, now
-            if now - grown > self.asked.patience_s:
+            heard = now if news.any() else heard
+            if now - heard > self.asked.patience_s:
                 if name == "built":
-                    raise diagnose.hung_at_start(self.tail(400), now - begun, now - grown)
-                raise Failure("requests-hang", f"the engine is built, but no answer came for {now - grown:.0f} s")
+                    raise diagnose.hung_at_start(self.tail(400), now - begun, now - heard)
+                raise Failure("requests-hang", f"the engine is built, but no answer came for {now - heard:.0f} s")
             time.sleep(POLL_S)
 
     def read_back_from(self, built: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import socket
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.25
 GRACE_S = 10.0
+ENDING_S = 3.0  # a server whose connections broke may take so long to end
 # Failures of single requests: the run goes on, measures how many there are, and ends with their name.
 SINGLE = frozenset({"too-long", "malformed-json", "error-in-200", "request-failed"})
 
@@ -75,6 +77,7 @@ class Session:
         self.facts = asked.found.facts
         self.settings = settings(self.facts, asked.artefact.words(self.facts, asked.variables))
         self.log = folder / "server-1.log"
+        self.key = api_key(asked.variables)
         self.children: list[Child] = []
 
     def go(self) -> None:
@@ -87,7 +90,7 @@ class Session:
         pending = self.prove(servers[0], model)
         for number, each in enumerate(self.asked.loads, 1):
             self.say(f"load {number} of {len(self.asked.loads)}: {described(each)}")
-            found = self.phase(each, servers, model, pending)
+            found = self.phase(each, servers, model)
             pending = pending or found
         if pending:
             raise pending
@@ -105,33 +108,35 @@ class Session:
                 try:
                     probe.bind(("127.0.0.1", port))
                 except OSError:
-                    raise Failure("port-taken", f"something listens on port {port} already") from None
+                    front = port == self.ports()[-1] and self.front()
+                    what = f" (the proxy's: set PROXY_URL; it is {self.front()})" if front else ""
+                    raise Failure("port-taken", f"something listens on port {port} already{what}") from None
 
     def ports(self) -> list[int]:
         """The ports of all servers, and of the proxy in front of them."""
         first = int(self.settings.get("port") or 23333)
         servers = self.asked.found.config.servers
-        front = [int(self.front().rpartition(":")[2])] if servers > 1 else []
+        front = [int(self.front().rpartition(":")[2])] if self.front() else []
         return [first + number for number in range(max(servers, self.asked.copies))] + front
 
     def front(self) -> str:
-        """The base URL of the proxy that the artefact starts."""
-        return (self.settings.get("proxy_url") or "").rstrip("/")
+        """The base URL of the proxy that the artefact starts; empty where it starts none."""
+        return (self.settings.get("proxy_url") or "").rstrip("/") if self.asked.found.config.servers > 1 else ""
 
     def servers(self) -> list[checks.Server]:
         """Where requests go: the proxy, or every copy."""
-        if self.asked.found.config.servers > 1:
+        if self.front():
             return [self.server(self.front())]
         return [self.server(f"http://127.0.0.1:{port}") for port in self.ports()]
 
     def backends(self) -> list[checks.Server]:
         """Every server itself: LMDeploy's proxy has neither /health nor /metrics."""
-        ports = self.ports()[:-1] if self.asked.found.config.servers > 1 else self.ports()
+        ports = self.ports()[:-1] if self.front() else self.ports()
         return [self.server(f"http://127.0.0.1:{port}") for port in ports]
 
     def server(self, url: str) -> checks.Server:
         """One server; a request may take as long as the user's patience lasts."""
-        return checks.Server(url, timeout_s=self.asked.patience_s)
+        return checks.Server(url, self.key, self.asked.patience_s)
 
     def start(self) -> None:
         """Starts every copy, one after the other, and waits until each is ready."""
@@ -147,7 +152,7 @@ class Session:
                 variables["SERVER_PORT"] = str(self.ports()[number])
             self.log = self.folder / f"server-{number + 1}.log"
             begun = time.monotonic()
-            self.children.append(self.guard.start(["bash", str(script)], variables, self.log, self.folder))
+            self.children.append(self.guard.start(["bash", str(script)], variables, self.log, Path.cwd()))
             self.wait(begun, number)
             self.taken.startup_s = time.monotonic() - begun
         time.sleep(2 * POLL_S)  # the driver's figure lags a little behind
@@ -173,9 +178,9 @@ class Session:
     def wait(self, begun: float, number: int) -> None:
         """Until the server (and the proxy) lists a model. Raises Failure; a log that stands still is a hang."""
         waiting = self.servers()[number : number + 1] if self.asked.copies > 1 else self.servers()
-        if self.asked.found.config.servers > 1:
+        if self.front():
             waiting += self.backends()
-        size, grown = -1, time.monotonic()
+        news, heard = diagnose.News(self.log), time.monotonic()
         while True:
             ended = self.children[-1].poll()
             if ended is not None:
@@ -184,10 +189,9 @@ class Session:
             if not waiting:
                 return
             now = time.monotonic()
-            if self.log.stat().st_size != size:
-                size, grown = self.log.stat().st_size, now
-            if now - grown > self.asked.patience_s:
-                raise diagnose.hung_at_start(self.tail(400), now - begun, now - grown)
+            heard = now if news.any() else heard
+            if now - heard > self.asked.patience_s:
+                raise diagnose.hung_at_start(self.tail(400), now - begun, now - heard)
             last = self.tail(1)
             self.say(f"waiting for the server, {now - begun:.0f} s: {last[0][-60:] if last else 'no output yet'}")
             time.sleep(POLL_S)
@@ -197,8 +201,15 @@ class Session:
         return diagnose.tail(self.log, lines)
 
     def with_tail(self, failure: Failure) -> Failure:
-        """A failure with the last log lines, unless it has some."""
+        """A failure with the last log lines, unless it has some; of the copy that ended, if one did."""
+        self.look_at_the_dead()
         return failure if failure.tail else Failure(failure.kind.name, failure.said, self.tail(15))
+
+    def look_at_the_dead(self) -> None:
+        """From now on the log is that of a copy that ended, if one did."""
+        for number, child in enumerate(self.children, 1):
+            if child.poll() is not None:
+                self.log = self.folder / f"server-{number}.log"
 
     # --- proof -------------------------------------------------------------------------
 
@@ -234,10 +245,15 @@ class Session:
 
     def judged(self, failure: Failure) -> Failure:
         """A failed request's failure: kept if single, raised if the server is gone or stuck."""
+        end = time.monotonic() + (ENDING_S if failure.kind.name == "server-died" else 0)
+        while not (over := [status for each in self.children if (status := each.poll()) is not None]):
+            if time.monotonic() >= end:
+                break
+            time.sleep(POLL_S / 5)
+        self.look_at_the_dead()
         log = self.tail(400)
-        ended = next((each.poll() for each in self.children if each.poll() is not None), None)
-        if ended is not None:
-            raise diagnose.ended_later(log, ended, failure.said)
+        if over:
+            raise diagnose.ended_later(log, over[0], failure.said)
         memory = diagnose.out_of_memory(log)
         if memory:
             raise Failure("out-of-memory-image", f"{failure.said}; the log says: {memory}")
@@ -247,18 +263,18 @@ class Session:
 
     # --- load --------------------------------------------------------------------------
 
-    def phase(self, asked: Load, servers: list[checks.Server], model: str, pending: Failure | None) -> Failure | None:
+    def phase(self, asked: Load, servers: list[checks.Server], model: str) -> Failure | None:
         """Drives one load and keeps what it measured; gives the failure of its requests, if any."""
-        target = load.Target(tuple(each.url for each in servers), model, timeout_s=self.asked.patience_s)
+        target = load.Target(tuple(each.url for each in servers), model, self.key, self.asked.patience_s)
         facts, tiles = self.facts, self.asked.found.config.max_tiles
         shape = load.Shape(asked.images, asked.width, asked.height, facts.prompt_tokens, facts.output_tokens, tiles)
         wanted = wanted_tokens(self.asked.found, asked)
+        refused: Failure | None = None
         try:
-            chars = load.size_prompt(target, shape, wanted)
-            shape = load.Shape(asked.images, asked.width, asked.height, chars, facts.output_tokens, tiles)
+            shape = replace(shape, prompt_chars=load.size_prompt(target, shape, wanted))
         except Failure as failure:
-            pending = self.judged(failure)
-        few = pending is not None  # requests fail: count how they do, and measure no speed
+            refused = self.judged(failure)
+        few = refused is not None  # requests fail: count how they do, and measure no speed
         plan = load.Plan(
             concurrency=asked.concurrency,
             rps=asked.rps,
@@ -275,7 +291,7 @@ class Session:
         self.taken.phases.append(
             Measured(asked, outcome, self.watch.peak(), self.watch.host_cpu_percent(), round(cores, 2), metrics.most)
         )
-        return self.failed(outcome)
+        return self.failed(outcome) or refused
 
     def failed(self, outcome: load.Outcome) -> Failure | None:
         """The failure that a phase's failed requests amount to."""
@@ -287,6 +303,17 @@ class Session:
             well = all(each.healthy() for each in self.backends())
             told += "; /health says 200 meanwhile" if well else "; /health does not answer either"
         return self.judged(Failure(cause, told))
+
+
+def api_key(environment: Mapping[str, str]) -> str:
+    """The first key that the artefact asks clients for, as its scripts read them; empty without any."""
+    words = environment.get("API_KEYS", "").split()
+    if not words and environment.get("API_KEYS_FILE"):
+        try:
+            words = Path(environment["API_KEYS_FILE"]).read_text("utf-8").split()
+        except OSError as error:
+            raise Failure("start-failed", f"API_KEYS_FILE: {error.strerror}") from None
+    return words[0] if words else ""
 
 
 def follows_schema(found: Recommendation) -> bool:
