@@ -126,8 +126,9 @@ def estimate(facts: Facts, config: Configuration, ranged: bool = True) -> Speed:
 
 @lru_cache(maxsize=8)
 def _measured(store: Store) -> frozenset[str]:
-    """The GPUs that something was measured on."""
-    return frozenset(each.gpu for kind in (store.evidence, store.probes) for each in kind.values())
+    """The GPUs that the coefficients were fitted on: a run on another card changes no estimate."""
+    cited = {each for coefficient in store.coefficients.values() for each in coefficient.sources.evidence}
+    return frozenset(each.gpu for kind in (store.evidence, store.probes) for each in kind.values() if each.id in cited)
 
 
 def _limit(terms: Terms, facts: Facts, batch: int) -> Limit:
