@@ -1009,3 +1009,12 @@ def test_the_first_api_key_is_used(tmp_path: Path) -> None:
     assert api_key({}) == ""
     with pytest.raises(Failure, match="API_KEYS_FILE"):
         api_key({"API_KEYS_FILE": str(tmp_path / "absent")})
+
+
+def test_a_wrong_phase_is_told_before_anything_starts() -> None:
+    """A load that cannot be read ends a dry run too, with exit code 2's error."""
+    from click.testing import CliRunner
+
+    done = CliRunner().invoke(command.smoke, ["--gpu", "H100-80G", "--phase", "x", "--dry-run"])
+    assert isinstance(done.exception, RequestError)
+    assert "--phase 'x'" in str(done.exception)

@@ -103,6 +103,7 @@ def smoke(artefact: Path | None, **options: Any) -> None:
 
     script, found = _resolved(artefact, options)
     evidence = record.place(options["save_evidence"]) if options["save_evidence"] else None
+    loads(options["phases"], found)  # a mistake in them is told before anything is made or started
     if options["dry_run"]:
         from recommender.smoke.dryrun import dry_run
 
