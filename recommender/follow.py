@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 DEFAULT_PREFILL = 8192
 DEFAULT_RATIO = 0.8
 
-
 DEFAULTS = "defaults"
 """Followed like an adviser who gives nothing: LMDeploy's own defaults."""
 

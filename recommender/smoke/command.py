@@ -103,7 +103,7 @@ def smoke(artefact: Path | None, **options: Any) -> None:
 
     script, found = _resolved(artefact, options)
     evidence = record.place(options["save_evidence"]) if options["save_evidence"] else None
-    loads(options["phases"], found)  # a mistake in them is told before anything is made or started
+    driven = loads(options["phases"], found)  # a mistake in them is told before anything is made or started
     if options["dry_run"]:
         from recommender.smoke.dryrun import dry_run
 
@@ -111,7 +111,7 @@ def smoke(artefact: Path | None, **options: Any) -> None:
         return
     try:
         with _signals(options["time_limit"]), _progress() as say:
-            asked = _asked(script, found, options, say)
+            asked = _asked(script, found, driven, options, say)
             if evidence and script.overridden(asked.environment):
                 names = ", ".join(script.overridden(asked.environment))
                 raise RequestError(f"--save-evidence: this environment changes the artefact's {names}; unset that")
@@ -164,7 +164,13 @@ _REQUEST = (
 )  # fmt: skip
 
 
-def _asked(script: Artefact, found: Recommendation, options: dict[str, Any], say: Callable[[str], None]) -> Asked:
+def _asked(
+    script: Artefact,
+    found: Recommendation,
+    driven: tuple[Load, ...],
+    options: dict[str, Any],
+    say: Callable[[str], None],
+) -> Asked:
     """What to run, on this machine. Raises Failure for what is missing."""
     from recommender.smoke import host, launch
     from recommender.smoke.taken import Asked
@@ -180,7 +186,7 @@ def _asked(script: Artefact, found: Recommendation, options: dict[str, Any], say
     return Asked(
         artefact=script,
         found=found,
-        loads=loads(options["phases"], found),
+        loads=driven,
         environment=environment,
         set_by_smoke=host.variables(model, environment),
         checkpoint=checkpoint,

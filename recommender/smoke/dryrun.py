@@ -42,11 +42,12 @@ def dry_run(script: Artefact, found: Recommendation, environment: Mapping[str, s
         )
     words = script.words(facts, environment)
     model = script.values(environment).get("MODEL") or facts.model_source
+    changes = edited(script, found)
     checker = check([model, *words], facts.release.id, environment)
     cards = found.config.tp * found.config.servers
     lines = [
-        f"{script.name}: {'edited' if edited(script, found) else 'as recommend renders it'}; nothing was started",
-        *(f"  {each} is edited" for each in edited(script, found)),
+        f"{script.name}: {'edited' if changes else 'as recommend renders it'}; nothing was started",
+        *(f"  {each} is edited" for each in changes),
         f"options checked with {checker}",
         "would run:",
         *(f"  {each}" for each in script.exported(environment)),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from recommender.candidates import PORT
 from recommender.facts import within
 from recommender.request import Request, RequestError
 
@@ -198,7 +199,7 @@ def settings(facts: Facts, words: tuple[str, ...]) -> dict[str, str]:
             if pattern and text and not re.fullmatch(pattern, text):
                 raise RequestError(f"{flag.option} is {text[:40]!r}, which is no number")
             found[flag.setting] = next((each.value for each in flag.encodings if each.text == text), text)
-    if not 0 < int(found.get("port") or 23333) < 65536:
+    if not 0 < int(found.get("port") or PORT) < 65536:
         raise RequestError(f"--server-port is {found['port']}; use a port from 1 to 65535")
     return found
 

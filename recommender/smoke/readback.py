@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from recommender import memory
+from recommender import follow, memory
+from recommender.candidates import BLOCK
 
 if TYPE_CHECKING:
     from recommender.facts import Facts
@@ -85,16 +86,12 @@ def _whole(text: str) -> int:
 def compare(facts: Facts, asked: Mapping[str, str], found: Effective) -> tuple[Setting, ...]:
     """Backend, session length, KV cache budget, KV block and batch: asked beside found."""
     session = int(asked.get("session_len") or 0) or facts.model.text.max_positions
-    ratio = float(asked.get("cache_ratio") or 0.8)
-    prefill = int(asked.get("prefill_tokens") or 8192)
+    ratio = float(asked.get("cache_ratio") or follow.DEFAULT_RATIO)
+    prefill = int(asked.get("prefill_tokens") or follow.DEFAULT_PREFILL)
     tp = int(asked.get("tp") or 1)
-    batch = int(asked.get("max_batch_size") or 0)
-    if not batch:
-        from recommender.follow import default_batch
-
-        batch = default_batch(facts)
+    batch = int(asked.get("max_batch_size") or 0) or follow.default_batch(facts)
     bits = {"8": 8, "4": 4}.get(asked.get("kv_bits", ""), 16)
-    block = int(asked.get("block_len") or 64) * memory.kv_token_bytes(facts.model, bits, tp)
+    block = int(asked.get("block_len") or BLOCK) * memory.kv_token_bytes(facts.model, bits, tp)
     budget = f"{found.free_mib * ratio:.0f} MiB ({ratio:.3f})"
     told = f"{found.cache_mib:.0f} MiB ({found.cache_ratio:.3f})"
     forward = memory.forward_tokens(prefill, batch, tp)

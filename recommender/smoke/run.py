@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recommender.candidates import PORT
 from recommender.smoke import checks, diagnose, load, readback
 from recommender.smoke.failures import Failure
 from recommender.smoke.gpu import Cards, Watch, wait_for_memory
@@ -46,7 +47,7 @@ def run(asked: Asked, say: Say) -> Taken:
                     taken.failure = session.with_tail(failure)
                 finally:
                     say("stopping")
-                    taken.stopped = guard.stop(GRACE_S)
+                    guard.stop(GRACE_S)
             taken.memory_back = wait_for_memory(cards, taken.idle_mib)
         finally:
             watch.close()
@@ -114,7 +115,7 @@ class Session:
 
     def ports(self) -> list[int]:
         """The ports of all servers, and of the proxy in front of them."""
-        first = int(self.settings.get("port") or 23333)
+        first = int(self.settings.get("port") or PORT)
         servers = self.asked.found.config.servers
         front = [int(self.front().rpartition(":")[2])] if self.front() else []
         return [first + number for number in range(max(servers, self.asked.copies))] + front
@@ -220,7 +221,6 @@ class Session:
 
     def judge_settings(self, found: readback.Effective) -> None:
         """Keeps asked beside found. Raises Failure where a setting differs."""
-        self.taken.free_mib = found.free_mib
         self.taken.effective = readback.compare(self.facts, self.settings, found)
         for each in self.taken.effective:
             if each.name == "backend" and each.differs:

@@ -74,12 +74,10 @@ class Taken:
     start_peak_mib: int = 0
     ready_mib: int = 0
     effective: tuple[Setting, ...] = ()
-    free_mib: float = 0.0
     checks: tuple[str, ...] = ()
     phases: list[Measured] = field(default_factory=list)
     failure: Failure | None = None
     log_sha256: str = ""
-    stopped: str = ""
     memory_back: bool = True
 
 
