@@ -426,6 +426,7 @@ def test_what_is_left_behind(tmp_path: Path) -> None:
         assert server.chat()[0] == 200
     machine = Standin(tmp_path / "b", fault="forks")
     with served(machine) as server:
+        assert server.chat()[0] == 200  # it listens before it has a daemon, and serves after
         server.process.kill()
         server.ended()
         assert server.listens()
