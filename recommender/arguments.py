@@ -32,6 +32,12 @@ OPTIONS = (
     click.option("--kv", metavar="TYPE", help="KV cache precision: auto, fp16, int8 or int4. [auto]"),
     click.option("--lmdeploy", metavar="VERSION", help="The LMDeploy release to write for. [0.18.0]"),
     click.option(
+        "--calibrate",
+        metavar="FILE",
+        multiple=True,
+        help="Fit the predicted speed to your own runs (smoke --save-evidence).",
+    ),
+    click.option(
         "--follow",
         metavar="ADVISER",
         help="Render an adviser's configuration and what speaks against it; defaults: LMDeploy's own.",
@@ -65,7 +71,12 @@ def asked(options: dict[str, Any]) -> Request:
 
         name, count = detect()
         given["gpu"] = f"{name}:{count}"
-    return request.read(given, text_only=options["text_only"], loads=load().loads)
+    made = request.read(given, text_only=options["text_only"], loads=load().loads)
+    if not options.get("calibrate"):
+        return made
+    from recommender.smoke.calibrate import calibrated
+
+    return calibrated(made, options["calibrate"], load())
 
 
 def answer(options: dict[str, Any]) -> Recommendation:

@@ -42,14 +42,30 @@ def _smoke() -> click.Command:
     return smoke
 
 
+def _campaign() -> click.Command:
+    from recommender.smoke.campaign import campaign
+
+    return campaign
+
+
+def _bench_prompt() -> click.Command:
+    from recommender.smoke.bench_prompt import bench_prompt
+
+    return bench_prompt
+
+
 def _knowledge() -> click.Command:
     from recommender.maintain import knowledge
+    from recommender.smoke import refit
 
+    assert refit  # which adds its command
     return cast("click.Command", knowledge)
 
 
 COMMANDS: dict[str, tuple[str, Callable[[], click.Command]]] = {
     "smoke": ("Launch an artefact, prove its answers and measure it.", _smoke),
+    "campaign": ("Run many smoke runs from a plan, and rank them.", _campaign),
+    "bench-prompt": ("Ask two scripts about the same images: agreement, accuracy, speed.", _bench_prompt),
     "knowledge": ("Check, extract and verify the knowledge base.", _knowledge),
 }
 
@@ -119,29 +135,13 @@ def run(options: dict[str, Any]) -> None:
 
 
 def write(name: str, text: str, *, executable: bool) -> None:
-    """Writes a file whole or not at all; a link keeps pointing, an existing file keeps its mode."""
-    import tempfile
+    """Writes the file of ``-o``, whole or not at all."""
     from pathlib import Path
 
-    path = Path(name)
+    from recommender import files
+
     try:
-        path = path.resolve()
-        if path.is_dir():
-            raise IsADirectoryError(f"{path} is a folder")
-        umask = os.umask(0)
-        os.umask(umask)
-        mode = path.stat().st_mode & 0o7777 if path.exists() else (0o777 if executable else 0o666) & ~umask
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, encoding="utf-8", delete=False) as file:
-            temporary = Path(file.name)
-            try:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-                temporary.chmod(mode)
-                temporary.replace(path)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
+        files.write(Path(name), text, executable=executable)
     except OSError as error:
         fail(
             f"-o: cannot write {_printable(name)}: {error.strerror or error}; name a file in a writable folder", MACHINE

@@ -29,15 +29,19 @@ TYPES: Mapping[str, type[r.Record]] = {
     "scenarios": r.Scenario,
     "claims": r.Claim,
     "coefficients": r.Coefficient,
+    "residuals": r.Residuals,
     "evidence": r.SmokeRun,
     "probes": r.Measurement,
 }
 
+# Of runs the index has only what store.Ran says: their raw figures would make every start slower.
+KEPT: Mapping[str, set[str]] = {"evidence": {"id", "gpu"}, "probes": {"id", "gpu"}}
+
 
 def compile_index(knowledge: Path) -> str:
-    """All records as one JSON text, each validated. Raises KnowledgeError."""
+    """All records as one JSON text, each validated; of runs only what is in KEPT. Raises KnowledgeError."""
     plain = {
-        kind: {name: record.model_dump(mode="json") for name, record in records.items()}
+        kind: {name: record.model_dump(mode="json", include=KEPT.get(kind)) for name, record in records.items()}
         for kind, records in _validated(knowledge).items()
     }
     return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))

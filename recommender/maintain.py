@@ -6,7 +6,6 @@ import difflib
 import os
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
+from recommender import files
 from recommender.extracted import MaintenanceError
 from recommender.store import FOLDERS, data_root, did_you_mean
 
@@ -339,12 +339,6 @@ def _write(path: Path, text: str) -> None:
     """Writes a file whole or not at all."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, encoding="utf-8", delete=False) as file:
-            temporary = Path(file.name)
-            file.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        temporary.replace(path)
+        files.write(path, text)
     except OSError as error:
         raise MaintenanceError(f"{path}: cannot be written: {error.strerror or error}") from error

@@ -417,10 +417,32 @@ class Coefficient(Record):
     low: float
     high: float
     unit: Text
-    basis: Literal["measured", "modelled", "vendor", "assumed"]
+    basis: Literal["fitted", "measured", "modelled", "vendor", "assumed"] = Field(
+        description="fitted: recommend knowledge fit finds the value, between low and high"
+    )
     summary: Text
     derivation: Text
     sources: Sources = Field(default_factory=Sources)
+
+
+class Residuals(Record):
+    """How far one predicted figure was off at runs that the fit had not seen; ``recommend knowledge fit`` writes it.
+
+    A fit leaves out one model, or one part of the configurations, and is judged by what it left out.
+    ``low`` and ``high`` are measured over predicted: four fifths of these errors lie between.
+    """
+
+    id: Id
+    low: Annotated[float, Field(gt=0)]
+    high: Annotated[float, Field(gt=0)]
+    by_model: Annotated[float, Field(ge=0, description="median error of models left out, as a share")]
+    by_configuration: Annotated[float, Field(ge=0, description="median error of configurations left out")]
+    worst: Annotated[float, Field(ge=0)]
+    covered: Annotated[float, Field(ge=0, le=1, description="share inside the range that all other parts' errors give")]
+    predictions: Annotated[int, Field(ge=1)]
+    starts: Annotated[int, Field(ge=1, description="server starts behind them")]
+    models: tuple[Id, ...]
+    gpus: tuple[Id, ...]
 
 
 class MeasuredLoad(Record):
@@ -484,8 +506,17 @@ class FailedRequests(Record):
 class Phase(Record):
     """One load on running servers: closed loop (so many always in flight) or open (Poisson arrivals).
 
-    Requests a second are ``window_requests / window_s``: what ended well until no new request was started.
-    That window begins empty, so it misses about half a request of each client: 4 % where each had twelve.
+    ``latencies_ms`` has every answer in the order of their ends, and ``gaps_ms`` the time from end to end, the
+    first from the first send; added up they are the ends, rounded once each. The first ``window_requests`` of
+    them lie in the window of ``window_s``, which ends when no new request is started any more.
+
+    Requests a second of a closed loop of N are N over the mean time of a round: of N answers after another,
+    wherever such a round fits between the end of the first N and that of the window. N at once on an idle server
+    are what no steady load sends: over the window, which begins empty, the rate comes out too low by up to half
+    a round in all rounds, and from the first answer on too high. Times are taken without the N requests that
+    began it. Open loops, a phase with failures, of under two rounds, or of a record without gaps:
+    ``window_requests / window_s``, and the times of all answers.
+
     Every ``streamed_ms`` is the whole time of the streamed request whose first token came after ``ttft_ms``.
     """
 
@@ -498,6 +529,7 @@ class Phase(Record):
     window_s: Annotated[float, Field(ge=0)]
     window_requests: Annotated[int, Field(ge=0)]
     latencies_ms: Numbers
+    gaps_ms: Numbers = ""
     ttft_ms: Numbers
     streamed_ms: Numbers
     failures: tuple[FailedRequests, ...] = ()

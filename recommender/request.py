@@ -17,6 +17,7 @@ MAX_TOKENS = 2_000_000
 MAX_SIDE = 100_000
 MAX_IMAGES = 64
 DEFAULT_CPUS = 16
+MAX_SCALE = 5.0
 
 
 class RequestError(Exception):
@@ -29,6 +30,8 @@ class Request:
 
     A 0 means: not given. ``load`` is a named load, or empty when ``concurrency``
     (requests in flight) or ``rps`` (requests a second) was given instead.
+    ``host_scale`` and ``card_scale`` are how much longer than predicted the
+    host's and the card's work took in runs of the user's own.
     """
 
     gpu: str
@@ -49,6 +52,8 @@ class Request:
     cpus: int = DEFAULT_CPUS
     kv: KvChoice = "auto"
     lmdeploy: str = "0.18.0"
+    host_scale: float = 1.0
+    card_scale: float = 1.0
 
     def __post_init__(self) -> None:
         """Raises RequestError for a number that cannot be meant."""
@@ -62,6 +67,11 @@ class Request:
         _real("--p99", self.p99_ms, 86_400_000)
         _real("--ttft", self.ttft_ms, 86_400_000)
         _real("--vram", self.vram_gib, 10_000)
+        for scale in (self.host_scale, self.card_scale):
+            if not 1 / MAX_SCALE <= scale <= MAX_SCALE:
+                raise RequestError(
+                    f"--calibrate: a factor of {_short(scale)}; those runs are not of this request's kind"
+                )
         if self.images > 0:
             _whole("--image width", self.image_width, 1, MAX_SIDE)
             _whole("--image height", self.image_height, 1, MAX_SIDE)

@@ -2,10 +2,13 @@
 
 A request passes two stations. The server process prepares it in one thread
 (decode the picture, cut it into tiles, tokenise). The engine then carries it
-through one iteration per output token; an iteration costs a step of the host or
-of the card, whichever is longer, and the prefill of what joined the batch
-meanwhile. With so many requests always in flight, the split between the two
-stations is a birth-death chain, solved exactly.
+through one iteration per output token; an iteration costs a decoding step and
+the prefill of what joined the batch meanwhile. With so many requests always in
+flight, the split between the two stations is a birth-death chain, solved
+exactly; what it says of both stations gives every other figure, by Little's law.
+
+The coefficients are fitted, and each range is the middle four fifths of the
+errors at runs that a fit had not seen (``recommend knowledge fit``).
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from recommender import shapes
 from recommender.configuration import Configuration
@@ -57,30 +60,50 @@ class Speed:
     coefficients: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """Demands of one request on one server, in ms; ``step_host`` and ``step_card`` are of one iteration."""
+class Figures(NamedTuple):
+    """The middle of each figure of one server: times in ms, ``rps`` requests a second."""
+
+    alone: float
+    latency: float
+    p99: float
+    ttft: float
+    token: float
+    rps: float
+
+
+class Terms(NamedTuple):
+    """Demands of one request on one server, in ms.
+
+    An iteration with m requests takes the longest of ``step_host``, ``step_kernels`` and
+    ``step_card + m * step_context``, and ``m * step_row`` besides.
+    """
 
     prepare: float
     prefill: float
-    overhead: float
     step_host: float
+    step_kernels: float
     step_card: float
+    step_context: float
+    step_row: float
+    joining: float
 
-    @property
-    def step(self) -> float:
-        """One iteration without prefill: the longer of host and card."""
-        return max(self.step_host, self.step_card)
+    def step(self, requests: float) -> float:
+        """One iteration with so many requests and no prefill."""
+        card = self.step_card + requests * self.step_context
+        return max(self.step_host, self.step_kernels, card) + requests * self.step_row
 
 
 COEFFICIENTS = (
     "request-host-ms",
+    "request-host-crowded-ms",
     "request-overhead-ms",
     "megapixel-host-ms",
     "tile-host-ms",
     "tile-host-parallel-ms",
     "tile-host-crowded-ms",
+    "token-host-ms",
     "extra-pass-steps",
+    "first-token-share",
     "step-host-ms",
     "step-layer-host-ms",
     "step-layer-quantised-ms",
@@ -92,140 +115,184 @@ COEFFICIENTS = (
     "tail-alone",
     "tail-queue",
 )
+HOST = tuple(name for name in COEFFICIENTS if "-host-" in name or name == "request-overhead-ms")
+CARD = (
+    "step-layer-quantised-ms",
+    "prefill-efficiency",
+    "prefill-efficiency-quantised",
+    "vision-efficiency",
+    "bandwidth-efficiency",
+)
+CROWDED_FROM = 0.75
+"""Share of the cores from which OMP_NUM_THREADS makes every tile's threads wait for each other under load."""
+UNTESTED = 2.0
+"""Factor of both ends of a figure that no run tested."""
 
 
 def estimate(facts: Facts, config: Configuration, ranged: bool = True) -> Speed:
     """The speed of all servers of a configuration under the request's load.
 
-    Without ``ranged`` the ends of each range are its middle: enough to compare, at a third of the work.
+    Without ``ranged`` the ends of each range are its middle: enough to compare.
     """
     flight = -(-facts.concurrency // config.servers)
-    each = running(facts, config)
-    middle = _figures(facts, config, flight, 0)
-    slow = _figures(facts, config, flight, 1) if ranged else middle
-    fast = _figures(facts, config, flight, -1) if ranged else middle
+    c = scaled(facts.store, facts.request.host_scale, facts.request.card_scale)
+    got = figures(facts, config, flight, c)
+    same = facts.gpu.id in measured(facts.store)
+    load = "load" if flight > 1 else "alone"
 
-    def figure(index: int) -> Range:
-        ends = sorted((slow[index], fast[index]))
-        return Range(middle[index], min(ends[0], middle[index]), max(ends[1], middle[index]))
+    def figure(name: str, value: float) -> Range:
+        return _range(facts.store, name, value, same) if ranged else Range(value, value, value)
 
-    terms = _terms(facts, config, each, 0)
-    same = facts.gpu.id in _measured(facts.store)
     return Speed(
-        alone_ms=figure(0),
-        latency_ms=figure(1),
-        p99_ms=figure(2),
-        ttft_ms=figure(3),
-        token_ms=figure(4),
-        rps=figure(5).scaled(config.servers),
-        limit=_limit(terms, facts, each),
+        alone_ms=figure("latency-alone", got.alone),
+        latency_ms=figure(f"latency-{load}", got.latency),
+        p99_ms=figure(f"p99-{load}", got.p99),
+        ttft_ms=figure(f"ttft-{load}", got.ttft),
+        token_ms=figure(f"token-{load}", got.token),
+        rps=figure(f"rps-{load}", got.rps * config.servers),
+        limit=_limit(_terms(facts, config, flight > 1, c), facts.output_tokens, running(facts, config)),
         basis="modelled from measurements on the same GPU" if same else "extrapolated from datasheets",
         coefficients=COEFFICIENTS,
     )
 
 
+def _range(store: Store, name: str, value: float, same: bool) -> Range:
+    """A figure with the range that its errors at unseen runs give it; wider on a GPU that was never measured."""
+    known = store.residuals.get(name)
+    low, high = (known.low, known.high) if known else (1 / UNTESTED, UNTESTED)
+    widen = 1.0 if same else store.coefficients["unmeasured-gpu-spread"].value
+    return Range(value, value * min(low, 1.0) / widen, value * max(high, 1.0) * widen)
+
+
 @lru_cache(maxsize=8)
-def _measured(store: Store) -> frozenset[str]:
-    """The GPUs that the coefficients were fitted on: a run on another card changes no estimate."""
-    cited = {each for coefficient in store.coefficients.values() for each in coefficient.sources.evidence}
-    return frozenset(each.gpu for kind in (store.evidence, store.probes) for each in kind.values() if each.id in cited)
-
-
-def _limit(terms: Terms, facts: Facts, batch: int) -> Limit:
-    steps = facts.output_tokens * terms.step / batch
-    parts = {"preprocessing": terms.prepare, "prefill on the card": terms.prefill}
-    name = max(parts, key=lambda part: parts[part])
-    if steps > parts[name]:
-        return "decoding steps of the host" if terms.step_host >= terms.step_card else "decoding steps of the card"
-    return "preprocessing" if name == "preprocessing" else "prefill on the card"
-
-
-def _figures(facts: Facts, config: Configuration, flight: int, end: int) -> tuple[float, ...]:
-    """Alone, mean, p99, time to first token, per token (ms) and requests a second of one server.
-
-    ``flight`` requests are at the server; those beyond the batch wait in line.
-    """
-    batch = min(flight, config.max_batch_size)
-    alone = _terms(facts, config, 1, end)
-    loaded = _terms(facts, config, batch, end)
-    out = facts.output_tokens
-    alone_ms = alone.prepare + alone.overhead + alone.prefill + out * alone.step
-    rate = throughput(loaded, out, batch)
-    mean = max(flight / rate, alone_ms)
-    token = loaded.step + loaded.prefill * min(batch - 1, rate * loaded.step * 1e-3 * out) / out
-    coefficient = facts.store.coefficients
-    tail = alone_ms * _end(coefficient["tail-alone"], end) + (mean - alone_ms) * _end(coefficient["tail-queue"], end)
-    first = max(mean - (out - 1) * token, alone.prepare + alone.prefill + alone.step)
-    return alone_ms, mean, tail, first, token, min(rate, flight / mean) * 1e3
-
-
-def throughput(terms: Terms, out: int, flight: int) -> float:
-    """Requests a ms with ``flight`` requests always in flight at one server.
-
-    ``out`` output tokens each. Birth-death chain over the number in the engine:
-    the preparing thread feeds it one at a time, the engine completes n requests
-    every ``out`` iterations, each iteration carrying n/out prefills.
-    """
-    return _throughput(terms.prepare, terms.prefill, terms.step, out, flight)
-
-
-@lru_cache(maxsize=65536)
-def _throughput(prepare: float, prefill: float, step: float, out: int, flight: int) -> float:
-    feed = 1 / max(prepare, 1e-6)
-    weight, total, done = 1.0, 1.0, 0.0
-    for n in range(1, flight + 1):
-        complete = n / (out * step + n * prefill)
-        weight *= feed / complete
-        total += weight
-        done += weight * complete
-        if total > 1e200:
-            weight, total, done = weight / total, 1.0, done / total
-    return done / total
-
-
-def _terms(facts: Facts, config: Configuration, batch: int, end: int) -> Terms:
-    tp, max_tiles = config.tp, config.max_tiles
-    c = _ends(facts.store, end)
-    inputs = facts.input_tokens(max_tiles)
-    rate = _rate(facts.gpu, facts.model) * 1e9  # operations a ms
-    ranks = 1 + (tp - 1) * c["parallel-efficiency"]
-    step_host = c["step-host-ms"] + c["step-layer-host-ms"] * facts.model.text.layers
-    quantised = bool(facts.model.quantization) and facts.model.quantization[0].bits == 4
-    reached = c["prefill-efficiency-quantised" if quantised else "prefill-efficiency"]
-    compute = _text_flops(facts.model, inputs) / (rate * reached * ranks)
-    see = facts.images * facts.tiles(max_tiles) * _tile_flops(facts.model) / (rate * c["vision-efficiency"] * ranks)
-    # A pass holds the budget at most, and no more than a session.
-    passes = -(-inputs // min(config.prefill_tokens, config.session_len))
-    context = inputs + facts.output_tokens // 2
-    moved = shapes.decode_bytes(facts.model, tp) + batch * context * kv_token_bytes(facts.model, config.kv_bits, tp)
-    pixels = facts.image_width * facts.image_height / 1e6
-    tile = c["tile-host-ms"] + c["tile-host-parallel-ms"] / config.omp_threads
-    if batch > 1 and config.omp_threads >= facts.request.cpus > 1:
-        tile += c["tile-host-crowded-ms"]  # every thread pool wants every core
-    step_card = max(
-        moved / (facts.gpu.bandwidth_gb_s * 1e6 * c["bandwidth-efficiency"]),
-        c["step-layer-quantised-ms"] * facts.model.text.layers if quantised else 0.0,
-    )
-    return Terms(
-        prepare=c["request-host-ms"] + facts.images * (facts.tiles(max_tiles) * tile + pixels * c["megapixel-host-ms"]),
-        prefill=compute + see + (passes - 1) * c["extra-pass-steps"] * max(step_host, step_card),
-        overhead=c["request-overhead-ms"],
-        step_host=step_host,
-        step_card=step_card,
-    )
+def measured(store: Store) -> frozenset[str]:
+    """The GPUs that the coefficients were fitted on."""
+    return frozenset(gpu for each in store.residuals.values() for gpu in each.gpus)
 
 
 @lru_cache(maxsize=32)
-def _ends(store: Store, end: int) -> Mapping[str, float]:
-    return {name: _end(store.coefficients[name], end) for name in COEFFICIENTS}
+def values(store: Store) -> Mapping[str, float]:
+    """The coefficients of speed by name."""
+    return {name: store.coefficients[name].value for name in COEFFICIENTS}
 
 
-def _end(coefficient: r.Coefficient, end: int) -> float:
-    """The middle (0), or the end that makes things slower (1) or faster (-1)."""
-    if end == 0:
-        return coefficient.value
-    better_high = coefficient.unit == "share"
-    return coefficient.high if (end > 0) != better_high else coefficient.low
+@lru_cache(maxsize=4096)
+def scaled(store: Store, host: float, card: float) -> Mapping[str, float]:
+    """The coefficients where the host's and the card's work take so many times as long."""
+    known = values(store)
+    shares = {name: known[name] / card for name in CARD if store.coefficients[name].unit == "share"}
+    times = {name: known[name] * card for name in CARD if store.coefficients[name].unit == "ms"}
+    return {**known, **{name: known[name] * host for name in HOST}, **shares, **times}
+
+
+def _limit(terms: Terms, out: int, batch: int) -> Limit:
+    """The station that a request takes most of: where more load would queue."""
+    steps = out * terms.step(batch) / batch
+    parts = {"preprocessing": terms.prepare, "prefill on the card": terms.prefill}
+    name = max(parts, key=lambda part: parts[part])
+    if steps > parts[name]:
+        host = terms.step_host >= max(terms.step_kernels, terms.step_card)
+        return "decoding steps of the host" if host else "decoding steps of the card"
+    return "preprocessing" if name == "preprocessing" else "prefill on the card"
+
+
+def figures(facts: Facts, config: Configuration, flight: int, c: Mapping[str, float]) -> Figures:
+    """The middle figures of one server with ``flight`` requests at it; those beyond the batch wait in line.
+
+    ``c`` holds the coefficients by name.
+    """
+    out = facts.output_tokens
+    alone = _terms(facts, config, False, c)
+    first = c["request-overhead-ms"] + alone.prepare + alone.prefill
+    whole = first + (out - 1) * alone.step(1)
+    if flight == 1:
+        return Figures(whole, whole, whole * c["tail-alone"], first, alone.step(1), 1e3 / whole)
+    terms = _terms(facts, config, True, c)
+    chain = stations(terms, out, flight, config.max_batch_size)
+    mean = max(flight / max(chain.rate, 1 / whole), whole)  # one after the other is always possible
+    # Of what other requests add in the engine, a share falls before the first token.
+    single = terms.prefill + out * terms.step(1)
+    added = max(chain.engine - single, 0.0)
+    before = chain.waiting + terms.prefill + c["first-token-share"] * added
+    ttft = min(max(c["request-overhead-ms"] + before, first), mean)
+    # No iteration takes more than one full pass besides its own step.
+    slowest = terms.step(min(flight, config.max_batch_size)) + terms.joining * terms.prefill
+    token = min(max((mean - ttft) / max(out - 1, 1), alone.step(1)), slowest)
+    ttft = mean - (out - 1) * token
+    tail = whole * c["tail-alone"] + (mean - whole) * c["tail-queue"]
+    return Figures(whole, mean, tail, ttft, token, flight / mean * 1e3)
+
+
+class Stations(NamedTuple):
+    """``rate`` in requests a ms; ms of a request before the engine runs it (``waiting``) and in it (``engine``)."""
+
+    rate: float
+    waiting: float
+    engine: float
+
+
+@lru_cache(maxsize=65536)
+def stations(terms: Terms, out: int, flight: int, batch: int) -> Stations:
+    """The two stations with ``flight`` requests always in flight, of which ``batch`` run at most.
+
+    ``out`` output tokens each. Birth-death chain over the number that are prepared: the preparing
+    thread feeds one at a time, the engine completes m requests every ``out`` iterations, which
+    carry m prefills.
+    """
+    feed = 1 / max(terms.prepare, 1e-6)
+    weight, total, done, inside = 1.0, 1.0, 0.0, 0.0
+    for n in range(1, flight + 1):
+        m = min(n, batch)
+        complete = m / (out * terms.step(m) + m * terms.prefill)
+        weight *= feed / complete
+        total += weight
+        done += weight * complete
+        inside += weight * m
+        if total > 1e200:
+            weight, total, done, inside = weight / total, 1.0, done / total, inside / total
+    rate, mean = done / total, inside / total
+    return Stations(rate, (flight - mean) / rate, mean / rate)
+
+
+def _terms(facts: Facts, config: Configuration, loaded: bool, c: Mapping[str, float]) -> Terms:
+    tp, max_tiles = config.tp, config.max_tiles
+    inputs, text = facts.input_tokens(max_tiles), facts.model.text
+    ranks = 1 + (tp - 1) * c["parallel-efficiency"]
+    rate = _rate(facts.gpu, facts.model) * 1e9 * ranks  # operations a ms
+    quantised = bool(facts.model.quantization) and facts.model.quantization[0].bits == 4
+    dense = rate * c["prefill-efficiency-quantised" if quantised else "prefill-efficiency"]
+    bandwidth = facts.gpu.bandwidth_gb_s * 1e6 * c["bandwidth-efficiency"]  # bytes a ms
+    see = facts.images * facts.tiles(max_tiles) * _tile_flops(facts.model) / (rate * c["vision-efficiency"])
+    # A pass holds the budget at most, and no more than a session.
+    budget = min(config.prefill_tokens, config.session_len)
+    passes = -(-inputs // budget)
+    context = inputs + facts.output_tokens // 2
+    made = Terms(
+        prepare=_prepare(facts, config, loaded, c),
+        prefill=_text_flops(facts.model, inputs) / dense + see,
+        step_host=c["step-host-ms"] + c["step-layer-host-ms"] * text.layers,
+        step_kernels=c["step-layer-quantised-ms"] * text.layers / ranks if quantised else 0.0,
+        step_card=shapes.decode_bytes(facts.model, tp) / bandwidth,
+        step_context=context * kv_token_bytes(facts.model, config.kv_bits, tp) / bandwidth,
+        step_row=_row_flops(facts.model) / dense,
+        joining=1 / passes if passes > 1 else budget // inputs,
+    )
+    return made._replace(prefill=made.prefill + (passes - 1) * c["extra-pass-steps"] * made.step(1))
+
+
+def _prepare(facts: Facts, config: Configuration, loaded: bool, c: Mapping[str, float]) -> float:
+    """Work of the server process on one request, of which it does one after the other."""
+    work = c["request-host-ms"] + c["token-host-ms"] * facts.output_tokens
+    if not facts.images:
+        return work
+    tile = c["tile-host-ms"] + c["tile-host-parallel-ms"] / config.omp_threads
+    if loaded and facts.request.cpus > 1:
+        share = config.omp_threads / facts.request.cpus
+        crowded = min(max((share - CROWDED_FROM) / (1 - CROWDED_FROM), 0.0), 1.0)
+        tile += crowded * c["tile-host-crowded-ms"]
+        work += crowded * c["request-host-crowded-ms"]
+    megapixels = facts.image_width * facts.image_height / 1e6
+    return work + facts.images * (facts.tiles(config.max_tiles) * tile + megapixels * c["megapixel-host-ms"])
 
 
 @lru_cache(maxsize=256)
@@ -239,6 +306,12 @@ def _rate(gpu: r.Gpu, model: r.Model) -> float:
 @lru_cache(maxsize=4096)
 def _text_flops(model: r.Model, tokens: int) -> float:
     return shapes.prefill_flops(model, tokens)
+
+
+@lru_cache(maxsize=256)
+def _row_flops(model: r.Model) -> float:
+    """Arithmetic of one more token in a pass, its attention to what came before left out."""
+    return shapes.prefill_flops(model, 1)
 
 
 @lru_cache(maxsize=256)

@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from artefacts import wait_for
 
 from recommender.smoke import guard as guard_module
 from recommender.smoke.guard import Guard
@@ -101,7 +102,7 @@ def carriers(token: str) -> list[int]:
     return found
 
 
-def left(token: str, seconds: float = 10.0) -> list[str]:
+def left(token: str, seconds: float = 30.0) -> list[str]:
     """What still carries the token when the time is up; two looks in a row must find nothing."""
     deadline, empty = time.monotonic() + seconds, 0
     while empty < 2:
@@ -182,10 +183,7 @@ def told(process: subprocess.Popen[str], word: str) -> None:
 
 def settled(token: str, count: int) -> None:
     """Wait until that many processes carry the token."""
-    deadline = time.monotonic() + 10
-    while len(carriers(token)) < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(lambda: len(carriers(token)) >= count, 60)
 
 
 # --- the guard used as it should be
@@ -197,26 +195,22 @@ def test_a_command_ends_by_itself(token: str, tmp_path: Path) -> None:
     log.write_text("before\n")
     with Guard() as guard:
         child = guard.start(["bash", "-c", "pwd; echo oops >&2; exit 3"], environment(token), log, tmp_path)
-        deadline = time.monotonic() + 10
-        while child.poll() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
+        wait_for(lambda: child.poll() is not None, 60)
         assert child.poll() == 3
         assert guard.stop() == "nothing"
         assert guard.stop() == "nothing"
     assert log.read_text() == f"before\n{tmp_path}\noops\n"
 
 
-@pytest.mark.parametrize(("script", "grace_s", "outcome"), [(FAMILY, 10, "terminated"), (STUBBORN, 0.2, "killed")])
+@pytest.mark.parametrize(("script", "grace_s", "outcome"), [(FAMILY, 60, "terminated"), (STUBBORN, 0.2, "killed")])
 def test_all_of_a_command_is_seen_and_ended(
     token: str, tmp_path: Path, script: str, grace_s: float, outcome: str
 ) -> None:
     """Servers in the background and daemons are listed, and ended by SIGTERM, or by SIGKILL where they ignore that."""
     with Guard() as guard:
         child = guard.start(["bash", "-c", script], environment(token), tmp_path / "log", tmp_path)
-        settled(token, 6)
-        time.sleep(0.1)
-        assert guard.processes() == sorted(carriers(token))
+        # Six once those are gone that only detach another.
+        wait_for(lambda: len(carriers(token)) == 6 and guard.processes() == sorted(carriers(token)), 60)
         assert os.getsid(child.pid) == child.pid
         assert child.poll() is None
         assert guard.stop(grace_s) == outcome
@@ -244,7 +238,7 @@ def test_a_fork_storm_is_ended(token: str, tmp_path: Path) -> None:
         time.sleep(0.2)
         begin = time.monotonic()
         assert guard.stop(0.1) in ("killed", "terminated")
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 30
     assert not left(token, 0)
 
 
@@ -265,7 +259,7 @@ def test_a_command_that_cannot_be_executed_is_told(
         with pytest.raises(error) as told:
             guard.start([command], environment(token), tmp_path / log, tmp_path / cwd)
         assert command in str(told.value) or "no-such" in str(told.value)
-        assert guard.processes() == []
+        wait_for(lambda: guard.processes() == [], 30)  # what told of it is about to end
         guard.start(["sleep", "300"], environment(token), tmp_path / "log", tmp_path)
     assert not carriers(token)
     with pytest.raises(RuntimeError):
@@ -282,8 +276,7 @@ def test_nothing_is_inherited(token: str, tmp_path: Path) -> None:
         for _ in range(3):
             with Guard() as guard:
                 child = guard.start([sys.executable, "-ISc", show], environment(token), tmp_path / "log", tmp_path)
-                while child.poll() is None:
-                    time.sleep(0.005)
+                wait_for(lambda child=child: child.poll() is not None, 60)
     first, second = (tmp_path / "log").read_text().splitlines()[:2]
     assert first == "0 1 2 /dev/null"
     # Python itself ignores SIGPIPE and SIGXFSZ.
@@ -298,10 +291,7 @@ def test_processor_time_counts_daemons(token: str, tmp_path: Path) -> None:
     with Guard() as guard:
         busy = guard.start([sys.executable, "-ISc", burn], environment(token), tmp_path / "log", tmp_path)
         idle = guard.start(["sleep", "300"], environment(token), tmp_path / "log", tmp_path)
-        deadline = time.monotonic() + 10
-        while busy.cpu_seconds() < 0.38:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_for(lambda: busy.cpu_seconds() >= 0.38, 60)
         assert idle.cpu_seconds() < 0.1
     assert busy.cpu_seconds() >= 0.38
 
@@ -321,7 +311,7 @@ def test_a_handled_signal_ends_all_first(token: str, number: int) -> None:
     """Where a signal becomes an exception, as Ctrl-C does, everything has ended when the program ends."""
     process = program(token, FAMILY, "stay handled")
     os.killpg(process.pid, number)
-    process.wait(20)
+    process.wait(60)
     assert not carriers(token)
     assert process.returncode == (-number if number == signal.SIGINT else 128 + number)
 
@@ -331,7 +321,7 @@ def test_a_signal_that_ends_the_program_ends_all(token: str, number: int) -> Non
     """A program that dies at once leaves it to the keepers."""
     process = program(token, STUBBORN if number == signal.SIGTERM else FAMILY, "stay")
     os.killpg(process.pid, number)
-    assert process.wait(20) == -number
+    assert process.wait(60) == -number
     assert not left(token)
 
 
@@ -344,8 +334,8 @@ def test_a_second_interruption_cuts_the_grace(token: str) -> None:
     assert process.poll() is None
     begin = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)
-    process.wait(20)
-    assert time.monotonic() - begin < 5
+    process.wait(60)
+    assert time.monotonic() - begin < 8  # the grace is 10 s
     assert not carriers(token)
 
 
@@ -378,6 +368,9 @@ def trial(number: int, prefix: str, victims: str) -> tuple[bool, subprocess.Pope
     process = program(token, STUBBORN if stubborn else FAMILY, "run", chance.choice([0.0, 0.02, 10.0]))
     if chance.random() < 0.7:
         told(process, "entered")
+    if chance.random() < 0.5:
+        with contextlib.suppress(AssertionError):  # by chance they all have ended again at each look
+            wait_for(lambda: carriers(token), 20)
     time.sleep(chance.uniform(0, chance.choice([0.02, 0.3])))
     ran = bool(carriers(token))
     standby, keeper = pair(process.pid)
@@ -472,4 +465,4 @@ def test_a_stopped_keeper_is_replaced(token: str) -> None:
     strike(keeper, signal.SIGSTOP)
     process.kill()
     process.communicate()
-    assert not left(token, 15)
+    assert not left(token, 60)

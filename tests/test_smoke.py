@@ -35,6 +35,7 @@ from recommender import records
 from recommender.request import Request
 from recommender.smoke import launch, record, report, weights
 from recommender.smoke.failures import KINDS
+from recommender.smoke.run import GRACE_S
 
 RECOMMEND = (sys.executable, "-m", "recommender")
 AT_ONCE = 4
@@ -740,15 +741,15 @@ class Started:
 
     def ready(self) -> None:
         """Waits until the server listens."""
-        wait_for(lambda: listens(self.port) or self.process.poll() is not None, 40)
+        wait_for(lambda: listens(self.port) or self.process.poll() is not None, BUSY_S)
 
     def ended(self) -> int:
         """The exit code, once nothing of it is there any more."""
         try:
-            code = self.process.wait(40)
+            code = self.process.wait(BUSY_S)
         finally:
             self.process.kill()
-        wait_for(lambda: not self.machine.processes() and not listens(self.port), 10)
+        wait_for(lambda: not self.machine.processes() and not listens(self.port), 30)
         return code
 
     def said(self) -> str:
@@ -777,7 +778,7 @@ def test_a_second_interrupt_cuts_the_wait_for_a_stubborn_server(tmp_path: Path) 
     begun = time.monotonic()
     run.process.send_signal(signal.SIGINT)
     assert run.ended() == 130
-    assert time.monotonic() - begun < 6
+    assert time.monotonic() - begun < 0.9 * GRACE_S
     assert "Traceback" not in run.said()
 
 
@@ -796,9 +797,11 @@ def _trial(number: int, folder: Path) -> None:
         run.process.send_signal(chosen)
     code = run.ended()
     told = f"{number}: {chosen.name} {fault} {code}\n{run.said()}"
-    # Before the handlers are there a signal ends the process in its own way; after its end nothing happens.
-    assert code in (0, 128 + chosen, -chosen), told
-    assert "stopped by" in run.said() or code in (0, -chosen), told
+    # Before the handlers are there a signal ends the process in its own way; after its end nothing happens. Ctrl-C is
+    # an exception from the start on: it ends an import, with Python's words or, once the command line is there, ours.
+    early = chosen == signal.SIGINT and run.said().endswith(("KeyboardInterrupt\n", "recommend: stopped\n"))
+    assert code in (0, 128 + chosen, -chosen) or (early and code == 1), told
+    assert "stopped by" in run.said() or early or code in (0, -chosen), told
     assert chosen == signal.SIGKILL or not list((folder / "tmp").iterdir()), told
 
 

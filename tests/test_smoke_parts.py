@@ -22,7 +22,7 @@ from artefacts import found, text, wait_for
 from recommender import records as r
 from recommender.render import render
 from recommender.request import Request, RequestError
-from recommender.smoke import checks, command, diagnose, dryrun, gpu, host, launch, readback, record, report
+from recommender.smoke import checks, command, diagnose, dryrun, gpu, host, launch, load, readback, record, report
 from recommender.smoke.failures import KINDS, TAIL_LINES, Failure
 from recommender.smoke.forecast import predicted
 from recommender.smoke.metrics import Metrics
@@ -466,6 +466,22 @@ def test_evidence_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: py
     assert [each.name for each in tmp_path.iterdir()] == ["a.yaml"]
 
 
+def test_shares_are_nearest_ranks() -> None:
+    """The value that so large a part does not exceed, which was measured, not one between two."""
+    assert record.share([], 0.5) == 0.0
+    assert record.share([3], 0.01) == record.share([3], 1.0) == 3.0
+    assert [record.share(range(1, 21), part) for part in (0.05, 0.5, 0.95, 0.951, 1.0)] == [1, 10, 19, 20, 20]
+    assert record.share([7, 1, 5], 0.5) == 5.0
+
+
+def test_the_report_tells_what_the_first_round_is_left_out_of() -> None:
+    """Where there are rounds to tell it of; figures as they are computed."""
+    steady = phase(concurrency=2, window_requests=4, gaps_ms="200 0 300 0")
+    said = "rate and times without the first round"
+    assert said in " ".join(report.text(FOUND, smoked(steady)).split())
+    assert said not in " ".join(report.text(FOUND, smoked(phase())).split())
+
+
 def test_the_error_of_a_prediction() -> None:
     """Positive where the prediction is too high; none where one of the two is missing."""
     assert report.Row("x", 100, 120).error == pytest.approx(0.2)
@@ -582,14 +598,15 @@ def test_an_answer_by_a_schema(answer: str, wrong: str) -> None:
 
 
 @contextlib.contextmanager
-def serving(answer: Callable[[str], tuple[int, bytes] | None]) -> Iterator[checks.Server]:
-    """A server that gives one answer for each path; None: it says nothing for a while."""
+def serving(answer: Callable[[str], tuple[int, bytes] | None], patience_s: float = 30.0) -> Iterator[checks.Server]:
+    """A server that gives one answer for each path; None: it says nothing until the test is over."""
+    over = threading.Event()
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             got = answer(self.path)
             if got is None:
-                time.sleep(1.0)
+                over.wait(60)
                 return
             self.send_response(got[0])
             self.send_header("Content-Length", str(len(got[1])))
@@ -606,8 +623,9 @@ def serving(answer: Callable[[str], tuple[int, bytes] | None]) -> Iterator[check
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made:
         threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         try:
-            yield checks.Server(f"http://127.0.0.1:{made.server_port}", timeout_s=0.4)
+            yield checks.Server(f"http://127.0.0.1:{made.server_port}", timeout_s=patience_s)
         finally:
+            over.set()
             made.shutdown()
 
 
@@ -633,12 +651,48 @@ def chat(content: str, finish: str = "stop", tokens: int = 3) -> bytes:
 )
 def test_the_cause_of_a_failed_request(answer: tuple[int, bytes] | None, name: str) -> None:
     """By status and body; a silent server is told apart from a dead one."""
-    with serving(lambda path: (200, b"") if path == "/health" else answer) as server, pytest.raises(Failure) as raised:
+    patience_s = 0.4 if answer is None else 30.0
+    made = serving(lambda path: (200, b"") if path == "/health" else answer, patience_s)
+    with made as server, pytest.raises(Failure) as raised:
         server.chat({}, "a request")
     assert raised.value.kind.name == name
     assert raised.value.said.startswith("a request: ")
     if answer is None:
         assert "/health says 200 meanwhile" in raised.value.said
+
+
+def both(status: int, body: bytes) -> tuple[str, str]:
+    """The cause of a failure as the proof names it, and as the load does."""
+    with serving(lambda path: (status, body)) as server:
+        with pytest.raises(Failure) as raised:
+            server.chat({}, "a request")
+        plan = load.Plan(concurrency=1, rps=0.0, seconds=20.0, enough=1, limit_s=30.0, stream_every=0)
+        outcome = load.run(load.Target((server.url,), "m"), load.Shape(0, 0, 0, 9, 1, 0), plan, lambda *_: None)
+    (cause,) = outcome.failures
+    assert raised.value.said == f"a request: {outcome.failures[cause][1]}"
+    return raised.value.kind.name, cause
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "name"),
+    [
+        (
+            200,
+            b'{"object": "error", "message": "Input length (9) is too long", "code": 400}',
+            "too-long",
+        ),
+        (200, chat("", "length", 0), "too-long"),
+        (400, b'{"message": "The session_id 3 is occupied."}', "request-failed"),
+        (200, chat("internal error, status code ResponseType.INPUT_LENGTH_ERROR", "error", 0), "too-long"),
+        (500, b"std::bad_alloc", "out-of-memory-image"),
+        (200, b'{"choices": [7]}', "error-in-200"),
+        (200, b'{"choices": ', "malformed-json"),
+        (429, b"\xff", "request-failed"),
+    ],
+)
+def test_proof_and_load_name_a_failure_alike(status: int, body: bytes, name: str) -> None:
+    """Also what LMDeploy's proxy forwards: a refusal under status 200."""
+    assert both(status, body) == (name, name)
 
 
 def test_nobody_answers() -> None:
@@ -815,9 +869,9 @@ def test_the_time_limit_is_a_failure() -> None:
     with pytest.raises(Failure) as raised, command._signals(0.05):
         time.sleep(5)
     assert raised.value.kind.name == "time-limit"
-    with command._signals(0.05):
+    with command._signals(0.5):
         pass
-    time.sleep(0.1)
+    time.sleep(0.6)
 
 
 # --- the machine -----------------------------------------------------------------------------

@@ -108,6 +108,31 @@ def test_every_field_survives_the_index() -> None:
     assert [page.says for page in gpu.sources.pages] == [page.says for page in typed.sources.pages]
 
 
+RUN = "evidence/h100-2026-11-21-ours-16.yaml"
+
+
+def test_the_index_has_no_raw_figures_of_runs(checkout: Path) -> None:
+    """Of a run it holds id and GPU, so that no start gets slower with every run that is kept."""
+    shutil.copy(KNOWLEDGE / RUN, checkout / "knowledge/evidence")
+    shutil.copy(KNOWLEDGE / "evidence/earlier/h100-2026-11-21.yaml", checkout / "knowledge/evidence/earlier")
+    made = fresh()
+    (index,) = indexes(checkout)
+    kept = json.loads(index.read_text("utf-8"))
+    assert kept["evidence"] == {Path(RUN).stem: {"id": Path(RUN).stem, "gpu": "h100-sxm-80g"}}
+    assert kept["probes"] == {"h100-2026-11-21": {"id": "h100-2026-11-21", "gpu": "h100-sxm-80g"}}
+    assert made.evidence[Path(RUN).stem].gpu == "h100-sxm-80g"
+
+
+def test_a_broken_run_is_told_all_the_same(checkout: Path) -> None:
+    """A record is held against its type though little of it is kept, and one changed byte is seen."""
+    path = checkout / "knowledge" / RUN
+    shutil.copy(KNOWLEDGE / RUN, path)
+    fresh()
+    path.write_text(path.read_text("utf-8").replace("ready_mib: ", "ready_mib: -"), encoding="utf-8")
+    with pytest.raises(store.KnowledgeError, match="ready_mib"):
+        fresh()
+
+
 def test_records_are_immutable() -> None:
     """Nothing can change a record that all share."""
     with pytest.raises(AttributeError):

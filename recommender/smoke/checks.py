@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import http.server
 import json
-import re
 import threading
 import urllib.error
 import urllib.parse
@@ -13,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from recommender.smoke.completion import END, Trouble, read
 from recommender.smoke.failures import Failure
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ TIMEOUT_S = 60.0
 # Loopback is asked directly, whatever the environment says of proxies.
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 SCHEMA = '{"type":"object","properties":{"answer":{"type":"boolean"}},"required":["answer"]}'
-LENGTH = re.compile(r"session_len|context length|too long|exceed", re.IGNORECASE)
-MEMORY = re.compile(r"out of memory|OutOfMemory|bad_alloc", re.IGNORECASE)
 
 
 class Server:
@@ -38,12 +36,15 @@ class Server:
 
     def get(self, path: str, timeout_s: float = 5.0) -> tuple[int, bytes]:
         """Status and body. Raises OSError where nothing answers."""
-        request = urllib.request.Request(self.url + path, headers=self._headers)
+        return self._ask(urllib.request.Request(self.url + path, headers=self._headers), timeout_s)
+
+    def _ask(self, request: urllib.request.Request, timeout_s: float) -> tuple[int, bytes]:
         try:
-            with DIRECT.open(request, timeout=timeout_s) as reply:
-                return reply.status, reply.read()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read()
+            try:
+                with DIRECT.open(request, timeout=timeout_s) as reply:
+                    return reply.status, reply.read()
+            except urllib.error.HTTPError as error:
+                return error.code, error.read()
         except http.client.HTTPException as error:
             raise ConnectionError(f"no HTTP from {self.url}: {error!r}") from None
 
@@ -69,47 +70,20 @@ class Server:
             self.url + "/v1/chat/completions", json.dumps(body).encode(), headers=self._headers
         )
         try:
-            with DIRECT.open(request, timeout=self.timeout_s) as reply:
-                raw = reply.read()
-        except urllib.error.HTTPError as error:
-            raise _refused(error, what) from None
-        except TimeoutError:
-            raise self._silent(what) from None
-        except (OSError, http.client.HTTPException) as error:
+            status, raw = self._ask(request, self.timeout_s)
+            answer = read(status, [raw, END])
+        except Trouble as trouble:
+            raise Failure(trouble.cause, f"{what}: {trouble.said}") from None
+        except OSError as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, TimeoutError):
                 raise self._silent(what) from None
             raise Failure("server-died", f"{what}: the connection broke: {reason}") from None
-        return _answer(raw, what)
+        return answer.text, answer.ended
 
     def _silent(self, what: str) -> Failure:
         state = "/health says 200 meanwhile" if self.healthy() else "/health does not answer either"
         return Failure("requests-hang", f"{what}: no answer within {self.timeout_s:g} s; {state}")
-
-
-def _refused(error: urllib.error.HTTPError, what: str) -> Failure:
-    said = error.read(600).decode(errors="replace")
-    if MEMORY.search(said):
-        return Failure("out-of-memory-image", f"{what}: HTTP {error.code}: {said[:300]}")
-    cause = "too-long" if error.code == 400 and LENGTH.search(said) else "request-failed"
-    return Failure(cause, f"{what}: HTTP {error.code}: {said[:300]}")
-
-
-def _answer(raw: bytes, what: str) -> tuple[str, str]:
-    shown = raw[:300].decode(errors="replace")
-    try:
-        reply = json.loads(raw)
-    except ValueError:
-        raise Failure("malformed-json", f"{what}: the HTTP body is not JSON: {shown}") from None
-    choices = reply.get("choices") if isinstance(reply, dict) else None
-    if not choices:
-        raise Failure("error-in-200", f"{what}: HTTP 200 without an answer: {shown}")
-    text, ended = choices[0].get("message", {}).get("content") or "", choices[0].get("finish_reason") or ""
-    made = (reply.get("usage") or {}).get("completion_tokens", 1)
-    if ended in ("error", "abort") or not made:
-        cause = "out-of-memory-image" if MEMORY.search(shown) else "request-failed"
-        raise Failure(cause, f"{what}: the engine gave up ({ended or 'no token'}): {shown}")
-    return text, ended
 
 
 def proofs(

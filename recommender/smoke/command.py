@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import signal
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from recommender.arguments import request_options
 from recommender.request import MAX_CONCURRENCY, Request, RequestError, parse_image, positive_float, positive_int
+from recommender.smoke.console import fail as _fail
+from recommender.smoke.console import progress as _progress
+from recommender.smoke.console import signals as _signals
 from recommender.smoke.failures import KINDS, Failure
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from recommender.smoke.taken import Asked, Load
 
 QUICK_S, LONG_S = 6.0, 20.0
-SAY_EVERY_S = 5.0
 FILE = click.Path(path_type=Path)
 LOAD = re.compile(r"(?P<count>\d+)(?P<open>rps)?(?:@(?P<image>text|\d+x\d+(?:x\d+)?))?", re.IGNORECASE)
 
@@ -251,67 +250,3 @@ def _run(asked: Asked, options: dict[str, Any], evidence: tuple[Path, str] | Non
         raise Failure(
             "goals-missed", "; ".join(f"{each.name} {each.measured:,.1f}, wanted {each.wanted:,.1f}" for each in missed)
         )
-
-
-def _fail(failure: Failure) -> NoReturn:
-    """The last log lines, one line that names the failure, and its exit code."""
-    for line in failure.tail:
-        click.echo(f"  | {line}", err=True)
-    mend = f"; {failure.kind.mend}" if failure.kind.mend else ""
-    click.echo(f"recommend smoke: {failure.kind.name}: {failure.said.rstrip('.')}{mend}", err=True)
-    sys.exit(failure.kind.code)
-
-
-class Stopped(KeyboardInterrupt):
-    """A signal asked to stop."""
-
-
-@contextlib.contextmanager
-def _signals(limit_s: float) -> Iterator[None]:
-    """Signals and the time limit end the run through its clean-up; a second signal cuts the clean-up short."""
-    codes: list[int] = []
-
-    def stop(number: int, _: object) -> None:
-        codes.append(number)
-        raise Stopped
-
-    def late(*_: object) -> None:
-        raise Failure("time-limit", f"not done after {limit_s:g} s")
-
-    before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    before[signal.SIGALRM] = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, limit_s)
-    try:
-        yield
-    except KeyboardInterrupt:
-        number = codes[0] if codes else signal.SIGINT
-        click.echo(f"recommend smoke: stopped by {signal.Signals(number).name}; nothing is left running", err=True)
-        sys.exit(128 + number)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        for each, handler in before.items():
-            signal.signal(each, handler)
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """Tells what goes on: on one line of a terminal that is redrawn, elsewhere a line every few seconds."""
-    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-        from rich.console import Console
-
-        with Console(stderr=True, highlight=False).status("") as status:
-
-            def show(text: str) -> None:
-                status.update(text[: max(20, status.console.width - 4)]) if text else status.stop()
-
-            yield show
-        return
-    at, last = time.monotonic(), ""
-
-    def line(text: str) -> None:
-        nonlocal at, last
-        if text and time.monotonic() - at >= SAY_EVERY_S and text != last:
-            click.echo(f"recommend smoke: {text}", err=True)
-            at, last = time.monotonic(), text
-
-    yield line

@@ -1,10 +1,9 @@
-"""One chat completion: the request, the answer read to its end, and what is wrong with it by name."""
+"""One chat completion over HTTP: the request, sent, timed and its answer taken to the end."""
 
 from __future__ import annotations
 
 import io
 import json
-import re
 import time
 from collections import deque
 from collections.abc import Callable
@@ -14,19 +13,16 @@ from typing import Any
 
 import aiohttp
 
+from recommender.smoke.completion import END, Trouble, parsed, read, text_of
 from recommender.smoke.pictures import pictures, turned
 
-MESSAGE = 300  # characters kept of a failure's message
 POOL = 64  # pictures of a size; past them they come again, slightly changed
 SEED = 20
 LEAST = 7  # characters of the shortest text: its number and a space
 # uvicorn closes a connection that idles for 5 s: one that is taken up again must be younger.
 IDLE_S = 3.0
-END = b"[DONE]"
 LARGE = 1 << 20  # aiohttp wants larger bodies in pieces
 FILLER = "describe the picture and say what happens in it. "
-MEMORY = re.compile(r"out[ _]of[ _]memory|OutOfMemory|\bOOM\b|cudaErrorMemoryAllocation", re.I)
-LENGTH = re.compile(r"length|context|too[ _]long|session(?![ _]?id)", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +47,6 @@ class Target:
     timeout_s: float = 120
 
 
-class Trouble(Exception):
-    """One request failed: the name of its cause among the failures, and the server's words."""
-
-    def __init__(self, cause: str, said: str) -> None:
-        super().__init__(said)
-        self.cause = cause
-        self.said = " ".join(said.split())[:MESSAGE]
-
-
 @dataclass(frozen=True, slots=True)
 class Reply:
     """One good answer; ``ttft_ms`` 0 where it was not streamed."""
@@ -68,47 +55,6 @@ class Reply:
     ttft_ms: float
     input_tokens: int
     output_tokens: int
-
-
-def _cause(status: int, text: str, otherwise: str) -> str:
-    """The failure that an error text speaks of."""
-    if MEMORY.search(text):
-        return "out-of-memory-image"
-    # Engines of 0.10.0 to 0.15.0 refuse a long input inside an answer, by the name of a status.
-    if "INPUT_LENGTH_ERROR" in text or (status == 400 and LENGTH.search(text)):
-        return "too-long"
-    return otherwise
-
-
-def _refused(status: int, raw: bytes) -> Trouble:
-    """The trouble in an answer whose HTTP status is not 200."""
-    text = raw.decode(errors="replace")
-    return Trouble(_cause(status, text, "request-failed"), f"HTTP {status}: {text}")
-
-
-def _parsed(raw: bytes) -> dict[str, Any]:
-    """The JSON object of an HTTP 200 body or of an event; raises where it is none, or holds an error."""
-    text = raw.decode(errors="replace")
-    try:
-        body = json.loads(text)
-    except ValueError:
-        raise Trouble("malformed-json", f"HTTP 200, not JSON: {text}") from None
-    if isinstance(body, dict):
-        wrong = body.get("error_code") or body.get("error") or body.get("object") == "error"
-        choices = body.get("choices")
-        if isinstance(choices, list) and all(isinstance(choice, dict) for choice in choices) and not wrong:
-            return body
-        # LMDeploy's proxy forwards a server's refusal under status 200, with the true status inside.
-        inner = body["error"] if isinstance(body.get("error"), dict) else body
-        status = inner.get("code")
-        raise Trouble(_cause(status if isinstance(status, int) else 200, text, "error-in-200"), f"HTTP 200: {text}")
-    raise Trouble("error-in-200", f"HTTP 200: {text}")
-
-
-def _text(choice: dict[str, Any]) -> str:
-    """The text of a choice or of a piece of one, reasoning included."""
-    said = choice.get("message") or choice.get("delta")
-    return str(said.get("content") or said.get("reasoning_content") or "") if isinstance(said, dict) else ""
 
 
 def session(target: Target) -> aiohttp.ClientSession:
@@ -183,9 +129,8 @@ class Client:
         except (aiohttp.ClientError, ValueError) as error:
             raise Trouble("request-failed", f"{type(error).__name__}: {error}") from None
         took = (time.perf_counter() - begun) * 1e3
-        if response.status != 200:
-            raise _refused(response.status, events[0])
-        return Reply(took, (first - begun) * 1e3 if first else 0.0, *_tokens(events))
+        got = read(response.status, events)
+        return Reply(took, (first - begun) * 1e3 if first else 0.0, got.input_tokens, got.output_tokens)
 
 
 async def _events(content: aiohttp.StreamReader, heard: Callable[[], None]) -> tuple[float, list[bytes]]:
@@ -201,28 +146,6 @@ async def _events(content: aiohttp.StreamReader, heard: Callable[[], None]) -> t
             seen = time.perf_counter()
             heard()
         # Once text was seen, the events up to the last ones are not worth parsing.
-        if not visible and event != END and any(map(_text, _parsed(event)["choices"])):
+        if not visible and event != END and any(map(text_of, parsed(event)["choices"])):
             visible = time.perf_counter()
     return visible or seen, list(last)
-
-
-def _tokens(events: list[bytes]) -> tuple[int, int]:
-    """Input and output tokens of an answer; raises where it is incomplete, or the engine gave up on it."""
-    reason, text = "", ""
-    usage: dict[str, Any] = {}
-    for body in [_parsed(event) for event in events if event != END]:
-        usage = body.get("usage") or usage
-        for choice in body["choices"][:1]:
-            reason, text = choice.get("finish_reason") or reason, _text(choice) or text
-    if END not in events:
-        raise Trouble("server-died", "the stream ended without its end mark")
-    tokens = usage.get("completion_tokens") or 0
-    if reason in ("error", "abort"):
-        raise Trouble(_cause(200, text, "request-failed"), f'HTTP 200 with finish_reason "{reason}": {text}')
-    if usage and not tokens and reason == "length":  # up to 0.15.0 an input that fills the session ends so
-        said = f"HTTP 200 with no token to {usage.get('prompt_tokens')} of input"
-        raise Trouble("too-long", f'{said} and finish_reason "length"')
-    if not tokens:
-        said = f"finish_reason {reason}: {text}" if reason else "no choice"
-        raise Trouble("request-failed" if reason else "error-in-200", f"HTTP 200 with no token counted, {said}")
-    return int(usage.get("prompt_tokens") or 0), int(tokens)

@@ -54,7 +54,7 @@ KINDS = {
         Kind("settings-differ", 23, "the engine runs with other settings than asked", "see which option was lost"),
         Kind("start-failed", 24, "the server ended before it was ready", "read the last lines of its log"),
         Kind("request-failed", 25, "a request failed otherwise", "read the answer and the log"),
-        Kind("time-limit", 26, "the run's own time limit passed", "raise --time-limit, or use --quick"),
+        Kind("time-limit", 26, "the run's own time limit passed", "raise --time-limit, or ask for less"),
         Kind(
             "goals-missed",
             27,

@@ -18,8 +18,10 @@ from recommender.facts import within
 from recommender.request import Request, RequestError
 
 if TYPE_CHECKING:
+    from recommender import records as r
     from recommender.facts import Facts
     from recommender.pipeline import Recommendation
+    from recommender.store import Store
 
 HEAD = re.compile(r"^# request: (\{.*\})$", re.MULTILINE)
 ASSIGNED = re.compile(r"^(export )?([A-Z][A-Z0-9_]*)=\$\{\2:-(.*)\}$", re.MULTILINE)
@@ -31,6 +33,7 @@ SET = re.compile(r"^\s*(?:export )?([A-Za-z_]\w*)=(?!\()(.*)$", re.MULTILINE)
 ENDS = re.compile(r"[;|]|&&?|\|\||\d?[<>].*")
 USED = re.compile(r"\$\{(\w+)(?::?-([^{}]*))?\}|\$(\w+)")
 ENGINE = "TurbomindEngineConfig"
+FOLLOW = ("follow", "with", "without")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +162,7 @@ def of(text: str, name: str) -> Artefact:
 def asked(artefact: Artefact, changed: Mapping[str, Any]) -> tuple[Request, Mapping[str, Any]]:
     """The request of an artefact's head with ``changed`` fields on top, and whom it follows. Raises RequestError."""
     head = dict(artefact.head or {})
-    follow: dict[str, Any] = {name: head.pop(name) for name in ("follow", "with", "without") if name in head}
+    follow: dict[str, Any] = {name: head.pop(name) for name in FOLLOW if name in head}
     if {"load", "concurrency", "rps"} & changed.keys():
         head = {name: value for name, value in head.items() if name not in ("load", "concurrency", "rps")}
     known = {each.name for each in fields(Request)}
@@ -180,6 +183,22 @@ def remake(request: Request, follow: Mapping[str, Any]) -> Recommendation:
     if "follow" not in follow:
         return pipeline.recommend(request)
     return pipeline.recommend_adviser(request, follow["follow"], follow.get("with", {}), follow.get("without", ()))
+
+
+def ran(run: r.SmokeRun, store: Store) -> Recommendation:
+    """What a record's server ran with, from its own command and environment: no choice is made anew for it."""
+    from recommender import pipeline
+
+    words, given = iter(run.command), {}
+    for word in words:
+        option = store.flags[word.removeprefix("--")]
+        given[option.id] = "true" if option.eras[-1].type == "bool" else next(words)
+    variables = {each.name: each.id for each in store.environment.values()}
+    given |= {variables[name]: value for name, _, value in (each.partition("=") for each in run.environment)}
+    given |= {name: value for name, value in json.loads(run.request).get("with", {}).items() if name in store.client}
+    head = {name: value for name, value in json.loads(run.request).items() if name not in FOLLOW}
+    request, _ = asked(Artefact(run.kind, run.id, "", head), {})
+    return pipeline.recommend_adviser(request, "defaults", given, store=store)
 
 
 def settings(facts: Facts, words: tuple[str, ...]) -> dict[str, str]:

@@ -9,21 +9,21 @@ import signal
 import statistics
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any, TypeVar
 
-from recommender.smoke.exchange import LEAST, Client, Reply, Shape, Target, Trouble, pool, session
+from recommender.smoke.completion import Trouble
+from recommender.smoke.exchange import LEAST, Client, Reply, Shape, Target, pool, session
 from recommender.smoke.failures import Failure
 
-__all__ = ["Outcome", "Plan", "Shape", "Target", "drive", "percentile", "run", "size_prompt"]
+__all__ = ["Outcome", "Plan", "Shape", "Target", "drive", "run", "size_prompt"]
 
 T = TypeVar("T")
 TICK_S = 0.25
 GIVE_UP = 6  # failures in a row after which nothing gets better
-P99_SAMPLES = 300
 SEED = 20  # of the arrivals
 SIZINGS = 6  # requests that size a prompt, at most
 # The numbers of a process go on from load to load, so that no text or picture comes twice.
@@ -51,11 +51,14 @@ class Outcome:
     """What came of a load. The window runs from the first send (of an open loop from its begin) until
     starting stopped: it has no drain in it, but it begins empty.
 
-    ``latencies_ms`` has every success; ``ttft_ms``, ``streamed_ms`` and ``streamed_tokens`` the streamed ones, in one
-    order. Token counts are medians. ``failures`` maps a cause to how often it came and its first message.
+    ``latencies_ms`` has every success in the order in which they ended, ``ends_ms`` has when each did, from the
+    first send on; the first ``window_requests`` of them lie in the window. ``ttft_ms``, ``streamed_ms`` and
+    ``streamed_tokens`` have the streamed ones, in one order. Token counts are medians. ``failures`` maps a cause
+    to how often it came and its first message.
     """
 
     latencies_ms: list[float] = field(default_factory=list)
+    ends_ms: list[float] = field(default_factory=list)
     window_s: float = 0.0
     window_requests: int = 0
     ttft_ms: list[float] = field(default_factory=list)
@@ -66,17 +69,6 @@ class Outcome:
     failures: dict[str, tuple[int, str]] = field(default_factory=dict)
     sent: int = 0
     hung: bool = False
-
-
-def percentile(values: Sequence[float], share: float) -> float | None:
-    """The value that ``share`` of them stay under, interpolated; None of nothing, and for a p99 of under 300."""
-    if not values or (share >= 0.99 and len(values) < P99_SAMPLES):
-        return None
-    ordered = sorted(values)
-    place = share * (len(ordered) - 1)
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
 class _Load:
@@ -218,6 +210,8 @@ class _Load:
         """The counts of the window, and the medians."""
         out = self.out
         opened = self.first if self.plan.concurrency else self.begun
+        if self.first is not None:
+            out.ends_ms = [(end - self.first) * 1e3 for end in self.ends]
         if opened is not None and self.stopped is not None:
             stopped = min(self.stopped, self.begun + self.plan.seconds)
             out.window_s = max(0.0, stopped - opened)

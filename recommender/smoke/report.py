@@ -90,7 +90,7 @@ def goals(found: Recommendation, run: r.SmokeRun) -> list[Goal]:
     if request.p99_ms:
         enough = bool(got.p99_ms)
         tail = got.p99_ms or got.p95_ms
-        note = "" if enough else f"by the p95: a p99 needs {record.P99_SAMPLES} samples, {got.requests} were taken"
+        note = "" if enough else f"by the p95: a p99 needs {record.P99_SAMPLES} samples, {got.samples} were taken"
         made.append(Goal("p99 ms", request.p99_ms, tail, 0 < tail <= request.p99_ms, note))
     if request.ttft_ms:
         made.append(Goal("TTFT ms", request.ttft_ms, got.ttft_ms, 0 < got.ttft_ms <= request.ttft_ms))
@@ -209,6 +209,8 @@ def _beside(phase: r.Phase, run: r.SmokeRun) -> list[str]:
     got = record.figures(phase)
     answered = got.requests if run.kind == "bash" else phase.window_requests
     said = [f"{answered} requests answered in {phase.window_s:.1f} s, {got.failed} failed"]
+    if record.steady(phase):
+        said.append("rate and times without the first round")
     said.append(f"VRAM peak {phase.peak_mib - run.idle_mib:,} MiB")
     said.append(f"host CPU {phase.host_cpu_percent:.0f} %, servers {phase.server_cores:.1f} cores")
     if phase.running_most >= 0:

@@ -6,7 +6,7 @@ import hashlib
 import socket
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,8 +31,11 @@ ENDING_S = 3.0  # a server whose connections broke may take so long to end
 SINGLE = frozenset({"too-long", "malformed-json", "error-in-200", "request-failed"})
 
 
-def run(asked: Asked, say: Say) -> Taken:
-    """One run from launch to stop; a failure is in the result. Whatever happens, nothing stays behind."""
+def run(asked: Asked, say: Say, made: Callable[..., Session] | None = None) -> Taken:
+    """One run from launch to stop; a failure is in the result. Whatever happens, nothing stays behind.
+
+    ``made`` makes another session than the one that proves the artefact and drives its loads.
+    """
     cards = Cards(asked.found.config.tp * asked.found.config.servers, asked.variables)
     taken = Taken(cards.host(), cards.used())
     watch = Watch(cards)
@@ -40,7 +43,7 @@ def run(asked: Asked, say: Say) -> Taken:
         logs = Path(folder)
         try:
             with Guard() as guard:
-                session = _session(asked)(asked, taken, watch, guard, logs, say)
+                session = (made or _session(asked))(asked, taken, watch, guard, logs, say)
                 try:
                     session.go()
                 except Failure as failure:

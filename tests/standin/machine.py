@@ -11,6 +11,8 @@ die-under-load:N, hang-requests:N, error-200[:N]   after N requests
 malformed-json                    answers to a schema are cut in half
 stubborn, forks                   ignores SIGTERM and SIGINT; leaves a daemon that holds the port
 
+With STANDIN_SEES set, answers to a schema depend on the picture's colour and on the settings: see Engine.look.
+
 By nature, without a fault: a taken port, a KV region too small for the warm-up (hangs), a card that others fill
 (out of memory), an input that fills the session (HTTP 400), a folder without config.json, custom code without
 --trust-remote-code, and the proxy's HTTP 200 for a dead server.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import base64
 import enum
+import hashlib
 import importlib.metadata
 import io
 import json
@@ -100,14 +101,14 @@ def tiles(width: int, height: int, most: int) -> int:
     return math.prod(best) + (math.prod(best) > 1)
 
 
-def instance(schema: dict[str, Any]) -> Any:
-    """The plainest value that a JSON schema allows."""
+def instance(schema: dict[str, Any], truth: bool = False) -> Any:
+    """The plainest value that a JSON schema allows; of a boolean, whether ``truth`` was seen in the picture."""
     if "enum" in schema:
         return schema["enum"][0]
     kind = schema.get("type", "object")
     if kind == "object":
-        return {name: instance(each) for name, each in schema.get("properties", {}).items()}
-    return {"boolean": False, "integer": 0, "number": 0, "array": [], "string": "none"}.get(kind)
+        return {name: instance(each, truth) for name, each in schema.get("properties", {}).items()}
+    return {"boolean": truth, "integer": 0, "number": 0, "array": [], "string": "none"}.get(kind)
 
 
 def use(cards: dict[int, int]) -> None:
@@ -137,6 +138,7 @@ class Engine:
         self.seen = self.pictures = self.running = self.waiting = self.done = self.failed = 0
         self.prompt_tokens = self.output_tokens = 0
         self.stopping = False
+        self.known: set[str] = set()
 
     def say(self, level: str, place: str, text: str) -> None:
         """A line of LMDeploy's Python log, on standard output."""
@@ -333,8 +335,9 @@ class Engine:
         text, form = "No accident can be seen.", body.get("response_format") or {}
         ends = form.get("type") == "json_schema"
         if ends:
-            text = json.dumps(instance(form["json_schema"].get("schema", {})) or {"accident_detected": False})
-            text = text[: len(text) // 2] if FAULT == "malformed-json" else text
+            truth, whole = self.look(body) if "STANDIN_SEES" in os.environ else (False, True)
+            text = json.dumps(instance(form["json_schema"].get("schema", {}), truth) or {"accident_detected": truth})
+            text = text[: len(text) // 2] if FAULT == "malformed-json" or not whole else text
         room = limit - prompt
         most = min(body.get("max_completion_tokens") or body.get("max_tokens") or room, room)
         if body.get("ignore_eos") and not ends:
@@ -342,6 +345,28 @@ class Engine:
         whole = len(text) <= most and (ends or not body.get("ignore_eos"))
         hangs = FAULT == "hang-requests" and seen > int(ARGUMENT or 0)
         return Reply(prompt, text[:most], "stop" if whole else "length", hangs)
+
+    def look(self, body: dict[str, Any]) -> tuple[bool, bool]:
+        """What STANDIN_SEES in a request's only picture, by its middle colour, and whether the answer is whole.
+
+        Red: yes. Strong green: the other way round where the KV cache is quantised; weak green: where the picture is
+        one tile. Strong blue: the other way round when it comes again; weak blue: the answer is cut in half. What was
+        asked goes to a file beside the state.
+        """
+        link = next((part["image_url"] for part in body["messages"][0]["content"] if "image_url" in part), None)
+        if not link:
+            return False, True
+        data = base64.b64decode(link["url"].partition("base64,")[2])
+        picture, most = open_image(data).convert("RGB"), link.get("max_dynamic_patch", 0)
+        red, green, blue = picture.getpixel((picture.width // 2, picture.height // 2))
+        digest, file = hashlib.sha256(data).hexdigest(), Path(os.environ["STANDIN_STATE"]) / "asked"
+        with self.lock, file.open("a") as asked:
+            again = digest in self.known
+            self.known.add(digest)
+            told = {"sha256": digest, "tiles": most, "pid": os.getpid(), "kv": int(self.config.quant_policy)}
+            asked.write(json.dumps(told | {"text": body["messages"][0]["content"][0]["text"]}) + "\n")
+        flips = (green > 191 and self.config.quant_policy) or (64 < green < 192 and most == 1) or (blue > 191 and again)
+        return (red > 127) != bool(flips), not 64 < blue < 192
 
     def image_fails(self, prompt: int) -> Reply:
         """No memory for a picture: the process ends; or HTTP 500; or, in older releases, an empty answer."""

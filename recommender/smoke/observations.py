@@ -1,0 +1,106 @@
+"""What records of smoke runs measured, beside what the estimates say of the same launch and load."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from recommender import memory, speed
+from recommender import records as r
+from recommender.compiling import read_record
+from recommender.configuration import Configuration
+from recommender.facts import MIB, Facts
+from recommender.smoke import launch, record
+from recommender.smoke.forecast import facts_of
+from recommender.store import Plain, Store
+
+Values: TypeAlias = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A start's memory, or one load on it, with what was measured (ms, requests/s, MiB)."""
+
+    run: str
+    model: str
+    gpu: str
+    launch: str
+    facts: Facts
+    config: Configuration
+    flight: int
+    measured: Mapping[str, float]
+
+    @property
+    def what(self) -> str:
+        """The run and its load in a few words."""
+        facts = self.facts
+        image = f"{facts.image_width}x{facts.image_height}" if facts.images else "text"
+        return f"{self.run}: {self.flight} in flight, {image}" if self.flight else f"{self.run}: memory"
+
+
+def observations(folder: Path, store: Store) -> list[Observation]:
+    """What the records of a folder measured, as far as one server (or one to a card) was measured."""
+    found: list[Observation] = []
+    for path in sorted(folder.glob("*.yaml")):
+        found += observed(read_record(path, r.SmokeRun), store)
+    return found
+
+
+def observed(run: r.SmokeRun, store: Store) -> Iterator[Observation]:
+    """The observations of one run; none where copies shared a card, which nothing here predicts."""
+    if run.copies > 1 or run.kind != "bash":
+        return
+    made = launch.ran(run, store)
+    # A followed configuration is of one server; a record of several says so by its proxy and its cards.
+    servers = run.gpu_count // made.config.tp if made.config.proxy_url else 1
+    config = replace(made.config, servers=max(servers, 1))
+    key = f"{run.launch_sha256} {run.model}"
+
+    def observation(facts: Facts, flight: int, measured: Values) -> Observation:
+        held = replace(facts, store=store)
+        return Observation(run.id, run.model, run.gpu, key, held, config, flight, MappingProxyType(dict(measured)))
+
+    yield observation(made.facts, 0, {"memory": float(run.ready_mib - run.idle_mib)})
+    for phase in run.phases:
+        got = record.figures(phase)
+        if not phase.concurrency or phase.failures or not got.requests:
+            continue
+        width, height = (int(side) for side in phase.image.split("x")) if phase.image else (0, 0)
+        facts = facts_of(made, phase.concurrency, phase.images, width, height, run.cpus)
+        loaded = phase.concurrency > 1
+        figures = {"latency": got.p50_ms, "ttft": got.ttft_ms, "token": got.token_ms, "p99": got.p99_ms}
+        named = {**figures, "rps": got.rps} if loaded else figures
+        yield observation(facts, phase.concurrency, {name: value for name, value in named.items() if value})
+
+
+def predicted(of: Observation, values: Values) -> dict[str, float]:
+    """The figures of an observation under these coefficients."""
+    if not of.flight:
+        held = replace(of.facts, store=valued(of.facts.store, values))
+        used = memory.estimate(held, of.config)
+        return {"memory": (used.total - used.item("vision").bytes) / MIB}
+    servers = of.config.servers
+    got = speed.figures(of.facts, of.config, -(-of.flight // servers), values)
+    return {"latency": got.latency, "ttft": got.ttft, "token": got.token, "p99": got.p99, "rps": got.rps * servers}
+
+
+def valued(store: Store, values: Values) -> Store:
+    """The store with other values of coefficients."""
+    changed = copy.copy(store)
+    known: dict[str, Any] = {
+        name: Plain({**vars(each), "value": values.get(name, each.value)}) for name, each in store.coefficients.items()
+    }
+    changed.coefficients = MappingProxyType(known)
+    return changed
+
+
+def logs(of: Observation, values: Values) -> Iterator[tuple[str, float]]:
+    """Each measured figure's name and the log of measured over predicted."""
+    made = predicted(of, values)
+    for name, value in of.measured.items():
+        yield name, math.log(value / made[name])

@@ -1,0 +1,724 @@
+"""``recommend campaign``: plans, resumption, the sweep and what it tells, on a stand-in and on made-up results."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+from artefacts import KNOWLEDGE, wait_for
+from click.testing import CliRunner, Result
+from standin.machine import Standin
+
+from recommender import records
+from recommender.cli import root
+from recommender.smoke import plan as plans
+from recommender.smoke import shown, sweep, weights
+from recommender.smoke.plan import Checked, Launch
+from recommender.smoke.sweep import Line, Results
+
+RECOMMEND = (sys.executable, "-m", "recommender")
+PLANS = sorted((KNOWLEDGE / "campaigns").glob("*.yaml"))
+BUSY_S = 100.0
+# Below the ports that the kernel gives to clients, beside those of the smoke run's own tests.
+_PORTS = itertools.count(21000 + os.getpid() % 1000 * 10)
+
+
+def port() -> int:
+    """A free port that no other test gets."""
+    for number in _PORTS:
+        with socket.socket() as made, contextlib.suppress(OSError):
+            made.bind(("127.0.0.1", number))
+            return number
+    raise AssertionError
+
+
+# --- the plans of the knowledge --------------------------------------------------------------------
+
+
+@cache
+def shipped(path: Path) -> Checked:
+    """A plan of the knowledge, every start parsed and rendered."""
+    return plans.read(path)
+
+
+def test_the_plans_are_there() -> None:
+    """One for each machine."""
+    assert {path.stem for path in PLANS} >= {"h100", "h200", "h200-x2"}
+
+
+@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
+def test_every_start_of_a_plan_parses_and_renders(path: Path) -> None:
+    """Named after its id, each start with loads of its own, and nothing is launched twice under one id."""
+    checked = shipped(path)
+    assert checked.plan.id == path.stem
+    assert all(each.loads for each in checked.launches)
+    assert len({each.id for each in checked.launches}) == len(checked.launches)
+    assert max(map(len, path.read_text("utf-8").splitlines())) <= 120
+
+
+def test_the_h100_plan_is_as_large_as_it_must_be() -> None:
+    """70 starts, 60 in the sweep, all of one model on six loads; every other model is there too."""
+    checked = shipped(KNOWLEDGE / "campaigns" / "h100.yaml")
+    sweeping = [each for each in checked.launches if each.rung]
+    assert len(checked.launches) >= 70
+    assert len(sweeping) >= 60
+    assert not any("--model" in each.words or "--with max-dynamic-patch" in " ".join(each.words) for each in sweeping)
+    assert checked.loads == (
+        "1@448x448", "16@448x448", "64@448x448", "1@1280x720", "16@1280x720", "64@1280x720",
+    )  # fmt: skip
+    models = {each.words[each.words.index("--model") + 1] for each in checked.launches if "--model" in each.words}
+    assert models >= {"internvl3-8b", "internvl3-2b", "internvl3-1b", "internvl3-14b-awq", "qwen2.5-7b-instruct"}
+    flights = {int(load.partition("@")[0]) for each in checked.launches for load in each.loads if "rps" not in load}
+    assert min(flights) == 1
+    assert max(flights) == 128
+    for copies, mps in ((2, True), (2, False), (4, True), (4, False)):
+        assert sum((each.copies, each.mps) == (copies, mps) for each in sweeping) >= 3
+    values = [word for each in checked.launches for word in each.words]
+    for option, least in (("max-prefill-token-num", 5), ("omp-num-threads", 7), ("cache-max-entry-count", 5)):
+        assert len({word for word in values if word.startswith(f"{option}=")}) >= least
+    clock = sweep.Clock((), Results(()))
+    assert sum(map(clock.expected, checked.launches)) / len(checked.launches) < 75
+
+
+def test_the_h200_plans_are_as_large_as_they_must_be() -> None:
+    """20 starts on one card; on two cards one server over both beside one on one of them."""
+    assert len(shipped(KNOWLEDGE / "campaigns" / "h200.yaml").launches) >= 20
+    both = shipped(KNOWLEDGE / "campaigns" / "h200-x2.yaml")
+    assert both.plan.gpu == "H200:2"
+    for tp in ("tp=1", "tp=2"):
+        assert sum(tp in each.words for each in both.launches) >= 2
+
+
+# --- plans that are wrong --------------------------------------------------------------------------
+
+PLAIN = {
+    "id": "try",
+    "about": "a try",
+    "gpu": "H100-80G",
+    "bases": {"tuned": "--follow defaults --with trust-remote-code"},
+    "starts": [
+        {"id": "one", "base": "tuned", "sweep": True},
+        {"id": "two", "run": "--load 16", "phases": "16"},
+    ],
+    "sweep": {"phases": "1 16", "rungs": [{"seconds": 4}, {"seconds": 8, "keep": 1}]},
+}
+
+
+def changed(**fields: object) -> str:
+    """The plain plan with fields of its own or, by ``one_FIELD``, of its first start."""
+    made = json.loads(json.dumps(PLAIN))
+    for name, value in fields.items():
+        first, _, rest = name.partition("_")
+        (made["starts"][0] if first == "one" else made)[rest or name] = value
+    return yaml.safe_dump({name: value for name, value in made.items() if value is not None})
+
+
+WRONG = {
+    "no YAML": ("id: [", r"not readable as YAML: .*; mend it there"),
+    "a list": ("- id", r"\(whole file\): .*"),
+    "a field's name": (changed(gpus="L4"), r"gpus: no such field: did you mean gpu"),
+    "a start's field": (changed(one_phase="1"), r"start one: phase: no such field: did you mean phases"),
+    "a rung's field": (
+        changed(sweep={"phases": "1", "rungs": [{"keeps": 1}]}),
+        r"sweep\.rungs\[0\]\.keeps: no such field: did you mean keep",
+    ),
+    "a missing field": (changed(gpu=None), r"gpu: Field required; add it"),
+    "a number as text": (changed(one_copies="2"), r"start one: copies: .*; write a whole number"),
+    "text as a number": (changed(one_phases=1), r"start one: phases: .*; put the value in quotes"),
+    "two of one id": (changed(one_id="two"), r"start two: id: 2 starts have it"),
+    "an id of a rung": (changed(one_id="one-r2"), r"start one-r2: id: ends as .* choose another"),
+    "no such base": (changed(one_base="turned"), r"start one: base: no such base 'turned': did you mean tuned\?"),
+    "no load": (changed(one_sweep=False), r"start one: phases: no load; name some"),
+    "no sweep": (changed(sweep=None), r"start one: sweep: the plan has no field sweep"),
+    "nobody in it": (changed(one_sweep=False, one_phases="1"), r"starts: none takes part in the sweep"),
+    "a first rung that keeps": (
+        changed(sweep={"phases": "1", "rungs": [{"keep": 3}]}),
+        r"sweep\.rungs\[0\]: the first rung is every start once",
+    ),
+    "a rung that keeps none": (changed(sweep={"phases": "1", "rungs": [{}, {}]}), r"sweep\.rungs\[1\]\.keep: say how"),
+    "the card": (changed(gpu="H1000"), r"start one: unknown GPU 'H1000': did you mean"),
+    "an option": (changed(one_run="--lod 4"), r"start one: run: no such option --lod; did you mean --load"),
+    "its value": (changed(one_run="--load none"), r"start one: unknown load 'none': known are"),
+    "a flag": (changed(one_run="--with sesion-len=4"), r"start one: --with: unknown option 'sesion-len': did you mean"),
+    "a flag's value": (changed(one_run="--with session-len=4k"), r"start one: session-len: '4k' is no int"),
+    "nobody followed": (changed(one_base="", one_run="--with tp=2"), r"start one: --with changes what --follow gives"),
+    "a quote": (changed(one_run="--note 'x"), r"start one: run: no closing quotation; see the quotes"),
+    "a load": (changed(one_phases="often"), r"start one: --phase 'often': write N, Nrps, N@WIDTHxHEIGHT"),
+    "a load twice": (changed(one_phases="4 4@448x448"), r"start one: phases: 4@448x448 stands there twice"),
+    "a field's option": (changed(one_run="--mps"), r"start one: run: --mps: it belongs in the field mps"),
+    "a script": (changed(one_run="serve.sh"), r"start one: run: SCRIPT: a start takes options, no script"),
+    "nothing fits": (changed(one_base="", one_run="--load 64 --p99 1"), r"start one: nothing fits: .*; ask for less"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_plan_is_told_in_a_line(case: str, tmp_path: Path) -> None:
+    """Exit code 2, the file, the place and the repair; nothing is written."""
+    text, piece = WRONG[case]
+    done = run(tmp_path, text)
+    assert done.exit_code == 2
+    first = done.stderr.splitlines()[0]
+    assert re.match(rf"recommend campaign: \S*plan\.yaml: {piece}", first), first
+    assert "\n\n" not in done.stderr
+    assert not (tmp_path / "results.jsonl").exists()
+
+
+def test_all_wrong_starts_are_told_at_once(tmp_path: Path) -> None:
+    """One line for each of them."""
+    text = changed(common="--lod 4")
+    assert [line.partition("start ")[2][:3] for line in run(tmp_path, text).stderr.splitlines()] == ["one", "two"]
+
+
+def run(folder: Path, text: str, *words: str, name: str = "results.jsonl") -> Result:
+    """The command in this process, which suits all that launches nothing."""
+    (folder / "plan.yaml").write_text(text)
+    command = ["campaign", str(folder / "plan.yaml"), *(str(folder / each) for each in name.split()), *words]
+    return CliRunner().invoke(root, command, prog_name="recommend")
+
+
+def test_a_start_is_what_its_words_and_the_plan_make_it(tmp_path: Path) -> None:
+    """Card, common words, base and own words in this order; random weights unless the model is a folder."""
+    checked = made(tmp_path, changed(common="--patience 40"))
+    one, two = checked.launches
+    assert " ".join(one.options()) == (
+        "--gpu H100-80G --patience 40 --follow defaults --with trust-remote-code --weights random "
+        "--phase 1@448x448 --phase 16@448x448 --seconds 4"
+    )
+    assert (one.rung, two.rung, two.loads, two.seconds) == (1, 0, ("16@448x448",), 4)
+    folder = Standin(tmp_path / "machine").model()
+    assert "--weights" not in made(tmp_path, changed(common=f"--model {folder}")).launches[0].words
+
+
+def test_a_digest_follows_what_is_run(tmp_path: Path) -> None:
+    """Other words, loads, seconds or copies: not done yet; another order or description: still the same."""
+    first = made(tmp_path, changed()).launches[0].digest
+    assert made(tmp_path, changed(about="else", one_phases="1@448x448 16")).launches[0].digest == first
+    others = (
+        {"one_run": "--with tp=1"}, {"one_phases": "1"}, {"one_seconds": 5}, {"one_copies": 2}, {"one_mps": True},
+    )  # fmt: skip
+    assert len({first, *(made(tmp_path, changed(**each)).launches[0].digest for each in others)}) == 1 + len(others)
+
+
+def made(folder: Path, text: str) -> Checked:
+    """A plan from its text."""
+    (folder / "plan.yaml").write_text(text)
+    return plans.read(folder / "plan.yaml")
+
+
+# --- the sweep, on made-up results -----------------------------------------------------------------
+
+LOADS = ("1@448x448", "16@448x448", "16@1280x720")
+HALVING = yaml.safe_dump({
+    "id": "try",
+    "about": "a try",
+    "gpu": "H100-80G",
+    "bases": {"tuned": "--follow defaults --with trust-remote-code"},
+    "starts": [
+        *({"id": name, "base": "tuned", "sweep": True} for name in "abcd"),
+        {"id": "small", "base": "tuned", "sweep": True, "phases": "1"},
+        {"id": "apart", "base": "tuned", "phases": "1"},
+    ],
+    "sweep": {"phases": "1 16 16@1280x720", "rungs": [{}, {"keep": 2, "seconds": 8}, {"keep": 1, "times": 3}]},
+})  # fmt: skip
+
+
+@cache
+def _pattern() -> records.SmokeRun:
+    path = next((KNOWLEDGE / "evidence").glob("h100-2026-11-21-ours-16.yaml"))
+    return records.SmokeRun.model_validate_json(json.dumps(yaml.safe_load(path.read_text("utf-8"))))
+
+
+def evidence(name: str, values: dict[str, float], failed: Iterable[str] = ()) -> str:
+    """A record that measured this of each load: ms for one in flight, else requests a second."""
+    blank = _pattern().phases[0]
+    phases = []
+    for load, value in values.items():
+        flight, _, image = load.partition("@")
+        ms = round(value) if flight == "1" else 500
+        faults = (records.FailedRequests(cause="requests-hang", count=1, said="x"),) if load in failed else ()
+        changes = {
+            "concurrency": int(flight), "image": image, "window_s": 10.0, "window_requests": round(10 * value),
+            "latencies_ms": f"{ms} {ms}", "ttft_ms": "", "streamed_ms": "", "failures": faults,
+        }  # fmt: skip
+        phases.append(blank.model_copy(update=changes))
+    run = _pattern().model_copy(update={"id": name, "phases": tuple(phases)})
+    return yaml.safe_dump(json.loads(run.model_dump_json()), sort_keys=False)
+
+
+def line(launch: Launch, *values: float, code: int = 0, failed: Iterable[str] = (), seconds: float = 40.0) -> Line:
+    """A launch's line with the values of its loads; no record without values."""
+    text = (
+        evidence(f"try-2026-11-22-{launch.id}", dict(zip(launch.loads, values, strict=True)), failed) if values else ""
+    )
+    return Line(id=launch.id, digest=launch.digest, code=code, seconds=seconds, said="said", evidence=text)
+
+
+def known(checked: Checked, results: Results) -> dict[str, Launch]:
+    """All launches by id."""
+    return {each.id: each for each in sweep.launches(checked, results)}
+
+
+@pytest.fixture(scope="module")
+def halving(tmp_path_factory: pytest.TempPathFactory) -> Checked:
+    """The plan of the tests of the sweep."""
+    return made(tmp_path_factory.mktemp("halving"), HALVING)
+
+
+def first_rung(checked: Checked) -> list[Line]:
+    """1: a, small, b. 16: c, a. 16@1280x720: a, b, for c had a failure there. d never started."""
+    its = known(checked, Results(()))
+    return [
+        line(its["a"], 30, 50, 10),
+        line(its["b"], 40, 45, 9),
+        line(its["c"], 50, 60, 20, failed=["16@1280x720"], code=25),
+        line(its["d"], code=14),
+        line(its["small"], 35),
+    ]
+
+
+def test_a_rung_begins_when_the_one_before_is_complete(halving: Checked) -> None:
+    """Not while one start is missing; a start that failed is no longer missing, one outside of the sweep never was."""
+    lines = first_rung(halving)
+    for n in range(len(lines)):
+        part = Results(lines[:n] + lines[n + 1 :])
+        assert list(known(halving, part)) == ["a", "b", "c", "d", "small", "apart"]
+    assert len(known(halving, Results(lines))) > 6
+
+
+def test_survivors_by_hand(halving: Checked) -> None:
+    """The best two of each load go on, each with the loads in which it is one of them."""
+    its = known(halving, Results(first_rung(halving)))
+    later = {name: each.loads for name, each in its.items() if each.rung == 2}
+    assert later == {"a-r2": LOADS, "b-r2": ("16@1280x720",), "c-r2": ("16@448x448",), "small-r2": ("1@448x448",)}
+    assert {each.seconds for each in its.values() if each.rung == 2} == {8}
+    assert len({each.digest for each in its.values() if each.start == "a"}) == 2
+
+
+def through(checked: Checked) -> Results:
+    """All rungs: in the second a is overtaken at 1 by small and at 16@1280x720 by b."""
+    results = Results(first_rung(checked))
+    its = known(checked, results)
+    for name, values in {"a-r2": (31, 51, 10), "b-r2": (11,), "c-r2": (50,), "small-r2": (30,)}.items():
+        results.add(line(its[name], *values))
+    its = known(checked, results)
+    assert {name: each.loads for name, each in its.items() if each.rung == 3} == {
+        **{f"a-r3-{n}": ("16@448x448",) for n in (1, 2, 3)},
+        **{f"b-r3-{n}": ("16@1280x720",) for n in (1, 2, 3)},
+        **{f"small-r3-{n}": ("1@448x448",) for n in (1, 2, 3)},
+    }
+    for name, values in {"a": (52, 50, 54), "b": (11, 10, 10), "small": (30, 29, 40)}.items():
+        for n, value in enumerate(values, 1):
+            results.add(line(its[f"{name}-r3-{n}"], value))
+    return results
+
+
+def test_the_ranking_by_hand(halving: Checked) -> None:
+    """Medians of the last rung each start ended, the last rung first; spread and share of the best; who failed."""
+    got = {load: sweep.ranking(halving, through(halving), load) for load in LOADS}
+    rows = {load: [(r.start, r.rung, r.runs, r.median) for r in each.rows] for load, each in got.items()}
+    assert rows == {
+        "1@448x448": [("small", 3, 3, 30), ("a", 2, 1, 31), ("b", 1, 1, 40), ("c", 1, 1, 50)],
+        "16@448x448": [("a", 3, 3, 52), ("c", 2, 1, 50), ("b", 1, 1, 45)],
+        "16@1280x720": [("b", 3, 3, 10), ("a", 2, 1, 10)],
+    }
+    assert [each.failed for each in got.values()] == [("d",), ("d",), ("c", "d")]
+    assert got["16@448x448"].rows[0].spread == pytest.approx(4 / 52)
+    assert got["16@448x448"].rows[1].of_best == pytest.approx(50 / 52)
+    assert got["1@448x448"].rows[1].of_best == pytest.approx(30 / 31)
+
+
+def test_a_failure_in_one_of_three_runs_drops_a_start(halving: Checked) -> None:
+    """It is told among the failed, and no longer ranked."""
+    results = through(halving)
+    its = known(halving, results)
+    others = [each for each in results.every if each.id != "a-r3-2"]
+    got = sweep.ranking(halving, Results([*others, line(its["a-r3-2"], 55, failed=["16@448x448"])]), "16@448x448")
+    assert [row.start for row in got.rows] == ["c", "b"]
+    assert got.failed == ("d", "a")
+
+
+def test_several_results_are_one(halving: Checked, tmp_path: Path) -> None:
+    """The ranking of two files is that of both, as text of 80 columns and as JSON."""
+    every = [each.model_dump_json() + "\n" for each in through(halving).every]
+    (tmp_path / "monday.jsonl").write_text("".join(every[::2]))
+    (tmp_path / "tuesday.jsonl").write_text("".join(every[1::2]))
+    done = run(tmp_path, HALVING, "--ranking", name="monday.jsonl tuesday.jsonl")
+    assert done.exit_code == 0
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert re.search(r"16@448x448, requests/s\n +start .*\n  a +3 +3 +52\.0 +7\.7 % +100\.0 %\n  c ", done.stdout)
+    assert "2 failed: c, d" in done.stdout
+    told = json.loads(run(tmp_path, HALVING, "--ranking", "--json", name="monday.jsonl tuesday.jsonl").stdout)
+    assert [row["start"] for row in told["loads"][0]["rows"]] == ["small", "a", "b", "c"]
+
+
+@pytest.mark.parametrize(("codes", "settled"), [
+    ([0], True), ([14], True), ([25], True), ([27], True), ([70], True),
+    ([3], False), ([10], False), ([11], False), ([22], False), ([2], False), ([3, 3, 3, 3], False),
+    ([-9], False), ([130], False), ([143], False), ([26], False), ([26, -9], False), ([26, -9, 26], True),
+    ([3, 0], True), ([26, 0], True),
+])  # fmt: skip
+def test_what_asks_for_another_try(codes: list[int], settled: bool, halving: Checked) -> None:
+    """A machine at fault always, a run that was stopped or took too long twice; every other end is one."""
+    launch = halving.launches[0]
+    assert (Results(line(launch, code=code) for code in codes).done(launch) is not None) == settled
+
+
+def test_a_line_counts_only_for_what_was_run(halving: Checked) -> None:
+    """One of the same id and another digest is that of an older plan."""
+    launch = halving.launches[0]
+    old = line(launch, 1, 2, 3).model_copy(update={"digest": "0" * 16})
+    assert Results([old]).done(launch) is None
+
+
+def test_time_is_told_from_earlier_runs(halving: Checked) -> None:
+    """Before any: a start and a second more for each load; then what the same start took besides its loads."""
+    its = known(halving, Results(()))
+    assert sweep.Clock((), Results(())).expected(its["a"]) == 30 + 3 * 5
+    results = Results([line(its["a"], 30, 50, 10, seconds=65)])
+    clock = sweep.Clock(its.values(), results)
+    assert clock.expected(its["a"]) == 65
+    assert clock.expected(its["b"]) == 45
+
+
+# --- files -----------------------------------------------------------------------------------------
+
+
+def test_a_cut_last_line_is_dropped(halving: Checked, tmp_path: Path) -> None:
+    """Whatever a kill left of it; a whole line that only lacks its end counts."""
+    path, whole = tmp_path / "r.jsonl", line(halving.launches[0], 1, 2, 3).model_dump_json().encode()
+    for cut in (b"", whole[:1], whole[: len(whole) // 2], whole[:-1]):
+        path.write_bytes(whole + b"\n" + cut)
+        assert [len(sweep.lines(path)[0]), sweep.lines(path)[1]] == [1, len(whole) + 1]
+    path.write_bytes(whole + b"\n" + whole)
+    assert [len(sweep.lines(path)[0]), sweep.lines(path)[1]] == [2, 2 * len(whole) + 1]
+
+
+def test_another_broken_line_is_told(tmp_path: Path) -> None:
+    """With its number; nothing is guessed."""
+    (tmp_path / "results.jsonl").write_text("{}\n")
+    done = run(tmp_path, HALVING, "--list")
+    assert done.exit_code != 0
+    assert "results.jsonl: line 1 is no result of a campaign; remove the line" in str(done.exception)
+
+
+def unpacked(folder: Path, *lines: Line) -> Result:
+    """What --unpack says of some lines."""
+    (folder / "results.jsonl").write_text("".join(each.model_dump_json() + "\n" for each in lines))
+    return run(folder, HALVING, "--unpack", str(folder / "out"))
+
+
+def test_unpack_writes_each_record_once(halving: Checked, tmp_path: Path) -> None:
+    """Valid records, byte for byte; a second time nothing; a run to be tried again and one without a record not."""
+    lines = [*first_rung(halving), line(halving.launches[5], 3, code=26)]
+    assert unpacked(tmp_path, *lines).exit_code == 0
+    names = ["a", "b", "c", "small"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [f"try-2026-11-22-{n}.yaml" for n in names]
+    assert (tmp_path / "out" / "try-2026-11-22-a.yaml").read_text() == lines[0].evidence
+    assert "0 records written" in unpacked(tmp_path, *lines).stderr
+
+
+def test_unpack_replaces_nothing(halving: Checked, tmp_path: Path) -> None:
+    """Where one file says something else, none is written and the file stays as it is."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "try-2026-11-22-c.yaml").write_text("precious")
+    done = unpacked(tmp_path, *first_rung(halving))
+    assert "try-2026-11-22-c.yaml exists and says something else" in str(done.exception)
+    assert [path.read_text() for path in (tmp_path / "out").iterdir()] == ["precious"]
+
+
+def test_unpack_refuses_what_is_no_record(halving: Checked, tmp_path: Path) -> None:
+    """The start is named, and nothing is written."""
+    bad = line(halving.launches[0], 1, 2, 3)
+    bad = bad.model_copy(update={"evidence": bad.evidence.replace("ready_mib: ", "ready_mib: -")})
+    done = unpacked(tmp_path, first_rung(halving)[1], bad)
+    assert "--unpack: the record of a is not valid (ready_mib: " in str(done.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_unpack_of_two_records_of_one_id(halving: Checked, tmp_path: Path) -> None:
+    """That of the plan as it is now counts; two of one digest cannot be told apart."""
+    new = line(halving.launches[0], 1, 2, 3)
+    old = line(halving.launches[0], 4, 5, 6).model_copy(update={"digest": "0" * 16})
+    assert unpacked(tmp_path, old, new).exit_code == 0
+    assert (tmp_path / "out" / "try-2026-11-22-a.yaml").read_text() == new.evidence
+    (tmp_path / "again").mkdir()
+    done = unpacked(tmp_path / "again", new, line(halving.launches[0], 4, 5, 6))
+    assert "two different records are called try-2026-11-22-a" in str(done.exception)
+
+
+def test_the_list_says_what_is_done_and_what_is_next(halving: Checked, tmp_path: Path) -> None:
+    """Counts and time in the first line, a line for each start, the rungs that wait; 80 columns, nothing written."""
+    lines = first_rung(halving)[1:4]
+    (tmp_path / "results.jsonl").write_text("".join(each.model_dump_json() + "\n" for each in lines))
+    done = run(tmp_path, HALVING, "--list")
+    assert done.exit_code == 0
+    told = done.stdout.splitlines()
+    assert told[0] == "try: 6 starts, 3 done, 3 to go, about 2 min"
+    assert [each.split()[:2] for each in told[1:7]] == [
+        ["next", "a"], ["done", "b"], ["failed", "c"], ["failed", "d"], ["to", "go"], ["to", "go"],
+    ]  # fmt: skip
+    assert "out-of-memory" in told[4]
+    assert told[7:] == [
+        "  rung 2: the best 2 of each load; waits for 2 more starts of rung 1",
+        "  rung 3: the best 1 of each load, 3 times each; waits for rung 2",
+    ]
+    assert ": 1 start, 0 done" in run(tmp_path, HALVING, "--list", "--only", "sm*").stdout.splitlines()[0]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_wrong_command_line_is_told(tmp_path: Path) -> None:
+    """Modes exclude each other, a pattern must match, a file must be writable and nobody else's."""
+    for words, piece in {
+        ("--list", "--ranking"): "exclude each other",
+        ("--json",): "--json goes with --ranking",
+        ("--list", "--only", "smal"): "no start's id matches 'smal': did you mean small",
+    }.items():
+        done = run(tmp_path, HALVING, *words)
+        assert done.exit_code == 2
+        assert piece in done.stderr
+    assert "name a file that can be written to" in str(run(tmp_path, HALVING, name="none/r.jsonl").exception)
+    with (tmp_path / "results.jsonl").open("ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert "another campaign writes to it" in str(run(tmp_path, HALVING).exception)
+
+
+def test_the_help_fits() -> None:
+    """80 columns, examples and every exit code."""
+    told = CliRunner().invoke(root, ["campaign", "--help"], terminal_width=80, prog_name="recommend").stdout
+    assert max(map(len, told.splitlines())) <= 80
+    for code in (0, 2, 3, 5, 130):
+        assert re.search(rf"^ +{code}  ", told, re.MULTILINE)
+
+
+def test_a_time_limit_starts_nothing_that_would_not_fit(tmp_path: Path) -> None:
+    """Exit code 5, what is left and how long it takes; the file holds nothing."""
+    done = run(tmp_path, HALVING, "--time-limit", "20")
+    assert done.exit_code == 5
+    assert done.stderr == "recommend campaign: 6 starts are left, about 4 min; run it again\n"
+    assert (tmp_path / "results.jsonl").read_text() == ""
+
+
+def test_long_lines_are_wrapped() -> None:
+    """What follows the id stays within 80 columns and names its failure once."""
+    made = Line(
+        id="a",
+        digest="b",
+        code=14,
+        seconds=31.2,
+        said="recommend smoke: out-of-memory: no " + 30 * "room ",
+        evidence="",
+    )
+    told = "12/92 a" + shown.after("12/92 a", shown.figures_of(made))
+    assert told.startswith("12/92 a 31 s; out-of-memory: no room room")
+    assert max(map(len, told.splitlines())) <= 80
+
+
+# --- on a stand-in machine -------------------------------------------------------------------------
+
+
+@dataclass
+class Campaign:
+    """A plan on a machine of its own."""
+
+    machine: Standin
+    port: int
+
+    def __init__(self, folder: Path, fault: str = "", **fields: object) -> None:
+        folder.mkdir(exist_ok=True)
+        self.machine, self.port = Standin(folder, fault=fault), port()
+        model = self.machine.model()
+        config = json.loads((model / "config.json").read_text())
+        config["synthetic"]["made_by"] = weights.MADE_BY
+        (model / "config.json").write_text(json.dumps(config))
+        (folder / "tmp").mkdir()
+        made = {
+            "id": "try",
+            "about": "a try",
+            "gpu": "H100-80G",
+            "seconds": 0.4,
+            "common": f"--patience 20 --model {model} --follow defaults --with server-port={self.port}",
+            "bases": {"tuned": "--with trust-remote-code --with session-len=4096"},
+            **fields,
+        }
+        (self.work / "plan.yaml").write_text(yaml.safe_dump(made))
+        self.results = self.work / "results.jsonl"
+
+    @property
+    def work(self) -> Path:
+        """The folder it runs in."""
+        return self.machine.folder / "work"
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """The command, running."""
+        return subprocess.Popen(
+            [*RECOMMEND, "campaign", "plan.yaml", "results.jsonl", *words],
+            env=self.machine.environment(TMPDIR=str(self.machine.folder / "tmp")), cwd=self.work,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+
+    def done(self, *words: str) -> tuple[int, str, str]:
+        """The command's exit code, stdout and stderr at its end."""
+        return self.ended(self.start(*words))
+
+    def ended(self, process: subprocess.Popen[str]) -> tuple[int, str, str]:
+        """Waits for the end, and until nothing of it is left."""
+        try:
+            out, err = process.communicate(timeout=BUSY_S)
+        finally:
+            process.kill()
+        wait_for(lambda: not self.machine.processes() and not self.serves(), 30)
+        assert "Traceback" not in err
+        return process.returncode, out, err
+
+    def serves(self) -> bool:
+        """Whether a server listens."""
+        with socket.socket() as made:
+            return made.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def lines(self) -> list[Line]:
+        """What the results hold."""
+        return sweep.lines(self.results)[0]
+
+
+ONE = [{"id": "one", "base": "tuned", "phases": "1"}]
+SWEEP = {
+    "starts": [
+        {"id": "one", "base": "tuned", "sweep": True},
+        {"id": "failed", "run": "--with session-len=4096", "phases": "1"},  # needs --trust-remote-code
+        {"id": "two", "base": "tuned", "run": "--with max-batch-size=1", "sweep": True},
+    ],
+    "sweep": {"phases": "4 4@96x64", "rungs": [{}, {"seconds": 0.5, "keep": 1}]},
+}
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Campaign, str, tuple[int, str, str]]:
+    """A campaign that was killed in its third start, with what it had written, and then run to its end."""
+    made = Campaign(tmp_path_factory.mktemp("killed"), **SWEEP)
+    process = made.start()
+    wait_for(lambda: (made.results.is_file() and made.lines() and made.serves()) or process.poll() is not None, BUSY_S)
+    process.kill()
+    process.communicate()
+    wait_for(lambda: not made.machine.processes() and not made.serves(), BUSY_S)
+    kept = made.results.read_text()
+    made.results.write_text(kept + '{"id": "two", "dig')
+    return made, kept, made.done()
+
+
+def test_a_killed_campaign_goes_on(killed: tuple[Campaign, str, tuple[int, str, str]]) -> None:
+    """What was done is not run again, the cut line is gone, and the rest is run to the last rung."""
+    made, kept, (code, out, err) = killed
+    assert code == 0, err
+    assert out == ""
+    text = made.results.read_text()
+    assert text.startswith(kept)
+    assert kept.count("\n") == 2
+    assert [each.id for each in made.lines()] == ["one", "failed", "two", "one-r2"]
+    assert err.splitlines()[-1] == "recommend campaign: everything is done"
+
+
+def test_a_line_holds_the_run(killed: tuple[Campaign, str, tuple[int, str, str]]) -> None:
+    """Exit code, last words, and the record as smoke wrote it, named after plan, day and start."""
+    made = killed[0]
+    for each in made.lines():
+        if each.id == "failed":
+            assert (each.code, each.evidence) == (12, "")
+            assert each.said.startswith("recommend smoke: model: ")
+        else:
+            record = sweep.parsed(each.evidence)
+            assert each.code == 0
+            assert re.fullmatch(rf"try-\d{{4}}-\d\d-\d\d-{each.id}", record.id)
+            assert [plans.name_of_phase(phase) for phase in record.phases] == ["4@448x448", "4@96x64"]
+
+
+def test_progress_is_a_line_a_start(killed: tuple[Campaign, str, tuple[int, str, str]]) -> None:
+    """Its number, id, time and main figures; within 80 columns."""
+    err = killed[2][2]
+    assert re.search(r"^3/3 two \d+ s; 448x448 [\d.]+/s; 96x64 [\d.]+/s$", err, re.MULTILINE), err
+    assert re.search(r"^4/4 one-r2 \d+ s; 448x448 [\d.]+/s", err, re.MULTILINE), err
+    assert max(map(len, err.splitlines())) <= 80
+
+
+def test_nothing_is_left_to_do(killed: tuple[Campaign, str, tuple[int, str, str]]) -> None:
+    """Run once more it starts nothing; list, ranking and records are there; no folder is left."""
+    made = killed[0]
+    before = made.results.read_text()
+    assert made.done()[::2] == (0, "recommend campaign: everything is done\n")
+    assert made.results.read_text() == before
+    code, out, _ = made.done("--list")
+    assert code == 0
+    assert out.startswith("try: 4 starts, 4 done, 0 to go")
+    code, out, _ = made.done("--ranking")
+    assert code == 0
+    assert re.search(r"^  one +2 +1 +[\d.]+ +- +100\.0 %\n  two +1 ", out, re.MULTILINE), out
+    assert made.done("--unpack", "out")[0] == 0
+    assert len(list((made.work / "out").iterdir())) == 3
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_run_and_leaves_nothing(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    """The run cleans up, the start is not recorded, no process and no folder is left."""
+    made = Campaign(tmp_path, starts=ONE)
+    process = made.start()
+    wait_for(lambda: made.serves() or process.poll() is not None, BUSY_S)
+    process.send_signal(number)
+    ended, _, err = made.ended(process)
+    assert ended == code
+    last = err.splitlines()[-1]
+    assert re.fullmatch(
+        rf"recommend campaign: stopped by {number.name}, nothing is left running; 1 start is left, .*", last
+    )
+    assert made.lines() == []
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_a_terminal_reaches_the_run_once(tmp_path: Path) -> None:
+    """Ctrl-C goes to every process of the terminal; the run, which a second one would hurry, is apart."""
+    made = Campaign(tmp_path, starts=ONE)
+    process = made.start()
+    wait_for(lambda: made.serves() or process.poll() is not None, BUSY_S)
+    runs = [pid for pid, words in made.machine.processes().items() if " recommender smoke " in words]
+    assert runs
+    assert all(os.getsid(pid) != process.pid for pid in runs)
+    os.killpg(process.pid, signal.SIGINT)
+    assert made.ended(process)[0] == 130
+
+
+def test_a_machine_at_fault_ends_it(tmp_path: Path) -> None:
+    """Exit code 3 at the first start; the line is kept and the start is still to be run."""
+    made = Campaign(tmp_path, fault="absent", starts=[*ONE, {"id": "two", "base": "tuned", "phases": "1"}])
+    code, _, err = made.done()
+    assert code == 3
+    assert "recommend campaign: the machine is at fault: machine: LMDeploy is not installed" in err
+    assert [each.code for each in made.lines()] == [3]
+    assert made.done("--list")[1].startswith("try: 2 starts, 0 done, 2 to go")
+
+
+def test_the_time_limit_reaches_the_run(tmp_path: Path) -> None:
+    """A start that takes longer than it should is cut off, to be run again."""
+    fields = {
+        "starts": [{"id": "one", "base": "tuned", "sweep": True}],
+        "sweep": {"phases": "1", "rungs": [{}, {"keep": 1}]},
+    }
+    made = Campaign(tmp_path, fault="slow-start:40", **fields)
+    before = line(plans.read(made.work / "plan.yaml").launches[0], 20, seconds=2)  # known to be quick
+    made.results.write_text(before.model_dump_json() + "\n")
+    code, _, err = made.done("--time-limit", "6")
+    assert code == 5
+    assert re.search(r"^2/2 one-r2 \d+ s; time-limit: not done after [1-6] s", err, re.MULTILINE), err
+    assert err.splitlines()[-1] == "recommend campaign: 1 start is left, about 2 s; run it again"
+    assert [each.code for each in made.lines()] == [0, 26]

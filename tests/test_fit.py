@@ -1,0 +1,245 @@
+"""The fit against observations made from known coefficients, its bookkeeping by hand, and the committed files."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+import yaml
+from artefacts import KNOWLEDGE
+from click.testing import CliRunner
+
+from recommender import speed
+from recommender.candidates import tiers
+from recommender.facts import gather
+from recommender.request import MAX_SCALE, Request, RequestError
+from recommender.smoke import calibrate, fit
+from recommender.smoke.observations import Observation, observations, predicted
+from recommender.store import load
+
+STORE = load()
+FITTED = [name for name, each in STORE.coefficients.items() if each.basis == "fitted"]
+MODELS = ("internvl3-8b-awq", "internvl3-14b-awq", "internvl3-8b", "internvl3-2b", "qwen2.5-7b-instruct")
+
+
+def invented(values: dict[str, float], noise: float = 0.0, gpu: str = "h100-sxm-80g") -> list[Observation]:
+    """What a machine with these coefficients would measure, over models, loads, batches, threads and budgets."""
+    made, rng = [], random.Random(7)
+    for number, model in enumerate(MODELS * 4):
+        vision = model.startswith("internvl")
+        for flight in (1, 4, 16, 64):
+            size = rng.choice([(448, 448), (1280, 720), (896, 448)])
+            shape = {"images": 1, "image_width": size[0], "image_height": size[1]} if vision else {"images": 0}
+            facts = gather(Request(gpu=gpu, model=model, concurrency=flight, **shape), STORE)  # type: ignore[arg-type]
+            config = replace(
+                next(tiers(facts))[0],
+                max_batch_size=rng.choice([8, 32, 64]),
+                omp_threads=rng.choice([1, 2, 4, 16]),
+                prefill_tokens=rng.choice([512, 4096, 8192]),
+                session_len=8192,
+            )
+            bare = Observation(f"run-{number}", model, gpu, f"launch-{number}", facts, config, flight, {})
+            figures = predicted(bare, values)
+            measured = {name: value * math.exp(rng.gauss(0, noise)) for name, value in figures.items()}
+            made.append(replace(bare, measured=MappingProxyType(measured)))
+    return made
+
+
+def true_values(seed: int) -> dict[str, float]:
+    """Coefficients somewhere between their ends, not in the middle."""
+    rng = random.Random(seed)
+    known = {name: each.value for name, each in STORE.coefficients.items()}
+    for name in FITTED:
+        low, high = (math.log(getattr(STORE.coefficients[name], end)) for end in ("low", "high"))
+        known[name] = math.exp(low + (high - low) * rng.uniform(0.2, 0.8))
+    return known
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_fit_finds_what_made_the_observations(seed: int) -> None:
+    """Whatever the coefficients are, the fit foretells a load that it has not seen."""
+    truth = true_values(seed)
+    every = invented(truth)
+    seen, unseen = [each for each in every if each.flight != 16], [each for each in every if each.flight == 16]
+    found = fit.solve(seen, STORE)
+    errors = [
+        abs(math.log(predicted(each, found)[name] / value)) for each in unseen for name, value in each.measured.items()
+    ]
+    assert sorted(errors)[len(errors) // 2] < 0.02
+    assert max(errors) < 0.15
+
+
+def test_a_fit_stays_between_the_ends_and_leaves_the_rest_alone() -> None:
+    """A machine far outside gives the nearest end; what is not fitted keeps its value."""
+    far = {name: each.value for name, each in STORE.coefficients.items()}
+    far |= {"tile-host-ms": 500.0, "megapixel-host-ms": 900.0}
+    found = fit.solve(invented(far), STORE)
+    for name, each in STORE.coefficients.items():
+        if each.basis == "fitted":
+            assert each.low * 0.999 <= found[name] <= each.high * 1.001
+        else:
+            assert found[name] == each.value
+    assert found["tile-host-ms"] == pytest.approx(STORE.coefficients["tile-host-ms"].high, rel=1e-3)
+
+
+def test_what_is_judged_was_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each model, and each start, is predicted by a fit without it; no start is split."""
+    every = invented({name: each.value for name, each in STORE.coefficients.items()})
+    seen: list[list[Observation]] = []
+
+    def spy(among: Any, store: Any) -> dict[str, float]:
+        seen.append(list(among))
+        return {name: each.value for name, each in store.coefficients.items()}
+
+    monkeypatch.setattr(fit, "solve", spy)
+    found = fit.misses(every, STORE, lambda _: None)
+    assert len(seen) == len(MODELS) + fit.PARTS
+    for among in seen:
+        left = [each for each in every if each not in among]
+        assert left
+        assert not {each.run for each in left} & {each.run for each in among}
+    for kind in ("model", "configuration"):
+        judged = [each for each in found if each.part.startswith(kind) and each.figure.startswith("latency")]
+        assert len(judged) == len(every)
+    assert {each.figure for each in found} >= {"rps-load", "latency-alone", "ttft-load"}
+
+
+def test_residuals_by_hand() -> None:
+    """Ends, medians and coverage of ten errors, counted on fingers."""
+    of = invented({name: each.value for name, each in STORE.coefficients.items()})
+    logs = [-0.5, -0.2, -0.1, -0.05, 0.0, 0.02, 0.05, 0.1, 0.3, 0.9]
+    found = [
+        fit.Miss("rps-load", replace(of[number], run=f"run-{number}"), f"model {number % 2}", log)
+        for number, log in enumerate(logs)
+    ]
+    found += [fit.Miss("rps-load", of[0], "configuration a", 0.02)]
+    (made,) = fit.residuals(found)
+    # Eleven errors: a tenth of twelve is 1.2, so the lowest and the highest are the ends.
+    assert made.low == pytest.approx(math.exp(-0.5), rel=1e-3)
+    assert made.high == pytest.approx(math.exp(0.9), rel=1e-3)
+    # The ten are off by 39 % (0.5), 18, 10, 5, 0, 2, 5, 11, 35 and 145 % of what was measured.
+    assert made.by_configuration == pytest.approx(1 - math.exp(-0.02), rel=1e-2)
+    assert made.by_model == pytest.approx((1 - math.exp(-0.1) + math.exp(0.1) - 1) / 2, rel=1e-2)
+    assert made.worst == pytest.approx(math.exp(0.5) - 1, abs=0.06)
+    assert 0 <= made.covered < 1
+
+
+def test_the_committed_files_are_the_fit() -> None:
+    """The coefficients and residuals of knowledge/ come out of the evidence again."""
+    from recommender.cli import _knowledge
+
+    result = CliRunner().invoke(_knowledge(), ["fit", "--check"])
+    assert result.exit_code == 0, result.output
+
+
+def test_a_changed_coefficient_is_seen(tmp_path: Path) -> None:
+    """A value edited by hand, a residual that is missing: each is told."""
+    from recommender.smoke import refit
+
+    for kind in ("coefficients", "residuals"):
+        (tmp_path / kind).mkdir()
+        for path in (KNOWLEDGE / kind).glob("*.yaml"):
+            (tmp_path / kind / path.name).write_bytes(path.read_bytes())
+    fitted = {name: STORE.coefficients[name].value for name in FITTED}
+    wanted = refit.files(tmp_path, fitted, [])
+    assert all(refit._same(path, text) for path, text in wanted.items())
+    edited = tmp_path / "coefficients" / "tile-host-ms.yaml"
+    edited.write_text(fit.changed_value(edited.read_text(), 1.01 * fitted["tile-host-ms"]))
+    assert [path for path, text in wanted.items() if not refit._same(path, text)] == [edited]
+    assert not refit._same(tmp_path / "residuals" / "none.yaml", "id: none\n")
+
+
+def test_only_the_value_of_a_coefficient_is_rewritten() -> None:
+    """What people wrote of a coefficient stays byte for byte."""
+    text = (KNOWLEDGE / "coefficients" / "tile-host-ms.yaml").read_text("utf-8")
+    changed = fit.changed_value(text, 3.25)
+    assert yaml.safe_load(changed) == yaml.safe_load(text) | {"value": 3.25}
+    assert [a for a, b in zip(text.splitlines(), changed.splitlines(), strict=True) if a != b] == [
+        line for line in text.splitlines() if line.startswith("value:")
+    ]
+
+
+# --- calibration by a user's own runs
+
+
+@pytest.mark.parametrize(("host", "card"), [(1.4, 1.0), (1.0, 0.7), (0.6, 1.8), (1.0, 1.0)])
+def test_calibration_finds_a_slower_host_or_card(host: float, card: float) -> None:
+    """Six loads on a machine whose host or card is so many times slower foretell its others; 1 % of noise."""
+    truth = dict(speed.scaled(STORE, host, card)) | rest()
+    every = [each for each in invented(truth, 0.01) if each.model == MODELS[0]]
+    found = calibrate.fitted(every[:6], STORE)
+    assert found[0] == pytest.approx(host, rel=0.2)
+    assert found[1] == pytest.approx(card, rel=0.05)
+    made = dict(speed.scaled(STORE, *found)) | rest()
+    for each in every[6:]:
+        for name, value in predicted(each, truth).items():
+            assert predicted(each, made)[name] == pytest.approx(value, rel=0.04 if name in ("latency", "rps") else 0.1)
+
+
+def rest() -> dict[str, float]:
+    """The coefficients that are not of speed."""
+    return {name: each.value for name, each in STORE.coefficients.items() if name not in speed.COEFFICIENTS}
+
+
+def test_one_load_alone_moves_little_that_it_cannot_tell() -> None:
+    """A single latency does not say whether host or card is slow, but the prediction follows it."""
+    every = invented(dict(speed.scaled(STORE, 1.3, 1.3)) | rest())
+    (one,) = [each for each in every if each.flight == 1 and each.run == "run-0"]
+    only = replace(one, measured=MappingProxyType({"latency": one.measured["latency"]}))
+    host, card = calibrate.fitted([only], STORE)
+    assert 1 / MAX_SCALE < host < MAX_SCALE
+    got = predicted(only, dict(speed.scaled(STORE, host, card)) | rest())["latency"]
+    assert got == pytest.approx(only.measured["latency"], rel=0.03)
+
+
+EVIDENCE = sorted((KNOWLEDGE / "evidence").glob("h100*ours-16.yaml"))[-1]
+
+
+def test_calibrated_requests_say_so_and_remake_without_the_file() -> None:
+    """The factors stand in the request, so an artefact can be made again anywhere."""
+    asked = calibrate.calibrated(Request(gpu="H100-80G"), [str(EVIDENCE)], STORE)
+    assert (asked.host_scale, asked.card_scale) != (1.0, 1.0)
+    again = Request(**json.loads(json.dumps({"gpu": "H100-80G", "host_scale": asked.host_scale})))
+    assert again.host_scale == asked.host_scale
+    every = [each for each in observations(EVIDENCE.parent, STORE) if each.run == EVIDENCE.stem and each.flight == 16]
+    (one,) = [each for each in every if each.facts.image_width == 448]
+    plain = predicted(one, {name: each.value for name, each in STORE.coefficients.items()})["rps"]
+    scaled = predicted(one, dict(speed.scaled(STORE, asked.host_scale, asked.card_scale)) | rest())["rps"]
+    assert abs(math.log(scaled / one.measured["rps"])) <= abs(math.log(plain / one.measured["rps"])) + 0.02
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("none.yaml", None, "no such file"),
+        ("other.yaml", "id: other\n", "other.yaml: "),
+        ("broken.yaml", "a: [", "not readable as YAML"),
+    ],
+)
+def test_a_file_that_cannot_calibrate(tmp_path: Path, name: str, text: str | None, said: str) -> None:
+    """One line that names the file and how to get a right one."""
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(RequestError, match=said) as told:
+        calibrate.calibrated(Request(gpu="H100-80G"), [str(tmp_path / name)], STORE)
+    assert "\n" not in str(told.value)
+    assert "--save-evidence" in str(told.value)
+
+
+def test_runs_of_another_card_are_refused() -> None:
+    """What one card needs says nothing of another."""
+    with pytest.raises(RequestError, match="taken on h100-sxm-80g"):
+        calibrate.calibrated(Request(gpu="L4"), [str(EVIDENCE)], STORE)
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, 99.0, math.nan])
+def test_a_scale_beyond_sense_is_refused(scale: float) -> None:
+    """As an artefact's head might hold after an edit by hand."""
+    with pytest.raises(RequestError, match="factor"):
+        Request(gpu="L4", host_scale=scale)

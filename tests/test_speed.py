@@ -1,0 +1,153 @@
+"""The speed model: its two stations against a linear-algebra solution, its limits, and what must never go down."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recommender import speed
+from recommender.candidates import tiers
+from recommender.facts import gather
+from recommender.request import Request
+from recommender.store import load
+
+STORE = load()
+TERMS = st.builds(
+    speed.Terms,
+    prepare=st.floats(0.1, 300),
+    prefill=st.floats(0.5, 300),
+    step_host=st.floats(0.5, 10),
+    step_kernels=st.floats(0, 10),
+    step_card=st.floats(0.5, 30),
+    step_context=st.floats(0, 0.2),
+    step_row=st.floats(0, 0.2),
+    joining=st.sampled_from([0.2, 1, 3, 12]),
+)
+
+
+def asked(**changed: Any) -> speed.Speed:
+    """The speed of one fixed configuration under a request."""
+    fields = {"gpu": "h100-sxm-80g", "concurrency": 1, **changed}
+    batch, threads = fields.pop("batch", 16), fields.pop("threads", 4)
+    facts = gather(Request(**fields), STORE)
+    config = replace(next(tiers(facts))[0], max_batch_size=batch, prefill_tokens=8192, session_len=16384)
+    return speed.estimate(facts, replace(config, omp_threads=threads))
+
+
+@given(TERMS, st.integers(1, 64), st.integers(1, 40), st.integers(1, 40))
+@settings(max_examples=150, deadline=None)
+def test_the_two_stations_are_solved_exactly(terms: speed.Terms, out: int, flight: int, batch: int) -> None:
+    """Rate and times are those of the chain's stationary distribution, found as a null space."""
+    feed = 1 / terms.prepare
+    done = [0.0] + [
+        min(n, batch) / (out * terms.step(min(n, batch)) + min(n, batch) * terms.prefill) for n in range(1, flight + 1)
+    ]
+    moves = np.zeros((flight + 1, flight + 1))
+    for n in range(flight):
+        moves[n, n + 1], moves[n + 1, n] = feed, done[n + 1]
+    moves -= np.diag(moves.sum(axis=1))
+    balance = np.vstack([moves.T, np.ones(flight + 1)])
+    share = np.linalg.lstsq(balance, np.array([0.0] * (flight + 1) + [1.0]), rcond=None)[0]
+    rate = float(share @ np.array(done))
+    inside = float(share @ np.minimum(np.arange(flight + 1), batch))
+    got = speed.stations(terms, out, flight, batch)
+    assert got.rate == pytest.approx(rate, rel=1e-6)
+    assert got.engine == pytest.approx(inside / rate, rel=1e-6)
+    # Little's law: all that are in flight are either in the engine or before it.
+    assert got.rate * (got.waiting + got.engine) == pytest.approx(flight, rel=1e-9)
+
+
+@given(TERMS, st.integers(1, 64), st.integers(1, 500), st.integers(1, 128))
+@settings(max_examples=150, deadline=None)
+def test_no_station_is_passed_faster_than_it_serves(terms: speed.Terms, out: int, flight: int, batch: int) -> None:
+    """The rate stays under what the preparing thread and a full engine can do, and rises with the load."""
+    got = speed.stations(terms, out, flight, batch).rate
+    assert got <= 1 / terms.prepare * (1 + 1e-9)
+    assert got <= batch / (out * terms.step(batch) + batch * terms.prefill) * (1 + 1e-9)
+    assert got <= speed.stations(terms, out, flight + 1, batch).rate * (1 + 1e-9)
+
+
+def test_one_request_takes_the_sum_of_its_parts() -> None:
+    """Alone: overhead, preparing, prefill with the first token, then a step for each further token."""
+    one, two = asked(output_tokens=16), asked(output_tokens=17)
+    assert one.alone_ms.value == one.latency_ms.value
+    assert one.rps.value == pytest.approx(1000 / one.alone_ms.value)
+    assert one.alone_ms.value == pytest.approx(one.ttft_ms.value + 15 * one.token_ms.value, rel=1e-6)
+    host = STORE.coefficients["token-host-ms"].value
+    assert two.alone_ms.value - one.alone_ms.value == pytest.approx(one.token_ms.value + host, rel=0.01)
+
+
+MODELS = ("internvl3-8b-awq", "internvl3-8b", "internvl3-2b", "qwen2.5-7b-instruct")
+
+
+@given(
+    st.sampled_from(MODELS),
+    st.integers(1, 120),
+    st.integers(1, 8),
+    st.sampled_from([1, 4, 16, 64]),
+    st.sampled_from([1, 4, 16]),
+    st.sampled_from([8, 16, 200]),
+)
+@settings(max_examples=200, deadline=None)
+def test_more_load_never_speeds_up(model: str, flight: int, more: int, batch: int, threads: int, out: int) -> None:
+    """With more in flight no request gets faster and no fewer are answered."""
+    common: dict[str, Any] = {"model": model, "batch": batch, "threads": threads, "output_tokens": out}
+    less, most = asked(concurrency=flight, **common), asked(concurrency=flight + more, **common)
+    assert most.rps.value >= less.rps.value * (1 - 1e-9)
+    for name in ("latency_ms", "p99_ms", "ttft_ms", "token_ms"):
+        assert getattr(most, name).value >= getattr(less, name).value * (1 - 1e-9), name
+
+
+@given(st.integers(0, 11), st.integers(1, 12), st.sampled_from([1, 2, 16, 64]), st.sampled_from([1, 16, 64]))
+@settings(max_examples=100, deadline=None)
+def test_more_tiles_never_speed_up(tiles: int, more: int, flight: int, batch: int) -> None:
+    """An image of more pixels and tiles takes longer, and fewer requests are answered."""
+
+    def wide(count: int) -> speed.Speed:
+        return asked(images=1, image_width=448 * count, image_height=448, concurrency=flight, batch=batch)
+
+    few, many = wide(tiles + 1), wide(min(tiles + 1 + more, 12))
+    assert many.rps.value <= few.rps.value * (1 + 1e-9)
+    for name in ("alone_ms", "latency_ms", "p99_ms", "ttft_ms"):
+        assert getattr(many, name).value >= getattr(few, name).value * (1 - 1e-9), name
+
+
+@given(st.integers(1, 3000), st.integers(1, 3000), st.integers(1, 500), st.integers(0, 500), st.sampled_from([1, 16]))
+@settings(max_examples=100, deadline=None)
+def test_more_tokens_never_speed_up(taken: int, further: int, given_: int, longer: int, flight: int) -> None:
+    """Longer prompts and longer answers take longer."""
+    common: dict[str, Any] = {"model": "qwen2.5-7b-instruct", "images": 0, "concurrency": flight}
+    base = asked(prompt_tokens=taken, output_tokens=given_, **common)
+    for other in (
+        asked(prompt_tokens=taken + further, output_tokens=given_, **common),
+        asked(prompt_tokens=taken, output_tokens=given_ + longer, **common),
+    ):
+        assert other.latency_ms.value >= base.latency_ms.value * (1 - 1e-9)
+        assert other.rps.value <= base.rps.value * (1 + 1e-9)
+
+
+def test_a_range_is_what_unseen_runs_were_off_by() -> None:
+    """The ends are the held-out errors of the figure; on a card never measured they are wider, and it says so."""
+    got, known = asked(concurrency=16), STORE.residuals["rps-load"]
+    assert got.basis == "modelled from measurements on the same GPU"
+    assert got.rps.low == pytest.approx(got.rps.value * min(known.low, 1))
+    assert got.rps.high == pytest.approx(got.rps.value * max(known.high, 1))
+    other = asked(gpu="l4", concurrency=16)
+    assert other.basis == "extrapolated from datasheets"
+    assert other.rps.high / other.rps.low > 1.5 * got.rps.high / got.rps.low
+
+
+def test_scales_of_host_and_card() -> None:
+    """What a user's own runs say of host and card moves what rests on it, and nothing where both are 1."""
+    base = asked(concurrency=1)
+    host = asked(concurrency=1, host_scale=2.0)
+    card = asked(concurrency=1, card_scale=2.0)
+    assert asked(concurrency=1, host_scale=1.0, card_scale=1.0) == base
+    assert host.token_ms.value == base.token_ms.value  # of this model the card's kernels take longest
+    assert host.ttft_ms.value > base.ttft_ms.value
+    assert card.token_ms.value == pytest.approx(2 * base.token_ms.value)
