@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from recommender import measured
 from recommender import records as r
 from recommender.store import FOLDERS, KnowledgeError
 
@@ -34,17 +36,49 @@ TYPES: Mapping[str, type[r.Record]] = {
     "probes": r.Measurement,
 }
 
-# Of runs the index has only what store.Ran says: their raw figures would make every start slower.
-KEPT: Mapping[str, set[str]] = {"evidence": {"id", "gpu"}, "probes": {"id", "gpu"}}
 
 
 def compile_index(knowledge: Path) -> str:
-    """All records as one JSON text, each validated; of runs only what is in KEPT. Raises KnowledgeError."""
+    """All records as one JSON text, each validated; of runs only what store.Ran says. Raises KnowledgeError."""
     plain = {
-        kind: {name: record.model_dump(mode="json", include=KEPT.get(kind)) for name, record in records.items()}
+        kind: {name: _plain(record) for name, record in records.items()}
         for kind, records in _validated(knowledge).items()
     }
     return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(record: r.Record) -> dict[str, Any]:
+    """A record as JSON values. The raw figures of runs would make every start slower: only what is read of them."""
+    if isinstance(record, r.Measurement):
+        return {"id": record.id}
+    return _ran(record) if isinstance(record, r.SmokeRun) else record.model_dump(mode="json")
+
+
+def _ran(run: r.SmokeRun) -> dict[str, Any]:
+    """What the recommender reads of a run; the loads of one server, or of one for each card."""
+    given = dict(zip(run.command, run.command[1:], strict=False))
+    variables = dict(each.partition("=")[::2] for each in run.environment)
+    closed = [each for each in run.phases if each.concurrency and run.copies == 1 and run.kind == "bash"]
+    return {
+        "id": run.id,
+        "gpu": run.gpu,
+        "model": run.model,
+        "batch": int(given.get("--max-batch-size", 128)),
+        "threads": int(variables.get("OMP_NUM_THREADS", run.cpus)),
+        "loads": [_load(each) for each in closed if not each.failures],
+    }
+
+
+def _load(phase: r.Phase) -> dict[str, Any]:
+    got = measured.figures(phase)
+    return {
+        "concurrency": phase.concurrency,
+        "image": phase.image,
+        "pixels": phase.images * math.prod(int(side) for side in phase.image.split("x")) if phase.image else 0,
+        "output_tokens": phase.output_tokens,
+        "rps": round(got.rps, 1),
+        "p50_ms": round(got.p50_ms),
+    }
 
 
 def _validated(knowledge: Path) -> dict[str, dict[str, r.Record]]:

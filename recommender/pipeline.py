@@ -14,6 +14,7 @@ from recommender.configuration import Configuration
 from recommender.explain import Explanation, explain
 from recommender.facts import Facts, gather, resolve_model
 from recommender.memory import Memory
+from recommender.nearby import Near, near
 from recommender.nearest import Change, nearest
 from recommender.request import Request
 from recommender.speed import Speed
@@ -39,6 +40,7 @@ class Recommendation:
     rejected: tuple[tuple[str, int], ...]
     added: tuple[tuple[str, str], ...] = ()
     left_out: tuple[str, ...] = ()
+    near: tuple[Near, ...] = ()
 
 
 class NothingFits(Exception):
@@ -139,4 +141,5 @@ def _explained(
         findings=findings,
         considered=outcome.considered if outcome else 1,
         rejected=outcome.rejected if outcome else (),
+        near=near(facts, best.config),
     )

@@ -10,6 +10,7 @@ from recommender.configuration import Configuration
 from recommender.constraints import Finding
 from recommender.explain import Explanation
 from recommender.memory import Item
+from recommender.nearby import Near
 from recommender.pipeline import Recommendation
 from recommender.request import Request
 from recommender.speed import Speed
@@ -78,6 +79,7 @@ class Published:
     rejected: dict[str, int]
     added: dict[str, str]
     left_out: tuple[str, ...]
+    near: tuple[Near, ...]
 
 
 def published(found: Recommendation) -> Published:
@@ -132,6 +134,7 @@ def published(found: Recommendation) -> Published:
         rejected=dict(found.rejected),
         added=dict(found.added),
         left_out=found.left_out,
+        near=found.near,
     )
 
 

@@ -27,6 +27,7 @@ def _lines(found: Recommendation, full: bool) -> Iterator[str]:
     yield from _memory(found)
     yield ""
     yield from _speed(found)
+    yield from _near(found)
     yield from _cost(found)
     if found.findings:
         yield ""
@@ -87,6 +88,19 @@ def _speed(found: Recommendation) -> Iterator[str]:
     if speed.basis == "extrapolated from datasheets":
         ranges = "no run was made on this card, so they are wide: see smoke, and --calibrate"
     yield from _wrap(f"limited by {speed.limit}; {ranges}", "  ", "  ")
+
+
+def _near(found: Recommendation) -> Iterator[str]:
+    """What runs say that are like this one: a reader may hold the prediction against them."""
+    if not found.near:
+        return
+    yield ""
+    yield "MEASURED NEAREST TO THIS"
+    for each in found.near:
+        other = "" if each.gpu == found.facts.gpu.id else f", {each.gpu}"
+        other += "" if each.model == found.facts.model.id else f", {each.model}"
+        what = f"{each.concurrency} in flight, {each.image or 'text'}{other}"
+        yield from _wrap(f"{each.run}: {what}: {each.rps:,.1f} requests/s, median {each.p50_ms:,.0f} ms", "  ", "    ")
 
 
 def _cost(found: Recommendation) -> Iterator[str]:

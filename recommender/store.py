@@ -55,6 +55,31 @@ class Ran(Protocol):
     def id(self) -> str: ...
     @property
     def gpu(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def loads(self) -> tuple[RanLoad, ...]: ...
+
+
+class RanLoad(Protocol):
+    """One closed-loop load of a run: what went in, requests a second, and the median in ms."""
+
+    @property
+    def concurrency(self) -> int: ...
+    @property
+    def image(self) -> str: ...
+    @property
+    def pixels(self) -> int: ...
+    @property
+    def output_tokens(self) -> int: ...
+    @property
+    def rps(self) -> float: ...
+    @property
+    def p50_ms(self) -> float: ...
 
 
 class Store:
@@ -76,7 +101,7 @@ class Store:
     coefficients: Mapping[str, r.Coefficient]
     residuals: Mapping[str, r.Residuals]
     evidence: Mapping[str, Ran]
-    probes: Mapping[str, Ran]
+    probes: Mapping[str, Named]
 
     def __init__(self, index: str | bytes) -> None:
         """Reads an index that ``compiling.compile_index`` made. Raises ValueError for a broken one."""

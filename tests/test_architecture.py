@@ -24,6 +24,7 @@ SMOKE = sorted(f"smoke/{path.stem}" for path in PACKAGE.glob("smoke/*.py") if no
 FLOW = (
     "files",
     "records",
+    "measured",
     "request",
     "store",
     "compiling",
@@ -36,6 +37,7 @@ FLOW = (
     "detect",
     "memory",
     "speed",
+    "nearby",
     "candidates",
     "constraints",
     "choose",

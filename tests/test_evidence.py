@@ -10,12 +10,12 @@ from collections import Counter
 import pytest
 from artefacts import KNOWLEDGE
 
-from recommender import memory, records
+from recommender import measured, memory, records
 from recommender.compiling import read_record
 from recommender.facts import MIB, gather
 from recommender.render import render
 from recommender.request import Request
-from recommender.smoke import launch, record
+from recommender.smoke import launch
 from recommender.smoke.earlier import configured
 from recommender.smoke.run import SINGLE
 from recommender.store import load
@@ -105,8 +105,10 @@ def test_the_runs_of_each_record_hold_together(name: str) -> None:
     assert run.start_peak_mib >= run.ready_mib
     assert (run.outcome == "ok") == (not any(each.failures for each in run.phases)) or run.outcome in SINGLE
     for phase in run.phases:
-        got = record.figures(phase)
-        every, first, whole = (record.numbers(each) for each in (phase.latencies_ms, phase.ttft_ms, phase.streamed_ms))
+        got = measured.figures(phase)
+        every, first, whole = (
+            measured.numbers(each) for each in (phase.latencies_ms, phase.ttft_ms, phase.streamed_ms)
+        )
         assert len(first) == len(whole)
         assert all(start <= end for start, end in zip(first, whole, strict=True))
         if run.kind == "bash":
@@ -120,7 +122,7 @@ def test_the_runs_of_each_record_hold_together(name: str) -> None:
 def measured_by(image: str, concurrency: int) -> dict[str, float]:
     """Requests a second of every record that has this load, by record."""
     return {
-        name: record.figures(phase).rps
+        name: measured.figures(phase).rps
         for name in SMOKED
         for phase in raw(name).phases
         if phase.image == image and phase.concurrency == concurrency and raw(name).copies == 1
@@ -140,7 +142,7 @@ def test_ours_beats_every_adviser_at_16_in_flight(image: str, least: float) -> N
 def test_ours_is_no_slower_alone() -> None:
     """One request at a time takes no longer than with the fastest other configuration."""
     alone = {
-        name: record.figures(phase).p50_ms
+        name: measured.figures(phase).p50_ms
         for name in SMOKED
         for phase in raw(name).phases
         if (phase.image, phase.concurrency) == ("448x448", 1) and phase.latencies_ms
@@ -169,7 +171,7 @@ TABLE = {
 def cell(run: records.SmokeRun, image: str, concurrency: int) -> str:
     """A figure of README's table: alone the median latency, else the rate."""
     (phase,) = [each for each in run.phases if (each.image, each.concurrency) == (image, concurrency)]
-    got = record.figures(phase)
+    got = measured.figures(phase)
     if not got.requests:
         return "refused"
     return f"{got.p50_ms:.0f}" if concurrency == 1 else f"{got.rps:.1f}"

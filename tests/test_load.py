@@ -244,6 +244,47 @@ def test_littles_law_holds() -> None:
     assert in_flight == pytest.approx(8, rel=0.1)
 
 
+def test_slow_answers_are_waited_for() -> None:
+    """Three rounds of four clients take 1.2 s at least, though the load was to take 0.3: it ends with the twelfth."""
+
+    async def slow(stub: Stub, request: web.Request, body: Body) -> web.StreamResponse:
+        await asyncio.sleep(0.4)
+        return web.json_response(answer())
+
+    with Stub(slow) as stub:
+        outcome = drive(stub, plan(4, seconds=0.3, rounds=3, stream_every=0))
+    assert outcome.window_requests == 12
+    assert len(outcome.latencies_ms) >= 12
+    assert 1.2 <= outcome.window_s == pytest.approx(outcome.ends_ms[11] / 1000, abs=0.01)
+
+
+def test_but_not_without_end() -> None:
+    """A server that takes a second for each is waited for five times the seconds asked for, no longer."""
+
+    async def slow(stub: Stub, request: web.Request, body: Body) -> web.StreamResponse:
+        await asyncio.sleep(1.0)
+        return web.json_response(answer())
+
+    with Stub(slow) as stub:
+        outcome = drive(stub, plan(2, seconds=0.3, rounds=9, stream_every=0))
+    assert outcome.window_s == pytest.approx(0.3 * load.LONGER, abs=0.05)
+    assert outcome.window_requests == 2
+    assert not outcome.failures
+
+
+def test_fast_answers_end_with_the_clock() -> None:
+    """Where the rounds came in time, the load takes the seconds asked for."""
+
+    async def fast(stub: Stub, request: web.Request, body: Body) -> web.StreamResponse:
+        await asyncio.sleep(0.01)
+        return web.json_response(answer())
+
+    with Stub(fast) as stub:
+        outcome = drive(stub, plan(2, seconds=0.5, rounds=3, stream_every=0))
+    assert windowed(outcome, 0.5)
+    assert outcome.window_requests > 6
+
+
 def test_every_success_has_its_end() -> None:
     """From the first send on, in the order of the latencies: what is sent follows an end, one by one."""
     random_ = random.Random(4)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from recommender import measured
 from recommender import records as r
 from recommender.smoke import record
 from recommender.smoke.load import Outcome
@@ -112,7 +113,7 @@ def test_the_rate_of_a_closed_loop_is_the_steady_one(case: Case) -> None:
     got, old, product = [], [], []
     for seed in SEEDS:
         made = phase(simulated(case, seed), case.clients)
-        figures = record.figures(made)
+        figures = measured.figures(made)
         got.append(figures.rps)
         old.append(made.window_requests / made.window_s)
         product.append(figures.rps * figures.p50_ms / 1000)
@@ -128,7 +129,7 @@ def test_exponential_times_keep_their_median() -> None:
     medians, short = [], []
     for seed in SEEDS:
         outcome = simulated(case, seed)
-        medians.append(record.figures(phase(outcome, 64)).p50_ms)
+        medians.append(measured.figures(phase(outcome, 64)).p50_ms)
         short.append(statistics.median(outcome.latencies_ms[64:]))
     assert statistics.fmean(medians) == pytest.approx(1000 * math.log(2), rel=0.04)
     assert statistics.fmean(short) > 1.1 * 1000 * math.log(2)
@@ -148,13 +149,13 @@ TIMES = [500, 100, 100, 100, 900, 100, 100, 100, 100, 100]
 def test_times_leave_the_first_round_out() -> None:
     """Of all answers and of the streamed ones, wherever in the order they ended; all are counted."""
     made = hand_made(ENDS, TIMES, 2, ttft_ms="400 60 800 60", streamed_ms="500 100 900 100", output_tokens=5)
-    got = record.figures(made)
+    got = measured.figures(made)
     assert (got.requests, got.samples) == (10, 8)
     assert (got.p50_ms, got.p95_ms, got.ttft_ms, got.token_ms) == (100, 100, 60, 10)
     # From 600 ms on, a round of two may begin at seven answers.
     assert got.rps == pytest.approx(2 / statistics.fmean([200, 200, 100, 100, 100, 100, 100]) * 1000)
     odd = made.model_copy(update={"ttft_ms": "60 70", "streamed_ms": "123 456"})  # of no answer: nothing to leave out
-    assert record.figures(odd).ttft_ms == 65
+    assert measured.figures(odd).ttft_ms == 65
 
 
 @pytest.mark.parametrize(
@@ -172,8 +173,8 @@ def test_times_leave_the_first_round_out() -> None:
 def test_without_two_whole_rounds_the_window_counts(changed: dict[str, object]) -> None:
     """And so do the times of all answers."""
     made = hand_made(ENDS, TIMES, 2, **changed)
-    got = record.figures(made)
-    assert not record.steady(made)
+    got = measured.figures(made)
+    assert not measured.steady(made)
     assert got.rps == made.window_requests / made.window_s
     assert (got.samples, got.p95_ms) == (10, 900)
 
@@ -181,15 +182,15 @@ def test_without_two_whole_rounds_the_window_counts(changed: dict[str, object]) 
 def test_answers_that_all_end_at_once() -> None:
     """No round took any time: the window tells the rate."""
     made = hand_made([1000] * 6, [1000] * 6, 2)
-    assert record.steady(made)
-    assert record.figures(made).rps == 6.0
+    assert measured.steady(made)
+    assert measured.figures(made).rps == 6.0
 
 
 def test_rounding_does_not_add_up() -> None:
     """Gaps of 0.4 ms are no gaps of 0 ms: their sum is the last end, rounded once."""
     made = hand_made([0.4 * number for number in range(1, 1001)], [0.4] * 1000, 1)
-    gaps = record.numbers(made.gaps_ms)
+    gaps = measured.numbers(made.gaps_ms)
     assert len(gaps) == 1000
     assert set(gaps) == {0, 1}
     assert sum(gaps) == 400
-    assert record.figures(made).rps == pytest.approx(2500, rel=0.01)
+    assert measured.figures(made).rps == pytest.approx(2500, rel=0.01)

@@ -31,9 +31,9 @@ import yaml
 from artefacts import wait_for
 from standin.machine import Standin
 
-from recommender import records
+from recommender import measured, records
 from recommender.request import Request
-from recommender.smoke import launch, record, report, weights
+from recommender.smoke import launch, report, weights
 from recommender.smoke.failures import KINDS
 from recommender.smoke.run import GRACE_S
 
@@ -444,7 +444,7 @@ def test_json_is_the_whole_run(fleet: Callable[[str], Ran]) -> None:
     assert (told["format"], told["outcome"], told["exit_code"]) == (1, "ok", 0)
     assert len(told["phases"]) == len(made.phases) == 2
     for shown, phase in zip(told["phases"], made.phases, strict=True):
-        figures = record.figures(phase)
+        figures = measured.figures(phase)
         assert shown["figures"] == json.loads(json.dumps(figures.__dict__ if hasattr(figures, "__dict__") else {
             name: getattr(figures, name) for name in figures.__slots__}))  # fmt: skip
         assert figures.requests == len(phase.latencies_ms.split()) > 5

@@ -19,6 +19,7 @@ import pytest
 import yaml
 from artefacts import found, text, wait_for
 
+from recommender import measured
 from recommender import records as r
 from recommender.render import render
 from recommender.request import Request, RequestError
@@ -405,14 +406,14 @@ def smoked(*phases: r.Phase, **values: Any) -> r.SmokeRun:
 
 def test_figures_are_computed_from_the_raw_numbers() -> None:
     """Medians, nearest-rank shares, rates of the window; no p99 below 300 samples."""
-    got = record.figures(phase())
+    got = measured.figures(phase())
     assert (got.requests, got.failed, got.rps, got.output_tokens_s) == (4, 0, 4.0, 64.0)
     assert (got.p50_ms, got.p95_ms, got.p99_ms, got.ttft_ms) == (250.0, 400.0, 0.0, 60.0)
     assert got.token_ms == pytest.approx((150 + 180) / 2 / 15)
     many = " ".join(map(str, range(1, 301)))
-    assert record.figures(phase(latencies_ms=many)).p99_ms == 297.0
-    assert record.figures(phase(latencies_ms=many.rpartition(" ")[0])).p99_ms == 0.0
-    nothing = record.figures(phase(latencies_ms="", ttft_ms="", streamed_ms="", window_s=0, window_requests=0))
+    assert measured.figures(phase(latencies_ms=many)).p99_ms == 297.0
+    assert measured.figures(phase(latencies_ms=many.rpartition(" ")[0])).p99_ms == 0.0
+    nothing = measured.figures(phase(latencies_ms="", ttft_ms="", streamed_ms="", window_s=0, window_requests=0))
     assert (nothing.requests, nothing.rps, nothing.p50_ms, nothing.token_ms) == (0, 0.0, 0.0, 0.0)
 
 
@@ -468,10 +469,10 @@ def test_evidence_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: py
 
 def test_shares_are_nearest_ranks() -> None:
     """The value that so large a part does not exceed, which was measured, not one between two."""
-    assert record.share([], 0.5) == 0.0
-    assert record.share([3], 0.01) == record.share([3], 1.0) == 3.0
-    assert [record.share(range(1, 21), part) for part in (0.05, 0.5, 0.95, 0.951, 1.0)] == [1, 10, 19, 20, 20]
-    assert record.share([7, 1, 5], 0.5) == 5.0
+    assert measured.share([], 0.5) == 0.0
+    assert measured.share([3], 0.01) == measured.share([3], 1.0) == 3.0
+    assert [measured.share(range(1, 21), part) for part in (0.05, 0.5, 0.95, 0.951, 1.0)] == [1, 10, 19, 20, 20]
+    assert measured.share([7, 1, 5], 0.5) == 5.0
 
 
 def test_the_report_tells_what_the_first_round_is_left_out_of() -> None:

@@ -43,7 +43,10 @@ def signals(limit_s: float, who: str = SMOKE) -> Iterator[None]:
     def late(*_: object) -> None:
         raise Failure("time-limit", f"not done after {limit_s:g} s")
 
-    before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    wanted = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # under nohup it stays ignored
+        wanted.append(signal.SIGHUP)
+    before = {each: signal.signal(each, stop) for each in wanted}
     before[signal.SIGALRM] = signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, limit_s)
     try:

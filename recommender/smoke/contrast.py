@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from recommender.measured import share
 from recommender.smoke.answers import same
 from recommender.smoke.ask import Answer, Round
-from recommender.smoke.record import share
 
 Z = 1.959963984540054
 """Of the normal distribution 95 % lie within so many deviations of its middle."""

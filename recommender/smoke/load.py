@@ -23,6 +23,7 @@ __all__ = ["Outcome", "Plan", "Shape", "Target", "drive", "run", "size_prompt"]
 
 T = TypeVar("T")
 TICK_S = 0.25
+LONGER = 5
 GIVE_UP = 6  # failures in a row after which nothing gets better
 SEED = 20  # of the arrivals
 SIZINGS = 6  # requests that size a prompt, at most
@@ -35,6 +36,8 @@ class Plan:
     """How long and how hard: ``concurrency`` in flight, or where that is 0 Poisson arrivals at ``rps``.
 
     No request starts after ``seconds``, or once ``enough`` ended (0: no such end); all ends at ``limit_s``.
+    A closed loop goes on until ``rounds`` of as many answers as clients have come, up to LONGER times ``seconds``:
+    of slow answers there would be too few for a rate.
     Every ``stream_every``-th request streams, so that the time to the first token is seen under the load.
     """
 
@@ -44,6 +47,12 @@ class Plan:
     enough: int
     limit_s: float
     stream_every: int = 4
+    rounds: int = 0
+
+    @property
+    def least(self) -> int:
+        """Requests that must have ended before the clock may stop the load."""
+        return self.rounds * self.concurrency
 
 
 @dataclass(slots=True)
@@ -90,10 +99,13 @@ class _Load:
 
     def may_start(self) -> bool:
         """Whether another request may start; the moment that none may any more ends the window."""
-        until = self.begun + self.plan.seconds
-        if self.stopped is None and time.perf_counter() >= until:
-            self.stopped = until
+        if self.stopped is None and time.perf_counter() >= self.until():
+            self.stopped = self.until()
         return self.stopped is None
+
+    def until(self) -> float:
+        """When the clock stops the load."""
+        return self.begun + self.plan.seconds * (1 if self.good + self.bad >= self.plan.least else LONGER)
 
     def stop(self, now: float) -> None:
         """Let no more start."""
@@ -147,8 +159,10 @@ class _Load:
         self.full(time.perf_counter())
 
     def full(self, now: float) -> None:
-        """Stop where enough ended."""
-        if self.plan.enough and self.good + self.bad >= self.plan.enough:
+        """Stop where enough ended, or the last that was waited for beyond the time."""
+        ended = self.good + self.bad
+        late = ended == self.plan.least > 0 and now >= self.begun + self.plan.seconds
+        if late or (self.plan.enough and ended >= self.plan.enough):
             self.stop(now)
 
     async def worker(self) -> None:
@@ -213,7 +227,7 @@ class _Load:
         if self.first is not None:
             out.ends_ms = [(end - self.first) * 1e3 for end in self.ends]
         if opened is not None and self.stopped is not None:
-            stopped = min(self.stopped, self.begun + self.plan.seconds)
+            stopped = self.stopped if self.plan.least else min(self.stopped, self.until())
             out.window_s = max(0.0, stopped - opened)
             out.window_requests = sum(end <= stopped for end in self.ends)
         if self.tokens:

@@ -10,12 +10,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from recommender import measured as m
 from recommender import memory, speed
 from recommender import records as r
 from recommender.compiling import read_record
 from recommender.configuration import Configuration
 from recommender.facts import MIB, Facts
-from recommender.smoke import launch, record
+from recommender.smoke import launch
 from recommender.smoke.forecast import facts_of
 from recommender.store import Plain, Store
 
@@ -67,7 +68,7 @@ def observed(run: r.SmokeRun, store: Store) -> Iterator[Observation]:
 
     yield observation(made.facts, 0, {"memory": float(run.ready_mib - run.idle_mib)})
     for phase in run.phases:
-        got = record.figures(phase)
+        got = m.figures(phase)
         if not phase.concurrency or phase.failures or not got.requests:
             continue
         width, height = (int(side) for side in phase.image.split("x")) if phase.image else (0, 0)

@@ -7,6 +7,7 @@ import textwrap
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from recommender import measured as m
 from recommender import records as r
 from recommender.facts import MIB
 from recommender.smoke import record
@@ -60,7 +61,7 @@ def memory_rows(found: Recommendation, run: r.SmokeRun) -> list[Row]:
 
 def phase_rows(found: Recommendation, run: r.SmokeRun, phase: r.Phase) -> list[Row]:
     """The figures of one phase; predicted for one artefact on its cards under a closed loop."""
-    got = record.figures(phase)
+    got = m.figures(phase)
     width, height = (int(side) for side in phase.image.split("x")) if phase.image else (0, 0)
     speed: Speed | None = None
     if phase.concurrency and got.requests and run.copies == 1 and run.kind == "bash":
@@ -85,12 +86,12 @@ def goals(found: Recommendation, run: r.SmokeRun) -> list[Goal]:
     """The request's goals held against the phase of its own load: the last one."""
     if not run.phases:
         return []
-    request, got = found.request, record.figures(run.phases[-1])
+    request, got = found.request, m.figures(run.phases[-1])
     made = []
     if request.p99_ms:
         enough = bool(got.p99_ms)
         tail = got.p99_ms or got.p95_ms
-        note = "" if enough else f"by the p95: a p99 needs {record.P99_SAMPLES} samples, {got.samples} were taken"
+        note = "" if enough else f"by the p95: a p99 needs {m.P99_SAMPLES} samples, {got.samples} were taken"
         made.append(Goal("p99 ms", request.p99_ms, tail, 0 < tail <= request.p99_ms, note))
     if request.ttft_ms:
         made.append(Goal("TTFT ms", request.ttft_ms, got.ttft_ms, 0 < got.ttft_ms <= request.ttft_ms))
@@ -108,7 +109,7 @@ def outcome(found: Recommendation, run: r.SmokeRun) -> str:
 def to_json(found: Recommendation, run: r.SmokeRun) -> str:
     """The run, its figures and the predictions as JSON text."""
     phases = [
-        {"figures": asdict(record.figures(each)), "compared": [_row(row) for row in phase_rows(found, run, each)]}
+        {"figures": asdict(m.figures(each)), "compared": [_row(row) for row in phase_rows(found, run, each)]}
         for each in run.phases
     ]
     ended = outcome(found, run)
@@ -206,10 +207,10 @@ def _number(value: float) -> str:
 
 
 def _beside(phase: r.Phase, run: r.SmokeRun) -> list[str]:
-    got = record.figures(phase)
+    got = m.figures(phase)
     answered = got.requests if run.kind == "bash" else phase.window_requests
     said = [f"{answered} requests answered in {phase.window_s:.1f} s, {got.failed} failed"]
-    if record.steady(phase):
+    if m.steady(phase):
         said.append("rate and times without the first round")
     said.append(f"VRAM peak {phase.peak_mib - run.idle_mib:,} MiB")
     said.append(f"host CPU {phase.host_cpu_percent:.0f} %, servers {phase.server_cores:.1f} cores")
@@ -219,7 +220,7 @@ def _beside(phase: r.Phase, run: r.SmokeRun) -> list[str]:
         said.append(f"{100 * phase.cache_use_most:.1f} % of the KV cache used")
     lines = _wrapped("; ".join(said))
     if got.requests and not got.p99_ms:
-        lines += _wrapped(f"no p99: it needs {record.P99_SAMPLES} samples")
+        lines += _wrapped(f"no p99: it needs {m.P99_SAMPLES} samples")
     for each in phase.failures:
         lines += _wrapped(f"{each.count} x {each.cause}: {each.said}")
     return lines

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.25
 GRACE_S = 10.0
+ROUNDS = 3  # of answers of all clients, the first of which tells nothing of a steady load
 ENDING_S = 3.0  # a server whose connections broke may take so long to end
 # Failures of single requests: the run goes on, measures how many there are, and ends with their name.
 SINGLE = frozenset({"too-long", "malformed-json", "error-in-200", "request-failed"})
@@ -283,6 +284,7 @@ class Session:
             rps=asked.rps,
             seconds=min(5.0, self.asked.seconds) if few else self.asked.seconds,
             enough=8 if few else self.asked.enough,
+            rounds=0 if few else ROUNDS,
             limit_s=self.asked.seconds + 2 * self.asked.patience_s,
         )
         self.watch.reset()

@@ -12,10 +12,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from recommender import records as r
+from recommender.measured import Figures, figures
 from recommender.request import RequestError
 from recommender.smoke.failures import KINDS
 from recommender.smoke.plan import Checked, Launch, Rung, name_of_phase
-from recommender.smoke.record import Figures, figures
 
 # Exit codes of a smoke run that say nothing of what was tried: the machine is at fault, or nobody knows what.
 MACHINE = frozenset({1, 2, 3, 4, *(KINDS[name].code for name in ("port-taken", "other-release", "environment-proxy"))})

@@ -4,8 +4,8 @@
 #
 # Qwen/Qwen2.5-7B-Instruct-AWQ on 1 x NVIDIA L4, LMDeploy 0.9.2, TurboMind.
 # 4 requests in flight: 1053 tokens in, 128 out.
-# Predicted: 8.45 GiB a card (7.80 to 10.6), 3,800 ms a request (3,088 to
-# 4,994), 1.1 requests/s (0.8 to 1.3); extrapolated from datasheets.
+# Predicted: 8.50 GiB a card (7.79 to 10.6), 3,727 ms a request (1,990 to
+# 7,633), 1.1 requests/s (0.5 to 1.9); extrapolated from datasheets.
 #
 # Each value below can be overridden by an environment variable of its name.
 #   ./serve.sh                        serve in the foreground
@@ -28,10 +28,10 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 # [0.18.0 lmdeploy/archs.py:42; 0.18.0 lmdeploy/archs.py:38]
 BACKEND=${BACKEND:-turbomind}
 
-# Of the 14.519 GiB free after the weights this takes 0.537 GiB: 10,048 tokens
-# of cache, where 4864 are needed for the load or for one full session,
-# whichever is more. The rest is head-room: this release cuts the session length
-# to what the cache holds.
+# Of the 14.483 GiB free after the weights this takes 0.536 GiB: 9984 tokens of
+# cache, where 4864 are needed for the load or for one full session, whichever
+# is more. The rest is head-room: this release cuts the session length to what
+# the cache holds.
 # [0.9.2 src/turbomind/models/llama/LlamaBatch.cc:894]
 CACHE_MAX_ENTRY_COUNT=${CACHE_MAX_ENTRY_COUNT:-0.037}
 
@@ -52,7 +52,7 @@ MAX_BATCH_SIZE=${MAX_BATCH_SIZE:-4}
 # [0.16.0 src/turbomind/turbomind.cc:173; 0.16.0 src/turbomind/engine/engine.cc:463]
 MAX_PREFILL_TOKEN_NUM=${MAX_PREFILL_TOKEN_NUM:-4096}
 
-# 16 bits: the cache holds 10,048 tokens where 4864 are needed, so there is no
+# 16 bits: the cache holds 9984 tokens where 4864 are needed, so there is no
 # cause to give up accuracy.
 # [0.16.0 src/turbomind/models/llama/unified_attention_layer.cc:151]
 QUANT_POLICY=${QUANT_POLICY:-0}
@@ -138,9 +138,9 @@ preflight() {
   used=$(IFS=,; echo "${cards[*]:0:1}")
   free=$(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits -i "$used" 2>/dev/null | sort -n | head -1) || free=
   if [[ $free =~ ^[0-9]+$ ]]; then
-    ((free >= 10805)) || die "$free MiB free on GPU $used; 10805 MiB may be needed: stop what else runs there"
+    ((free >= 10842)) || die "$free MiB free on GPU $used; 10842 MiB may be needed: stop what else runs there"
   else
-    echo "serve.sh: nvidia-smi does not tell the free memory of GPU $used; 10805 MiB may be needed" >&2
+    echo "serve.sh: nvidia-smi does not tell the free memory of GPU $used; 10842 MiB may be needed" >&2
   fi
   port=${SERVER_PORT:-23333}
   if (exec 3<>"/dev/tcp/${SERVER_NAME:-127.0.0.1}/$port") 2>/dev/null; then

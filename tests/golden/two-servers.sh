@@ -5,8 +5,8 @@
 # OpenGVLab/InternVL3-8B-AWQ on 2 x NVIDIA H100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
 # 64 requests in flight: 1 image of 448x448, 330 tokens in, 16 out.
-# Predicted: 10.0 GiB a card (9.37 to 11.2), 456 ms a request (316 to 671),
-# 140.2 requests/s (95.4 to 202.3); modelled from measurements on the same GPU.
+# Predicted: 10.1 GiB a card (9.37 to 11.2), 495 ms a request (423 to 634),
+# 129.3 requests/s (97.1 to 144.0); modelled from measurements on the same GPU.
 #
 # Each value below can be overridden by an environment variable of its name.
 #   ./serve.sh                        serve in the foreground
@@ -30,7 +30,7 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 # [0.18.0 lmdeploy/archs.py:42; 0.18.0 lmdeploy/archs.py:38]
 BACKEND=${BACKEND:-turbomind}
 
-# Of the 71.064 GiB free after the weights this takes 1.492 GiB: 27,072 tokens
+# Of the 71.028 GiB free after the weights this takes 1.492 GiB: 27,072 tokens
 # of cache, where 12,288 are needed for the load, for one full session or for
 # the warm-up's longest prompt (4096), whichever is most. The rest is head-room:
 # a region too small for the warm-up hangs the start without a word.
@@ -168,9 +168,9 @@ preflight() {
   used=$(IFS=,; echo "${cards[*]:0:2}")
   free=$(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits -i "$used" 2>/dev/null | sort -n | head -1) || free=
   if [[ $free =~ ^[0-9]+$ ]]; then
-    ((free >= 11421)) || die "$free MiB free on GPU $used; 11421 MiB may be needed: stop what else runs there"
+    ((free >= 11458)) || die "$free MiB free on GPU $used; 11458 MiB may be needed: stop what else runs there"
   else
-    echo "serve.sh: nvidia-smi does not tell the free memory of GPU $used; 11421 MiB may be needed" >&2
+    echo "serve.sh: nvidia-smi does not tell the free memory of GPU $used; 11458 MiB may be needed" >&2
   fi
   port=${SERVER_PORT:-23333}
   if (exec 3<>"/dev/tcp/${SERVER_NAME:-127.0.0.1}/$port") 2>/dev/null; then

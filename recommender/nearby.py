@@ -1,0 +1,57 @@
+"""The measured loads that are most like the one predicted: what a prediction can be held against."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from recommender.configuration import Configuration
+from recommender.facts import Facts
+
+if TYPE_CHECKING:
+    from recommender.store import Ran, RanLoad
+
+SHOWN = 3
+# Doublings of the load that these differences count as.
+OTHER_MODEL, OTHER_GPU, TEXT_FOR_IMAGES = 3.0, 3.0, 8.0
+TOO_FAR = 9.0
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """One measured load: the evidence record, what ran, requests a second and the median in ms."""
+
+    run: str
+    gpu: str
+    model: str
+    concurrency: int
+    image: str
+    rps: float
+    p50_ms: float
+
+
+def near(facts: Facts, config: Configuration) -> tuple[Near, ...]:
+    """The measured loads nearest to this one, nearest first; of each run the nearest only. None that is far."""
+    found: list[tuple[float, str, Near]] = []
+    for run in facts.store.evidence.values():
+        if run.loads:
+            load = min(run.loads, key=lambda each: _distance(facts, config, run, each))
+            each = Near(run.id, run.gpu, run.model, load.concurrency, load.image, load.rps, load.p50_ms)
+            found.append((_distance(facts, config, run, load), run.id, each))
+    return tuple(each for distance, _, each in sorted(found, key=lambda item: item[:2])[:SHOWN] if distance < TOO_FAR)
+
+
+def _distance(facts: Facts, config: Configuration, run: Ran, load: RanLoad) -> float:
+    """How unlike two loads are, in doublings."""
+    apart = OTHER_MODEL * (run.model != facts.model.id) + OTHER_GPU * (run.gpu != facts.gpu.id)
+    apart += _doublings(load.concurrency, facts.concurrency) + _doublings(load.output_tokens, facts.output_tokens) / 2
+    apart += _doublings(run.batch, config.max_batch_size) / 2 + _doublings(run.threads, config.omp_threads) / 2
+    pixels = facts.images * facts.image_width * facts.image_height
+    if not pixels or not load.pixels:
+        return apart + (TEXT_FOR_IMAGES if bool(pixels) != bool(load.pixels) else 0.0)
+    return apart + _doublings(load.pixels, pixels)
+
+
+def _doublings(one: float, other: float) -> float:
+    return abs(math.log2(max(one, 1) / max(other, 1)))
