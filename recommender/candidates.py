@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 
 from packaging.version import Version
@@ -27,6 +28,9 @@ KV_HEADROOM = 1.1
 KV_AMPLE = 2.0
 KV_AMPLE_UP_TO = 0.5
 LARGEST_RATIO = 0.95
+# Two servers on a card fill each other's gaps; four were slower than two (16 and 64 in flight, one H100).
+SHARED = 2
+SHARED_FROM = 8
 
 # What a configuration gives up, least first: (KV bits, most tiles an image; 0 leaves the model's default).
 CONCESSIONS = ((16, 0), (8, 0), (4, 0), (16, 6), (8, 6), (4, 6), (16, 1), (8, 1), (4, 1))
@@ -47,22 +51,31 @@ def tiers(facts: Facts) -> Iterator[list[Configuration]]:
 
 def _group(facts: Facts, kv_bits: int, tiles: int, structured: bool) -> Iterator[Configuration]:
     prompts = facts.input_tokens(tiles), facts.largest_tokens(tiles) - facts.output_tokens
-    for tp, servers in splits(facts.request.gpu_count, facts.concurrency):
+    for tp, servers, share in splits(facts):
         batch = math.ceil(facts.concurrency / servers)
         for budget in budgets(*prompts, batch, facts.output_tokens):
-            yield _complete(facts, kv_bits, tiles, structured, tp, servers, batch, budget)
+            yield _complete(facts, kv_bits, tiles, structured, (tp, servers, share), batch, budget)
 
 
-def splits(count: int, concurrency: int) -> list[tuple[int, int]]:
-    """(cards of one server, servers): each power of two, with as many servers as have cards and requests.
+def splits(facts: Facts) -> list[tuple[int, int, int]]:
+    """(cards of one server, servers, servers of one card): powers of two, as many servers as have cards and requests.
 
-    One server of each size is there too: cards may stay free.
+    One server of each size is there too: cards may stay free. Servers share a card only on GPUs where runs
+    were made of that, and where each has enough to do.
     """
-    found = []
+    count, found = facts.request.gpu_count, []
     for tp in (2**power for power in range(count.bit_length())):
-        most = min(count // tp, concurrency)
-        found += [(tp, servers) for servers in sorted({1, most})]
+        most = min(count // tp, facts.concurrency)
+        found += [(tp, servers, 1) for servers in sorted({1, most})]
+    if facts.gpu.id in _shared_on(facts.store) and facts.concurrency >= SHARED_FROM * SHARED * count:
+        found.append((1, SHARED * count, SHARED))
     return found
+
+
+@lru_cache(maxsize=8)
+def _shared_on(store: Store) -> frozenset[str]:
+    """The GPUs on which runs were made of servers under CUDA MPS."""
+    return frozenset(each.gpu for each in store.evidence.values() if each.mps)
 
 
 def budgets(input_tokens: int, largest_tokens: int, batch: int, output_tokens: int) -> list[int]:
@@ -95,12 +108,13 @@ def session_length(facts: Facts, tiles: int, max_tokens: int, budget: int) -> in
     return limit if asked <= limit else math.ceil(asked / SESSION_STEP) * SESSION_STEP
 
 
-def cache_ratio(facts: Facts, config_tp: int, kv_bits: int, needed: int) -> float:
+def cache_ratio(facts: Facts, config_tp: int, kv_bits: int, needed: int, others: int = 0) -> float:
     """The least share, to two digits, that holds the needed tokens even if less memory is free than expected.
 
-    Where the card is too small it is the largest sensible share; constraints then say what does not fit.
+    ``others`` are bytes that servers before this one take of the card. Where the card is too small it is the
+    largest sensible share; constraints then say what does not fit.
     """
-    free = memory.usable(facts) - sum(item.high for item in memory.before_cache(facts, config_tp))
+    free = memory.usable(facts) - others - sum(item.high for item in memory.before_cache(facts, config_tp))
     token = memory.kv_token_bytes(facts.model, kv_bits, config_tp)
     region = memory.region_for(-(-needed // BLOCK), token * BLOCK, facts.version >= memory.SLAB_ALLOCATOR)
     if free <= 0:
@@ -113,14 +127,15 @@ def cache_ratio(facts: Facts, config_tp: int, kv_bits: int, needed: int) -> floa
 
 
 def _complete(
-    facts: Facts, kv_bits: int, tiles: int, structured: bool, tp: int, servers: int, batch: int, budget: int
+    facts: Facts, kv_bits: int, tiles: int, structured: bool, split: tuple[int, int, int], batch: int, budget: int
 ) -> Configuration:
+    tp, servers, share = split
     max_tokens = max(2 * facts.output_tokens, 16)
     session = session_length(facts, tiles, max_tokens, budget)
     forward = memory.forward_tokens(budget, batch, tp)
     warmup = memory.warmup_tokens(facts.version, forward, session)
     needed = memory.needed(facts, tiles, BLOCK, batch, session, warmup)
-    return Configuration(
+    made = Configuration(
         backend="turbomind",
         session_len=session,
         max_batch_size=batch,
@@ -130,6 +145,7 @@ def _complete(
         block_len=BLOCK,
         tp=tp,
         servers=servers,
+        share=share,
         omp_threads=max(1, min(4, facts.request.cpus // (2 * servers))),
         prefix_caching=False,
         trust_remote_code=facts.model.remote_code and _has(facts, "trust_remote_code"),
@@ -147,6 +163,11 @@ def _complete(
         max_tokens=max_tokens,
         temperature=0.0,
     )
+    if share == 1:
+        return made
+    # With as much taken before as servers with that cache may take, the last still finds what it needs.
+    others = (share - 1) * memory.estimate(facts, replace(made, share=1)).high
+    return replace(made, cache_ratio=cache_ratio(facts, tp, kv_bits, needed, others))
 
 
 def _has(facts: Facts, setting: str) -> bool:

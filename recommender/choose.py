@@ -127,7 +127,7 @@ Score = Callable[[Candidate], tuple[float, ...]]
 
 def pick(passed: Iterable[Candidate], goal: str) -> Candidate:
     """The best by the goal; see ``_ties`` for those equally good."""
-    found = _not_slow(list(passed)) if goal == "memory" else list(passed)
+    found = _not_slow(list(passed)) if goal == "memory" else _worth_sharing(list(passed))
     least = min(each.memory.total * _cards(each) for each in found)
     fastest = min(each.speed.latency_ms.value for each in found)
     most = max(each.speed.rps.value for each in found)
@@ -150,6 +150,14 @@ def _not_slow(found: list[Candidate]) -> list[Candidate]:
 
 
 SLOW = 1.25
+SHARING_GAINS = 1.1
+
+
+def _worth_sharing(found: list[Candidate]) -> list[Candidate]:
+    """Without servers that share cards, unless they answer a tenth more: a daemon and a proxy are more to run."""
+    single = [each for each in found if each.config.share == 1]
+    most = max((each.speed.rps.value for each in single), default=0.0)
+    return single + [each for each in found if each not in single and each.speed.rps.value >= SHARING_GAINS * most]
 
 
 def _ties(candidate: Candidate, least: int) -> tuple[float, ...]:
@@ -159,4 +167,4 @@ def _ties(candidate: Candidate, least: int) -> tuple[float, ...]:
 
 
 def _cards(candidate: Candidate) -> int:
-    return candidate.config.tp * candidate.config.servers
+    return candidate.config.cards

@@ -16,6 +16,7 @@ from recommender.store import FOLDERS, KnowledgeError
 
 R = TypeVar("R", bound=r.Record)
 
+USUAL_BATCH = 128  # of a run that leaves it to LMDeploy, for telling how alike two runs are
 TYPES: Mapping[str, type[r.Record]] = {
     "releases": r.Release,
     "flags": r.Flag,
@@ -30,6 +31,7 @@ TYPES: Mapping[str, type[r.Record]] = {
     "disagreements": r.Disagreement,
     "scenarios": r.Scenario,
     "claims": r.Claim,
+    "threads": r.Thread,
     "coefficients": r.Coefficient,
     "residuals": r.Residuals,
     "evidence": r.SmokeRun,
@@ -37,34 +39,42 @@ TYPES: Mapping[str, type[r.Record]] = {
 }
 
 
-
 def compile_index(knowledge: Path) -> str:
     """All records as one JSON text, each validated; of runs only what store.Ran says. Raises KnowledgeError."""
-    plain = {
-        kind: {name: _plain(record) for name, record in records.items()}
-        for kind, records in _validated(knowledge).items()
-    }
+    records = _validated(knowledge)
+    options = {**records["flags"], **records["environment"]}
+    carriers = {option.setting: option for option in options.values() if isinstance(option, r.Option)}
+    plain = {kind: {name: _plain(each, carriers) for name, each in found.items()} for kind, found in records.items()}
     return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
 
 
-def _plain(record: r.Record) -> dict[str, Any]:
+def _plain(record: r.Record, carriers: Mapping[str, r.Option]) -> dict[str, Any]:
     """A record as JSON values. The raw figures of runs would make every start slower: only what is read of them."""
     if isinstance(record, r.Measurement):
         return {"id": record.id}
-    return _ran(record) if isinstance(record, r.SmokeRun) else record.model_dump(mode="json")
+    return _ran(record, carriers) if isinstance(record, r.SmokeRun) else record.model_dump(mode="json")
 
 
-def _ran(run: r.SmokeRun) -> dict[str, Any]:
+def _ran(run: r.SmokeRun, carriers: Mapping[str, r.Option]) -> dict[str, Any]:
     """What the recommender reads of a run; the loads of one server, or of one for each card."""
     given = dict(zip(run.command, run.command[1:], strict=False))
-    variables = dict(each.partition("=")[::2] for each in run.environment)
+    given |= dict(each.partition("=")[::2] for each in run.environment)
+
+    def value(setting: str, otherwise: int) -> int:
+        carrier = carriers.get(setting)
+        name = (
+            carrier.option if isinstance(carrier, r.Flag) else carrier.name if isinstance(carrier, r.Parameter) else ""
+        )
+        return int(given.get(name, otherwise))
+
     closed = [each for each in run.phases if each.concurrency and run.copies == 1 and run.kind == "bash"]
     return {
         "id": run.id,
         "gpu": run.gpu,
         "model": run.model,
-        "batch": int(given.get("--max-batch-size", 128)),
-        "threads": int(variables.get("OMP_NUM_THREADS", run.cpus)),
+        "mps": run.mps,
+        "batch": value("max_batch_size", USUAL_BATCH),
+        "threads": value("omp_threads", run.cpus),
         "loads": [_load(each) for each in closed if not each.failures],
     }
 

@@ -38,7 +38,7 @@ _TABLE: tuple[tuple[Kind, str, str], ...] = (
     ("number", "request.", "output_tokens total_tokens concurrency concurrency_per_server rps cpus p99_ms ttft_ms"),
     ("text", "request.", "goal kv"),
     ("text", "config.", "backend dtype log_level communicator model_format server_name proxy_url"),
-    ("number", "config.", "session_len max_batch_size prefill_tokens block_len kv_bits tp servers cards port"),
+    ("number", "config.", "session_len max_batch_size prefill_tokens block_len kv_bits tp servers share cards port"),
     ("number", "config.", "omp_threads cache_ratio max_tiles max_tokens temperature"),
     ("flag", "config.", "prefix_caching trust_remote_code disable_docs structured_output"),
     ("number", "estimate.", "forward_tokens kv_tokens kv_requests kv_blocks kv_needed_tokens warmup_tokens"),

@@ -12,7 +12,7 @@ class Configuration:
     Lengths are in tokens. ``cache_ratio`` is the share of the memory free after
     the weights. ``kv_bits`` is 16, 8 or 4. ``max_tiles`` 0 leaves the client's
     image detail at the model's default; ``servers`` counts processes behind the
-    proxy, each on ``tp`` cards of its own.
+    proxy, each on ``tp`` cards; ``share`` of them have the same ones, under CUDA MPS.
     """
 
     backend: str
@@ -24,6 +24,7 @@ class Configuration:
     block_len: int
     tp: int
     servers: int
+    share: int
     omp_threads: int
     prefix_caching: bool
     trust_remote_code: bool
@@ -40,3 +41,8 @@ class Configuration:
     max_tiles: int
     max_tokens: int
     temperature: float
+
+    @property
+    def cards(self) -> int:
+        """Cards that all servers take."""
+        return self.tp * self.servers // self.share

@@ -155,7 +155,7 @@ def config_values(facts: Facts, config: Configuration) -> dict[str, Value]:
     values: dict[str, Value] = {f"config.{name}": getattr(config, name) for name in config.__slots__}
     tiles = config.max_tiles
     values |= {
-        "config.cards": config.tp * config.servers,
+        "config.cards": config.cards,
         "request.concurrency_per_server": -(-facts.concurrency // config.servers),
         "request.tiles": facts.tiles(tiles),
         "request.image_tokens": facts.image_tokens(tiles),

@@ -114,6 +114,7 @@ def configuration(facts: Facts, adviser: Followed) -> Configuration:
         "max_tiles": 0,
         "tp": 1,
         "servers": 1,
+        "share": 1,
         "proxy_url": "",
         "trust_remote_code": False,
         "disable_docs": False,

@@ -121,6 +121,8 @@ def _references(record: r.Record) -> Iterator[tuple[str, str, str]]:
         case r.Claim():
             yield from ((f"advisers[{n}]", "advisers", each) for n, each in enumerate(record.advisers))
             yield from ((f"options[{n}]", "option", each) for n, each in enumerate(record.options))
+        case r.Thread():
+            yield from ((f"options[{n}]", "option", each) for n, each in enumerate(record.options))
         case r.SmokeRun():
             yield "gpu", "gpus", record.gpu
             yield "model", "models", record.model
@@ -235,7 +237,7 @@ def _ranges(record: r.Record) -> dict[str, list[Range]]:
     elif isinstance(record, r.Model):
         for support in record.support:
             found[f"support ({support.engine})"].append((support.since, support.until))
-    elif isinstance(record, r.Claim):
+    elif isinstance(record, (r.Claim, r.Thread)):
         found["until"].append((record.since, record.until))
     return found
 

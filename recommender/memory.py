@@ -187,11 +187,31 @@ def _item(name: str, basis: Basis, *parts: tuple[float, r.Coefficient, float]) -
 
 
 def estimate(facts: Facts, config: Configuration) -> Memory:
-    """The memory of one card of one server under this configuration."""
+    """The memory of one card under this configuration.
+
+    Servers that share a card start one after the other: each finds less free than the one before, so its
+    cache is smaller. Blocks, tokens and what is free are those of the last.
+    """
+    each = _server(facts, config, 0)
+    items, taken = each.items, each.total
+    for _ in range(config.share - 1):
+        each = _server(facts, config, taken)
+        items = tuple(_sum(one, other) for one, other in zip(items, each.items, strict=True))
+        each = replace(each, items=items, loading=taken + each.loading)
+        taken = each.total
+    return each
+
+
+def _sum(one: Item, other: Item) -> Item:
+    return replace(one, bytes=one.bytes + other.bytes, low=one.low + other.low, high=one.high + other.high)
+
+
+def _server(facts: Facts, config: Configuration, taken: int) -> Memory:
+    """The memory of one server on a card of which so many bytes are taken."""
     forward = forward_tokens(config.prefill_tokens, config.max_batch_size, config.tp)
     warmup = warmup_tokens(facts.version, forward, config.session_len)
     before = before_cache(facts, config.tp)
-    free = max(usable(facts) - sum(item.bytes for item in before), 0)
+    free = max(usable(facts) - taken - sum(item.bytes for item in before), 0)
     token = kv_token_bytes(facts.model, config.kv_bits, config.tp)
     region = int(free * config.cache_ratio)
     # Memory that is free when the region is sized carries the spread of what was taken before.

@@ -219,10 +219,26 @@ class TextShape(Record):
     qk_norm: bool
     max_positions: int
     dtype: Literal["float16", "bfloat16"]
+    experts: Annotated[int, Field(ge=0, description="experts of a mixture layer; 0: every layer is dense")] = 0
+    experts_per_token: Annotated[int, Field(ge=0, description="of them, those that one token goes through")] = 0
+    expert_intermediate: Annotated[int, Field(ge=0, description="intermediate size of one expert")] = 0
+    shared_intermediate: Annotated[int, Field(ge=0, description="of the expert that every token goes through")] = 0
+    dense_layers: Annotated[int, Field(ge=0, description="first layers without experts")] = 0
+    expert_bias: bool = Field(default=False, description="router and experts have biases")
+    attention_sinks: bool = Field(default=False, description="a learned number per head joins each softmax")
+    window: Annotated[int, Field(ge=0, description="tokens that a sliding-window layer looks back; 0: none is")] = 0
+    window_layers: Annotated[int, Field(ge=0, description="layers with that window")] = 0
 
 
 class VisionShape(Record):
-    """A ViT encoder's and its projector's shape. One record in the list: the model sees images."""
+    """A ViT encoder's and its projector's shape. One record in the list: the model sees images.
+
+    ``rule`` says how an image becomes tokens. ``tiles``: it is cut into squares of ``image`` pixels
+    (InternVL). ``pixels``: it keeps its shape, is resized so that its sides are multiples of a merged
+    patch and its area lies between ``min_pixels`` and ``max_pixels``, and has no class token and no
+    learned positions (Qwen2-VL, Qwen2.5-VL); its ``image`` is the side of the square that counts as
+    one tile where work is counted in tiles, and ``max_tiles`` are those of ``max_pixels``.
+    """
 
     hidden: int
     layers: int
@@ -240,12 +256,22 @@ class VisionShape(Record):
     max_tiles: int
     thumbnail: bool
     wrapper_tokens: Annotated[int, Field(ge=0, description="marker tokens around one image")]
+    rule: Literal["tiles", "pixels"] = "tiles"
+    min_pixels: Annotated[int, Field(ge=0, description="rule pixels: smaller images are enlarged")] = 0
+    max_pixels: Annotated[int, Field(ge=0, description="rule pixels: larger images are shrunk")] = 0
+    temporal: Annotated[int, Field(ge=1, description="frames that a patch spans")] = 1
+    gated: bool = Field(default=False, description="the MLP has a gate: three matrices, not two")
+    window: Annotated[int, Field(ge=0, description="side in pixels of what a windowed layer sees; 0: all")] = 0
+    full_layers: Annotated[int, Field(ge=0, description="layers without that window")] = 0
 
 
 class Quantization(Record):
-    """Weight quantisation of a checkpoint. One record in the list: the LLM's linears are quantised."""
+    """Weight quantisation of a checkpoint. One record in the list: the LLM's linears are quantised.
 
-    method: Literal["awq", "gptq", "fp8"]
+    MXFP4 quantises the experts only.
+    """
+
+    method: Literal["awq", "gptq", "fp8", "mxfp4"]
     bits: int
     group: int
     version: Text
@@ -391,6 +417,28 @@ class Claim(Record):
     until: VersionOrOpen = ""
     because: Text
     sources: Sources
+
+
+class Thread(Record):
+    """A public thread, or a page of LMDeploy's documentation, about a failure that users meet.
+
+    ``since`` and ``until`` are the releases in which it can be met.
+    """
+
+    id: Id
+    title: Text = Field(description="as it stands over the thread")
+    thread: PageSource = Field(description="its address, the day it was opened, what its maintainers said")
+    posted: Annotated[str, Field(pattern=r"^(\d{4}-\d{2}-\d{2})?$")] = Field(
+        default="", description="the day it was begun; empty for a page of documentation"
+    )
+    symptom: Text
+    error: str = Field(default="", description="at most eight words of the log that tell it; empty: none tells it")
+    cause: Text
+    remedy: Text
+    options: tuple[Id, ...] = ()
+    since: Version = "0.7.0"
+    until: VersionOrOpen = ""
+    code: tuple[CodeSource, ...] = Field(default=(), description="where cause or remedy stand in LMDeploy")
 
 
 class Constraint(Record):
@@ -579,6 +627,9 @@ class SmokeRun(Record):
     set_by_smoke: tuple[Text, ...] = Field(description="variables that smoke set to run it here")
     copies: Annotated[int, Field(ge=1, description="how often the artefact was started on its card")]
     mps: bool = Field(description="under CUDA MPS")
+    servers: Annotated[int, Field(ge=0, description="servers of the artefact; 0: this was not kept")] = 0
+    share: Annotated[int, Field(ge=1, description="of these, on the same card")] = 1
+    max_tiles: Annotated[int, Field(ge=0, description="most tiles of an image asked for; 0: no limit")] = 0
     startup_s: Annotated[float, Field(ge=0, description="launch until /v1/models answered; the last copy's")]
     idle_mib: Annotated[int, Field(ge=0)]
     start_peak_mib: Annotated[int, Field(ge=0)]

@@ -185,7 +185,7 @@ def python_bounds(specifier: str) -> tuple[tuple[int, int], tuple[int, int]]:
 def summary(found: Recommendation) -> list[str]:
     """Lines that say what this is for and what to expect: plain sentences."""
     facts, speed = found.facts, found.speed
-    cards = found.config.tp * found.config.servers
+    cards = found.config.cards
     images = f"{count(facts.images, 'image')} of {facts.image_width}x{facts.image_height}, " if facts.images else ""
     asked = facts.input_tokens(found.config.max_tiles)
     return [

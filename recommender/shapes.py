@@ -2,10 +2,12 @@
 
 Bytes are counted as a checkpoint stores them (1 byte = 8 bits, no alignment): 16-bit
 weights, except that AWQ and GPTQ keep the language model's linear layers in few bits with
-a 16-bit scale and a zero of the weight's own width for every group of inputs. Embeddings,
-the output head, norms, biases, the vision encoder and its projector stay 16-bit. What
+a 16-bit scale and a zero of the weight's own width for every group of inputs, FP8 in 8 bits,
+and MXFP4 the experts alone in 4 bits with an 8-bit scale a group. Embeddings, the output
+head, routers, norms, biases, the vision encoder and its projector stay 16-bit. What
 LMDeploy does with tensor parallelism was read in its wheel 0.18.0,
-``lmdeploy/turbomind/builders`` (text) and ``lmdeploy/turbomind/models/internvl.py`` (vision).
+``lmdeploy/turbomind/builders`` (text; a router is on every GPU, each expert is split) and
+``lmdeploy/turbomind/models`` (vision: ``internvl.py``, ``qwen2_vl.py``).
 
 One multiply and one add are two FLOP.
 """
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 BYTES_16_BIT = 2
 KV_SCALE_AND_ZERO_BYTES = 4
 """Of one cached vector when the cache is quantised: two 16-bit numbers (block.h at v0.16.0)."""
+VISION_HEADS = (64, 128)
+"""Head sizes that TurboMind's encoder of rule ``pixels`` pads to (0.18.0 lmdeploy/turbomind/models/qwen2_vl.py:44)."""
 
 
 def _kv_heads_per_rank(text: TextShape, tp: int) -> int:
@@ -30,20 +34,44 @@ def _kv_heads_per_rank(text: TextShape, tp: int) -> int:
 # --- parameters ------------------------------------------------------------------------
 
 
-def _layer_linear_parameters(text: TextShape, tp: int = 1) -> float:
-    """Weights of one decoder layer's linear layers on one of ``tp`` GPUs."""
+def _sparse_layers(text: TextShape) -> int:
+    """Layers whose feed-forward part is a mixture of experts."""
+    return text.layers - text.dense_layers if text.experts else 0
+
+
+def _common_parameters(text: TextShape, tp: int = 1) -> float:
+    """Linear weights that every token goes through on one of ``tp`` GPUs: attention, dense and shared parts."""
     attention = 2 * text.hidden * text.heads * text.head_dim / tp
     key_value = 2 * text.hidden * _kv_heads_per_rank(text, tp) * text.head_dim
-    return attention + key_value + 3 * text.hidden * text.intermediate / tp
+    sparse = _sparse_layers(text)
+    wide = (text.layers - sparse) * text.intermediate + sparse * text.shared_intermediate
+    return text.layers * (attention + key_value) + 3 * text.hidden * wide / tp
 
 
-def _layer_small_parameters(text: TextShape, tp: int = 1) -> float:
-    """Norms and biases of one decoder layer on one of ``tp`` GPUs; norms are on every GPU."""
-    norms = 2 * text.hidden + (2 * text.head_dim if text.qk_norm else 0)
-    if text.attention_bias == "none":
-        return norms
-    biases = text.heads * text.head_dim / tp + 2 * _kv_heads_per_rank(text, tp) * text.head_dim
-    return norms + biases + (text.hidden if text.attention_bias == "qkvo" else 0)
+def _expert_parameters(text: TextShape, tp: int = 1) -> float:
+    """Weights of one expert in every mixture layer on one of ``tp`` GPUs."""
+    return _sparse_layers(text) * 3 * text.hidden * text.expert_intermediate / tp
+
+
+def _router_parameters(text: TextShape) -> int:
+    """Routers, and the one-column gate of the shared expert; whole on every GPU, never packed."""
+    return _sparse_layers(text) * text.hidden * (text.experts + (1 if text.shared_intermediate else 0))
+
+
+def _small_parameters(text: TextShape, tp: int = 1) -> float:
+    """Norms, biases and sinks of all layers on one of ``tp`` GPUs; norms are on every GPU."""
+    each = 2.0 * text.hidden + (2 * text.head_dim if text.qk_norm else 0)
+    if text.attention_bias != "none":
+        each += text.heads * text.head_dim / tp + 2 * _kv_heads_per_rank(text, tp) * text.head_dim
+        each += text.hidden if text.attention_bias == "qkvo" else 0
+    each += text.heads / tp if text.attention_sinks else 0
+    of_expert = 2 * text.expert_intermediate / tp + text.hidden + 1  # the last: its entry in the router's bias
+    biases = _sparse_layers(text) * text.experts * of_expert if text.expert_bias else 0
+    return text.layers * each + biases + text.hidden
+
+
+def _linear_parameters(text: TextShape, tp: int = 1) -> float:
+    return _common_parameters(text, tp) + text.experts * _expert_parameters(text, tp)
 
 
 def embedding_parameters(model: Model) -> int:
@@ -53,15 +81,27 @@ def embedding_parameters(model: Model) -> int:
 
 
 def linear_parameters(model: Model) -> int:
-    """Weights of the language model's linear layers without the output head: what AWQ packs."""
-    return round(model.text.layers * _layer_linear_parameters(model.text))
+    """Weights of the language model's linear layers without routers and output head: what AWQ packs."""
+    return round(_linear_parameters(model.text))
 
 
 def text_parameters(model: Model) -> int:
     """All parameters of the language model."""
     text = model.text
-    small = text.layers * _layer_small_parameters(text) + text.hidden
-    return linear_parameters(model) + embedding_parameters(model) + round(small)
+    return (
+        linear_parameters(model)
+        + _router_parameters(text)
+        + embedding_parameters(model)
+        + round(_small_parameters(text))
+    )
+
+
+def active_parameters(model: Model) -> int:
+    """Weights of the linear layers that one token goes through: of the experts only those it is sent to."""
+    text = model.text
+    return round(
+        _common_parameters(text) + _router_parameters(text) + text.experts_per_token * _expert_parameters(text)
+    )
 
 
 def _scale(vision: VisionShape) -> int:
@@ -73,22 +113,38 @@ def _patches(vision: VisionShape) -> int:
     return (vision.image // vision.patch) ** 2
 
 
-def _vision_split_parameters(vision: VisionShape, hidden: int) -> tuple[int, int, int]:
+def _patch_inputs(vision: VisionShape) -> int:
+    return 3 * vision.patch**2 * vision.temporal
+
+
+def _attention_width(vision: VisionShape, resident: bool) -> int:
+    """Width of all heads; TurboMind holds those of rule ``pixels`` padded to a size that it has kernels for."""
+    head = vision.hidden // vision.heads
+    if not resident or vision.rule == "tiles":
+        return vision.hidden
+    return vision.heads * min((size for size in VISION_HEADS if size >= head), default=head)
+
+
+def _vision_split_parameters(vision: VisionShape, hidden: int, resident: bool = False) -> tuple[int, int, int]:
     """Parameters of attention, of MLP with projector matrices, and of all that no GPU shares.
 
     The first is split where the heads divide by the number of GPUs, the second always.
     """
     width, deep = vision.hidden, vision.intermediate
-    attention = 4 * width * width
-    mlp = 2 * width * deep + deep
-    whole = (3 * width if vision.qkv_bias else 0) + 2 * width
-    whole += 2 * width * (2 if vision.norm == "layer_norm" else 1)
+    heads = _attention_width(vision, resident)
+    norm = width * (2 if vision.norm == "layer_norm" else 1)
+    attention = 4 * width * heads
+    mlp = (3 * width * deep + 2 * deep) if vision.gated else (2 * width * deep + deep)
+    whole = (3 * heads if vision.qkv_bias else 0) + 2 * width + 2 * norm
     whole += (2 * width if vision.layer_scale else 0) + (2 * width if vision.qk_norm else 0)
     merged = _scale(vision) * width
-    projector = merged * hidden + hidden * hidden + hidden
-    patch_embedding = 3 * vision.patch**2 * width + width
-    positions = width * (_patches(vision) + 2)
-    outside = patch_embedding + positions + 2 * merged + hidden
+    outside = _patch_inputs(vision) * width + hidden
+    if vision.rule == "pixels":  # no class token, no positions; a norm a patch, then two layers as wide as merged
+        projector = merged * merged + merged * hidden
+        outside += norm + merged
+    else:
+        projector = merged * hidden + hidden * hidden + hidden
+        outside += width + width * (_patches(vision) + 2) + 2 * merged
     return vision.layers * attention, vision.layers * mlp + projector, vision.layers * whole + outside
 
 
@@ -106,26 +162,35 @@ def parameters(model: Model) -> int:
 
 
 def linear_bits(model: Model) -> float:
-    """Bits of one weight of the language model's linear layers, its share of scale and zero included."""
+    """Bits of one quantised weight of the language model, its share of scale and zero included; 16 without."""
     if not model.quantization:
         return 8 * BYTES_16_BIT
     packed = model.quantization[0]
     if packed.method == "fp8" or packed.group <= 0:
         return packed.bits
+    if packed.method == "mxfp4":
+        return packed.bits + 8 / packed.group
     return packed.bits + (8 * BYTES_16_BIT + packed.bits) / packed.group
+
+
+def _linear_bytes(model: Model, tp: int, experts: int) -> float:
+    """Bytes of the linear layers on one of ``tp`` GPUs, routers included, with so many experts of each layer."""
+    text, bits = model.text, linear_bits(model)
+    only_experts = bool(model.quantization) and model.quantization[0].method == "mxfp4"
+    common = _common_parameters(text, tp) * (8 * BYTES_16_BIT if only_experts else bits)
+    return (common + experts * _expert_parameters(text, tp) * bits) / 8 + _router_parameters(text) * BYTES_16_BIT
 
 
 def _text_bytes(model: Model, tp: int) -> float:
     text = model.text
-    linear = text.layers * _layer_linear_parameters(text, tp) * linear_bits(model) / 8
-    small = text.layers * _layer_small_parameters(text, tp) + text.hidden
-    return linear + (small + embedding_parameters(model) / tp) * BYTES_16_BIT
+    small = _small_parameters(text, tp) + embedding_parameters(model) / tp
+    return _linear_bytes(model, tp, text.experts) + small * BYTES_16_BIT
 
 
-def _vision_bytes(model: Model, tp: int) -> float:
+def _vision_bytes(model: Model, tp: int, resident: bool = False) -> float:
     total = 0.0
     for vision in model.vision:
-        attention, split, whole = _vision_split_parameters(vision, model.text.hidden)
+        attention, split, whole = _vision_split_parameters(vision, model.text.hidden, resident)
         part = tp if vision.heads % tp == 0 else 1
         total += (attention / part + split / tp + whole) * BYTES_16_BIT
     return total
@@ -150,17 +215,28 @@ def weight_bytes_per_rank(model: Model, tp: int, *, vision_split: bool = True) -
     """Bytes of weights on the fullest of ``tp`` GPUs.
 
     ``vision_split`` is how the native vision encoder loads (TurboMind since 0.16.0, PyTorch
-    engine); without it the encoder sits whole on one GPU.
+    engine): heads of 80 are then held as 128, so that even one GPU holds more than the files.
+    Without it the encoder sits whole and as stored on one GPU.
     """
     if tp < 1:
         raise ValueError(f"tp must be at least 1, not {tp}")
-    return round(_text_bytes(model, tp) + _vision_bytes(model, tp if vision_split else 1))
+    vision = _vision_bytes(model, tp, resident=True) if vision_split else _vision_bytes(model, 1)
+    return round(_text_bytes(model, tp) + vision)
 
 
-def decode_bytes(model: Model, tp: int = 1) -> int:
-    """Bytes of weights that one decoding step reads on each of ``tp`` GPUs: linear layers and output head."""
+def experts_read(model: Model, tokens: int) -> int:
+    """Experts of each mixture layer that a pass over ``tokens`` tokens reads at most; 0 for a dense model."""
+    return min(model.text.experts, tokens * model.text.experts_per_token)
+
+
+def decode_bytes(model: Model, tp: int = 1, batch: int = 1) -> int:
+    """Bytes of weights that one decoding step reads on each of ``tp`` GPUs: linear layers and output head.
+
+    A dense model reads all of them whatever the batch; a mixture of experts those that the
+    ``batch`` tokens of the step are sent to, at most as many as there are.
+    """
     text = model.text
-    linear = text.layers * _layer_linear_parameters(text, tp) * linear_bits(model) / 8
+    linear = _linear_bytes(model, tp, experts_read(model, batch))
     return round(linear + text.vocab * text.hidden * BYTES_16_BIT / tp)
 
 
@@ -168,15 +244,29 @@ def kv_bytes_per_token(model: Model, kv_bits: int, tp: int = 1) -> int:
     """Bytes that one cached token takes on each of ``tp`` GPUs (TurboMind's block layout).
 
     A key and a value vector per layer and head; a quantised cache (8 or 4 bits) adds a scale
-    and a zero to each vector.
+    and a zero to each vector. Layers with a sliding window keep all tokens too: a block holds
+    every layer, and the window is known to the attention kernels alone (0.16.0
+    src/turbomind/models/llama/unified_attention_layer.cc:150 and :553).
     """
+    return model.text.layers * _kv_layer_bytes(model, kv_bits, tp)
+
+
+def _kv_layer_bytes(model: Model, kv_bits: int, tp: int) -> int:
     if kv_bits not in (4, 8, 16):
         raise ValueError(f"kv_bits must be 16, 8 or 4, not {kv_bits}")
     if tp < 1:
         raise ValueError(f"tp must be at least 1, not {tp}")
     text = model.text
     vector = kv_bits * text.head_dim // 8 + (KV_SCALE_AND_ZERO_BYTES if kv_bits < 16 else 0)
-    return text.layers * 2 * _kv_heads_per_rank(text, tp) * vector
+    return 2 * _kv_heads_per_rank(text, tp) * vector
+
+
+def kv_read_bytes(model: Model, kv_bits: int, context: int, tp: int = 1) -> int:
+    """Bytes of cache that decoding one token after ``context`` others reads: a window's layers read no more than it."""
+    text = model.text
+    windowed = text.window_layers if text.window else 0
+    tokens = (text.layers - windowed) * context + windowed * min(context, text.window)
+    return tokens * _kv_layer_bytes(model, kv_bits, tp)
 
 
 # --- arithmetic ------------------------------------------------------------------------
@@ -184,7 +274,7 @@ def kv_bytes_per_token(model: Model, kv_bits: int, tp: int = 1) -> int:
 
 def text_flops_per_token(model: Model) -> int:
     """FLOP of one token through all decoder layers, attention scores and output head left out."""
-    return 2 * linear_parameters(model)
+    return 2 * active_parameters(model)
 
 
 def logits_flops(model: Model) -> int:
@@ -196,7 +286,10 @@ def attention_flops(model: Model, tokens: int, context: int = 0) -> int:
     """FLOP of scores and weighted values for ``tokens`` new tokens after ``context`` cached ones, causal."""
     text = model.text
     pairs = tokens * context + tokens * (tokens + 1) // 2
-    return 4 * text.layers * text.heads * text.head_dim * pairs
+    windowed = text.window_layers if text.window else 0
+    growing = min(max(text.window - context, 0), tokens)  # tokens that still see all before them
+    near = growing * context + growing * (growing + 1) // 2 + (tokens - growing) * text.window
+    return 4 * text.heads * text.head_dim * ((text.layers - windowed) * pairs + windowed * near)
 
 
 def prefill_flops(model: Model, tokens: int) -> int:
@@ -205,14 +298,22 @@ def prefill_flops(model: Model, tokens: int) -> int:
 
 
 def vision_flops_per_tile(model: Model) -> int:
-    """FLOP of one tile through patch embedding, encoder and projector; 0 for a text model."""
+    """FLOP of one tile through patch embedding, encoder and projector; 0 for a text model.
+
+    By rule ``pixels`` a tile is a square of the same number of pixels, and layers without a
+    window are counted as if they saw one tile: too little for images of many tiles.
+    """
     total = 0
     for vision in model.vision:
         width, hidden, patches = vision.hidden, model.text.hidden, _patches(vision)
-        tokens = patches + 1
-        linear = 2 * tokens * (4 * width * width + 2 * width * vision.intermediate)
-        layers = vision.layers * (linear + 4 * tokens * tokens * width)
-        embedding = 2 * patches * 3 * vision.patch**2 * width
-        projector = 2 * vision.tokens_per_tile * hidden * (_scale(vision) * width + hidden)
-        total += layers + embedding + projector
+        tokens = patches + (1 if vision.rule == "tiles" else 0)
+        matrices = 4 * width * width + (3 if vision.gated else 2) * width * vision.intermediate
+        full = vision.full_layers if vision.window else vision.layers
+        seen = full * tokens + (vision.layers - full) * (vision.window // vision.patch) ** 2
+        layers = vision.layers * 2 * tokens * matrices + 4 * tokens * seen * width
+        embedding = 2 * patches * _patch_inputs(vision) * width
+        merged = _scale(vision) * width
+        second = merged * hidden if vision.rule == "pixels" else hidden * hidden
+        first = merged * merged if vision.rule == "pixels" else merged * hidden
+        total += layers + embedding + 2 * vision.tokens_per_tile * (first + second)
     return total

@@ -112,6 +112,7 @@ COEFFICIENTS = (
     "vision-efficiency",
     "bandwidth-efficiency",
     "parallel-efficiency",
+    "shared-step-share",
     "tail-alone",
     "tail-queue",
 )
@@ -125,6 +126,7 @@ CARD = (
 )
 CROWDED_FROM = 0.75
 """Share of the cores from which OMP_NUM_THREADS makes every tile's threads wait for each other under load."""
+HALVINGS = 12
 UNTESTED = 2.0
 """Factor of both ends of a figure that no run tested."""
 
@@ -208,6 +210,8 @@ def figures(facts: Facts, config: Configuration, flight: int, c: Mapping[str, fl
     if flight == 1:
         return Figures(whole, whole, whole * c["tail-alone"], first, alone.step(1), 1e3 / whole)
     terms = _terms(facts, config, True, c)
+    if config.share > 1:
+        terms = _shared(terms, out, flight, config, c["shared-step-share"])
     chain = stations(terms, out, flight, config.max_batch_size)
     mean = max(flight / max(chain.rate, 1 / whole), whole)  # one after the other is always possible
     # Of what other requests add in the engine, a share falls before the first token.
@@ -221,6 +225,27 @@ def figures(facts: Facts, config: Configuration, flight: int, c: Mapping[str, fl
     ttft = mean - (out - 1) * token
     tail = whole * c["tail-alone"] + (mean - whole) * c["tail-queue"]
     return Figures(whole, mean, tail, ttft, token, flight / mean * 1e3)
+
+
+def _shared(terms: Terms, out: int, flight: int, config: Configuration, slowed: float) -> Terms:
+    """The demands on a card where other servers compute at the same time.
+
+    Prefill takes the whole card, so while others are at it too each has its part; a decoding step leaves most of
+    the card idle and is slowed less. How busy the others are follows from the rate that comes of it: halving.
+    """
+    others, low, high = config.share - 1, 0.0, 1.0
+    made = terms
+    for _ in range(HALVINGS):
+        busy = (low + high) / 2
+        longer = 1 + slowed * others * busy
+        made = terms._replace(
+            prefill=terms.prefill * (1 + others * busy),
+            step_kernels=max(terms.step_kernels, terms.step_host) * longer,
+            step_card=terms.step_card * longer,
+        )
+        rate = stations(made, out, flight, config.max_batch_size).rate
+        low, high = (busy, high) if rate * made.prefill > busy else (low, busy)
+    return made
 
 
 class Stations(NamedTuple):

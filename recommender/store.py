@@ -58,6 +58,8 @@ class Ran(Protocol):
     @property
     def model(self) -> str: ...
     @property
+    def mps(self) -> bool: ...
+    @property
     def batch(self) -> int: ...
     @property
     def threads(self) -> int: ...
@@ -98,6 +100,7 @@ class Store:
     disagreements: Mapping[str, r.Disagreement]
     scenarios: Mapping[str, r.Scenario]
     claims: Mapping[str, r.Claim]
+    threads: Mapping[str, r.Thread]
     coefficients: Mapping[str, r.Coefficient]
     residuals: Mapping[str, r.Residuals]
     evidence: Mapping[str, Ran]
@@ -130,6 +133,7 @@ FOLDERS: Mapping[str, str] = {
     "disagreements": "disagreements",
     "scenarios": "scenarios",
     "claims": "claims",
+    "threads": "threads",
     "coefficients": "coefficients",
     "residuals": "residuals",
     "evidence": "evidence",

@@ -1,13 +1,20 @@
-"""Images to tokens, by the dynamic tiling that InternVL publishes and LMDeploy follows.
+"""Images to tokens, by the rule that a model's family publishes and LMDeploy follows.
 
-An image is cut into a grid of square tiles whose shape is nearest to its own, at most
-``max_tiles`` of them, and a small copy of the whole joins when there is more than one. Read
-in LMDeploy's wheel 0.18.0, ``lmdeploy/vl/model/internvl.py`` (find_closest_aspect_ratio,
-dynamic_preprocess). The work depends on ``max_tiles`` only, never on the image's size.
+``tiles`` (InternVL): an image is cut into a grid of square tiles whose shape is nearest to
+its own, at most ``max_tiles`` of them, and a small copy of the whole joins when there is more
+than one. Read in LMDeploy's wheel 0.18.0, ``lmdeploy/vl/model/internvl.py``
+(find_closest_aspect_ratio, dynamic_preprocess). The work depends on ``max_tiles`` only, never
+on the image's size.
+
+``pixels`` (Qwen2-VL, Qwen2.5-VL): an image keeps its shape; both sides are rounded to whole
+merged patches, and it is scaled where its area would leave the model's limits. LMDeploy hands
+this to the checkpoint's own processor (0.18.0 ``lmdeploy/vl/model/qwen2.py``, preprocess), of
+which smart_resize is in transformers, ``models/qwen2_vl/image_processing_qwen2_vl.py``.
 """
 
 from __future__ import annotations
 
+import math
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
@@ -32,6 +39,30 @@ def _grids(least: int, most: int) -> tuple[tuple[float, int], ...]:
     )
 
 
+def _side(vision: VisionShape) -> int:
+    """Pixels of one side of a token: a patch and those that are merged with it."""
+    return round(vision.patch / vision.downsample)
+
+
+@lru_cache(maxsize=4096)
+def resized(vision: VisionShape, width: int, height: int) -> tuple[int, int]:
+    """Width and height in pixels after the resizing of rule ``pixels``.
+
+    The processor refuses images more than 200 times as long as wide; they are counted all the same.
+    """
+    _check(width, height)
+    side = _side(vision)
+    across, down = round(width / side) * side, round(height / side) * side
+    if across * down > vision.max_pixels:
+        shrink = math.sqrt(width * height / vision.max_pixels)
+        across = max(side, math.floor(width / shrink / side) * side)
+        down = max(side, math.floor(height / shrink / side) * side)
+    elif across * down < vision.min_pixels:
+        grow = math.sqrt(vision.min_pixels / (width * height))
+        across, down = math.ceil(width * grow / side) * side, math.ceil(height * grow / side) * side
+    return across, down
+
+
 @lru_cache(maxsize=4096)
 def tiles(vision: VisionShape, width: int, height: int, max_tiles: int | None = None) -> int:
     """Tiles that the encoder sees for an image of ``width`` by ``height`` pixels, the small copy included.
@@ -39,9 +70,14 @@ def tiles(vision: VisionShape, width: int, height: int, max_tiles: int | None = 
     ``max_tiles`` is a request's own limit (``max_dynamic_patch``); without it the model's
     holds. Of grids equally near in shape, the larger wins if the image has more than half
     its pixels.
+
+    By rule ``pixels`` there are none, and requests cannot limit them: the count is that of
+    squares of ``image`` pixels that the resized image would fill, for what work costs.
     """
-    if width < 1 or height < 1:
-        raise ValueError(f"an image has at least one pixel a side, not {width}x{height}")
+    _check(width, height)
+    if vision.rule == "pixels":
+        across, down = resized(vision, width, height)
+        return -(-across * down // vision.image**2)
     ratio = width / height
     nearest = float("inf")
     best = 1
@@ -54,11 +90,19 @@ def tiles(vision: VisionShape, width: int, height: int, max_tiles: int | None = 
     return best + 1 if vision.thumbnail and best > 1 else best
 
 
+def _check(width: int, height: int) -> None:
+    if width < 1 or height < 1:
+        raise ValueError(f"an image has at least one pixel a side, not {width}x{height}")
+
+
 def image_tokens(vision: VisionShape, width: int, height: int, max_tiles: int | None = None) -> int:
-    """Tokens that one image's tiles become in the prompt, without the markers around them."""
+    """Tokens that one image becomes in the prompt, without the markers around it."""
+    if vision.rule == "pixels":
+        across, down = resized(vision, width, height)
+        return across * down // _side(vision) ** 2
     return tiles(vision, width, height, max_tiles) * vision.tokens_per_tile
 
 
 def prompt_image_tokens(vision: VisionShape, width: int, height: int, max_tiles: int | None = None) -> int:
-    """Tokens that one image adds to a prompt: its tiles and its markers."""
+    """Tokens that one image adds to a prompt: its own and its markers."""
     return image_tokens(vision, width, height, max_tiles) + vision.wrapper_tokens

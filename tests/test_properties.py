@@ -105,7 +105,7 @@ def values(plain: dict[str, Any]) -> dict[str, Any]:
         "request.prompt_tokens": request["prompt_tokens"] or 1,
         "request.concurrency": case["concurrency"],
         "request.concurrency_per_server": -(-case["concurrency"] // config["servers"]),
-        "config.cards": config["tp"] * config["servers"],
+        "config.cards": config["tp"] * config["servers"] // config["share"],
         "estimate.forward_tokens": config["prefill_tokens"] + config["max_batch_size"],
         "estimate.kv_tokens": memory["kv_blocks"] * config["block_len"],
         "estimate.kv_requests": memory["kv_requests"],
@@ -302,7 +302,7 @@ def test_emitted_limits_hold_the_operating_point(request: Request) -> None:
     assert config["max_tokens"] >= case["output_tokens"]
     each = -(-(case["input_tokens"] + case["output_tokens"]) // config["block_len"]) * config["block_len"]
     assert memory["kv_tokens"] >= max(memory["kv_needed_tokens"], each * batch, memory["warmup_tokens"])
-    assert word("--tp", 1) * config["servers"] <= case["gpu_count"]
+    assert word("--tp", 1) * config["servers"] <= case["gpu_count"] * config["share"]
     threads = int(plain["environment"].get("OMP_NUM_THREADS", 0))
     assert threads >= 1
     assert threads * config["servers"] <= max(request.cpus, config["servers"])

@@ -44,10 +44,14 @@ from artefacts import (
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from recommender import publish
+from recommender import pipeline, publish
+from recommender.candidates import tiers
+from recommender.choose import measure
+from recommender.facts import gather
 from recommender.pipeline import NothingFits, Recommendation, recommend
 from recommender.render import render
 from recommender.request import Request, RequestError
+from recommender.store import load
 
 PORT = "23333"
 
@@ -433,6 +437,102 @@ def test_several_servers_ask_for_keys_too(servers: Machine) -> None:
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=10)
         finish(process)
+
+
+# --- bash: servers that share a card under CUDA MPS
+
+LISTEN = """
+import socket, sys, time
+time.sleep(float(sys.argv[1]))
+ports = [after for word, after in zip(sys.argv, sys.argv[1:]) if word == "--server-port"]
+server = socket.create_server(("127.0.0.1", int(ports[-1])))
+while True:
+    server.accept()[0].close()
+"""
+
+
+def shared(cards: int = 1) -> Recommendation:
+    """A recommendation of two servers to a card, whether or not it would be the choice."""
+    facts = gather(Request(gpu="h100-sxm-80g", gpu_count=cards, concurrency=64), load())
+    config = next(each for each in next(tiers(facts)) if each.share == 2)
+    return pipeline._explained(facts, measure(facts, config), "", (), None)
+
+
+@pytest.fixture
+def sharing(servers: Machine, tmp_path: Path) -> Machine:
+    """Servers that listen a second after their start, and a daemon of CUDA MPS."""
+    (tmp_path / "listen.py").write_text(LISTEN)
+    serve = 'if [[ $2 == proxy ]]; then exec "$REAL_PYTHON" "$PROXY" "$@"; fi\nexec "$REAL_PYTHON" "$LISTEN" 1 "$@"'
+    servers.tool("lmdeploy", RECORD_AND(serve))
+    servers.tool("nvidia-cuda-mps-control", RECORD_AND("exec sleep 60"))
+    servers.variables |= {"LISTEN": str(tmp_path / "listen.py"), "SERVER_PORT": str(free_port())}
+    return servers
+
+
+def free_port() -> int:
+    """The first of a few ports in a row that nothing listens on."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+@pytest.mark.parametrize(("cards", "visible", "order"), [(1, "3", ["3", "3"]), (2, "5,3", ["5", "3", "5", "3"])])
+def test_servers_of_a_card_start_one_after_the_other(
+    sharing: Machine, cards: int, visible: str, order: list[str]
+) -> None:
+    """The daemon sees every card; a second server of a card starts once the first listens; all end together."""
+    process = sharing.start(render(shared(cards), "bash"), CUDA_VISIBLE_DEVICES=visible)
+    try:
+        wait_for(lambda: len(sharing.calls()) == 2 + 2 * cards, seconds=20)
+        proxy, daemon, *each = sharing.calls()
+        each.sort(key=lambda call: accepted("0.18.0", call.words).server_port)
+        assert proxy.words[1:3] == ["serve", "proxy"]
+        assert daemon.words[1:] == ["-f"]
+        assert "CUDA_VISIBLE_DEVICES" not in daemon.environment
+        pipe = daemon.environment["CUDA_MPS_PIPE_DIRECTORY"]
+        assert [call.environment["CUDA_VISIBLE_DEVICES"] for call in each] == order
+        assert {call.environment["CUDA_MPS_PIPE_DIRECTORY"] for call in each} == {pipe}
+        first = int(sharing.variables["SERVER_PORT"])
+        ports = [accepted("0.18.0", call.words).server_port for call in each]
+        assert ports == [first + number for number in range(2 * cards)]
+        pids = [call.pid for call in sharing.calls()]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=10) not in (0, None)
+        wait_for(lambda: not any(map(alive, pids)))
+    finally:
+        finish(process)
+
+
+def test_the_second_server_waits_for_the_first(sharing: Machine) -> None:
+    """As long as the first does not listen, no second is started; where it ends instead, all end."""
+    serve = 'if [[ $2 == proxy ]]; then exec "$REAL_PYTHON" "$PROXY" "$@"; fi\nsleep 3; exit 7'
+    sharing.tool("lmdeploy", RECORD_AND(serve))
+    done = sharing.run(render(shared(), "bash"))
+    assert done.returncode == 3
+    assert "ended before all were up" in done.stderr
+    assert [call.words[2] for call in sharing.calls() if call.words[1:2] == ["serve"]] == ["proxy", "api_server"]
+
+
+def test_a_daemon_that_runs_is_used(sharing: Machine) -> None:
+    """Where the host has CUDA MPS already, no second daemon is started."""
+    process = sharing.start(render(shared(), "bash"), CUDA_MPS_PIPE_DIRECTORY="/run/mps")
+    try:
+        wait_for(lambda: len(sharing.calls()) == 3, seconds=20)
+        assert not [call for call in sharing.calls() if call.words[1:] == ["-f"]]
+        assert {call.environment["CUDA_MPS_PIPE_DIRECTORY"] for call in sharing.calls()} == {"/run/mps"}
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=10)
+        finish(process)
+
+
+def test_preflight_wants_mps(machine: Machine) -> None:
+    """Without the daemon's program nothing is launched, and the line says why it is needed."""
+    done = machine.run(render(shared(), "bash"), **FIT)
+    assert done.returncode == 3
+    assert "no nvidia-cuda-mps-control" in done.stderr
+    assert not machine.calls()
 
 
 # --- python

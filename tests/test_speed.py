@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recommender import speed
+from recommender import memory, speed
 from recommender.candidates import tiers
+from recommender.choose import Candidate, measure, pick
 from recommender.facts import gather
 from recommender.request import Request
 from recommender.store import load
@@ -151,3 +152,60 @@ def test_scales_of_host_and_card() -> None:
     assert host.token_ms.value == base.token_ms.value  # of this model the card's kernels take longest
     assert host.ttft_ms.value > base.ttft_ms.value
     assert card.token_ms.value == pytest.approx(2 * base.token_ms.value)
+
+
+# --- servers that share a card
+
+
+def sharing() -> list[Candidate]:
+    """All candidates of 64 in flight on a card where runs of two servers under CUDA MPS were made."""
+    facts = gather(Request(gpu="h100-sxm-80g", concurrency=64), STORE)
+    return [measure(facts, each) for each in next(tiers(facts))]
+
+
+def test_servers_share_a_card_only_where_a_tenth_more_is_answered() -> None:
+    """A daemon and a proxy more to run must be worth it."""
+    every = sharing()
+    two, one = ([each for each in every if (each.config.share == 2) == shared] for shared in (True, False))
+    assert two
+    best = max(each.speed.rps.value for each in one)
+
+    def at(factor: float) -> list[Candidate]:
+        rps = speed.Range(best * factor, best, best)
+        return [*one, *(replace(each, speed=replace(each.speed, rps=rps)) for each in two)]
+
+    assert pick(at(1.09), "throughput").config.share == 1
+    assert pick(at(1.11), "throughput").config.share == 2
+    assert pick(at(5.0), "memory").config.share == 1
+
+
+def test_no_server_shares_a_card_that_was_never_measured_so() -> None:
+    """On other cards what sharing gives is not known."""
+    facts = gather(Request(gpu="l40s", concurrency=64), STORE)
+    assert {each.share for each in next(tiers(facts))} == {1}
+
+
+def test_memory_of_a_shared_card_is_that_of_both() -> None:
+    """The second takes its cache from what the first leaves, and the least of both is what is promised."""
+    for each in (each for each in sharing() if each.config.share == 2):
+        facts = gather(Request(gpu="h100-sxm-80g", concurrency=64), STORE)
+        alone = memory.estimate(facts, replace(each.config, share=1, servers=1))
+        free = alone.free - alone.total
+        region = int(free * each.config.cache_ratio)
+        assert each.memory.free == free
+        assert each.memory.item("weights").bytes == 2 * alone.item("weights").bytes
+        assert each.memory.item("kv cache").bytes == alone.item("kv cache").bytes + region
+        assert each.memory.kv_tokens <= alone.kv_tokens
+        assert each.memory.kv_tokens >= each.memory.kv_needed_tokens
+
+
+@given(st.integers(2, 100), st.integers(1, 8))
+@settings(max_examples=60, deadline=None)
+def test_sharing_never_beats_two_cards(flight: int, more: int) -> None:
+    """Two servers of one card are no faster than two with a card each, and more load does not slow them."""
+    facts = gather(Request(gpu="h100-sxm-80g", concurrency=flight), STORE)
+    base = replace(next(tiers(facts))[0], max_batch_size=64, servers=2)
+    own, shared = (speed.estimate(facts, replace(base, share=share)) for share in (1, 2))
+    assert shared.rps.value <= own.rps.value * (1 + 1e-6)
+    later = speed.estimate(replace(facts, concurrency=flight + more), replace(base, share=2))
+    assert later.rps.value >= shared.rps.value * (1 - 2e-3)  # how busy the card is, is found by halving

@@ -44,7 +44,7 @@ def dry_run(script: Artefact, found: Recommendation, environment: Mapping[str, s
     model = script.values(environment).get("MODEL") or facts.model_source
     changes = edited(script, found)
     checker = check([model, *words], facts.release.id, environment)
-    cards = found.config.tp * found.config.servers
+    cards = found.config.cards
     lines = [
         f"{script.name}: {'edited' if changes else 'as recommend renders it'}; nothing was started",
         *(f"  {each} is edited" for each in changes),

@@ -37,7 +37,7 @@ def run(asked: Asked, say: Say, made: Callable[..., Session] | None = None) -> T
 
     ``made`` makes another session than the one that proves the artefact and drives its loads.
     """
-    cards = Cards(asked.found.config.tp * asked.found.config.servers, asked.variables)
+    cards = Cards(asked.found.config.cards, asked.variables)
     taken = Taken(cards.host(), cards.used())
     watch = Watch(cards)
     with tempfile.TemporaryDirectory(prefix="recommend-smoke-") as folder:
