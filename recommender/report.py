@@ -74,6 +74,9 @@ def _memory(found: Recommendation) -> Iterator[str]:
 def _speed(found: Recommendation) -> Iterator[str]:
     speed = found.speed
     yield f"SPEED ({speed.basis})"
+    if speed.basis == "calibrated by runs of your own":
+        host, card = found.request.host_scale, found.request.card_scale
+        yield f"  by these the host's work takes {host:g} times as long as elsewhere, the card's {card:g} times"
     rows = (
         ("alone", speed.alone_ms, "ms a request"),
         ("under load", speed.latency_ms, "ms a request, mean"),

@@ -22,6 +22,7 @@ from recommender import shapes
 from recommender.configuration import Configuration
 from recommender.facts import Facts
 from recommender.memory import kv_token_bytes, running
+from recommender.stations import Terms, shared, stations
 
 if TYPE_CHECKING:
     from recommender import records as r
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
 Limit: TypeAlias = Literal[
     "decoding steps of the host", "preprocessing", "prefill on the card", "decoding steps of the card"
+]
+
+Basis: TypeAlias = Literal[
+    "modelled from measurements on the same GPU", "calibrated by runs of your own", "extrapolated from datasheets"
 ]
 
 
@@ -56,7 +61,7 @@ class Speed:
     token_ms: Range
     rps: Range
     limit: Limit
-    basis: Literal["modelled from measurements on the same GPU", "extrapolated from datasheets"]
+    basis: Basis
     coefficients: tuple[str, ...]
 
 
@@ -69,28 +74,6 @@ class Figures(NamedTuple):
     ttft: float
     token: float
     rps: float
-
-
-class Terms(NamedTuple):
-    """Demands of one request on one server, in ms.
-
-    An iteration with m requests takes the longest of ``step_host``, ``step_kernels`` and
-    ``step_card + m * step_context``, and ``m * step_row`` besides.
-    """
-
-    prepare: float
-    prefill: float
-    step_host: float
-    step_kernels: float
-    step_card: float
-    step_context: float
-    step_row: float
-    joining: float
-
-    def step(self, requests: float) -> float:
-        """One iteration with so many requests and no prefill."""
-        card = self.step_card + requests * self.step_context
-        return max(self.step_host, self.step_kernels, card) + requests * self.step_row
 
 
 COEFFICIENTS = (
@@ -126,7 +109,6 @@ CARD = (
 )
 CROWDED_FROM = 0.75
 """Share of the cores from which OMP_NUM_THREADS makes every tile's threads wait for each other under load."""
-HALVINGS = 12
 UNTESTED = 2.0
 """Factor of both ends of a figure that no run tested."""
 
@@ -139,7 +121,8 @@ def estimate(facts: Facts, config: Configuration, ranged: bool = True) -> Speed:
     flight = -(-facts.concurrency // config.servers)
     c = scaled(facts.store, facts.request.host_scale, facts.request.card_scale)
     got = figures(facts, config, flight, c)
-    same = facts.gpu.id in measured(facts.store)
+    basis = _basis(facts)
+    same = basis != "extrapolated from datasheets"
     load = "load" if flight > 1 else "alone"
 
     def figure(name: str, value: float) -> Range:
@@ -153,9 +136,16 @@ def estimate(facts: Facts, config: Configuration, ranged: bool = True) -> Speed:
         token_ms=figure(f"token-{load}", got.token),
         rps=figure(f"rps-{load}", got.rps * config.servers),
         limit=_limit(_terms(facts, config, flight > 1, c), facts.output_tokens, running(facts, config)),
-        basis="modelled from measurements on the same GPU" if same else "extrapolated from datasheets",
+        basis=basis,
         coefficients=COEFFICIENTS,
     )
+
+
+def _basis(facts: Facts) -> Basis:
+    if (facts.request.host_scale, facts.request.card_scale) != (1.0, 1.0):
+        return "calibrated by runs of your own"
+    same = facts.gpu.id in measured(facts.store)
+    return "modelled from measurements on the same GPU" if same else "extrapolated from datasheets"
 
 
 def _range(store: Store, name: str, value: float, same: bool) -> Range:
@@ -211,7 +201,7 @@ def figures(facts: Facts, config: Configuration, flight: int, c: Mapping[str, fl
         return Figures(whole, whole, whole * c["tail-alone"], first, alone.step(1), 1e3 / whole)
     terms = _terms(facts, config, True, c)
     if config.share > 1:
-        terms = _shared(terms, out, flight, config, c["shared-step-share"])
+        terms = shared(terms, out, flight, config.max_batch_size, config.share - 1, c["shared-step-share"])
     chain = stations(terms, out, flight, config.max_batch_size)
     mean = max(flight / max(chain.rate, 1 / whole), whole)  # one after the other is always possible
     # Of what other requests add in the engine, a share falls before the first token.
@@ -225,58 +215,6 @@ def figures(facts: Facts, config: Configuration, flight: int, c: Mapping[str, fl
     ttft = mean - (out - 1) * token
     tail = whole * c["tail-alone"] + (mean - whole) * c["tail-queue"]
     return Figures(whole, mean, tail, ttft, token, flight / mean * 1e3)
-
-
-def _shared(terms: Terms, out: int, flight: int, config: Configuration, slowed: float) -> Terms:
-    """The demands on a card where other servers compute at the same time.
-
-    Prefill takes the whole card, so while others are at it too each has its part; a decoding step leaves most of
-    the card idle and is slowed less. How busy the others are follows from the rate that comes of it: halving.
-    """
-    others, low, high = config.share - 1, 0.0, 1.0
-    made = terms
-    for _ in range(HALVINGS):
-        busy = (low + high) / 2
-        longer = 1 + slowed * others * busy
-        made = terms._replace(
-            prefill=terms.prefill * (1 + others * busy),
-            step_kernels=max(terms.step_kernels, terms.step_host) * longer,
-            step_card=terms.step_card * longer,
-        )
-        rate = stations(made, out, flight, config.max_batch_size).rate
-        low, high = (busy, high) if rate * made.prefill > busy else (low, busy)
-    return made
-
-
-class Stations(NamedTuple):
-    """``rate`` in requests a ms; ms of a request before the engine runs it (``waiting``) and in it (``engine``)."""
-
-    rate: float
-    waiting: float
-    engine: float
-
-
-@lru_cache(maxsize=65536)
-def stations(terms: Terms, out: int, flight: int, batch: int) -> Stations:
-    """The two stations with ``flight`` requests always in flight, of which ``batch`` run at most.
-
-    ``out`` output tokens each. Birth-death chain over the number that are prepared: the preparing
-    thread feeds one at a time, the engine completes m requests every ``out`` iterations, which
-    carry m prefills.
-    """
-    feed = 1 / max(terms.prepare, 1e-6)
-    weight, total, done, inside = 1.0, 1.0, 0.0, 0.0
-    for n in range(1, flight + 1):
-        m = min(n, batch)
-        complete = m / (out * terms.step(m) + m * terms.prefill)
-        weight *= feed / complete
-        total += weight
-        done += weight * complete
-        inside += weight * m
-        if total > 1e200:
-            weight, total, done, inside = weight / total, 1.0, done / total, inside / total
-    rate, mean = done / total, inside / total
-    return Stations(rate, (flight - mean) / rate, mean / rate)
 
 
 def _terms(facts: Facts, config: Configuration, loaded: bool, c: Mapping[str, float]) -> Terms:

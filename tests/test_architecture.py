@@ -36,6 +36,7 @@ FLOW = (
     "checkpoint",
     "detect",
     "memory",
+    "stations",
     "speed",
     "nearby",
     "candidates",

@@ -185,3 +185,21 @@ def test_the_table_of_the_readme_is_computed(line: str) -> None:
     cells = " | ".join(cell(run, *each) for each in loads_shown)
     row = f"| {line} | {run.ready_mib - run.idle_mib:,} | {cells} |"
     assert row in (KNOWLEDGE.parent / "README.md").read_text("utf-8").splitlines()
+
+
+FIGURES = {
+    "memory": "memory",
+    "latency, one at a time": "latency-alone",
+    "median latency under load": "latency-load",
+    "requests/s under load": "rps-load",
+    "first token, one at a time": "ttft-alone",
+    "first token under load": "ttft-load",
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_errors_in_the_readme_are_the_residuals(name: str) -> None:
+    """Each line of README's table of errors is the record's."""
+    known = STORE.residuals[FIGURES[name]]
+    row = f"| {name} | {known.by_model:.1%} | {known.by_configuration:.1%} | {known.worst:.0%} |"
+    assert row in (KNOWLEDGE.parent / "README.md").read_text("utf-8").splitlines()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recommender import memory, speed
+from recommender import memory, speed, stations
 from recommender.candidates import tiers
 from recommender.choose import Candidate, measure, pick
 from recommender.facts import gather
@@ -19,7 +19,7 @@ from recommender.store import load
 
 STORE = load()
 TERMS = st.builds(
-    speed.Terms,
+    stations.Terms,
     prepare=st.floats(0.1, 300),
     prefill=st.floats(0.5, 300),
     step_host=st.floats(0.5, 10),
@@ -42,7 +42,7 @@ def asked(**changed: Any) -> speed.Speed:
 
 @given(TERMS, st.integers(1, 64), st.integers(1, 40), st.integers(1, 40))
 @settings(max_examples=150, deadline=None)
-def test_the_two_stations_are_solved_exactly(terms: speed.Terms, out: int, flight: int, batch: int) -> None:
+def test_the_two_stations_are_solved_exactly(terms: stations.Terms, out: int, flight: int, batch: int) -> None:
     """Rate and times are those of the chain's stationary distribution, found as a null space."""
     feed = 1 / terms.prepare
     done = [0.0] + [
@@ -56,7 +56,7 @@ def test_the_two_stations_are_solved_exactly(terms: speed.Terms, out: int, fligh
     share = np.linalg.lstsq(balance, np.array([0.0] * (flight + 1) + [1.0]), rcond=None)[0]
     rate = float(share @ np.array(done))
     inside = float(share @ np.minimum(np.arange(flight + 1), batch))
-    got = speed.stations(terms, out, flight, batch)
+    got = stations.stations(terms, out, flight, batch)
     assert got.rate == pytest.approx(rate, rel=1e-6)
     assert got.engine == pytest.approx(inside / rate, rel=1e-6)
     # Little's law: all that are in flight are either in the engine or before it.
@@ -65,12 +65,12 @@ def test_the_two_stations_are_solved_exactly(terms: speed.Terms, out: int, fligh
 
 @given(TERMS, st.integers(1, 64), st.integers(1, 500), st.integers(1, 128))
 @settings(max_examples=150, deadline=None)
-def test_no_station_is_passed_faster_than_it_serves(terms: speed.Terms, out: int, flight: int, batch: int) -> None:
+def test_no_station_is_passed_faster_than_it_serves(terms: stations.Terms, out: int, flight: int, batch: int) -> None:
     """The rate stays under what the preparing thread and a full engine can do, and rises with the load."""
-    got = speed.stations(terms, out, flight, batch).rate
+    got = stations.stations(terms, out, flight, batch).rate
     assert got <= 1 / terms.prepare * (1 + 1e-9)
     assert got <= batch / (out * terms.step(batch) + batch * terms.prefill) * (1 + 1e-9)
-    assert got <= speed.stations(terms, out, flight + 1, batch).rate * (1 + 1e-9)
+    assert got <= stations.stations(terms, out, flight + 1, batch).rate * (1 + 1e-9)
 
 
 def test_one_request_takes_the_sum_of_its_parts() -> None:

@@ -34,7 +34,7 @@ def calibrated(request: Request, files: Sequence[str], store: Store) -> Request:
     for name in files:
         run = _read(Path(name))
         if run.gpu != card.id:
-            raise RequestError(f"--calibrate {name}: it was taken on {run.gpu}, the request is for {card.id}")
+            raise RequestError(f"--calibrate {name}: taken on {run.gpu}, asked was {card.id}; name runs of that")
         found = [each for each in observed(run, store) if each.flight]
         if not found:
             raise RequestError(f"--calibrate {name}: it has no load that was answered; drive one: recommend smoke")

@@ -159,7 +159,7 @@ def _changed(options: dict[str, Any], artefact: Artefact) -> Mapping[str, Any]:
 
 _REQUEST = (
     "model", "load", "rps", "image", "text_only", "prompt_tokens", "output_tokens",
-    "goal", "p99", "ttft", "vram", "cpus", "kv", "lmdeploy",
+    "goal", "p99", "ttft", "vram", "cpus", "kv", "lmdeploy", "calibrate",
 )  # fmt: skip
 
 
