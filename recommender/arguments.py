@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-OPTIONS = (
+QUESTION = (
     click.option("--gpu", metavar="NAME[:COUNT]", help="The card and how many of it, or auto for this machine's."),
     click.option("--model", metavar="ID|FOLDER", help="A known checkpoint or a local one. [internvl3-8b-awq]"),
     click.option("--load", metavar="NAME|N", help="single, low, medium, high, or requests in flight. [single]"),
@@ -37,6 +37,8 @@ OPTIONS = (
         multiple=True,
         help="Fit the predicted speed to your own runs (smoke --save-evidence).",
     ),
+)
+FOLLOW = (
     click.option(
         "--follow",
         metavar="ADVISER",
@@ -53,11 +55,18 @@ OPTIONS = (
 )
 
 
-def request_options(command: Command) -> Command:
+def question_options(command: Command) -> Command:
     """Gives a command the options that ask a question."""
-    for option in reversed(OPTIONS):
+    for option in reversed(QUESTION):
         command = option(command)
     return command
+
+
+def request_options(command: Command) -> Command:
+    """Gives a command the options that ask a question, and those that follow somebody's answer."""
+    for option in reversed(FOLLOW):
+        command = option(command)
+    return question_options(command)
 
 
 def asked(options: dict[str, Any]) -> Request:

@@ -36,6 +36,12 @@ every option, to stderr. For completion by the Tab key:
 """
 
 
+def _estimate() -> click.Command:
+    from recommender.estimate import estimate
+
+    return estimate
+
+
 def _smoke() -> click.Command:
     from recommender.smoke.command import smoke
 
@@ -63,6 +69,7 @@ def _knowledge() -> click.Command:
 
 
 COMMANDS: dict[str, tuple[str, Callable[[], click.Command]]] = {
+    "estimate": ("Predict memory and speed of a configuration that you give.", _estimate),
     "smoke": ("Launch an artefact, prove its answers and measure it.", _smoke),
     "campaign": ("Run many smoke runs from a plan, and rank them.", _campaign),
     "bench-prompt": ("Ask two scripts about the same images: agreement, accuracy, speed.", _bench_prompt),

@@ -370,6 +370,33 @@ def numbers(base: Base) -> Iterator[Problem]:
                     yield Problem(file, under(where, name), f"{value} is no size", "write that of the config.json")
 
 
+THREAD = re.compile(r"https://github\.com/[\w.-]+/[\w.-]+/((issues|pull)/\d+|blob/v(?P<release>[\w.]+)/\S+)")
+ERROR_WORDS = 8
+
+
+@linter
+def threads(base: Base) -> Iterator[Problem]:
+    """A thread's address is one of an issue, a pull request or a page at a release's tag; its dates and error fit.
+
+    One record an address. It was posted before it was opened, and the error is one short line, so that it
+    can be searched in a log. Repair: correct the field, or join the two records.
+    """
+    first: dict[str, str] = {}
+    for file, thread in base.every(r.Thread):
+        url = thread.thread.url
+        form = THREAD.fullmatch(url)
+        if not form or (form["release"] and form["release"] not in base.names["releases"]):
+            what = f"{url} is no issue, pull request or page at a covered release's tag"
+            yield Problem(file, "thread.url", what, "write https://github.com/OWNER/NAME/issues/NUMBER, or pull/NUMBER")
+        if first.setdefault(url, file) != file:
+            yield Problem(file, "thread.url", f"{url} is that of {first[url]} already", "join the two records")
+        if thread.posted > thread.thread.opened:
+            what = f"posted on {thread.posted}, after it was opened on {thread.thread.opened}"
+            yield Problem(file, "posted", what, "write the day on which the thread began")
+        if len(thread.error.split()) > ERROR_WORDS or thread.error != one_line(thread.error):
+            yield Problem(file, "error", f"it is not one line of {ERROR_WORDS} words", "keep the words that tell it")
+
+
 @linter
 def schema(base: Base) -> Iterator[Problem]:
     """The JSON Schemas in knowledge/schema/ are those of the types as they are now.

@@ -18,7 +18,7 @@ from recommender.extracted import MaintenanceError
 from recommender.store import FOLDERS, data_root, did_you_mean
 
 VERSION = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
-KINDS = {"flag": "flags", "gpu": "gpus", "model": "models", "claim": "claims", "constraint": "constraints"}
+KINDS = {each: f"{each}s" for each in ("flag", "gpu", "model", "claim", "constraint", "thread")}
 QUIET_S = 2.0
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -203,6 +203,24 @@ class Gpu(Record):
     sources: Sources
 
 
+class Mixture(Record):
+    """Layers whose feed-forward part is a mixture of experts. One record in the list: the model has them."""
+
+    experts: Annotated[int, Field(ge=2)]
+    per_token: Annotated[int, Field(ge=1, description="experts that one token goes through")]
+    intermediate: Annotated[int, Field(ge=1, description="intermediate size of one expert")]
+    shared: Annotated[int, Field(ge=0, description="that of the expert that every token goes through; 0: none")] = 0
+    dense_layers: Annotated[int, Field(ge=0, description="first layers without experts")] = 0
+    bias: bool = Field(default=False, description="router and experts have biases")
+
+
+class Window(Record):
+    """Layers that look back so many tokens. One record in the list: the model has them."""
+
+    tokens: Annotated[int, Field(ge=1)]
+    layers: Annotated[int, Field(ge=1)]
+
+
 class TextShape(Record):
     """A decoder-only language model's shape."""
 
@@ -219,25 +237,33 @@ class TextShape(Record):
     qk_norm: bool
     max_positions: int
     dtype: Literal["float16", "bfloat16"]
-    experts: Annotated[int, Field(ge=0, description="experts of a mixture layer; 0: every layer is dense")] = 0
-    experts_per_token: Annotated[int, Field(ge=0, description="of them, those that one token goes through")] = 0
-    expert_intermediate: Annotated[int, Field(ge=0, description="intermediate size of one expert")] = 0
-    shared_intermediate: Annotated[int, Field(ge=0, description="of the expert that every token goes through")] = 0
-    dense_layers: Annotated[int, Field(ge=0, description="first layers without experts")] = 0
-    expert_bias: bool = Field(default=False, description="router and experts have biases")
     attention_sinks: bool = Field(default=False, description="a learned number per head joins each softmax")
-    window: Annotated[int, Field(ge=0, description="tokens that a sliding-window layer looks back; 0: none is")] = 0
-    window_layers: Annotated[int, Field(ge=0, description="layers with that window")] = 0
+    mixture: tuple[Mixture, ...] = Field(default=(), max_length=1)
+    window: tuple[Window, ...] = Field(default=(), max_length=1)
+
+
+class PixelRule(Record):
+    """How many pixels an image may have when it keeps its shape; smaller ones are enlarged, larger ones shrunk."""
+
+    least: Annotated[int, Field(ge=1)]
+    most: Annotated[int, Field(ge=1)]
+    frames: Annotated[int, Field(ge=1, description="frames that a patch spans")]
+
+
+class VisionWindow(Record):
+    """Layers of a vision encoder that see a square of so many pixels a side, but for some that see all."""
+
+    side: Annotated[int, Field(ge=1)]
+    full_layers: Annotated[int, Field(ge=1)]
 
 
 class VisionShape(Record):
     """A ViT encoder's and its projector's shape. One record in the list: the model sees images.
 
-    ``rule`` says how an image becomes tokens. ``tiles``: it is cut into squares of ``image`` pixels
-    (InternVL). ``pixels``: it keeps its shape, is resized so that its sides are multiples of a merged
-    patch and its area lies between ``min_pixels`` and ``max_pixels``, and has no class token and no
-    learned positions (Qwen2-VL, Qwen2.5-VL); its ``image`` is the side of the square that counts as
-    one tile where work is counted in tiles, and ``max_tiles`` are those of ``max_pixels``.
+    Without an entry in ``pixels`` an image is cut into square tiles of ``image`` pixels a side (InternVL).
+    With one it keeps its shape: it is resized to whole merged patches within those limits, and the encoder
+    has no class token and no learned positions (Qwen2-VL, Qwen2.5-VL). A tile is then the square in which
+    work is counted, and ``max_tiles`` are those of the largest image.
     """
 
     hidden: int
@@ -256,13 +282,9 @@ class VisionShape(Record):
     max_tiles: int
     thumbnail: bool
     wrapper_tokens: Annotated[int, Field(ge=0, description="marker tokens around one image")]
-    rule: Literal["tiles", "pixels"] = "tiles"
-    min_pixels: Annotated[int, Field(ge=0, description="rule pixels: smaller images are enlarged")] = 0
-    max_pixels: Annotated[int, Field(ge=0, description="rule pixels: larger images are shrunk")] = 0
-    temporal: Annotated[int, Field(ge=1, description="frames that a patch spans")] = 1
     gated: bool = Field(default=False, description="the MLP has a gate: three matrices, not two")
-    window: Annotated[int, Field(ge=0, description="side in pixels of what a windowed layer sees; 0: all")] = 0
-    full_layers: Annotated[int, Field(ge=0, description="layers without that window")] = 0
+    pixels: tuple[PixelRule, ...] = Field(default=(), max_length=1)
+    window: tuple[VisionWindow, ...] = Field(default=(), max_length=1)
 
 
 class Quantization(Record):

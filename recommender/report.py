@@ -18,7 +18,12 @@ def report(found: Recommendation, full: bool = True) -> str:
     return "\n".join(_lines(found, full)) + "\n"
 
 
-def _lines(found: Recommendation, full: bool) -> Iterator[str]:
+def estimate(found: Recommendation) -> str:
+    """What a configuration is expected to take and to do, and what speaks against it."""
+    return "\n".join(_expected(found)) + "\n"
+
+
+def _expected(found: Recommendation) -> Iterator[str]:
     for note in found.facts.notes:
         yield from _wrap(f"note: {note}")
     for line in summary(found):
@@ -38,6 +43,10 @@ def _lines(found: Recommendation, full: bool) -> Iterator[str]:
                 yield from _wrap(f"mend: {finding.remedy}", "    ", "    ")
             if opened(finding.sources):  # some limits are the user's own, or arithmetic
                 yield from _wrap(f"[{cite(finding.sources)}]", "    ", "    ")
+
+
+def _lines(found: Recommendation, full: bool) -> Iterator[str]:
+    yield from _expected(found)
     yield ""
     yield "SETTINGS"
     for each in found.explanations:

@@ -23,7 +23,7 @@ from recommender.records import Record
 from recommender.store import FOLDERS, data_root
 
 KNOWLEDGE = data_root() / "knowledge"
-TEMPLATES = ("flag", "gpu", "model", "claim", "constraint")
+TEMPLATES = ("flag", "gpu", "model", "claim", "constraint", "thread")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -124,6 +124,7 @@ CASES = [
     ("names", GPU, "^nvml_names:", "ambiguous: [L4x]\nnvml_names:", "ambiguous[0]", "not among", "add it there"),
     ("numbers", TILE, "^low: .*", "low: 9.0", "value", "low 9, value", "low <= value <= high"),
     ("numbers", BF16, "  layers: 28", "  layers: 0", "text.layers", "0 is no size", "of the config.json"),
+    ("threads", "threads/answer-cut-off.yaml", "issues/", "issue/", "thread.url", "is no issue", "issues/NUMBER"),
     ("schema", "schema/gpu.json", '"title": "Gpu"', '"title": "G"', "(whole file)", "differs", "knowledge schema"),
 ]
 

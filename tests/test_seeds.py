@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 
 import pytest
 import yaml
+from packaging.version import Version
 from seeds import ROOT, Seeds, folder, read_config, read_script, repair
 
-from recommender.records import Adviser, Disagreement, Place, Record, Scenario
+from recommender.records import Adviser, Claim, Disagreement, Place, Record, Scenario
 
 KNOWLEDGE = ROOT / "knowledge"
 R = TypeVar("R", bound=Record)
@@ -223,3 +224,50 @@ def test_figures_of_the_answers_stand_at_their_places(seeds: Seeds, advisers: di
 def test_scenarios_pick_whom_the_comparison_picks(seeds: Seeds) -> None:
     picked = {record.places[0].line: set(record.picks) for record in records("scenarios", Scenario).values()}
     assert picked == seeds.scenarios()
+
+
+LECTURE = "004"
+
+
+@pytest.fixture(scope="session")
+def claims() -> dict[str, Claim]:
+    return records("claims", Claim)
+
+
+def said_by(seeds: Seeds, place: Place) -> str:
+    """Whose words a place is in: the chatbot whose answer of 001 it stands in, or the text's own author."""
+    if place.seed != "001":
+        return {"000": "hybrid", "002": "guide", "003": "baseline", LECTURE: ""}[place.seed]
+    return next(name for name in seeds.chatbots if place.line in {number for number, _ in seeds.answer(name)})
+
+
+def test_each_claim_stands_with_whoever_makes_it(seeds: Seeds, claims: dict[str, Claim]) -> None:
+    """Every adviser of a claim has a place in his own text, and no place is in the text of anybody else."""
+    for claim in claims.values():
+        speakers = {said_by(seeds, place) for place in claim.places} - {""}
+        assert speakers == set(claim.advisers), claim.id
+        assert claim.places or claim.statement.startswith("No adviser says it: "), claim.id
+
+
+def test_there_are_claims_of_every_text(seeds: Seeds, claims: dict[str, Claim]) -> None:
+    """At least sixty statements, of all five texts and all advisers, with every verdict."""
+    assert len({claim.statement for claim in claims.values()}) >= 60
+    assert {place.seed for claim in claims.values() for place in claim.places} == {"000", "001", "002", "003", LECTURE}
+    assert {adviser for claim in claims.values() for adviser in claim.advisers} == set(ADVISERS)
+    assert len({claim.verdict for claim in claims.values()}) == 6
+
+
+def test_a_verdict_rests_on_something(claims: dict[str, Claim]) -> None:
+    """Only what is unverified may name no source."""
+    for claim in claims.values():
+        assert not claim.sources.empty or claim.verdict == "unverified", claim.id
+
+
+def test_a_statement_has_one_verdict_a_release(claims: dict[str, Claim]) -> None:
+    """Records of one statement are of releases that do not overlap."""
+    ranges: dict[str, list[tuple[Version, Version]]] = {}
+    for claim in claims.values():
+        ends = (Version(claim.since), Version(claim.until or "999"))
+        for since, until in ranges.setdefault(claim.statement, []):
+            assert ends[1] <= since or until <= ends[0], claim.id
+        ranges[claim.statement].append(ends)

@@ -1,0 +1,190 @@
+"""A local folder's config.json becomes the shape that the same checkpoint's record has, for every family."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recommender import checkpoint, shapes
+from recommender.records import Model, Quantization, TextShape, VisionShape
+from recommender.store import load
+
+STORE = load()
+LANGUAGE = {
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen2.5": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "qwen3-moe": "Qwen3MoeForCausalLM",
+    "internlm2.5": "InternLM2ForCausalLM",
+    "gpt-oss": "GptOssForCausalLM",
+}
+
+
+def text_config(text: TextShape, architecture: str) -> dict[str, Any]:
+    """The language model as the hub's config.json writes it."""
+    found: dict[str, Any] = {
+        "architectures": [architecture],
+        "hidden_size": text.hidden,
+        "num_hidden_layers": text.layers,
+        "num_attention_heads": text.heads,
+        "num_key_value_heads": text.kv_heads,
+        "intermediate_size": text.intermediate,
+        "vocab_size": text.vocab,
+        "tie_word_embeddings": text.tied_embeddings,
+        "max_position_embeddings": text.max_positions,
+        "torch_dtype": text.dtype,
+        "sliding_window": None,
+    }
+    if text.head_dim * text.heads != text.hidden:
+        found["head_dim"] = text.head_dim
+    for mixture in text.mixture:
+        if architecture == "Qwen3MoeForCausalLM":
+            found |= {"num_experts": mixture.experts, "moe_intermediate_size": mixture.intermediate}
+            found |= {"mlp_only_layers": [], "decoder_sparse_step": 1}
+        else:
+            found["num_local_experts"] = mixture.experts
+        found["num_experts_per_tok"] = mixture.per_token
+    for window in text.window:
+        kinds = ["sliding_attention", "full_attention"] * window.layers
+        found |= {"sliding_window": window.tokens, "layer_types": kinds}
+    return found
+
+
+def vision_config(vision: VisionShape, legacy: bool) -> dict[str, Any]:
+    """The encoder as its family's config.json writes it; Qwen's leaves most to the class."""
+    if vision.pixels:
+        if vision.gated:
+            return {"hidden_size": 1280, "in_chans": 3, "intermediate_size": vision.intermediate}
+        return {"in_chans": 3, "spatial_patch_size": 14}
+    found: dict[str, Any] = {
+        "hidden_size": vision.hidden,
+        "intermediate_size": vision.intermediate,
+        "num_hidden_layers": vision.layers,
+        "num_attention_heads": vision.heads,
+        "norm_type": vision.norm,
+    }
+    if legacy:
+        names = {"image_size": vision.image, "patch_size": vision.patch, "qkv_bias": vision.qkv_bias}
+        return found | names | {"qk_normalization": vision.qk_norm}
+    sides = {"image_size": [vision.image] * 2, "patch_size": [vision.patch] * 2}
+    return found | sides | {"attention_bias": vision.qkv_bias, "use_qk_norm": vision.qk_norm}
+
+
+def quantization_config(packed: Quantization) -> dict[str, Any]:
+    """What each method writes of itself."""
+    if packed.method == "fp8":
+        return {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}
+    if packed.method == "mxfp4":
+        return {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    common = {"quant_method": packed.method, "bits": packed.bits, "group_size": packed.group}
+    return common | ({"version": packed.version} if packed.method == "awq" else {"sym": True, "desc_act": False})
+
+
+def hub_config(model: Model) -> dict[str, Any]:
+    """config.json of a record's checkpoint."""
+    language = LANGUAGE.get(model.text.family, model.architecture)
+    legacy = model.architecture == "InternVLChatModel"
+    found = text_config(model.text, language)
+    for vision in model.vision:
+        inner = {} if vision.pixels else {"llm_config" if legacy else "text_config": found}
+        found = (found if vision.pixels else inner) | {"vision_config": vision_config(vision, legacy)}
+        found |= {"min_dynamic_patch": vision.min_tiles, "max_dynamic_patch": vision.max_tiles} if legacy else {}
+    found["architectures"] = [model.architecture]
+    if model.remote_code:
+        found["auto_map"] = {"AutoConfig": "configuration.Config"}
+    if model.quantization:
+        found["quantization_config"] = quantization_config(model.quantization[0])
+    return found
+
+
+def plain(value: object) -> Any:
+    """A record, or several, as JSON has them: those of the store are no pydantic models."""
+    return json.loads(json.dumps(value, default=vars))
+
+
+def folder(tmp_path: Path, config: dict[str, Any]) -> Path:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", sorted(STORE.models))
+def test_every_record_reads_back(name: str, tmp_path: Path) -> None:
+    """Widths, experts, windows, encoder, quantisation and support are those of the record, and so are the bytes."""
+    model = STORE.models[name]
+    found, size, _ = checkpoint.read(folder(tmp_path, hub_config(model)), STORE)
+    for field in TextShape.model_fields:
+        if field != "family":
+            assert plain(getattr(found.text, field)) == plain(getattr(model.text, field)), field
+    assert plain(found.vision) == plain(model.vision)
+    assert found.remote_code == model.remote_code
+    assert [each.method for each in found.quantization] == [each.method for each in model.quantization]
+    assert [each.group for each in found.quantization] == [each.group for each in model.quantization]
+    assert shapes.weight_bytes(found) == shapes.weight_bytes(model)
+    assert {each.engine for each in model.support} <= {each.engine for each in found.support} | {"pytorch"}
+    assert size == 0
+
+
+def test_a_smaller_mixture(tmp_path: Path) -> None:
+    """Experts and layers without them come from the file, not from the record."""
+    config = hub_config(STORE.models["qwen3-30b-a3b"]) | {
+        "num_experts": 16,
+        "num_experts_per_tok": 2,
+        "mlp_only_layers": [0, 1],
+    }
+    found, _, _ = checkpoint.read(folder(tmp_path, config), STORE)
+    (mixture,) = found.text.mixture
+    assert (mixture.experts, mixture.per_token, mixture.dense_layers) == (16, 2, 2)
+    assert shapes.weight_bytes(found) < shapes.weight_bytes(STORE.models["qwen3-30b-a3b"])
+
+
+def test_windows_are_counted(tmp_path: Path) -> None:
+    """Layers with a window are those that the file marks."""
+    config = hub_config(STORE.models["gpt-oss-20b"])
+    config |= {"layer_types": ["sliding_attention"] * 20 + ["full_attention"] * 4, "sliding_window": 64}
+    found, _, _ = checkpoint.read(folder(tmp_path, config), STORE)
+    assert [(each.tokens, each.layers) for each in found.text.window] == [(64, 20)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"min_pixels": 3136, "max_pixels": 1003520}, (3136, 1003520, 5)),
+        ({"size": {"shortest_edge": 65536, "longest_edge": 802816}}, (65536, 802816, 4)),
+        ([1], (3136, 12845056, 64)),
+    ],
+)
+def test_limits_of_images_come_from_the_folder(limits: Any, expected: tuple[int, int, int], tmp_path: Path) -> None:
+    """A folder's own preprocessing says how large an image may be; without it the family's does."""
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(limits))
+    found, _, _ = checkpoint.read(folder(tmp_path, hub_config(STORE.models["qwen2.5-vl-7b-instruct"])), STORE)
+    (vision,) = found.vision
+    assert (vision.pixels[0].least, vision.pixels[0].most, vision.max_tiles) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "says"),
+    [
+        ("internvl3-8b", {"llm_config": {"architectures": ["PhiForCausalLM"]}}, "'PhiForCausalLM'"),
+        ("internvl3-8b", {"vision_config": [1]}, "vision_config is no JSON object"),
+        ("internvl3-8b", {"vision_config": {"hidden_size": 0}}, "vision encoder"),
+        ("internvl3-8b", {"vision_config": {"norm_type": "batch"}}, "norm"),
+        ("internvl3-8b", {"max_dynamic_patch": 10**9}, "vision encoder"),
+        ("qwen3-30b-a3b", {"num_experts": 1}, "experts"),
+        ("qwen3-30b-a3b", {"num_experts_per_tok": 200}, "language model"),
+        ("qwen3-30b-a3b", {"mlp_only_layers": list(range(48))}, "language model"),
+        ("gpt-oss-20b", {"sliding_window": "far"}, "window"),
+        ("gpt-oss-20b", {"quantization_config": {"quant_method": "compressed-tensors"}}, "method"),
+        ("qwen3-8b", {"torch_dtype": "float32"}, "dtype"),
+    ],
+)
+def test_nonsense_is_one_line(name: str, changes: dict[str, Any], says: str, tmp_path: Path) -> None:
+    """What cannot be is told with the file and the field."""
+    with pytest.raises(checkpoint.CheckpointError) as caught:
+        checkpoint.read(folder(tmp_path, hub_config(STORE.models[name]) | changes), STORE)
+    message = str(caught.value)
+    assert says in message
+    assert "config.json" in message
+    assert "\n" not in message

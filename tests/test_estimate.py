@@ -1,0 +1,102 @@
+"""A configuration that the user gives: its words, its estimate, and what speaks against it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from recommender import estimate, pipeline
+from recommender.facts import gather
+from recommender.request import Request, RequestError
+from recommender.store import UnknownName, load
+
+STORE = load()
+
+
+def facts(**asked: Any) -> Any:
+    """The facts of a request."""
+    return gather(Request(**{"gpu": "a100-sxm-80g", **asked}), STORE)
+
+
+def told(*words: str) -> Any:
+    """The JSON of an estimate, and its exit code."""
+    done = CliRunner().invoke(estimate.estimate, [*words[: words.index("--")], "--json", *words[words.index("--") :]])
+    return json.loads(done.stdout), done.exit_code
+
+
+def test_words_are_read_as_a_server_reads_them() -> None:
+    """Both forms of a value, a switch, underscores, a variable, and what clients ask for."""
+    given = "--session-len 4096 --quant_policy=8 --trust-remote-code --tp 2 OMP_NUM_THREADS=4 max_dynamic_patch=1"
+    assert estimate.settings(facts(), given.split()) == {
+        "session-len": "4096",
+        "quant-policy": "8",
+        "trust-remote-code": "true",
+        "tp": "2",
+        "omp-num-threads": "4",
+        "max-dynamic-patch": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "said"),
+    [
+        (["--sesion-len", "4"], UnknownName, "did you mean --session-len"),
+        (["--session-len"], RequestError, "a value is needed"),
+        (["--session-len", "--tp", "2"], RequestError, "--session-len: a value is needed"),
+        (["4096"], RequestError, "NAME=VALUE"),
+        (["OMP_THREADS=2"], UnknownName, "did you mean OMP_NUM_THREADS"),
+    ],
+)
+def test_words_that_no_server_takes(words: list[str], error: type[Exception], said: str) -> None:
+    """One line with what is meant, perhaps."""
+    with pytest.raises(error, match=said) as raised:
+        estimate.settings(facts(), words)
+    assert "\n" not in str(raised.value)
+
+
+def test_an_option_of_another_release_is_unknown() -> None:
+    """What an option is, is asked of the release."""
+    assert estimate.settings(facts(), ["--disable-fastapi-docs"])
+    with pytest.raises(UnknownName, match=r"LMDeploy 0\.7\.0"):
+        estimate.settings(facts(lmdeploy="0.7.0"), ["--async", "1"])
+
+
+def test_what_is_not_given_is_the_default() -> None:
+    """The estimate of no words is that of LMDeploy's defaults."""
+    made, _ = told("--gpu", "A100-80G", "--load", "16", "--")
+    defaults = pipeline.recommend_adviser(Request(gpu="A100-80G", concurrency=16), "defaults")
+    assert made["memory"]["total_bytes"] == defaults.memory.total
+    assert made["speed"]["rps"]["value"] == defaults.speed.rps.value
+
+
+def test_an_estimate_follows_the_words() -> None:
+    """Half the cache share is about half the cache; 8 bits hold about twice the tokens; fewer tiles, fewer tokens."""
+    base, code = told("--gpu", "A100-80G", "--load", "4", "--", "--cache-max-entry-count", "0.4", "--trust-remote-code")
+    half, _ = told("--gpu", "A100-80G", "--load", "4", "--", "--cache-max-entry-count", "0.2", "--trust-remote-code")
+    eight, _ = told("--gpu", "A100-80G", "--load", "4", "--", "--cache-max-entry-count", "0.4", "--quant-policy", "8")
+    assert code == 0
+    assert half["memory"]["kv_tokens"] == pytest.approx(base["memory"]["kv_tokens"] / 2, rel=0.01)
+    assert 1.8 < eight["memory"]["kv_tokens"] / base["memory"]["kv_tokens"] < 2
+    wide = ("--gpu", "A100-80G", "--image", "1280x720", "--")
+    assert told(*wide, "max_dynamic_patch=1")[0]["case"]["image_tokens"] == 256
+    assert told(*wide)[0]["case"]["image_tokens"] == 9 * 256
+
+
+def test_what_does_not_run_says_so() -> None:
+    """A session shorter than the prompt: told in words and by the exit code; likewise two cards that are not there."""
+    done = CliRunner().invoke(
+        estimate.estimate, ["--gpu", "A100-80G", "--", "--session-len", "256", "--trust-remote-code"]
+    )
+    assert done.exit_code == 1
+    assert "AGAINST IT" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert told("--gpu", "A100-80G", "--", "--tp", "2")[1] == 1
+
+
+def test_adviser_options_are_not_taken() -> None:
+    """The configuration stands behind the two dashes only."""
+    done = CliRunner().invoke(estimate.estimate, ["--gpu", "A100-80G", "--follow", "gemini"])
+    assert done.exit_code == 2
