@@ -9,7 +9,7 @@ from typing import Any
 from recommender.configuration import Configuration
 from recommender.constraints import Finding
 from recommender.explain import Explanation
-from recommender.memory import Item
+from recommender.memory import Item, likely
 from recommender.nearby import Near
 from recommender.pipeline import Recommendation
 from recommender.request import Request
@@ -27,6 +27,8 @@ class MemoryReport:
     total_bytes: int
     low_bytes: int
     high_bytes: int
+    likely_low_bytes: int
+    likely_high_bytes: int
     free_after_weights_bytes: int
     forward_tokens: int
     warmup_tokens: int
@@ -85,6 +87,7 @@ class Published:
 def published(found: Recommendation) -> Published:
     """A recommendation without its store, ready to be written."""
     facts, memory, tiles = found.facts, found.memory, found.config.max_tiles
+    low, high = likely(facts, memory, found.config.tp)
     return Published(
         format=FORMAT,
         made_by=found.made_by,
@@ -118,6 +121,8 @@ def published(found: Recommendation) -> Published:
             total_bytes=memory.total,
             low_bytes=memory.low,
             high_bytes=memory.high,
+            likely_low_bytes=low,
+            likely_high_bytes=high,
             free_after_weights_bytes=memory.free,
             forward_tokens=memory.forward_tokens,
             warmup_tokens=memory.warmup_tokens,

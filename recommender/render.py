@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from recommender.conditions import version
 from recommender.explain import Explanation, opened
 from recommender.facts import GIB, MIB
+from recommender.memory import likely
 from recommender.store import data_root
 
 if TYPE_CHECKING:
@@ -188,10 +189,11 @@ def summary(found: Recommendation) -> list[str]:
     cards = found.config.cards
     images = f"{count(facts.images, 'image')} of {facts.image_width}x{facts.image_height}, " if facts.images else ""
     asked = facts.input_tokens(found.config.max_tiles)
+    low, high = likely(facts, found.memory, found.config.tp)
     return [
         f"{facts.model.hub} on {cards} x {facts.gpu.name}, LMDeploy {facts.release.id}, TurboMind.",
         f"{count(facts.concurrency, 'request')} in flight: {images}{asked} tokens in, {facts.output_tokens} out.",
-        f"Predicted: {gib(found.memory.total)} GiB a card ({gib(found.memory.low)} to {gib(found.memory.high)}), "
+        f"Predicted: {gib(found.memory.total)} GiB a card ({gib(low)} to {gib(high)}), "
         f"{speed.latency_ms.value:,.0f} ms a request ({speed.latency_ms.low:,.0f} to {speed.latency_ms.high:,.0f}), "
         f"{speed.rps.value:,.1f} requests/s ({speed.rps.low:,.1f} to {speed.rps.high:,.1f}); {speed.basis}.",
     ]

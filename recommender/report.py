@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from recommender.explain import Explanation, opened
+from recommender.memory import likely
 from recommender.render import WIDTH, cite, gib, printable, summary
 
 if TYPE_CHECKING:
@@ -71,7 +72,9 @@ def _memory(found: Recommendation) -> Iterator[str]:
         if item.bytes:
             yield f"  {item.name:<12}{gib(item.bytes):>8}   {gib(item.low)} to {gib(item.high)}, {item.basis}"
     card = found.facts.available_bytes
-    yield f"  {'total':<12}{gib(memory.total):>8}   {gib(memory.low)} to {gib(memory.high)}, of {gib(card)}"
+    low, high = likely(found.facts, memory, found.config.tp)
+    yield f"  {'total':<12}{gib(memory.total):>8}   {gib(low)} to {gib(high)}, of {gib(card)}"
+    yield f"  {'at most':<12}{gib(memory.high):>8}   with every part at its upper end, or while loading"
     yield from _wrap(
         f"KV cache: {memory.kv_blocks:,} blocks, {memory.kv_tokens:,} tokens, {memory.kv_requests:,} full-length "
         f"requests; {memory.kv_needed_tokens:,} tokens are needed (load, one full session, warm-up).",

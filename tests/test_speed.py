@@ -209,3 +209,18 @@ def test_sharing_never_beats_two_cards(flight: int, more: int) -> None:
     assert shared.rps.value <= own.rps.value * (1 + 1e-6)
     later = speed.estimate(replace(facts, concurrency=flight + more), replace(base, share=2))
     assert later.rps.value >= shared.rps.value * (1 - 2e-3)  # how busy the card is, is found by halving
+
+
+def test_the_likely_memory_is_what_unseen_starts_took() -> None:
+    """On a measured card the ends are held-out errors, narrow; elsewhere, and over several cards, all parts' ends."""
+    facts = gather(Request(gpu="h100-sxm-80g", concurrency=16), STORE)
+    made = memory.estimate(facts, next(tiers(facts))[0])
+    known, vision = STORE.residuals["memory"], made.item("vision").bytes
+    low, high = memory.likely(facts, made, 1)
+    assert low == pytest.approx((made.total - vision) * min(known.low, 1), rel=1e-6)
+    assert high == pytest.approx((made.total - vision) * max(known.high, 1) + vision, rel=1e-6)
+    parts = (made.low, sum(each.high for each in made.items))
+    assert memory.likely(facts, made, 2) == parts
+    assert parts[0] < low <= made.total <= high < parts[1]
+    other = gather(Request(gpu="l4", concurrency=16), STORE)
+    assert memory.likely(other, made, 1) == parts

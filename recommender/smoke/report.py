@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from recommender import measured as m
 from recommender import records as r
 from recommender.facts import MIB
+from recommender.memory import likely
 from recommender.smoke import record
 from recommender.smoke.failures import KINDS
 from recommender.smoke.forecast import predicted
@@ -54,7 +55,8 @@ def memory_rows(found: Recommendation, run: r.SmokeRun) -> list[Row]:
     ready = run.ready_mib - run.idle_mib
     peak = max([run.start_peak_mib, *(each.peak_mib for each in run.phases)]) - run.idle_mib
     memory = found.memory
-    ends = (memory.total / MIB, memory.low / MIB, memory.high / MIB)
+    low, high = likely(found.facts, memory, found.config.tp)
+    ends = (memory.total / MIB, low / MIB, high / MIB)
     rows = [Row("VRAM ready MiB", ready, *(ends if run.copies == 1 else ())), Row("VRAM peak MiB", peak)]
     return rows if run.ready_mib else []
 

@@ -5,7 +5,7 @@
 # OpenGVLab/InternVL3-8B-AWQ on 1 x NVIDIA A100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
 # 1 request in flight: 1 image of 448x448, 330 tokens in, 16 out.
-# Predicted: 9.15 GiB a card (8.45 to 11.2), 174 ms a request (103 to 301), 5.7
+# Predicted: 9.15 GiB a card (8.45 to 9.73), 174 ms a request (103 to 301), 5.7
 # requests/s (1.8 to 18.4); extrapolated from datasheets.
 #
 # Each value below can be overridden by an environment variable of its name.

@@ -4,7 +4,7 @@
 #
 # Qwen/Qwen2.5-7B-Instruct-AWQ on 1 x NVIDIA L4, LMDeploy 0.9.2, TurboMind.
 # 4 requests in flight: 1053 tokens in, 128 out.
-# Predicted: 8.50 GiB a card (7.79 to 10.6), 3,727 ms a request (1,980 to
+# Predicted: 8.50 GiB a card (7.79 to 9.08), 3,727 ms a request (1,980 to
 # 7,371), 1.1 requests/s (0.5 to 1.9); extrapolated from datasheets.
 #
 # Each value below can be overridden by an environment variable of its name.

@@ -5,7 +5,7 @@
 # OpenGVLab/InternVL3-8B-AWQ on 2 x NVIDIA H100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
 # 64 requests in flight: 1 image of 448x448, 330 tokens in, 16 out.
-# Predicted: 10.1 GiB a card (9.37 to 11.2), 495 ms a request (421 to 612),
+# Predicted: 10.1 GiB a card (10.0 to 10.2), 495 ms a request (421 to 612),
 # 129.3 requests/s (97.3 to 143.0); modelled from measurements on the same GPU.
 #
 # Each value below can be overridden by an environment variable of its name.
