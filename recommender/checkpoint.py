@@ -45,16 +45,42 @@ def read(folder: Path, store: Store) -> tuple[r.Model, int, str]:
     Raises CheckpointError.
     """
     config = _config(folder)
-    named = config.get("architectures")
-    architecture = str(named[0]) if isinstance(named, list) and named else ""
-    like = next((model for model in store.models.values() if model.architecture == architecture), None)
-    if like is None:
+    like, text = _like(folder, config, store)
+    return _model(folder, config, like, text), weight_bytes(folder), str(folder)
+
+
+def _like(folder: Path, config: Mapping[str, Any], store: Store) -> tuple[r.Model, r.TextShape]:
+    """A record of the same architecture and one's language part, for what a config.json does not say."""
+    where = shown(str(folder / "config.json"))
+    architecture = _architecture(config)
+    like = [model for model in store.models.values() if model.architecture == architecture]
+    if not like:
         known = sorted({model.architecture for model in store.models.values()})
         raise CheckpointError(
-            f"{shown(str(folder / 'config.json'))}: architecture {shorten(architecture)} is not covered; "
-            f"covered are {', '.join(known)}"
+            f"{where}: architecture {shorten(architecture)} is not covered; covered are {', '.join(known)}"
         )
-    return _model(folder, config, like), weight_bytes(folder), str(folder)
+    language = _architecture(_part(folder, config, "text_config", "llm_config"))
+    if language in ("", architecture):
+        return like[0], like[0].text
+    parts = {model.text.family: model.text for model in store.models.values() if model.architecture == language}
+    if not parts:
+        raise CheckpointError(f"{where}: language part {shorten(language)} of {architecture} is not covered")
+    found = next((model for model in like if model.text.family in parts), None)
+    return (found, found.text) if found else (like[0], next(iter(parts.values())))
+
+
+def _architecture(config: Mapping[str, Any]) -> str:
+    named = config.get("architectures")
+    return str(named[0]) if isinstance(named, list) and named else ""
+
+
+def _part(folder: Path, config: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    """An inner part of the configuration by the first of its names; the whole where there is none."""
+    name = next((each for each in names if config.get(each)), "")
+    part = config[name] if name else config
+    if not isinstance(part, dict):
+        raise CheckpointError(f"{shown(str(folder / 'config.json'))}: {name} is no JSON object; mend that entry")
+    return part
 
 
 def _config(folder: Path) -> Mapping[str, Any]:
@@ -72,31 +98,15 @@ def _config(folder: Path) -> Mapping[str, Any]:
     return config
 
 
-def _model(folder: Path, config: Mapping[str, Any], like: r.Model) -> r.Model:
-    text = config.get("text_config") or config.get("llm_config") or config
-    if not isinstance(text, dict):
-        raise CheckpointError(f"{shown(str(folder / 'config.json'))}: llm_config is no JSON object; mend that entry")
-    base = like.text
-    heads = text.get("num_attention_heads", base.heads)
-    hidden = text.get("hidden_size", base.hidden)
-    shape = vars(base) | {
-        "hidden": hidden,
-        "layers": text.get("num_hidden_layers", base.layers),
-        "heads": heads,
-        "kv_heads": text.get("num_key_value_heads", heads),
-        "head_dim": text.get("head_dim") or (hidden // heads if isinstance(hidden, int) and heads else base.head_dim),
-        "intermediate": text.get("intermediate_size", base.intermediate),
-        "vocab": text.get("vocab_size", base.vocab),
-        "tied_embeddings": bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))),
-        "max_positions": text.get("max_position_embeddings", base.max_positions),
-        "dtype": str(text.get("torch_dtype") or text.get("dtype") or config.get("torch_dtype") or "float16"),
-    }
+def _model(folder: Path, config: Mapping[str, Any], like: r.Model, base: r.TextShape) -> r.Model:
+    text = _part(folder, config, "text_config", "llm_config")
     quantization = config.get("quantization_config") or text.get("quantization_config")
     plain = vars(like) | {
         "id": "local-checkpoint",
         "hub": folder.name or str(folder),
         "aliases": [],
-        "text": shape,
+        "text": _text(config, text, base),
+        "vision": [_vision(folder, config, each) for each in like.vision],
         "remote_code": bool(config.get("auto_map")),
         "quantization": [_quantization(quantization)] if quantization else [],
         "published": [],
@@ -113,24 +123,134 @@ def _model(folder: Path, config: Mapping[str, Any], like: r.Model) -> r.Model:
     return model
 
 
+def _first(found: Mapping[str, Any], otherwise: Any, *names: str) -> Any:
+    """The entry of the first of these names that is there and not null."""
+    return next((found[name] for name in names if found.get(name) is not None), otherwise)
+
+
+def _text(config: Mapping[str, Any], text: Mapping[str, Any], base: r.TextShape) -> dict[str, Any]:
+    heads = _first(text, base.heads, "num_attention_heads")
+    hidden = _first(text, base.hidden, "hidden_size")
+    head = hidden // heads if isinstance(hidden, int) and isinstance(heads, int) and heads else base.head_dim
+    layers = _first(text, base.layers, "num_hidden_layers")
+    return vars(base) | {
+        "hidden": hidden,
+        "layers": layers,
+        "heads": heads,
+        "kv_heads": _first(text, heads, "num_key_value_heads"),
+        "head_dim": _first(text, head, "head_dim"),
+        "intermediate": _first(text, base.intermediate, "intermediate_size"),
+        "vocab": _first(text, base.vocab, "vocab_size"),
+        "tied_embeddings": bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))),
+        "max_positions": _first(text, base.max_positions, "max_position_embeddings"),
+        "dtype": str(text.get("torch_dtype") or text.get("dtype") or config.get("torch_dtype") or base.dtype),
+        "mixture": [_mixture(text, each) for each in base.mixture],
+        "window": [
+            {
+                "tokens": _first(text, each.tokens, "sliding_window"),
+                "layers": _count(text.get("layer_types"), "sliding_attention") or max(1, int(layers) // 2),
+            }
+            for each in base.window
+        ],
+    }
+
+
+def _count(kinds: Any, kind: str) -> int:
+    return kinds.count(kind) if isinstance(kinds, list) else 0
+
+
+def _mixture(text: Mapping[str, Any], base: r.Mixture) -> dict[str, Any]:
+    """Experts as each family names them; dense layers are counted, wherever they stand."""
+    dense = text.get("mlp_only_layers")
+    return {
+        "experts": _first(text, base.experts, "num_experts", "num_local_experts"),
+        "per_token": _first(text, base.per_token, "num_experts_per_tok", "experts_per_token"),
+        "intermediate": _first(text, base.intermediate, "moe_intermediate_size", "intermediate_size"),
+        "shared": _first(text, base.shared, "shared_expert_intermediate_size"),
+        "dense_layers": len(dense) if isinstance(dense, list) else base.dense_layers,
+        "bias": base.bias,
+    }
+
+
+def _vision(folder: Path, config: Mapping[str, Any], base: r.VisionShape) -> dict[str, Any]:
+    """The encoder and what its preprocessing may do; what is not written is that of the family."""
+    found = _part(folder, config, "vision_config") if config.get("vision_config") else {}
+    shape = vars(base) | {
+        "layers": _first(found, base.layers, "num_hidden_layers", "depth"),
+        "heads": _first(found, base.heads, "num_attention_heads", "num_heads"),
+        "patch": _side(_first(found, base.patch, "patch_size")),
+    }
+    if base.pixels:
+        width = _first(found, base.hidden, *(("hidden_size",) if base.gated else ("embed_dim",)))
+        deep = base.intermediate if base.gated else int(width * _first(found, 4, "mlp_ratio"))
+        limits = _preprocessing(folder)
+        nested = limits.get("size")
+        size = nested if isinstance(nested, dict) else {}
+        rule = base.pixels[0]
+        least = _first(limits, _first(size, rule.least, "min_pixels", "shortest_edge"), "min_pixels")
+        most = _first(limits, _first(size, rule.most, "max_pixels", "longest_edge"), "max_pixels")
+        return shape | {
+            "hidden": width,
+            "intermediate": _first(found, deep, "intermediate_size"),
+            "pixels": [{"least": least, "most": most, "frames": _first(found, rule.frames, "temporal_patch_size")}],
+            "max_tiles": max(1, -(-most // base.image**2)) if isinstance(most, int) else most,
+        }
+    return shape | {
+        "hidden": _first(found, base.hidden, "hidden_size"),
+        "intermediate": _first(found, base.intermediate, "intermediate_size"),
+        "image": _side(_first(config, _first(found, base.image, "image_size"), "force_image_size")),
+        "qkv_bias": _first(found, base.qkv_bias, "qkv_bias", "attention_bias"),
+        "qk_norm": _first(found, base.qk_norm, "qk_normalization", "use_qk_norm"),
+        "norm": _first(found, base.norm, "norm_type"),
+        "min_tiles": _first(config, base.min_tiles, "min_dynamic_patch"),
+        "max_tiles": _first(config, base.max_tiles, "max_dynamic_patch"),
+        "thumbnail": _first(config, base.thumbnail, "use_thumbnail"),
+    }
+
+
+def _side(found: Any) -> Any:
+    """One side of a square that some configurations write twice."""
+    return found[0] if isinstance(found, list) and found else found
+
+
+def _preprocessing(folder: Path) -> Mapping[str, Any]:
+    """The image processor's limits; nothing where the folder has no such file, or none that can be read."""
+    try:
+        found = json.loads((folder / "preprocessor_config.json").read_text(encoding="utf-8")[:MAX_CONFIG])
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def _quantization(found: Any) -> dict[str, Any]:
     if not isinstance(found, dict):
         return {"method": "", "bits": 0, "group": 0, "version": ""}
+    method = found.get("quant_method", "")
+    blocks = found.get("weight_block_size")
+    block = blocks[0] if isinstance(blocks, list) and blocks else 128
     return {
-        "method": found.get("quant_method", ""),
-        "bits": found.get("bits", 8 if found.get("quant_method") == "fp8" else 4),
-        "group": found.get("group_size", 128),
-        "version": str(found.get("version") or "gemm").lower(),
+        "method": method,
+        "bits": found.get("bits", 8 if method == "fp8" else 4),
+        "group": found.get("group_size", {"fp8": block, "mxfp4": 32}.get(str(method), 128)),
+        "version": str(found.get("version") or ("gemm" if method == "awq" else method)).lower(),
     }
 
 
 def _check(folder: Path, model: r.Model) -> None:
     text = model.text
     sizes = (text.hidden, text.layers, text.heads, text.kv_heads, text.head_dim, text.intermediate, text.vocab)
-    if min(*sizes, text.max_positions) < 1 or max(sizes) > 10**7 or text.kv_heads > text.heads:
+    inside = all(each.per_token <= each.experts and each.dense_layers < text.layers for each in text.mixture)
+    inside = inside and all(each.layers <= text.layers for each in text.window)
+    if min(*sizes, text.max_positions) < 1 or max(sizes) > 10**7 or text.kv_heads > text.heads or not inside:
         raise CheckpointError(
             f"{shown(str(folder / 'config.json'))}: sizes of the language model make no sense; mend them"
         )
+    for each in model.vision:
+        seen = (each.hidden, each.layers, each.heads, each.intermediate, each.patch, each.image, each.max_tiles)
+        if min(seen) < 1 or max(seen) > 10**6 or each.patch > each.image or each.heads > each.hidden:
+            raise CheckpointError(
+                f"{shown(str(folder / 'config.json'))}: sizes of the vision encoder make no sense; mend them"
+            )
 
 
 def weight_bytes(folder: Path) -> int:

@@ -117,6 +117,7 @@ def fact_values(facts: Facts) -> dict[str, Value]:
         "model.architecture": model.architecture,
         "model.family": text.family,
         "model.vision": bool(model.vision),
+        "model.tiled": vision is not None and not vision.pixels,
         "model.remote_code": model.remote_code,
         "model.turbomind": "turbomind" in supported,
         "model.pytorch": "pytorch" in supported,

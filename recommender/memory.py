@@ -266,7 +266,8 @@ def workspace(facts: Facts, config: Configuration, forward: int) -> Item:
     text, known = facts.model.text, facts.store.coefficients
     # Only prompts whose lengths sum to the session length are prefilled together, so a pass has no more tokens.
     tokens = min(forward, config.session_len)
-    row = 2 * text.hidden + ((text.heads + 2 * text.kv_heads) * text.head_dim + text.intermediate) / config.tp
+    wide = sum(each.per_token * each.intermediate + each.shared for each in text.mixture) or text.intermediate
+    row = 2 * text.hidden + ((text.heads + 2 * text.kv_heads) * text.head_dim + wide) / config.tp
     item = _item(
         "workspace",
         "modelled",

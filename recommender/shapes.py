@@ -14,16 +14,17 @@ One multiply and one add are two FLOP.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from recommender.records import Model, TextShape, VisionShape
+    from recommender.records import Mixture, Model, TextShape, VisionShape
 
 BYTES_16_BIT = 2
 KV_SCALE_AND_ZERO_BYTES = 4
 """Of one cached vector when the cache is quantised: two 16-bit numbers (block.h at v0.16.0)."""
 VISION_HEADS = (64, 128)
-"""Head sizes that TurboMind's encoder of rule ``pixels`` pads to (0.18.0 lmdeploy/turbomind/models/qwen2_vl.py:44)."""
+"""Head sizes that TurboMind pads encoders without tiles to (0.18.0 lmdeploy/turbomind/models/qwen2_vl.py:39)."""
 
 
 def _kv_heads_per_rank(text: TextShape, tp: int) -> int:
@@ -34,28 +35,32 @@ def _kv_heads_per_rank(text: TextShape, tp: int) -> int:
 # --- parameters ------------------------------------------------------------------------
 
 
-def _sparse_layers(text: TextShape) -> int:
-    """Layers whose feed-forward part is a mixture of experts."""
-    return text.layers - text.dense_layers if text.experts else 0
+def _mixture(text: TextShape) -> Mixture | None:
+    return text.mixture[0] if text.mixture else None
 
 
 def _common_parameters(text: TextShape, tp: int = 1) -> float:
     """Linear weights that every token goes through on one of ``tp`` GPUs: attention, dense and shared parts."""
     attention = 2 * text.hidden * text.heads * text.head_dim / tp
     key_value = 2 * text.hidden * _kv_heads_per_rank(text, tp) * text.head_dim
-    sparse = _sparse_layers(text)
-    wide = (text.layers - sparse) * text.intermediate + sparse * text.shared_intermediate
+    wide = text.layers * text.intermediate
+    if mixture := _mixture(text):
+        wide = mixture.dense_layers * text.intermediate + (text.layers - mixture.dense_layers) * mixture.shared
     return text.layers * (attention + key_value) + 3 * text.hidden * wide / tp
 
 
 def _expert_parameters(text: TextShape, tp: int = 1) -> float:
-    """Weights of one expert in every mixture layer on one of ``tp`` GPUs."""
-    return _sparse_layers(text) * 3 * text.hidden * text.expert_intermediate / tp
+    """Weights of one expert of every mixture layer on one of ``tp`` GPUs; 0 for a dense model."""
+    mixture = _mixture(text)
+    return (text.layers - mixture.dense_layers) * 3 * text.hidden * mixture.intermediate / tp if mixture else 0.0
 
 
 def _router_parameters(text: TextShape) -> int:
     """Routers, and the one-column gate of the shared expert; whole on every GPU, never packed."""
-    return _sparse_layers(text) * text.hidden * (text.experts + (1 if text.shared_intermediate else 0))
+    mixture = _mixture(text)
+    if mixture is None:
+        return 0
+    return (text.layers - mixture.dense_layers) * text.hidden * (mixture.experts + (1 if mixture.shared else 0))
 
 
 def _small_parameters(text: TextShape, tp: int = 1) -> float:
@@ -64,14 +69,20 @@ def _small_parameters(text: TextShape, tp: int = 1) -> float:
     if text.attention_bias != "none":
         each += text.heads * text.head_dim / tp + 2 * _kv_heads_per_rank(text, tp) * text.head_dim
         each += text.hidden if text.attention_bias == "qkvo" else 0
-    each += text.heads / tp if text.attention_sinks else 0
-    of_expert = 2 * text.expert_intermediate / tp + text.hidden + 1  # the last: its entry in the router's bias
-    biases = _sparse_layers(text) * text.experts * of_expert if text.expert_bias else 0
-    return text.layers * each + biases + text.hidden
+    total = text.layers * (each + (text.heads / tp if text.attention_sinks else 0)) + text.hidden
+    mixture = _mixture(text)
+    if mixture and mixture.bias:
+        of_expert = 2 * mixture.intermediate / tp + text.hidden + 1  # the last: its entry in the router's bias
+        total += (text.layers - mixture.dense_layers) * mixture.experts * of_expert
+    return total
+
+
+def _experts(text: TextShape) -> int:
+    return text.mixture[0].experts if text.mixture else 0
 
 
 def _linear_parameters(text: TextShape, tp: int = 1) -> float:
-    return _common_parameters(text, tp) + text.experts * _expert_parameters(text, tp)
+    return _common_parameters(text, tp) + _experts(text) * _expert_parameters(text, tp)
 
 
 def embedding_parameters(model: Model) -> int:
@@ -99,9 +110,8 @@ def text_parameters(model: Model) -> int:
 def active_parameters(model: Model) -> int:
     """Weights of the linear layers that one token goes through: of the experts only those it is sent to."""
     text = model.text
-    return round(
-        _common_parameters(text) + _router_parameters(text) + text.experts_per_token * _expert_parameters(text)
-    )
+    experts = experts_read(model, 1) * _expert_parameters(text)
+    return round(_common_parameters(text) + _router_parameters(text) + experts)
 
 
 def _scale(vision: VisionShape) -> int:
@@ -114,13 +124,13 @@ def _patches(vision: VisionShape) -> int:
 
 
 def _patch_inputs(vision: VisionShape) -> int:
-    return 3 * vision.patch**2 * vision.temporal
+    return 3 * vision.patch**2 * (vision.pixels[0].frames if vision.pixels else 1)
 
 
 def _attention_width(vision: VisionShape, resident: bool) -> int:
-    """Width of all heads; TurboMind holds those of rule ``pixels`` padded to a size that it has kernels for."""
+    """Width of all heads; TurboMind holds those of encoders without tiles padded to a size it has kernels for."""
     head = vision.hidden // vision.heads
-    if not resident or vision.rule == "tiles":
+    if not resident or not vision.pixels:
         return vision.hidden
     return vision.heads * min((size for size in VISION_HEADS if size >= head), default=head)
 
@@ -139,7 +149,7 @@ def _vision_split_parameters(vision: VisionShape, hidden: int, resident: bool = 
     whole += (2 * width if vision.layer_scale else 0) + (2 * width if vision.qk_norm else 0)
     merged = _scale(vision) * width
     outside = _patch_inputs(vision) * width + hidden
-    if vision.rule == "pixels":  # no class token, no positions; a norm a patch, then two layers as wide as merged
+    if vision.pixels:  # no class token, no positions; a norm a patch, then two layers as wide as merged
         projector = merged * merged + merged * hidden
         outside += norm + merged
     else:
@@ -184,7 +194,7 @@ def _linear_bytes(model: Model, tp: int, experts: int) -> float:
 def _text_bytes(model: Model, tp: int) -> float:
     text = model.text
     small = _small_parameters(text, tp) + embedding_parameters(model) / tp
-    return _linear_bytes(model, tp, text.experts) + small * BYTES_16_BIT
+    return _linear_bytes(model, tp, _experts(text)) + small * BYTES_16_BIT
 
 
 def _vision_bytes(model: Model, tp: int, resident: bool = False) -> float:
@@ -226,9 +236,11 @@ def weight_bytes_per_rank(model: Model, tp: int, *, vision_split: bool = True) -
 
 def experts_read(model: Model, tokens: int) -> int:
     """Experts of each mixture layer that a pass over ``tokens`` tokens reads at most; 0 for a dense model."""
-    return min(model.text.experts, tokens * model.text.experts_per_token)
+    mixture = _mixture(model.text)
+    return min(mixture.experts, tokens * mixture.per_token) if mixture else 0
 
 
+@lru_cache(maxsize=4096)
 def decode_bytes(model: Model, tp: int = 1, batch: int = 1) -> int:
     """Bytes of weights that one decoding step reads on each of ``tp`` GPUs: linear layers and output head.
 
@@ -264,8 +276,9 @@ def _kv_layer_bytes(model: Model, kv_bits: int, tp: int) -> int:
 def kv_read_bytes(model: Model, kv_bits: int, context: int, tp: int = 1) -> int:
     """Bytes of cache that decoding one token after ``context`` others reads: a window's layers read no more than it."""
     text = model.text
-    windowed = text.window_layers if text.window else 0
-    tokens = (text.layers - windowed) * context + windowed * min(context, text.window)
+    tokens = text.layers * context
+    for window in text.window:
+        tokens -= window.layers * max(context - window.tokens, 0)
     return tokens * _kv_layer_bytes(model, kv_bits, tp)
 
 
@@ -285,11 +298,12 @@ def logits_flops(model: Model) -> int:
 def attention_flops(model: Model, tokens: int, context: int = 0) -> int:
     """FLOP of scores and weighted values for ``tokens`` new tokens after ``context`` cached ones, causal."""
     text = model.text
-    pairs = tokens * context + tokens * (tokens + 1) // 2
-    windowed = text.window_layers if text.window else 0
-    growing = min(max(text.window - context, 0), tokens)  # tokens that still see all before them
-    near = growing * context + growing * (growing + 1) // 2 + (tokens - growing) * text.window
-    return 4 * text.heads * text.head_dim * ((text.layers - windowed) * pairs + windowed * near)
+    pairs = text.layers * (tokens * context + tokens * (tokens + 1) // 2)
+    for window in text.window:
+        far = tokens - min(max(window.tokens - context, 0), tokens)  # new tokens that no longer see all before them
+        last = context + tokens - window.tokens  # tokens that the last one of them does not see
+        pairs -= window.layers * far * (2 * last - far + 1) // 2
+    return 4 * text.heads * text.head_dim * pairs
 
 
 def prefill_flops(model: Model, tokens: int) -> int:
@@ -300,20 +314,21 @@ def prefill_flops(model: Model, tokens: int) -> int:
 def vision_flops_per_tile(model: Model) -> int:
     """FLOP of one tile through patch embedding, encoder and projector; 0 for a text model.
 
-    By rule ``pixels`` a tile is a square of the same number of pixels, and layers without a
-    window are counted as if they saw one tile: too little for images of many tiles.
+    Without tiles one is a square of the same number of pixels, and layers without a window are
+    counted as if they saw one tile: too little for images of many tiles.
     """
     total = 0
     for vision in model.vision:
         width, hidden, patches = vision.hidden, model.text.hidden, _patches(vision)
-        tokens = patches + (1 if vision.rule == "tiles" else 0)
+        tokens = patches + (0 if vision.pixels else 1)
         matrices = 4 * width * width + (3 if vision.gated else 2) * width * vision.intermediate
-        full = vision.full_layers if vision.window else vision.layers
-        seen = full * tokens + (vision.layers - full) * (vision.window // vision.patch) ** 2
+        seen = vision.layers * tokens
+        for window in vision.window:
+            seen -= (vision.layers - window.full_layers) * (tokens - (window.side // vision.patch) ** 2)
         layers = vision.layers * 2 * tokens * matrices + 4 * tokens * seen * width
         embedding = 2 * patches * _patch_inputs(vision) * width
         merged = _scale(vision) * width
-        second = merged * hidden if vision.rule == "pixels" else hidden * hidden
-        first = merged * merged if vision.rule == "pixels" else merged * hidden
+        second = merged * hidden if vision.pixels else hidden * hidden
+        first = merged * merged if vision.pixels else merged * hidden
         total += layers + embedding + 2 * vision.tokens_per_tile * (first + second)
     return total

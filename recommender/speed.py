@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from recommender import shapes
 from recommender.configuration import Configuration
 from recommender.facts import Facts
-from recommender.memory import kv_token_bytes, running
+from recommender.memory import running
 from recommender.stations import Terms, shared, stations
 
 if TYPE_CHECKING:
@@ -235,8 +235,8 @@ def _terms(facts: Facts, config: Configuration, loaded: bool, c: Mapping[str, fl
         prefill=_text_flops(facts.model, inputs) / dense + see,
         step_host=c["step-host-ms"] + c["step-layer-host-ms"] * text.layers,
         step_kernels=c["step-layer-quantised-ms"] * text.layers / ranks if quantised else 0.0,
-        step_card=shapes.decode_bytes(facts.model, tp) / bandwidth,
-        step_context=context * kv_token_bytes(facts.model, config.kv_bits, tp) / bandwidth,
+        step_card=_decode_bytes(facts.model, tp, running(facts, config) if loaded else 1) / bandwidth,
+        step_context=_kv_read_bytes(facts.model, config.kv_bits, context, tp) / bandwidth,
         step_row=_row_flops(facts.model) / dense,
         joining=1 / passes if passes > 1 else budget // inputs,
     )
@@ -264,6 +264,16 @@ def _rate(gpu: r.Gpu, model: r.Model) -> float:
     rates = {rate.precision: rate.tera for rate in gpu.rates}
     wanted: Literal["bf16", "fp16"] = "bf16" if model.text.dtype == "bfloat16" else "fp16"
     return rates.get(wanted, rates.get("fp16", next(iter(rates.values()))))
+
+
+@lru_cache(maxsize=4096)
+def _decode_bytes(model: r.Model, tp: int, batch: int) -> int:
+    return shapes.decode_bytes(model, tp, batch)
+
+
+@lru_cache(maxsize=4096)
+def _kv_read_bytes(model: r.Model, kv_bits: int, context: int, tp: int) -> int:
+    return shapes.kv_read_bytes(model, kv_bits, context, tp)
 
 
 @lru_cache(maxsize=4096)

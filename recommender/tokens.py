@@ -1,12 +1,12 @@
 """Images to tokens, by the rule that a model's family publishes and LMDeploy follows.
 
-``tiles`` (InternVL): an image is cut into a grid of square tiles whose shape is nearest to
+Tiles (InternVL): an image is cut into a grid of square tiles whose shape is nearest to
 its own, at most ``max_tiles`` of them, and a small copy of the whole joins when there is more
 than one. Read in LMDeploy's wheel 0.18.0, ``lmdeploy/vl/model/internvl.py``
 (find_closest_aspect_ratio, dynamic_preprocess). The work depends on ``max_tiles`` only, never
 on the image's size.
 
-``pixels`` (Qwen2-VL, Qwen2.5-VL): an image keeps its shape; both sides are rounded to whole
+Pixels (Qwen2-VL, Qwen2.5-VL): an image keeps its shape; both sides are rounded to whole
 merged patches, and it is scaled where its area would leave the model's limits. LMDeploy hands
 this to the checkpoint's own processor (0.18.0 ``lmdeploy/vl/model/qwen2.py``, preprocess), of
 which smart_resize is in transformers, ``models/qwen2_vl/image_processing_qwen2_vl.py``.
@@ -46,19 +46,21 @@ def _side(vision: VisionShape) -> int:
 
 @lru_cache(maxsize=4096)
 def resized(vision: VisionShape, width: int, height: int) -> tuple[int, int]:
-    """Width and height in pixels after the resizing of rule ``pixels``.
+    """Width and height in pixels after the resizing of a model without tiles; of one with tiles, the same.
 
     The processor refuses images more than 200 times as long as wide; they are counted all the same.
     """
     _check(width, height)
-    side = _side(vision)
+    if not vision.pixels:
+        return width, height
+    side, rule = _side(vision), vision.pixels[0]
     across, down = round(width / side) * side, round(height / side) * side
-    if across * down > vision.max_pixels:
-        shrink = math.sqrt(width * height / vision.max_pixels)
+    if across * down > rule.most:
+        shrink = math.sqrt(width * height / rule.most)
         across = max(side, math.floor(width / shrink / side) * side)
         down = max(side, math.floor(height / shrink / side) * side)
-    elif across * down < vision.min_pixels:
-        grow = math.sqrt(vision.min_pixels / (width * height))
+    elif across * down < rule.least:
+        grow = math.sqrt(rule.least / (width * height))
         across, down = math.ceil(width * grow / side) * side, math.ceil(height * grow / side) * side
     return across, down
 
@@ -71,11 +73,11 @@ def tiles(vision: VisionShape, width: int, height: int, max_tiles: int | None = 
     holds. Of grids equally near in shape, the larger wins if the image has more than half
     its pixels.
 
-    By rule ``pixels`` there are none, and requests cannot limit them: the count is that of
-    squares of ``image`` pixels that the resized image would fill, for what work costs.
+    A model without tiles has no such limit: the count is that of squares of ``image`` pixels a
+    side that the resized image would fill, rounded up, for what the work on it costs.
     """
     _check(width, height)
-    if vision.rule == "pixels":
+    if vision.pixels:
         across, down = resized(vision, width, height)
         return -(-across * down // vision.image**2)
     ratio = width / height
@@ -97,7 +99,7 @@ def _check(width: int, height: int) -> None:
 
 def image_tokens(vision: VisionShape, width: int, height: int, max_tiles: int | None = None) -> int:
     """Tokens that one image becomes in the prompt, without the markers around it."""
-    if vision.rule == "pixels":
+    if vision.pixels:
         across, down = resized(vision, width, height)
         return across * down // _side(vision) ** 2
     return tiles(vision, width, height, max_tiles) * vision.tokens_per_tile

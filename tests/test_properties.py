@@ -376,9 +376,7 @@ def test_remote_code_is_allowed_exactly_where_it_must_be(release: str) -> None:
         if isinstance(made, NothingFits):
             continue
         emitted = any(each.name == "--trust-remote-code" and each.emitted for each in made.explanations)
-        wanted = records("models")[model]["architecture"] == "InternVLChatModel" and Version(release) >= Version(
-            "0.13.0"
-        )
+        wanted = records("models")[model]["remote_code"] and Version(release) >= Version("0.13.0")
         assert emitted == wanted, (release, model)
         seen.add(wanted)
     assert seen == ({True, False} if Version(release) >= Version("0.13.0") else {False})

@@ -22,25 +22,35 @@ def load(model: str) -> Model:
 
 NAMES = sorted(path.stem for path in MODELS.glob("*.yaml"))
 PUBLISHED = [name for name in NAMES if load(name).published]
-AWQ = [name for name in NAMES if name.endswith("-awq")]
+AWQ = [name for name in NAMES if name.endswith("-awq") and name.removesuffix("-awq") in NAMES]
+PADDED = {"qwen2.5-72b-instruct-awq"}  # its publisher filled the intermediate size up to whole groups
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_shapes_are_consistent(name: str) -> None:
     """Heads divide as attention needs, and a tile's tokens follow from its patches."""
     model = load(name)
-    assert model.text.heads % model.text.kv_heads == 0
+    text = model.text
+    assert text.heads % text.kv_heads == 0
+    assert all(mixture.per_token <= mixture.experts and mixture.dense_layers < text.layers for mixture in text.mixture)
+    assert all(window.layers <= text.layers for window in text.window)
     for vision in model.vision:
         assert vision.hidden % vision.heads == 0
         assert vision.tokens_per_tile == (vision.image // vision.patch) ** 2 * vision.downsample**2
+        for pixels in vision.pixels:
+            assert pixels.least < pixels.most == vision.max_tiles * vision.image**2
+        assert all(window.full_layers < vision.layers and window.side % vision.patch == 0 for window in vision.window)
+    wide = text.mixture[0].intermediate if text.mixture else text.intermediate
     for packed in model.quantization:
-        for width in (model.text.hidden, model.text.intermediate, model.text.heads * model.text.head_dim):
+        for width in (text.hidden, wide, text.heads * text.head_dim):
             assert width % packed.group == 0
 
 
 def test_enough_models_have_a_published_size() -> None:
     """The check below is worth something."""
-    assert len(PUBLISHED) >= 4
+    assert len(PUBLISHED) >= 20
+    assert {load(name).text.family for name in PUBLISHED} >= {"qwen2", "qwen2.5", "qwen3", "llama3.1", "gpt-oss"}
+    assert {packed.method for name in PUBLISHED for packed in load(name).quantization} >= {"awq", "gptq", "mxfp4"}
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -57,6 +67,24 @@ def test_weight_bytes_match_the_published_files(name: str) -> None:
 def test_parameter_counts(name: str, billions: float) -> None:
     """Totals agree with the cards to the digits that these print."""
     assert shapes.parameters(load(name)) / 1e9 == pytest.approx(billions, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [
+        ("internvl3.5-1b", 1.1),
+        ("internvl3.5-2b", 2.3),
+        ("internvl3.5-4b", 4.7),
+        ("internvl3.5-8b", 8.5),
+        ("internvl3.5-14b", 15.1),
+        ("internvl3.5-38b", 38.4),
+        ("internvl3.5-20b-a4b", 21.2),
+        ("internvl3.5-30b-a3b", 30.8),
+    ],
+)
+def test_parameter_counts_of_a_family(name: str, billions: float) -> None:
+    """As github.com/OpenGVLab/InternVL's README prints them, to its one decimal."""
+    assert shapes.parameters(load(name)) / 1e9 == pytest.approx(billions, abs=0.051)
 
 
 def test_parameters_without_embeddings() -> None:
@@ -96,6 +124,9 @@ def test_awq_of_the_same_shape_elsewhere() -> None:
 def test_awq_packs_linear_layers_only(name: str) -> None:
     """What AWQ saves is 74 % of the language model's linear layers; the encoder stays as it is."""
     packed, plain = load(name), load(name.removesuffix("-awq"))
+    if name in PADDED:
+        assert packed.text.intermediate > plain.text.intermediate
+        plain = plain.model_copy(update={"text": packed.text})
     saved = shapes.weight_bytes(plain) - shapes.weight_bytes(packed)
     assert saved == pytest.approx(shapes.linear_parameters(plain) * 2 * (1 - (4 + 20 / 128) / 16), abs=2)
     assert shapes.vision_weight_bytes(packed) == shapes.vision_weight_bytes(plain)
@@ -129,10 +160,22 @@ def test_impossible_cache_is_refused(bits: int, tp: int) -> None:
 def test_rank_holds_its_share(name: str, tp: int) -> None:
     """A GPU of the group holds at least an even share, less than all, and all of it when alone."""
     model = load(name)
-    whole, part = shapes.weight_bytes(model), shapes.weight_bytes_per_rank(model, tp)
-    assert whole / tp - 1 <= part <= whole
-    assert shapes.weight_bytes_per_rank(model, 1) == pytest.approx(whole, abs=1)
-    assert part <= shapes.weight_bytes_per_rank(model, tp, vision_split=False)
+    held = shapes.weight_bytes_per_rank(model, 1)
+    part = shapes.weight_bytes_per_rank(model, tp)
+    assert held / tp - 1 <= part <= held
+    padded = any(vision.pixels for vision in model.vision)
+    assert padded or held == pytest.approx(shapes.weight_bytes(model), abs=1)
+    assert shapes.weight_bytes_per_rank(model, 1, vision_split=False) == pytest.approx(
+        shapes.weight_bytes(model), abs=1
+    )
+    assert padded or part <= shapes.weight_bytes_per_rank(model, tp, vision_split=False)
+
+
+def test_vision_heads_of_80_are_held_as_128() -> None:
+    """TurboMind's encoder of Qwen2-VL: 32 layers of four matrices 1280 by 1280 and three biases, 16 heads."""
+    model = load("qwen2-vl-7b-instruct")
+    more = shapes.weight_bytes_per_rank(model, 1) - shapes.weight_bytes(model)
+    assert more == 32 * 16 * (128 - 80) * (4 * 1280 + 3) * 2
 
 
 def test_no_group_without_a_gpu() -> None:
@@ -158,3 +201,98 @@ def test_chunks_cost_what_the_prompt_costs(before: int, first: int, second: int)
     model = load("internvl3-8b")
     chunks = shapes.attention_flops(model, first, before) + shapes.attention_flops(model, second, before + first)
     assert chunks == shapes.attention_flops(model, first + second, before)
+
+
+# --- mixtures of experts, windows, vision without tiles ---------------------------------------
+
+
+def test_a_token_goes_through_its_experts_only() -> None:
+    """Cards say 3.3 of 30.5 billion, 22 of 235 billion and 12.9 of 46.7 billion with embeddings."""
+    for name, active in (("qwen3-30b-a3b", 3.3), ("qwen3-235b-a22b", 22), ("mixtral-8x7b-instruct", 12.9)):
+        model = load(name)
+        counted = shapes.active_parameters(model) + shapes.embedding_parameters(model)
+        assert counted / 1e9 == pytest.approx(active, rel=0.02)
+        assert shapes.text_flops_per_token(model) == 2 * shapes.active_parameters(model)
+
+
+def test_mixture_by_hand() -> None:
+    """Qwen3-30B-A3B, counted from its config.json in another way: tensor by tensor."""
+    layer = 2048 * (32 + 4 + 4) * 128 + 32 * 128 * 2048  # query, key, value; output
+    layer += 128 * 3 * 2048 * 768 + 128 * 2048  # experts; router
+    layer += 2 * 2048 + 2 * 128  # norms of the layer; of query and key
+    assert shapes.parameters(load("qwen3-30b-a3b")) == 48 * layer + 2 * 151936 * 2048 + 2048
+
+
+def test_decoding_reads_experts_by_the_batch() -> None:
+    """One token reads 8 of 128 experts, four 32 at most, sixteen all; more requests cannot read more."""
+    model = load("qwen3-30b-a3b")
+    assert [shapes.experts_read(model, batch) for batch in (1, 4, 16, 99)] == [8, 32, 128, 128]
+    reads = [shapes.decode_bytes(model, 1, batch) for batch in (1, 4, 16, 99)]
+    expert = 48 * 3 * 2048 * 768 * 2
+    assert [each - reads[0] for each in reads] == [0, 24 * expert, 120 * expert, 120 * expert]
+    assert shapes.decode_bytes(model) == reads[0]
+
+
+@given(name=st.sampled_from(NAMES), tp=st.sampled_from([1, 2, 4, 8]), batch=st.integers(1, 300))
+def test_decoding_reads_no_more_than_there_is(name: str, tp: int, batch: int) -> None:
+    """A step reads no more than a card holds; of a dense model the same whatever the batch."""
+    model = load(name)
+    read = shapes.decode_bytes(model, tp, batch)
+    assert 0 < read <= shapes.weight_bytes_per_rank(model, tp)
+    assert model.text.mixture or read == shapes.decode_bytes(model, tp)
+
+
+def test_mxfp4_packs_experts_only() -> None:
+    """Four bits and an 8-bit scale for 32 weights; everything else stays 16-bit."""
+    packed = load("gpt-oss-20b")
+    assert shapes.linear_bits(packed) == 4.25
+    plain = packed.model_copy(update={"quantization": ()})
+    experts = 24 * 32 * 3 * 2880 * 2880
+    saved = shapes.weight_bytes(plain) - shapes.weight_bytes(packed)
+    assert saved == pytest.approx(experts * (16 - 4.25) / 8, abs=2)
+
+
+def test_fp8_halves_the_linear_layers() -> None:
+    """Embeddings, output head and routers stay 16-bit."""
+    for name in ("qwen3-32b", "qwen3-30b-a3b", "qwen3-235b-a22b"):
+        packed, plain = load(f"{name}-fp8"), load(name)
+        saved = shapes.weight_bytes(plain) - shapes.weight_bytes(packed)
+        assert saved == pytest.approx(shapes.linear_parameters(plain), abs=2)
+
+
+@given(before=st.integers(0, 400), tokens=st.integers(1, 400))
+def test_a_window_sees_its_tokens_only(before: int, tokens: int) -> None:
+    """gpt-oss-20b: half of 24 layers see all before a token, half the last 128; counted one by one."""
+    model = load("gpt-oss-20b")
+    pairs = sum(12 * (before + turn) + 12 * min(before + turn, 128) for turn in range(1, tokens + 1))
+    assert shapes.attention_flops(model, tokens, before) == 4 * 64 * 64 * pairs
+
+
+def test_a_window_saves_reading_not_memory() -> None:
+    """The cache keeps every token of every layer; decoding reads a window's layers no further than it."""
+    model = load("gpt-oss-20b")
+    each = 2 * 8 * 64 * 2
+    assert shapes.kv_bytes_per_token(model, 16) == 24 * each
+    assert shapes.kv_read_bytes(model, 16, 100) == 100 * 24 * each
+    assert shapes.kv_read_bytes(model, 16, 1000) == (12 * 1000 + 12 * 128) * each
+    dense = load("qwen3-8b")
+    assert shapes.kv_read_bytes(dense, 8, 1000, 2) == 1000 * shapes.kv_bytes_per_token(dense, 8, 2)
+
+
+def test_vision_without_tiles_by_hand() -> None:
+    """Qwen2.5-VL-7B's encoder, counted from its config.json tensor by tensor."""
+    layer = 1280 * 3 * 1280 + 3 * 1280 + 1280 * 1280 + 1280  # query, key, value; output
+    layer += 2 * (1280 * 3420 + 3420) + 3420 * 1280 + 1280 + 2 * 1280  # gate, up; down; norms
+    merger = 1280 + 5120 * 5120 + 5120 + 5120 * 3584 + 3584
+    patches = 3 * 2 * 14 * 14 * 1280
+    model = load("qwen2.5-vl-7b-instruct")
+    assert shapes.vision_parameters(model) == 32 * layer + merger + patches
+    assert shapes.parameters(model) == 7_615_616_512 + 32 * layer + merger + patches
+
+
+def test_a_windowed_encoder_costs_less() -> None:
+    """Of Qwen2.5-VL's 32 layers 28 see 64 patches, where without windows they would see a tile's 1024."""
+    model = load("qwen2.5-vl-7b-instruct")
+    blind = model.vision[0].model_copy(update={"window": ()})
+    more = shapes.vision_flops_per_tile(model.model_copy(update={"vision": (blind,)}))
+    assert more - shapes.vision_flops_per_tile(model) == 4 * 1024 * 28 * (1024 - 64) * 1280

@@ -1,6 +1,8 @@
 """Tiles and tokens of an image agree with the published preprocessing.
 
-The expected counts came from LMDeploy 0.18.0's own tiling function, run once on these sizes.
+The expected counts of InternVL came from LMDeploy 0.18.0's own tiling function, run once on these
+sizes; those of Qwen2-VL and Qwen2.5-VL are worked out here a second time, from what transformers'
+smart_resize promises, by search in whole numbers instead of square roots.
 """
 
 from __future__ import annotations
@@ -11,15 +13,21 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from recommender.records import Model, VisionShape
-from recommender.tokens import image_tokens, prompt_image_tokens, tiles
+from recommender.tokens import image_tokens, prompt_image_tokens, resized, tiles
 
-RECORD = Path(__file__).parent.parent / "knowledge" / "models" / "internvl3-8b-awq.yaml"
-MODEL = Model.model_validate_json(json.dumps(yaml.safe_load(RECORD.read_text("utf-8"))))
-VISION: VisionShape = MODEL.vision[0]
+MODELS = Path(__file__).parent.parent / "knowledge" / "models"
+
+
+def load(name: str) -> Model:
+    return Model.model_validate_json(json.dumps(yaml.safe_load((MODELS / f"{name}.yaml").read_text("utf-8"))))
+
+
+VISION: VisionShape = load("internvl3-8b-awq").vision[0]
+SEEING = {name: load(name).vision[0] for name in sorted(path.stem for path in MODELS.glob("*vl*.yaml"))}
 SIDE = st.integers(1, 10**6)
 
 TABLE = [
@@ -125,3 +133,133 @@ def test_large_images_are_no_slower() -> None:
     for step in range(10_000):
         tiles(VISION, 10**6 - step, 10**6)
     assert time.perf_counter() - start < 2
+
+
+# --- InternVL2.5 and InternVL3.5 --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in SEEING if name.startswith("internvl")])
+@pytest.mark.parametrize(("width", "height", "limit", "expected"), TABLE)
+def test_every_internvl_tiles_alike(name: str, width: int, height: int, limit: int, expected: int) -> None:
+    """The same rule from 2.5 to 3.5, whatever encoder or language model; 256 tokens a tile."""
+    assert tiles(SEEING[name], width, height, limit) == expected
+    assert image_tokens(SEEING[name], width, height, limit) == 256 * expected
+
+
+# --- Qwen2-VL and Qwen2.5-VL ------------------------------------------------------------------
+
+FREE = {name: shape for name, shape in SEEING.items() if shape.pixels}
+LEAST, MOST, SIDE_PIXELS = 4 * 28 * 28, 16384 * 28 * 28, 28
+
+RESIZED = [
+    # width, height, width and height in squares of 28 pixels
+    (448, 448, 16, 16),
+    (224, 224, 8, 8),
+    (56, 56, 2, 2),
+    (28, 28, 2, 2),
+    (14, 14, 2, 2),
+    (1, 1, 2, 2),
+    (42, 42, 2, 2),
+    (70, 70, 2, 2),
+    (71, 71, 3, 3),
+    (98, 98, 4, 4),
+    (640, 480, 23, 17),
+    (800, 600, 29, 21),
+    (1024, 768, 37, 27),
+    (1280, 720, 46, 26),
+    (720, 1280, 26, 46),
+    (1920, 1080, 69, 39),
+    (3840, 2160, 137, 77),
+    (2480, 3508, 89, 125),
+    (3584, 3584, 128, 128),
+    (3585, 3585, 128, 128),
+    (4000, 3000, 143, 107),
+    (6000, 4000, 156, 104),
+    (10000, 10000, 127, 127),
+    (100, 20, 4, 1),
+    (20, 100, 1, 4),
+    (56, 14, 4, 1),
+    (2000, 10, 29, 1),
+    (10, 2000, 1, 29),
+    (20000, 100, 714, 4),
+    (50000, 250, 1786, 9),
+    (40000, 1000, 809, 20),
+]
+
+
+def near(size: int) -> int:
+    """The number of squares nearest to a size; of two equally near the even one."""
+    whole, rest = divmod(size, SIDE_PIXELS)
+    if 2 * rest == SIDE_PIXELS:
+        return whole + whole % 2
+    return whole + (2 * rest > SIDE_PIXELS)
+
+
+def most_within(size: int, area: int, limit: int) -> int:
+    """The most squares n with n * 28 <= size * sqrt(limit / area), by squaring both sides."""
+    low, high = 0, 10**7
+    while low < high:
+        middle = (low + high + 1) // 2
+        if (middle * SIDE_PIXELS) ** 2 * area <= size * size * limit:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def expected_squares(width: int, height: int) -> tuple[set[int], set[int]]:
+    """The published rule in whole numbers: round; too large: the most that fits; too small: the least that covers.
+
+    Where a side divides exactly, the published code's square root may lose or add one square, so both are right.
+    """
+    across, down, area = near(width), near(height), width * height
+    pixels = across * down * SIDE_PIXELS**2
+    if LEAST <= pixels <= MOST:
+        return {across}, {down}
+    limit = MOST if pixels > MOST else LEAST
+    found = []
+    for size in (width, height):
+        fits = most_within(size, area, limit)
+        exact = (fits * SIDE_PIXELS) ** 2 * area == size * size * limit
+        step = -1 if limit == MOST else 1
+        found.append({fits, fits + step} if exact else {fits if limit == MOST else fits + 1})
+    return {max(1, each) for each in found[0]}, {max(1, each) for each in found[1]}
+
+
+@pytest.mark.parametrize("name", FREE)
+@pytest.mark.parametrize(("width", "height", "across", "down"), RESIZED)
+def test_resized(name: str, width: int, height: int, across: int, down: int) -> None:
+    """The table holds for every model of the family, and agrees with the rule worked out a second time."""
+    vision, (wide, high) = FREE[name], expected_squares(width, height)
+    assert across in wide
+    assert down in high
+    assert resized(vision, width, height) == (28 * across, 28 * down)
+    assert image_tokens(vision, width, height) == across * down
+    assert prompt_image_tokens(vision, width, height) == across * down + 2
+    assert tiles(vision, width, height) == -(-across * down // 256)
+
+
+@given(width=st.integers(1, 40_000), height=st.integers(1, 40_000), name=st.sampled_from(sorted(FREE)))
+def test_resizing_keeps_its_promises(width: int, height: int, name: str) -> None:
+    """Whole squares, an area within the limits, the same shape; no request can ask for fewer tiles."""
+    vision = FREE[name]
+    assume(max(width, height) <= 200 * min(width, height))
+    across, down = resized(vision, width, height)
+    assert across % 28 == down % 28 == 0 < min(across, down)
+    assert LEAST <= across * down <= MOST
+    wide, high = expected_squares(width, height)
+    assert across // 28 in wide
+    assert down // 28 in high
+    assert tiles(vision, width, height, 1) == tiles(vision, width, height) <= vision.max_tiles
+    assert resized(vision, height, width) == (down, across)
+
+
+def test_models_with_tiles_are_not_resized() -> None:
+    """An image keeps its size until it is cut."""
+    assert resized(VISION, 1280, 720) == (1280, 720)
+
+
+def test_an_image_without_pixels_is_refused_without_tiles_too() -> None:
+    """A side of no pixels is an error."""
+    with pytest.raises(ValueError, match="at least one pixel"):
+        image_tokens(FREE["qwen2-vl-7b-instruct"], 0, 28)

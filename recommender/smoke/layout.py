@@ -98,6 +98,7 @@ def check(model: Model) -> None:
     faults = [
         (sees != bool(model.vision), f"vision does not go with {model.architecture}", "mend the record's vision"),
         (text.qk_norm != DECODERS[name].qk_norm, f"text.qk_norm is not what {name} has", "mend the record"),
+        (bool(text.mixture), "random experts are not covered", "take a dense model"),
         (text.heads % text.kv_heads != 0, "text.heads is no multiple of text.kv_heads", "mend the record"),
         (any(not v.layer_scale for v in model.vision), "the loader wants layer scales", "mend vision.layer_scale"),
     ]
