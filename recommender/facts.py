@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from recommender.request import DEFAULT_CPUS, Request, RequestError
-from recommender.store import Store, UnknownName, did_you_mean, names, normal, resolve, shorten
+from recommender.store import PART, Store, UnknownName, did_you_mean, names, normal, resolve, shorten
 from recommender.tokens import image_tokens, tiles
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 GIB = 2**30
 MIB = 2**20
+SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +127,16 @@ def resolve_gpu(store: Store, name: str) -> tuple[r.Gpu, tuple[str, ...]]:
     """A GPU by any of its names, with a note where the name fits other products too."""
     gpu = resolve("GPU", name, _gpu_names(store))
     said = next((known for known in gpu.ambiguous if normal(known) == normal(name)), "")
-    notes = (f"{said} fits several products; taken as {gpu.name}",) if said else ()
-    return gpu, notes
+    if not said:
+        return gpu, ()
+    others = sorted(each.id for each in store.gpus.values() if each is not gpu and _fits(each, said))
+    among = f" ({', '.join(others[:SHOWN])}{' ...' if len(others) > SHOWN else ''} too)" if others else ""
+    return gpu, (f"{said} fits several products{among}; taken as {gpu.name}",)
+
+
+def _fits(gpu: r.Gpu, name: str) -> bool:
+    """Whether a whole GPU's name has all words of this one."""
+    return PART not in gpu.id and all(normal(word) in normal(gpu.name) for word in re.split(r"[\s-]+", name))
 
 
 def resolve_model(store: Store, name: str) -> r.Model:
@@ -149,6 +159,8 @@ def gather(request: Request, store: Store, local: tuple[r.Model, int, str] | Non
     release = resolve_release(store, request.lmdeploy)
     version = _version(release.id)
     gpu, notes = resolve_gpu(store, request.gpu)
+    if PART in gpu.id and request.gpu_count > 1:
+        raise RequestError(f"--gpu {shorten(request.gpu)}: a process sees one slice only; ask for one, or for the GPU")
     model, exact, source = local or (resolve_model(store, request.model), 0, "")
     concurrency = request.concurrency
     if request.load:

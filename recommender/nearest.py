@@ -14,6 +14,7 @@ from recommender.facts import GIB, MIB, Facts, resolve_release
 from recommender.facts import options_of as _options
 from recommender.memory import usable, weights
 from recommender.request import Goal
+from recommender.store import PART
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,8 @@ def _newer(facts: Facts) -> Iterator[tuple[Change, Facts]]:
 
 
 def _more_cards(facts: Facts) -> Iterator[tuple[Change, Facts]]:
+    if PART in facts.gpu.id:  # a process sees one slice only
+        return
     for count in (2, 4, 8):
         if count > facts.request.gpu_count:
             yield (
@@ -117,7 +120,8 @@ def _more_cards(facts: Facts) -> Iterator[tuple[Change, Facts]]:
 def _larger_cards(facts: Facts) -> Iterator[tuple[Change, Facts]]:
     """One larger or newer card, the smallest first; then several of one."""
     now = Version(facts.gpu.compute_capability)
-    cards = sorted(facts.store.gpus.values(), key=lambda each: (each.memory_mib, each.id))
+    whole = (each for each in facts.store.gpus.values() if PART not in each.id)
+    cards = sorted(whole, key=lambda each: (each.memory_mib, each.id))
     for count in (facts.request.gpu_count, 2, 4, 8):
         for gpu in cards:
             newer = Version(gpu.compute_capability) > now

@@ -144,6 +144,8 @@ def _option(each: Explanation) -> Iterator[str]:
 def nothing(error: NothingFits) -> str:
     """Why nothing fits and the nearest change that would, in a few lines."""
     lines = list(_wrap(f"recommend: nothing fits: {error.nothing.binding.message}", "", "  "))
+    for note in error.facts.notes:
+        lines += _wrap(f"note: {note}", "  ", "  ")
     if opened(error.nothing.binding.sources):
         lines += _wrap(f"[{cite(error.nothing.binding.sources)}]", "  ", "  ")
     for finding in error.nothing.others[:2]:

@@ -206,6 +206,10 @@ def _keep(index: Path, text: str) -> None:
         pass
 
 
+PART = "-mig-"
+"""In the id of a slice of a GPU."""
+
+
 class Named(Protocol):
     """A record that people call by several names."""
 
@@ -234,17 +238,18 @@ def resolve(kind: str, name: str, by_name: Mapping[str, N]) -> N:
     found = by_name.get(normal(name))
     if found is None:
         shown = sorted({alias for item in by_name.values() for alias in (item.id, *item.aliases)})
-        raise UnknownName(f"unknown {kind} {shorten(name)}{did_you_mean(name, shown)}")
+        plain = sorted({item.id for item in by_name.values() if PART not in item.id})
+        raise UnknownName(f"unknown {kind} {shorten(name)}{did_you_mean(name, shown, plain)}")
     return found
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``: did you mean a, b?`` or, where nothing is near, the first few known names."""
+def did_you_mean(name: str, known: Iterable[str], usual: Iterable[str] = ()) -> str:
+    """``: did you mean a, b?`` or, where nothing is near, the first few known names, or of the usual ones."""
     shown = {normal(item): item for item in known}
     near = [shown[key] for key in difflib.get_close_matches(normal(name)[:80], shown, n=3, cutoff=0.5)]
     if near:
         return f": did you mean {', '.join(near)}?"
-    return f": known are {', '.join(list(shown.values())[:12])}"
+    return f": known are {', '.join((list(usual) or list(shown.values()))[:12])}"
 
 
 def shorten(text: str, limit: int = 60) -> str:

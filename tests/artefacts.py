@@ -22,12 +22,13 @@ from recommender.extracted import ReleaseFacts
 from recommender.pipeline import NothingFits, Recommendation, recommend
 from recommender.render import render
 from recommender.request import Request
-from recommender.store import data_root, load
+from recommender.store import PART, data_root, load
 
 KNOWLEDGE = data_root() / "knowledge"
 RELEASES = sorted((path.stem for path in (KNOWLEDGE / "releases").glob("*.yaml")), key=Version)
 GPUS = sorted(path.stem for path in (KNOWLEDGE / "gpus").glob("*.yaml"))
 MODELS = sorted(path.stem for path in (KNOWLEDGE / "models").glob("*.yaml"))
+GRID_GPUS = 13
 LOADS = ("single", "low", "medium", "high")
 GOALS = ("latency", "throughput", "memory", "balanced")
 KV = ("auto", "fp16", "int8", "int4")
@@ -57,16 +58,17 @@ def text(form: str = "bash", **asked: object) -> str:
 
 
 def grid() -> Iterator[Request]:
-    """Every release on every GPU once, the other questions taking turns."""
+    """Every release on some GPUs, so that every GPU and model comes up; the other questions take turns."""
     for index, release in enumerate(RELEASES):
-        for turn, gpu in enumerate(GPUS):
-            number = index + turn
+        for turn in range(GRID_GPUS):
+            number = index * GRID_GPUS + turn
+            gpu = GPUS[number % len(GPUS)]
             yield Request(
                 gpu=gpu,
                 load=LOADS[number % 4],
                 goal=GOALS[(index + 3 * turn) % 4],
-                model=MODELS[(7 * index + turn) % len(MODELS)],
-                gpu_count=(1, 2, 4)[number % 3],
+                model=MODELS[number % len(MODELS)],
+                gpu_count=1 if PART in gpu else (1, 2, 4)[number % 3],
                 lmdeploy=release,
             )
 
@@ -79,9 +81,10 @@ def vision(model: str) -> bool:
 @st.composite
 def requests(draw: st.DrawFn, **fixed: object) -> Request:
     """Requests over everything that can be asked."""
+    gpu = draw(st.sampled_from(GPUS))
     asked: dict[str, object] = {
-        "gpu": draw(st.sampled_from(GPUS)),
-        "gpu_count": draw(st.sampled_from((1, 1, 1, 2, 4, 8))),
+        "gpu": gpu,
+        "gpu_count": 1 if PART in gpu else draw(st.sampled_from((1, 1, 1, 2, 4, 8))),
         "model": draw(st.sampled_from(MODELS)),
         "concurrency": draw(st.sampled_from((1, 2, 3, 4, 7, 16, 33, 64, 128, 300))),
         "goal": draw(st.sampled_from(GOALS)),
