@@ -100,6 +100,8 @@ def _speed(found: Recommendation) -> Iterator[str]:
     for name, figure, unit in rows:
         yield f"  {name:<12}{figure.value:>8,.1f}   {figure.low:,.1f} to {figure.high:,.1f} {unit}"
     ranges = "four of five runs unseen by the fit lay in these ranges"
+    if speed.basis == "modelled from measurements of other kinds of models":
+        ranges = "no model of this kind was run, so they are wide: see smoke, and --calibrate"
     if speed.basis == "extrapolated from datasheets":
         ranges = "no run was made on this card, so they are wide: see smoke, and --calibrate"
     yield from _wrap(f"limited by {speed.limit}; {ranges}", "  ", "  ")

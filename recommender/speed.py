@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from recommender import shapes
 from recommender.configuration import Configuration
 from recommender.facts import Facts
-from recommender.memory import running
+from recommender.memory import kind, measured, measured_kinds, running
 from recommender.stations import Terms, shared, stations
 
 if TYPE_CHECKING:
@@ -33,7 +33,10 @@ Limit: TypeAlias = Literal[
 ]
 
 Basis: TypeAlias = Literal[
-    "modelled from measurements on the same GPU", "calibrated by runs of your own", "extrapolated from datasheets"
+    "modelled from measurements on the same GPU",
+    "modelled from measurements of other kinds of models",
+    "calibrated by runs of your own",
+    "extrapolated from datasheets",
 ]
 
 
@@ -122,11 +125,10 @@ def estimate(facts: Facts, config: Configuration, ranged: bool = True) -> Speed:
     c = scaled(facts.store, facts.request.host_scale, facts.request.card_scale)
     got = figures(facts, config, flight, c)
     basis = _basis(facts)
-    same = basis != "extrapolated from datasheets"
     load = "load" if flight > 1 else "alone"
 
     def figure(name: str, value: float) -> Range:
-        return _range(facts.store, name, value, same) if ranged else Range(value, value, value)
+        return _range(facts.store, name, value, basis) if ranged else Range(value, value, value)
 
     return Speed(
         alone_ms=figure("latency-alone", got.alone),
@@ -144,22 +146,25 @@ def estimate(facts: Facts, config: Configuration, ranged: bool = True) -> Speed:
 def _basis(facts: Facts) -> Basis:
     if (facts.request.host_scale, facts.request.card_scale) != (1.0, 1.0):
         return "calibrated by runs of your own"
-    same = facts.gpu.id in measured(facts.store)
-    return "modelled from measurements on the same GPU" if same else "extrapolated from datasheets"
+    if facts.gpu.id not in measured(facts.store):
+        return "extrapolated from datasheets"
+    if kind(facts.model) not in measured_kinds(facts.store):
+        return "modelled from measurements of other kinds of models"
+    return "modelled from measurements on the same GPU"
 
 
-def _range(store: Store, name: str, value: float, same: bool) -> Range:
-    """A figure with the range that its errors at unseen runs give it; wider on a GPU that was never measured."""
+SPREADS: Mapping[Basis, str] = {
+    "extrapolated from datasheets": "unmeasured-gpu-spread",
+    "modelled from measurements of other kinds of models": "unmeasured-kind-spread",
+}
+
+
+def _range(store: Store, name: str, value: float, basis: Basis) -> Range:
+    """A figure with the range that its errors at unseen runs give it; wider where nothing alike was measured."""
     known = store.residuals.get(name)
     low, high = (known.low, known.high) if known else (1 / UNTESTED, UNTESTED)
-    widen = 1.0 if same else store.coefficients["unmeasured-gpu-spread"].value
+    widen = store.coefficients[SPREADS[basis]].value if basis in SPREADS else 1.0
     return Range(value, value * min(low, 1.0) / widen, value * max(high, 1.0) * widen)
-
-
-@lru_cache(maxsize=8)
-def measured(store: Store) -> frozenset[str]:
-    """The GPUs that the coefficients were fitted on."""
-    return frozenset(gpu for each in store.residuals.values() for gpu in each.gpus)
 
 
 @lru_cache(maxsize=32)

@@ -224,3 +224,15 @@ def test_the_likely_memory_is_what_unseen_starts_took() -> None:
     assert parts[0] < low <= made.total <= high < parts[1]
     other = gather(Request(gpu="l4", concurrency=16), STORE)
     assert memory.likely(other, made, 1) == parts
+
+
+@pytest.mark.parametrize("model", ["qwen3-30b-a3b", "qwen2.5-vl-7b-instruct", "gpt-oss-20b"])
+def test_a_kind_of_model_that_never_ran_says_so(model: str) -> None:
+    """Experts, other weight formats, encoders without tiles: wider, in speed and in memory, on a measured card too."""
+    facts = gather(Request(gpu="h100-sxm-80g", model=model, concurrency=16), STORE)
+    config = next(tiers(facts))[0]
+    got, made = speed.estimate(facts, config), memory.estimate(facts, config)
+    assert got.basis == "modelled from measurements of other kinds of models"
+    usual = STORE.residuals["rps-load"]
+    assert got.rps.high / got.rps.low > 1.5 * usual.high / usual.low
+    assert memory.likely(facts, made, 1) == (made.low, sum(each.high for each in made.items))
