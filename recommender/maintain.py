@@ -229,7 +229,7 @@ def new(kind: str, name: str, write: bool, folder: Path | None) -> None:
 
     \b
     Example:
-      recommend knowledge new gpu rtx-6000-ada --write
+      recommend knowledge new gpu rtx-4500-ada --write
       recommend knowledge new flag enable-metrics
     """
     from recommender.base import FACTS, TEMPLATES
