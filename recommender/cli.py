@@ -42,6 +42,30 @@ def _estimate() -> click.Command:
     return estimate
 
 
+def _compare() -> click.Command:
+    from recommender.compare import compare
+
+    return compare
+
+
+def _explain() -> click.Command:
+    from recommender.explaining import explain
+
+    return explain
+
+
+def _diff() -> click.Command:
+    from recommender.diff import diff
+
+    return diff
+
+
+def _list() -> click.Command:
+    from recommender.listing import listing
+
+    return listing
+
+
 def _smoke() -> click.Command:
     from recommender.smoke.command import smoke
 
@@ -70,6 +94,10 @@ def _knowledge() -> click.Command:
 
 COMMANDS: dict[str, tuple[str, Callable[[], click.Command]]] = {
     "estimate": ("Predict memory and speed of a configuration that you give.", _estimate),
+    "compare": ("Show the advisers' configurations beside ours, setting by setting.", _compare),
+    "explain": ("Tell everything known of one option.", _explain),
+    "diff": ("Tell what changed for a launch script between two releases.", _diff),
+    "list": ("List GPUs, models, options, advisers, claims, threads or releases.", _list),
     "smoke": ("Launch an artefact, prove its answers and measure it.", _smoke),
     "campaign": ("Run many smoke runs from a plan, and rank them.", _campaign),
     "bench-prompt": ("Ask two scripts about the same images: agreement, accuracy, speed.", _bench_prompt),
@@ -105,7 +133,7 @@ class Root(click.Group):
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["bash", "python", "client", "json", "report"]),
+    type=click.Choice(["bash", "python", "client", "env", "docker", "json", "report"]),
     default="bash",
     help="What to write. [bash]",
 )
@@ -132,7 +160,7 @@ def run(options: dict[str, Any]) -> None:
     found = answer(options)
     text = render.render(found, options["form"])
     if options["output"]:
-        write(options["output"], text, executable=options["form"] in ("bash", "python", "client"))
+        write(options["output"], text, executable=options["form"] in ("bash", "python", "client", "docker"))
     else:
         _stream(sys.stdout).write(text)
     if not options["quiet"] and options["form"] != "report":

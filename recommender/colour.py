@@ -18,9 +18,9 @@ STYLES = (
 )
 
 
-def show(text: str) -> None:
-    """Writes the text to stderr in colour."""
+def show(text: str, stderr: bool = True) -> None:
+    """Writes the text in colour, to stderr or stdout."""
     styled = Text(text.rstrip("\n"))
     for pattern, style in STYLES:
         styled.highlight_regex(pattern, style)
-    Console(stderr=True, highlight=False, soft_wrap=True).print(styled)
+    Console(stderr=stderr, highlight=False, soft_wrap=True).print(styled)

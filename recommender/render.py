@@ -10,6 +10,7 @@ from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from recommender import container
 from recommender.conditions import version
 from recommender.explain import Explanation, opened
 from recommender.facts import GIB, MIB
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
     from recommender.pipeline import Recommendation
 
 WIDTH = 80
+TEMPLATES = {
+    "bash": "serve.sh.j2",
+    "python": "pipeline.py.j2",
+    "client": "client.py.j2",
+    "env": "env.j2",
+    "docker": "docker.j2",
+}
 ENGINE_CONFIG = "TurbomindEngineConfig"
 
 
@@ -117,13 +125,17 @@ def environment() -> Environment:
         "variable": variable,
         "cite": cite,
         "gib": gib,
+        "bare": container.bare,
         "json": lambda value: json.dumps(value, ensure_ascii=True),
     }
     return made
 
 
 def render(found: Recommendation, form: str) -> str:
-    """An artefact: ``bash``, ``python``, ``client``, ``json`` or ``report``."""
+    """An artefact: ``bash``, ``python``, ``client``, ``env``, ``docker``, ``json`` or ``report``.
+
+    Raises RequestError for what an environment file or one container cannot hold.
+    """
     if form == "json":
         from recommender.publish import to_json
 
@@ -132,8 +144,9 @@ def render(found: Recommendation, form: str) -> str:
         from recommender.report import report
 
         return report(found)
-    name = {"bash": "serve.sh.j2", "python": "pipeline.py.j2", "client": "client.py.j2"}[form]
-    return environment().get_template(name).render(context(found))
+    if form == "docker":
+        container.one_server(found)
+    return environment().get_template(TEMPLATES[form]).render(context(found))
 
 
 def context(found: Recommendation) -> dict[str, Any]:
@@ -159,6 +172,8 @@ def context(found: Recommendation) -> dict[str, Any]:
         # Read in lmdeploy/cli/serve.py and lmdeploy/serve/openai/api_server.py of the releases on both sides.
         "proxy_forgets": facts.version >= version("0.7.1"),
         "proxy_keys": facts.version >= version("0.12.2"),
+        "image": container.image(facts.release.id),
+        "serves_images": container.SERVES_IMAGES,
         "need_mib": -(-found.memory.high // MIB),
         "download_gib": -(-model_bytes(found) // GIB) + 1,
         "base_url": found.config.proxy_url or f"http://127.0.0.1:{found.config.port}",

@@ -47,13 +47,18 @@ FLOW = (
     "follow",
     "pipeline",
     "arguments",
+    "container",
     "render",
     "report",
     "colour",
     "publish",
+    "terminal",
+    "changes",
+    "about",
+    "beside",
 )
 # What reads a command line: its help shows options of LMDeploy in examples.
-COMMANDS = ("cli", "estimate")
+COMMANDS = ("cli", "estimate", "compare", "explaining", "diff", "listing")
 # Maintenance stands beside the flow: it reads records and wheels, and no run-time module needs it.
 MAINTENANCE = (
     "extracted",
