@@ -7,23 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from recommender.conditions import version
-from recommender.facts import within
 from recommender.request import RequestError
 
 if TYPE_CHECKING:
+    from recommender import records as r
     from recommender.pipeline import Recommendation
+    from recommender.store import Store
 
 REPOSITORY = "openmmlab/lmdeploy"
-WORKFLOW = ".github/workflows/docker.yml"
-
-# Releases since, until; CUDA suffixes whose image the release's workflow pushes at its tag, the usual one first;
-# line of the suffixes and line of the tag in that workflow at the tag of the first release.
-PUSHED = (
-    ("0.7.0", "0.10.0", ("cu12", "cu11"), 40, 93),
-    ("0.10.0", "0.12.1", ("cu12.8", "cu12", "cu11"), 41, 94),
-    ("0.12.1", "0.16.0", ("cu12.8", "cu12"), 41, 94),
-    ("0.16.0", "0.17.0", ("cu12.8", "cu13.0"), 46, 100),
-)
+WORKFLOWS = "workflows/"
 SERVES_IMAGES = "0.11.1"
 """From here docker/install.sh of the release installs requirements/serve.txt: timm and others of vision models."""
 
@@ -33,27 +25,36 @@ BARE = re.compile(r"[A-Za-z0-9_./:@%+=,-]+")
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The container image of a release. ``source`` is empty where nobody could read that its tag is pushed."""
+    """The container image of a release; unverified where nobody could read that its tag is pushed."""
 
     name: str
     others: tuple[str, ...]
-    source: str
+    sources: tuple[r.CodeSource, ...]
     serves_images: bool
 
+    @property
+    def source(self) -> str:
+        """Where it was read; empty where nobody could."""
+        return "; ".join(f"{each.release} {each.path}:{each.line}" for each in self.sources)
 
-def image(release: str) -> Image:
-    """The image of a release. Tags are v<release>-<suffix>, as the release's own workflow pushes them.
 
-    A release later than those whose workflow was read gets the latest known suffixes, unverified.
+def image(release: r.Release, store: Store) -> Image:
+    """The image of a release. Tags are v<release>-<ending>, as the release's own workflow pushes them.
+
+    A release whose workflow nobody read gets the endings of the one before it, unverified.
     """
-    at = version(release)
-    found = next((row for row in PUSHED if within(row[0], row[1], at)), None)
-    suffixes = (found or PUSHED[-1])[2]
-    source = f"{found[0]} {WORKFLOW}:{found[3]} and {found[4]}" if found else ""
+    at = version(release.id)
+    read = sorted((each for each in store.releases.values() if each.images), key=lambda each: version(each.id))
+    of = (
+        release
+        if release.images
+        else max((each for each in read if version(each.id) <= at), key=lambda each: version(each.id), default=read[-1])
+    )
+    sources = tuple(each for each in of.sources.code if WORKFLOWS in each.path) if of is release else ()
     return Image(
-        name=f"{REPOSITORY}:v{release}-{suffixes[0]}",
-        others=tuple(f"{REPOSITORY}:v{release}-{each}" for each in suffixes[1:]),
-        source=source,
+        name=f"{REPOSITORY}:v{release.id}-{of.images[0]}",
+        others=tuple(f"{REPOSITORY}:v{release.id}-{each}" for each in of.images[1:]),
+        sources=sources,
         serves_images=at >= version(SERVES_IMAGES),
     )
 

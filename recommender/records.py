@@ -80,6 +80,9 @@ class Release(Record):
     architectures: tuple[Text, ...] = Field(
         default=(), description="GPU architectures in the TurboMind binary, e.g. sm_80; empty if nobody read them"
     )
+    images: tuple[Text, ...] = Field(
+        default=(), description="endings of the container tags that its workflow pushes, the usual first; empty: unread"
+    )
     note: str = ""
     sources: Sources
 

@@ -172,7 +172,7 @@ def context(found: Recommendation) -> dict[str, Any]:
         # Read in lmdeploy/cli/serve.py and lmdeploy/serve/openai/api_server.py of the releases on both sides.
         "proxy_forgets": facts.version >= version("0.7.1"),
         "proxy_keys": facts.version >= version("0.12.2"),
-        "image": container.image(facts.release.id),
+        "image": container.image(facts.release, facts.store),
         "serves_images": container.SERVES_IMAGES,
         "need_mib": -(-found.memory.high // MIB),
         "download_gib": -(-model_bytes(found) // GIB) + 1,

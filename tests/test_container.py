@@ -135,7 +135,7 @@ def test_docker_runs_the_command_of_the_script(asked: dict[str, Any], machine: M
     assert words[words.index("--gpus") + 1] == str(made.config.cards)
     assert words[words.index("-p") + 1] == "127.0.0.1:23333:23333"
     assert "--ipc=host" in words
-    assert words[words.index("lmdeploy") - 1] == container.image(release).name
+    assert words[words.index("lmdeploy") - 1] == container.image(load().releases[release], load()).name
     passed = [words[index + 1] for index, word in enumerate(words) if word == "-e"]
     expected = {each.name: each.value for each in made.explanations if each.emitted and each.kind == "environment"}
     assert dict(each.split("=", 1) for each in passed if "=" in each) == expected
@@ -214,7 +214,7 @@ def test_several_servers_are_refused() -> None:
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_image_is_of_the_release(release: str) -> None:
     """The tag begins with the release; where no workflow was read the text says that it is unverified."""
-    made = container.image(release)
+    made = container.image(load().releases[release], load())
     assert made.name.startswith(f"openmmlab/lmdeploy:v{release}-cu12")
     body = text("docker", lmdeploy=release, model="qwen2.5-7b-instruct-awq")
     assert made.name in body
