@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from recommender.explain import Explanation, opened
 from recommender.memory import likely
-from recommender.render import WIDTH, cite, gib, printable, summary
+from recommender.render import cite, gib, printable, summary
+from recommender.terminal import wrap
 
 if TYPE_CHECKING:
     from recommender.pipeline import NothingFits, Recommendation
@@ -26,9 +26,9 @@ def estimate(found: Recommendation) -> str:
 
 def _expected(found: Recommendation) -> Iterator[str]:
     for note in found.facts.notes:
-        yield from _wrap(f"note: {note}")
+        yield from wrap(f"note: {note}")
     for line in summary(found):
-        yield from _wrap(line)
+        yield from wrap(line)
     yield ""
     yield from _memory(found)
     yield ""
@@ -39,11 +39,11 @@ def _expected(found: Recommendation) -> Iterator[str]:
         yield ""
         yield "AGAINST IT" if found.adviser else "MIND"
         for finding in found.findings:
-            yield from _wrap(f"{finding.severity}: {finding.message}", "  ", "    ")
+            yield from wrap(f"{finding.severity}: {finding.message}", "  ", "    ")
             if finding.remedy:
-                yield from _wrap(f"mend: {finding.remedy}", "    ", "    ")
+                yield from wrap(f"mend: {finding.remedy}", "    ", "    ")
             if opened(finding.sources):  # some limits are the user's own, or arithmetic
-                yield from _wrap(f"[{cite(finding.sources)}]", "    ", "    ")
+                yield from wrap(f"[{cite(finding.sources)}]", "    ", "    ")
 
 
 def _lines(found: Recommendation, full: bool) -> Iterator[str]:
@@ -56,7 +56,7 @@ def _lines(found: Recommendation, full: bool) -> Iterator[str]:
     left = [each for each in found.explanations if not each.emitted]
     yield ""
     if not full:
-        yield from _wrap(
+        yield from wrap(
             f"{len(left)} more options are left at their defaults; --format report gives the reason for each."
         )
         return
@@ -75,7 +75,7 @@ def _memory(found: Recommendation) -> Iterator[str]:
     low, high = likely(found.facts, memory, found.config.tp)
     yield f"  {'total':<12}{gib(memory.total):>8}   {gib(low)} to {gib(high)}, of {gib(card)}"
     yield f"  {'at most':<12}{gib(memory.high):>8}   with every part at its upper end, or while loading"
-    yield from _wrap(
+    yield from wrap(
         f"KV cache: {memory.kv_blocks:,} blocks, {memory.kv_tokens:,} tokens, {memory.kv_requests:,} full-length "
         f"requests; {memory.kv_needed_tokens:,} tokens are needed (load, one full session, warm-up).",
         "  ",
@@ -104,7 +104,7 @@ def _speed(found: Recommendation) -> Iterator[str]:
         ranges = "no model of this kind was run, so they are wide: see smoke, and --calibrate"
     if speed.basis == "extrapolated from datasheets":
         ranges = "no run was made on this card, so they are wide: see smoke, and --calibrate"
-    yield from _wrap(f"limited by {speed.limit}; {ranges}", "  ", "  ")
+    yield from wrap(f"limited by {speed.limit}; {ranges}", "  ", "  ")
 
 
 def _near(found: Recommendation) -> Iterator[str]:
@@ -117,7 +117,7 @@ def _near(found: Recommendation) -> Iterator[str]:
         other = "" if each.gpu == found.facts.gpu.id else f", {each.gpu}"
         other += "" if each.model == found.facts.model.id else f", {each.model}"
         what = f"{each.concurrency} in flight, {each.image or 'text'}{other}"
-        yield from _wrap(f"{each.run}: {what}: {each.rps:,.1f} requests/s, median {each.p50_ms:,.0f} ms", "  ", "    ")
+        yield from wrap(f"{each.run}: {what}: {each.rps:,.1f} requests/s, median {each.p50_ms:,.0f} ms", "  ", "    ")
 
 
 def _cost(found: Recommendation) -> Iterator[str]:
@@ -126,7 +126,7 @@ def _cost(found: Recommendation) -> Iterator[str]:
         return
     if found.config.kv_bits < 16 or found.config.max_tiles:
         yield ""
-        yield from _wrap(
+        yield from wrap(
             "accuracy: this gives some up; see the reasons of the KV cache precision and of the tiles below."
         )
 
@@ -134,37 +134,26 @@ def _cost(found: Recommendation) -> Iterator[str]:
 def _option(each: Explanation) -> Iterator[str]:
     value = printable(each.value) or "(not set)"
     yield f"  {each.name}" + ("" if each.switch and each.emitted else f" {value}")
-    yield from _wrap(each.reason, "    ", "    ")
-    yield from _wrap(f"[{cite(each.sources)}]", "    ", "    ")
+    yield from wrap(each.reason, "    ", "    ")
+    yield from wrap(f"[{cite(each.sources)}]", "    ", "    ")
     if each.advice:
         said = ", ".join(f"{advice.adviser} {printable(advice.value)}" for advice in each.advice)
-        yield from _wrap(f"advised: {said}", "    ", "    ")
+        yield from wrap(f"advised: {said}", "    ", "    ")
     for bearing in each.verdicts:
-        yield from _wrap(f"{bearing.verdict}: {bearing.statement}", "    ", "      ")
+        yield from wrap(f"{bearing.verdict}: {bearing.statement}", "    ", "      ")
 
 
 def nothing(error: NothingFits) -> str:
     """Why nothing fits and the nearest change that would, in a few lines."""
-    lines = list(_wrap(f"recommend: nothing fits: {error.nothing.binding.message}", "", "  "))
+    lines = list(wrap(f"recommend: nothing fits: {error.nothing.binding.message}", "", "  "))
     for note in error.facts.notes:
-        lines += _wrap(f"note: {note}", "  ", "  ")
+        lines += wrap(f"note: {note}", "  ", "  ")
     if opened(error.nothing.binding.sources):
-        lines += _wrap(f"[{cite(error.nothing.binding.sources)}]", "  ", "  ")
+        lines += wrap(f"[{cite(error.nothing.binding.sources)}]", "  ", "  ")
     for finding in error.nothing.others[:2]:
-        lines += _wrap(f"also: {finding.message}", "  ", "  ")
+        lines += wrap(f"also: {finding.message}", "  ", "  ")
     if error.change is not None:
-        lines += _wrap(f"nearest that fits: {error.change.options} ({error.change.text})", "  ", "  ")
+        lines += wrap(f"nearest that fits: {error.change.options} ({error.change.text})", "  ", "  ")
     else:
-        lines += _wrap(f"no single change was found that fits; {error.nothing.binding.remedy}", "  ", "  ")
+        lines += wrap(f"no single change was found that fits; {error.nothing.binding.remedy}", "  ", "  ")
     return "\n".join(lines) + "\n"
-
-
-def _wrap(text: str, first: str = "", rest: str = "") -> list[str]:
-    return textwrap.wrap(
-        printable(text),
-        width=WIDTH,
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

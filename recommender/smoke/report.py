@@ -146,13 +146,13 @@ def text(found: Recommendation, run: r.SmokeRun) -> str:
         lines += ["", "GOALS"]
         for goal in made:
             verdict = "met" if goal.met else "missed"
-            lines += _wrapped(
+            lines += wrapped(
                 f"{goal.name} {goal.wanted:,.0f}: {verdict}, measured {goal.measured:,.1f}"
                 + (f" ({goal.note})" if goal.note else "")
             )
     lines += ["", "RESULT"]
     ended = outcome(found, run)
-    lines += _wrapped("ok" if ended == "ok" else f"{ended}: {run.said or KINDS[ended].what}")
+    lines += wrapped("ok" if ended == "ok" else f"{ended}: {run.said or KINDS[ended].what}")
     return "\n".join(lines) + "\n"
 
 
@@ -160,15 +160,15 @@ def _head(found: Recommendation, run: r.SmokeRun) -> list[str]:
     copies = f", {run.copies} copies" + (" under CUDA MPS" if run.mps else "") if run.copies > 1 else ""
     what = f"{run.kind} artefact {run.artefact_sha256[:12]}" + (f", follows {found.adviser}" if found.adviser else "")
     lines = ["SMOKE RUN"]
-    lines += _wrapped(f"{what}{copies}; LMDeploy {run.lmdeploy}, {run.model}")
-    lines += _wrapped(
+    lines += wrapped(f"{what}{copies}; LMDeploy {run.lmdeploy}, {run.model}")
+    lines += wrapped(
         f"{run.gpu_count} x {run.gpu_name} ({run.memory_mib:,} MiB), driver {run.driver}, {run.cpus} cores"
     )
-    lines += _wrapped(f"weights: {run.checkpoint}")
+    lines += wrapped(f"weights: {run.checkpoint}")
     if run.ready_mib:
-        lines += _wrapped(f"ready after {run.startup_s:.1f} s")
+        lines += wrapped(f"ready after {run.startup_s:.1f} s")
     if run.checks:
-        lines += ["", "PROVED", *(line for each in run.checks for line in _wrapped(each))]
+        lines += ["", "PROVED", *(line for each in run.checks for line in wrapped(each))]
     return lines
 
 
@@ -220,15 +220,16 @@ def _beside(phase: r.Phase, run: r.SmokeRun) -> list[str]:
         said.append(f"at most {phase.running_most} running, {phase.waiting_most} waiting")
     if phase.cache_use_most >= 0:
         said.append(f"{100 * phase.cache_use_most:.1f} % of the KV cache used")
-    lines = _wrapped("; ".join(said))
+    lines = wrapped("; ".join(said))
     if got.requests and not got.p99_ms:
-        lines += _wrapped(f"no p99: it needs {m.P99_SAMPLES} samples")
+        lines += wrapped(f"no p99: it needs {m.P99_SAMPLES} samples")
     for each in phase.failures:
-        lines += _wrapped(f"{each.count} x {each.cause}: {each.said}")
+        lines += wrapped(f"{each.count} x {each.cause}: {each.said}")
     return lines
 
 
-def _wrapped(said: str) -> list[str]:
+def wrapped(said: str) -> list[str]:
+    """A text as indented lines of 80 columns."""
     kept = said.replace(" %", "\0%")  # a sign stays with its number
     lines = textwrap.wrap(kept, WIDTH - 2, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
     return [line.replace("\0", " ") for line in lines]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from recommender.smoke import contrast
 from recommender.smoke.compared import MADE_UP, Compared, differing, one_pass
 from recommender.smoke.record import shown
+from recommender.smoke.report import wrapped
 
 WIDTH = 80
 SHOWN = 10  # pictures with different answers that the text lists
@@ -20,26 +20,26 @@ def text(made: Compared) -> str:
     """The comparison as people read it."""
     lines = [*_head(made), *_speed(made), *_agreement(made), *_accuracy(made), *_failed(made), *_different(made)]
     failure = made.failure
-    lines += ["", "RESULT", *_wrapped(f"{failure.kind.name}: {shown(failure.said)}" if failure else "ok")]
+    lines += ["", "RESULT", *wrapped(f"{failure.kind.name}: {shown(failure.said)}" if failure else "ok")]
     return "\n".join(lines) + "\n"
 
 
 def _head(made: Compared) -> Iterator[str]:
     question, folder, taken = made.a.question, made.folder, made.a.taken
     yield "COMPARISON"
-    yield from (line for name, each in made.sides.items() for line in _wrapped(f"{name}: {each.asked.artefact.name}"))
+    yield from (line for name, each in made.sides.items() for line in wrapped(f"{name}: {each.asked.artefact.name}"))
     of = f" of {len(folder.names)}" if len(folder.pictures) < len(folder.names) else ""
     asked = f"{len(folder.pictures)}{of} images of {_safe(made.place)}, {question.in_flight} in flight"
-    yield from _wrapped(f"{asked}, temperature 0, at most {question.max_tokens} tokens")
-    yield from _wrapped(f"asked: {_safe(question.prompt)}")
+    yield from wrapped(f"{asked}, temperature 0, at most {question.max_tokens} tokens")
+    yield from wrapped(f"asked: {_safe(question.prompt)}")
     if taken:
-        yield from _wrapped(
+        yield from wrapped(
             f"{taken.host.gpu_count} x {taken.host.gpu_name}, LMDeploy {made.a.asked.found.facts.release.id}"
         )
-    yield from _wrapped(f"weights: {', '.join(dict.fromkeys(each.asked.checkpoint for each in made.sides.values()))}")
+    yield from wrapped(f"weights: {', '.join(dict.fromkeys(each.asked.checkpoint for each in made.sides.values()))}")
     found = differing(made)
     if made.b and not found:
-        yield from _wrapped("A and B have the same settings")
+        yield from wrapped("A and B have the same settings")
     if found:
         yield from ("", f"{'SETTINGS that differ':<30}{'A':>24}{'B':>24}")
         yield from (f"  {_cut(name, 27):<28}{_cut(a, 23):>24}{_cut(b, 23):>24}" for name, (a, b) in found.items())
@@ -85,9 +85,9 @@ def _agreement(made: Compared) -> Iterator[str]:
     if found.itself:
         yield _counted("A with itself, asked again", found.itself)
     if made.synthetic:
-        yield from _wrapped(MADE_UP)
+        yield from wrapped(MADE_UP)
     elif found.agreement:
-        yield from _wrapped(_beyond(found))
+        yield from wrapped(_beyond(found))
 
 
 def _beyond(found: contrast.Contrast) -> str:
@@ -112,7 +112,7 @@ def _beyond(found: contrast.Contrast) -> str:
 def _accuracy(made: Compared) -> Iterator[str]:
     found = made.found.accuracy
     if made.labels is None:
-        yield from _wrapped("without --labels nothing says which of two answers is right")
+        yield from wrapped("without --labels nothing says which of two answers is right")
         return
     if found is None:
         return
@@ -121,12 +121,12 @@ def _accuracy(made: Compared) -> Iterator[str]:
         if each:
             yield _counted(name, each)
     if made.synthetic:
-        yield from _wrapped(MADE_UP)
+        yield from wrapped(MADE_UP)
     elif found.pairs:
-        yield from _wrapped(_lone(found.pairs))
+        yield from wrapped(_lone(found.pairs))
         change = f"B's accuracy less A's is {_points(found.difference)} points"
-        yield from _wrapped(f"{change}, 95 % interval {_points(found.low)} to {_points(found.high)}")
-        yield from _wrapped(_more_accurate(found.pairs))
+        yield from wrapped(f"{change}, 95 % interval {_points(found.low)} to {_points(found.high)}")
+        yield from wrapped(_more_accurate(found.pairs))
 
 
 def _lone(pairs: contrast.Pairs) -> str:
@@ -153,19 +153,19 @@ def _failed(made: Compared) -> Iterator[str]:
     lines: list[str] = []
     for name, each in made.passes():
         for cause, (count, said) in contrast.failures(each).items():
-            lines += _wrapped(f"{name}: {count} x {cause}: {shown(said)}")
+            lines += wrapped(f"{name}: {count} x {cause}: {shown(said)}")
         left = len(made.folder.pictures) - len(each.answers)
-        lines += _wrapped(f"{name}: {_images(left)} not asked any more") if left else []
+        lines += wrapped(f"{name}: {_images(left)} not asked any more") if left else []
     if not made.b and made.a.failure:
-        lines += _wrapped("B was not started; what A gave is above")
+        lines += wrapped("B was not started; what A gave is above")
     elif made.b and made.b.failure:
-        lines += _wrapped(f"B ended early ({made.b.failure.kind.name}); what A gave is kept and counted")
+        lines += wrapped(f"B ended early ({made.b.failure.kind.name}); what A gave is kept and counted")
     broken = [f"{_safe(name)} ({said})" for name, said in made.folder.unreadable.items()]
     if broken:
         more = f" and {len(broken) - SHOWN} more" if len(broken) > SHOWN else ""
-        lines += _wrapped(f"unreadable, not asked: {', '.join(broken[:SHOWN])}{more}")
+        lines += wrapped(f"unreadable, not asked: {', '.join(broken[:SHOWN])}{more}")
     if made.folder.passed_by:
-        lines += _wrapped(f"{made.folder.passed_by} files of other picture formats were left out")
+        lines += wrapped(f"{made.folder.passed_by} files of other picture formats were left out")
     if lines:
         yield from ("", "NOT ANSWERED", *lines)
 
@@ -223,9 +223,3 @@ def _safe(said: str) -> str:
 
 def _cut(said: str, most: int) -> str:
     return said if len(said) <= most else said[: most - 3] + "..."
-
-
-def _wrapped(said: str) -> list[str]:
-    kept = said.replace(" %", "\0%")  # a sign stays with its number
-    lines = textwrap.wrap(kept, WIDTH - 2, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
-    return [line.replace("\0", " ") for line in lines]
