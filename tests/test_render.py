@@ -764,8 +764,10 @@ def test_json_says_what_the_request_was() -> None:
 def test_the_report_gives_each_option_a_reason(gpu: str, model: str) -> None:
     """The report names every option of the release, each followed by words and by a source or `unverified`."""
     made = answer(Request(gpu=gpu, model=model, load=LOADS[1]))
-    if isinstance(made, NothingFits):
-        pytest.skip(f"{model} does not fit on {gpu}")
+    if isinstance(made, NothingFits):  # on the small ones: there is no report, only what binds
+        assert load().gpus[gpu].memory_mib < 16_000
+        assert made.nothing.binding.message
+        return
     written = render(made, "report")
     names = {each.name for each in release_facts("0.18.0").options if each.options}
     for name in names:
