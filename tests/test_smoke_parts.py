@@ -491,12 +491,16 @@ def test_the_error_of_a_prediction() -> None:
 
 
 def test_predictions_stand_beside_comparable_loads_only() -> None:
-    """One artefact on its own card under a closed loop; neither copies, nor arrivals, nor a batch."""
-    speed = predicted(FOUND, 4, 1, 448, 448, 16)
+    """One artefact on its own card, or copies under CUDA MPS, under a closed loop; neither arrivals nor a batch."""
+    speed = predicted(FOUND, smoked(), phase())
     rows = {row.name: row for row in report.phase_rows(FOUND, smoked(), phase())}
     assert rows["requests/s"].predicted == speed.rps.value
     assert rows["output tokens/s"].predicted == speed.rps.value * 16
     assert rows["p50 ms"].low == speed.latency_ms.low
+    both = {row.name: row for row in report.phase_rows(FOUND, smoked(copies=2, mps=True), phase())}
+    assert 0 < both["requests/s"].predicted < 2 * speed.rps.value
+    (two, _), (one, _) = (report.memory_rows(FOUND, smoked(**more)) for more in ({"copies": 2, "mps": True}, {}))
+    assert 1.9 * one.predicted < two.predicted < 2 * one.predicted
     odd = ({"copies": 2}, {"kind": "python"})
     for values in odd:
         assert not any(row.predicted for row in report.phase_rows(FOUND, smoked(**values), phase()))

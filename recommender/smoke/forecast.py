@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from recommender import speed
 
 if TYPE_CHECKING:
+    from recommender import records as r
+    from recommender.configuration import Configuration
     from recommender.facts import Facts
     from recommender.pipeline import Recommendation
 
@@ -25,6 +27,23 @@ def facts_of(found: Recommendation, concurrency: int, images: int, width: int, h
     )
 
 
-def predicted(found: Recommendation, concurrency: int, images: int, width: int, height: int, cpus: int) -> speed.Speed:
-    """The speed of the recommendation's configuration under a closed-loop load."""
-    return speed.estimate(facts_of(found, concurrency, images, width, height, cpus), found.config)
+def arranged(run: r.SmokeRun, config: Configuration) -> Configuration:
+    """A run's configuration with what its command does not say: how many servers, and on how many cards."""
+    if run.copies > 1:
+        return replace(config, servers=run.copies, share=run.copies)
+    if run.servers:
+        return replace(config, servers=run.servers, share=run.share, max_tiles=run.max_tiles)
+    servers = run.gpu_count // config.tp if config.proxy_url else 1
+    return replace(config, servers=max(servers, 1))
+
+
+def foretold(run: r.SmokeRun) -> bool:
+    """Whether the estimates cover a run: one server, or one to a card, or several to a card under CUDA MPS."""
+    return run.kind == "bash" and (run.copies == 1 or run.mps)
+
+
+def predicted(found: Recommendation, run: r.SmokeRun, phase: r.Phase) -> speed.Speed:
+    """The speed of what ran under the closed-loop load of a phase."""
+    width, height = (int(side) for side in phase.image.split("x")) if phase.image else (0, 0)
+    facts = facts_of(found, phase.concurrency, phase.images, width, height, run.cpus)
+    return speed.estimate(facts, arranged(run, found.config))

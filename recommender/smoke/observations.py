@@ -17,7 +17,7 @@ from recommender.compiling import read_record
 from recommender.configuration import Configuration
 from recommender.facts import MIB, Facts
 from recommender.smoke import launch
-from recommender.smoke.forecast import facts_of
+from recommender.smoke.forecast import arranged, facts_of, foretold
 from recommender.store import Plain, Store
 
 Values: TypeAlias = Mapping[str, float]
@@ -54,10 +54,10 @@ def observations(folder: Path, store: Store) -> list[Observation]:
 
 def observed(run: r.SmokeRun, store: Store) -> Iterator[Observation]:
     """The observations of one run; none of copies that shared a card without CUDA MPS, which nothing here predicts."""
-    if (run.copies > 1 and not run.mps) or run.kind != "bash":
+    if not foretold(run):
         return
     made = launch.ran(run, store)
-    config = _arranged(run, made.config)
+    config = arranged(run, made.config)
     key = f"{run.launch_sha256} {run.model} {run.copies}"
 
     def observation(facts: Facts, flight: int, measured: Values) -> Observation:
@@ -75,16 +75,6 @@ def observed(run: r.SmokeRun, store: Store) -> Iterator[Observation]:
         figures = {"latency": got.p50_ms, "ttft": got.ttft_ms, "token": got.token_ms, "p99": got.p99_ms}
         named = {**figures, "rps": got.rps} if loaded else figures
         yield observation(facts, phase.concurrency, {name: value for name, value in named.items() if value})
-
-
-def _arranged(run: r.SmokeRun, config: Configuration) -> Configuration:
-    """A run's configuration with what its command does not say: how many servers, and on how many cards."""
-    if run.copies > 1:
-        return replace(config, servers=run.copies, share=run.copies)
-    if run.servers:
-        return replace(config, servers=run.servers, share=run.share, max_tiles=run.max_tiles)
-    servers = run.gpu_count // config.tp if config.proxy_url else 1
-    return replace(config, servers=max(servers, 1))
 
 
 def predicted(of: Observation, values: Values) -> dict[str, float]:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from recommender import measured as m
 from recommender import records as r
 from recommender.facts import MIB
-from recommender.memory import likely
+from recommender.memory import estimate, likely
 from recommender.smoke import record
 from recommender.smoke.failures import KINDS
-from recommender.smoke.forecast import predicted
+from recommender.smoke.forecast import arranged, foretold, predicted
 
 if TYPE_CHECKING:
     from recommender.pipeline import Recommendation
@@ -54,20 +54,21 @@ def memory_rows(found: Recommendation, run: r.SmokeRun) -> list[Row]:
     """Memory of the fullest card in MiB, above the idle card."""
     ready = run.ready_mib - run.idle_mib
     peak = max([run.start_peak_mib, *(each.peak_mib for each in run.phases)]) - run.idle_mib
-    memory = found.memory
-    low, high = likely(found.facts, memory, found.config.tp)
+    config = arranged(run, found.config)
+    memory = estimate(found.facts, config)
+    low, high = likely(found.facts, memory, config.tp)
     ends = (memory.total / MIB, low / MIB, high / MIB)
-    rows = [Row("VRAM ready MiB", ready, *(ends if run.copies == 1 else ())), Row("VRAM peak MiB", peak)]
+    covered = run.copies == 1 or foretold(run)
+    rows = [Row("VRAM ready MiB", ready, *(ends if covered else ())), Row("VRAM peak MiB", peak)]
     return rows if run.ready_mib else []
 
 
 def phase_rows(found: Recommendation, run: r.SmokeRun, phase: r.Phase) -> list[Row]:
-    """The figures of one phase; predicted for one artefact on its cards under a closed loop."""
+    """The figures of one phase, predicted too under a closed loop where the estimates cover the run."""
     got = m.figures(phase)
-    width, height = (int(side) for side in phase.image.split("x")) if phase.image else (0, 0)
     speed: Speed | None = None
-    if phase.concurrency and got.requests and run.copies == 1 and run.kind == "bash":
-        speed = predicted(found, phase.concurrency, phase.images, width, height, run.cpus)
+    if phase.concurrency and got.requests and foretold(run):
+        speed = predicted(found, run, phase)
 
     def row(name: str, value: float, of: Range | None, scale: float = 1.0) -> Row:
         return Row(name, value, of.value * scale, of.low * scale, of.high * scale) if of else Row(name, value)
