@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
@@ -15,6 +16,11 @@ from recommender.facts import options_of as _options
 from recommender.memory import usable, weights
 from recommender.request import Goal
 from recommender.store import PART
+
+if TYPE_CHECKING:
+    from recommender import records as r
+
+MOST_CARDS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,19 +124,33 @@ def _more_cards(facts: Facts) -> Iterator[tuple[Change, Facts]]:
 
 
 def _larger_cards(facts: Facts) -> Iterator[tuple[Change, Facts]]:
-    """One larger or newer card, the smallest first; then several of one."""
+    """One larger or newer card, the smallest first; then several of one. Of cards alike only the first is tried."""
     now = Version(facts.gpu.compute_capability)
     whole = (each for each in facts.store.gpus.values() if PART not in each.id)
     cards = sorted(whole, key=lambda each: (each.memory_mib, each.id))
+    alike = {(each.compute_capability, each.memory_mib // 1024): each for each in reversed(cards)}
+    some = sorted(alike.values(), key=lambda each: (each.memory_mib, each.id))
+    if not _any_helps(facts, some):
+        return
     for count in (facts.request.gpu_count, 2, 4, 8):
-        for gpu in cards:
+        for gpu in some:
             newer = Version(gpu.compute_capability) > now
             if count < facts.request.gpu_count or not (newer or gpu.memory_mib * MIB > facts.available_bytes):
                 continue
             asked = gpu.id if count == 1 else f"{gpu.id}:{count}"
             text = f"use {gpu.name}" if count == 1 else f"use {count} x {gpu.name}"
-            request = replace(facts.request, gpu_count=count, vram_gib=0.0)
-            yield (
-                Change(f"--gpu {asked}", text),
-                replace(facts, request=request, gpu=gpu, available_bytes=gpu.memory_mib * MIB),
-            )
+            yield Change(f"--gpu {asked}", text), _on(facts, gpu, count)
+
+
+def _any_helps(facts: Facts, cards: Sequence[r.Gpu]) -> bool:
+    """Whether many of the largest card of any generation would do: else no card is worth trying."""
+    largest = {each.compute_capability: each for each in cards}
+    most = sorted(largest.values(), key=lambda each: -each.memory_mib)
+    count = max(facts.request.gpu_count, MOST_CARDS)
+    return any(isinstance(choose(_on(facts, each, count)), Choice) for each in most)
+
+
+def _on(facts: Facts, gpu: r.Gpu, count: int) -> Facts:
+    """The same request on so many of another card."""
+    request = replace(facts.request, gpu_count=count, vram_gib=0.0)
+    return replace(facts, request=request, gpu=gpu, available_bytes=gpu.memory_mib * MIB)
