@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from packaging.version import Version
 
-from recommender import shapes
+from recommender import covered, shapes
 from recommender.configuration import Configuration
 from recommender.facts import MIB, Facts
 
@@ -31,7 +31,6 @@ WARM_UP_STEPS = (
 
 if TYPE_CHECKING:
     from recommender import records as r
-    from recommender.store import Store
 
 
 Basis: TypeAlias = Literal["measured", "modelled", "vendor", "assumed"]
@@ -203,35 +202,13 @@ def estimate(facts: Facts, config: Configuration) -> Memory:
     return each
 
 
-Kind: TypeAlias = tuple[bool, str, bool, bool]
-
-
-def kind(model: r.Model) -> Kind:
-    """What makes models behave alike: experts or none, quantisation, images or none, tiles or pixels."""
-    method = model.quantization[0].method if model.quantization else ""
-    return bool(model.text.mixture), method, bool(model.vision), any(each.pixels for each in model.vision)
-
-
-@lru_cache(maxsize=8)
-def measured(store: Store) -> frozenset[str]:
-    """The GPUs that the coefficients were fitted on."""
-    return frozenset(gpu for each in store.residuals.values() for gpu in each.gpus)
-
-
-@lru_cache(maxsize=8)
-def measured_kinds(store: Store) -> frozenset[Kind]:
-    """The kinds of models that the coefficients were fitted on."""
-    names = {name for each in store.residuals.values() for name in each.models}
-    return frozenset(kind(store.models[name]) for name in names if name in store.models)
-
-
 def likely(facts: Facts, memory: Memory, tp: int) -> tuple[int, int]:
     """The bytes between which four fifths of the starts lie that the fit had not seen, image encoder busy or not.
 
     On a card that no run was made on, of a model of another kind, and over several cards: the parts' own ends.
     """
     known = facts.store.residuals.get("memory")
-    alike = facts.gpu.id in measured(facts.store) and kind(facts.model) in measured_kinds(facts.store)
+    alike = facts.gpu.id in covered.gpus(facts.store) and covered.kind(facts.model) in covered.kinds(facts.store)
     if known is None or tp > 1 or not alike:
         return memory.low, sum(item.high for item in memory.items)
     vision = memory.item("vision").bytes

@@ -14,6 +14,16 @@ if TYPE_CHECKING:
     from recommender.pipeline import NothingFits, Recommendation
 
 
+WIDE = {
+    "extrapolated from datasheets": "no run was made on this card, so they are wide: see smoke, and --calibrate",
+    "modelled from measurements of one card a server": "no run was made over several cards, so they are wide",
+    "modelled from measurements of other kinds of models": (
+        "no model of this kind was run, so they are wide: see smoke, and --calibrate"
+    ),
+}
+"""Why ranges are wider than the errors at unseen runs, by what a prediction rests on."""
+
+
 def report(found: Recommendation, full: bool = True) -> str:
     """The whole report; without ``full`` what was left at its default is only counted."""
     return "\n".join(_lines(found, full)) + "\n"
@@ -99,11 +109,7 @@ def _speed(found: Recommendation) -> Iterator[str]:
     )
     for name, figure, unit in rows:
         yield f"  {name:<12}{figure.value:>8,.1f}   {figure.low:,.1f} to {figure.high:,.1f} {unit}"
-    ranges = "four of five runs unseen by the fit lay in these ranges"
-    if speed.basis == "modelled from measurements of other kinds of models":
-        ranges = "no model of this kind was run, so they are wide: see smoke, and --calibrate"
-    if speed.basis == "extrapolated from datasheets":
-        ranges = "no run was made on this card, so they are wide: see smoke, and --calibrate"
+    ranges = WIDE.get(speed.basis, "four of five runs unseen by the fit lay in these ranges")
     yield from wrap(f"limited by {speed.limit}; {ranges}", "  ", "  ")
 
 

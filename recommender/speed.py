@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from recommender import shapes
+from recommender import covered, shapes
 from recommender.configuration import Configuration
 from recommender.facts import Facts
-from recommender.memory import kind, measured, measured_kinds, running
+from recommender.memory import running
 from recommender.stations import Terms, shared, stations
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ Limit: TypeAlias = Literal[
 Basis: TypeAlias = Literal[
     "modelled from measurements on the same GPU",
     "modelled from measurements of other kinds of models",
+    "modelled from measurements of one card a server",
     "calibrated by runs of your own",
     "extrapolated from datasheets",
 ]
@@ -69,7 +70,7 @@ class Speed:
 
 
 class Figures(NamedTuple):
-    """The middle of each figure of one server: times in ms, ``rps`` requests a second."""
+    """The middle of each figure of one server: times in ms, ``rps`` requests a second; and what limits it."""
 
     alone: float
     latency: float
@@ -77,6 +78,7 @@ class Figures(NamedTuple):
     ttft: float
     token: float
     rps: float
+    limit: Limit
 
 
 COEFFICIENTS = (
@@ -124,7 +126,7 @@ def estimate(facts: Facts, config: Configuration, ranged: bool = True) -> Speed:
     flight = -(-facts.concurrency // config.servers)
     c = scaled(facts.store, facts.request.host_scale, facts.request.card_scale)
     got = figures(facts, config, flight, c)
-    basis = _basis(facts)
+    basis = _basis(facts, config)
     load = "load" if flight > 1 else "alone"
 
     def figure(name: str, value: float) -> Range:
@@ -137,24 +139,27 @@ def estimate(facts: Facts, config: Configuration, ranged: bool = True) -> Speed:
         ttft_ms=figure(f"ttft-{load}", got.ttft),
         token_ms=figure(f"token-{load}", got.token),
         rps=figure(f"rps-{load}", got.rps * config.servers),
-        limit=_limit(_terms(facts, config, flight > 1, c), facts.output_tokens, running(facts, config)),
+        limit=got.limit,
         basis=basis,
         coefficients=COEFFICIENTS,
     )
 
 
-def _basis(facts: Facts) -> Basis:
+def _basis(facts: Facts, config: Configuration) -> Basis:
     if (facts.request.host_scale, facts.request.card_scale) != (1.0, 1.0):
         return "calibrated by runs of your own"
-    if facts.gpu.id not in measured(facts.store):
+    if facts.gpu.id not in covered.gpus(facts.store):
         return "extrapolated from datasheets"
-    if kind(facts.model) not in measured_kinds(facts.store):
+    if config.tp > 1:  # what a further card adds is a guess: see parallel-efficiency
+        return "modelled from measurements of one card a server"
+    if covered.kind(facts.model) not in covered.kinds(facts.store):
         return "modelled from measurements of other kinds of models"
     return "modelled from measurements on the same GPU"
 
 
 SPREADS: Mapping[Basis, str] = {
     "extrapolated from datasheets": "unmeasured-gpu-spread",
+    "modelled from measurements of one card a server": "unmeasured-gpu-spread",
     "modelled from measurements of other kinds of models": "unmeasured-kind-spread",
 }
 
@@ -203,8 +208,10 @@ def figures(facts: Facts, config: Configuration, flight: int, c: Mapping[str, fl
     first = c["request-overhead-ms"] + alone.prepare + alone.prefill
     whole = first + (out - 1) * alone.step(1)
     if flight == 1:
-        return Figures(whole, whole, whole * c["tail-alone"], first, alone.step(1), 1e3 / whole)
+        limit = _limit(alone, out, 1)
+        return Figures(whole, whole, whole * c["tail-alone"], first, alone.step(1), 1e3 / whole, limit)
     terms = _terms(facts, config, True, c)
+    limit = _limit(terms, out, min(flight, config.max_batch_size))
     if config.share > 1:
         terms = shared(terms, out, flight, config.max_batch_size, config.share - 1, c["shared-step-share"])
     chain = stations(terms, out, flight, config.max_batch_size)
@@ -219,7 +226,7 @@ def figures(facts: Facts, config: Configuration, flight: int, c: Mapping[str, fl
     token = min(max((mean - ttft) / max(out - 1, 1), alone.step(1)), slowest)
     ttft = mean - (out - 1) * token
     tail = whole * c["tail-alone"] + (mean - whole) * c["tail-queue"]
-    return Figures(whole, mean, tail, ttft, token, flight / mean * 1e3)
+    return Figures(whole, mean, tail, ttft, token, flight / mean * 1e3, limit)
 
 
 def _terms(facts: Facts, config: Configuration, loaded: bool, c: Mapping[str, float]) -> Terms:

@@ -35,6 +35,7 @@ FLOW = (
     "facts",
     "checkpoint",
     "detect",
+    "covered",
     "memory",
     "stations",
     "speed",

@@ -236,3 +236,15 @@ def test_a_kind_of_model_that_never_ran_says_so(model: str) -> None:
     usual = STORE.residuals["rps-load"]
     assert got.rps.high / got.rps.low > 1.5 * usual.high / usual.low
     assert memory.likely(facts, made, 1) == (made.low, sum(each.high for each in made.items))
+
+
+def test_what_further_cards_add_is_a_guess_and_says_so() -> None:
+    """No run was made over several cards of one server: on a measured card too the range is wider."""
+    facts = gather(Request(gpu="h100-sxm-80g", gpu_count=2, concurrency=16), STORE)
+    config = replace(next(tiers(facts))[0], tp=2, servers=1)
+    one, two = speed.estimate(facts, replace(config, tp=1)), speed.estimate(facts, config)
+    assert two.basis == "modelled from measurements of one card a server"
+    assert two.rps.high / two.rps.low > 2 * one.rps.high / one.rps.low
+    # The spread is at least what the coefficient's own ends would do to two cards.
+    known = STORE.coefficients["parallel-efficiency"]
+    assert STORE.coefficients["unmeasured-gpu-spread"].value > (1 + known.value) / (1 + known.low)

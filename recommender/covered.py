@@ -1,0 +1,31 @@
+"""What runs were made of: GPUs and kinds of models. A prediction for anything else says so and is wider."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from recommender import records as r
+    from recommender.store import Store
+
+Kind: TypeAlias = tuple[bool, str, bool, bool]
+
+
+def kind(model: r.Model) -> Kind:
+    """What makes models behave alike: experts or none, quantisation, images or none, tiles or pixels."""
+    method = model.quantization[0].method if model.quantization else ""
+    return bool(model.text.mixture), method, bool(model.vision), any(each.pixels for each in model.vision)
+
+
+@lru_cache(maxsize=8)
+def gpus(store: Store) -> frozenset[str]:
+    """The GPUs that the coefficients were fitted on."""
+    return frozenset(gpu for each in store.residuals.values() for gpu in each.gpus)
+
+
+@lru_cache(maxsize=8)
+def kinds(store: Store) -> frozenset[Kind]:
+    """The kinds of models that the coefficients were fitted on."""
+    names = {name for each in store.residuals.values() for name in each.models}
+    return frozenset(kind(store.models[name]) for name in names if name in store.models)
