@@ -13,7 +13,7 @@ import signal
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any
 import click
 import pytest
 from artefacts import wait_for
+from fleet import made_ahead, uses
 from PIL import Image
 from standin.machine import Standin
 from test_smoke import AT_ONCE, BUSY_S, OWN, RECOMMEND, edited, listens, prepared, rendered
@@ -495,32 +496,11 @@ RUNS: dict[str, Callable[[Path], Ran]] = {
 }  # fmt: skip
 
 
-def uses(*names: str) -> Callable[[Any], Any]:
-    """Says which runs a test looks at, so that they can be made ahead, several at once."""
-
-    def mark(test: Any) -> Any:
-        test.uses = names
-        return test
-
-    return mark
-
-
 @pytest.fixture(scope="module")
 def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Ran]]:
     """The runs that the chosen tests look at, made several at a time."""
-    names: dict[str, None] = {}
-    for item in request.session.items:
-        if getattr(item, "path", None) == Path(__file__):
-            chosen = getattr(item, "callspec", None)
-            case = chosen.params.get("run_of") if chosen else None
-            names |= dict.fromkeys([case] if case else getattr(getattr(item, "function", None), "uses", ()))
     SCRIPTS["fp16"](), SCRIPTS["int8"]()
-    pool = ThreadPoolExecutor(AT_ONCE)
-    runs: dict[str, Future[Ran]] = {
-        name: pool.submit(RUNS[name], tmp_path_factory.mktemp("run", numbered=True)) for name in names
-    }
-    yield lambda name: runs[name].result()
-    pool.shutdown(cancel_futures=True)
+    yield from made_ahead(request, Path(__file__), "run_of", RUNS, AT_ONCE, tmp_path_factory)
 
 
 def clean(ran: Ran) -> None:

@@ -27,6 +27,7 @@ from recommender import records
 from recommender.cli import root
 from recommender.smoke import plan as plans
 from recommender.smoke import shown, sweep, weights
+from recommender.smoke.console import stopping
 from recommender.smoke.plan import Checked, Launch
 from recommender.smoke.sweep import Line, Results
 
@@ -722,3 +723,14 @@ def test_the_time_limit_reaches_the_run(tmp_path: Path) -> None:
     assert re.search(r"^2/2 one-r2 \d+ s; time-limit: not done after [1-6] s", err, re.MULTILINE), err
     assert err.splitlines()[-1] == "recommend campaign: 1 start is left, about 2 s; run it again"
     assert [each.code for each in made.lines()] == [0, 26]
+
+
+def test_an_ignored_hang_up_stays_ignored() -> None:
+    """Under nohup a campaign goes on when its terminal closes; the other signals end it all the same."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert stopping() == (signal.SIGINT, signal.SIGTERM)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        assert stopping() == (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)

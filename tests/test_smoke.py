@@ -21,7 +21,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from typing import Any
 import pytest
 import yaml
 from artefacts import wait_for
+from fleet import made_ahead, uses
 from standin.machine import Standin
 
 from recommender import measured, records
@@ -297,32 +298,11 @@ OTHERS: dict[str, Job] = {
 }  # fmt: skip
 
 
-def uses(*names: str) -> Callable[[Any], Any]:
-    """Says which runs a test looks at, so that they can be made ahead, several at once."""
-
-    def mark(test: Any) -> Any:
-        test.uses = names
-        return test
-
-    return mark
-
-
 @pytest.fixture(scope="module")
 def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Ran]]:
     """The runs that the chosen tests look at, made several at a time."""
     jobs = {name: each[2] for name, each in FAULTS.items()} | OTHERS
-    names: dict[str, None] = {}
-    for item in request.session.items:
-        if getattr(item, "path", None) == Path(__file__):
-            test, chosen = getattr(item, "function", None), getattr(item, "callspec", None)
-            case = chosen.params.get("case") if chosen else None
-            names |= dict.fromkeys([case] if case in jobs else getattr(test, "uses", ()))
-    pool = ThreadPoolExecutor(AT_ONCE)
-    runs: dict[str, Future[Ran]] = {
-        name: pool.submit(jobs[name], tmp_path_factory.mktemp(name, numbered=True)) for name in names
-    }
-    yield lambda name: runs[name].result()
-    pool.shutdown(cancel_futures=True)
+    yield from made_ahead(request, Path(__file__), "case", jobs, AT_ONCE, tmp_path_factory)
 
 
 def clean(ran: Ran) -> None:

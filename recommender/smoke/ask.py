@@ -17,7 +17,7 @@ from typing import Any
 
 from recommender.request import RequestError
 from recommender.smoke.answers import Form, Unread
-from recommender.smoke.checks import Server
+from recommender.smoke.checks import Server, question
 from recommender.smoke.failures import Failure
 from recommender.smoke.run import SINGLE, Session, run
 from recommender.smoke.taken import Asked, Say, Taken
@@ -67,16 +67,9 @@ class Question:
 
     def body(self, model: str, kind: str, data: bytes) -> dict[str, Any]:
         """The request for one picture."""
-        image: dict[str, Any] = {"url": f"data:image/{kind};base64,{base64.b64encode(data).decode()}"}
-        if self.max_tiles:
-            image["max_dynamic_patch"] = self.max_tiles
-        content = [{"type": "text", "text": self.prompt}, {"type": "image_url", "image_url": image}]
-        messages = [{"role": "user", "content": content}]
-        made = {"model": model, "messages": messages, "max_tokens": self.max_tokens, "temperature": 0}
-        if self.form.schema is not None and self.form.held:
-            answer = {"name": "answer", "schema": self.form.schema}
-            made["response_format"] = {"type": "json_schema", "json_schema": answer}
-        return made
+        image = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+        schema = self.form.schema if self.form.held else None
+        return question(model, self.prompt, image, self.max_tiles, self.max_tokens, schema)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ import click
 from recommender.render import count
 from recommender.request import RequestError
 from recommender.smoke import sweep
+from recommender.smoke.console import stopping
 from recommender.smoke.keeper import PR_SET_PDEATHSIG
 from recommender.smoke.plan import Checked, Launch, PlanError, read
 from recommender.smoke.shown import after, figures_of, listing, minutes, ranking_text
@@ -256,8 +257,7 @@ def _run(plan: Checked, found: sweep.Results, path: Path, options: dict[str, Any
     """Runs what is to be done, says what is left, and ends with the exit code."""
     with _opened(path) as out:
         session = Session(plan, found, out, options)
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        before = {each: signal.signal(each, session.stop) for each in numbers}
+        before = {each: signal.signal(each, session.stop) for each in stopping()}
         try:
             fault = session.go()
         finally:

@@ -96,10 +96,10 @@ def proofs(
             raise Failure("request-failed", f"/health: HTTP {status}: {body[:300].decode(errors='replace')}")
     yield "/health answers 200"
     yield "/v1/models lists the model"
-    text, _ = front.chat(_body(model, "Say one word.", "", 0), "a text request")
+    text, _ = front.chat(question(model, "Say one word."), "a text request")
     yield f"a text request is answered ({len(text)} characters)"
     if picture:
-        text, _ = front.chat(_body(model, facts.prompt, picture, max_tiles), "an image request")
+        text, _ = front.chat(question(model, facts.prompt, _jpeg(picture), max_tiles), "an image request")
         yield f"an image request is answered ({len(text)} characters)"
     if structured:
         yield _structured(front, model, facts, picture, max_tiles)
@@ -107,22 +107,30 @@ def proofs(
         yield "JSON by a schema is not asked for: this release refuses it"
 
 
-def _body(model: str, prompt: str, picture: str, max_tiles: int, tokens: int = 16) -> dict[str, Any]:
+def question(
+    model: str, prompt: str, image: str = "", max_tiles: int = 0, tokens: int = 16, schema: object = None
+) -> dict[str, Any]:
+    """The body of a request, with an image (a data: URL) and held to a JSON schema where there are such."""
     content: Any = prompt
-    if picture:
-        image: dict[str, Any] = {"url": f"data:image/jpeg;base64,{picture}"}
-        if max_tiles:
-            image["max_dynamic_patch"] = max_tiles
-        content = [{"type": "text", "text": prompt}, {"type": "image_url", "image_url": image}]
+    if image:
+        url: dict[str, Any] = {"url": image} | ({"max_dynamic_patch": max_tiles} if max_tiles else {})
+        content = [{"type": "text", "text": prompt}, {"type": "image_url", "image_url": url}]
     messages = [{"role": "user", "content": content}]
-    return {"model": model, "messages": messages, "max_tokens": tokens, "temperature": 0}
+    made = {"model": model, "messages": messages, "max_tokens": tokens, "temperature": 0}
+    if schema is not None:
+        made["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    return made
+
+
+def _jpeg(picture: str) -> str:
+    """The address of a picture in base64; empty for none."""
+    return f"data:image/jpeg;base64,{picture}" if picture else ""
 
 
 def _structured(server: Server, model: str, facts: Facts, picture: str, max_tiles: int) -> str:
     schema = json.loads(facts.response_schema or SCHEMA)
     # Twice what the answer can take even where a token is a single character.
-    body = _body(model, facts.prompt, picture, max_tiles, tokens=128)
-    body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    body = question(model, facts.prompt, _jpeg(picture), max_tiles, tokens=128, schema=schema)
     text, ended = server.chat(body, "a JSON request")
     wrong = nonconformity(text, schema)
     if wrong:

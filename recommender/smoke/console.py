@@ -31,6 +31,12 @@ class Stopped(KeyboardInterrupt):
     """A signal asked to stop."""
 
 
+def stopping() -> tuple[signal.Signals, ...]:
+    """The signals that end a run through its clean-up. Under nohup SIGHUP is ignored, and stays so."""
+    hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hangs_up else ()))
+
+
 @contextlib.contextmanager
 def signals(limit_s: float, who: str = SMOKE) -> Iterator[None]:
     """Signals and the time limit end the run through its clean-up; a second signal cuts the clean-up short."""
@@ -43,10 +49,7 @@ def signals(limit_s: float, who: str = SMOKE) -> Iterator[None]:
     def late(*_: object) -> None:
         raise Failure("time-limit", f"not done after {limit_s:g} s")
 
-    wanted = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # under nohup it stays ignored
-        wanted.append(signal.SIGHUP)
-    before = {each: signal.signal(each, stop) for each in wanted}
+    before = {each: signal.signal(each, stop) for each in stopping()}
     before[signal.SIGALRM] = signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, limit_s)
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recommender.maintain import FILE, knowledge
+from recommender.maintain import FILE
 
 if TYPE_CHECKING:
     from recommender import records as r
@@ -22,7 +22,7 @@ TOLERANCE = 0.005
 QUIET_S = 2.0
 
 
-@knowledge.command()
+@click.command()
 @click.option("--check", "only_check", is_flag=True, help="Write nothing; exit 1 where a file says otherwise.")
 @click.option("--worst", metavar="N", default=0, type=click.IntRange(0, 1000), help="Show the N largest errors. [0]")
 @click.option("--knowledge", "folder", metavar="DIR", type=FILE, help="The knowledge folder. [that of this checkout]")

@@ -9,6 +9,7 @@ from recommender.render import count
 from recommender.smoke import sweep
 from recommender.smoke.failures import KINDS
 from recommender.smoke.plan import Checked, Launch
+from recommender.smoke.report import wrapped
 
 WIDTH = 80
 
@@ -95,5 +96,4 @@ def ranking_text(made: Iterable[sweep.Ranking]) -> str:
 def _names(what: str, names: tuple[str, ...]) -> list[str]:
     if not names:
         return []
-    told = f"{len(names)} {what}: {', '.join(names)}"
-    return textwrap.wrap(told, WIDTH - 2, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+    return wrapped(f"{len(names)} {what}: {', '.join(names)}")
