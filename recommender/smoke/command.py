@@ -182,6 +182,8 @@ def _asked(
     seconds = positive_float("--seconds", options["seconds"], 3600) if options["seconds"] else 0.0
     if options["mps"] and script.kind == "python":
         raise RequestError("--mps: a pipeline.py is one process; use serve.sh")
+    if options["copies"] > 1:
+        launch.needs_ports(script, found.facts)
     return Asked(
         artefact=script,
         found=found,

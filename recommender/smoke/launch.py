@@ -223,6 +223,15 @@ def settings(facts: Facts, words: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
+def needs_ports(script: Artefact, facts: Facts) -> None:
+    """Raises RequestError where copies of the artefact would all listen on one port."""
+    if settings(facts, script.words(facts, {"SERVER_PORT": "1"})).get("port") != "1":
+        raise RequestError(
+            "--copies: this script does not take its port from SERVER_PORT, so all copies would want the same; "
+            "give it --server-port \"$SERVER_PORT\", and --follow another --with server-port=23333"
+        )
+
+
 def _engine_call(text: str) -> ast.Call | None:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) == ENGINE:

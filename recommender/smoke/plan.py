@@ -259,6 +259,8 @@ def _launch(plan: Plan, start: Start, sweep: tuple[str, ...]) -> tuple[Launch, t
         found = arguments.answer({**given, "gpu": plan.gpu})
         artefact = launch.of(render(found, "bash"), "serve.sh")
         launch.settings(found.facts, artefact.words(found.facts, {}))
+        if start.copies > 1:
+            launch.needs_ports(artefact, found.facts)
         if start.sweep and plan.sweep and not sweep:
             sweep = tuple(name_of(each) for each in command.loads(tuple(plan.sweep.phases.split()), found))
         texts = tuple(start.phases.split()) or sweep
