@@ -152,9 +152,7 @@ def explanations(facts: Facts, adviser: Followed, candidate: Candidate) -> tuple
     settings = adviser.settings
     explained = {each.option: each for each in explain(facts, candidate)}
     found = [
-        replace(
-            each, value=settings[name].value, emitted=_shown(each, settings[name]), reason=settings[name].reason
-        )
+        replace(each, value=settings[name].value, emitted=_shown(each, settings[name]), reason=settings[name].reason)
         if name in settings
         else replace(each, value=each.default, emitted=False)
         for name, each in explained.items()

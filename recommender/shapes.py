@@ -252,6 +252,17 @@ def decode_bytes(model: Model, tp: int = 1, batch: int = 1) -> int:
     return round(linear + text.vocab * text.hidden * BYTES_16_BIT / tp)
 
 
+def inner_rows(model: Model, tp: int = 1) -> int:
+    """Inner dimensions of the linear layers that a token passes one after the other on one of ``tp`` GPUs, summed."""
+    text, mixture = model.text, _mixture(model.text)
+    attention = 2 * text.hidden + text.heads * text.head_dim // tp
+    wide = text.layers * text.intermediate
+    if mixture:
+        experts = (text.layers - mixture.dense_layers) * (mixture.intermediate + mixture.shared)
+        wide = mixture.dense_layers * text.intermediate + experts
+    return text.layers * attention + wide // tp
+
+
 def kv_bytes_per_token(model: Model, kv_bits: int, tp: int = 1) -> int:
     """Bytes that one cached token takes on each of ``tp`` GPUs (TurboMind's block layout).
 

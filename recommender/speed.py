@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from recommender import records as r
     from recommender.store import Store
 
-Limit: TypeAlias = Literal[
-    "decoding steps of the host", "preprocessing", "prefill on the card", "decoding steps of the card"
-]
+Limit: TypeAlias = Literal["preprocessing", "prefill on the card", "decoding steps"]
 
 Basis: TypeAlias = Literal[
     "modelled from measurements on the same GPU",
@@ -89,12 +87,11 @@ COEFFICIENTS = (
     "tile-host-ms",
     "tile-host-parallel-ms",
     "tile-host-crowded-ms",
-    "token-host-ms",
     "extra-pass-steps",
     "first-token-share",
-    "step-host-ms",
-    "step-layer-host-ms",
-    "step-layer-quantised-ms",
+    "step-ms",
+    "step-layer-ms",
+    "step-quantised-row-ns",
     "prefill-efficiency",
     "prefill-efficiency-quantised",
     "vision-efficiency",
@@ -106,7 +103,9 @@ COEFFICIENTS = (
 )
 HOST = tuple(name for name in COEFFICIENTS if "-host-" in name or name == "request-overhead-ms")
 CARD = (
-    "step-layer-quantised-ms",
+    "step-ms",
+    "step-layer-ms",
+    "step-quantised-row-ns",
     "prefill-efficiency",
     "prefill-efficiency-quantised",
     "vision-efficiency",
@@ -183,19 +182,18 @@ def scaled(store: Store, host: float, card: float) -> Mapping[str, float]:
     """The coefficients where the host's and the card's work take so many times as long."""
     known = values(store)
     shares = {name: known[name] / card for name in CARD if store.coefficients[name].unit == "share"}
-    times = {name: known[name] * card for name in CARD if store.coefficients[name].unit == "ms"}
+    times = {name: known[name] * card for name in CARD if store.coefficients[name].unit != "share"}
     return {**known, **{name: known[name] * host for name in HOST}, **shares, **times}
 
 
 def _limit(terms: Terms, out: int, batch: int) -> Limit:
     """The station that a request takes most of: where more load would queue."""
-    steps = out * terms.step(batch) / batch
-    parts = {"preprocessing": terms.prepare, "prefill on the card": terms.prefill}
-    name = max(parts, key=lambda part: parts[part])
-    if steps > parts[name]:
-        host = terms.step_host >= max(terms.step_kernels, terms.step_card)
-        return "decoding steps of the host" if host else "decoding steps of the card"
-    return "preprocessing" if name == "preprocessing" else "prefill on the card"
+    parts: dict[Limit, float] = {
+        "preprocessing": terms.prepare,
+        "prefill on the card": terms.prefill,
+        "decoding steps": out * terms.step(batch) / batch,
+    }
+    return max(parts, key=lambda part: parts[part])
 
 
 def figures(facts: Facts, config: Configuration, flight: int, c: Mapping[str, float]) -> Figures:
@@ -242,14 +240,14 @@ def _terms(facts: Facts, config: Configuration, loaded: bool, c: Mapping[str, fl
     budget = min(config.prefill_tokens, config.session_len)
     passes = -(-inputs // budget)
     context = inputs + facts.output_tokens // 2
+    head = text.vocab * text.hidden * shapes.BYTES_16_BIT / tp
+    linear = _decode_bytes(facts.model, tp, running(facts, config) if loaded else 1) - head
+    slow = c["step-quantised-row-ns"] * _inner_rows(facts.model, tp) / 1e6 if quantised else 0.0
     made = Terms(
         prepare=_prepare(facts, config, loaded, c),
         prefill=_text_flops(facts.model, inputs) / dense + see,
-        step_host=c["step-host-ms"] + c["step-layer-host-ms"] * text.layers,
-        step_kernels=c["step-layer-quantised-ms"] * text.layers / ranks if quantised else 0.0,
-        step_card=_decode_bytes(facts.model, tp, running(facts, config) if loaded else 1) / bandwidth,
-        step_context=_kv_read_bytes(facts.model, config.kv_bits, context, tp) / bandwidth,
-        step_row=_row_flops(facts.model) / dense,
+        step_base=c["step-ms"] + c["step-layer-ms"] * text.layers + max(slow, linear / bandwidth) + head / bandwidth,
+        step_row=_kv_read_bytes(facts.model, config.kv_bits, context, tp) / bandwidth + _row_flops(facts.model) / dense,
         joining=1 / passes if passes > 1 else budget // inputs,
     )
     return made._replace(prefill=made.prefill + (passes - 1) * c["extra-pass-steps"] * made.step(1))
@@ -257,7 +255,7 @@ def _terms(facts: Facts, config: Configuration, loaded: bool, c: Mapping[str, fl
 
 def _prepare(facts: Facts, config: Configuration, loaded: bool, c: Mapping[str, float]) -> float:
     """Work of the server process on one request, of which it does one after the other."""
-    work = c["request-host-ms"] + c["token-host-ms"] * facts.output_tokens
+    work = c["request-host-ms"]
     if not facts.images:
         return work
     tile = c["tile-host-ms"] + c["tile-host-parallel-ms"] / config.omp_threads
@@ -276,6 +274,11 @@ def _rate(gpu: r.Gpu, model: r.Model) -> float:
     rates = {rate.precision: rate.tera for rate in gpu.rates}
     wanted: Literal["bf16", "fp16"] = "bf16" if model.text.dtype == "bfloat16" else "fp16"
     return rates.get(wanted, rates.get("fp16", next(iter(rates.values()))))
+
+
+@lru_cache(maxsize=4096)
+def _inner_rows(model: r.Model, tp: int) -> int:
+    return shapes.inner_rows(model, tp)
 
 
 @lru_cache(maxsize=4096)

@@ -11,23 +11,18 @@ HALVINGS = 12
 class Terms(NamedTuple):
     """Demands of one request on one server, in ms.
 
-    An iteration with m requests takes the longest of ``step_host``, ``step_kernels`` and
-    ``step_card + m * step_context``, and ``m * step_row`` besides. ``joining`` prompts fit in one pass.
+    An iteration with m requests takes ``step_base + m * step_row``; ``joining`` prompts fit in one pass.
     """
 
     prepare: float
     prefill: float
-    step_host: float
-    step_kernels: float
-    step_card: float
-    step_context: float
+    step_base: float
     step_row: float
     joining: float
 
     def step(self, requests: float) -> float:
         """One iteration with so many requests and no prefill."""
-        card = self.step_card + requests * self.step_context
-        return max(self.step_host, self.step_kernels, card) + requests * self.step_row
+        return self.step_base + requests * self.step_row
 
 
 class Stations(NamedTuple):
@@ -71,11 +66,9 @@ def shared(terms: Terms, out: int, flight: int, batch: int, others: int, slowed:
     made = terms
     for _ in range(HALVINGS):
         busy = (low + high) / 2
-        longer = 1 + slowed * others * busy
         made = terms._replace(
             prefill=terms.prefill * (1 + others * busy),
-            step_kernels=max(terms.step_kernels, terms.step_host) * longer,
-            step_card=terms.step_card * longer,
+            step_base=terms.step_base * (1 + slowed * others * busy),
         )
         rate = stations(made, out, flight, batch).rate
         low, high = (busy, high) if rate * made.prefill > busy else (low, busy)

@@ -110,7 +110,7 @@ PLAIN = {
     "id": "try",
     "about": "a try",
     "gpu": "H100-80G",
-    "bases": {"tuned": "--follow defaults --with trust-remote-code"},
+    "bases": {"tuned": "--follow defaults --with trust-remote-code --with server-port=23333"},
     "starts": [
         {"id": "one", "base": "tuned", "sweep": True},
         {"id": "two", "run": "--load 16", "phases": "16"},
@@ -196,7 +196,8 @@ def test_a_start_is_what_its_words_and_the_plan_make_it(tmp_path: Path) -> None:
     checked = made(tmp_path, changed(common="--patience 40"))
     one, two = checked.launches
     assert " ".join(one.options()) == (
-        "--gpu H100-80G --patience 40 --follow defaults --with trust-remote-code --weights random "
+        "--gpu H100-80G --patience 40 --follow defaults --with trust-remote-code --with server-port=23333 "
+        "--weights random "
         "--phase 1@448x448 --phase 16@448x448 --seconds 4"
     )
     assert (one.rung, two.rung, two.loads, two.seconds) == (1, 0, ("16@448x448",), 4)

@@ -22,6 +22,8 @@ from recommender.store import load
 
 STORE = load()
 FITTED = "h100-2026-11-21"
+ENDED = {"server-died"}
+"""Outcomes of a run that was over before its first load: what it shows is that the server ends."""
 
 
 def test_the_free_memory_that_the_cache_share_is_taken_of() -> None:
@@ -103,6 +105,10 @@ def test_the_runs_of_each_record_hold_together(name: str) -> None:
     run = raw(name)
     assert run.memory_mib > run.ready_mib > run.idle_mib
     assert run.start_peak_mib >= run.ready_mib
+    if run.outcome in ENDED:
+        assert run.said
+        assert not run.phases
+        return
     assert (run.outcome == "ok") == (not any(each.failures for each in run.phases)) or run.outcome in SINGLE
     for phase in run.phases:
         got = measured.figures(phase)
@@ -115,17 +121,23 @@ def test_the_runs_of_each_record_hold_together(name: str) -> None:
             assert phase.window_requests <= len(every)
             assert not Counter(whole) - Counter(every), "streamed requests are among all"
         if phase.concurrency and len(every) >= 50:
-            # Little: what is in flight is rate times time. The window begins empty, so it is a little less.
-            assert 0.8 * phase.concurrency <= got.rps * statistics.fmean(every) / 1000 <= 1.05 * phase.concurrency
+            # Little: what is in flight is rate times time, both without the first round. Answers come in waves,
+            # so a window of few rounds may hold up to one of them too many or too few.
+            counted = every[phase.concurrency if len(every) > phase.window_requests else 0 :]
+            inside = got.rps * statistics.fmean(counted) / 1000 / phase.concurrency
+            wave = phase.concurrency / len(counted)
+            assert 1 - max(0.2, wave) <= inside <= 1 + max(0.05, wave)
+
 
 
 def measured_by(image: str, concurrency: int) -> dict[str, float]:
-    """Requests a second of every record that has this load, by record."""
+    """Requests a second of every record of an H100 that has this load, by record."""
     return {
         name: measured.figures(phase).rps
         for name in SMOKED
         for phase in raw(name).phases
         if phase.image == image and phase.concurrency == concurrency and raw(name).copies == 1
+        if raw(name).gpu == "h100-sxm-80g"
     }
 
 
@@ -133,10 +145,16 @@ def measured_by(image: str, concurrency: int) -> dict[str, float]:
 def test_ours_beats_every_adviser_at_16_in_flight(image: str, least: float) -> None:
     """The recommended configuration carries 1.6 times (448x448) or twice (1280x720) the load of the best other one."""
     rates = measured_by(image, 16)
-    ours = f"h100-2026-11-21-ours-16{'' if image == '448x448' else '-1280x720'}"
-    others = [rate for name, rate in rates.items() if "follow" in json.loads(raw(name).request)]
-    assert len(others) == 9
-    assert rates[ours] >= least * max(others)
+    ours = {"448x448": ("ours-16", "rec-16"), "1280x720": ("ours-16-1280x720",)}[image]
+    others = {name: rate for name, rate in rates.items() if advised(name)}
+    assert {json.loads(raw(name).request)["follow"] for name in others} == set(STORE.advisers) | {"defaults"}
+    assert min(rates[f"h100-2026-11-21-{each}"] for each in ours) >= least * max(others.values())
+
+
+def advised(name: str) -> bool:
+    """Whether a record is an adviser's configuration or LMDeploy's own, changed in nothing but what lets it start."""
+    request = json.loads(raw(name).request)
+    return "follow" in request and not {*request.get("with", {})} - {"trust-remote-code"}
 
 
 def test_ours_is_no_slower_alone() -> None:
@@ -146,8 +164,9 @@ def test_ours_is_no_slower_alone() -> None:
         for name in SMOKED
         for phase in raw(name).phases
         if (phase.image, phase.concurrency) == ("448x448", 1) and phase.latencies_ms
+        if raw(name).gpu == "h100-sxm-80g"
     }
-    others = [ms for name, ms in alone.items() if "follow" in json.loads(raw(name).request)]
+    others = [ms for name, ms in alone.items() if advised(name)]
     assert alone["h100-2026-11-21-ours-single"] <= min(others)
 
 

@@ -566,6 +566,10 @@ WRONG = {
     "evidence's name": (("--gpu", "L4", "--save-evidence", "My Run.yaml"), "small letters, digits and dashes"),
     "evidence's folder": (("--gpu", "L4", "--save-evidence", "/nowhere/run.yaml"), "no folder that can be written to"),
     "follow with a script": (("serve.sh", "--follow", "gemini"), "cannot be given with a script"),
+    "copies of one port": (
+        ("--gpu", "H100-80G", "--follow", "defaults", "--copies", "2"),
+        "does not take its port from SERVER_PORT",
+    ),
     "mps for python": (("--mps", "pipeline.py"), "--mps: a pipeline.py is one process"),
     "a broken head": (("broken.sh",), "the request in its head cannot be read"),
 }

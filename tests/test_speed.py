@@ -22,11 +22,8 @@ TERMS = st.builds(
     stations.Terms,
     prepare=st.floats(0.1, 300),
     prefill=st.floats(0.5, 300),
-    step_host=st.floats(0.5, 10),
-    step_kernels=st.floats(0, 10),
-    step_card=st.floats(0.5, 30),
-    step_context=st.floats(0, 0.2),
-    step_row=st.floats(0, 0.2),
+    step_base=st.floats(0.5, 30),
+    step_row=st.floats(0, 0.4),
     joining=st.sampled_from([0.2, 1, 3, 12]),
 )
 
@@ -79,8 +76,7 @@ def test_one_request_takes_the_sum_of_its_parts() -> None:
     assert one.alone_ms.value == one.latency_ms.value
     assert one.rps.value == pytest.approx(1000 / one.alone_ms.value)
     assert one.alone_ms.value == pytest.approx(one.ttft_ms.value + 15 * one.token_ms.value, rel=1e-6)
-    host = STORE.coefficients["token-host-ms"].value
-    assert two.alone_ms.value - one.alone_ms.value == pytest.approx(one.token_ms.value + host, rel=0.01)
+    assert two.alone_ms.value - one.alone_ms.value == pytest.approx(one.token_ms.value, rel=0.01)
 
 
 MODELS = ("internvl3-8b-awq", "internvl3-8b", "internvl3-2b", "qwen2.5-7b-instruct")

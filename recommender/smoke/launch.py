@@ -228,7 +228,7 @@ def needs_ports(script: Artefact, facts: Facts) -> None:
     if settings(facts, script.words(facts, {"SERVER_PORT": "1"})).get("port") != "1":
         raise RequestError(
             "--copies: this script does not take its port from SERVER_PORT, so all copies would want the same; "
-            "give it --server-port \"$SERVER_PORT\", and --follow another --with server-port=23333"
+            'give it --server-port "$SERVER_PORT", and --follow another --with server-port=23333'
         )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 from pydantic import BaseModel, Field, ValidationError
@@ -21,6 +21,10 @@ from recommender.compiling import REPAIRS
 from recommender.smoke import command
 from recommender.smoke.taken import Load
 from recommender.store import UnknownName, did_you_mean
+
+if TYPE_CHECKING:
+    from recommender.pipeline import Recommendation
+    from recommender.smoke.launch import Artefact
 
 Seconds = Annotated[float, Field(ge=0, le=3600)]
 RUNG = re.compile(r"-r\d+(-\d+)?$")
@@ -248,19 +252,14 @@ def _launch(plan: Plan, start: Start, sweep: tuple[str, ...]) -> tuple[Launch, t
     from recommender import arguments
     from recommender.checkpoint import CheckpointError, looks_like_path
     from recommender.pipeline import NothingFits
-    from recommender.render import render
     from recommender.request import RequestError
-    from recommender.smoke import launch
 
     own = _split(" ".join((plan.common, plan.bases.get(start.base, ""), start.run)))
     given = _parsed(own)
     weights = [] if given["weights"] or looks_like_path(given["model"] or "") else ["--weights", "random"]
     try:
         found = arguments.answer({**given, "gpu": plan.gpu})
-        artefact = launch.of(render(found, "bash"), "serve.sh")
-        launch.settings(found.facts, artefact.words(found.facts, {}))
-        if start.copies > 1:
-            launch.needs_ports(artefact, found.facts)
+        artefact = _artefact(found, start.copies)
         if start.sweep and plan.sweep and not sweep:
             sweep = tuple(name_of(each) for each in command.loads(tuple(plan.sweep.phases.split()), found))
         texts = tuple(start.phases.split()) or sweep
@@ -285,6 +284,18 @@ def _launch(plan: Plan, start: Start, sweep: tuple[str, ...]) -> tuple[Launch, t
         what=artefact.launch_sha256(found.facts),
     )
     return made, sweep if start.sweep else ()
+
+
+def _artefact(found: Recommendation, copies: int) -> Artefact:
+    """The script to launch. Raises RequestError where that cannot be done."""
+    from recommender.render import render
+    from recommender.smoke import launch
+
+    script = launch.of(render(found, "bash"), "serve.sh")
+    launch.settings(found.facts, script.words(found.facts, {}))
+    if copies > 1:
+        launch.needs_ports(script, found.facts)
+    return script
 
 
 def _split(text: str) -> list[str]:
