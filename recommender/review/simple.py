@@ -1,0 +1,291 @@
+"""Simple commands of a shell script: assignments, built-ins, and what starts a server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from recommender.review import grammar
+from recommender.review.following import Run, Where, nested
+from recommender.review.launches import Surroundings, launch
+from recommender.review.mapped import Field, Piece
+from recommender.review.script import Assignment, Call, Word
+from recommender.review.unwrap import ASSIGNED, SHELLS, Unwrapped, program, unwrap
+from recommender.review.variables import Variable
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from recommender.review.shell import Shell
+
+REDIRECTS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirect", "comment"})
+PAUSES = frozenset({"sleep", "usleep", "inotifywait"})
+# Scripts that set a shell up and leave its variables alone.
+HARMLESS = re.compile(r"(?:^|/)(?:activate|\.?bashrc|\.?profile|\.?bash_profile|conda\.sh|mamba\.sh|nvm\.sh)$")
+MOST_WORDS = 5000
+# A text that is put together of more than this was written to grow without end.
+MOST_PIECES = 300
+
+
+def _pieces(word: Word) -> tuple[Piece, ...] | None:
+    if word.value is None:
+        return None
+    return (Piece(word.value, word.written.start, word.written.end) if word.written else Piece(word.value),)
+
+
+# --- assignments
+
+
+def assign(shell: Shell, node: Node, exported: bool = False, prefix: bool = False) -> tuple[str, Variable] | None:
+    """What ``NAME=value`` sets. ``prefix``: for one command only, so the script's variable stays as it was."""
+    run, name = shell.run, node.child_by_field_name("name")
+    if name is None:
+        return None
+    if name.type == "subscript":
+        run.state.forget([shell.words.raw(name).partition("[")[0]])
+        return None
+    text = shell.words.raw(name)
+    before = run.state.variables.get(text)
+    made = _value(shell, node, before if any(child.type == "+=" for child in node.children) else None)
+    if exported or run.export_all or (before is not None and before.exported):
+        made = replace(made, exported=True)
+    if prefix:
+        return text, made
+    run.state.variables[text] = made
+    if made.word is not None:
+        _record(run, Assignment(text, made.word, shell.place(node), made.exported))
+    return text, made
+
+
+def _value(shell: Shell, node: Node, before: Variable | None) -> Variable:
+    """The value of an assignment, appended to what was there where it says ``+=``."""
+    page, state, value = shell.run.page, shell.run.state, node.child_by_field_name("value")
+    if value is None:
+        end = shell.mapped.span(node.start_byte, node.end_byte)[1]
+        return Variable((Piece("", end, end),), None, page.word(Field((Piece("", end, end),), end, end)))
+    if value.type == "array":
+        words = [each for child in grammar.children(value) for each in shell.words.fields(child, state)]
+        shell.run.spend(len(words))
+        old = before.words if before is not None and before.known else None
+        unknown = before is not None and not before.known
+        place = shell.mapped.span(value.start_byte, value.end_byte)
+        word = page.word(Field((Piece(None),), *place))
+        return Variable(None, None if unknown else (*(old or ()), *words)[:MOST_WORDS], word)
+    field = shell.words.one(value, state)
+    word = page.word(field)
+    pieces: tuple[Piece, ...] | None = field.pieces
+    if before is not None:
+        pieces = (*before.pieces, *field.pieces) if before.pieces is not None else None
+        word = replace(word, value=None, written=None) if pieces is None else page.word(replace(field, pieces=pieces))
+    shell.run.spend(len(pieces or ()) // 3)
+    if pieces is not None and (len(pieces) > MOST_PIECES or (len(pieces) == 1 and pieces[0].text is None)):
+        pieces = None
+    return Variable(pieces, None, word)
+
+
+def _record(run: Run, assignment: Assignment) -> None:
+    """Keeps an assignment; one that gives different values when it is walked again has none that is known."""
+    known = run.assignments.get(assignment.place.start)
+    if known is not None and known.word != assignment.word:
+        assignment = replace(assignment, word=replace(assignment.word, value=None, written=None))
+    run.assignments[assignment.place.start] = assignment
+
+
+def declaration(shell: Shell, node: Node) -> None:
+    """``export``, ``declare``, ``local``, ``readonly``."""
+    run, children = shell.run, node.children
+    keyword = children[0].type
+    flags = [shell.words.raw(child) for child in children if child.type == "word"]
+    exported = (keyword == "export" and "-n" not in flags) or any(re.fullmatch(r"-\w*x\w*", each) for each in flags)
+    for child in children[1:]:
+        named = child.child_by_field_name("name") if child.type == "variable_assignment" else child
+        name = shell.words.raw(named) if named is not None else ""
+        if run.locals and keyword in ("local", "declare", "typeset") and child.type.startswith("variable_"):
+            run.locals[-1].setdefault(name, run.state.variables.get(name))
+        if child.type == "variable_assignment":
+            assign(shell, child, exported)
+        elif child.type == "variable_name":
+            _declared(run, name, exported, keyword)
+        elif child.type in ("string", "concatenation") and exported:
+            for field in shell.words.fields(child, run.state):
+                match = ASSIGNED.match(field.known)
+                if match:
+                    word = run.page.word(field.after(match.end(), run.page.text))
+                    run.state.variables[match[1]] = Variable(_pieces(word), None, word, True)
+
+
+def _declared(run: Run, name: str, exported: bool, keyword: str) -> None:
+    known = run.state.variables.get(name)
+    if exported:
+        run.exported.add(name)
+        if known is not None:
+            run.state.variables[name] = replace(known, exported=True)
+    elif keyword == "local":
+        run.state.variables[name] = Variable(pieces=())
+
+
+# --- commands
+
+
+def command(shell: Shell, node: Node, where: Where, behind: list[Node]) -> None:
+    """A simple command: a function's call, a built-in, a server, or anything else.
+
+    ``behind`` are its words that stand behind a redirection.
+    """
+    run = shell.run
+    prefixes: dict[str, Variable] = {}
+    fields: list[Field] = []
+    start = node.start_byte
+    for child in (*node.children, *behind):
+        if child.type == "variable_assignment" and not fields:
+            made = assign(shell, child, True, prefix=True)
+            prefixes |= dict([made]) if made else {}
+        elif child.type not in REDIRECTS and (child.is_named or child.type in ("==", "=~", "$")):
+            start = start if fields else child.start_byte
+            fields += shell.words.fields(child, run.state) if len(fields) < MOST_WORDS else []
+    run.spend(1 + len(fields) // 2 + sum(len(each.pieces) for each in fields) // 8)
+    if not fields:
+        return
+    name = fields[0].value
+    if name in run.functions and name is not None:
+        kept = dict(run.state.variables)
+        run.state.variables |= prefixes
+        shell.call(name, tuple(fields[1:]), where)
+        for each in prefixes:
+            if each in kept:
+                run.state.variables[each] = kept[each]
+            else:
+                run.state.variables.pop(each, None)
+        return
+    builtin = BUILTINS.get(name or "")
+    if builtin is not None:
+        builtin(run, fields[1:], where)
+    words = run.state.environment() | {each: made.word for each, made in prefixes.items() if made.word}
+    span = shell.mapped.span(start, behind[-1].end_byte if behind else node.end_byte)
+    _start(run, fields, words, span, where, node.has_error)
+
+
+def _start(
+    run: Run, fields: list[Field], words: dict[str, Word], span: tuple[int, int], where: Where, broken: bool
+) -> None:
+    """A server, a script of another shell, or a call."""
+    found = unwrap(run.page, fields, words)
+    frame = run.frames[-1] if run.frames else None
+    place = run.page.place(*span)
+    if found.nested is not None and nested(run, found, where):
+        return
+    if found.server:
+        around = Surroundings(
+            environment=found.environment,
+            container=found.container or run.container,
+            background=where.background or found.background,
+            guarded=where.guarded,
+            place=place,
+        )
+        made = launch(run.page, found.fields, around, found.starts)
+        if made is not None:
+            made = replace(made, unsure=True) if broken else made
+            endless = next((each for each in reversed(run.frames) if each.endless), None)
+            run.launches.append((made, endless or frame))
+            return
+    if program(found.fields[0]) in PAUSES and not (len(found.fields) > 1 and found.fields[1].value == "0"):
+        for each in run.frames:
+            each.pauses = True
+    if fields[0].value == "eval":
+        run.state.forget(list(run.state.variables))
+    run.calls[place.start, place.end] = (Call(tuple(run.page.word(each) for each in fields), place), frame)
+
+
+def heredoc(shell: Shell, node: Node, body: Node, where: Where) -> bool:
+    """A script that a shell reads from the text behind ``<<``; whether this is one."""
+    redirect = next((child for child in node.children if child.type == "heredoc_redirect"), None)
+    if redirect is None or body.type != "command":
+        return False
+    fields = [each for child in grammar.children(body) for each in shell.words.fields(child, shell.run.state)]
+    found = unwrap(shell.run.page, fields, shell.run.state.environment()) if fields else None
+    inner = next((child for child in redirect.children if child.type == "heredoc_body"), None)
+    if found is None or inner is None or found.server or found.nested or not found.fields:
+        return False
+    if program(found.fields[0]) not in SHELLS | {"ssh"}:
+        return False
+    if any(not (each.value or "").startswith("-") for each in found.fields[1:]) and program(fields[0]) in SHELLS:
+        return False
+    text = Field((), 0, 0, inner=(shell.mapped, inner.start_byte, inner.end_byte, False))
+    return nested(shell.run, Unwrapped(fields, found.environment, found.container, nested=text), where)
+
+
+# --- built-ins that change what the script knows
+
+
+def _set(run: Run, fields: list[Field], where: Where) -> None:
+    for at, field in enumerate(fields):
+        text = field.value or ""
+        if text in ("--", "-"):
+            run.state.arguments = tuple(fields[at + 1 :])
+            return
+        if not re.fullmatch(r"[-+]\w+", text):
+            if not text.isidentifier():
+                return
+            continue
+        following = fields[at + 1].value if at + 1 < len(fields) else None
+        option = following if text.endswith("o") else ""
+        turned_on = text.startswith("-")
+        if "e" in text[1:] or option == "errexit":
+            if turned_on and run.error_exit is None:
+                run.error_exit = run.page.place(fields[0].start, fields[-1].end)
+            elif not turned_on and not run.launches:
+                run.error_exit = None
+        run.pipefail = turned_on if option == "pipefail" else run.pipefail
+        run.export_all = turned_on if "a" in text[1:] or option == "allexport" else run.export_all
+
+
+def _shift(run: Run, fields: list[Field], where: Where) -> None:
+    count = fields[0].value if fields else "1"
+    if run.state.arguments is not None:
+        known = count is not None and count.isdigit()
+        run.state.arguments = run.state.arguments[int(count[:4]) :] if known and count is not None else None
+
+
+def _source(run: Run, fields: list[Field], where: Where) -> None:
+    """Another file may set anything that was set before."""
+    if fields and not HARMLESS.search(fields[0].value or ""):
+        run.state.forget(list(run.state.variables))
+
+
+def _reads(run: Run, fields: list[Field], where: Where) -> None:
+    for field in fields:
+        if (field.value or "").isidentifier():
+            run.state.variables[field.value or ""] = Variable()
+
+
+def _printf(run: Run, fields: list[Field], where: Where) -> None:
+    if len(fields) > 1 and fields[0].value == "-v":
+        _reads(run, fields[1:2], where)
+
+
+def _trap(run: Run, fields: list[Field], where: Where) -> None:
+    """What a trap runs is read where it is set."""
+    name = fields[0].value if fields else None
+    if name in run.functions and name is not None:
+        shell, _ = run.functions[name]
+        kept = run.state.copy()
+        shell.call(name, (), where)
+        run.state = kept
+    elif fields and name and name != "-":
+        nested(run, Unwrapped(fields, {}, nested=fields[0]), where)
+
+
+BUILTINS: dict[str, Callable[[Run, list[Field], Where], None]] = {
+    "set": _set,
+    "shift": _shift,
+    "source": _source,
+    ".": _source,
+    "read": _reads,
+    "mapfile": _reads,
+    "readarray": _reads,
+    "getopts": _reads,
+    "printf": _printf,
+    "trap": _trap,
+}

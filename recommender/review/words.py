@@ -1,0 +1,294 @@
+"""Expands the words of a shell command as far as the script itself tells what they come to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from recommender.review.mapped import ESCAPED, Field, Mapped, Page, Piece
+from recommender.review.variables import State, Variable
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+BRACES = re.compile(r"(?<!\$)\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
+BACKSLASH = re.compile(r"\\(\n|.)", re.DOTALL)
+ANSI = re.compile(r"\\(.)", re.DOTALL)
+ANSI_CHARS = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
+BLANK_RUN = re.compile(r"[ \t\n]+")
+# Names of variables that hold any number of options, where nothing tells what they hold.
+SEVERAL = re.compile(r"(?i)\$\{?\w*(args?|argv|opts?|options?|flags?|params?|extras?|cmd)(?![a-z])")
+# All words of an array or of the arguments, with the way around `set -u` for empty ones; and some of them.
+ALL_WORDS = re.compile(
+    r"\$[@*]|\$\{[@*]\}|\$\{(?P<array>\w+)\[[@*]\]\}|\$\{(?P<guarded>\w+)\[@\]\+\"\$\{(?P=guarded)\[@\]\}\"\}"
+)
+SOME_WORDS = re.compile(r"\$\{(?:\w+\[[@*]\]|[@*]).*\}")
+LONGEST_ARRAY = 80
+DEEPEST = 30
+PLAIN = frozenset({"word", "number"})
+SPECIAL = re.compile(r"[\\{$\"'`]")
+QUOTED = frozenset({"string", "raw_string", "ansi_c_string"})
+EXPANSIONS = frozenset({"simple_expansion", "expansion"})
+UNTOLD = frozenset({"command_substitution", "process_substitution", "arithmetic_expansion"})
+
+
+class Words:
+    """Expands the words of one text."""
+
+    def __init__(self, page: Page, mapped: Mapped) -> None:
+        """``mapped`` is the text whose tree the nodes are of."""
+        self.page = page
+        self.mapped = mapped
+
+    def raw(self, node: Node) -> str:
+        """A node's text."""
+        return self.mapped.code[node.start_byte : node.end_byte]
+
+    def fields(self, node: Node, state: State) -> list[Field]:
+        """The words that an argument comes to."""
+        kind = node.type
+        start, end = self.mapped.span(node.start_byte, node.end_byte)
+        if kind in PLAIN and not node.child_count:
+            raw = self.raw(node)
+            if not SPECIAL.search(raw):
+                return [Field((Piece(raw, start, end),), start, end)]
+        several = self._array(node)
+        if several:
+            return self._elements(several, state, start, end)
+        if kind != "string" and kind != "raw_string" and BRACES.search(self._bare(node)):
+            return [Field((Piece(None),), start, end, many=True)]
+        pieces = list(self.pieces(node, state))
+        single = Field(
+            tuple(pieces),
+            start,
+            end,
+            variable=self._variable(node),
+            quoted=kind in QUOTED,
+            inner=self._inner(node),
+        )
+        split = list(split_pieces(pieces))
+        if len(split) == 1:
+            return [self._judged(single if len(split[0]) == len(pieces) else replace(single, pieces=tuple(split[0])))]
+        made = []
+        for group in split:
+            here = [piece for piece in group if piece.start >= 0]
+            ordered = bool(here) and len(here) == len(group) and here[-1].end >= here[0].start
+            place = (here[0].start, here[-1].end) if ordered else (start, end)
+            made.append(self._judged(Field(tuple(group), *place, variable=single.variable)))
+        return made if made or any(piece.splits for piece in pieces) else [single]
+
+    def _judged(self, field: Field) -> Field:
+        loose = any(piece.text is None and piece.splits for piece in field.pieces)
+        if loose and len(field.pieces) == 1 and SEVERAL.match(self.page.text, field.start, field.end):
+            return replace(field, many=True)
+        return replace(field, loose=True) if loose else field
+
+    def one(self, node: Node, state: State) -> Field:
+        """The value of an assignment: never split."""
+        start, end = self.mapped.span(node.start_byte, node.end_byte)
+        pieces = tuple(
+            Piece(piece.text, piece.start, piece.end) if piece.splits else piece for piece in self.pieces(node, state)
+        )
+        return Field(pieces, start, end, self._variable(node), node.type in QUOTED, inner=self._inner(node))
+
+    # --- pieces
+
+    def pieces(self, node: Node, state: State, quoted: bool = False, depth: int = 0) -> Iterator[Piece]:
+        """What a word is made of."""
+        kind = node.type
+        if depth > DEEPEST or node.has_error or kind in UNTOLD:
+            yield self._unknown(node, not quoted and kind == "command_substitution")
+        elif kind in EXPANSIONS:
+            yield from self._expansion(node, state, quoted, depth + 1)
+        elif kind in ("string", "translated_string"):
+            yield from self._string(node, state, depth)
+        elif kind == "raw_string":
+            yield self.page.literal(self.mapped, node.start_byte + 1, node.end_byte - 1)
+        elif kind == "ansi_c_string":
+            piece = self.page.literal(self.mapped, node.start_byte + 2, node.end_byte - 1)
+            yield replace(piece, text=ANSI.sub(lambda m: ANSI_CHARS.get(m[1], m[0]), piece.text or ""))
+        elif kind in ("concatenation", "command_name", "number") and node.named_child_count:
+            yield from self._parts(node.children, node.start_byte, node.end_byte, state, quoted, depth + 1)
+        else:
+            yield self._plain(node.start_byte, node.end_byte, quoted)
+
+    def _parts(
+        self, nodes: list[Node], start: int, end: int, state: State, quoted: bool, depth: int
+    ) -> Iterator[Piece]:
+        """Nodes and the text between them, such as the blanks of a default."""
+        for child in nodes:
+            if child.start_byte > start:
+                yield self._plain(start, child.start_byte, quoted)
+            yield from self.pieces(child, state, quoted, depth)
+            start = max(start, child.end_byte)
+        if start < end:
+            yield self._plain(start, end, quoted)
+
+    def _plain(self, start: int, end: int, quoted: bool) -> Piece:
+        piece = self.page.literal(self.mapped, start, end)
+        text = piece.text or ""
+        if "\\" in text:
+            pattern = ESCAPED if quoted else BACKSLASH
+            return replace(piece, text=pattern.sub(lambda match: "" if match[1] == "\n" else match[1], text))
+        return piece
+
+    def _string(self, node: Node, state: State, depth: int) -> Iterator[Piece]:
+        opening = 2 if self.raw(node).startswith("$") else 1
+        start, end = node.start_byte + opening, node.end_byte - 1
+        found = False
+        for child in _inside(node):
+            if child.type in EXPANSIONS or child.type in UNTOLD:
+                if child.start_byte > start:
+                    yield self._plain(start, child.start_byte, True)
+                yield from self.pieces(child, state, True, depth + 1)
+                start, found = max(start, child.end_byte), True
+        if start < end or not found:
+            yield self._plain(start, max(start, end), True)
+
+    # --- expansions
+
+    def _expansion(self, node: Node, state: State, quoted: bool, depth: int) -> Iterator[Piece]:
+        name, operator, rest = self._taken_apart(node)
+        found = state.get(name) if name else None
+        if operator in (":-", "-", ":=", "="):
+            yield from self._default(node, (name, operator, rest), state, quoted, depth)
+        elif operator in (":+", "+") and found is not None and found.text is not None:
+            if found.text or operator == "+":
+                yield from self._rest(node, rest, state, quoted, depth)
+        elif operator in ("", ":?", "?") and found is not None and found.pieces is not None:
+            yield from (replace(piece, splits=not quoted) for piece in found.pieces)
+        elif operator == "" and found is not None and found.words and not found.words[0].many:
+            yield from (replace(piece, splits=not quoted) for piece in found.words[0].pieces)
+        else:
+            yield self._unknown(node, not quoted)
+
+    def _unknown(self, node: Node, splits: bool) -> Piece:
+        return Piece(None, *self.mapped.span(node.start_byte, node.end_byte), splits)
+
+    def _default(
+        self, node: Node, parts: tuple[str, str, list[Node]], state: State, quoted: bool, depth: int
+    ) -> Iterator[Piece]:
+        name, operator, rest = parts
+        found = state.get(name)
+        if found is not None and found.pieces is not None and (found.text != "" or not operator.startswith(":")):
+            yield from (replace(piece, splits=not quoted) for piece in found.pieces)
+            return
+        if found is not None and not found.known:
+            yield self._unknown(node, not quoted)
+            return
+        pieces = list(self._rest(node, rest, state, quoted, depth))
+        if not any(piece.text or piece.text is None for piece in pieces):
+            # An empty default says that somebody else gives the value.
+            pieces = [self._unknown(node, not quoted)]
+        if operator in (":=", "=") and name and not name.isdigit():
+            value = tuple(replace(piece, splits=False) for piece in pieces)
+            word = self.page.word(Field(value, *self.mapped.span(node.start_byte, node.end_byte), variable=name))
+            state.variables[name] = Variable(value, None, word, bool(found and found.exported))
+        yield from pieces
+
+    def _rest(self, node: Node, rest: list[Node], state: State, quoted: bool, depth: int) -> Iterator[Piece]:
+        if rest:
+            parts = self._parts(rest, rest[0].start_byte, node.end_byte - 1, state, quoted, depth)
+            yield from (piece if quoted or piece.splits else self._bare_default(piece) for piece in parts)
+
+    def _bare_default(self, piece: Piece) -> Piece:
+        """An unquoted default is split as the expansion is, unless quotes stand around it."""
+        before = self.page.text[piece.start - 1 : piece.start] if piece.start > 0 else ""
+        return replace(piece, splits=piece.text is None or before not in ("'", '"'))
+
+    def _taken_apart(self, node: Node) -> tuple[str, str, list[Node]]:
+        """Name, operator and what follows; an operator that no rule here knows stands for all others."""
+        name, operator = "", ""
+        rest: list[Node] = []
+        for child in node.children:
+            if child.type in ("$", "${", "}"):
+                continue
+            if not name and child.type in ("variable_name", "special_variable_name"):
+                name = self.raw(child)
+            elif not name:
+                operator += "!"  # ${#X}, ${!X}, or an element of an array
+                name = name or ("[]" if child.type == "subscript" else "")
+            elif not child.is_named and not operator and not rest:
+                operator = child.type
+            else:
+                rest.append(child)
+        return name, operator, rest
+
+    # --- arrays
+
+    def _array(self, node: Node) -> tuple[str, bool] | None:
+        """Name of the array that a whole argument expands to the words of; "?" where it takes some of them."""
+        raw = self.raw(node)
+        if len(raw) > LONGEST_ARRAY or not ("@" in raw or "*" in raw):
+            return None
+        quoted = raw.startswith('"') and raw.endswith('"') and len(raw) > 1
+        body = raw[1:-1] if quoted else raw
+        match = ALL_WORDS.fullmatch(body)
+        if match and not (quoted and "*" in body):  # "${A[*]}" is one word
+            return match["array"] or match["guarded"] or "@", quoted
+        return ("?", quoted) if match or SOME_WORDS.fullmatch(body) else None
+
+    def _elements(self, array: tuple[str, bool], state: State, start: int, end: int) -> list[Field]:
+        name, quoted = array
+        if name == "@":
+            words = state.arguments
+        else:
+            found = state.variables.get(name)
+            words = found.words if found else None
+            if found and found.pieces is not None:
+                words = (Field(found.pieces, start, end, name),)
+        if words is None:
+            return [Field((Piece(None),), start, end, variable=name, quoted=quoted, many=True)]
+        return list(words)
+
+    # --- what a node looks like
+
+    def _bare(self, node: Node) -> str:
+        """The text of a word without what its quotes and expansions hold."""
+        if node.type != "concatenation":
+            return self.raw(node)
+        kept = ("word", "number", "brace_expression")
+        return "".join(self.raw(child) if child.type in kept else "_" for child in node.children)
+
+    def _variable(self, node: Node) -> str:
+        """The variable that a word is nothing else than."""
+        if node.type == "string" and node.named_child_count == 1:
+            child = node.named_child(0)
+            node = child if child and child.end_byte - child.start_byte == node.end_byte - node.start_byte - 2 else node
+        return self._taken_apart(node)[0].replace("[]", "") if node.type in EXPANSIONS else ""
+
+    def _inner(self, node: Node) -> tuple[Mapped, int, int, bool] | None:
+        if node.type not in ("string", "raw_string"):
+            return None
+        return self.mapped, node.start_byte + 1, node.end_byte - 1, node.type == "string"
+
+
+def _inside(node: Node) -> Iterator[Node]:
+    """Children of a string; some releases of the grammar keep them one level deeper."""
+    for child in node.children:
+        if child.type == "string_content" and child.named_child_count:
+            yield from child.children
+        else:
+            yield child
+
+
+def split_pieces(pieces: list[Piece]) -> Iterator[list[Piece]]:
+    """Pieces of each word: unquoted expansions end words at their blanks, and vanish where they are empty."""
+    word: list[Piece] = []
+    for piece in pieces:
+        if not piece.splits or piece.text is None:
+            word.append(piece)
+            continue
+        at = 0
+        for blank in BLANK_RUN.finditer(piece.text):
+            if blank.start() > at:
+                word.append(piece.cut(at, blank.start()))
+            if word:
+                yield word
+            word, at = [], blank.end()
+        if at < len(piece.text):
+            word.append(piece.cut(at, len(piece.text)) if at else piece)
+    if word:
+        yield word

@@ -1,0 +1,911 @@
+"""The readers of ``recommend review``: small texts and what must come out, each value at its place in the file."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from seeds import ROOT, Seeds, blocks, folder, option_id, read_script
+
+from recommender.review import launches
+from recommender.review.reader import MOST_CHARACTERS, kind_of, read
+from recommender.review.script import Kind, Launch, Place, Script, Word
+
+CORPUS = sorted((ROOT / "tests" / "reviews" / "corpus").glob("*.yaml"))
+# Published texts without a command that starts a server; each says why.
+NO_LAUNCH: dict[str, str] = {}
+
+
+def one(text: str, kind: Kind | None = "bash", path: str = "start.sh") -> Launch:
+    """The only launch of a text."""
+    script = read(path, text, kind)
+    assert len(script.launches) == 1, (script.launches, script.troubles)
+    return script.launches[0]
+
+
+def given_options(launch: Launch) -> dict[str, list[str | None]]:
+    """Options by name, with their values."""
+    return {option.name: [word.value for word in option.values] for option in launch.options}
+
+
+def cut(text: str, place: Place | None) -> str:
+    """What stands at a place."""
+    assert place is not None
+    return text[place.start : place.end]
+
+
+# --- where values come from
+
+# Text, option, its value, what stands where it is used, and the literal that gives it (None: no single one does).
+VALUES: list[tuple[str, str, str | None, str, str | None]] = [
+    ("lmdeploy serve api_server m --tp 2", "--tp", "2", "2", "2"),
+    ("lmdeploy serve api_server m --tp=2", "--tp", "2", "2", "2"),
+    ("lmdeploy serve api_server m --tp='2'", "--tp", "2", "'2'", "2"),
+    ('lmdeploy serve api_server m "--tp=2"', "--tp", "2", "2", "2"),
+    ("TP=4\nlmdeploy serve api_server m --tp $TP", "--tp", "4", "$TP", "4"),
+    ('TP="4"\nlmdeploy serve api_server m --tp "${TP}"', "--tp", "4", '"${TP}"', "4"),
+    ('export TP=${TP:-"4"}\nlmdeploy serve api_server m --tp ${TP}', "--tp", "4", "${TP}", "4"),
+    ("lmdeploy serve api_server m --tp ${TP:-8}", "--tp", "8", "${TP:-8}", "8"),
+    ("lmdeploy serve api_server m --tp ${TP-8}", "--tp", "8", "${TP-8}", "8"),
+    (": ${TP:=8}\nlmdeploy serve api_server m --tp $TP", "--tp", "8", "$TP", "8"),
+    ("lmdeploy serve api_server m --tp ${TP:-}", "--tp", None, "${TP:-}", None),
+    ("lmdeploy serve api_server m --tp $TP", "--tp", None, "$TP", None),
+    ("lmdeploy serve api_server m --tp $(nvidia-smi -L | wc -l)", "--tp", None, "$(nvidia-smi -L | wc -l)", None),
+    ("lmdeploy serve api_server m --tp $((1+1))", "--tp", None, "$((1+1))", None),
+    ("TP=2\nTP=4\nlmdeploy serve api_server m --tp $TP", "--tp", "4", "$TP", "4"),
+    ("if a; then TP=2; else TP=4; fi\nlmdeploy serve api_server m --tp $TP", "--tp", None, "$TP", None),
+    ("if a; then TP=2; else TP=2; fi\nlmdeploy serve api_server m --tp $TP", "--tp", "2", "$TP", None),
+    ("TP=2\nif a; then TP=4; fi\nlmdeploy serve api_server m --tp $TP", "--tp", None, "$TP", None),
+    ("TP=2\na && TP=4\nlmdeploy serve api_server m --tp $TP", "--tp", None, "$TP", None),
+    ("case $1 in a) TP=2;; *) TP=4;; esac\nlmdeploy serve api_server m --tp $TP", "--tp", None, "$TP", None),
+    ('[ -z "$TP" ] && TP=2\nlmdeploy serve api_server m --tp $TP', "--tp", "2", "$TP", "2"),
+    ('if [ -z "$TP" ]; then TP=2; fi\nlmdeploy serve api_server m --tp $TP', "--tp", "2", "$TP", "2"),
+    ("TP=2\n(TP=4)\nlmdeploy serve api_server m --tp $TP", "--tp", "2", "$TP", "2"),
+    ("TP=2\nsource env.sh\nlmdeploy serve api_server m --tp $TP", "--tp", None, "$TP", None),
+    ("TP=2\nsource .venv/bin/activate\nlmdeploy serve api_server m --tp $TP", "--tp", "2", "$TP", "2"),
+    ("TP=2\nread TP\nlmdeploy serve api_server m --tp $TP", "--tp", None, "$TP", None),
+    ("while :; do lmdeploy serve api_server m --tp $TP; TP=2; done", "--tp", None, "$TP", None),
+    ("TP=1\nwhile :; do lmdeploy serve api_server m --tp $TP; TP=2; done", "--tp", None, "$TP", None),
+    ("while :; do TP=2; lmdeploy serve api_server m --tp $TP; done", "--tp", "2", "$TP", "2"),
+    ("for g in 0 1; do lmdeploy serve api_server m --tp $g; done", "--tp", None, "$g", None),
+    ('ARGS=(--tp 2 --log-level INFO)\nlmdeploy serve api_server m "${ARGS[@]}"', "--tp", "2", "2", "2"),
+    ('A=()\nA+=(--tp 2)\nlmdeploy serve api_server m ${A[@]+"${A[@]}"}', "--tp", "2", "2", "2"),
+    ('OPTS="--eager-mode --tp 2"\nlmdeploy serve api_server m $OPTS', "--tp", "2", "2", "2"),
+    ("start() { lmdeploy serve api_server m --tp $1; }\nstart 2", "--tp", "2", "$1", "2"),
+    ("start() { lmdeploy serve api_server m --tp $1; }", "--tp", None, "$1", None),
+    ("f() { local TP=2; }\nTP=4\nf\nlmdeploy serve api_server m --tp $TP", "--tp", "4", "$TP", "4"),
+    ("P=1\nlmdeploy serve api_server m --proxy-url http://h:$P", "--proxy-url", "http://h:1", "http://h:$P", None),
+    ("lmdeploy serve api_server m --server-name {ip}", "--server-name", "{ip}", "{ip}", "{ip}"),
+    ("lmdeploy serve api_server m --tp 2\\\n  --ssl", "--tp", "2", "2", "2"),
+    ("lmdeploy serve api_server m --model-name a\\ b", "--model-name", "a b", "a\\ b", None),
+    ('M=é\nlmdeploy serve api_server m --model-name "$M" # ü', "--model-name", "é", '"$M"', "é"),
+    ("lmdeploy serve api_server m > log --tp 2", "--tp", "2", "2", "2"),
+    (
+        "lmdeploy serve api_server m --hf-overrides '{\"a\": 1}'",
+        "--hf-overrides",
+        '{"a": 1}',
+        "'{\"a\": 1}'",
+        '{"a": 1}',
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "option", "value", "used", "literal"), VALUES)
+def test_a_value_and_the_literal_that_gives_it(
+    text: str, option: str, value: str | None, used: str, literal: str | None
+) -> None:
+    """A value is known as far as the text tells, and the place of its literal is where a repair would go."""
+    launch = one(text)
+    (found,) = [each for each in launch.options if each.name == option]
+    (word,) = found.values
+    assert word.value == value
+    assert cut(text, word.place) == used == word.raw
+    assert (cut(text, word.written) if word.written else None) == literal
+    assert cut(text, found.place) == option
+    assert cut(text, found.whole).startswith(option) or text[found.whole.start - 1] == '"'
+
+
+# --- how options and values are told apart
+
+OPTIONS: list[tuple[str, str | None, dict[str, list[str | None]], list[str], bool]] = [
+    ("--eager-mode m", "m", {"--eager-mode": []}, [], False),
+    ("--eager-mod m", "m", {"--eager-mod": []}, [], False),
+    ("--tp 2 m --ssl", "m", {"--tp": ["2"], "--ssl": []}, [], False),
+    ("m --api-keys a b --tp 1", "m", {"--api-keys": ["a", "b"], "--tp": ["1"]}, [], False),
+    ("m --server_name h --server_port 1", "m", {"--server_name": ["h"], "--server_port": ["1"]}, [], False),
+    ("m --cache-max 0.5", "m", {"--cache-max": ["0.5"]}, [], False),
+    ("m --server-name --server-port 1", "m", {"--server-name": [], "--server-port": ["1"]}, [], False),
+    ("m --unknown-thing 3", "m", {"--unknown-thing": ["3"]}, [], False),
+    ("m --num -1", "m", {"--num": ["-1"]}, [], False),
+    ("m -- adapters x", "m", {}, ["adapters", "x"], False),
+    ("m more", "m", {}, ["more"], False),
+    ('m "$@"', "m", {}, [], True),
+    ("m $EXTRA_ARGS", "m", {}, [], True),
+    ("m ${X:+--tp 2}", "m", {}, [], True),
+    ('m --tp 2 "${ARGS[@]}"', "m", {"--tp": ["2"]}, [], True),
+    ("$MODEL --tp 2", None, {"--tp": ["2"]}, [], False),
+    ("m --tp $TP --ssl", "m", {"--tp": [None], "--ssl": []}, [], False),
+    ("m --$X", "m", {}, [], True),
+]
+
+
+@pytest.mark.parametrize(("words", "model", "options", "extra", "unsure"), OPTIONS)
+def test_options_are_taken_apart_as_the_parser_does(
+    words: str, model: str | None, options: dict[str, list[str | None]], extra: list[str], unsure: bool
+) -> None:
+    """Switches take nothing, lists take all, an unknown number of words makes the launch unsure."""
+    launch = one(f"lmdeploy serve api_server {words}")
+    assert launch.model is not None
+    assert launch.model.value == model
+    assert given_options(launch) == options
+    assert [word.raw for word in launch.extra] == extra
+    assert launch.unsure is unsure
+
+
+def test_what_takes_several_values_is_what_lmdeploys_parser_takes() -> None:
+    """The tables of the reader hold what was read out of the wheels."""
+    facts = json.loads((ROOT / "knowledge" / "extracted" / "api_server.json").read_text("utf-8"))
+    several = {each["options"][0] for each in facts["definitions"] if each["nargs"] in ("*", "+")}
+    switches = {each["options"][0] for each in facts["definitions"] if each["action"] == "store_true"}
+    assert several == launches.SEVERAL
+    for name in switches:
+        assert launches._takes(name, "api_server") == 0, name
+    for each in facts["definitions"]:
+        if each["options"] and each["options"][0] not in several | switches:
+            assert launches._takes(each["options"][0], "api_server") == 1, each["options"]
+
+
+# --- what stands around a server
+
+STARTS = [
+    "lmdeploy serve api_server m",
+    "/opt/py3/bin/lmdeploy serve api_server m",
+    "python -m lmdeploy serve api_server m",
+    "python3.11 -u -X faulthandler -m lmdeploy serve api_server m",
+    "$PYTHON -m lmdeploy serve api_server m",
+    '"$LMDEPLOY" serve api_server m',
+    "python -m lmdeploy.serve.openai.api_server m",
+    "exec lmdeploy serve api_server m",
+    "sudo -u bob lmdeploy serve api_server m",
+    "sudo -E nohup lmdeploy serve api_server m > log 2>&1",
+    "env -u X A=1 lmdeploy serve api_server m",
+    "numactl -N 0 -m 0 taskset -c 0-7 lmdeploy serve api_server m",
+    "timeout -k 5 60 stdbuf -oL lmdeploy serve api_server m",
+    "time setsid lmdeploy serve api_server m",
+    "srun -n 1 --gres=gpu:2 lmdeploy serve api_server m",
+    "conda run -n x --no-capture-output lmdeploy serve api_server m",
+    "uv run lmdeploy serve api_server m",
+    'bash -c "lmdeploy serve api_server m"',
+    "sh -lc 'lmdeploy serve api_server m'",
+    'nohup bash -c "cd /x && lmdeploy serve api_server m"',
+    'ssh host "lmdeploy serve api_server m"',
+    'tmux new -d -s x "lmdeploy serve api_server m"',
+    'eval "lmdeploy serve api_server m"',
+    "bash <<'EOF'\nlmdeploy serve api_server m\nEOF",
+    'CMD="lmdeploy serve api_server m"\n$CMD',
+    'CMD="lmdeploy serve api_server m"\neval $CMD',
+    'cmd=(lmdeploy serve api_server m)\n"${cmd[@]}"',
+    'run() { "$@"; }\nrun lmdeploy serve api_server m',
+    "if true; then lmdeploy serve api_server m; fi",
+    "case x in x) lmdeploy serve api_server m;; esac",
+    "docker run --gpus all -p 1:1 image lmdeploy serve api_server m",
+    "docker exec -it box lmdeploy serve api_server m",
+    "docker run --entrypoint lmdeploy image serve api_server m",
+    'podman run -itd image bash -c "lmdeploy serve api_server m"',
+    "docker compose run svc lmdeploy serve api_server m",
+    "MODEL_NAME='x\nlmdeploy serve api_server m",
+]
+
+
+@pytest.mark.parametrize("text", STARTS)
+def test_a_server_is_found_behind_what_starts_it(text: str) -> None:
+    """Wrappers, other shells, containers, functions and texts that hold a command."""
+    launch = one(text)
+    assert launch.starts == "api_server"
+    assert launch.model is not None
+    assert launch.model.value == "m"
+    assert cut(text, launch.place).endswith("m")
+
+
+NO_SERVERS = [
+    "echo lmdeploy serve api_server m",
+    "cat <<EOF\nlmdeploy serve api_server m\nEOF",
+    'pkill -f "lmdeploy serve"',
+    "grep lmdeploy serve api_server",
+    "# lmdeploy serve api_server m",
+    "lmdeploy chat m",
+    "lmdeploy lite auto_awq m",
+    "pip install lmdeploy",
+    'log() { echo "$@"; }\nlog lmdeploy serve api_server m',
+    "X=$(lmdeploy --version)",
+    "docker build -t lmdeploy .",
+    "docker pull openmmlab/lmdeploy",
+]
+
+
+@pytest.mark.parametrize("text", NO_SERVERS)
+def test_what_only_names_a_server_starts_none(text: str) -> None:
+    """Printing, searching, stopping or documenting a command is no launch."""
+    assert read("x.sh", text).launches == ()
+
+
+def test_a_subcommand_that_is_none_is_told() -> None:
+    """``lmdeploy serve MODEL`` and a subcommand that LMDeploy has not."""
+    text = "lmdeploy serve org/model --tp 2"
+    launch = one(text)
+    assert launch.instead is not None
+    assert launch.model is not None
+    assert (launch.instead.value, launch.model.value) == ("org/model", "org/model")
+    launch = one("lmdeploy serve gradio ./m --server_name x")
+    assert launch.instead is not None
+    assert launch.model is not None
+    assert (launch.instead.value, launch.model.value) == ("gradio", "./m")
+    assert one("lmdeploy serve api_server m").instead is None
+
+
+def test_the_environment_is_what_holds_at_the_command() -> None:
+    """Exports, variables before the command, those of env, sudo and docker, and none that came later."""
+
+    def seen(text: str) -> dict[str, str | None]:
+        return {name: word.value for name, word in one(text).environment.items()}
+
+    serve = "lmdeploy serve api_server m"
+    assert seen(f"export A=1 B\nC=2\n{serve}\nexport D=1") == {"A": "1"}
+    assert seen(f"C=2\nexport C\nB=1 {serve}") == {"C": "2", "B": "1"}
+    assert seen(f"set -a\nC=2\n{serve}") == {"C": "2"}
+    assert seen(f'declare -x A=1\nexport "B=2"\n{serve}') == {"A": "1", "B": "2"}
+    assert seen(f"export A=1\nenv B=2 {serve}") == {"A": "1", "B": "2"}
+    assert seen(f"export A=1\nenv -i B=2 {serve}") == {"B": "2"}
+    assert seen(f"export A=1\nsudo B=2 {serve}") == {"B": "2"}
+    assert seen(f"export A=1\nsudo -E {serve}") == {"A": "1"}
+    assert seen(f"export A=1 C=3\ndocker run -e B=2 -e A -e D image {serve}") == {"B": "2", "A": "1"}
+    assert seen(f"f() {{ CUDA_VISIBLE_DEVICES=$1 {serve}; }}\nf 3") == {"CUDA_VISIBLE_DEVICES": "3"}
+
+
+def test_a_container_is_read_from_docker_run() -> None:
+    """Image, memory, cards, ports and restarts; where nothing is said nothing is known."""
+    text = (
+        "docker run -d --rm --gpus '\"device=0,3\"' --shm-size=16g --ipc host --restart=always -p 80:23333 \\\n"
+        "  -v a:b image:1 lmdeploy serve api_server m"
+    )
+    launch = one(text)
+    box = launch.container
+    assert box is not None
+    assert box.image is not None
+    assert box.restart is not None
+    assert (box.image.value, box.shm_bytes, box.host_ipc, box.gpus) == ("image:1", 16 * 2**30, True, 2)
+    assert (box.restart.value, [word.value for word in box.published]) == ("always", ["80:23333"])
+    assert launch.background
+    box = one("docker run --gpus all -v /dev/shm:/dev/shm i lmdeploy serve api_server m").container
+    assert box is not None
+    assert (box.gpus, box.shm_bytes, box.shm_known) == (None, None, False)
+    assert one("lmdeploy serve api_server m").container is None
+
+
+LOOPS = [
+    ("while true; do lmdeploy serve api_server m; sleep 5; done", True, True),
+    ("while :; do lmdeploy serve api_server m; done", True, False),
+    ("until false; do lmdeploy serve api_server m; done", True, False),
+    ("while [ 1 ]; do lmdeploy serve api_server m; sleep 0; done", True, False),
+    ("while ((1)); do lmdeploy serve api_server m; done", True, False),
+    ("for ((;;)); do lmdeploy serve api_server m; sleep 1; done", True, True),
+    ("until lmdeploy serve api_server m; do sleep 1; done", True, True),
+    ("while ! lmdeploy serve api_server m; do :; done", True, False),
+    ("f() { lmdeploy serve api_server m; }\nwhile true; do if f; then break; else sleep 5; fi; done", True, True),
+    ("for i in 1 2 3; do lmdeploy serve api_server m; done", False, False),
+    ("while [ $n -lt 3 ]; do lmdeploy serve api_server m; done", False, False),
+    ("for ((i=0;i<3;i++)); do lmdeploy serve api_server m; done", False, False),
+    ("lmdeploy serve api_server m\nwhile true; do sleep 1; done", False, True),
+]
+
+
+@pytest.mark.parametrize(("text", "endless", "pauses"), LOOPS)
+def test_an_endless_loop_around_a_server(text: str, endless: bool, pauses: bool) -> None:
+    """The launch has the endless loop around it, and whether anything in it waits."""
+    launch = one(text)
+    assert (launch.loop is not None) is endless
+    if launch.loop is not None:
+        assert launch.loop.pauses is pauses
+    assert [loop.pauses for loop in read("x.sh", text).loops] == [pauses]
+
+
+GUARDS = [
+    ("lmdeploy serve api_server m", False, False),
+    ("if lmdeploy serve api_server m; then :; fi", True, False),
+    ("if a; then lmdeploy serve api_server m; fi", False, False),
+    ("lmdeploy serve api_server m || true", True, False),
+    ("a && lmdeploy serve api_server m", False, False),
+    ("! lmdeploy serve api_server m", True, False),
+    ("lmdeploy serve api_server m | tee log", True, False),
+    ("set -o pipefail\nlmdeploy serve api_server m | tee log", False, False),
+    ("f() { lmdeploy serve api_server m; }\nf || echo", True, False),
+    ("lmdeploy serve api_server m &", False, True),
+    ("{ a; lmdeploy serve api_server m; } &", False, True),
+    ("f() { lmdeploy serve api_server m & }\nf", False, True),
+]
+
+
+@pytest.mark.parametrize(("text", "guarded", "background"), GUARDS)
+def test_whether_a_failure_is_looked_at_and_the_script_goes_on(text: str, guarded: bool, background: bool) -> None:
+    """What ``set -e`` would do depends on where the command stands."""
+    launch = one(text)
+    assert (launch.guarded, launch.background) == (guarded, background)
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("set -e\nlmdeploy serve api_server m", "-e"),
+        ("set -euo pipefail\n", "-euo pipefail"),
+        ("set -o errexit\n", "-o errexit"),
+        ("#!/bin/bash -e\nls", "#!/bin/bash -e"),
+        ("set -x\n", None),
+        ("set -e\nset +e\nlmdeploy serve api_server m", None),
+    ],
+)
+def test_error_exit(text: str, where: str | None) -> None:
+    """Where ``set -e`` stands, unless it is taken back before a server starts."""
+    found = read("x.sh", text).error_exit
+    assert (cut(text, found) if found else None) == where
+
+
+def test_several_servers_of_one_function() -> None:
+    """Each call is a launch of its own, at the same place with its own values."""
+    serve = "lmdeploy serve api_server m"
+    text = f'start() {{\n  CUDA_VISIBLE_DEVICES=$1 {serve} --server-port "$2" &\n}}\nstart 0 1\nstart 1 2\n'
+    found = read("x.sh", text).launches
+    assert [given_options(each)["--server-port"] for each in found] == [["1"], ["2"]]
+    assert [each.environment["CUDA_VISIBLE_DEVICES"].value for each in found] == ["0", "1"]
+
+
+def test_what_a_script_says_beside_its_servers() -> None:
+    """Comments, assignments, uses with and without quotes, and other commands."""
+    text = (
+        '#!/bin/bash\n# GPUs 3 and 5\nexport A=${A:-1} # one\nB=2\necho $A "$B" # two\n'
+        "[[ $A == 1 ]] && [ $B = 2 ]\nx=$A\nfoo ${B} <<EOF\n$A # no comment\nEOF\n"
+    )
+    script = read("x.sh", text)
+    assert [each.text for each in script.comments] == ["#!/bin/bash", "# GPUs 3 and 5", "# one", "# two"]
+    assert [(each.name, each.word.value, each.exported) for each in script.assignments] == [
+        ("A", "1", True),
+        ("B", "2", False),
+        ("x", "1", False),
+    ]
+    assert [(each.name, each.split) for each in script.uses] == [
+        ("A", False),
+        ("A", True),
+        ("B", False),
+        ("A", False),
+        ("B", True),
+        ("A", False),
+        ("B", True),
+        ("A", False),
+    ]
+    assert [[word.value for word in each.words] for each in script.calls] == [["echo", "1", "2"], ["foo", "2"]]
+
+
+# --- Python
+
+
+def test_a_pipeline_and_its_configurations() -> None:
+    """Keywords of the engine keep their names, those of other configurations have the class before them."""
+    text = (
+        "import os\nfrom lmdeploy import pipeline, TurbomindEngineConfig as T, VisionConfig, GenerationConfig\n"
+        "os.environ['CUDA_VISIBLE_DEVICES'] = '0,1'\ntp = 2\n"
+        "é = T(tp=tp, session_len=16 * 1024, quant_policy=8)  # ü\né.enable_prefix_caching = True\n"
+        "p = pipeline('org/é', backend_config=é, vision_config=VisionConfig(max_batch_size=4), log_level=\"INFO\")\n"
+        "p('x', gen_config=GenerationConfig(max_new_tokens=args.n))\n"
+    )
+    launch = one(text, None, "x.py")
+    assert (launch.starts, launch.engine, launch.unsure) == ("pipeline", "TurbomindEngineConfig", False)
+    assert launch.model is not None
+    assert (launch.model.value, cut(text, launch.model.written)) == ("org/é", "org/é")
+    assert given_options(launch) == {
+        "tp": ["2"],
+        "session_len": ["16384"],
+        "quant_policy": ["8"],
+        "enable_prefix_caching": ["True"],
+        "VisionConfig.max_batch_size": ["4"],
+        "log_level": ["INFO"],
+        "GenerationConfig.max_new_tokens": [None],
+    }
+    written = {option.name: option.values[0].written for option in launch.options}
+    assert (cut(text, written["tp"]), cut(text, written["log_level"]), written["session_len"]) == ("2", "INFO", None)
+    assert [cut(text, option.place) for option in launch.options][:3] == ["tp", "session_len", "quant_policy"]
+    assert [cut(text, option.whole) for option in launch.options][:2] == ["tp=tp", "session_len=16 * 1024"]
+    assert launch.environment["CUDA_VISIBLE_DEVICES"].value == "0,1"
+    assert [each.text for each in read("x.py", text).comments] == ["# ü"]
+
+
+PYTHON = [
+    ("from lmdeploy import pipeline\npipeline('m', **kw)", "m", {}, True),
+    ("import lmdeploy\nlmdeploy.pipeline(model_path='m', log_level=x)", "m", {"log_level": [None]}, False),
+    ("import lmdeploy as l\nl.serve('m', server_name='h')", "m", {"server_name": ["h"]}, False),
+    ("from lmdeploy import pipeline\nm = 'a'\nm = 'b'\npipeline(m)", None, {}, False),
+    ("from lmdeploy import pipeline\ndef f(m):\n    return pipeline(m)", None, {}, False),
+    ("from lmdeploy import pipeline\npipeline(os.getenv('M', 'm'))", "m", {}, False),
+    ("from lmdeploy import pipeline\npipeline(os.environ.get('M') or 'm')", "m", {}, False),
+    ("from lmdeploy import pipeline\na = 'x'\npipeline(f'{a}/m')", "x/m", {}, False),
+    ("from lmdeploy import pipeline\npipeline('m', config())", "m", {}, True),
+    ("pipeline('m', backend_config=PytorchEngineConfig(tp=int('2')))", "m", {"tp": ["2"]}, False),
+    ("e = PytorchEngineConfig(tp=-1)\nEngine(e)", "", {"tp": ["-1"]}, True),
+    (
+        "import subprocess as s\ns.run(['lmdeploy', 'serve', 'api_server', 'm', '--tp', str(2)])",
+        "m",
+        {"--tp": ["2"]},
+        False,
+    ),
+    ("c = ['lmdeploy', 'serve', 'api_server', 'm']\nc += x\nPopen(c)", "m", {}, True),
+    ("os.system('lmdeploy serve api_server m --tp 2 &')", "m", {"--tp": ["2"]}, False),
+    ("m = 'm'\nrun(f'lmdeploy serve api_server {m} --tp {n} > log', shell=True)", "m", {"--tp": [None]}, False),
+    ("run('lmdeploy serve api_server m --tp 2'.split())", "m", {"--tp": ["2"]}, False),
+]
+
+
+@pytest.mark.parametrize(("text", "model", "options", "unsure"), PYTHON)
+def test_python_values(text: str, model: str | None, options: dict[str, list[str | None]], unsure: bool) -> None:
+    """Names assigned once are followed, everything else is unknown; processes are read as shell commands are."""
+    launch = one(text, "python")
+    assert (launch.model.value if launch.model else "") == model
+    assert given_options(launch) == options
+    assert launch.unsure is unsure
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from transformers import pipeline\npipeline('x', backend_config=1)",
+        "def pipeline(x): ...\npipeline('x')",
+        "client.pipeline('x')",
+        "print('lmdeploy serve api_server m')",
+    ],
+)
+def test_another_pipeline_is_not_lmdeploys(text: str) -> None:
+    """A name that comes from elsewhere is somebody else's."""
+    assert read("x.py", text).launches == ()
+
+
+# --- manifests
+
+COMPOSE = """services:
+  api:  # the server
+    image: openmmlab/lmdeploy:v0.9.0
+    entrypoint: ["lmdeploy"]
+    command:
+      - serve
+      - api_server
+      - ${MODEL:-org/m}
+      - --tp
+      - "2"
+    environment:
+      - CUDA_VISIBLE_DEVICES=0,1
+    shm_size: '16gb'
+    ports: ["80:23333"]
+    restart: always
+    healthcheck: {test: ["CMD", "curl", "http://localhost:23333/health"], interval: 30s, retries: 3,
+                  start_period: 1m30s}
+    deploy: {resources: {reservations: {devices: [{device_ids: ["0", "1"], capabilities: [gpu]}]}}}
+  folded: &folded
+    image: x
+    ipc: host
+    command: >
+      bash -c "cd /x &&
+      lmdeploy serve api_server org/é
+      --tp 4"
+  plain:
+    <<: *folded
+    command: |
+      lmdeploy serve api_server org/m
+        --tp 8
+  script:
+    command:
+      - sh
+      - -c
+      - |
+        # within
+        exec lmdeploy serve api_server "$$MODEL" \\
+          --tp 1
+    environment: {MODEL: org/x}
+"""
+
+
+def test_a_compose_file() -> None:
+    """Commands as lists, texts and scripts; what stands around them; places within block scalars."""
+    script = read("docker-compose.yml", COMPOSE)
+    assert script.kind == "compose"
+    found = script.launches
+    assert [each.model.value if each.model else "" for each in found] == ["org/m", "org/é", "org/m", "org/x"]
+    assert [given_options(each)["--tp"] for each in found] == [["2"], ["4"], ["8"], ["1"]]
+    assert [cut(COMPOSE, each.options[0].values[0].written) for each in found] == ["2", "4", "8", "1"]
+    assert [cut(COMPOSE, each.options[0].whole).split() for each in found] == [
+        ["--tp", "-", '"2"'],
+        ["--tp", "4"],
+        ["--tp", "8"],
+        ["--tp", "1"],
+    ]
+    box = found[0].container
+    assert box is not None
+    assert (box.shm_bytes, box.gpus, [word.value for word in box.published]) == (16 * 2**30, 2, ["80:23333"])
+    (probe,) = box.probes
+    assert (probe.kind, probe.path, probe.initial_s, probe.period_s, probe.failures) == (
+        "healthcheck",
+        "/health",
+        90,
+        30,
+        3,
+    )
+    assert found[0].environment["CUDA_VISIBLE_DEVICES"].value == "0,1"
+    assert [each.container.host_ipc for each in found if each.container] == [False, True, True, False]
+    assert [each.text for each in script.comments] == ["# the server", "# within"]
+
+
+KUBERNETES = """apiVersion: v1
+kind: Pod
+spec:
+  restartPolicy: Always
+  containers:
+    - name: main
+      image: "openmmlab/lmdeploy:v0.10.0"
+      command: ["lmdeploy", "serve", "api_server"]
+      args: [$(MODEL), --tp=$(TP), '--server-port', '8000']
+      env:
+        - {name: MODEL, value: org/m}
+        - {name: TP, value: "4"}
+        - {name: KEY, valueFrom: {secretKeyRef: {name: a, key: b}}}
+      resources: {limits: {nvidia.com/gpu: 4}}
+      livenessProbe: {httpGet: {path: /health, port: 8000}, initialDelaySeconds: 30}
+      volumeMounts: [{name: shm, mountPath: /dev/shm}]
+  volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: 16Gi}}]
+---
+kind: List
+items:
+  - kind: Deployment
+    spec:
+      template:
+        spec:
+          hostIPC: true
+          containers: [{command: [bash, -c, "lmdeploy serve api_server org/\\u00fc --tp 2"]}]
+"""
+
+
+def test_kubernetes() -> None:
+    """Pods within anything, their variables, cards, memory and probes."""
+    script = read("pod.yaml", KUBERNETES)
+    first, second = script.launches
+    assert first.model is not None
+    assert (first.model.value, cut(KUBERNETES, first.model.written), first.model.raw) == ("org/m", "org/m", "$(MODEL)")
+    assert given_options(first) == {"--tp": ["4"], "--server-port": ["8000"]}
+    assert {name: word.value for name, word in first.environment.items()} == {"MODEL": "org/m", "TP": "4", "KEY": None}
+    box = first.container
+    assert box is not None
+    assert (box.gpus, box.shm_bytes, box.probes[0].kind, box.probes[0].initial_s) == (4, 16 * 2**30, "liveness", 30)
+    assert box.restart is not None
+    assert box.restart.value == "Always"
+    assert second.model is not None
+    assert (second.model.value, second.model.written) == ("org/ü", None)
+    assert cut(KUBERNETES, second.options[0].whole) == "--tp 2"
+    assert second.container is not None
+    assert second.container.host_ipc
+
+
+def test_a_dockerfile() -> None:
+    """The last stage's entrypoint and command, as JSON and as a shell's line."""
+    text = 'FROM a AS b\nFROM lmdeploy:1\nENV A="b c"\n# é\n'
+    text += 'ENTRYPOINT ["lmdeploy", "serve"]\nCMD ["api_server", \\\n "m"]\n'
+    launch = one(text, None, "Dockerfile")
+    assert launch.model is not None
+    assert launch.container is not None
+    assert launch.container.image is not None
+    assert (launch.model.value, launch.container.image.value) == ("m", "lmdeploy:1")
+    assert launch.environment["A"].value == "b c"
+    text = "FROM x\nENV TP=2\nCMD lmdeploy serve api_server ${M:-m} --tp $TP\n"
+    assert given_options(one(text, None, "Dockerfile")) == {"--tp": ["2"]}
+
+
+# --- kinds
+
+KINDS = [
+    ("x.sh", "", "bash"),
+    ("x.py", "", "python"),
+    ("docker-compose.yml", "services: {}", "compose"),
+    ("x.yaml", "services:\n  a: {}", "compose"),
+    ("x.yaml", "apiVersion: v1", "kubernetes"),
+    ("Dockerfile", "", "docker"),
+    ("-", "FROM x\nCMD y", "docker"),
+    ("-", "lmdeploy serve api_server m", "command"),
+    ("-", "lmdeploy serve api_server m \\\n --tp 2", "command"),
+    ("-", "a\nb", "bash"),
+    ("-", "#!/usr/bin/env python3\n", "python"),
+    ("-", "#!/bin/sh\nfrom x import y", "bash"),
+    ("-", "from lmdeploy import pipeline\np = pipeline('m')", "python"),
+    ("-", "docker run x", "docker"),
+    ("-", "apiVersion: v1\nkind: Pod", "kubernetes"),
+    ("-", "services:\n  a:\n", "compose"),
+    ("start", "", "bash"),
+]
+
+
+@pytest.mark.parametrize(("path", "text", "kind"), KINDS)
+def test_the_kind_of_a_file(path: str, text: str, kind: str) -> None:
+    """By its name, its first line, or what it says."""
+    assert kind_of(path, text) == kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("bash", "a 'b"),
+        ("bash", "if x; then"),
+        ("python", "def f(:"),
+        ("compose", "a: [b"),
+        ("kubernetes", "a:\n\t- b"),
+    ],
+)
+def test_what_cannot_be_read_is_told(kind: Kind, text: str) -> None:
+    """A file with an error has a trouble with its place, and is read no further than it goes."""
+    assert read("x", text, kind).troubles
+
+
+# --- the seeds and the corpus
+
+
+@pytest.fixture(scope="module")
+def seeds() -> Seeds:
+    """The seed texts beside the repository."""
+    where = folder()
+    if not list(where.glob("000_*.txt")):
+        if "SEEDS_DIR" in os.environ:
+            pytest.fail(f"SEEDS_DIR names {where}, where no seed text lies")
+        pytest.skip(f"the seed texts are not at {where}: the readers were NOT tried on them")
+    return Seeds(where)
+
+
+def commands(seeds: Seeds) -> Iterator[tuple[str, dict[str, str], str]]:
+    """Each code block with a server: text, its options and its model by a reading of its own."""
+    for seed in ("001", "002", "003"):
+        for block in blocks(seeds.lines(seed)):
+            script = read_script(block.lines) if block.is_shell else None
+            if script is not None and script.is_command:
+                options = {name: script.expand(value) for name, value in script.options.items()}
+                yield block.text, options, script.expand(script.positional)
+
+
+def test_every_command_of_the_seeds_is_read(seeds: Seeds) -> None:
+    """One server a script, with the model and the options that an independent reading finds."""
+    found = list(commands(seeds))
+    assert len(found) == 6
+    for text, options, model in found:
+        launch = one(text)
+        assert launch.model is not None
+        assert launch.model.value == model
+        read_options = {
+            option_id(option.name): option.values[0].value if option.values else "true" for option in launch.options
+        }
+        assert read_options == options
+        assert not launch.unsure
+
+
+ADVISERS = {"gemini": 0, "claude": 1, "kimi": 2, "grok": 3, "guide": 4, "baseline": 5}
+
+
+@pytest.mark.parametrize("adviser", ADVISERS)
+def test_what_an_adviser_advised_is_what_its_script_says(seeds: Seeds, adviser: str) -> None:
+    """The adviser's record and the reader agree on each option and variable that the script gives."""
+    record = yaml.safe_load((ROOT / "knowledge" / "advisers" / f"{adviser}.yaml").read_text("utf-8"))
+    advised = {each["option"]: each["value"] for each in record["settings"] if each.get("final", True)}
+    launch = one(list(commands(seeds))[ADVISERS[adviser]][0])
+    for option in launch.options:
+        value = option.values[0].value if option.values else "true"
+        assert advised[option_id(option.name)] == value, option.name
+    for name, word in launch.environment.items():
+        if option_id(name) in advised:
+            assert word.value == advised[option_id(name)], name
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_every_published_command_is_read(path: Path) -> None:
+    """Each text of the corpus has its launch, by the kind that the corpus says."""
+    entry: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
+    script = read(path.name, entry["text"], entry["kind"])
+    assert bool(script.launches) is (path.stem not in NO_LAUNCH)
+    check_places(script)
+
+
+def test_the_kinds_of_published_commands() -> None:
+    """Without being told, the kind of a text is found; a single command in several lines may go as a script."""
+    alike = {"bash": {"bash", "command", "docker"}, "command": {"command"}}
+    for path in CORPUS:
+        entry = yaml.safe_load(path.read_text("utf-8"))
+        assert kind_of("-", entry["text"]) in alike.get(entry["kind"], {entry["kind"]}), path.stem
+
+
+# --- what holds for any text
+
+
+def parts(thing: object) -> Iterator[object]:
+    """Everything within a script."""
+    stack = [thing]
+    while stack:
+        here = stack.pop()
+        yield here
+        if dataclasses.is_dataclass(here):
+            stack += [getattr(here, each.name) for each in dataclasses.fields(here)]
+        elif isinstance(here, tuple | list):
+            stack += here
+        elif isinstance(here, dict):
+            stack += here.values()
+
+
+def check_places(script: Script) -> None:
+    """Each place lies within the text, on its line; each word stands where it says."""
+    text = script.text
+    for part in parts(script):
+        if isinstance(part, Place):
+            assert 0 <= part.start <= part.end <= len(text)
+            assert part.line == text.count("\n", 0, part.start) + 1
+            assert part.column == part.start - (text.rfind("\n", 0, part.start) + 1) + 1
+        elif isinstance(part, Word):
+            assert cut(text, part.place) == part.raw
+            if part.written is not None:
+                assert cut(text, part.written) == part.value
+
+
+BASES: list[tuple[Kind, str]] = [
+    *(("bash", row[0]) for row in VALUES),
+    *(("bash", text) for text in STARTS),
+    *(("bash", row[0]) for row in LOOPS),
+    *(("python", row[0]) for row in PYTHON),
+    *[("compose", COMPOSE)] * 12,
+    *[("kubernetes", KUBERNETES)] * 12,
+    *(("docker", 'FROM x\nENV A=1\nCMD ["lmdeploy", "serve", "api_server", "m"]\n') for _ in range(4)),
+]
+ODD = [
+    "'",
+    '"',
+    "`",
+    "$",
+    "${",
+    "}",
+    "$(",
+    ")",
+    "((",
+    "\\",
+    "\n",
+    "\r\n",
+    "&",
+    "|",
+    "<<EOF\n",
+    "é",
+    "\u2028",
+    "\0",
+    "\ud800",
+]
+ODD += ["[", "]", "{", ":", "- ", "*a", "&a ", "#", "\t", "@", "=", "+=", ";;", "if ", "done\n", "$@", "\ufeff", "🙂"]
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> tuple[Kind, str]:
+    """A readable text with a few pieces gone, doubled or put in."""
+    kind, text = draw(st.sampled_from(BASES))
+    for _ in range(draw(st.integers(0, 4))):
+        at = draw(st.integers(0, len(text)))
+        end = min(len(text), at + draw(st.integers(0, 12)))
+        piece = draw(st.one_of(st.sampled_from(ODD), st.just(""), st.just(text[at:end] * 2), st.text(max_size=3)))
+        text = text[:at] + piece + text[end:]
+    return kind, text
+
+
+@settings(max_examples=400)
+@given(mutated())
+def test_places_hold_in_any_text(case: tuple[Kind, str]) -> None:
+    """Whatever a text was made into, it is read without an exception and every place is right."""
+    kind, text = case
+    check_places(read("x", text, kind))
+
+
+@settings(max_examples=150)
+@given(st.text(max_size=300), st.sampled_from(["bash", "python", "docker", "compose", "kubernetes", None]))
+def test_any_text_is_read(text: str, kind: Kind | None) -> None:
+    """No text of any alphabet raises anything."""
+    check_places(read("x", text, kind))
+
+
+NAMES = st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True).filter(lambda name: name not in ("IFS", "_"))
+PLAIN = st.text(
+    st.characters(codec="utf-8", exclude_characters="'\0\r", exclude_categories=["Cs"]), min_size=1, max_size=12
+)
+
+
+@settings(max_examples=150)
+@given(NAMES, PLAIN)
+def test_a_quoted_value_comes_out_as_it_went_in(name: str, value: str) -> None:
+    """What single quotes hold is the value, through a variable too, in any alphabet."""
+    text = f"{name}='{value}'\nlmdeploy serve api_server \"${{{name}}}\" --model-name '{value}' --dtype=\"${name}\"\n"
+    launch = one(text)
+    assert launch.model is not None
+    assert launch.model.value == value
+    for option in launch.options:
+        assert option.values[0].value == value
+        assert cut(text, option.values[0].written) == value
+
+
+LARGE = 200_000
+HOSTILE: list[tuple[Kind, str]] = [
+    *(
+        ("bash", unit)
+        for unit in ["(", "$(", "${", '"$(', "`", "if true; then ", "A=(", "a | ", "a && ", "{ ", "<<A ", "'"]
+    ),
+    *(("bash", unit) for unit in ["A=$A$A\n", "f() { f; f; }\nf\n", "x=1\n", "bash -c 'bash -c ", "2>&1 `", "é "]),
+    *(("python", unit) for unit in ["(", "-", "a.", "f(", "x=x\n", "'", "lambda:", "a=f'{a}{a}'\n", "if x:\n "]),
+    *(("kubernetes", unit) for unit in ["[", "{", "- ", "&a [*a]\n", "a:\n ", "? ", "- - ", "a: &a {<<: *a}\n"]),
+    *(("docker", unit) for unit in ["FROM ", 'CMD ["', "ENV A=1 ", "\\\n"]),
+]
+
+
+@pytest.mark.parametrize(("kind", "unit"), HOSTILE)
+def test_a_hostile_text_takes_no_longer_than_any(kind: Kind, unit: str) -> None:
+    """200 kB of anything are read or refused soon, whatever they would be to a parser."""
+    text = (unit * (LARGE // len(unit) + 1))[:LARGE]
+    began = time.process_time()
+    read("x", text, kind)
+    assert time.process_time() - began < 3  # a third of it on an idle machine
+
+
+def test_a_text_that_is_too_long_is_not_read() -> None:
+    """Beyond a megabyte there is one trouble and nothing else."""
+    script = read("x.sh", "lmdeploy serve api_server m\n" * (MOST_CHARACTERS // 20))
+    assert len(script.troubles) == 1
+    assert not script.launches
+
+
+def test_an_alias_that_grows_is_read_once() -> None:
+    """A YAML whose aliases would unfold to billions of nodes stays as small as its text."""
+    lines = ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}, *a{n - 1}]" for n in range(1, 60))]
+    script = read("x.yaml", "apiVersion: v1\n" + "\n".join(lines) + "\nspec: {containers: *a59}\n")
+    assert script.launches == ()
+
+
+def test_nothing_of_a_file_is_run() -> None:
+    """The readers import nothing that starts a process, evaluates text or opens a file."""
+    for path in sorted((ROOT / "recommender" / "review").glob("*.py")):
+        if path.stem not in READERS:
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = {alias.name for alias in node.names} | {getattr(node, "module", "") or ""}
+                assert not {name.partition(".")[0] for name in names} & {"subprocess", "socket", "runpy", "pickle"}
+            if isinstance(node, ast.Call):
+                called = getattr(node.func, "id", "")
+                assert called not in ("eval", "exec", "compile", "open", "__import__"), path.name
+
+
+READERS = {
+    "dockerfile",
+    "following",
+    "grammar",
+    "launches",
+    "manifest",
+    "manifestwords",
+    "mapped",
+    "pythonfile",
+    "pythonvalues",
+    "reader",
+    "script",
+    "shell",
+    "simple",
+    "survey",
+    "unwrap",
+    "variables",
+    "words",
+    "yamlnodes",
+}
