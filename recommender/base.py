@@ -20,6 +20,7 @@ from recommender.store import FOLDERS, KnowledgeError
 FACTS = "extracted/api_server.json"
 TEMPLATES = "templates-for-contributors"
 OUTPUT = "recommendation.json"
+REVIEW = "review.json"
 R = TypeVar("R", bound=r.Record)
 
 
@@ -148,14 +149,15 @@ def _parts(value: object, where: str) -> Iterator[tuple[str, r.Record]]:
 
 
 def schemas() -> dict[str, str]:
-    """The text of every file of knowledge/schema/, by name: one a record type, and the JSON output's."""
+    """The text of every file of knowledge/schema/, by name: one a record type, and the JSON outputs'."""
     from recommender.publish import schema as published
+    from recommender.review.machine import schema as reviewed
 
     made: dict[str, dict[str, Any]] = {}
     kinds: dict[str, type[BaseModel]] = {_kebab(kind.__name__): kind for kind in TYPES.values()}
     for name, kind in sorted(kinds.items()):
         made[name] = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | kind.model_json_schema()
-    written = {f"{name}.json": each for name, each in made.items()} | {OUTPUT: published()}
+    written = {f"{name}.json": each for name, each in made.items()} | {OUTPUT: published(), REVIEW: reviewed()}
     return {name: json.dumps(each, indent=2) + "\n" for name, each in written.items()}
 
 
@@ -163,13 +165,13 @@ def stale_schemas(folder: Path) -> dict[str, str]:
     """The schema files that do not say what the types say, with the text they should have.
 
     Versions of pydantic write 0 or 0.0 of the same limit, and describe dataclasses or do not, so
-    contents are compared, not bytes, and those of the JSON output without descriptions.
+    contents are compared, not bytes, and those of the JSON outputs without descriptions.
     """
     stale = {}
     for name, text in schemas().items():
         try:
             kept, made = json.loads((folder / name).read_text(encoding="utf-8")), json.loads(text)
-            for each in (kept, made) if name == OUTPUT else ():
+            for each in (kept, made) if name in (OUTPUT, REVIEW) else ():
                 for part in (each, *each.get("$defs", {}).values()):
                     part.pop("description", None)
             current = kept == made

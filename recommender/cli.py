@@ -72,6 +72,12 @@ def _smoke() -> click.Command:
     return smoke
 
 
+def _review() -> click.Command:
+    from recommender.review.command import review
+
+    return review
+
+
 def _campaign() -> click.Command:
     from recommender.smoke.campaign import campaign
 
@@ -98,6 +104,7 @@ COMMANDS: dict[str, tuple[str, Callable[[], click.Command]]] = {
     "explain": ("Tell everything known of one option.", _explain),
     "diff": ("Tell what changed for a launch script between two releases.", _diff),
     "list": ("List GPUs, models, options, advisers, claims, threads or releases.", _list),
+    "review": ("Tell what is wrong with a launch script, and mend it.", _review),
     "smoke": ("Launch an artefact, prove its answers and measure it.", _smoke),
     "campaign": ("Run many smoke runs from a plan, and rank them.", _campaign),
     "bench-prompt": ("Ask two scripts about the same images: agreement, accuracy, speed.", _bench_prompt),

@@ -1,0 +1,54 @@
+"""A container that ends at once
+
+Finds a server that a container's own command starts in the background, with nothing behind it that waits.
+
+A container lives as long as its first process. A shell that puts the server in the background has nothing more to
+do, ends, and takes the container and the server with it.
+
+Mend it by starting the last server in the foreground, with ``exec``, or put ``wait`` behind them.
+
+Bad:
+
+    docker run --gpus all openmmlab/lmdeploy:v0.16.0-cu12.8 \\
+      bash -c "lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct &"
+
+Good:
+
+    docker run --gpus all openmmlab/lmdeploy:v0.16.0-cu12.8 \\
+      bash -c "exec lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct"
+"""
+
+import re
+from collections.abc import Iterator
+
+from recommender.review.rule import Case, Rule, Said
+
+SHELL = re.compile(r"\b(?:ba|da)?sh\b[\"',\s\]-]+(?:-\w+[\"',\s]+)*-\w*c\b")
+ENDS = re.compile(r"[ \t]*(?:\d?>>?[ \t]*&?[^\s>&]+[ \t]*)*&[ \t]*(?:disown[ \t]*)?(?=[\"'\]\n]|\Z)")
+
+
+def check(case: Case) -> Iterator[Said]:
+    """The ampersand as the last thing of the command within a shell's quotes."""
+    container, launch, text = case.launch.container, case.launch, case.script.text
+    if container is None or launch.starts == "pipeline":
+        return
+    before = text[container.place.start : launch.place.start]
+    end = ENDS.match(text, launch.place.end) or ENDS.match(text, max(launch.place.end - 1, 0))
+    if SHELL.search(before) and end and before.rstrip(" \t\n|>-\\")[-1:] in ("'", '"'):
+        yield Said(
+            launch.place,
+            "The container's command puts the server in the background and ends, and the container with it.",
+            "Start it in the foreground with exec, or put wait behind it.",
+        )
+
+
+RULE = Rule(
+    id="LMD617",
+    name="container-ends-at-once",
+    family="operations",
+    severity="error",
+    sources=(
+        "https://besthub.dev/articles/why-do-docker-containers-exit-instantly-understanding-pid-1-and-daemon-modes-47f67fd47a29",
+    ),
+    check=check,
+)

@@ -1,0 +1,650 @@
+"""The review's engine: what a launch is for, which rules run, what is ignored, what a project says, the command."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import handread
+import pytest
+from artefacts import KNOWLEDGE, text
+
+from recommender import cli
+from recommender.review import case, context, engine, settings
+from recommender.review.rule import Case, Finding, Rule, Said
+from recommender.review.script import Call, Container, Launch, Place, Script, Word
+from recommender.store import load
+
+ROOT = KNOWLEDGE.parent
+SERVE = "lmdeploy serve api_server OpenGVLab/InternVL3-8B-AWQ"
+HERE = Place(0, 1, 1, 1)
+
+
+def one(script: str, **options: object) -> Case:
+    """The case of a script's only launch."""
+    (found,) = case.cases(handread.read("deploy.sh", script), options)
+    return found
+
+
+def word(value: str | None) -> Word:
+    """A word that stands nowhere in particular."""
+    return Word(value or "$X", value, HERE)
+
+
+def speaking(name: str = "LMD900", about: str = "--", severity: str = "warning", **more: object) -> Rule:
+    """A rule that finds every option that begins so."""
+
+    def check(case: Case) -> Iterator[Said]:
+        for option in case.launch.options:
+            if option.name.startswith(about):
+                yield Said(option.place, f"{option.name} is there.", "It must not be.")
+
+    return Rule(name, f"no{about.strip('-') or 'thing'}", "nothing", severity, (), check, **more)  # type: ignore[arg-type]
+
+
+def found(review: engine.Review) -> list[tuple[str, int]]:
+    """Rule and line of each finding."""
+    return [(each.rule.id, each.said.place.line) for each in review.findings]
+
+
+def judged(script: str, *rules: Rule, **options: object) -> engine.Review:
+    """A review by some rules, and those of the ignores."""
+    own = [each for each in engine.rules() if each.id.startswith("LMD00")]
+    return engine.examine(handread.read("deploy.sh", script), options, among=[*rules, *own])
+
+
+# --- settings and context
+
+
+def test_settings_are_the_records_ids() -> None:
+    """Options as spelled, with underscores or cut short, and variables are found by their record's id."""
+    found = one(
+        f"export OMP_NUM_THREADS=8\n{SERVE} --session-len 4096 --quant_policy 8 --cache-max 0.5 --enable-prefix-caching"
+    )
+    assert {name: each.text for name, each in found.settings.items()} == {
+        "session-len": "4096",
+        "quant-policy": "8",
+        "cache-max-entry-count": "0.5",
+        "enable-prefix-caching": "true",
+        "omp-num-threads": "8",
+    }
+    assert (found.number("session-len"), found.text("tp"), found.number("enable-prefix-caching")) == (4096, None, None)
+
+
+@pytest.mark.parametrize("spelled", ["--session-length", "--se", "--", "-x", "--nonsense", "session-len"])
+def test_what_no_record_has_is_no_setting(spelled: str) -> None:
+    """A misspelt, an ambiguous and an unknown option are left to the rules."""
+    assert "session-len" not in one(f"{SERVE} {spelled} 4096").settings
+
+
+def test_the_last_of_an_option_given_twice_counts() -> None:
+    """As LMDeploy's parser has it."""
+    assert one(f"{SERVE} --tp 1 --tp 2").text("tp") == "2"
+
+
+def test_keywords_of_python_are_found_by_their_class() -> None:
+    """A pipeline's keywords are those of its engine's class; a dotted one names the class itself."""
+    from recommender.review.script import Option
+
+    names = ("session_len", "VisionConfig.max_batch_size", "max_batch_size", "tp", "GenerationConfig.max_new_tokens")
+    options = tuple(Option(each, (word("4"),), HERE, HERE) for each in names)
+    launch = Launch("pipeline", HERE, word("OpenGVLab/InternVL3-8B-AWQ"), options, {}, engine="TurbomindEngineConfig")
+    (found,) = case.cases(Script("run.py", "python", "", (launch,)), {})
+    assert set(found.settings) == {"session-len", "vision-max-batch-size", "max-batch-size", "tp", "max-tokens"}
+
+
+@pytest.mark.parametrize(
+    ("model", "known"),
+    [
+        ("OpenGVLab/InternVL3-8B-AWQ", True),
+        ("internvl3-8b-awq", True),
+        ("/models/InternVL3-8B-AWQ/", True),
+        ("~/.cache/huggingface/hub/models--OpenGVLab--InternVL3-8B-AWQ/snapshots/abc", True),
+        ("/models/ours", False),
+        ("InternVL3-8B-AWQ-finetuned", False),
+    ],
+)
+def test_the_model_is_the_scripts(model: str, known: bool) -> None:
+    """A hub name, an alias, a folder called like one and a place in the cache are known; nothing else is guessed."""
+    found = one(f"lmdeploy serve api_server {model}")
+    assert found.model_known is known
+    assert not known or found.facts.model.id == "internvl3-8b-awq"
+
+
+def test_what_nobody_told_is_not_known() -> None:
+    """Without options the facts hold assumptions, and the case says that they are."""
+    bare = one("lmdeploy serve api_server /models/ours")
+    assert (bare.gpu_known, bare.model_known, bare.load_known, bare.release_known) == (False, False, False, False)
+    told = one(SERVE, gpu="L4", load="16", lmdeploy="0.9.2", image="1280x720")
+    assert (told.gpu_known, told.model_known, told.load_known, told.release_known) == (True, True, True, True)
+    assert (told.facts.gpu.id, told.facts.concurrency, told.facts.release.id) == ("l4", 16, "0.9.2")
+    assert case.told(told) == {"gpu", "model", "load", "lmdeploy", "image"}
+
+
+@pytest.mark.parametrize(
+    ("image", "install", "release"),
+    [
+        ("openmmlab/lmdeploy:v0.9.2-cu12", "", "0.9.2"),
+        ("registry.local/openmmlab/lmdeploy:v0.9.2", "", "0.9.2"),
+        ("openmmlab/lmdeploy:latest", "", ""),
+        ("", "lmdeploy==0.9.2", "0.9.2"),
+        ("", "lmdeploy[all]==0.9.2", "0.9.2"),
+        ("", "lmdeploy>=0.9.2", ""),
+        ("", "lmdeploy==0.1.0", ""),
+    ],
+)
+def test_the_release_is_the_scripts(image: str, install: str, release: str) -> None:
+    """An image's tag or an exact installation tells the release; a range does not."""
+    container = Container(HERE, image=word(image)) if image else None
+    launch = Launch("api_server", HERE, word("a/b"), (), {}, container=container)
+    calls = (Call((word("pip"), word("install"), word(install)), HERE),)
+    (found,) = case.cases(Script("x.sh", "bash", "", (launch,), calls=calls), {})
+    assert (found.release_known, found.facts.release.id if release else "") == (bool(release), release)
+
+
+def test_a_release_that_is_not_covered_is_said() -> None:
+    """The summary names it, so that nobody takes the silence for agreement."""
+    launch = Launch("api_server", HERE, None, (), {}, container=Container(HERE, word("openmmlab/lmdeploy:v0.5.1")))
+    assert context.context(Script("x.sh", "bash", "", (launch,)), launch, {}).uncovered == "0.5.1"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "visible", "container", "cards"),
+    [
+        ("A100-80G", None, None, None),
+        ("A100-80G:4", "3,5", 8, 4),
+        ("A100-80G", "3,5", 8, 2),
+        ("A100-80G", "3", None, 1),
+        ("A100-80G", None, 8, 8),
+        ("A100-80G", "$(list)", None, None),
+    ],
+)
+def test_the_cards_are_counted_where_something_tells(
+    gpu: str, visible: str | None, container: int | None, cards: int | None
+) -> None:
+    """An option's count, else CUDA_VISIBLE_DEVICES, else the container's; nothing is assumed."""
+    environment = {"CUDA_VISIBLE_DEVICES": word(None if visible == "$(list)" else visible)} if visible else {}
+    around = Container(HERE, gpus=container) if container else None
+    launch = Launch("api_server", HERE, word("a/b"), (), environment, container=around)
+    (found,) = case.cases(Script("x.sh", "bash", "", (launch,)), {"gpu": gpu})
+    assert case.cards(found) == cards
+
+
+def test_the_command_line_counts_before_the_script_and_the_project() -> None:
+    """What is said now beats the file, and that the project; but a launch's model is the one that it starts."""
+    script = handread.read("x.sh", SERVE)
+    (found,) = case.cases(script, {}, {"model": "internvl3-38b", "gpu": "L4", "load": "high"})
+    assert (found.facts.model.id, found.facts.gpu.id, found.facts.request.load) == ("internvl3-8b-awq", "l4", "high")
+    (found,) = case.cases(script, {"model": "internvl3-2b", "rps": "3"}, {"load": "high"})
+    assert (found.facts.model.id, found.facts.request.rps, found.facts.request.load) == ("internvl3-8b-awq", 3.0, "")
+    (found,) = case.cases(handread.read("x.sh", "lmdeploy serve api_server /models/ours"), {"model": "internvl3-2b"})
+    assert (found.facts.model.id, found.model_known) == ("internvl3-2b", True)
+
+
+def test_an_artefact_of_ours_tells_its_request() -> None:
+    """The header of a recommended script answers every question."""
+    made = text(gpu="l4", load="low", lmdeploy="0.10.2", images=1, image_width=1280, image_height=720)
+    facts = context.context(Script("serve.sh", "bash", made), None, {})
+    assert {"gpu", "model", "load", "lmdeploy", "image"} <= facts.told
+    assert (facts.facts.gpu.id, facts.facts.release.id, facts.facts.image_width) == ("l4", "0.10.2", 1280)
+
+
+def test_a_header_that_was_edited_is_no_error() -> None:
+    """A request that no longer reads as one tells nothing."""
+    for line in (
+        '{"gpu": "nope"}',
+        '{"gpu": "l4", "lmdeploy": "0.0.1"}',
+        '{"gpu": 7}',
+        '{"gpu": ["a"]}',
+        "{",
+        '{"gpu_count": "x"}',
+        "[]",
+    ):
+        script = Script("serve.sh", "bash", f"# Made by lmdeploy-recommender 1\n# request: {line}\n")
+        assert "gpu" not in context.context(script, None, {}).told
+
+
+def test_an_artefact_for_a_folder_tells_all_but_the_model() -> None:
+    """The folder may be on another machine."""
+    line = '# request: {"gpu": "l4", "load": "low", "model": "/models/ours"}'
+    facts = context.context(Script("serve.sh", "bash", f"# Made by lmdeploy-recommender 1\n{line}\n"), None, {})
+    assert {"gpu", "load"} <= facts.told
+    assert "model" not in facts.told
+
+
+# --- what a launch comes to
+
+
+def test_a_configuration_needs_gpu_model_and_known_values() -> None:
+    """A value that cannot be known, or words that cannot be counted, leave nothing to estimate."""
+    assert case.configuration(one(SERVE)) is None
+    assert case.configuration(one(f'{SERVE} --session-len $LEN "$@"', gpu="L4")) is None
+    assert case.configuration(one(f"{SERVE} --session-len $LEN", gpu="L4")) is None
+    assert case.configuration(one(f"{SERVE} --session-len many", gpu="L4")) is None
+    made = case.configuration(one(f"{SERVE} --session-len 4096 --server-port $PORT --quant-policy 8", gpu="L4"))
+    assert made is not None
+    assert (made.session_len, made.kv_bits, made.max_batch_size) == (4096, 8, 128)
+
+
+def test_the_estimate_is_that_of_the_estimate_command() -> None:
+    """The same options give the same memory as ``recommend estimate``."""
+    from recommender.pipeline import recommend_adviser
+    from recommender.request import Request
+
+    found = case.estimate(one(f"{SERVE} --session-len 4096", gpu="A100-80G", load="single"))
+    known = recommend_adviser(Request("A100-80G", load="single"), "defaults", {"session-len": "4096"})
+    assert found is not None
+    assert (found.config, found.memory.total) == (known.config, known.memory.total)
+
+
+def test_violations_rest_on_nothing_assumed() -> None:
+    """A batch below the load is a fault only where the load was told."""
+    script = f"{SERVE} --max-batch-size 2 --trust-remote-code"
+    assert "batch-holds-concurrency" in {each.constraint for each in case.violations(one(script, gpu="L4", load="16"))}
+    assert not {each.constraint for each in case.violations(one(script, gpu="L4"))}
+    assert case.violations(one(script)) == ()
+
+
+def test_the_value_in_effect_is_the_given_one_or_the_default() -> None:
+    """An unknown value, and a missing one among words that cannot be counted, is unknown."""
+    assert case.effective(one(f"{SERVE} --tp 2"), "tp") == "2"
+    assert case.effective(one(SERVE), "tp") == "1"
+    assert case.effective(one(f'{SERVE} "$@"'), "tp") is None
+    assert case.effective(one(f"{SERVE} --tp $N"), "tp") is None
+
+
+# --- the engine
+
+
+def test_every_rule_has_an_id_and_a_page() -> None:
+    """Ids are unique and LMD with three digits; the page's first line is a title."""
+    known = engine.rules()
+    assert len({each.id for each in known}) == len({each.name for each in known}) == len(known)
+    for each in known:
+        assert each.id[:3] == "LMD"
+        assert len(each.id) == 6
+        assert len(engine.page(each).splitlines()) > 3, each.id
+
+
+def test_rules_are_found_by_id_and_by_name() -> None:
+    """In any case; an unknown one is told with the nearest."""
+    assert engine.rule("lmd001").name == "unused-ignore"
+    assert engine.rule("Unused_Ignore").id == "LMD001"
+    with pytest.raises(engine.UnknownRule, match="did you mean unused-ignore"):
+        engine.rule("unused-ignores")
+
+
+def test_findings_are_in_the_order_of_the_file_and_said_once() -> None:
+    """By place, whatever the order of the rules; the same word about the same place comes once."""
+    made = judged(f"{SERVE} --tp 1\n{SERVE} --dp 2\n", speaking("LMD902", "--dp"), speaking("LMD901", "--tp"))
+    assert found(made) == [("LMD901", 1), ("LMD902", 2)]
+    script = handread.read("x.sh", f"{SERVE} --tp 1")
+    twice = Script(**{**vars(script), "launches": script.launches * 2})
+    assert len(engine.examine(twice, among=[speaking()]).findings) == 1
+
+
+@pytest.mark.parametrize("need", ["gpu", "model", "load"])
+def test_a_rule_without_what_it_needs_stays_silent(need: str) -> None:
+    """And the review says so."""
+    rule = speaking(needs=(need,))
+    made = judged("lmdeploy serve api_server /models/ours --tp 1", rule)
+    assert (found(made), made.silent) == ([], {need: frozenset({"LMD900"})})
+    told = judged("lmdeploy serve api_server /models/ours --tp 1", rule, gpu="L4", model="internvl3-8b", load="1")
+    assert (found(told), told.silent) == ([("LMD900", 1)], {})
+
+
+def test_a_rule_that_fails_does_not_take_the_others_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails is told as a defect of ours; with RECOMMEND_DEBUG it is raised."""
+
+    def fails(_: Case) -> Iterator[Said]:
+        raise KeyError("odd")
+        yield
+
+    broken = Rule("LMD901", "broken", "nothing", "error", (), fails)
+    monkeypatch.delenv("RECOMMEND_DEBUG", raising=False)
+    made = judged(f"{SERVE} --tp 1", broken, speaking())
+    assert (found(made), [each.rule for each in made.defects]) == ([("LMD900", 1)], ["LMD901"])
+    monkeypatch.setenv("RECOMMEND_DEBUG", "1")
+    with pytest.raises(KeyError):
+        judged(f"{SERVE} --tp 1", broken)
+
+
+def test_a_rule_of_the_whole_script_runs_once() -> None:
+    """However many servers it starts, and if it starts none."""
+
+    def whole(script: Script) -> Iterator[Said]:
+        yield Said(HERE, "Seen.", "Once.")
+
+    rule = Rule("LMD901", "whole", "nothing", "info", (), whole=whole)
+    assert found(judged(f"{SERVE}\n{SERVE}\n", rule)) == found(judged("echo\n", rule)) == [("LMD901", 1)]
+
+
+def test_a_text_that_cannot_be_read_is_told() -> None:
+    """Of a script that names LMDeploy; of others nothing is said."""
+    assert found(judged(f"{SERVE}\n!!\n")) == [("LMD002", 2)]
+    assert found(judged("echo !!\n")) == []
+
+
+# --- ignores
+
+IGNORED = [
+    (f"{SERVE} --tp 1  # recommend: ignore LMD900 because I say so", []),
+    (f"echo\n# recommend: ignore LMD900 because I say so\n{SERVE} --tp 1", []),
+    (f"echo\n# recommend: ignore lmd900, LMD901 because I say so\n{SERVE} --tp 1 --dp 2", []),
+    (f"echo\n# recommend: ignore LMD900 because so\n# and another word\n{SERVE} \\\n --tp 1 \\\n --tp 2", []),
+    (f"{SERVE} \\\n --tp 1 # recommend: ignore LMD900 because it is the last line", []),
+    (f"#!/bin/sh\n# recommend: ignore LMD900 because of the fork\necho\n\n{SERVE} --tp 1\n{SERVE} --tp 1", []),
+    (f"{SERVE} --tp 1\n# recommend: ignore LMD900 because it is too late", [("LMD900", 1), ("LMD001", 2)]),
+    (f"echo\n# recommend: ignore LMD900 because of this one\n{SERVE} --tp 1\n{SERVE} --tp 1", [("LMD900", 4)]),
+    (f"echo\n# recommend: ignore LMD901 because of dp\n{SERVE} --tp 1", [("LMD001", 2), ("LMD900", 3)]),
+    (f"echo\n# recommend: ignore LMD900 LMD901 because of both\n{SERVE} --tp 1", [("LMD001", 2)]),
+    (f"echo\n# recommend: ignore LMD900\n{SERVE} --tp 1", [("LMD003", 2)]),
+    (f"echo\n# recommend: ignore LMD900 because\n{SERVE} --tp 1", [("LMD003", 2)]),
+    (f"echo\n# recommend: ignore LMD900 our fork has it\n{SERVE} --tp 1", [("LMD003", 2)]),
+    (f"echo\n# recommend: ignore LMD9OO because I say so\n{SERVE} --tp 1", [("LMD003", 2), ("LMD900", 3)]),
+    (f"echo\n# recommend: ignore because I say so\n{SERVE} --tp 1", [("LMD003", 2), ("LMD900", 3)]),
+    (f"echo\n# recommend: ignore all\n{SERVE} --tp 1", [("LMD003", 2), ("LMD900", 3)]),
+    (f"echo\n# recommend: ignore the warnings of the driver\n{SERVE} --tp 1", [("LMD900", 3)]),
+    (f"echo\n# Recommend: 0.8 for one server\n{SERVE} --tp 1", [("LMD900", 3)]),
+]
+
+
+@pytest.mark.parametrize(("script", "left"), IGNORED)
+def test_ignores(script: str, left: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What each comment hides, and what is said of it."""
+    rules = (speaking("LMD900", "--tp"), speaking("LMD901", "--dp"))
+    own = tuple(each for each in engine.rules() if each.id.startswith("LMD00"))
+    monkeypatch.setattr(engine, "rules", lambda: (*rules, *own))
+    assert found(engine.examine(handread.read("x.sh", script))) == left
+
+
+def test_an_ignore_of_a_rule_that_did_not_run_is_not_called_idle() -> None:
+    """Without a GPU nobody knows whether it would hide something."""
+    script = f"echo\n# recommend: ignore LMD900 because I say so\n{SERVE} --tp 1"
+    assert found(judged(script, speaking(needs=("gpu",)))) == []
+
+
+def test_a_long_comment_is_read_at_once() -> None:
+    """No pattern takes long over a hundred thousand blanks."""
+    for filler in (" ", "\t", "=", "a ", "because"):
+        script = f"{SERVE}  # recommend: ignore {filler * 100_000}x"
+        judged(script, speaking())
+
+
+# --- a project's settings
+
+
+def test_settings_are_found_upward(tmp_path: Path) -> None:
+    """The nearest file counts; the folder of the repository is the last."""
+    (tmp_path / ".recommend.toml").write_text('gpu = "L4"\n')
+    inner = tmp_path / "a/b"
+    inner.mkdir(parents=True)
+    (tmp_path / "a/pyproject.toml").write_text('[project]\nname = "recommend"\n')
+    assert settings.of(inner / "x.sh").options == {"gpu": "L4"}
+    (tmp_path / "a/pyproject.toml").write_text(
+        '[tool.recommend]\ngpu = "H100:2"\nload = 16\nignore = ["lmd001"]\nfail-on = "error"\ntext-only = true\n'
+    )
+    settings._upward.cache_clear()
+    found = settings.of(inner / "x.sh")
+    assert found.options == {"gpu": "H100:2", "load": "16", "text_only": True}
+    assert (found.ignore, found.fail_on) == ({"LMD001"}, "error")
+    (tmp_path / "a/b/.git").mkdir()
+    settings._upward.cache_clear()
+    assert settings.of(inner / "x.sh") == settings.Settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("gpus = 1", "unknown key 'gpus': did you mean gpu"),
+        ("gpu = 1 2", "cannot be read"),
+        ('gpu = "nope"', "unknown GPU"),
+        ("gpu = []", "gpu: write a text"),
+        ('load = "most"', "unknown load"),
+        ('fail-on = "all"', "use one of error, warning, info, never"),
+        ('ignore = "LMD001"', "write a list"),
+        ('ignore = ["LMD999"]', "unknown rule"),
+        ('text-only = "yes"', "true or false"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_one_line(text: str, said: str, tmp_path: Path) -> None:
+    """The file, the key and how to mend it."""
+    (tmp_path / ".recommend.toml").write_text(text)
+    with pytest.raises(settings.SettingsError) as error:
+        settings.of(tmp_path / "x.sh")
+    assert said in str(error.value)
+    assert str(tmp_path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+# --- the command
+
+Called = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Called:
+    """Runs ``recommend review`` in a folder of its own: status, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    settings._upward.cache_clear()
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["recommend", "review", *words])
+        status = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            status = int(stop.code or 0)
+        finally:
+            gc.enable()
+        out, err = capfd.readouterr()
+        return status, out, err
+
+    return run
+
+
+@pytest.fixture
+def faked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules that find --tp (an error), --dp (a warning) and --ep (of note), and those of the ignores."""
+    own = tuple(each for each in engine.rules() if each.id.startswith("LMD00"))
+    by = {"tp": "error", "dp": "warning", "ep": "info"}
+    rules = tuple(speaking(f"LMD90{n}", f"--{name}", severity) for n, (name, severity) in enumerate(by.items()))
+    monkeypatch.setattr(engine, "rules", lambda: (*rules, *own))
+
+
+@pytest.mark.parametrize(
+    ("option", "fail_on", "status"),
+    [
+        ("--tp", "error", 1),
+        ("--dp", "error", 0),
+        ("--dp", "", 1),
+        ("--ep", "", 0),
+        ("--ep", "info", 1),
+        ("--tp", "never", 0),
+        ("", "", 0),
+    ],
+)
+@pytest.mark.usefixtures("faked")
+def test_the_exit_code_says_whether_something_was_found(call: Called, option: str, fail_on: str, status: int) -> None:
+    """0 clean, 1 findings as grave as was asked."""
+    Path("x.sh").write_text(f"{SERVE} {option} 2\n" if option else f"{SERVE}\n")
+    assert call("x.sh", *(("--fail-on", fail_on) if fail_on else ()))[0] == status
+
+
+@pytest.mark.usefixtures("faked")
+def test_a_project_says_what_fails_and_what_is_ignored(call: Called) -> None:
+    """Its fail-on counts where the command line has none."""
+    Path("x.sh").write_text(f"{SERVE} --ep 2\n")
+    Path(".recommend.toml").write_text('fail-on = "info"\n')
+    assert call("x.sh")[0] == 1
+    assert call("x.sh", "--fail-on", "error")[0] == 0
+    Path(".recommend.toml").write_text('fail-on = "info"\nignore = ["LMD902"]\n')
+    settings._upward.cache_clear()
+    assert call("x.sh")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "name a script"),
+        (("none.sh",), "none.sh: cannot be read: No such file"),
+        (("binary.sh",), "no text but a binary file"),
+        (("latin.sh",), "line 2 is not UTF-8"),
+        (("huge.sh",), "larger than"),
+        (("x.sh", "--gpu", "nope"), "unknown GPU"),
+        (("x.sh", "--gpu", "L4:0"), "--gpu count"),
+        (("x.sh", "--lmdeploy", "0.0.1"), "unknown LMDeploy release"),
+        (("x.sh", "--load", "all"), "unknown load"),
+        (("x.sh", "--image", "big"), "--image"),
+        (("x.sh", "--format", "xml"), "xml"),
+        (("x.sh", "--fix", "--diff"), "exclude each other"),
+        (("-", "--fix"), "--fix needs a file"),
+        (("x.sh", "--diff", "--format", "json"), "write a patch"),
+        (("--explain", "LMD0O1"), "did you mean"),
+        (("x.sh", "--nonsense"), "no such option"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_2(call: Called, words: tuple[str, ...], said: str) -> None:
+    """No traceback, nothing on stdout that could be taken for a result."""
+    Path("x.sh").write_text(f"{SERVE}\n")
+    Path("binary.sh").write_bytes(b"lmdeploy\0")
+    Path("latin.sh").write_bytes(b"lmdeploy\ncaf\xe9\n")
+    with Path("huge.sh").open("wb") as file:
+        file.truncate(5 * 2**20)
+    status, _, err = call(*words)
+    assert status == 2
+    assert said in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.usefixtures("faked")
+def test_what_cannot_be_read_does_not_hide_the_others(call: Called) -> None:
+    """The other files are reviewed; the exit code is 2 all the same."""
+    Path("x.sh").write_text(f"{SERVE} --tp 2\n")
+    status, out, err = call("none.sh", "x.sh")
+    assert (status, "LMD900" in out, "none.sh" in err) == (2, True, True)
+
+
+@pytest.mark.usefixtures("faked")
+def test_a_folder_is_searched_for_what_names_lmdeploy(call: Called) -> None:
+    """Scripts, Python and YAML that mention it; no hidden folder, no other file, no folder twice by a link."""
+    for name in ("a.sh", "deep/b.sh", ".hidden/c.sh", "node_modules/d.sh", "e.txt"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(f"{SERVE} --tp 2\n")
+    Path("other.sh").write_text("echo --tp\n")
+    Path("link").symlink_to(".", target_is_directory=True)
+    _, out, _ = call(".", "--format", "json")
+    assert json.loads(out)["files"] == ["./a.sh", "./deep/b.sh"]
+
+
+def test_stdin_is_a_script_or_a_command(tmp_path: Path) -> None:
+    """``-`` reads it; nothing of it is run."""
+    done = subprocess.run(
+        [sys.executable, "-m", "recommender", "review", "-", "--format", "json"],
+        input=f"{SERVE} --tp 2; touch {tmp_path}/ran\n",
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
+        timeout=60,
+    )
+    said = json.loads(done.stdout)
+    assert (said["files"], said["launches"]) == (["-"], 1)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.usefixtures("faked")
+def test_a_defect_of_a_rule_is_told(call: Called, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line that asks to report it; with nothing found the exit code is that of a defect."""
+
+    def fails(_: Script) -> Iterator[Said]:
+        raise ValueError("odd\nvery")
+        yield
+
+    broken = Rule("LMD950", "broken", "nothing", "error", (), whole=fails)
+    known = engine.rules()
+    monkeypatch.setattr(engine, "rules", lambda: (broken, *known))
+    monkeypatch.delenv("RECOMMEND_DEBUG", raising=False)
+    Path("x.sh").write_text(f"{SERVE}\n")
+    status, _, err = call("x.sh")
+    assert status == 70
+    assert [line for line in err.splitlines() if "a defect in LMD950" in line]
+
+
+def test_a_defect_of_the_reader_is_told(call: Called, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other files are reviewed all the same."""
+    from recommender.review import reader
+
+    def read(path: str, text: str) -> Script:
+        if path == "odd.sh":
+            raise RecursionError("deep")
+        return handread.read(path, text)
+
+    monkeypatch.setattr(reader, "read", read)
+    monkeypatch.delenv("RECOMMEND_DEBUG", raising=False)
+    for name in ("odd.sh", "x.sh"):
+        Path(name).write_text(f"{SERVE}\n# recommend: ignore LMD001\n")
+    status, out, err = call("odd.sh", "x.sh")
+    assert (status, "LMD003" in out, "a defect in the reader" in err) == (1, True, True)
+
+
+def test_rules_are_listed_and_explained(call: Called) -> None:
+    """Each rule is in the list; its page is its module's docstring."""
+    status, out, _ = call("--rules")
+    assert status == 0
+    assert all(each.id in out for each in engine.rules())
+    status, out, _ = call("--explain", "lmd003")
+    assert status == 0
+    assert engine.page(engine.rule("LMD003")).splitlines()[-1] in out
+
+
+def test_the_help_loads_no_knowledge() -> None:
+    """``recommend review --help`` reads no record and no rule; ``recommend --gpu ...`` loads no review."""
+    for words, banned in (
+        (["review", "--help"], {"recommender.store", "yaml", "pydantic", "recommender.review.engine"}),
+        (["--gpu", "A100-80G", "-q"], {"recommender.review", "recommender.review.command"}),
+    ):
+        code = (
+            f"import sys\nsys.argv = {['recommend', *words]!r}\nfrom recommender.cli import main\n"
+            "try:\n    main()\nexcept SystemExit:\n    pass\nprint(*sys.modules, file=sys.stderr)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+        loaded = set(done.stderr.split())
+        assert "recommender.cli" in loaded
+        assert not loaded & banned
+
+
+def test_the_workflow_and_the_hook_call_what_there_is() -> None:
+    """Each option that they name exists."""
+    import yaml
+
+    from recommender.review.command import review
+
+    known = {name for each in review.params for name in each.opts}
+    hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
+    flow = yaml.safe_load((ROOT / "templates/review-workflow.yml").read_text("utf-8"))
+    commands = [each["entry"] for each in hooks] + [each.get("run", "") for each in flow["jobs"]["review"]["steps"]]
+    commands = [each for each in commands if each.startswith("recommend review")]
+    assert len(commands) == 4
+    for each in commands:
+        assert {word for word in each.split() if word.startswith("--")} <= known
+
+
+def test_the_store_is_loaded_once() -> None:
+    """Facts of the same request are the same object, so that many launches cost one look-up."""
+    first, second = one(SERVE, gpu="L4"), one(SERVE, gpu="L4")
+    assert first.facts is second.facts
+    assert first.facts.store is load()
+
+
+def test_a_finding_has_its_own_severity_or_the_rules() -> None:
+    """A rule may find one case graver than another."""
+    rule = speaking()
+    assert Finding(rule, "x", Said(HERE, "a", "b")).severity == "warning"
+    assert Finding(rule, "x", Said(HERE, "a", "b", severity="info")).severity == "info"

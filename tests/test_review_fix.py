@@ -1,0 +1,473 @@
+"""Repairs: what is changed and what is left alone, files as they are written, values as recommend would choose them."""
+
+from __future__ import annotations
+
+import gc
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import handread
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recommender import cli
+from recommender.review import engine, fix, optimize
+from recommender.review.rule import Case, Fix, Rule, Said
+from recommender.review.script import Place, Script
+from recommender.review.source import MARK, Source, Unreadable, decoded, read
+
+Call = Callable[..., tuple[int, str, str]]
+SERVE = "lmdeploy serve api_server OpenGVLab/InternVL3-8B-AWQ"
+OWN = tuple(each for each in engine.rules() if each.id.startswith("LMD00"))
+
+
+def replacing(name: str, pattern: str, new: str, what: str = "") -> Rule:
+    """A rule that finds a pattern in the text and repairs it with another text."""
+
+    def whole(script: Script) -> Iterator[Said]:
+        for each in re.finditer(pattern, script.text):
+            place = script.place(*each.span())
+            yield Said(place, f"{each[0]!r} is there.", "It must not be.", Fix(((place, new),), f"write {new!r}"))
+
+    return Rule(name, f"no-{name.lower()}", "nothing", "error", (), whole=whole)
+
+
+def looking(*rules: Rule, **options: object) -> fix.Look:
+    """A review of a source by some rules."""
+
+    def look(source: Source) -> engine.Review:
+        return engine.examine(handread.read(source.path, source.text), options, among=[*rules, *OWN])
+
+    return look
+
+
+def mended(text: str, *rules: Rule) -> fix.Mended:
+    """A text with its repairs made."""
+    return fix.mend(Source("x.sh", text), looking(*rules))
+
+
+# --- source
+
+
+@given(st.text(alphabet="ab\r\n\ufeffé", max_size=40), st.data())
+def test_an_edit_changes_nothing_else(whole: str, data: st.DataObject) -> None:
+    """Whatever line ends and mark the file has: what is outside the edit stays, to the byte."""
+    source = Source("x", whole)
+    first = data.draw(st.integers(0, len(source.text)))
+    last = data.draw(st.integers(first, len(source.text)))
+    made = source.edited([(first, last, "NEW")])
+    assert made.text == source.text[:first] + "NEW" + source.text[last:]
+    assert made.whole.startswith(whole[: source.at(first)])
+    assert made.whole.endswith(whole[source.at(last) :])
+    assert source.edited([]).whole == whole
+    if "\r" not in source.text:
+        assert source.edited([(0, len(source.text), source.text)]).text == source.text
+
+
+def test_line_ends_and_the_mark_are_kept() -> None:
+    """What is inserted has the line ends that the file has."""
+    source = Source("x", f"{MARK}a\r\nb\r\nc")
+    assert source.text == "a\nb\nc"
+    assert source.edited([(2, 3, "x\ny")]).whole == f"{MARK}a\r\nx\r\ny\r\nc"
+    assert source.edited([(0, 0, "1"), (5, 5, "2"), (2, 4, "")]).whole == f"{MARK}1a\r\nc2"
+
+
+@pytest.mark.parametrize("data", [b"a\0b", b"\xff\xfea\0", b"caf\xe9", b"x" * (4 * 2**20 + 1)])
+def test_what_is_no_text_is_refused(data: bytes) -> None:
+    """In one line that says what to do."""
+    with pytest.raises(Unreadable) as error:
+        decoded("x", data)
+    assert "\n" not in str(error.value)
+
+
+# --- repairs
+
+
+def test_all_repairs_are_made_and_the_rest_is_kept() -> None:
+    """Blanks, comments and order stay as the author has them."""
+    made = mended(
+        f"# keep  me\nA=1   # one\n{SERVE}  --tp   1\n",
+        replacing("LMD901", "A=1", "A=2"),
+        replacing("LMD902", "tp   1", "tp   2"),
+    )
+    assert made.source.whole == f"# keep  me\nA=2   # one\n{SERVE}  --tp   2\n"
+    assert [each.rule.id for each in made.applied] == ["LMD901", "LMD902"]
+    assert not made.review.findings
+
+
+def test_repairs_that_touch_are_made_one_after_the_other() -> None:
+    """Of two for the same text the first is made; the other has its turn where it is still needed."""
+    made = mended("aab", replacing("LMD901", "aa", "c"), replacing("LMD902", "ab", "d"), replacing("LMD903", "cb", "e"))
+    assert made.source.whole == "e"
+
+
+def test_the_same_edit_of_two_rules_is_made_once() -> None:
+    """Both have nothing left to say."""
+    made = mended("one two", replacing("LMD901", "two", "2"), replacing("LMD902", "two", "2"))
+    assert (made.source.whole, len(made.applied)) == ("one 2", 2)
+
+
+def test_a_repair_that_does_not_mend_is_taken_back() -> None:
+    """The others are made all the same, and it is said which was not."""
+    made = mended("bad odd", replacing("LMD901", "bad", "good"), replacing("LMD902", "odd", "odd odd"))
+    assert made.source.whole == "good odd"
+    assert [each.rule.id for each in made.applied] == ["LMD901"]
+    assert [each.rule.id for each in made.withdrawn] == ["LMD902"]
+
+
+@pytest.mark.parametrize("new", ["!!", "# gone"])
+def test_a_repair_that_breaks_the_script_is_taken_back(new: str) -> None:
+    """One that leaves a text nobody can read, or a server less."""
+    made = mended(f"{SERVE} --tp 1\n", replacing("LMD901", "lmdeploy", new))
+    assert (made.source.whole, len(made.withdrawn)) == (f"{SERVE} --tp 1\n", 1)
+
+
+def test_a_repair_that_brings_more_errors_is_taken_back() -> None:
+    """One fault must not be paid with two; that another one comes to light is no harm."""
+    other = Rule("LMD902", "other", "nothing", "error", (), whole=lambda script: _says(script, "worse"))
+    made = mended("bad", replacing("LMD901", "bad", "worse worse"), other)
+    assert (made.source.whole, len(made.withdrawn)) == ("bad", 1)
+    made = mended("bad", replacing("LMD901", "bad", "worse"), other)
+    assert (made.source.whole, len(made.review.findings)) == ("worse", 1)
+
+
+def _says(script: Script, word: str) -> Iterator[Said]:
+    for each in re.finditer(word, script.text):
+        yield Said(script.place(*each.span()), "No.", "No.")
+
+
+def test_two_rules_that_undo_each_other_change_nothing() -> None:
+    """There is no end to it, so neither is right."""
+    made = mended("a", replacing("LMD901", "a", "b"), replacing("LMD902", "b", "a"))
+    assert (made.source.whole, made.applied) == ("a", ())
+    assert made.withdrawn
+
+
+def test_a_repair_beyond_the_text_is_left_alone() -> None:
+    """A rule's mistake must not cut the file."""
+
+    def whole(script: Script) -> Iterator[Said]:
+        place = Place(0, len(script.text) + 5, 1, 1)
+        yield Said(place, "No.", "No.", Fix(((place, ""),), "empty the file"))
+
+    made = mended("a\n", Rule("LMD901", "wild", "nothing", "error", (), whole=whole))
+    assert made.source.whole == "a\n"
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdx "), st.sampled_from(["", "a", "b", "cd", "\n"])), max_size=4),
+    st.text("abcdx \n", max_size=12),
+)
+def test_repairing_twice_changes_nothing(pairs: list[tuple[str, str]], text: str) -> None:
+    """Whatever the rules say."""
+    rules = [replacing(f"LMD90{n}", re.escape(old), new) for n, (old, new) in enumerate(pairs)]
+    once = mended(text, *rules)
+    assert mended(once.source.whole, *rules).source.whole == once.source.whole
+
+
+@pytest.mark.parametrize(
+    ("script", "left"),
+    [
+        (f"echo\n# recommend: ignore LMD900 because so\n{SERVE}\n", f"echo\n{SERVE}\n"),
+        (f"echo\n  # recommend: ignore LMD900 because so\n{SERVE}\n", f"echo\n{SERVE}\n"),
+        (f"{SERVE}   # recommend: ignore LMD900 because so\n", f"{SERVE}\n"),
+        (f"{SERVE} # recommend: ignore LMD900 because so", SERVE),
+        (
+            f"{SERVE} --dp 1 # recommend: ignore LMD900, LMD901 because it is so\n",
+            f"{SERVE} --dp 1 # recommend: ignore LMD901 because it is so\n",
+        ),
+    ],
+)
+def test_an_idle_ignore_goes(script: str, left: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its line where it stood alone; the ids that do hide something stay."""
+    rules = (_options("LMD900", "--tp"), _options("LMD901", "--dp"), *OWN)
+    monkeypatch.setattr(engine, "rules", lambda: rules)
+    assert fix.mend(Source("x.sh", script), looking(*rules[:2])).source.whole == left
+
+
+def _options(name: str, option: str) -> Rule:
+    def check(case: Case) -> Iterator[Said]:
+        yield from (Said(each.place, "No.", "No.") for each in case.launch.options if each.name == option)
+
+    return Rule(name, f"no-{name.lower()}", "nothing", "warning", (), check)
+
+
+# --- files
+
+
+def test_the_file_is_written_whole_with_its_mode(tmp_path: Path) -> None:
+    """Behind a link the file changes and the link stays."""
+    real, link = tmp_path / "real.sh", tmp_path / "link.sh"
+    real.write_bytes(b"\xef\xbb\xbfa\r\nb\r\n")
+    real.chmod(0o750)
+    link.symlink_to("real.sh")
+    source = read(str(link))
+    fix.save(source, source.edited([(2, 3, "c")]))
+    assert real.read_bytes() == b"\xef\xbb\xbfa\r\nc\r\n"
+    assert stat.S_IMODE(real.stat().st_mode) == 0o750
+    assert link.is_symlink()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["link.sh", "real.sh"]
+
+
+def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    """What somebody wrote during the review stays."""
+    file = tmp_path / "x.sh"
+    file.write_text("a\n")
+    source = read(str(file))
+    file.write_text("b\n")
+    with pytest.raises(Unreadable, match="changed"):
+        fix.save(source, source.edited([(0, 1, "c")]))
+    assert file.read_text() == "b\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a\nb\nc\n", "a\nx\nc\n"),
+        ("a\nb", "a\nc"),
+        ("a\nb", "a\nb\n"),
+        ("a\r\nb\r\n", "a\r\nc\r\n"),
+        ("a\x0cb\u2028c\nd\n", "a\x0cb\u2028e\nd\n"),
+        ("", "a\n"),
+        ("a\n", ""),
+    ],
+)
+def test_the_patch_is_one(before: str, after: str, tmp_path: Path) -> None:
+    """git apply makes the one file of the other."""
+    file = tmp_path / "x.sh"
+    file.write_bytes(before.encode())
+    patch = "".join(fix.unified(Source("x.sh", before), Source("x.sh", after)))
+    done = subprocess.run(
+        ["git", "apply", "--whitespace=nowarn", "-"], input=patch.encode(), cwd=tmp_path, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr.decode() + patch
+    assert file.read_bytes() == after.encode()
+
+
+def test_no_change_is_no_patch() -> None:
+    """Nothing is printed."""
+    assert list(fix.unified(Source("x", "a"), Source("x", "a"))) == []
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Call:
+    """Runs ``recommend review`` in a folder of its own, with a rule that wants another number of cards."""
+    from recommender.review import settings
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    settings._upward.cache_clear()
+    rules = (replacing("LMD901", r"--tp 3\b", "--tp 4"), replacing("LMD902", r"--dp \d", "--dp 3"), *OWN)
+    monkeypatch.setattr(engine, "rules", lambda: rules)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["recommend", "review", *words])
+        status = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            status = int(stop.code or 0)
+        finally:
+            gc.enable()
+        out, err = capfd.readouterr()
+        return status, out, err
+
+    return run
+
+
+def test_diff_shows_and_changes_nothing(call: Call) -> None:
+    """The patch is stdout, all else stderr; the exit code is that of the file as it stands."""
+    Path("x.sh").write_text(f"{SERVE} --tp 3\n")
+    status, out, err = call("x.sh", "--diff")
+    assert status == 1
+    assert out.splitlines()[0] == "--- a/x.sh"
+    assert f"+{SERVE} --tp 4" in out.splitlines()
+    assert "LMD901: write '--tp 4'" in err
+    assert Path("x.sh").read_text() == f"{SERVE} --tp 3\n"
+    subprocess.run(["git", "apply", "-"], input=out, text=True, check=True)
+    assert call("x.sh", "--diff")[:2] == (0, "")
+
+
+def test_fix_mends_the_file_and_reviews_it_again(call: Call) -> None:
+    """Line ends, mark and mode are kept; twice changes nothing; what is left decides the exit code."""
+    file = Path("x.sh")
+    file.write_bytes(f"\ufeff{SERVE} --tp 3\r\necho 1\r\n".encode())
+    file.chmod(0o711)
+    status, out, err = call("x.sh", "--fix")
+    assert (status, "nothing found" in out, "LMD901" in err) == (0, True, True)
+    assert file.read_bytes() == f"\ufeff{SERVE} --tp 4\r\necho 1\r\n".encode()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o711
+    before = file.stat().st_mtime_ns
+    assert call("x.sh", "--fix")[0] == 0
+    assert file.stat().st_mtime_ns == before
+
+
+def test_a_repair_that_is_taken_back_is_said(call: Call) -> None:
+    """The file keeps its text, the finding stays."""
+    Path("x.sh").write_text(f"{SERVE} --dp 2\n")
+    status, out, err = call("x.sh", "--fix")
+    assert (status, "LMD902" in out, "was taken back" in err) == (1, True, True)
+    assert Path("x.sh").read_text() == f"{SERVE} --dp 2\n"
+
+
+def test_a_file_that_cannot_be_written_is_one_line(call: Call) -> None:
+    """A pipe takes no repair; 2, and nothing is lost."""
+    import os
+    import threading
+
+    os.mkfifo("pipe.sh")
+    writer = threading.Thread(target=lambda: Path("pipe.sh").write_text(f"{SERVE} --tp 3\n"))
+    writer.start()
+    status, _, err = call("pipe.sh", "--fix")
+    writer.join(10)
+    assert status == 2
+    assert "not a regular file" in err
+
+
+def test_a_repaired_file_can_be_told_to_machines(call: Call) -> None:
+    """--fix goes with every format: what is left is written."""
+    import json
+
+    Path("x.sh").write_text(f"{SERVE} --tp 3 --dp 2\n")
+    _, out, _ = call("x.sh", "--fix", "--format", "json")
+    assert [each["rule"] for each in json.loads(out)["findings"]] == ["LMD902"]
+
+
+# --- optimize
+
+Optimized = Callable[..., tuple[str, list[str]]]
+
+
+def optimized(script: str, **options: object) -> tuple[str, list[str]]:
+    """A script with recommend's values, and what is said of it."""
+    look = looking(**({"gpu": "A100-80G", "load": "single"} | options))
+    source = Source("x.sh", script)
+    made, said = optimize.optimize(source, look(source), look)
+    again, more = optimize.optimize(made, look(made), look)
+    assert (again.whole, [each for each in more if "left:" not in each and "not optimized" not in each]) == (
+        made.whole,
+        [],
+    )
+    return made.whole, said
+
+
+AUTHORS = f"""#!/bin/bash
+export OMP_NUM_THREADS=64
+LEN=512
+{SERVE} \\
+    --session-len $LEN \\
+    --max-batch-size 128 \\
+    --server-name 10.0.0.1 \\
+    --log-level ERROR
+echo done
+"""
+
+
+def test_values_become_recommends_in_the_authors_structure() -> None:
+    """A variable's value changes where it is set, an option's where it is given; addresses are the author's."""
+    made, said = optimized(AUTHORS)
+    settings = {each.option: each.value for each in _recommended()}
+    assert f"export OMP_NUM_THREADS={settings['omp-num-threads']}  # " in made
+    assert f"LEN={settings['session-len']}  # " in made
+    assert "    --session-len $LEN \\\n" in made
+    assert f"    --max-batch-size {settings['max-batch-size']} \\\n" in made
+    assert "--server-name 10.0.0.1" in made
+    assert "--log-level ERROR \\\n    --" in made
+    assert made.startswith("#!/bin/bash\n")
+    assert made.endswith("\necho done\n")
+    assert any(each.startswith("3: --session-len 512 -> ") for each in said)
+    assert all("\n" not in each for each in said)
+
+
+def _recommended() -> tuple[optimize.Explanation, ...]:
+    from artefacts import found
+
+    return found(gpu="a100-sxm-80g", load="single").explanations
+
+
+def test_what_is_missing_is_added_as_the_author_writes() -> None:
+    """With an equals sign where options have one; nothing where words cannot be counted."""
+    made, _ = optimized(f"{SERVE} --session-len=512\n")
+    assert re.search(r"--session-len=\d+ --", made)
+    assert re.search(r" --max-batch-size=\d+", made)
+    unsure, _ = optimized(f'{SERVE} --session-len 512 "$@"\n')
+    assert "--max-batch-size" not in unsure
+
+
+def test_without_a_stated_load_nothing_is_rewritten() -> None:
+    """What is missing is said."""
+    made, said = optimized(AUTHORS, load="")
+    assert made == AUTHORS
+    assert said == ["4: not optimized: say --load"]
+
+
+def test_one_literal_for_two_values_is_left() -> None:
+    """A variable that two options share cannot be both."""
+    made, said = optimized(f"N=512\n{SERVE} --session-len $N --max-batch-size $N\n")
+    assert "N=512\n" in made
+    assert any("serves another value too" in each for each in said)
+
+
+@pytest.mark.parametrize(("load", "gpu"), [("single", "L4"), ("16", "A100-80G"), ("high", "H100"), ("64", "A100-80G")])
+def test_an_optimized_script_is_what_recommend_gives_one_server(load: str, gpu: str) -> None:
+    """Its settings are those of the recommendation, where that is one server."""
+    from artefacts import answer
+
+    from recommender.pipeline import Recommendation
+    from recommender.request import Request
+
+    made, said = optimized(f"{SERVE}\n", gpu=gpu, load=load)
+    known = answer(Request(gpu, load="" if load.isdigit() else load, concurrency=int(load) if load.isdigit() else 0))
+    assert isinstance(known, Recommendation)
+    assert said
+    if known.config.servers == 1:
+        for each in known.explanations:
+            if (
+                each.kind == "flag"
+                and each.emitted
+                and each.option in ("session-len", "max-batch-size", "quant-policy")
+            ):
+                assert f"{each.name} {each.value}" in made
+
+
+def test_where_nothing_fits_nothing_is_changed() -> None:
+    """And it is said."""
+    made, said = optimized("lmdeploy serve api_server internvl3-78b --session-len 512\n", gpu="T4")
+    assert made.endswith("--session-len 512\n")
+    assert "not optimized" in said[0]
+
+
+@pytest.mark.parametrize("form", ["bash", "python", "docker"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"gpu": "a100-sxm-80g", "load": "single"},
+        {"gpu": "l4", "concurrency": 16, "images": 1, "image_width": 1280, "image_height": 720},
+        {"gpu": "h100-sxm-80g", "load": "high", "lmdeploy": "0.10.2"},
+        {"gpu": "a100-sxm-80g", "gpu_count": 2, "load": "medium", "model": "internvl3-38b"},
+    ],
+)
+def test_an_artefact_of_ours_is_optimal_already(form: str, asked: dict[str, object]) -> None:
+    """Read by the real reader, with what its header says of the request, nothing is rewritten."""
+    from artefacts import found
+
+    from recommender.render import render
+    from recommender.request import RequestError
+
+    known = found(**({"load": ""} | asked))
+    try:
+        text = render(known, form)
+    except RequestError:  # one container holds one server
+        return
+    source = Source("serve.py" if form == "python" else "serve.sh", text)
+
+    def look(each: Source) -> engine.Review:
+        return engine.review(each.path, each.text)
+
+    made, said = optimize.optimize(source, look(source), look)
+    assert (made.whole, said) == (text, [])

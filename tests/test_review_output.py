@@ -1,0 +1,317 @@
+"""What a review writes: text, JSON, SARIF, workflow commands of GitHub, JUnit."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote
+
+import handread
+import jsonschema
+import pytest
+from artefacts import KNOWLEDGE
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recommender.review import engine, machine, output, sarif
+from recommender.review.rule import Finding, Fix, Rule, Said
+from recommender.review.script import Place, Script
+
+SERVE = "lmdeploy serve api_server OpenGVLab/InternVL3-8B-AWQ"
+ODD = "a:b,c%d\r\ne]]>&<\"'\t\x00\x1b[31m\ud800\ufffe Tiếng Việt 漢"
+ALL = frozenset({"error", "warning", "info"})
+
+
+def rule(severity: str = "warning", **more: Any) -> Rule:
+    """A rule that says nothing by itself."""
+    return Rule("LMD900", "odd-thing", "nothing", severity, **({"sources": ()} | more))  # type: ignore[arg-type]
+
+
+def review(text: str, *said: Said, path: str = "deploy.sh", severity: str = "warning", **more: Any) -> engine.Review:
+    """A review with some findings."""
+    script = handread.read(path, text)
+    found = tuple(Finding(rule(severity, **more), path, each) for each in said)
+    return engine.Review(path, script, found, {"gpu": frozenset({"LMD901", "LMD902"})})
+
+
+def about(text: str, part: str, **more: Any) -> Said:
+    """A finding about a part of a text."""
+    return Said(handread.at(text, part), **({"message": "It is odd.", "why": "Odd things break."} | more))
+
+
+TEXT = f"#!/bin/bash\n{SERVE} \\\n\t--tp 7 --quant-policy 8\n"
+FIXED = about(TEXT, "7", fix=Fix(((handread.at(TEXT, "7"), "4"),), "use 4"))
+
+
+# --- text
+
+
+def test_a_finding_as_text() -> None:
+    """Place, severity, rule; the line with a mark below; what, why, where from, the repair."""
+    made = list(output.text([review(TEXT, FIXED, sources=("https://example.org/a", "flags/tp"))]))
+    assert made[:6] == [
+        "deploy.sh:3:7: warning LMD900 odd-thing",
+        "     --tp 7 --quant-policy 8",
+        "          ^",
+        "  It is odd.",
+        "  why: Odd things break.",
+        made[5],
+    ]
+    assert made[5].startswith("  source: https://example.org/a; flags/tp (0.18.0 ") or "flags/tp" in "".join(made[5:8])
+    assert "  fix: use 4" in made
+    assert made[-2] == "1 file, 1 launch: 1 finding (1 warning); --fix mends 1."
+    assert made[-1] == "2 rules stayed silent for want of --gpu: LMD901, LMD902."
+
+
+def test_a_clean_review_is_one_line() -> None:
+    """And what stayed silent."""
+    script = handread.read("x", "echo")
+    assert list(output.text([engine.Review("x", script, ())])) == ["1 file, 0 launches: nothing found."]
+
+
+@pytest.mark.parametrize("part", ["--tp", "7", "lmdeploy", "#!/bin/bash", "8\n"])
+def test_the_mark_stands_below_the_place(part: str) -> None:
+    """Tabs and indentation do not move it."""
+    finding = review(TEXT, about(TEXT, part)).findings[0]
+    shown, caret = output.excerpt(TEXT, finding)
+    start = caret.index("^")
+    assert shown[start : start + len(caret) - start] == part.strip("\n")
+
+
+@given(
+    st.text(alphabet="ab \t\n\r漢é\u0301\x1b\x00'\"", max_size=200),
+    st.integers(0, 250),
+    st.integers(0, 60),
+    st.text(max_size=60),
+)
+def test_no_line_is_wider_than_80_and_none_holds_a_control_character(text: str, at: int, size: int, path: str) -> None:
+    """Whatever a file, its name and a message hold; only one long word may stand out."""
+    start = min(at, len(text))
+    place = handread.read("x", text).place(start, min(start + size, len(text)))
+    made = output.text([review(text, Said(place, f"{text} is odd.", "why", Fix(((place, ""),), "mend")), path=path)])
+    for line in made:
+        width = sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line if not unicodedata.combining(c))
+        assert width <= 80 or len(line.split()) <= 3 or not line.isascii()
+        assert line.isprintable()
+
+
+def test_a_long_line_is_cut_around_the_place() -> None:
+    """The place is in what is shown."""
+    text = f"{SERVE} {'--x 1 ' * 60}--tp 3 {'--y 2 ' * 60}"
+    shown, caret = output.excerpt(text, review(text, about(text, "--tp")).findings[0])
+    assert len(shown) <= 76
+    assert shown.startswith("...")
+    assert shown.endswith("...")
+    assert shown[caret.index("^") :].startswith("--tp")
+
+
+def test_colour_changes_no_word() -> None:
+    """Only escapes are added."""
+    plain = list(output.text([review(TEXT, FIXED)]))
+    coloured = list(output.text([review(TEXT, FIXED)], colour=True))
+    assert plain != coloured
+    assert [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in coloured] == plain
+
+
+# --- JSON
+
+
+def test_the_json_is_what_its_schema_says() -> None:
+    """The schema is the committed one, closed by what a finding must have; lines and columns count from 1."""
+    schema = json.loads((KNOWLEDGE / "schema/review.json").read_text("utf-8"))
+    made = json.loads(machine.as_json([review(TEXT, FIXED), review(ODD, about(ODD, "漢", message=ODD), path=ODD)]))
+    jsonschema.validate(made, schema)
+    first = made["findings"][0]
+    assert first["at"] == {"line": 3, "column": 7, "end_line": 3, "end_column": 8}
+    assert first["fix"] == {"what": "use 4", "edits": [{"at": first["at"], "text": "4"}]}
+    assert made["silent"] == [{"needs": "gpu", "rules": ["LMD901", "LMD902"]}]
+    assert (made["warning"], made["launches"], made["files"]) == (2, 1, ["deploy.sh", ODD])
+
+
+def test_a_place_over_several_lines_has_its_end() -> None:
+    """The end is the first character beyond it."""
+    script = handread.read("x", "ab\ncd\nef")
+    assert machine.spot(script, script.place(1, 7)) == machine.Spot(1, 2, 3, 2)
+    assert machine.spot(script, script.place(1, 3)) == machine.Spot(1, 2, 2, 1)
+    assert machine.spot(script, script.place(8, 8)) == machine.Spot(3, 3, 3, 3)
+
+
+# --- SARIF: the parts of the standard's schema that are used here, with nothing else allowed beside them
+
+
+def closed(required: str, **properties: object) -> dict[str, object]:
+    """An object with these properties only."""
+    return {
+        "type": "object",
+        "required": required.split(),
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+def several(item: object, **more: object) -> dict[str, object]:
+    """A list."""
+    return {"type": "array", "items": item, **more}
+
+
+STRING, INDEX = {"type": "string"}, {"type": "integer", "minimum": 0}
+FROM_1 = {"type": "integer", "minimum": 1}
+LEVEL = {"enum": ["none", "note", "warning", "error"]}
+MESSAGE = closed("text", text={"type": "string", "minLength": 1}, markdown=STRING)
+URI = {"type": "string", "pattern": r"^[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+$"}
+LOCATION = closed("uri", uri=URI, index=INDEX)
+REGION = closed(
+    "startLine startColumn endLine endColumn", startLine=FROM_1, startColumn=FROM_1, endLine=FROM_1, endColumn=FROM_1
+)
+REPLACEMENT = closed("deletedRegion insertedContent", deletedRegion=REGION, insertedContent=closed("text", text=STRING))
+CHANGE = closed(
+    "artifactLocation replacements", artifactLocation=LOCATION, replacements=several(REPLACEMENT, minItems=1)
+)
+RULE = closed(
+    "id shortDescription help",
+    id=STRING,
+    name={"type": "string", "pattern": "^[A-Z][A-Za-z0-9]+$"},
+    shortDescription=MESSAGE,
+    fullDescription=MESSAGE,
+    help=MESSAGE,
+    defaultConfiguration=closed("level", level=LEVEL),
+    properties=closed("tags", tags=several(STRING, uniqueItems=True), sources=several(STRING)),
+)
+RESULT = closed(
+    "ruleId ruleIndex level message locations",
+    ruleId=STRING,
+    ruleIndex=INDEX,
+    level=LEVEL,
+    message=MESSAGE,
+    locations=several(
+        closed(
+            "physicalLocation",
+            physicalLocation=closed("artifactLocation region", artifactLocation=LOCATION, region=REGION),
+        ),
+        minItems=1,
+    ),
+    partialFingerprints={"type": "object", "additionalProperties": STRING},
+    fixes=several(
+        closed("artifactChanges", description=MESSAGE, artifactChanges=several(CHANGE, minItems=1)), uniqueItems=True
+    ),
+)
+NOTE = closed("message", level=LEVEL, message=MESSAGE, associatedRule=closed("id", id=STRING, index=INDEX))
+RUN = closed(
+    "tool results columnKind",
+    tool=closed(
+        "driver",
+        driver=closed(
+            "name rules", name=STRING, version=STRING, semanticVersion=STRING, rules=several(RULE, uniqueItems=True)
+        ),
+    ),
+    columnKind={"const": "unicodeCodePoints"},
+    invocations=several(
+        closed("executionSuccessful", executionSuccessful={"type": "boolean"}, toolExecutionNotifications=several(NOTE))
+    ),
+    artifacts=several(closed("location", location=LOCATION), uniqueItems=True),
+    results=several(RESULT),
+)
+SARIF = closed("version runs", **{"$schema": URI}, version={"const": "2.1.0"}, runs=several(RUN, minItems=1))
+
+
+def test_the_sarif_is_of_the_standards_shape() -> None:
+    """Every rule has help, each result its rule's index, places are within the file."""
+    made = json.loads(
+        sarif.as_sarif([review(TEXT, FIXED), review(ODD, about(ODD, "漢", message=ODD), path="/ä b/%.sh")])
+    )
+    jsonschema.validate(made, SARIF)
+    (run,) = made["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert {each["id"] for each in rules} == {each.id for each in engine.rules()} | {"LMD900"}
+    for result in run["results"]:
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+        location = result["locations"][0]["physicalLocation"]["artifactLocation"]
+        assert run["artifacts"][location["index"]]["location"]["uri"] == location["uri"]
+    first, second = run["results"]
+    assert first["fixes"][0]["artifactChanges"][0]["replacements"][0]["insertedContent"]["text"] == "4"
+    assert unquote(second["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]) == "file:///ä b/%.sh"
+    assert run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"].startswith("LMD901 stayed silent")
+
+
+def test_the_mark_of_a_result_outlives_lines_above_it() -> None:
+    """Code scanning recognises the finding again."""
+    below = f"# more\n{TEXT}"
+    first, second = (
+        json.loads(sarif.as_sarif([review(each, about(each, "7"))]))["runs"][0]["results"][0]["partialFingerprints"]
+        for each in (TEXT, below)
+    )
+    assert first == second
+
+
+# --- GitHub
+
+
+def test_workflow_commands_are_escaped() -> None:
+    """One line each; what ends a property or a command is written as GitHub reads it."""
+    made = machine.as_github([review(ODD, about(ODD, "漢", message=ODD), path="a:b,c%\n.sh", severity="info")])
+    (line,) = made.splitlines()[:1]
+    match = re.fullmatch(
+        r"::notice file=([^:,]+),line=2,endLine=2,col=(\d+),endColumn=\2,title=LMD900 odd-thing::(.*)", line
+    )
+    assert match
+    assert match[1] == "a%3Ab%2Cc%25%0A.sh"
+    assert match[3].startswith("a:b,c%25d%0D%0Ae]]>")
+    assert made.count("\n") == 1
+
+
+def test_a_place_over_several_lines_has_no_columns() -> None:
+    """GitHub takes columns within one line only."""
+    text = "ab\ncd\n"
+    script = handread.read("x", text)
+    made = machine.as_github([review(text, Said(script.place(0, 5), "No.", "No."), severity="error")])
+    assert made.startswith("::error file=deploy.sh,line=1,endLine=2,title=")
+
+
+# --- JUnit
+
+
+def test_junit_is_xml_with_failures_where_it_fails() -> None:
+    """A suite a file, counts that add up, and any text."""
+    reviews = [review(TEXT, FIXED), review(ODD, about(ODD, "漢", message=ODD), path=ODD), review("echo", path="clean")]
+    root = ET.fromstring(machine.as_junit(reviews, [ALL, frozenset(), ALL]))
+    assert (root.get("tests"), root.get("failures")) == ("3", "1")
+    assert [(each.get("tests"), each.get("failures")) for each in root] == [("1", "1"), ("1", "0"), ("1", "0")]
+    (failure,) = root.iter("failure")
+    assert failure.get("message") == "It is odd."
+    assert [each.get("name") for each in root[2]] == ["clean"]
+
+
+# --- all
+
+
+def _forms(reviews: list[engine.Review]) -> Iterator[str]:
+    yield "".join(output.text(reviews))
+    yield machine.as_json(reviews)
+    yield machine.as_github(reviews)
+    yield machine.as_junit(reviews, [ALL] * len(reviews))
+    yield sarif.as_sarif(reviews)
+
+
+@settings(max_examples=25)
+@given(st.text(max_size=80), st.integers(0, 90), st.integers(0, 90), st.text(max_size=20))
+def test_any_text_and_place_can_be_written(text: str, start: int, size: int, path: str) -> None:
+    """No form fails on odd input, and those for machines are read back."""
+    start = min(start, len(text))
+    place = handread.read("x", text).place(start, min(start + size, len(text)))
+    made = [review(text, Said(place, text or "No.", path or "No."), path=path or "x")]
+    _, as_json, as_github, as_junit, as_sarif = _forms(made)
+    assert json.loads(as_json)["findings"][0]["path"] == (path or "x")
+    assert as_github.count("\n") == 1
+    ET.fromstring(as_junit.encode("utf-8"))
+    jsonschema.validate(json.loads(as_sarif), SARIF)
+
+
+def test_a_script_made_by_hand_may_know_no_lines() -> None:
+    """Places tell lines by themselves."""
+    bare = Script("x", "bash", "a\nb")
+    made = engine.Review("x", bare, (Finding(rule(), "x", Said(Place(2, 3, 2, 1), "No.", "No.")),))
+    assert len(list(_forms([made]))) == 5
