@@ -23,8 +23,8 @@ from recommender.review.script import Script
 
 
 def _check(script: Script) -> Iterator[Said]:
-    if "lmdeploy" not in script.text.casefold():  # no script of ours to judge
-        return
+    if "lmdeploy" not in script.text.casefold() or not (script.launches or "." in script.path):
+        return  # no script of ours to judge: a help text or a log, pasted
     for trouble in script.troubles:
         yield Said(
             trouble.place,

@@ -20,7 +20,6 @@ Good:
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterator
 
 from recommender.review import mend, wheels
@@ -46,15 +45,9 @@ def _check(case: Case) -> Iterator[Said]:
 
 
 def _of_engine(case: Case, option: Option) -> bool:
-    """Whether a bare keyword stands in the call of the engine's class, and not in that of the pipeline."""
-    text, at, depth = case.script.text, option.place.start - 1, 0
-    while at >= 0 and depth >= 0:
-        depth += {")": 1, "]": 1, "}": 1, "(": -1, "[": -1, "{": -1}.get(text[at], 0)
-        at -= 1
-    called = re.search(r"(\w+)\s*$", text[: at + 1])
-    if called is None:
-        return False
-    return called[1] == case.launch.engine or bool(re.search(rf"{case.launch.engine}\s+as\s+{called[1]}\b", text))
+    """Whether a bare keyword stands in the call of the engine's class; what is set on it later is no keyword."""
+    start = option.place.start
+    return option.of == case.launch.engine and case.script.text[start - 1 : start] != "."
 
 
 def _unknown(case: Case, option: Option, whose: str, keyword: str) -> Said:

@@ -3,8 +3,8 @@
 Finds `--chat-template` with a name that is no file and no template of the release.
 
 From 0.10.0 on LMDeploy takes the template that comes with the tokenizer, and most built-in names went: of 0.10.0 to
-0.11.1 some are refused and the others only warn and have no effect; from 0.12.0 to 0.14.0 every name ends in an
-ImportError; from 0.15.0 on the few that are left work and any other stops the start.
+0.11.1 some are refused and the others only warn and have no effect (LMD316); from 0.12.0 to 0.14.0 every name ends
+in an ImportError; from 0.15.0 on the few that are left work and any other stops the start.
 
 Leave the option out from 0.10.0 on.
 
@@ -70,9 +70,6 @@ def _check(case: Case) -> Iterator[Said]:
         if name not in LEFT | BETWEEN | KEPT:
             why = "The start is refused; without the option the template of the model's own tokenizer is used."
             yield Said(s.at(setting), f"{what}: no such template in {s.release(case)}.", why, fix)
-        elif name in KEPT:
-            why = "The name is kept, with a warning, and the tokenizer's own template is used instead."
-            yield Said(s.at(setting), f"{what} has no effect in {s.release(case)}.", why, fix, severity="warning")
     elif name not in LEFT | OLD or name == "hf":
         yield Said(
             s.at(setting), f"{what}: no such template in {s.release(case)}.", "A value that is no file must be a name."

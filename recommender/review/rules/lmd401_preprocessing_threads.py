@@ -1,8 +1,9 @@
 """Image preprocessing left to every core
 
 Finds a server of a vision model for which OMP_NUM_THREADS is not set, or is set to all cores, where several
-requests are in flight: by the load that was told, or because the script itself sets a batch, a limit or a proxy. A bare
-command is left alone: what its shell exports is not seen.
+requests are in flight: by the load that was told, or because the script itself sets a batch, a limit or a proxy. It is
+a remark where one request at a time was told, which gains a few milliseconds only. A bare command is left alone: what
+its shell exports is not seen.
 
 Each server process prepares all its images in one thread, and the tensor operations of that thread spread over
 every core unless OMP_NUM_THREADS holds them back. Sixteen 448 x 448 images at a time on an H100 with 16 cores:
@@ -34,8 +35,6 @@ def check(case: Case) -> Iterator[Said]:
     """The variable is unset, or written as the number of all cores."""
     if not support.server(case) or not case.facts.images or case.script.kind == "command":
         return
-    if case.load_known and case.facts.concurrency < 2:
-        return
     if not case.load_known and not around.several(case):
         return
     setting = case.settings.get("omp-num-threads")
@@ -51,7 +50,7 @@ def check(case: Case) -> Iterator[Said]:
         place,
         f"{how}: the one thread that prepares images spreads its work over every core.",
         "Measured with 16 images in flight on 16 cores it halves the requests a second; set it to 2 or 4.",
-        severity=None if case.load_known else "info",
+        severity=None if case.load_known and case.facts.concurrency > 1 else "info",
     )
 
 

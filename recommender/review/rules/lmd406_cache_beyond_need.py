@@ -1,6 +1,6 @@
 """A KV cache many times larger than the load can fill
 
-Finds a cache that takes half of the card or more and holds at least eight times what the load, one full session
+Finds a cache that takes two fifths of the card or more and holds at least eight times what the load, one full session
 and the warm-up need, with prefix caching off: 0.8 of the card for one request at a time, say.
 
 The share is taken at the start and kept. Beyond what the running requests hold it makes nothing faster: with
@@ -26,7 +26,7 @@ from recommender.review.rule import Case, Rule, Said
 from recommender.review.rules import circumstances as around
 
 MANY_TIMES = 8
-LARGE_PART = 0.5
+LARGE_PART = 0.4
 
 
 def check(case: Case) -> Iterator[Said]:

@@ -1,7 +1,7 @@
 """A 4-bit KV cache that costs answers
 
 Finds ``--quant-policy 4``: as a warning where tool calls or reasoning are parsed, or the model is one that LMDeploy's
-maintainers advise against, else as a remark. It is silent where GPU, model and load are known and
+maintainers advise against, as a remark where the model is known. It is silent where GPU, model and load are known and
 ``recommend`` itself would have to choose 4 bits.
 
 In LMDeploy's own table 4 bits cost a 7B model 1.9 points of gsm8k, 8 bits a quarter of one. Users report that
@@ -47,6 +47,8 @@ def check(case: Case) -> Iterator[Said]:
     elif parsed:
         what = f"4-bit keys and values have broken what {support.spelled(case, parsed[0])} parses."
         why, severity = threads["int4-kv-breaks-tool-calls"].remedy, "warning"
+    elif not case.model_known:
+        return
     else:
         what = "4-bit keys and values cost accuracy, 8-bit ones hardly any."
         why, severity = case.facts.store.constraints["kv-int4-quality"].remedy, "info"

@@ -27,7 +27,13 @@ from recommender.review.rules import circumstances as around
 
 def check(case: Case) -> Iterator[Said]:
     """The address in effect; whatever else may come among the arguments could be keys."""
-    if not support.server(case) or case.launch.container or case.launch.unsure or "api-keys" in case.settings:
+    if (
+        not support.server(case)
+        or case.launch.container
+        or case.launch.unsure
+        or case.launch.instead
+        or "api-keys" in case.settings
+    ):
         return
     address, setting = around.address(case), case.settings.get("server-name")
     if address is None or not around.everywhere(address):

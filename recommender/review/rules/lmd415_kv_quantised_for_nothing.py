@@ -46,9 +46,9 @@ def _check(case: Case) -> Iterator[Said]:
 
 
 RULE = Rule(
-    id="LMD307",
+    id="LMD415",
     name="kv-quantised-for-nothing",
-    family="nothing",
+    family="costs",
     severity="info",
     sources=("claims/kv-quantisation-lowers-memory-taken", "threads/kv-quantisation-frees-no-memory"),
     check=_check,
