@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from artefacts import Machine
 from hypothesis import HealthCheck, settings
+from seeds import Seeds, folder
 
 # Under nohup, or behind a shell's &, these are ignored, and every process that a test starts would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -35,3 +36,14 @@ def machine(tmp_path: Path) -> Machine:
 def shared_machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     """One machine of stand-ins for many scripts that only launch and end."""
     return Machine(tmp_path_factory.mktemp("machine"))
+
+
+@pytest.fixture(scope="session")
+def seeds() -> Seeds:
+    """The users' five texts; what needs them is skipped, and says so, where they are missing."""
+    where = folder()
+    if not list(where.glob("000_*.txt")):
+        if "SEEDS_DIR" in os.environ:
+            pytest.fail(f"SEEDS_DIR names {where}, where no seed text lies")
+        pytest.skip(f"the seed texts are not at {where}: nothing was compared with them")
+    return Seeds(where)

@@ -129,7 +129,6 @@ def test_the_runs_of_each_record_hold_together(name: str) -> None:
             assert 1 - max(0.2, wave) <= inside <= 1 + max(0.05, wave)
 
 
-
 def measured_by(image: str, concurrency: int) -> dict[str, float]:
     """Requests a second of every record of an H100 that has this load, by record."""
     return {

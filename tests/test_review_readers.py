@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import json
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from seeds import ROOT, Seeds, blocks, folder, option_id, read_script
+from seeds import ROOT, Seeds, blocks, option_id, read_script
 
 from recommender.review import launches
 from recommender.review.reader import MOST_CHARACTERS, kind_of, read
@@ -657,17 +656,6 @@ def test_what_cannot_be_read_is_told(kind: Kind, text: str) -> None:
 
 
 # --- the seeds and the corpus
-
-
-@pytest.fixture(scope="module")
-def seeds() -> Seeds:
-    """The seed texts beside the repository."""
-    where = folder()
-    if not list(where.glob("000_*.txt")):
-        if "SEEDS_DIR" in os.environ:
-            pytest.fail(f"SEEDS_DIR names {where}, where no seed text lies")
-        pytest.skip(f"the seed texts are not at {where}: the readers were NOT tried on them")
-    return Seeds(where)
 
 
 def commands(seeds: Seeds) -> Iterator[tuple[str, dict[str, str], str]]:

@@ -5,7 +5,6 @@ The seed texts are not part of the repository; without them only the form is loo
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 from seedblocks import FILES, Entry, digest, entry, every_block, put_into, reviewed, texts
-from seeds import ROOT, Seeds, folder
+from seeds import ROOT, Seeds
 
 from recommender.records import CodeSource
 from recommender.verify import in_wheel
@@ -37,17 +36,6 @@ MAYBE = ["what", "where", "depends_on"]
 CLEAN = ["what", "where", "why"]
 LONGEST_LINE = 120
 MOST_WORDS = 4
-
-
-@pytest.fixture(scope="module")
-def seeds() -> Seeds:
-    """The five texts; the whole comparison is skipped, and says so, where they are missing."""
-    where = folder()
-    if not list(where.glob("000_*.txt")):
-        if "SEEDS_DIR" in os.environ:
-            pytest.fail(f"SEEDS_DIR names {where}, where no seed text lies")
-        pytest.skip(f"the seed texts are not at {where}: the golden reviews were NOT compared with them")
-    return Seeds(where)
 
 
 def without(fields: list[str], name: str) -> list[str]:

@@ -7,7 +7,6 @@ repository. Without them every test that needs them is skipped, with the folder'
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 import yaml
 from packaging.version import Version
-from seeds import ROOT, Seeds, folder, read_config, read_script, repair
+from seeds import ROOT, Seeds, read_config, read_script, repair
 
 from recommender.records import Adviser, Claim, Disagreement, Place, Record, Scenario
 
@@ -33,16 +32,6 @@ def records(name: str, kind: type[R]) -> dict[str, R]:
     """All records of one folder, by file name."""
     paths = sorted((KNOWLEDGE / name).glob("*.yaml"))
     return {path.stem: kind.model_validate_json(json.dumps(load(path))) for path in paths}
-
-
-@pytest.fixture(scope="session")
-def seeds() -> Seeds:
-    where = folder()
-    if not list(where.glob("000_*.txt")):
-        if "SEEDS_DIR" in os.environ:
-            pytest.fail(f"SEEDS_DIR names {where}, where no seed text lies")
-        pytest.skip(f"the seed texts are not at {where}: the advisers' records were NOT compared with them")
-    return Seeds(where)
 
 
 @pytest.fixture(scope="session")
