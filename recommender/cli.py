@@ -66,6 +66,12 @@ def _list() -> click.Command:
     return listing
 
 
+def _check() -> click.Command:
+    from recommender.checking import check
+
+    return check
+
+
 def _smoke() -> click.Command:
     from recommender.smoke.command import smoke
 
@@ -105,6 +111,7 @@ COMMANDS: dict[str, tuple[str, Callable[[], click.Command]]] = {
     "diff": ("Tell what changed for a launch script between two releases.", _diff),
     "list": ("List GPUs, models, options, advisers, claims, threads or releases.", _list),
     "review": ("Tell what is wrong with a launch script, and mend it.", _review),
+    "check": ("Tell whether artefacts drifted: hand edits apart from newer advice.", _check),
     "smoke": ("Launch an artefact, prove its answers and measure it.", _smoke),
     "campaign": ("Run many smoke runs from a plan, and rank them.", _campaign),
     "bench-prompt": ("Ask two scripts about the same images: agreement, accuracy, speed.", _bench_prompt),

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from recommender import rendered
 from recommender.configuration import Configuration
 from recommender.constraints import Finding
 from recommender.explain import Explanation
@@ -63,7 +64,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Published:
-    """The JSON form of a recommendation. ``format`` rises when a field changes its meaning."""
+    """The JSON form of a recommendation. ``format`` rises when a field changes its meaning.
+
+    ``rendered`` is for ``recommend check``: digests of what was written, by which later edits are told.
+    """
 
     format: int
     made_by: str
@@ -82,6 +86,7 @@ class Published:
     added: dict[str, str]
     left_out: tuple[str, ...]
     near: tuple[Near, ...]
+    rendered: str = ""
 
 
 def published(found: Recommendation) -> Published:
@@ -154,7 +159,9 @@ def command(found: Recommendation) -> list[str]:
 
 def to_json(found: Recommendation) -> str:
     """The complete recommendation as JSON text; only ASCII, so that any terminal and pipe carries it."""
-    return json.dumps(asdict(published(found), dict_factory=_plain), indent=2, ensure_ascii=True) + "\n"
+    plain = asdict(published(found), dict_factory=_plain)
+    plain["rendered"] = rendered.read(json.dumps(plain), "json").written
+    return json.dumps(plain, indent=2, ensure_ascii=True) + "\n"
 
 
 def _plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from recommender import container
+from recommender import container, rendered
 from recommender.conditions import version
 from recommender.explain import Explanation, opened
 from recommender.facts import GIB, MIB
@@ -146,7 +146,7 @@ def render(found: Recommendation, form: str) -> str:
         return report(found)
     if form == "docker":
         container.one_server(found)
-    return environment().get_template(TEMPLATES[form]).render(context(found))
+    return rendered.sealed(environment().get_template(TEMPLATES[form]).render(context(found)), form)
 
 
 def context(found: Recommendation) -> dict[str, Any]:
