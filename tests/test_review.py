@@ -15,6 +15,7 @@ import pytest
 from artefacts import KNOWLEDGE, text
 
 from recommender import cli
+from recommender import constraints as c
 from recommender.review import case, context, engine, settings
 from recommender.review.rule import Case, Finding, Rule, Said
 from recommender.review.script import Call, Container, Launch, Place, Script, Word
@@ -248,6 +249,64 @@ def test_violations_rest_on_nothing_assumed() -> None:
     assert "batch-holds-concurrency" in {each.constraint for each in case.violations(one(script, gpu="L4", load="16"))}
     assert not {each.constraint for each in case.violations(one(script, gpu="L4"))}
     assert case.violations(one(script)) == ()
+
+
+def test_without_a_release_the_newest_is_assumed() -> None:
+    """A constraint that compares the release is judged all the same; the summary says what was assumed."""
+    from recommender.review import output
+
+    made = one(f"{SERVE} --max-prefill-token-num 8192 --session-len 1024", gpu="A100-80G", load="single")
+    assert not made.release_known
+    names = [each.record.id for each in c.rules(made.facts.store) if case._told_enough(made, each)]  # type: ignore[arg-type]
+    compared = {
+        each.record.id
+        for each in c.rules(made.facts.store)
+        if "lmdeploy" in {name for one in (*each.when, *each.require) for name in one.names}
+    }
+    assert compared & set(names)
+    said = "\n".join(output.summary([engine.review("x.sh", f"{SERVE} --tp 1")]))
+    assert f"No LMDeploy release was told: {made.facts.release.id}" in said.replace("\n", " ")
+    assert "No LMDeploy" not in "".join(output.summary([engine.review("x.sh", SERVE, {"lmdeploy": "0.16.0"})]))
+
+
+@pytest.mark.parametrize(
+    ("options", "release", "bits"),
+    [
+        ("--quant-policy 8", "0.18.0", 8),
+        ("--quant-policy int8", "0.18.0", 8),
+        ("--quant-policy int4", "0.14.0", 4),
+        ("--quant-policy none", "0.18.0", 16),
+        ("--quant-policy 0", "0.9.0", 16),
+        ("--quant-policy int8", "0.13.0", None),  # names came with 0.14.0
+        ("--quant-policy 16", "0.18.0", None),  # 8-bit floats, for which nothing here has an estimate
+        ("--quant-policy 16", "0.9.0", None),
+        ("--quant-policy fp8", "0.18.0", None),
+        ("--quant-policy 1", "0.18.0", None),
+        ("--quant-policy 42", "0.18.0", None),
+    ],
+)
+def test_the_precision_of_the_cache_is_a_number_or_a_name(options: str, release: str, bits: int | None) -> None:
+    """As the release's parser takes them; what it does not take, or nobody estimates, has no estimate."""
+    made = one(f"{SERVE} {options}", gpu="A100-80G", load="single", lmdeploy=release)
+    found = case.estimate(made)
+    assert (found.config.kv_bits if found else None) == bits
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--max-prefill-token-num 0",
+        "--quant-policy 1",
+        "--session-len 9999999999999999999999999999",
+        "--cache-max-entry-count nan",
+        "--cache-max-entry-count inf",
+        "--tp 0",
+        "--max-batch-size many",
+    ],
+)
+def test_what_no_engine_runs_with_has_no_estimate(options: str) -> None:
+    """None, and no error."""
+    assert case.estimate(one(f"{SERVE} {options}", gpu="A100-80G:2", load="single")) is None
 
 
 def test_the_value_in_effect_is_the_given_one_or_the_default() -> None:

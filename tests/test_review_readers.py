@@ -897,3 +897,88 @@ READERS = {
     "words",
     "yamlnodes",
 }
+
+
+# --- what stands in the way of a launch
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'exec 3<>"/dev/tcp/127.0.0.1/23333"',
+        "cat 3<>$fifo",
+        'if (exec 3<>"/dev/tcp/${HOST:-localhost}/$port") 2>/dev/null; then echo up; fi',
+        "echo '<>' \"<>\"",
+    ],
+)
+def test_a_file_that_is_read_and_written_is_no_trouble(line: str) -> None:
+    """The grammar lacks this redirection; what stands behind it is read all the same."""
+    script = read("start.sh", f"{line}\nlmdeploy serve api_server m --tp 2 --model-name 'a<>b'\n", "bash")
+    assert script.troubles == ()
+    assert given_options(script.launches[0]) == {"--tp": ["2"], "--model-name": ["a<>b"]}
+
+
+@pytest.mark.parametrize("start", ["bash -c", "sudo sh -c", "docker run --gpus all img bash -c"])
+def test_a_command_in_double_quotes_goes_on_behind_a_backslash(start: str) -> None:
+    """The outer shell takes the backslash and the line's end away; every option has its place in the file."""
+    text = f'{start} "cd /srv && \\\n  lmdeploy serve api_server \\$MODEL \\\n    --tp 2 \\\n    --session-len 8192"\n'
+    launch = one(text)
+    assert given_options(launch) == {"--tp": ["2"], "--session-len": ["8192"]}
+    assert [cut(text, each.whole) for each in launch.options] == ["--tp 2", "--session-len 8192"]
+    assert launch.model is not None
+    assert launch.model.value is None
+
+
+def test_an_array_that_a_branch_appends_to_keeps_its_beginning() -> None:
+    """What all branches share is known; that more may follow, too."""
+    text = 'args=(--tp 2)\nif a; then args+=(--session-len 8); fi\nlmdeploy serve api_server m "${args[@]}"\n'
+    launch = one(text)
+    assert given_options(launch) == {"--tp": ["2"]}
+    assert launch.unsure
+    assert cut(text, launch.options[0].whole) == "--tp 2"
+    other = one('if a; then args=(--tp 2); else args=(--dp 2); fi\nlmdeploy serve api_server m "${args[@]}"\n')
+    assert (other.options, other.unsure) == ((), True)
+
+
+def test_servers_of_a_loop_behind_a_proxy_are_found() -> None:
+    """The program is one of two arrays, which nothing tells; that it serves, the words behind it do."""
+    text = """\
+lmdeploy=(lmdeploy)
+if [[ -n $PYTHON ]]; then lmdeploy=("$PYTHON" -m lmdeploy); fi
+front=("${lmdeploy[@]}" serve proxy --server-port 8000)
+if ((${#keys[@]})); then front+=(--api-keys "${keys[@]}"); fi
+"${front[@]}" &
+for ((server = 0; server < 2; server++)); do
+  CUDA_VISIBLE_DEVICES=$server "${lmdeploy[@]}" serve api_server "$MODEL" --tp 1 --server-port $((23333 + server)) &
+done
+wait
+"""
+    proxy, server = read("start.sh", text, "bash").launches
+    assert (proxy.starts, given_options(proxy)) == ("proxy", {"--server-port": ["8000"]})
+    assert (server.starts, given_options(server)) == ("api_server", {"--tp": ["1"], "--server-port": [None]})
+    assert server.background
+
+
+def test_a_keyword_tells_whose_it_is() -> None:
+    """pipeline() has keywords of its own; those of the engine's class are as bare, and so is what is set later."""
+    text = (
+        "from lmdeploy import pipeline, TurbomindEngineConfig as T, GenerationConfig\n"
+        "engine = T(tp=2)\nengine.session_len = 8\n"
+        "pipe = pipeline('m', backend_config=engine, trust_remote_code=True, log_level='INFO')\n"
+        "pipe('x', gen_config=GenerationConfig(top_k=1))\n"
+    )
+    launch = one(text, "python", "serve.py")
+    assert {each.name: each.of for each in launch.options} == {
+        "tp": "TurbomindEngineConfig",
+        "session_len": "TurbomindEngineConfig",
+        "trust_remote_code": "pipeline",
+        "log_level": "pipeline",
+        "GenerationConfig.top_k": "GenerationConfig",
+    }
+
+
+@pytest.mark.parametrize("use", ["${00}", "${01}", "${00001}", "${999999}", "$0"])
+def test_an_argument_of_any_number_is_no_crash(use: str) -> None:
+    """Arguments count from 1; what is behind the last is empty."""
+    text = f"f() {{ lmdeploy serve api_server m --tp {use}; }}\nf\nf 2\n"
+    assert read("start.sh", text, "bash").launches

@@ -8,7 +8,9 @@ What rules use, beside the fields of ``Case``:
 ``effective(case, id)``  the value in effect of a flag or variable: as given, else the release's default; None: unknown
 ``configuration(case)``  the whole Configuration, None without GPU and model or where a value cannot be known
 ``estimate(case)``       choose.Candidate of it: ``.config``, ``.memory``, ``.speed``, ``.values``; None likewise
-``violations(case)``     constraints.Finding of severity reject and warn; nothing that rests on an assumption
+``violations(case)``     constraints.Finding of severity reject and warn; nothing that rests on an assumption but
+                         that of the newest release, where none was told
+``meant(facts, id, t)``  a value of a flag as its record's encodings have it; None where the release takes no such value
 
 ``cases(script, {"gpu": "A100-80G", "load": "single"})`` makes them; the mapping has the names of the options above.
 """
@@ -37,6 +39,10 @@ ASSIGNED = frozenset({"server_name", "port", "proxy_url", "log_level", "disable_
 LOADED = frozenset({"kv_requests", "kv_needed_tokens", "latency_ms", "p99_ms", "ttft_ms", "rps"})
 PYTHON_NAMES: Mapping[str, str] = {"max_new_tokens": "max_tokens", "revision": "revision"}
 ENGINES = ("TurbomindEngineConfig", "PytorchEngineConfig")
+NUMBERS: Mapping[str, str] = {"none": "0", "int4": "4", "int8": "8"}
+"""From 0.14.0 on the precision of the KV cache may be named."""
+LARGEST = 1e18
+"""No setting means more; beyond it numbers can no longer be reckoned with."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,10 @@ class Reviewed(Case):
         """The configuration with its estimates."""
         from recommender.choose import measure
 
-        return measure(self.facts, self.config) if self.config else None
+        try:
+            return measure(self.facts, self.config) if self.config else None
+        except (ValueError, ArithmeticError):  # a value that no engine runs with: a rule of its own says so
+            return None
 
     @cached_property
     def violated(self) -> tuple[c.Finding, ...]:
@@ -204,6 +213,22 @@ def _text(facts: Facts, name: str, option: Option) -> str | None:
 # --- what the settings come to
 
 
+def meant(facts: Facts, name: str, text: str) -> str | None:
+    """A value as the flag's encodings have it; None where the release does not take it, or no estimate knows it."""
+    flag, era = facts.store.flags.get(name), facts.options.get(name)
+    if era is not None and era.choices and text not in era.choices:
+        return None
+    try:
+        if not abs(float(text)) < LARGEST:
+            return None
+    except ValueError:  # a word
+        pass
+    if flag is None or not flag.encodings:
+        return text
+    text = NUMBERS.get(text, text)
+    return text if text in {each.text for each in flag.encodings} else None
+
+
 def _configuration(case: Reviewed) -> Configuration | None:
     if not (case.gpu_known and case.model_known) or case.launch.unsure or case.launch.starts == "proxy":
         return None
@@ -219,8 +244,12 @@ def _configuration(case: Reviewed) -> Configuration | None:
             if known[name] in ASSIGNED:
                 continue
             return None
-        if setting.text:
-            settings[name] = Given(setting.text, "")
+        if setting.text and not (setting.text == "None" and case.launch.starts == "pipeline"):
+            text = meant(case.facts, name, setting.text)
+            if text is not None:
+                settings[name] = Given(text, "")
+            elif known[name] not in ASSIGNED:
+                return None
     try:
         made = decided(case.facts, Followed("script", "the script", settings))
     except RequestError:  # a value that the parser does not take: a rule of its own says so
@@ -243,8 +272,6 @@ def _violations(case: Reviewed) -> tuple[c.Finding, ...]:
 def _told_enough(case: Reviewed, rule: c.Rule) -> bool:
     """Whether a constraint compares nothing that was only assumed."""
     names = {name for each in (*rule.when, *rule.require) for name in each.names}
-    if "lmdeploy" in names and not case.release_known:
-        return False
     if {"gpu.count", "config.cards"} & names and case.context.cards is None:
         return False
     loaded = {f"estimate.{each}" for each in LOADED}

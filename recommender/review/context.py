@@ -117,19 +117,25 @@ def verify(options: Mapping[str, Any]) -> None:
 
 
 def _header(store: Store, script: Script) -> dict[str, dict[str, Any]]:
-    """What an artefact made by ``recommend`` says of its request."""
+    """What an artefact made by ``recommend`` says of its request, by the option that it answers."""
+    made = made_for(script)
+    return _told_by(store, made) if made is not None else {}
+
+
+def made_for(script: Script) -> Request | None:
+    """The request that an artefact made by ``recommend`` carries; None of any other file."""
+    if MADE_BY not in script.text[:HEAD]:
+        return None
     for line in script.text.splitlines()[:HEADER_LINES]:
         match = HEADER.fullmatch(line)
-        if not match or MADE_BY not in script.text[:HEAD]:
-            continue
-        try:
-            said = json.loads(match[1])
-            known = {each.name for each in fields(Request)}
-            made = Request(**{name: value for name, value in said.items() if name in known})
-        except (ValueError, TypeError, AttributeError, RequestError):  # edited by hand
-            return {}
-        return _told_by(store, made)
-    return {}
+        if match:
+            try:
+                said = json.loads(match[1])
+                known = {each.name for each in fields(Request)}
+                return Request(**{name: value for name, value in said.items() if name in known})
+            except (ValueError, TypeError, AttributeError, RequestError, RecursionError):  # edited by hand
+                return None
+    return None
 
 
 def _told_by(store: Store, made: Request) -> dict[str, dict[str, Any]]:

@@ -48,19 +48,27 @@ class Review:
 
 
 @cache
-def rules() -> tuple[Rule, ...]:
-    """Every rule, by id. Raises ValueError where two have the same id."""
+def _written() -> Mapping[str, tuple[Rule, str]]:
+    """Every rule with its page, by id. Raises ValueError where two have the same id."""
     from recommender.review import rules as package
 
-    found: dict[str, Rule] = {}
+    found: dict[str, tuple[Rule, str]] = {}
     for info in pkgutil.iter_modules(package.__path__):
         if not info.name.startswith("lmd"):  # what several rules share stands beside them
             continue
-        rule = import_module(f"{package.__name__}.{info.name}").RULE
+        module = import_module(f"{package.__name__}.{info.name}")
+        rule = module.RULE
         if rule.id in found:
-            raise ValueError(f"two rules are called {rule.id}: {found[rule.id].name} and {rule.name}")
-        found[rule.id] = rule
-    return tuple(found[each] for each in sorted(found))
+            raise ValueError(f"two rules are called {rule.id}: {found[rule.id][0].name} and {rule.name}")
+        found[rule.id] = rule, (module.__doc__ or "").strip()
+    return found
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """Every rule, by id."""
+    found = _written()
+    return tuple(found[each][0] for each in sorted(found))
 
 
 def rule(name: str) -> Rule:
@@ -75,12 +83,7 @@ def rule(name: str) -> Rule:
 
 def page(rule: Rule) -> str:
     """The rule's page: the docstring of its module."""
-    from recommender.review import rules as package
-
-    for info in pkgutil.iter_modules(package.__path__):
-        if info.name.startswith(rule.id.casefold()):
-            return (import_module(f"{package.__name__}.{info.name}").__doc__ or "").strip()
-    return ""
+    return _written()[rule.id][1] if rule.id in _written() else ""
 
 
 def review(
@@ -144,6 +147,12 @@ def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
             yield each
 
 
+def _agreed(rule: Rule, case: Case) -> bool:
+    from recommender.review.agreed import agreed
+
+    return agreed(rule, case)
+
+
 class _Run:
     """One file's run: what fell silent and what failed is collected beside the findings."""
 
@@ -173,4 +182,4 @@ class _Run:
             for need in lacking:
                 self.silent[need].add(rule.id)
             if not lacking:
-                yield from rule.check(case)
+                yield from (said for said in rule.check(case) if not _agreed(rule, case))

@@ -16,6 +16,8 @@ from recommender.review.rule import Finding, Fix
 from recommender.review.source import Source, Unreadable
 
 ROUNDS = 8
+FEWEST_LOOKS, MOST_LOOKS, MOST_REVIEWED = 4, 100, 300
+"""How often repairs that do not go together are tried apart: less often the more servers each look reviews."""
 Look = Callable[[Source], Review]
 Stretch = tuple[int, int, str]
 
@@ -34,34 +36,49 @@ def mend(source: Source, look: Look) -> Mended:
     """Repairs until nothing more can be; where that has no end, nothing is changed. Twice changes nothing more."""
     start = look(source)
     now, found, applied = source, start, list[Finding]()
+    looks = iter(range(max(FEWEST_LOOKS, min(MOST_LOOKS, MOST_REVIEWED // (1 + len(start.script.launches))))))
     for _ in range(ROUNDS):
         wanted = list(_apart(found))
         if not wanted:
             return Mended(now, found, tuple(applied), ())
-        taken, after, review = _helpful(now, found, wanted, look)
+        made = _helpful(now, found, wanted, look, looks)
+        if made is None:
+            break
+        taken, after, review = made
         if not taken:
             return Mended(now, found, tuple(applied), tuple(wanted))
         now, found = after, review
         applied += taken
-    # Two rules that undo each other's repair: neither is right.
+    # Two rules that undo each other's repair, neither of which is right; or more tries than a file is worth.
     return Mended(source, start, (), tuple(each for each in start.findings if each.said.fix))
 
 
-def _helpful(now: Source, found: Review, wanted: list[Finding], look: Look) -> tuple[list[Finding], Source, Review]:
-    """The repairs that do what they say: all at once, or those that do so one after the other."""
-    after = now.edited(_stretches(wanted))
-    review = look(after)
-    if after.whole != now.whole and not worse(found, review, wanted):
-        return wanted, after, review
-    if len(wanted) == 1:
-        return [], now, found
+def _helpful(
+    now: Source, found: Review, wanted: list[Finding], look: Look, looks: Iterator[int]
+) -> tuple[list[Finding], Source, Review] | None:
+    """The repairs that do what they say: all at once, else those of each rule, else of each half of a rule's.
+
+    None where the looks are used up: what would then be repaired depended on their number.
+    """
+    by_rule: dict[str, list[Finding]] = {}
+    for each in wanted:
+        by_rule.setdefault(each.rule.id, []).append(each)
     taken: list[Finding] = []
     best, best_review = now, found
-    for each in wanted:
-        tried = now.edited(_stretches([*taken, each]))
+    groups = [wanted]
+    while groups:
+        if next(looks, None) is None:
+            return None
+        group = groups.pop(0)
+        tried = now.edited(_stretches([*taken, *group]))
         review = look(tried)
-        if tried.whole != best.whole and not worse(found, review, [*taken, each]):
-            taken, best, best_review = [*taken, each], tried, review
+        if tried.whole != best.whole and not worse(found, review, [*taken, *group]):
+            taken, best, best_review = [*taken, *group], tried, review
+        elif group is wanted and len(by_rule) > 1:
+            groups += by_rule.values()
+        elif len(group) > 1:
+            half = len(group) // 2
+            groups += [group[:half], group[half:]]
     return taken, best, best_review
 
 

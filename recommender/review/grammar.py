@@ -18,6 +18,8 @@ MOST_PIPES = 1000
 MOST_ARRAYS = 600
 MOST_BACKTICKS = 1000
 PIPE = re.compile(r"(?<!\|)\|(?!\|)")
+# The grammar lacks `3<>file`; a blank for the second sign makes a redirection of it that it knows.
+BOTH_WAYS = re.compile(r"(?<![\\<>])<>(?![<>])")
 # Processor time, so that a busy machine reads the same as an idle one.
 MOST_SECONDS = 0.25
 CHUNK = 4096
@@ -39,7 +41,7 @@ def parse(code: str) -> tuple[Node, bool]:
     """The tree of a script, and whether it was read to its end. Raises Unparsed."""
     if len(PIPE.findall(code)) > MOST_PIPES or code.count("=(") > MOST_ARRAYS or code.count("`") > MOST_BACKTICKS:
         raise Unparsed("this has more pipes, arrays or backticks than any script; it is not read")
-    data = OUTSIDE.sub(",", code).encode("ascii")
+    data = BOTH_WAYS.sub("< ", OUTSIDE.sub(",", code)).encode("ascii")
     began, late = time.thread_time(), False
 
     def read(offset: int, _: Any) -> bytes:

@@ -113,7 +113,7 @@ def _around_service(page: Page, name: Node, service: Node) -> Container:
     restart = service.get("restart") or service.get("deploy", "restart_policy", "condition")
     shared = _mentions(service.get("volumes")) or _mentions(service.get("tmpfs"))
     bytes_ = size_of(size.text) if size else None
-    if size and size.text.isdigit():
+    if size and size.text.isdecimal():
         bytes_ = int(size.text[:18])
     return Container(
         place=page.place(name.start, name.end),
@@ -144,10 +144,10 @@ def _reserved(service: Node) -> int | None:
         ids, count = device.get("device_ids"), device.get("count")
         if ids is not None and ids.items:
             return len(ids.items)
-        if count is not None and count.text.isdigit():
+        if count is not None and count.text.isdecimal():
             return int(count.text[:6])
     gpus = service.get("gpus")
-    return int(gpus.text[:6]) if gpus and gpus.text.isdigit() else None
+    return int(gpus.text[:6]) if gpus and gpus.text.isdecimal() else None
 
 
 def _published(page: Page, ports: Node | None) -> Iterator[Word]:
@@ -236,7 +236,7 @@ def _around_container(page: Page, pod: Node, container: Node) -> Container:
         shm_bytes=size,
         shm_known=known,
         host_ipc=_true(pod.get("hostIPC")),
-        gpus=int(gpus.text[:6]) if gpus and gpus.text.isdigit() else None,
+        gpus=int(gpus.text[:6]) if gpus and gpus.text.isdecimal() else None,
         published=tuple(made for each in published if (made := one_word(page, each)) is not None),
         restart=one_word(page, pod.get("restartPolicy")),
         probes=tuple(_probes(page, container)),

@@ -46,7 +46,8 @@ class Mapped:
         code = self.code[start:end]
         if not unescape or "\\" not in code:
             return Mapped(code, self.at[start:end])
-        gone = {match.start() for match in ESCAPED.finditer(code)}
+        # A line's end goes with the backslash before it: the inner shell sees one line.
+        gone = {at for found in ESCAPED.finditer(code) for at in range(found.start(), found.end() - (found[1] != "\n"))}
         # A dollar that was escaped belongs to the inner shell: it stays, and is expanded there.
         kept = [index for index in range(len(code)) if index not in gone]
         return Mapped("".join(code[index] for index in kept), [self.at[start + index] for index in kept])

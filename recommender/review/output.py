@@ -168,6 +168,11 @@ def summary(reviews: Sequence[Review]) -> Iterator[str]:
     )
     for release in uncovered(reviews):
         yield from wrap(f"LMDeploy {release}, which a script names, is not covered: no rule rests on a release there.")
+    newest = {case.facts.release.id for each in reviews for case in each.cases if not case.release_known}
+    for release in sorted(newest):
+        yield from wrap(
+            f"No LMDeploy release was told: {release}, the newest known here, is assumed; or say --lmdeploy."
+        )
     for need, names in silent(reviews).items():
         yield from wrap(
             f"{count(len(names), 'rule')} stayed silent for want of {TOLD_BY[need]}: {', '.join(names)}.", "", "  "

@@ -203,7 +203,7 @@ class _File:
             if name.endswith("_config"):
                 self._resolved(name, value, parts)
             else:
-                parts.options.append(self._option(name, value, keyword))
+                parts.options.append(self._option(name, value, keyword, "pipeline"))
         return self._made(node, model, parts)
 
     def _made(self, node: ast.Call, model: ast.expr | None, parts: _Parts) -> Launch:
@@ -243,17 +243,18 @@ class _File:
             place = self.page.place(end - len(attribute), end)
             words = tuple(self.page.word(each) for each in self.values.fields(assignment.value))
             whole = self.page.place(start, self.values.span(assignment)[1])
-            parts.options.append(Option(prefix + attribute, words, place, whole))
+            parts.options.append(Option(prefix + attribute, words, place, whole, name))
 
     def _keywords(self, node: ast.Call, prefix: str) -> list[Option]:
-        return [self._option(prefix + each.arg, each.value, each) for each in node.keywords if each.arg]
+        of = self._class(node)
+        return [self._option(prefix + each.arg, each.value, each, of) for each in node.keywords if each.arg]
 
-    def _option(self, name: str, value: ast.expr, keyword: ast.keyword | None) -> Option:
+    def _option(self, name: str, value: ast.expr, keyword: ast.keyword | None, of: str) -> Option:
         words = tuple(self.page.word(each) for each in self.values.fields(value))
         whole = self.values.span(keyword if keyword is not None else value)
         length = len(keyword.arg or "") if keyword is not None else 0
         place = self.page.place(whole[0], whole[0] + length if length else whole[1])
-        return Option(name, words, place, self.page.place(*whole))
+        return Option(name, words, place, self.page.place(*whole), of)
 
     # --- processes
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ class Case:
 
     ``facts`` are those of the GPU, model, release and workload as far as they are known: ``gpu_known``,
     ``model_known`` and ``load_known`` say which were told by the options or by the script; where one is False
-    the facts hold an assumption that no rule may rest on. ``settings`` are the launch's known flags and
-    variables, by the record's id; ``command`` is its option text before aliases.
+    the facts hold an assumption that no rule may rest on; a release that nobody told is the newest, and
+    ``release_known`` is False. ``settings`` are the launch's known flags and variables, by the record's id.
     """
 
     script: Script
@@ -76,11 +77,12 @@ class Case:
         return found.text if found else None
 
     def number(self, flag: str) -> float | None:
-        """The same as a number; None where it is none."""
+        """The same as a number; None where it is none, or none that can be reckoned with."""
         try:
-            return float(self.text(flag) or "")
+            found = float(self.text(flag) or "")
         except ValueError:
             return None
+        return found if isfinite(found) else None
 
 
 Check = Callable[[Case], Iterator[Said]]

@@ -43,12 +43,17 @@ class Word:
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a command line, or a keyword of a Python call; ``whole`` spans name and values."""
+    """An option of a command line, or a keyword of a Python call; ``whole`` spans name and values.
+
+    ``of`` is what takes a keyword: ``pipeline``, or the class, whose name stands before the dot of ``name`` too
+    where it is not the engine's. Empty on a command line.
+    """
 
     name: str
     values: tuple[Word, ...]
     place: Place
     whole: Place
+    of: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Assignment:
-    """A variable that a shell script sets; ``local``: within a function."""
+    """A variable that a shell script sets, within a function or not."""
 
     name: str
     word: Word

@@ -244,7 +244,7 @@ def _set(run: Run, fields: list[Field], where: Where) -> None:
 def _shift(run: Run, fields: list[Field], where: Where) -> None:
     count = fields[0].value if fields else "1"
     if run.state.arguments is not None:
-        known = count is not None and count.isdigit()
+        known = count is not None and re.fullmatch("[0-9]+", count) is not None
         run.state.arguments = run.state.arguments[int(count[:4]) :] if known and count is not None else None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +36,6 @@ OF_HOST = frozenset({"omp_threads"})
 OF_CLIENT = frozenset({"max_tokens", "temperature", "max_tiles", "structured_output"})
 """What each request sets: known only where the script says so itself."""
 NOTHING: Mapping[str, Value] = MappingProxyType({})
-NUMBERS: Mapping[str, str] = {"none": "0", "int4": "4", "int8": "8"}
-"""From 0.14.0 on the precision of the KV cache may be named."""
 
 
 @dataclass(frozen=True)
@@ -167,8 +166,8 @@ def _decided(case: Case) -> tuple[Configuration, frozenset[str]]:
     names = {option.id: option.setting for option in case.facts.store.options() if option.setting}
     given: dict[str, Given] = {}
     for name, setting in case.settings.items():
-        text = NUMBERS.get(setting.text or "", setting.text) if name == "quant-policy" else setting.text
-        if name in names and text and _encoded(case, name, text):
+        text = k.meant(case.facts, name, setting.text) if name in names and setting.text else None
+        if text:
             given[name] = Given(text, "")
     try:
         config = _followed(case, given)
@@ -187,12 +186,6 @@ def _decided(case: Case) -> tuple[Configuration, frozenset[str]]:
 
 def _followed(case: Case, given: Mapping[str, Given]) -> Configuration:
     return decided(case.facts, Followed("script", "the script", given))
-
-
-def _encoded(case: Case, name: str, text: str) -> bool:
-    """Whether a value is among those that stand for a setting, where an option has its own words for it."""
-    option = case.facts.store.flags.get(name)
-    return option is None or not option.encodings or text in {each.text for each in option.encodings}
 
 
 def _readable(case: Case, name: str, given: Given) -> bool:
@@ -218,9 +211,8 @@ def broken(case: Case, *ids: str, lean: bool = False, extra: Mapping[str, Value]
     values that the rule knows better.
     """
     values = dict(known(case)) | dict(extra)
-    for rule in c.rules(case.facts.store):
-        if rule.record.id not in ids:
-            continue
+    numbered = _numbered(case.facts.store)
+    for _, rule in sorted((numbered[each] for each in ids if each in numbered), key=lambda pair: pair[0]):
         if lean:
             rule = replace(rule, when=tuple(each for each in rule.when if not _estimated(each)), estimated=False)
         names = {name for each in (*rule.when, *rule.require) for name in each.names}
@@ -229,6 +221,12 @@ def broken(case: Case, *ids: str, lean: bool = False, extra: Mapping[str, Value]
             shown = dict(c.fact_values(case.facts)) | dict(judged)
             message = "" if lean else fill(rule.record.message, shown)
             yield Broken(rule.record, message, _settings(case, rule))
+
+
+@lru_cache(maxsize=4)
+def _numbered(store: Store) -> Mapping[str, tuple[int, c.Rule]]:
+    """The constraints with their order, by id."""
+    return {rule.record.id: (number, rule) for number, rule in enumerate(c.rules(store))}
 
 
 def _estimated(condition: Condition) -> bool:
@@ -324,8 +322,10 @@ def is_file(text: str) -> bool:
 
 
 def alone(case: Case) -> bool:
-    """Whether the script starts this server only, so that the whole load is its own."""
-    return sum(launch.starts != "proxy" for launch in case.script.launches) == 1
+    """Whether the script starts this server only, and behind no proxy, so that the whole load is its own."""
+    if "proxy-url" in case.settings or any(launch.starts == "proxy" for launch in case.script.launches):
+        return False
+    return len(case.script.launches) == 1
 
 
 def number(case: Case, name: str) -> int | None:

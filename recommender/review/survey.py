@@ -99,7 +99,7 @@ def _use(found: Survey, page: Page, mapped: Mapped, node: Node, split: bool) -> 
             child = child.children[0]
         if child.type == "variable_name":
             name = mapped.code[child.start_byte : child.end_byte]
-            if not name.isdigit():
+            if not name.isdecimal():
                 found.uses.append(Use(name, page.place(*mapped.span(node.start_byte, node.end_byte)), split))
             return
 

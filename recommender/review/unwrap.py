@@ -273,7 +273,7 @@ def _letters(name: str, wanted: str = "") -> bool:
 def _gpus(text: str | None) -> int | None:
     """The number of ``--gpus``: ``2``, ``device=0,1``, ``"device=0,1"``; None for all and for the unknown."""
     text = (text or "").strip("\"'")
-    if text.isdigit():
+    if text.isdecimal():
         return int(text[:6])
     match = re.search(r"device=([\w,:.-]+)", text) or re.search(r"count=(\d+)", text)
     if not match:

@@ -47,10 +47,11 @@ class State:
 
     def get(self, name: str) -> Variable | None:
         """The variable, or the argument of that number; None where nothing set it."""
-        if name.isdigit() and self.arguments is not None and name != "0":
-            if int(name[:4]) > len(self.arguments):
+        if name.isdecimal() and self.arguments is not None and name.strip("0"):
+            number = int(name.lstrip("0")[:4])
+            if number > len(self.arguments):
                 return Variable(pieces=())
-            found = self.arguments[int(name[:4]) - 1]
+            found = self.arguments[number - 1]
             return Variable() if found.many else Variable(pieces=found.pieces)
         return self.variables.get(name)
 
@@ -89,6 +90,8 @@ def _shared(given: list[Variable]) -> Variable:
         return first
     exported = any(each.exported for each in given)
     if any(each != replace(first, exported=each.exported) for each in given):
+        if all(each.words is not None for each in given):
+            return replace(_begun(given), exported=exported)
         texts = {each.text for each in given}
         if len(texts) != 1 or None in texts or any(each.words is not None for each in given):
             return replace(first.unknown(), exported=exported)
@@ -96,3 +99,17 @@ def _shared(given: list[Variable]) -> Variable:
         word = replace(first.word, written=None) if first.word else None
         return Variable((Piece(texts.pop()),), None, word, exported)
     return replace(first, exported=exported)
+
+
+def _begun(given: list[Variable]) -> Variable:
+    """An array that some branch appends to: the words that all share, and behind them any number."""
+    first = given[0]
+    shared: list[Field] = []
+    for words in zip(*(each.words or () for each in given), strict=False):
+        if any(each != words[0] for each in words):
+            break
+        shared.append(words[0])
+    if not shared or first.word is None:
+        return first.unknown()
+    place = first.word.place
+    return replace(first, words=(*shared, Field((Piece(None),), place.start, place.end, many=True)))

@@ -182,7 +182,7 @@ class Words:
         if not any(piece.text or piece.text is None for piece in pieces):
             # An empty default says that somebody else gives the value.
             pieces = [self._unknown(node, not quoted)]
-        if operator in (":=", "=") and name and not name.isdigit():
+        if operator in (":=", "=") and name and not name.isdecimal():
             value = tuple(replace(piece, splits=False) for piece in pieces)
             word = self.page.word(Field(value, *self.mapped.span(node.start_byte, node.end_byte), variable=name))
             state.variables[name] = Variable(value, None, word, bool(found and found.exported))

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from recommender.review.agreed import recommended
 from recommender.review.case import effective, estimate
 from recommender.store import load
 
 if TYPE_CHECKING:
     from recommender.choose import Candidate
     from recommender.configuration import Configuration
-    from recommender.request import Request
     from recommender.review.rule import Case
     from recommender.review.script import Assignment, Launch, Option, Script, Word
-    from recommender.store import Store
 
 T = TypeVar("T")
 
@@ -112,20 +110,7 @@ def chosen(case: Case) -> Configuration | None:
 
     A rule of degree holds a value against this: what the recommender would do too is no fault.
     """
-    return _chosen(case.facts.request, case.facts.store) if told_all(case) else None
-
-
-@lru_cache(maxsize=64)
-def _chosen(request: Request, store: Store) -> Configuration | None:
-    from recommender.checkpoint import CheckpointError
-    from recommender.pipeline import NothingFits, recommend
-    from recommender.request import RequestError
-    from recommender.store import UnknownName
-
-    try:
-        return recommend(request, store).config
-    except (NothingFits, RequestError, UnknownName, CheckpointError):
-        return None
+    return recommended(case.facts.request, case.facts.store) if told_all(case) else None
 
 
 def told_all(case: Case) -> bool:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from functools import lru_cache
 
 from recommender.review import mend, wheels
 from recommender.review import support as s
@@ -85,12 +86,18 @@ def _unknown(case: Case, option: Option) -> Said:
         name = other.lstrip("=")
         fix = mend.rename(option, name) if other.startswith("=") and name in known else None
         return Said(option.place, f"LMDeploy has no option {option.name}; what comes near it is {name}.", why, fix)
-    near = difflib.get_close_matches(spelling, known, n=2, cutoff=NEAR)
+    near = _near(spelling, case.facts.release.id)
     hint = f": did you mean {near[0]}?" if near else "."
     ratios = [difflib.SequenceMatcher(None, each, spelling).ratio() for each in near]
     sure = bool(ratios) and ratios[0] >= SURE and (len(ratios) == 1 or ratios[1] < SURE)
     fix = mend.rename(option, near[0]) if sure else None
     return Said(option.place, f"No release of LMDeploy has the option {shorten(option.name)}{hint}", why, fix)
+
+
+@lru_cache(maxsize=256)
+def _near(spelling: str, release: str) -> list[str]:
+    """The options that are spelled most like this one; slow, and the same for each server of a file."""
+    return difflib.get_close_matches(spelling, sorted(wheels.values_taken(release)), n=2, cutoff=NEAR)
 
 
 RULE = Rule(

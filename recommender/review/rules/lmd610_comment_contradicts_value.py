@@ -112,7 +112,7 @@ def _contradiction(text: str, name: str, value: str, beside: bool) -> str:
 
 def _other_cards(text: str, value: str) -> str:
     listed = [each.strip() for each in value.split(",") if each.strip()]
-    if not listed or not all(each.isdigit() for each in listed):
+    if not listed or not all(each.isdecimal() for each in listed):
         return ""
     count = COUNT.search(text)
     if count:
