@@ -1,0 +1,1 @@
+"""The published site: pages written from the store. ``hook`` is the one module that knows mkdocs."""

@@ -1,0 +1,66 @@
+"""What the pages are written from: the store, and the evidence whole, which the store keeps only in part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from recommender import records as r
+from recommender.compiling import read_record
+from recommender.conditions import version
+from recommender.store import data_root
+
+if TYPE_CHECKING:
+    from recommender.store import Store
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: its path below the site's root, its title and its Markdown. ``wide``: nothing stands beside it."""
+
+    path: str
+    title: str
+    body: str
+    wide: bool = False
+
+    @property
+    def markdown(self) -> str:
+        """The whole file."""
+        head = "---\nhide: [navigation, toc]\n---\n\n" if self.wide else ""
+        return f"{head}# {self.title}\n\n{self.body}\n"
+
+
+@dataclass(frozen=True)
+class Book:
+    """The store, and what pages need beside it."""
+
+    store: Store
+
+    @cached_property
+    def releases(self) -> tuple[r.Release, ...]:
+        """The covered releases, oldest first."""
+        return tuple(sorted(self.store.releases.values(), key=lambda each: version(each.id)))
+
+    @property
+    def newest(self) -> r.Release:
+        """The release that pages speak of where they name none."""
+        return self.releases[-1]
+
+    @cached_property
+    def runs(self) -> Mapping[str, r.SmokeRun]:
+        """Every smoke run, whole."""
+        folder = data_root() / "knowledge" / "evidence"
+        return {path.stem: read_record(path, r.SmokeRun) for path in sorted(folder.glob("*.yaml"))}
+
+    @cached_property
+    def probes(self) -> Mapping[str, r.Measurement]:
+        """What was measured before there was a smoke run."""
+        folder = data_root() / "knowledge" / "evidence" / "earlier"
+        return {path.stem: read_record(path, r.Measurement) for path in sorted(folder.glob("*.yaml"))}
+
+
+def page(path: str, title: str, lines: Iterator[str], *, wide: bool = False) -> Page:
+    """A page of lines."""
+    return Page(path, title, "\n".join(lines), wide)

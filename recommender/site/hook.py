@@ -1,0 +1,92 @@
+"""The hook of mkdocs: adds the generated pages to a build. Nothing generated lies in ``site/``.
+
+``mkdocs.yml`` names this file. Its navigation may name a folder (``gpus/``), which stands for the pages in it.
+In a hand-written page ``<!-- generated: NAME WORDS -->`` gives way to a part of ``parts.PARTS``. HTML that is written
+by hand links to a page as ``href="md:flags/session-len.md"``.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from recommender.site import catalogue, parts
+from recommender.site.book import Book
+from recommender.site.book import Page as Written
+from recommender.site.reference import schema_files
+from recommender.store import load
+
+PART = re.compile(r"<!-- generated: (?P<name>[a-z-]+) ?(?P<words>.*?) -->")
+LINK = re.compile(r'href="md:([^"#]+)(#[^"]*)?"')
+
+
+@cache
+def book() -> Book:
+    """The store and the evidence, read once for all builds of a process."""
+    return Book(load())
+
+
+@cache
+def written() -> tuple[Written, ...]:
+    """The generated pages."""
+    return tuple(catalogue.pages(book()))
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Spells out the folders of the navigation."""
+    config.nav = _spelled(config.nav or [])
+    return config
+
+
+def _spelled(entry: Any) -> Any:
+    if isinstance(entry, list):
+        return [inner for each in entry for inner in (_folder(each) if _is_folder(each) else [_spelled(each)])]
+    if isinstance(entry, dict):
+        return {name: _spelled(each) for name, each in entry.items()}
+    return entry
+
+
+def _is_folder(entry: Any) -> bool:
+    return isinstance(entry, str) and entry.endswith("/")
+
+
+def _folder(entry: str) -> list[str]:
+    return [each.path for each in written() if each.path.startswith(entry)]
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the pages, and the schemas as they are."""
+    for each in written():
+        files.append(File.generated(config, each.path, content=each.markdown))
+    for path in schema_files():
+        files.append(File.generated(config, f"reference/schema/{path.name}", abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Puts the generated parts into a hand-written page."""
+
+    def part(found: re.Match[str]) -> str:
+        if found["name"] not in parts.PARTS:
+            raise PluginError(f"{page.file.src_uri}: no generated part is called {found['name']}")
+        return "\n".join(parts.PARTS[found["name"]](book(), found["words"]))
+
+    return PART.sub(part, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Resolves the links of HTML that Markdown does not read."""
+
+    def link(found: re.Match[str]) -> str:
+        file = files.get_file_from_path(found[1])
+        if file is None:
+            raise PluginError(f"{page.file.src_uri}: no page {found[1]} to link to")
+        return f'href="{file.url_relative_to(page.file)}{found[2] or ""}"'
+
+    return LINK.sub(link, html)

@@ -1,0 +1,113 @@
+"""What hand-written pages take in from the knowledge, so that they keep no copy of a fact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from recommender import shapes, tokens
+from recommender.about import about
+from recommender.facts import GIB
+from recommender.site import markup as m
+from recommender.site import sidebyside
+from recommender.site.book import Book
+from recommender.site.options import eras
+from recommender.store import data_root
+
+USUAL = ("internvl3-8b", "internvl3-8b-awq", "internvl3-38b-awq", "qwen2.5-7b-instruct", "llama-3.1-8b-instruct")
+"""The models of the examples."""
+LENGTH = 4096
+SIZES = ((448, 448), (800, 600), (1280, 720), (1920, 1080), (4000, 3000))
+
+
+def covered(book: Book, _: str) -> Iterator[str]:
+    """What the knowledge holds, in numbers."""
+    store = book.store
+    yield (
+        f"[{len(store.gpus)} GPUs](/gpus/index.md), [{len(store.models)} models](/models/index.md), "
+        f"[{len(store.flags)} options](/flags/index.md) over [{len(book.releases)} releases](/releases/index.md) of "
+        f"LMDeploy ({book.releases[0].id} to {book.newest.id}), [{len(store.claims)} claims with verdicts](/claims.md) "
+        f"by [{len(store.advisers)} advisers](/advisers/index.md) and others, and "
+        f"[{len(book.runs)} measured runs](/evidence/index.md)."
+    )
+
+
+def kv_bytes(book: Book, _: str) -> Iterator[str]:
+    """Bytes of a cached token, and of a whole sequence, by precision."""
+    rows = []
+    for name in USUAL:
+        model = book.store.models[name]
+        each = [shapes.kv_bytes_per_token(model, bits) for bits in (16, 8, 4)]
+        shares = [f"{size:,} ({size / each[0]:.1%})" for size in each[1:]]
+        sequence = f"{LENGTH * each[0] / GIB:.2f}"
+        rows.append((f"[{m.text(model.hub)}](/models/{name}.md)", f"{each[0]:,}", *shares, sequence))
+    yield from m.table(("Model", "16 bits", "8 bits", "4 bits", f"GiB for {LENGTH:,} tokens at 16"), rows)
+
+
+def image_tokens(book: Book, name: str) -> Iterator[str]:
+    """Tiles and tokens of one image by its size, for a model that cuts images into tiles."""
+    vision = book.store.models[name].vision[0]
+    rows = (
+        (f"{size[0]}x{size[1]}", str(tokens.tiles(vision, *size)), f"{tokens.image_tokens(vision, *size):,}")
+        for size in SIZES
+    )
+    yield from m.table(("Image", "Tiles, the thumbnail counted", "Tokens"), rows)
+
+
+def weights(book: Book, names: str) -> Iterator[str]:
+    """Size of checkpoints, and of the part that quantisation leaves alone."""
+    rows = []
+    for name in names.split():
+        model = book.store.models[name]
+        kind = model.quantization[0].method if model.quantization else model.text.dtype
+        sizes = (shapes.weight_bytes(model), shapes.text_weight_bytes(model), shapes.vision_weight_bytes(model))
+        rows.append((f"[{m.text(model.hub)}](/models/{name}.md)", kind, *(f"{size / GIB:,.2f}" for size in sizes)))
+    yield from m.table(("Checkpoint", "Weights", "GiB", "language model", "image encoder"), rows)
+
+
+def split(book: Book, name: str) -> Iterator[str]:
+    """Bytes on each card, by the number of cards."""
+    model = book.store.models[name]
+    rows = (
+        (
+            str(tp),
+            f"{shapes.weight_bytes_per_rank(model, tp) / GIB:,.2f}",
+            f"{shapes.kv_bytes_per_token(model, 16, tp):,}",
+        )
+        for tp in (1, 2, 4, 8)
+    )
+    yield f"[{m.text(model.hub)}](/models/{name}.md), which has {model.text.kv_heads} key/value heads:\n"
+    yield from m.table(("Cards", "GiB of weights a card", "KV bytes a token and card"), rows)
+
+
+def life(book: Book, option: str) -> Iterator[str]:
+    """The eras of an option."""
+    yield f"{m.named_option(book.store, option)} over the releases:\n"
+    yield from eras(book, about(book.store, book.store.flags[option], book.newest))
+
+
+def claim(book: Book, name: str) -> Iterator[str]:
+    """One claim with its verdict."""
+    known = book.store.claims[name]
+    statement = f"[{m.text(known.statement)}](/claims.md#{name})"
+    yield f"{m.verdict(known.verdict)} {statement} {m.prose(book.store, known.because)}"
+
+
+def file(_: Book, words: str) -> Iterator[str]:
+    """A file of the checkout as it is: its path, and what it is written in."""
+    path, language = words.split()
+    yield f"```{language}\n{(data_root() / path).read_text('utf-8').rstrip()}\n```"
+
+
+PARTS: Mapping[str, Callable[[Book, str], Iterator[str]]] = {
+    "claim": claim,
+    "covered": covered,
+    "file": file,
+    "image-tokens": image_tokens,
+    "kv-bytes": kv_bytes,
+    "life": life,
+    "measured": lambda book, _: sidebyside.measured_table(book),
+    "picture": lambda book, _: sidebyside.picture(book),
+    "split": split,
+    "weights": weights,
+}
+"""What ``<!-- generated: NAME WORDS -->`` in a hand-written page stands for; a part is given its words."""

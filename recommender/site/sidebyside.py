@@ -1,0 +1,160 @@
+"""What the advisers' configurations and ours measured on the same card: a table and a picture, from the evidence."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from recommender import measured
+from recommender.request import Request
+from recommender.site import markup as m
+from recommender.site.book import Book
+
+if TYPE_CHECKING:
+    from recommender import records as r
+
+GPU = "H100-80G"
+LOADS = (("448x448", 1), ("448x448", 16), ("1280x720", 1), ("1280x720", 16))
+OURS: Mapping[str, Mapping[str, object]] = {
+    "ours, one at a time": {"gpu": GPU, "load": "single"},
+    "ours, 16 in flight": {"gpu": GPU, "concurrency": 16},
+    "ours, 16 in flight, 1280x720": {
+        "gpu": GPU,
+        "concurrency": 16,
+        "images": 1,
+        "image_width": 1280,
+        "image_height": 720,
+    },
+}
+"""The requests whose recommendations are held against the advisers."""
+DEFAULTS = "defaults"
+UNCHANGED = {"trust-remote-code"}
+"""What may be added to a configuration that is called an adviser's own: without it none starts."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One configuration, and the runs of it."""
+
+    name: str
+    title: str
+    link: str
+    ours: bool
+    runs: tuple[r.SmokeRun, ...]
+
+    def memory(self) -> list[float]:
+        """MiB of the ready server above the idle card, of each run."""
+        return [float(each.ready_mib - each.idle_mib) for each in self.runs]
+
+    def figures(self, image: str, concurrency: int) -> list[float]:
+        """Of each run that had this load and answered: alone the median in ms, else requests a second."""
+        got = [measured.figures(each) for each in self._phases(image, concurrency)]
+        return [each.p50_ms if concurrency == 1 else each.rps for each in got if each.requests]
+
+    def refused(self, image: str, concurrency: int) -> bool:
+        """Whether the load was tried and nothing answered."""
+        return bool(self._phases(image, concurrency)) and not self.figures(image, concurrency)
+
+    def _phases(self, image: str, concurrency: int) -> list[r.Phase]:
+        wanted = (image, concurrency)
+        return [each for run in self.runs for each in run.phases if (each.image, each.concurrency) == wanted]
+
+
+def lines(book: Book) -> list[Line]:
+    """LMDeploy's defaults, each adviser and ours, as far as somebody measured them."""
+    found = [Line(DEFAULTS, "LMDeploy's defaults", "", False, _followed(book, DEFAULTS))]
+    for each in book.store.advisers.values():
+        link = f"/advisers/{each.id}.md"
+        found.append(Line(each.id, each.name, link, False, _followed(book, each.id)))
+    found += [Line(name, name, "", True, _asked(book, request)) for name, request in OURS.items()]
+    return [each for each in found if each.runs]
+
+
+def _comparable(book: Book) -> Iterator[tuple[r.SmokeRun, dict[str, object]]]:
+    for run in book.runs.values():
+        asked = json.loads(run.request)
+        if run.kind == "bash" and run.copies == 1 and asked.get("gpu") == GPU and run.model == Request(gpu=GPU).model:
+            yield run, asked
+
+
+def _followed(book: Book, adviser: str) -> tuple[r.SmokeRun, ...]:
+    def as_given(asked: dict[str, object]) -> bool:
+        added = asked.get("with", {})
+        return asked.get("follow") == adviser and isinstance(added, dict) and set(added) <= UNCHANGED
+
+    return tuple(run for run, asked in _comparable(book) if as_given(asked))
+
+
+def _asked(book: Book, request: Mapping[str, object]) -> tuple[r.SmokeRun, ...]:
+    return tuple(run for run, asked in _comparable(book) if asked == request)
+
+
+def _ends(values: Sequence[float], digits: int) -> str:
+    low, high = (f"{each:,.{digits}f}" for each in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def measured_table(book: Book) -> Iterator[str]:
+    """Memory and speed of each configuration; over several runs the lowest and the highest."""
+    head = ["Configuration", "VRAM, MiB"]
+    head += [f"{image}, {count}: {'p50 ms' if count == 1 else 'requests/s'}" for image, count in LOADS]
+    known = lines(book)
+    yield from m.table([*head, "Runs"], map(_cells, known))
+    first = known[0].runs[0]
+    yield (
+        f"{m.text(book.store.models[first.model].hub)} (weights: {m.text(first.checkpoint)}) on one "
+        f"{m.text(first.gpu_name)}, LMDeploy {first.lmdeploy}, {first.cpus} CPU cores. "
+        "Two figures are the lowest and the highest of several runs. Advisers' configurations are as "
+        "given, but for `--trust-remote-code` added and a chat template file that nobody has left out: without that "
+        "none starts."
+    )
+
+
+def _cells(each: Line) -> list[str]:
+    shown = []
+    for image, count in LOADS:
+        values = each.figures(image, count)
+        none = "refused" if each.refused(image, count) else "–"
+        shown.append(_ends(values, 0 if count == 1 else 1) if values else none)
+    title = f"[{m.text(each.title)}]({each.link})" if each.link else m.text(each.title)
+    runs = " ".join(f"[{number + 1}](/evidence/{run.id}.md)" for number, run in enumerate(each.runs))
+    return [f"**{title}**" if each.ours else title, _ends(each.memory(), 0), *shown, runs]
+
+
+WIDTH, LABELS, STEP = 720, 190, 26
+
+
+def picture(book: Book) -> Iterator[str]:
+    """Two bar charts: requests a second with 16 in flight, and memory."""
+    known = lines(book)
+    rates = [(each, each.figures("448x448", 16)) for each in known]
+    yield _chart("Requests a second, 16 in flight, 448x448 images (more is better)", rates, 1)
+    yield _chart("Memory of the ready server, MiB (less is better)", [(each, each.memory()) for each in known], 0)
+
+
+def _chart(title: str, rows: Sequence[tuple[Line, list[float]]], digits: int) -> str:
+    most = max(max(values, default=0.0) for _, values in rows)
+    said = ". ".join(f"{line.title}: {_ends(values, digits) if values else 'none answered'}" for line, values in rows)
+    parts = [f"<title>{html.escape(title)}</title><desc>{html.escape(said)}</desc>"]
+    for number, (line, values) in enumerate(rows):
+        parts += _bar(line, values, number * STEP, (WIDTH - LABELS - 110) / most, digits)
+    return (
+        f'\n<figure class="chart"><figcaption>{html.escape(title)}</figcaption>'
+        f'<svg viewBox="0 0 {WIDTH} {len(rows) * STEP + 4}" role="img">{"".join(parts)}</svg></figure>\n'
+    )
+
+
+def _bar(line: Line, values: list[float], top: int, scale: float, digits: int) -> Iterator[str]:
+    label = html.escape(line.title)
+    yield f'<text x="{LABELS - 8}" y="{top + 17}" text-anchor="end">{label}</text>'
+    low, high = (min(values), max(values)) if values else (0.0, 0.0)
+    kind = "ours" if line.ours else "theirs"
+    yield f'<rect class="{kind}" x="{LABELS}" y="{top + 4}" width="{low * scale:.1f}" height="18"/>'
+    if high > low:
+        left, wide = LABELS + low * scale, (high - low) * scale
+        yield f'<rect class="{kind} more" x="{left:.1f}" y="{top + 4}" width="{wide:.1f}" height="18"/>'
+    said = _ends(values, digits) if values else "every request refused"
+    yield f'<text class="small" x="{LABELS + high * scale + 6:.1f}" y="{top + 17}">{said}</text>'

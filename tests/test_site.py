@@ -1,0 +1,338 @@
+"""The site: it builds strictly, every link in it leads somewhere, it asks no other host, and its pages hold what
+the records hold."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import html
+import json
+import os
+import posixpath
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import click
+import markdown
+import pytest
+from artefacts import KNOWLEDGE
+
+import recommender
+from recommender import arguments, tokens
+from recommender.cli import root
+from recommender.explain import opened
+from recommender.records import CodeSource
+from recommender.review import engine
+from recommender.site import catalogue, markup, measurements, parts, reference
+from recommender.site.book import Book
+from recommender.site.comparison import shown
+from recommender.smoke import launch
+from recommender.smoke.command import smoke
+from recommender.store import load
+
+ROOT = KNOWLEDGE.parent
+STORE = load()
+BOOK = Book(STORE)
+PACKAGE = Path(recommender.__file__).parent / "site"
+LOADING = {"script", "link", "img", "iframe", "source", "video", "audio", "object", "embed", "use", "image"}
+"""Elements that make a browser ask for something."""
+
+
+@dataclass
+class Read(HTMLParser):
+    """The ids of a page, its links, what it loads, and the cells of its comparison."""
+
+    ids: set[str] = field(default_factory=set)
+    links: list[str] = field(default_factory=list)
+    loads: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Notes what matters of an element."""
+        known = dict(attrs)
+        if known.get("id"):
+            self.ids.add(str(known["id"]))
+        where = known.get("href") or known.get("src") or known.get("data") or known.get("xlink:href")
+        if where and tag in LOADING:
+            self.loads.append(where)
+        elif where and tag == "a":
+            self.links.append(where)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built anew; a warning fails it, as does a minute of computing."""
+    target = tmp_path_factory.mktemp("site") / "built"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(target)],
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "WARNING" not in done.stderr
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert took < 60, f"{took:.0f} s of computing"
+    return target
+
+
+@cache
+def pages(site: Path) -> dict[str, Read]:
+    """Every page by its path."""
+    found = {}
+    for path in sorted(site.rglob("*.html")):
+        found[path.relative_to(site).as_posix()] = read = Read()
+        read.feed(path.read_text("utf-8"))
+    return found
+
+
+def words(page: str) -> str:
+    """A page's text, without its markup."""
+    return html.unescape(re.sub(r"<[^>]+>", "", page))
+
+
+def test_every_link_and_anchor_resolves(site: Path) -> None:
+    """No link inside the site leads to a page, a file or an anchor that is not there."""
+    known = pages(site)
+    assert len(known) > 450
+    broken = []
+    for name, read in known.items():
+        for link in {*read.links, *read.loads}:
+            parts_of = urlsplit(link)
+            if parts_of.scheme or parts_of.netloc or name == "404.html":
+                continue
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(parts_of.path)))
+            target = name if not parts_of.path else path
+            if not (site / target).exists():
+                broken.append(f"{name}: {link}")
+            elif parts_of.fragment and target in known and unquote(parts_of.fragment) not in known[target].ids:
+                broken.append(f"{name}: {link}: no such anchor")
+    assert not broken
+
+
+def test_nothing_is_asked_of_another_host(site: Path) -> None:
+    """Scripts, styles, fonts and images come with the site."""
+    outside = {(name, each) for name, read in pages(site).items() for each in read.loads if urlsplit(each).netloc}
+    assert not outside
+    for path in site.rglob("*.css"):
+        asked = re.findall(r"(?:url\(|@import)\s*[\"']?((?:https?:)?//[^\"')]+)", path.read_text("utf-8"))
+        assert not asked, path.name
+
+
+def test_the_first_page_is_light(site: Path) -> None:
+    """The first page with all it loads is under 300 kB compressed, the search index not counted."""
+    read = pages(site)["index.html"]
+    files = {"index.html", *(each for each in read.loads if not urlsplit(each).netloc and each != ".")}
+    assert sum(len(gzip.compress((site / each).read_bytes())) for each in files if (site / each).is_file()) < 300_000
+
+
+KINDS = {
+    "flags": [option.id for option in STORE.options()],
+    "gpus": list(STORE.gpus),
+    "models": list(STORE.models),
+    "advisers": list(STORE.advisers),
+    "rules": [rule.id.lower() for rule in engine.rules()],
+    "releases": list(STORE.releases),
+    "evidence": [*STORE.evidence, *STORE.probes],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_record_has_its_page(site: Path, kind: str) -> None:
+    """A page a record, and an index beside them."""
+    wanted = {f"{kind}/{name}.html" for name in (*KINDS[kind], "index")}
+    assert wanted == {name for name in pages(site) if name.startswith(f"{kind}/")}
+
+
+@pytest.mark.parametrize("kind", ["claims", "threads", "constraints"])
+def test_each_record_has_its_anchor(site: Path, kind: str) -> None:
+    """Records that share a page have an anchor of their own on it."""
+    assert set(getattr(STORE, kind)) <= pages(site)[f"{kind}.html"].ids
+
+
+def compared(site: Path) -> dict[str, dict[str, str]]:
+    """The comparison: by option and column what a cell says, and its classes."""
+    text = (site / "compare.html").read_text("utf-8")
+    found = {}
+    for option, row in re.findall(r'<tr id="([^"]+)"[^>]*>(.*?)</tr>', text, re.DOTALL):
+        cells = re.findall(r'<td class="([^"]*)" data-who="([^"]*)"[^>]*><span>(.*?)</span>', row, re.DOTALL)
+        found[option] = {html.unescape(who): f"{words(value)}|{kinds}" for kinds, who, value in cells}
+    return found
+
+
+def test_the_comparison_holds_what_the_records_hold(site: Path) -> None:
+    """Every final setting of every adviser stands in its cell, and it is marked where it differs from the baseline."""
+    table = compared(site)
+    base = {each.option: each for each in STORE.advisers["baseline"].settings if each.final}
+    checked = 0
+    for adviser in STORE.advisers.values():
+        first = {each.option: each for each in reversed(adviser.settings) if each.final}
+        for option, each in first.items():
+            said, _, kinds = table[option][adviser.name].partition("|")
+            assert said == (f"{each.value} to {each.up_to}" if each.up_to else each.value), (adviser.id, option)
+            if option in base:
+                same = (base[option].value, base[option].up_to) == (each.value, each.up_to)
+                assert ("differs" not in kinds) == same, (adviser.id, option)
+            checked += 1
+    assert checked > 80
+
+
+def test_the_comparison_shows_ours(site: Path) -> None:
+    """Our columns are what the recommender answers."""
+    from recommender.site.comparison import answers
+
+    table = compared(site)
+    for name, answer in answers(BOOK).items():
+        for setting in answer.settings:
+            said = table[setting.option][name].partition("|")[0]
+            assert said == shown(setting.ours) + (" (default)" if setting.ours.left else "")
+
+
+def test_what_nobody_opened_is_shown_as_unverified(site: Path) -> None:
+    """A claim without a source says so where its sources would stand."""
+    bare = [each.id for each in STORE.claims.values() if not opened(each.sources)]
+    text = (site / "claims.html").read_text("utf-8")
+    assert bare
+    for name in bare:
+        assert 'class="unverified"' in text[text.index(f'id="{name}"') :][:4000]
+
+
+def test_sources_lead_to_the_tag_or_name_the_wheel() -> None:
+    """A line of a tagged release is a link; one of a later release, or of METADATA, names the wheel."""
+    tagged = CodeSource(release="0.16.0", path="lmdeploy/cli/serve.py", line=7, token="serve")
+    assert markup.address(tagged) == "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/cli/serve.py#L7"
+    for release, path in (("0.18.0", "lmdeploy/cli/serve.py"), ("0.9.2", "METADATA")):
+        source = CodeSource(release=release, path=path, line=7, token="serve")
+        assert not markup.address(source)
+        assert f"{release} wheel" in markup.line_of(source)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "a*b*c_d_e",
+        "<b>x</b> & y",
+        "`x` [y](z) {name}",
+        "a | b",
+        "back\\slash",
+        "# no heading",
+        "--x and __y__",
+        "![i](j)",
+    ],
+)
+def test_text_is_shown_as_it_stands(said: str) -> None:
+    """Nothing in a record's text is taken for markup."""
+    made = markdown.markdown(f"said: {markup.text(said)}", extensions=["tables", "attr_list", "md_in_html"])
+    assert words(made) == f"said: {said}"
+    assert "said" in made
+    assert not re.search(r"<(b|em|strong|a|img|code|h1)\b", made)
+
+
+def test_options_in_text_are_links() -> None:
+    """A known option is a link to its page, and a longer word is none."""
+    made = markup.prose(STORE, "Lower --session-len, not --session-length.")
+    assert "](/flags/session-len.md)" in made
+    assert made.count("](") == 1
+
+
+@pytest.mark.parametrize("name", BOOK.runs)
+def test_the_command_of_a_run_asks_for_its_artefact(name: str) -> None:
+    """What a record's page tells to type gives the request that the record was taken with."""
+    import shlex
+
+    run = BOOK.runs[name]
+    typed = shlex.split(measurements.command(run))
+    assert typed[:2] == ["recommend", "smoke"]
+    given = smoke.make_context("smoke", typed[2:]).params
+    head = json.loads(run.request)
+    request, follow = launch.asked(launch.Artefact(run.kind, run.id, "", head), {})
+    assert arguments.asked(given) == request
+    assert (given["follow"] or "") == follow.get("follow", "")
+    assert dict(each.split("=", 1) for each in given["added"]) == dict(follow.get("with", {}))
+    assert list(given["left_out"]) == list(follow.get("without", []))
+    assert len(given["phases"]) == len(run.phases)
+
+
+def test_the_same_knowledge_gives_the_same_pages() -> None:
+    """Pages are made of the records alone."""
+    assert list(catalogue.pages(Book(STORE))) == list(catalogue.pages(BOOK))
+
+
+def test_every_command_is_described(site: Path) -> None:
+    """The reference has each command with its help."""
+
+    def names(command: click.Command, path: str) -> Iterator[str]:
+        yield path
+        for name in command.list_commands(click.Context(command)) if isinstance(command, click.Group) else ():
+            found = command.get_command(click.Context(command), name)
+            assert found is not None
+            yield from names(found, f"{path}-{name}")
+
+    assert set(names(root, "recommend")) <= pages(site)["reference/cli.html"].ids
+
+
+def test_every_schema_is_there(site: Path) -> None:
+    """Each schema has its part of the page, and the file as it is."""
+    for path in reference.schema_files():
+        assert path.stem in pages(site)["reference/schemas.html"].ids
+        assert (site / "reference" / "schema" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_the_picture_of_image_tokens_is_right() -> None:
+    """The tiles and tokens that the diagram shows are the model's."""
+    text = (ROOT / "site" / "concepts" / "image-tokens.md").read_text("utf-8")
+    vision = STORE.models["internvl3-8b-awq"].vision[0]
+    tiles = tokens.tiles(vision, 1280, 720)
+    assert f"{tiles} x {vision.tokens_per_tile} tokens" in text
+    assert f"tiles of {vision.image} x {vision.image}" in text
+    assert text.count('width="54" height="54"') == tiles
+
+
+def test_hand_written_pages_name_known_parts() -> None:
+    """Each marker for a generated part names one, and each part is used or may go."""
+    used = set()
+    for path in (ROOT / "site").rglob("*.md"):
+        used |= set(re.findall(r"<!-- generated: ([a-z-]+)", path.read_text("utf-8")))
+    assert used == set(parts.PARTS)
+
+
+MODULES = sorted(PACKAGE.glob("*.py"))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_modules_are_short_and_only_the_hook_knows_mkdocs(path: Path) -> None:
+    """350 lines a module, 40 a function, a docstring for all that is public; mkdocs is imported in one place."""
+    text = path.read_text("utf-8")
+    tree = ast.parse(text)
+    assert len(text.splitlines()) <= 350
+    assert ast.get_docstring(tree)
+    assert path.stem == "hook" or not re.search(r"^\s*(from|import) mkdocs", text, re.MULTILINE)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno is not None
+            assert node.end_lineno - node.lineno < 40, node.name
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            assert node.name.startswith("_") or ast.get_docstring(node), node.name
+
+
+def test_no_other_module_needs_the_site() -> None:
+    """The commands run without it, and so without mkdocs."""
+    for path in PACKAGE.parent.rglob("*.py"):
+        if path.parent != PACKAGE:
+            assert "recommender.site" not in path.read_text("utf-8"), path.name
