@@ -26,8 +26,8 @@ from recommender.review.rule import Case, Rule, Said
 
 def _check(case: Case) -> Iterator[Said]:
     launch = case.launch
-    if not s.server(case) or launch.model is not None or launch.unsure or launch.extra:
-        return
+    if not s.server(case) or launch.model is not None or launch.unsure or launch.extra or case.script.troubles:
+        return  # it may stand in what could not be read
     if any(option.name in ("-h", "--help") for option in launch.options):
         return
     yield Said(
