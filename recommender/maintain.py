@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,8 +17,11 @@ from recommender import files
 from recommender.extracted import MaintenanceError
 from recommender.store import FOLDERS, data_root, did_you_mean
 
+if TYPE_CHECKING:
+    from recommender.extracted import Facts
+
 VERSION = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
-KINDS = {each: f"{each}s" for each in ("flag", "gpu", "model", "claim", "constraint", "thread")}
+KINDS = {each: f"{each}s" for each in ("flag", "gpu", "model", "claim", "constraint", "thread", "release")}
 QUIET_S = 2.0
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -158,8 +161,31 @@ def _extract(versions: tuple[str, ...], only_check: bool, root: Path, wheel_of: 
         click.echo(f"knowledge/{FACTS}: written, {len(releases)} releases")
     base = read(root)
     facts = Facts(tuple(sorted(releases.values(), key=lambda release: Version(release.version))))
+    if not only_check:
+        _draft(root, facts, versions, {flag.option for _, flag in base.every(Flag)}, wheel_of)
     found += [f"{problem}" for problem in base.unread if problem.file.startswith("knowledge/flags/")]
     return found + differences(facts, {flag.id: flag for _, flag in base.every(Flag)})
+
+
+def _draft(
+    root: Path, facts: Facts, versions: Iterable[str], known: set[str], wheel_of: Callable[[str], Path]
+) -> None:
+    """Writes drafts of the release's record and of new flags; a file that is there is left alone."""
+    from recommender import drafts
+    from recommender.base import TEMPLATES
+
+    made = {}
+    for found in facts.releases:
+        if found.version in versions:
+            template = _text(root / TEMPLATES / "release.yaml")
+            made[root / "releases" / f"{found.version}.yaml"] = drafts.release(template, found, wheel_of(found.version))
+    if facts.releases[-1].version in versions:
+        for name, text in drafts.flags(_text(root / TEMPLATES / "flag.yaml"), facts, known):
+            made[root / "flags" / f"{name}.yaml"] = text
+    for path, text in made.items():
+        if text and not path.exists():
+            _write(path, text)
+            click.echo(f"{path}: a draft; replace every TODO, then run recommend knowledge check")
 
 
 @knowledge.command()

@@ -23,7 +23,7 @@ from recommender.records import Record
 from recommender.store import FOLDERS, data_root
 
 KNOWLEDGE = data_root() / "knowledge"
-TEMPLATES = ("flag", "gpu", "model", "claim", "constraint", "thread")
+TEMPLATES = ("flag", "gpu", "model", "claim", "constraint", "thread", "release")
 
 
 @pytest.fixture(scope="module", autouse=True)

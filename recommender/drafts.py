@@ -1,0 +1,52 @@
+"""Drafts of the records that a new LMDeploy release needs: what its wheel says is filled in, the rest is TODO."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from recommender.drift import scaffold
+
+if TYPE_CHECKING:
+    from recommender.extracted import Facts, ReleaseFacts
+
+
+def release(template: str, facts: ReleaseFacts, wheel: Path) -> str:
+    """The record of a release: its ranges and CUDA from METADATA, each with its line; the day and the rest are TODO."""
+    lines = _metadata(wheel).splitlines()
+    cited = []
+    for name in ("torch", "transformers", *facts.cuda):
+        for number, line in enumerate(lines, 1):
+            if re.fullmatch(rf"Requires-Dist: {re.escape(name)}(?![\w-]).*", line):
+                token = re.sub(r"[ ()]", "", line.partition(": ")[2].partition(";")[0])
+                cited.append(f'    - {{release: "{facts.version}", path: METADATA, line: {number}, token: "{token}"}}\n')
+                break
+    values = {
+        "python": facts.requires_python or "TODO the range of its Linux wheels",
+        "torch": facts.requires.get("torch", "") or "TODO",
+        "transformers": facts.requires.get("transformers", "") or "TODO",
+        "cuda": facts.cuda[0].rpartition("-cu")[2] if facts.cuda else "TODO",
+    }
+    text = template.replace("id: ID\n", f'id: "{facts.version}"\n')
+    for field, value in values.items():
+        text = re.sub(rf'(?m)^{field}: "TODO.*$', f'{field}: "{value}"', text)
+    return re.sub(r"(?m)^    - \{release: ID, path: METADATA.*\n", "".join(cited), text)
+
+
+def flags(template: str, facts: Facts, known: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Name and text of a draft for each option of the newest release that no flag record describes."""
+    newest = facts.releases[-1]
+    for option in newest.options:
+        if option.name not in known and option.name.startswith("--"):
+            name = option.name.removeprefix("--")
+            text = template.replace("SCAFFOLD\n", scaffold(facts, option.name))
+            yield name, text.replace("id: ID\n", f"id: {name}\n").replace('option: "--ID"', f'option: "{option.name}"')
+
+
+def _metadata(wheel: Path) -> str:
+    with zipfile.ZipFile(wheel) as file:
+        (name,) = (each for each in file.namelist() if each.endswith(".dist-info/METADATA"))
+        return file.read(name).decode("utf-8", "replace")
