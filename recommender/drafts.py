@@ -4,25 +4,45 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recommender.base import TEMPLATES
 from recommender.drift import scaffold
 
 if TYPE_CHECKING:
     from recommender.extracted import Facts, ReleaseFacts
 
 
+def drafts(
+    root: Path, facts: Facts, versions: Collection[str], known: Collection[str], wheel_of: Callable[[str], Path]
+) -> Iterator[tuple[Path, str]]:
+    """Place and text of every record that the releases need and the knowledge folder ``root`` does not have."""
+    for found in facts.releases:
+        place = root / "releases" / f"{found.version}.yaml"
+        if found.version in versions and not place.exists():
+            yield place, release(_template(root, "release"), found, wheel_of(found.version))
+    if facts.releases[-1].version in versions:
+        for name, text in flags(_template(root, "flag"), facts, known):
+            place = root / "flags" / f"{name}.yaml"
+            if not place.exists():
+                yield place, text
+
+
+def _template(root: Path, kind: str) -> str:
+    return (root / TEMPLATES / f"{kind}.yaml").read_text("utf-8")
+
+
 def release(template: str, facts: ReleaseFacts, wheel: Path) -> str:
     """The record of a release: its ranges and CUDA from METADATA, each with its line; the day and the rest are TODO."""
-    lines = _metadata(wheel).splitlines()
+    lines, head = _metadata(wheel).splitlines(), f'    - {{release: "{facts.version}", path: METADATA'
     cited = []
     for name in ("torch", "transformers", *facts.cuda):
         for number, line in enumerate(lines, 1):
             if re.fullmatch(rf"Requires-Dist: {re.escape(name)}(?![\w-]).*", line):
                 token = re.sub(r"[ ()]", "", line.partition(": ")[2].partition(";")[0])
-                cited.append(f'    - {{release: "{facts.version}", path: METADATA, line: {number}, token: "{token}"}}\n')
+                cited.append(f'{head}, line: {number}, token: "{token}"}}\n')
                 break
     values = {
         "python": facts.requires_python or "TODO the range of its Linux wheels",

@@ -9,16 +9,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from recommender import files
 from recommender.extracted import MaintenanceError
 from recommender.store import FOLDERS, data_root, did_you_mean
-
-if TYPE_CHECKING:
-    from recommender.extracted import Facts
 
 VERSION = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
 KINDS = {each: f"{each}s" for each in ("flag", "gpu", "model", "claim", "constraint", "thread", "release")}
@@ -136,6 +133,7 @@ def _extract(versions: tuple[str, ...], only_check: bool, root: Path, wheel_of: 
     """Reads the wheels, keeps what they say unless told not to, and tells the differences from the records."""
     from packaging.version import Version
 
+    from recommender import drafts
     from recommender.base import FACTS, read
     from recommender.drift import differences, release_differences
     from recommender.extract import dump_extracted, extract_wheel, load_extracted
@@ -162,30 +160,12 @@ def _extract(versions: tuple[str, ...], only_check: bool, root: Path, wheel_of: 
     base = read(root)
     facts = Facts(tuple(sorted(releases.values(), key=lambda release: Version(release.version))))
     if not only_check:
-        _draft(root, facts, versions, {flag.option for _, flag in base.every(Flag)}, wheel_of)
+        known = {flag.option for _, flag in base.every(Flag)}
+        for place, draft in drafts.drafts(root, facts, versions, known, wheel_of):
+            _write(place, draft)
+            click.echo(f"{place}: a draft; replace every TODO, then run recommend knowledge check")
     found += [f"{problem}" for problem in base.unread if problem.file.startswith("knowledge/flags/")]
     return found + differences(facts, {flag.id: flag for _, flag in base.every(Flag)})
-
-
-def _draft(
-    root: Path, facts: Facts, versions: Iterable[str], known: set[str], wheel_of: Callable[[str], Path]
-) -> None:
-    """Writes drafts of the release's record and of new flags; a file that is there is left alone."""
-    from recommender import drafts
-    from recommender.base import TEMPLATES
-
-    made = {}
-    for found in facts.releases:
-        if found.version in versions:
-            template = _text(root / TEMPLATES / "release.yaml")
-            made[root / "releases" / f"{found.version}.yaml"] = drafts.release(template, found, wheel_of(found.version))
-    if facts.releases[-1].version in versions:
-        for name, text in drafts.flags(_text(root / TEMPLATES / "flag.yaml"), facts, known):
-            made[root / "flags" / f"{name}.yaml"] = text
-    for path, text in made.items():
-        if text and not path.exists():
-            _write(path, text)
-            click.echo(f"{path}: a draft; replace every TODO, then run recommend knowledge check")
 
 
 @knowledge.command()

@@ -75,6 +75,7 @@ MAINTENANCE = (
     "stubbed",
     "extract",
     "verify",
+    "drafts",
     "base",
     "linters",
     "check",

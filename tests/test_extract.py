@@ -16,7 +16,7 @@ import yaml
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from recommender import extract
+from recommender import drafts, extract
 from recommender.records import Flag
 from recommender.store import data_root, load
 
@@ -417,3 +417,20 @@ if os.environ.get("LMDEPLOY_WHEELS"):
         """Wheels in the folder that LMDEPLOY_WHEELS names say what is committed."""
         read = extract.extract_wheel(wheel)
         assert extract.release_differences(facts.release(read.version), read) == []
+
+
+def test_a_new_release_starts_from_its_wheel(made: extract.ReleaseFacts, facts: extract.Facts, tmp_path: Path) -> None:
+    """The draft of its record has what METADATA says, each on its line; an option without a record gets a draft too."""
+    wheel = make_wheel(tmp_path)
+    templates = KNOWLEDGE / "templates-for-contributors"
+    text = drafts.release((templates / "release.yaml").read_text("utf-8"), made, wheel)
+    draft = yaml.safe_load(text)
+    assert (draft["id"], draft["python"], draft["torch"], draft["cuda"]) == ("9.9.9", ">=3.9", "<=2.5.1,>=2.0.0", "12")
+    lines = METADATA.splitlines()
+    for source in draft["sources"]["code"]:
+        assert source["token"] in lines[source["line"] - 1].replace(" ", "").replace("(", "").replace(")", "")
+    assert "TODO" in draft["published"]
+    known = {name for name in facts.names() if name != "--session-len"}
+    ((name, flag),) = drafts.flags((templates / "flag.yaml").read_text("utf-8"), facts, known)
+    assert name == "session-len"
+    assert yaml.safe_load(flag)["option"] == "--session-len"
