@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from recommender.changes import Change, Diff, Moved, Told
 
 FORMAT = 1
+COMMA = re.compile(r",\s*")
+"""Between the parts of a version range; with a blank behind it a line may break there."""
 HELP = """\b
 Examples:
   recommend diff 0.9.2 0.18.0
@@ -91,8 +93,9 @@ def lines(found: Diff) -> Iterator[str]:
         yield ""
         yield "NEEDS"
         for need in found.needs:
-            yield from labelled(need.name, f"was {need.before or 'not read'}", width=15)
-            yield from labelled("", f"now {need.after or 'not read'}", width=15)
+            before, after = (COMMA.sub(", ", each) or "not read" for each in (need.before, need.after))
+            yield from labelled(need.name, f"was {before}", width=15)
+            yield from labelled("", f"now {after}", width=15)
     yield from _told("RULES THAT HOLD NO MORE", found.rules_gone)
     yield from _told("RULES THAT HOLD NOW", found.rules_new)
     yield from _threads("TROUBLE THAT IS OVER", found.threads_gone)
