@@ -398,6 +398,18 @@ def threads(base: Base) -> Iterator[Problem]:
 
 
 @linter
+def verdicts(base: Base) -> Iterator[Problem]:
+    """A verdict other than unverified, or one that depends, rests on code, a page or a run.
+
+    Repair: cite what you opened, or let the claim be unverified.
+    """
+    for file, claim in base.every(r.Claim):
+        if claim.verdict not in ("unverified", "depends") and claim.sources.empty:
+            what = f"{claim.verdict} rests on nothing that was opened"
+            yield Problem(file, "verdict", what, "add a source, or write unverified")
+
+
+@linter
 def schema(base: Base) -> Iterator[Problem]:
     """The JSON Schemas in knowledge/schema/ are those of the types as they are now.
 

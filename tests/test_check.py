@@ -125,6 +125,7 @@ CASES = [
     ("numbers", TILE, "^low: .*", "low: 9.0", "value", "low 9, value", "low <= value <= high"),
     ("numbers", BF16, "  layers: 28", "  layers: 0", "text.layers", "0 is no size", "of the config.json"),
     ("threads", "threads/answer-cut-off.yaml", "issues/", "issue/", "thread.url", "is no issue", "issues/NUMBER"),
+    ("verdicts", CLAIM, r"^sources:\n(  .*\n)+", "sources: {}\n", "verdict", "rests on nothing", "unverified"),
     ("schema", "schema/gpu.json", '"title": "Gpu"', '"title": "G"', "(whole file)", "differs", "knowledge schema"),
 ]
 
