@@ -16,8 +16,8 @@ from recommender.review.rule import Finding, Fix
 from recommender.review.source import Source, Unreadable
 
 ROUNDS = 8
-FEWEST_LOOKS, MOST_LOOKS, MOST_REVIEWED = 4, 100, 300
-"""How often repairs that do not go together are tried apart: less often the more servers each look reviews."""
+FEWEST_LOOKS, MOST_LOOKS, MOST_REVIEWED, MANY_FINDINGS = 4, 100, 300, 20
+"""How often repairs that do not go together are tried apart: less often the more servers and findings a look has."""
 Look = Callable[[Source], Review]
 Stretch = tuple[int, int, str]
 
@@ -36,7 +36,8 @@ def mend(source: Source, look: Look) -> Mended:
     """Repairs until nothing more can be; where that has no end, nothing is changed. Twice changes nothing more."""
     start = look(source)
     now, found, applied = source, start, list[Finding]()
-    looks = iter(range(max(FEWEST_LOOKS, min(MOST_LOOKS, MOST_REVIEWED // (1 + len(start.script.launches))))))
+    size = 1 + len(start.script.launches) + len(start.findings) // MANY_FINDINGS
+    looks = iter(range(max(FEWEST_LOOKS, min(MOST_LOOKS, MOST_REVIEWED // size))))
     for _ in range(ROUNDS):
         wanted = list(_apart(found))
         if not wanted:
