@@ -16,7 +16,7 @@ from recommender.review.rule import Finding, Fix
 from recommender.review.source import Source, Unreadable
 
 ROUNDS = 8
-FEWEST_LOOKS, MOST_LOOKS, MOST_REVIEWED, MANY_FINDINGS = 4, 100, 300, 20
+FEWEST_LOOKS, MOST_LOOKS, MOST_REVIEWED, MANY_FINDINGS = 4, 100, 300, 8
 """How often repairs that do not go together are tried apart: less often the more servers and findings a look has."""
 Look = Callable[[Source], Review]
 Stretch = tuple[int, int, str]
