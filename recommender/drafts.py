@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from recommender.base import TEMPLATES
 from recommender.drift import scaffold
+from recommender.extract import metadata_text
 
 if TYPE_CHECKING:
     from recommender.extracted import Facts, ReleaseFacts
@@ -36,7 +37,9 @@ def _template(root: Path, kind: str) -> str:
 
 def release(template: str, facts: ReleaseFacts, wheel: Path) -> str:
     """The record of a release: its ranges and CUDA from METADATA, each with its line; the day and the rest are TODO."""
-    lines, head = _metadata(wheel).splitlines(), f'    - {{release: "{facts.version}", path: METADATA'
+    with zipfile.ZipFile(wheel) as file:
+        lines = metadata_text(file).splitlines()
+    head = f'    - {{release: "{facts.version}", path: METADATA'
     cited = []
     for name in ("torch", "transformers", *facts.cuda):
         for number, line in enumerate(lines, 1):
@@ -62,11 +65,9 @@ def flags(template: str, facts: Facts, known: Collection[str]) -> Iterator[tuple
     for option in newest.options:
         if option.name not in known and option.name.startswith("--"):
             name = option.name.removeprefix("--")
-            text = template.replace("SCAFFOLD\n", scaffold(facts, option.name))
-            yield name, text.replace("id: ID\n", f"id: {name}\n").replace('option: "--ID"', f'option: "{option.name}"')
+            yield name, flag(template, facts, name).replace("id: ID\n", f"id: {name}\n")
 
 
-def _metadata(wheel: Path) -> str:
-    with zipfile.ZipFile(wheel) as file:
-        (name,) = (each for each in file.namelist() if each.endswith(".dist-info/METADATA"))
-        return file.read(name).decode("utf-8", "replace")
+def flag(template: str, facts: Facts, name: str) -> str:
+    """One option's template with the fields and eras that were extracted from the wheels; its id is still ID."""
+    return template.replace("SCAFFOLD\n", scaffold(facts, f"--{name}")).replace('option: "--ID"', f'option: "--{name}"')

@@ -56,12 +56,17 @@ CUDA = re.compile(r"^nvidia-.*-cu\d+$|^nvidia-(cublas|cuda-runtime|curand|nccl)$
 TIME_LIMIT_S = 120
 
 
-def metadata_of(wheel: zipfile.ZipFile) -> Message:
-    """The headers of a wheel's METADATA file."""
+def metadata_text(wheel: zipfile.ZipFile) -> str:
+    """A wheel's METADATA file."""
     names = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
     if len(names) != 1:
         raise MaintenanceError(f"{wheel.filename}: {len(names)} METADATA files, a wheel has one")
-    return HeaderParser().parsestr(wheel.read(names[0]).decode("utf-8"))
+    return wheel.read(names[0]).decode("utf-8")
+
+
+def metadata_of(wheel: zipfile.ZipFile) -> Message:
+    """The headers of a wheel's METADATA file."""
+    return HeaderParser().parsestr(metadata_text(wheel))
 
 
 def requirements(metadata: Message) -> tuple[dict[str, str], tuple[str, ...]]:

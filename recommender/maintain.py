@@ -249,15 +249,15 @@ def new(kind: str, name: str, write: bool, folder: Path | None) -> None:
     if not template:
         raise MaintenanceError(f"{root / TEMPLATES / kind}.yaml: no such template; name a knowledge folder that has it")
     if kind == "flag":
-        from recommender.drift import scaffold
+        from recommender.drafts import flag
         from recommender.extracted import load_extracted
 
         facts = load_extracted(root / FACTS)
         if f"--{name}" not in facts.names():
             hint = did_you_mean(name, [option.lstrip("-") for option in facts.names()])
             raise click.BadParameter(f"no covered release has --{name}{hint}", param_hint="ID")
-        template = template.replace("SCAFFOLD\n", scaffold(facts, f"--{name}"))
-    text = template.replace("id: ID\n", f"id: {_quoted(name)}\n").replace('option: "--ID"', f'option: "--{name}"')
+        template = flag(template, facts, name)
+    text = template.replace("id: ID\n", f"id: {_quoted(name)}\n")
     if not write:
         _out(text)
         return

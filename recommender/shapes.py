@@ -247,9 +247,12 @@ def decode_bytes(model: Model, tp: int = 1, batch: int = 1) -> int:
     A dense model reads all of them whatever the batch; a mixture of experts those that the
     ``batch`` tokens of the step are sent to, at most as many as there are.
     """
-    text = model.text
-    linear = _linear_bytes(model, tp, experts_read(model, batch))
-    return round(linear + text.vocab * text.hidden * BYTES_16_BIT / tp)
+    return round(_linear_bytes(model, tp, experts_read(model, batch)) + head_bytes(model, tp))
+
+
+def head_bytes(model: Model, tp: int = 1) -> float:
+    """Bytes of the output head on each of ``tp`` GPUs: 16-bit whatever the other weights are."""
+    return model.text.vocab * model.text.hidden * BYTES_16_BIT / tp
 
 
 def inner_rows(model: Model, tp: int = 1) -> int:

@@ -240,7 +240,7 @@ def _terms(facts: Facts, config: Configuration, loaded: bool, c: Mapping[str, fl
     budget = min(config.prefill_tokens, config.session_len)
     passes = -(-inputs // budget)
     context = inputs + facts.output_tokens // 2
-    head = text.vocab * text.hidden * shapes.BYTES_16_BIT / tp
+    head = shapes.head_bytes(facts.model, tp)
     linear = _decode_bytes(facts.model, tp, running(facts, config) if loaded else 1) - head
     slow = c["step-quantised-row-ns"] * _inner_rows(facts.model, tp) / 1e6 if quantised else 0.0
     made = Terms(
