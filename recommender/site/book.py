@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from recommender import records as r
 from recommender.compiling import read_record
 from recommender.conditions import version
+from recommender.site.translation import ENGLISH, translated
 from recommender.store import data_root
 
 if TYPE_CHECKING:
@@ -34,9 +35,14 @@ class Page:
 
 @dataclass(frozen=True)
 class Book:
-    """The store, and what pages need beside it."""
+    """The store, and what pages need beside it. ``language``: that of the pages; the records are in English."""
 
     store: Store
+    language: str = ENGLISH
+
+    def t(self, words: str) -> str:
+        """A text of ours or of a record in the pages' language; marked where nobody has translated it."""
+        return words if self.language == ENGLISH else translated(self.language, words)
 
     @cached_property
     def releases(self) -> tuple[r.Release, ...]:
