@@ -1,4 +1,4 @@
-"""What runs were made of: GPUs and kinds of models. A prediction for anything else says so and is wider."""
+"""What runs were made of: GPUs, cards of a server, kinds of models. Predictions for anything else say so, are wider."""
 
 from __future__ import annotations
 
@@ -29,3 +29,9 @@ def kinds(store: Store) -> frozenset[Kind]:
     """The kinds of models that the coefficients were fitted on."""
     names = {name for each in store.residuals.values() for name in each.models}
     return frozenset(kind(store.models[name]) for name in names if name in store.models)
+
+
+@lru_cache(maxsize=8)
+def tp(store: Store) -> frozenset[int]:
+    """How many cards a server had, over NVLink."""
+    return frozenset(cards for each in store.residuals.values() for cards in each.tp)

@@ -516,6 +516,7 @@ class Residuals(Record):
     starts: Annotated[int, Field(ge=1, description="server starts behind them")]
     models: tuple[Id, ...]
     gpus: tuple[Id, ...]
+    tp: tuple[int, ...] = Field(description="cards of a server: the sizes of tensor-parallel groups")
 
 
 class MeasuredLoad(Record):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 WIDE = {
     "extrapolated from datasheets": "no run was made on this card, so they are wide: see smoke, and --calibrate",
-    "modelled from measurements of one card a server": "no run was made over several cards, so they are wide",
+    "modelled from measurements of fewer cards a server": "no run was made over so many, so they are wide",
     "modelled from measurements of other kinds of models": (
         "no model of this kind was run, so they are wide: see smoke, and --calibrate"
     ),

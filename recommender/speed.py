@@ -33,7 +33,7 @@ Limit: TypeAlias = Literal["preprocessing", "prefill on the card", "decoding ste
 Basis: TypeAlias = Literal[
     "modelled from measurements on the same GPU",
     "modelled from measurements of other kinds of models",
-    "modelled from measurements of one card a server",
+    "modelled from measurements of fewer cards a server",
     "calibrated by runs of your own",
     "extrapolated from datasheets",
 ]
@@ -97,6 +97,9 @@ COEFFICIENTS = (
     "vision-efficiency",
     "bandwidth-efficiency",
     "parallel-efficiency",
+    "reduction-ms",
+    "link-efficiency",
+    "pcie-link-gb-s",
     "shared-step-share",
     "tail-alone",
     "tail-queue",
@@ -110,6 +113,7 @@ CARD = (
     "prefill-efficiency-quantised",
     "vision-efficiency",
     "bandwidth-efficiency",
+    "reduction-ms",
 )
 CROWDED_FROM = 0.75
 """Share of the cores from which OMP_NUM_THREADS makes every tile's threads wait for each other under load."""
@@ -149,8 +153,8 @@ def _basis(facts: Facts, config: Configuration) -> Basis:
         return "calibrated by runs of your own"
     if facts.gpu.id not in covered.gpus(facts.store):
         return "extrapolated from datasheets"
-    if config.tp > 1:  # what a further card adds is a guess: see parallel-efficiency
-        return "modelled from measurements of one card a server"
+    if config.tp not in covered.tp(facts.store) or (config.tp > 1 and not facts.gpu.nvlink_gb_s):
+        return "modelled from measurements of fewer cards a server"
     if covered.kind(facts.model) not in covered.kinds(facts.store):
         return "modelled from measurements of other kinds of models"
     return "modelled from measurements on the same GPU"
@@ -158,7 +162,7 @@ def _basis(facts: Facts, config: Configuration) -> Basis:
 
 SPREADS: Mapping[Basis, str] = {
     "extrapolated from datasheets": "unmeasured-gpu-spread",
-    "modelled from measurements of one card a server": "unmeasured-gpu-spread",
+    "modelled from measurements of fewer cards a server": "unmeasured-gpu-spread",
     "modelled from measurements of other kinds of models": "unmeasured-kind-spread",
 }
 
@@ -235,7 +239,9 @@ def _terms(facts: Facts, config: Configuration, loaded: bool, c: Mapping[str, fl
     quantised = bool(facts.model.quantization) and facts.model.quantization[0].bits == 4
     dense = rate * c["prefill-efficiency-quantised" if quantised else "prefill-efficiency"]
     bandwidth = facts.gpu.bandwidth_gb_s * 1e6 * c["bandwidth-efficiency"]  # bytes a ms
-    see = facts.images * facts.tiles(max_tiles) * _tile_flops(facts.model) / (rate * c["vision-efficiency"])
+    tiles = facts.tiles(max_tiles)
+    see = facts.images * tiles * _tile_flops(facts.model) / (rate * c["vision-efficiency"])
+    met = _meeting(facts, tp, inputs, False, c) + (_meeting(facts, tp, tiles, True, c) * facts.images)
     # A pass holds the budget at most, and no more than a session.
     budget = min(config.prefill_tokens, config.session_len)
     passes = -(-inputs // budget)
@@ -245,12 +251,25 @@ def _terms(facts: Facts, config: Configuration, loaded: bool, c: Mapping[str, fl
     slow = c["step-quantised-row-ns"] * _inner_rows(facts.model, tp) / 1e6 if quantised else 0.0
     made = Terms(
         prepare=_prepare(facts, config, loaded, c),
-        prefill=_text_flops(facts.model, inputs) / dense + see,
-        step_base=c["step-ms"] + c["step-layer-ms"] * text.layers + max(slow, linear / bandwidth) + head / bandwidth,
+        prefill=_text_flops(facts.model, inputs) / dense + see + met,
+        step_base=c["step-ms"]
+        + c["step-layer-ms"] * text.layers
+        + max(slow, linear / bandwidth)
+        + head / bandwidth
+        + _meeting(facts, tp, 1, False, c),
         step_row=_kv_read_bytes(facts.model, config.kv_bits, context, tp) / bandwidth + _row_flops(facts.model) / dense,
         joining=1 / passes if passes > 1 else budget // inputs,
     )
     return made._replace(prefill=made.prefill + (passes - 1) * c["extra-pass-steps"] * made.step(1))
+
+
+def _meeting(facts: Facts, tp: int, count: int, vision: bool, c: Mapping[str, float]) -> float:
+    """What ``tp`` cards add up among them in one pass of ``count`` tokens, or tiles, takes: ring all-reduces."""
+    if tp == 1 or not count:
+        return 0.0
+    link = facts.gpu.nvlink_gb_s / 2 * c["link-efficiency"] if facts.gpu.nvlink_gb_s else c["pcie-link-gb-s"]
+    sent = 2 * (tp - 1) / tp * count * shapes.reduced_bytes(facts.model, vision)
+    return shapes.reductions(facts.model, vision) * (c["reduction-ms"] + sent / (link * 1e6))
 
 
 def _prepare(facts: Facts, config: Configuration, loaded: bool, c: Mapping[str, float]) -> float:

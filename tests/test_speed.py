@@ -15,7 +15,7 @@ from recommender.candidates import tiers
 from recommender.choose import Candidate, measure, pick
 from recommender.facts import gather
 from recommender.request import Request
-from recommender.store import load
+from recommender.store import Plain, load
 
 STORE = load()
 TERMS = st.builds(
@@ -234,13 +234,24 @@ def test_a_kind_of_model_that_never_ran_says_so(model: str) -> None:
     assert memory.likely(facts, made, 1) == (made.low, sum(each.high for each in made.items))
 
 
-def test_what_further_cards_add_is_a_guess_and_says_so() -> None:
-    """No run was made over several cards of one server: on a measured card too the range is wider."""
-    facts = gather(Request(gpu="h100-sxm-80g", gpu_count=2, concurrency=16), STORE)
-    config = replace(next(tiers(facts))[0], tp=2, servers=1)
-    one, two = speed.estimate(facts, replace(config, tp=1)), speed.estimate(facts, config)
-    assert two.basis == "modelled from measurements of one card a server"
-    assert two.rps.high / two.rps.low > 2 * one.rps.high / one.rps.low
-    # The spread is at least what the coefficient's own ends would do to two cards.
-    known = STORE.coefficients["parallel-efficiency"]
-    assert STORE.coefficients["unmeasured-gpu-spread"].value > (1 + known.value) / (1 + known.low)
+def test_what_more_cards_than_measured_add_is_a_guess_and_says_so() -> None:
+    """Servers over two cards with NVLink were run; over more, or without NVLink, the range is wider and says why."""
+    facts = gather(Request(gpu="h100-sxm-80g", gpu_count=4, concurrency=16), STORE)
+    config = replace(next(tiers(facts))[0], servers=1)
+    one, two, four = (speed.estimate(facts, replace(config, tp=tp)) for tp in (1, 2, 4))
+    assert one.basis == two.basis == "modelled from measurements on the same GPU"
+    assert four.basis == "modelled from measurements of fewer cards a server"
+    assert four.rps.high / four.rps.low > 2 * two.rps.high / two.rps.low
+    apart = replace(facts, gpu=Plain(vars(facts.gpu) | {"nvlink_gb_s": 0.0}))
+    assert speed.estimate(apart, replace(config, tp=2)).basis == four.basis
+
+
+def test_cards_meet_sooner_over_nvlink() -> None:
+    """The bytes of an all-reduce take longer over PCIe, and a single card has none."""
+    facts = gather(Request(gpu="h100-sxm-80g", gpu_count=2, concurrency=1), STORE)
+    apart = replace(facts, gpu=Plain(vars(facts.gpu) | {"nvlink_gb_s": 0.0}))
+    config = replace(next(tiers(facts))[0], servers=1)
+    first = {tp: speed.estimate(facts, replace(config, tp=tp)).ttft_ms.value for tp in (1, 2)}
+    without = {tp: speed.estimate(apart, replace(config, tp=tp)).ttft_ms.value for tp in (1, 2)}
+    assert without[1] == first[1]
+    assert without[2] > first[2]

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import math
+import multiprocessing
 import re
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recommender import records as r
 from recommender import speed
@@ -22,6 +23,8 @@ from recommender.smoke.observations import Observation, logs
 from recommender.store import Store
 
 if TYPE_CHECKING:
+    from multiprocessing.pool import Pool
+
     from numpy.typing import NDArray
 
 WEIGHTS = {"latency": 1.0, "rps": 1.0, "ttft": 0.3, "token": 0.3, "p99": 0.3, "memory": 1.0}
@@ -90,23 +93,59 @@ def _rounded(value: float) -> float:
 
 
 def misses(every: Sequence[Observation], store: Store, say: Callable[[str], None]) -> list[Miss]:
-    """Every observation predicted by fits that had not seen its model, and not its configuration."""
+    """Every observation predicted by fits that had not seen its model, and not its configuration.
+
+    The fits know nothing of each other and run beside each other, one a core.
+    """
+    folds = list(_folds(every))
+    found: list[Miss] = []
+    with _workers(every, store) as pool:
+        for fold, values in zip(folds, pool.imap(_without, [each.left_out for each in folds]), strict=True):
+            say(f"fitted without {fold.name}")
+            for place in fold.left_out:
+                of = every[place]
+                load = "" if not of.flight else "-load" if of.flight > 1 else "-alone"
+                part = f"{fold.kind} {fold.name}"
+                found += [Miss(f"{name}{load}", of, part, log) for name, log in logs(of, values)]
+    return found
+
+
+class Fold(NamedTuple):
+    """What one fit does not see: places in the list of observations."""
+
+    kind: str
+    name: str
+    left_out: tuple[int, ...]
+
+
+def _folds(every: Sequence[Observation]) -> Iterator[Fold]:
     launches = sorted({each.launch for each in every})
     part = {name: f"configurations {number % PARTS + 1}" for number, name in enumerate(launches)}
-    found: list[Miss] = []
-    folds: tuple[tuple[str, Callable[[Observation], str]], ...] = (
+    kinds: tuple[tuple[str, Callable[[Observation], str]], ...] = (
         ("model", lambda each: each.model),
         ("configuration", lambda each: part[each.launch]),
     )
-    for kind, of_fold in folds:
-        for fold in sorted({of_fold(each) for each in every}):
-            say(f"fitting without {fold}")
-            values = solve([each for each in every if of_fold(each) != fold], store)
-            for each in every:
-                if of_fold(each) == fold:
-                    load = "" if not each.flight else "-load" if each.flight > 1 else "-alone"
-                    found += [Miss(f"{name}{load}", each, f"{kind} {fold}", log) for name, log in logs(each, values)]
-    return found
+    for kind, of_fold in kinds:
+        for name in sorted({of_fold(each) for each in every}):
+            yield Fold(kind, name, tuple(place for place, each in enumerate(every) if of_fold(each) == name))
+
+
+def _workers(every: Sequence[Observation], store: Store) -> Pool:
+    """Processes that inherit the observations."""
+    return multiprocessing.get_context("fork").Pool(initializer=_hold, initargs=(every, store))
+
+
+_held: list[tuple[Sequence[Observation], Store]] = []
+
+
+def _hold(every: Sequence[Observation], store: Store) -> None:
+    _held[:] = [(every, store)]
+
+
+def _without(left_out: tuple[int, ...]) -> dict[str, float]:
+    ((every, store),) = _held
+    unseen = set(left_out)
+    return solve([each for place, each in enumerate(every) if place not in unseen], store)
 
 
 def residuals(found: Sequence[Miss]) -> list[r.Residuals]:
@@ -141,6 +180,7 @@ def _residuals(name: str, found: Sequence[Miss]) -> r.Residuals:
         starts=len({each.of.run for each in found}),
         models=tuple(sorted({each.of.model for each in found})),
         gpus=tuple(sorted({each.of.gpu for each in found})),
+        tp=tuple(sorted({each.of.config.tp for each in found})),
     )
 
 
