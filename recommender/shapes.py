@@ -346,18 +346,3 @@ def vision_flops_per_tile(model: Model) -> int:
         first = merged * merged if vision.pixels else merged * hidden
         total += layers + embedding + 2 * vision.tokens_per_tile * (first + second)
     return total
-
-
-def reductions(model: Model, vision: bool) -> int:
-    """All-reduces of one pass through the language model, or through its image encoders, on several GPUs.
-
-    Two a layer: after attention and after the MLP.
-    """
-    return 2 * (sum(each.layers for each in model.vision) if vision else model.text.layers)
-
-
-def reduced_bytes(model: Model, vision: bool) -> int:
-    """Bytes that one all-reduce takes in for a token of the language model, or for a tile."""
-    if not vision:
-        return model.text.hidden * BYTES_16_BIT
-    return sum((_patches(each) + (0 if each.pixels else 1)) * each.hidden * BYTES_16_BIT for each in model.vision)

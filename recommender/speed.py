@@ -22,6 +22,7 @@ from recommender import covered, shapes
 from recommender.configuration import Configuration
 from recommender.facts import Facts
 from recommender.memory import running
+from recommender.reductions import reduced, reduced_seeing
 from recommender.stations import Terms, shared, stations
 
 if TYPE_CHECKING:
@@ -241,7 +242,7 @@ def _terms(facts: Facts, config: Configuration, loaded: bool, c: Mapping[str, fl
     bandwidth = facts.gpu.bandwidth_gb_s * 1e6 * c["bandwidth-efficiency"]  # bytes a ms
     tiles = facts.tiles(max_tiles)
     see = facts.images * tiles * _tile_flops(facts.model) / (rate * c["vision-efficiency"])
-    met = _meeting(facts, tp, inputs, False, c) + (_meeting(facts, tp, tiles, True, c) * facts.images)
+    met = reduced(facts, tp, inputs, c) + facts.images * reduced_seeing(facts, tp, tiles, c)
     # A pass holds the budget at most, and no more than a session.
     budget = min(config.prefill_tokens, config.session_len)
     passes = -(-inputs // budget)
@@ -256,20 +257,11 @@ def _terms(facts: Facts, config: Configuration, loaded: bool, c: Mapping[str, fl
         + c["step-layer-ms"] * text.layers
         + max(slow, linear / bandwidth)
         + head / bandwidth
-        + _meeting(facts, tp, 1, False, c),
+        + reduced(facts, tp, 1, c),
         step_row=_kv_read_bytes(facts.model, config.kv_bits, context, tp) / bandwidth + _row_flops(facts.model) / dense,
         joining=1 / passes if passes > 1 else budget // inputs,
     )
     return made._replace(prefill=made.prefill + (passes - 1) * c["extra-pass-steps"] * made.step(1))
-
-
-def _meeting(facts: Facts, tp: int, count: int, vision: bool, c: Mapping[str, float]) -> float:
-    """What ``tp`` cards add up among them in one pass of ``count`` tokens, or tiles, takes: ring all-reduces."""
-    if tp == 1 or not count:
-        return 0.0
-    link = facts.gpu.nvlink_gb_s / 2 * c["link-efficiency"] if facts.gpu.nvlink_gb_s else c["pcie-link-gb-s"]
-    sent = 2 * (tp - 1) / tp * count * shapes.reduced_bytes(facts.model, vision)
-    return shapes.reductions(facts.model, vision) * (c["reduction-ms"] + sent / (link * 1e6))
 
 
 def _prepare(facts: Facts, config: Configuration, loaded: bool, c: Mapping[str, float]) -> float:

@@ -10,6 +10,7 @@ import pytest
 from artefacts import Machine
 from hypothesis import HealthCheck, settings
 from seeds import Seeds, folder
+from sitepages import build
 
 # Under nohup, or behind a shell's &, these are ignored, and every process that a test starts would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -47,3 +48,13 @@ def seeds() -> Seeds:
             pytest.fail(f"SEEDS_DIR names {where}, where no seed text lies")
         pytest.skip(f"the seed texts are not at {where}: nothing was compared with them")
     return Seeds(where)
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built anew, once for all that read it; or the folder that BUILT_SITE names."""
+    if "BUILT_SITE" in os.environ:
+        return Path(os.environ["BUILT_SITE"])
+    target = tmp_path_factory.mktemp("site") / "built"
+    build(target)
+    return target

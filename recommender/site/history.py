@@ -1,12 +1,17 @@
-"""Pages of the releases: what each needs, and what changed for a launch script since the one before."""
+"""Pages of the releases: what each needs, what changed for a launch script since the one before, or any other."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from recommender.changes import Changed, Diff, Moved, Told, diff
+from recommender.diff import published
+from recommender.records import Sources
+from recommender.site import controls
 from recommender.site import markup as m
 from recommender.site.book import Book, Page, page
 
@@ -14,10 +19,19 @@ if TYPE_CHECKING:
     from recommender import records as r
 
 
+FORMAT = 1
+"""Of the files; it rises when a field of theirs changes its meaning."""
+FILES = "api/v1/diff"
+USUAL = ("0.9.2", "0.12.0")
+"""The release that is compared first: an old one that many scripts were written for."""
+NONE = Sources()
+
+
 def pages(book: Book) -> Iterator[Page]:
-    """The index, and a page a release."""
+    """The index, any two of them beside each other, and a page a release."""
     steps = {new.id: diff(book.store, old, new) for old, new in pairwise(book.releases)}
     yield page("releases/index.md", "Releases", _index(book, steps))
+    yield page("releases/compare.md", "What changed between two releases", _any_two(book))
     for release in book.releases:
         name = f"LMDeploy {release.id}"
         yield page(f"releases/{release.id}.md", name, _release(book, release, steps.get(release.id)))
@@ -25,8 +39,8 @@ def pages(book: Book) -> Iterator[Page]:
 
 def _index(book: Book, steps: dict[str, Diff]) -> Iterator[str]:
     yield (
-        "What changed for a launch script from one release to the next. For any two releases: "
-        "`recommend diff 0.9.2 0.18.0`."
+        "What changed for a launch script from one release to the next. [Any two releases](/releases/compare.md) can "
+        "be held against each other as well."
     )
     rows = []
     for each in reversed(book.releases):
@@ -35,6 +49,57 @@ def _index(book: Book, steps: dict[str, Diff]) -> Iterator[str]:
         rows.append((f"[{each.id}](/releases/{each.id}.md)", each.published, each.cuda, m.code(each.python), *counts))
     head = ("Release", "Published", "CUDA", "Python", "Options added", "removed", "changed")
     yield from m.table(head, rows)
+
+
+def _any_two(book: Book) -> Iterator[str]:
+    names = {each.id: f"{each.id} ({each.published})" for each in reversed(book.releases)}
+    older = next(each.id for each in book.releases if each.id in USUAL)
+    yield (
+        "What another release means for a launch script: options that are gone, new or changed, what the machine has "
+        "to have, and which rules, failures and verdicts then hold."
+    )
+    swap = controls.button("swap", "", "Swap")
+    parts = (
+        controls.choice("release-old", "Written for", names, older),
+        controls.choice("release-new", "Shall run on", names, book.newest.id),
+        f'<div class="group">{swap}</div>',
+    )
+    yield controls.form("releases", parts, label="Two releases")
+    yield (
+        f'\n<p>As a command: <code id="release-command">recommend diff {older} {book.newest.id}</code></p>\n'
+        '<p id="release-status" role="status"></p>\n'
+        f'<div id="release-diff" data-files="../{FILES}/">'
+        "<p>To choose two releases here needs JavaScript; the command says the same.</p></div>\n"
+    )
+    yield (
+        "\nOne step at a time: "
+        + ", ".join(f"[{each.id}](/releases/{each.id}.md)" for each in reversed(book.releases))
+        + ".\n"
+    )
+
+
+def files(book: Book) -> Iterator[tuple[str, str]]:
+    """The path and the text of a file a release: what ``recommend diff`` says from it to each other one."""
+    for old in book.releases:
+        others = {new.id: said(book, old, new) for new in book.releases if new is not old}
+        made = {"format": FORMAT, "old": old.id, "new": others}
+        yield f"{FILES}/{old.id}.json", json.dumps(made, ensure_ascii=False, separators=(",", ":"))
+
+
+def said(book: Book, old: r.Release, new: r.Release) -> dict[str, object]:
+    """What ``recommend diff --json`` says, without the sources, which the options' pages have."""
+    found = diff(book.store, old, new)
+    bare = replace(
+        found,
+        removed=tuple(replace(each, sources=NONE) for each in found.removed),
+        added=tuple(replace(each, sources=NONE) for each in found.added),
+        changed=tuple(replace(each, sources=NONE) for each in found.changed),
+    )
+    made = published(bare)
+    for name in ("removed", "added", "changed"):
+        for each in made[name]:  # type: ignore[attr-defined]
+            del each["sources"]
+    return made
 
 
 def _release(book: Book, release: r.Release, step: Diff | None) -> Iterator[str]:

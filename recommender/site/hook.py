@@ -2,7 +2,7 @@
 
 ``mkdocs.yml`` names this file. Its navigation may name a folder (``gpus/``), which stands for the pages in it.
 In a hand-written page ``<!-- generated: NAME WORDS -->`` gives way to a part of ``parts.PARTS``. HTML that is written
-by hand links to a page as ``href="md:flags/session-len.md"``.
+by hand links to a page as ``href="md:flags/session-len.md"``. Where pages in other languages go: ``languages.py``.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from recommender.site import catalogue, parts
+from recommender.site import api, catalogue, history, parts
 from recommender.site.book import Book
 from recommender.site.book import Page as Written
 from recommender.site.reference import schema_files
+from recommender.site.translation import ENGLISH, LANGUAGES, in_language, language_of
 from recommender.store import load
 
-PART = re.compile(r"<!-- generated: (?P<name>[a-z-]+) ?(?P<words>.*?) -->")
 LINK = re.compile(r'href="md:([^"#]+)(#[^"]*)?"')
 
 
 @cache
-def book() -> Book:
+def book(language: str = ENGLISH) -> Book:
     """The store and the evidence, read once for all builds of a process."""
-    return Book(load())
+    return Book(load(), language)
 
 
 @cache
-def written() -> tuple[Written, ...]:
-    """The generated pages."""
-    return tuple(catalogue.pages(book()))
+def written(language: str = ENGLISH) -> tuple[Written, ...]:
+    """The generated pages in a language."""
+    return tuple(catalogue.pages(book(language)))
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -61,11 +61,14 @@ def _folder(entry: str) -> list[str]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the pages, and the schemas as they are."""
-    for each in written():
-        files.append(File.generated(config, each.path, content=each.markdown))
+    """Adds the pages, the schemas as they are, and the JSON interface."""
+    for language in LANGUAGES:
+        for each in written(language):
+            files.append(File.generated(config, in_language(each.path, language), content=each.markdown))
     for path in schema_files():
         files.append(File.generated(config, f"reference/schema/{path.name}", abs_src_path=str(path)))
+    for name, text in (*api.files(book()), *history.files(book())):
+        files.append(File.generated(config, name, content=text))
     return files
 
 
@@ -75,9 +78,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     def part(found: re.Match[str]) -> str:
         if found["name"] not in parts.PARTS:
             raise PluginError(f"{page.file.src_uri}: no generated part is called {found['name']}")
-        return "\n".join(parts.PARTS[found["name"]](book(), found["words"]))
+        return "\n".join(parts.PARTS[found["name"]](book(language_of(page.file.src_uri)), found["words"]))
 
-    return PART.sub(part, markdown)
+    return catalogue.PART.sub(part, markdown)
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from recommender import records as r
     from recommender.store import Store
 
+Say = Callable[[str], str]
+"""Gives a text in the language of the page: ``Book.t``, or nothing but the text."""
 REPOSITORY = "https://github.com/InternLM/lmdeploy"
 LAST_TAG = Version("0.16.0")
 """The newest release that has a tag in the public repository; later ones exist as wheels only."""
@@ -95,19 +97,19 @@ def details(title: str, body: Iterable[str]) -> Iterator[str]:
         yield ""
 
 
-def verdict(name: str) -> str:
+def verdict(name: str, say: Say = str) -> str:
     """A verdict with its mark, as the pages show it."""
-    return f'<span class="verdict {name}">{VERDICTS[name][0]} {name}</span>'
+    return f'<span class="verdict {name}">{VERDICTS[name][0]} {say(name)}</span>'
 
 
-def unverified() -> str:
+def unverified(say: Say = str) -> str:
     """What stands where nobody opened a source."""
-    return '<span class="unverified">unverified</span>'
+    return f'<span class="unverified">{say("unverified")}</span>'
 
 
-def span(since: str, until: str) -> str:
+def span(since: str, until: str, say: Say = str) -> str:
     """A half-open range of releases in words."""
-    return f"{since} up to, not with, {until}" if until else f"{since} and later"
+    return say("{0} up to, not with, {1}" if until else "{0} and later").format(since, until)
 
 
 def address(source: r.CodeSource) -> str:
@@ -117,26 +119,27 @@ def address(source: r.CodeSource) -> str:
     return f"{REPOSITORY}/blob/v{source.release}/{source.path}#L{source.line}"
 
 
-def line_of(source: r.CodeSource) -> str:
+def line_of(source: r.CodeSource, say: Say = str) -> str:
     """One line of LMDeploy: a link to it, or the wheel that has it."""
     where = address(source)
     place = f"{source.path}:{source.line}"
-    shown = f"[{source.release} {code(place)}]({where})" if where else f"{source.release} wheel, {code(place)}"
+    shown = f"[{source.release} {code(place)}]({where})" if where else f"{source.release} {say('wheel')}, {code(place)}"
     return f"{shown}: {code(source.token)}"
 
 
-def sources(store: Store, known: r.Sources) -> Iterator[str]:
+def sources(store: Store, known: r.Sources, say: Say = str) -> Iterator[str]:
     """What a fact rests on as a list; it says so where that is nothing."""
     if not opened(known):
-        yield f"- {unverified()}: nobody opened a source for it."
-    yield from (f"- {line_of(each)}" for each in known.code)
-    yield from (f"- {page_of(store, each)}" for each in known.pages)
-    yield from (f"- measured: [{each}](/evidence/{each}.md)" for each in known.evidence)
+        yield f"- {unverified(say)}: {say('nobody opened a source for it.')}"
+    yield from (f"- {line_of(each, say)}" for each in known.code)
+    yield from (f"- {page_of(store, each, say)}" for each in known.pages)
+    yield from (f"- {say('measured')}: [{each}](/evidence/{each}.md)" for each in known.evidence)
 
 
-def page_of(store: Store, page: r.PageSource) -> str:
-    """A page on the web, the day it was opened and what stood there."""
-    return f"<{page.url}>, opened {page.opened}: {prose(store, page.says)}"
+def page_of(store: Store, page: r.PageSource, say: Say = str) -> str:
+    """A page on the web, the day it was opened and what stood there, which is in English on every page."""
+    said = prose(store, page.says)
+    return f"<{page.url}>, {say('opened')} {page.opened}: " + (said if say is str else f'<span lang="en">{said}</span>')
 
 
 def figure(value: float, digits: int = 1) -> str:

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from recommender import measured
+from recommender.site import charts
 from recommender.site import markup as m
 from recommender.site.book import Book, Page, page
-from recommender.site.errors import pictures
+from recommender.site.errors import bars, pictures
 from recommender.smoke import launch
 from recommender.smoke.report import Row, memory_rows, phase_rows
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 OPTIONS = {"concurrency": "load", "rps": "rps", "p99_ms": "p99", "ttft_ms": "ttft", "vram_gib": "vram"}
 """Fields of a request whose option has another name."""
+TOKENS = "output tokens/s"
+"""A figure that follows from requests a second."""
 
 
 def pages(book: Book) -> Iterator[Page]:
@@ -94,8 +97,21 @@ def _index(book: Book) -> Iterator[str]:
     yield m.heading(2, "Predicted against measured", "errors")
     yield "A dot is one load of one run; the estimates were fitted to most of them, so this shows how well they can do."
     yield from pictures(book)
+    yield from _copies(book)
     yield m.heading(2, "Before the smoke run", "earlier")
     yield from (f"- [{each.id}](/evidence/{each.id}.md), {each.taken}" for each in book.probes.values())
+    yield from _residuals(book)
+
+
+def _copies(book: Book) -> Iterator[str]:
+    found = [*charts.copies(book)]
+    if found:
+        yield m.heading(2, "Several servers on one card", "copies")
+        yield "The same configuration, started so many times on one card; the load is shared among the copies."
+        yield from found
+
+
+def _residuals(book: Book) -> Iterator[str]:
     yield m.heading(2, "How far predictions were off", "residuals")
     yield "Of runs that the fit had not seen: a model, or a fifth of the configurations, left out at a time."
     errors = (
@@ -158,14 +174,26 @@ def _servers(run: r.SmokeRun) -> str:
 def _figures(book: Book, run: r.SmokeRun) -> Iterator[str]:
     found = launch.ran(run, book.store)
     head = ("Figure", "Measured", "Predicted", "Range", "Error")
+    memory = memory_rows(found, run)
+    loads = [(phase, [each for each in phase_rows(found, run, phase) if each.measured]) for phase in run.phases]
+    every = [("", each) for each in memory] + [
+        (_load(phase), each) for phase, rows in loads for each in rows if each.name != TOKENS
+    ]
+    if any(each.predicted for _, each in every):
+        yield m.heading(2, "Predicted against measured", "errors")
+        yield (
+            "The prediction and its range over what was measured: at 1 both are the same, right of it the prediction "
+            "is higher. What is off by more than a factor of 2 ends at the edge."
+        )
+        yield from bars("Predicted over measured", every)
     yield m.heading(2, "Memory of the fullest card", "memory")
-    yield from m.table(head, map(_row, memory_rows(found, run)))
-    for number, phase in enumerate(run.phases):
-        yield m.heading(2, _load(phase), f"load-{number + 1}")
+    yield from m.table(head, map(_row, memory))
+    for number, (phase, rows) in enumerate(loads, 1):
+        yield m.heading(2, _load(phase), f"load-{number}")
         got = measured.figures(phase)
         yield f"{got.requests:,} answered, {got.failed:,} failed; {phase.input_tokens:,} tokens in, "
         yield f"{phase.output_tokens:,} out; the host's CPU {phase.host_cpu_percent:g} % busy."
-        yield from m.table(head, (_row(each) for each in phase_rows(found, run, phase) if each.measured))
+        yield from m.table(head, map(_row, rows))
         yield from (f"- failed: {each.count:,} by {each.cause}: {m.text(each.said)}" for each in phase.failures)
 
 

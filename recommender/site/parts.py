@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from recommender import shapes, tokens
 from recommender.about import about
 from recommender.facts import GIB
+from recommender.site import api, sidebyside
 from recommender.site import markup as m
-from recommender.site import sidebyside
 from recommender.site.book import Book
 from recommender.site.options import eras
+from recommender.site.picker import picker
 from recommender.store import data_root
 
 USUAL = ("internvl3-8b", "internvl3-8b-awq", "internvl3-38b-awq", "qwen2.5-7b-instruct", "llama-3.1-8b-instruct")
@@ -22,12 +23,21 @@ SIZES = ((448, 448), (800, 600), (1280, 720), (1920, 1080), (4000, 3000))
 def covered(book: Book, _: str) -> Iterator[str]:
     """What the knowledge holds, in numbers."""
     store = book.store
-    yield (
-        f"[{len(store.gpus)} GPUs](/gpus/index.md), [{len(store.models)} models](/models/index.md), "
-        f"[{len(store.flags)} options](/flags/index.md) over [{len(book.releases)} releases](/releases/index.md) of "
-        f"LMDeploy ({book.releases[0].id} to {book.newest.id}), [{len(store.claims)} claims with verdicts](/claims.md) "
-        f"by [{len(store.advisers)} advisers](/advisers/index.md) and others, and "
-        f"[{len(book.runs)} measured runs](/evidence/index.md)."
+    yield book.t(
+        "[{gpus} GPUs](/gpus/index.md), [{models} models](/models/index.md), [{options} options](/flags/index.md) over "
+        "[{releases} releases](/releases/index.md) of LMDeploy ({first} to {last}), "
+        "[{claims} claims with verdicts](/claims.md) by [{advisers} advisers](/advisers/index.md) and others, and "
+        "[{runs} measured runs](/evidence/index.md)."
+    ).format(
+        gpus=len(store.gpus),
+        models=len(store.models),
+        options=len(store.flags),
+        releases=len(book.releases),
+        first=book.releases[0].id,
+        last=book.newest.id,
+        claims=len(store.claims),
+        advisers=len(store.advisers),
+        runs=len(book.runs),
     )
 
 
@@ -40,7 +50,8 @@ def kv_bytes(book: Book, _: str) -> Iterator[str]:
         shares = [f"{size:,} ({size / each[0]:.1%})" for size in each[1:]]
         sequence = f"{LENGTH * each[0] / GIB:.2f}"
         rows.append((f"[{m.text(model.hub)}](/models/{name}.md)", f"{each[0]:,}", *shares, sequence))
-    yield from m.table(("Model", "16 bits", "8 bits", "4 bits", f"GiB for {LENGTH:,} tokens at 16"), rows)
+    head = [book.t("Model"), *(book.t("{0} bits").format(bits) for bits in (16, 8, 4))]
+    yield from m.table([*head, book.t("GiB for {0} tokens at 16").format(f"{LENGTH:,}")], rows)
 
 
 def image_tokens(book: Book, name: str) -> Iterator[str]:
@@ -50,7 +61,8 @@ def image_tokens(book: Book, name: str) -> Iterator[str]:
         (f"{size[0]}x{size[1]}", str(tokens.tiles(vision, *size)), f"{tokens.image_tokens(vision, *size):,}")
         for size in SIZES
     )
-    yield from m.table(("Image", "Tiles, the thumbnail counted", "Tokens"), rows)
+    head = ("Image", "Tiles, the thumbnail counted", "Tokens")
+    yield from m.table([book.t(each) for each in head], rows)
 
 
 def weights(book: Book, names: str) -> Iterator[str]:
@@ -61,7 +73,8 @@ def weights(book: Book, names: str) -> Iterator[str]:
         kind = model.quantization[0].method if model.quantization else model.text.dtype
         sizes = (shapes.weight_bytes(model), shapes.text_weight_bytes(model), shapes.vision_weight_bytes(model))
         rows.append((f"[{m.text(model.hub)}](/models/{name}.md)", kind, *(f"{size / GIB:,.2f}" for size in sizes)))
-    yield from m.table(("Checkpoint", "Weights", "GiB", "language model", "image encoder"), rows)
+    head = ("Checkpoint", "Weights", "GiB", "language model", "image encoder")
+    yield from m.table([book.t(each) for each in head], rows)
 
 
 def split(book: Book, name: str) -> Iterator[str]:
@@ -75,21 +88,23 @@ def split(book: Book, name: str) -> Iterator[str]:
         )
         for tp in (1, 2, 4, 8)
     )
-    yield f"[{m.text(model.hub)}](/models/{name}.md), which has {model.text.kv_heads} key/value heads:\n"
-    yield from m.table(("Cards", "GiB of weights a card", "KV bytes a token and card"), rows)
+    link = f"[{m.text(model.hub)}](/models/{name}.md)"
+    yield book.t("{model}, which has {heads} key/value heads:").format(model=link, heads=model.text.kv_heads) + "\n"
+    head = ("Cards", "GiB of weights a card", "KV bytes a token and card")
+    yield from m.table([book.t(each) for each in head], rows)
 
 
 def life(book: Book, option: str) -> Iterator[str]:
     """The eras of an option."""
-    yield f"{m.named_option(book.store, option)} over the releases:\n"
+    yield book.t("{option} over the releases:").format(option=m.named_option(book.store, option)) + "\n"
     yield from eras(book, about(book.store, book.store.flags[option], book.newest))
 
 
 def claim(book: Book, name: str) -> Iterator[str]:
     """One claim with its verdict."""
     known = book.store.claims[name]
-    statement = f"[{m.text(known.statement)}](/claims.md#{name})"
-    yield f"{m.verdict(known.verdict)} {statement} {m.prose(book.store, known.because)}"
+    statement = f"[{m.text(book.t(known.statement))}](/claims.md#{name})"
+    yield f"{m.verdict(known.verdict, book.say)} {statement} {m.prose(book.store, book.t(known.because))}"
 
 
 def file(_: Book, words: str) -> Iterator[str]:
@@ -99,6 +114,8 @@ def file(_: Book, words: str) -> Iterator[str]:
 
 
 PARTS: Mapping[str, Callable[[Book, str], Iterator[str]]] = {
+    "api-answers": api.counted,
+    "api-kinds": api.described,
     "claim": claim,
     "covered": covered,
     "file": file,
@@ -106,6 +123,7 @@ PARTS: Mapping[str, Callable[[Book, str], Iterator[str]]] = {
     "kv-bytes": kv_bytes,
     "life": life,
     "measured": lambda book, _: sidebyside.measured_table(book),
+    "picker": picker,
     "picture": lambda book, _: sidebyside.picture(book),
     "split": split,
     "weights": weights,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from recommender.site import controls
 from recommender.site import markup as m
 from recommender.site.book import Book, Page, page
 from recommender.site.measurements import followers
@@ -23,7 +24,7 @@ def pages(book: Book) -> Iterator[Page]:
 
 def adviser_link(book: Book, name: str) -> str:
     """A link to an adviser's page."""
-    return f"[{m.text(book.store.advisers[name].name)}](/advisers/{name}.md)"
+    return f"[{m.text(book.t(book.store.advisers[name].name))}](/advisers/{name}.md)"
 
 
 def _index(book: Book) -> Iterator[str]:
@@ -124,17 +125,38 @@ def _claims(book: Book) -> Iterator[str]:
             for name, (_, meaning) in m.VERDICTS.items()
         ),
     )
+    yield _controls(book)
     for name in m.VERDICTS:
         yield m.heading(2, name.capitalize(), name)
         yield "".join(_claim(book, each) for each in known if each.verdict == name) or "None."
 
 
+def _controls(book: Book) -> str:
+    known = book.store.claims.values()
+    verdicts = (
+        controls.button(
+            "verdict", name, f"{m.verdict(name)} {sum(each.verdict == name for each in known)}", pressed=False
+        )
+        for name in m.VERDICTS
+    )
+    said = {each: book.store.advisers[each].name for each in book.store.advisers}
+    parts = (
+        controls.field(book, "claims", "Find in the claims"),
+        controls.choice("claims-adviser", "Said by", {"": "anybody"} | said),
+        controls.group("Verdict", verdicts),
+        f'<div class="group">{controls.button("clear", "", "Show all")}</div>',
+        controls.count("claims", "{0} of {1} claims"),
+    )
+    return controls.form("claims", parts, label="Which claims are shown")
+
+
 def _claim(book: Book, claim: r.Claim) -> str:
-    lines = [m.heading(3, claim.statement, claim.id)]
+    said = f'data-verdict="{claim.verdict}" data-advisers="{" ".join(claim.advisers)}"'
+    lines = [f'\n<section class="claim" markdown="1" {said}>\n', m.heading(3, claim.statement, claim.id)]
     who = ", ".join(adviser_link(book, each) for each in claim.advisers) or "nobody in particular"
     about = ", ".join(m.named_option(book.store, each) for each in claim.options)
     lines.append(f"{m.verdict(claim.verdict)} for {m.span(claim.since, claim.until)}. Said by {who}.")
     lines.append(f"About {about}.\n" if about else "")
     lines.append(m.prose(book.store, claim.because))
-    lines.append("\n" + "\n".join(m.sources(book.store, claim.sources)) + "\n")
+    lines.append("\n" + "\n".join(m.sources(book.store, claim.sources)) + "\n\n</section>\n")
     return "\n".join(lines)

@@ -65,11 +65,11 @@ class Line:
 
 def lines(book: Book) -> list[Line]:
     """LMDeploy's defaults, each adviser and ours, as far as somebody measured them."""
-    found = [Line(DEFAULTS, "LMDeploy's defaults", "", False, _followed(book, DEFAULTS))]
+    found = [Line(DEFAULTS, book.t("LMDeploy's defaults"), "", False, _followed(book, DEFAULTS))]
     for each in book.store.advisers.values():
         link = f"/advisers/{each.id}.md"
-        found.append(Line(each.id, each.name, link, False, _followed(book, each.id)))
-    found += [Line(name, name, "", True, _asked(book, request)) for name, request in OURS.items()]
+        found.append(Line(each.id, book.t(each.name), link, False, _followed(book, each.id)))
+    found += [Line(name, book.t(name), "", True, _asked(book, request)) for name, request in OURS.items()]
     return [each for each in found if each.runs]
 
 
@@ -92,36 +92,41 @@ def _asked(book: Book, request: Mapping[str, object]) -> tuple[r.SmokeRun, ...]:
     return tuple(run for run, asked in _comparable(book) if asked == request)
 
 
-def _ends(values: Sequence[float], digits: int) -> str:
+def _ends(book: Book, values: Sequence[float], digits: int) -> str:
     low, high = (f"{each:,.{digits}f}" for each in (min(values), max(values)))
-    return low if low == high else f"{low} to {high}"
+    return low if low == high else book.t("{0} to {1}").format(low, high)
 
 
 def measured_table(book: Book) -> Iterator[str]:
     """Memory and speed of each configuration; over several runs the lowest and the highest."""
-    head = ["Configuration", "VRAM, MiB"]
-    head += [f"{image}, {count}: {'p50 ms' if count == 1 else 'requests/s'}" for image, count in LOADS]
+    head = [book.t("Configuration"), "VRAM, MiB"]
+    head += [f"{image}, {count}: {book.t('p50 ms' if count == 1 else 'requests/s')}" for image, count in LOADS]
     known = lines(book)
-    yield from m.table([*head, "Runs"], map(_cells, known))
+    yield from m.table([*head, book.t("Runs")], (_cells(book, each) for each in known))
     first = known[0].runs[0]
-    yield (
-        f"{m.text(book.store.models[first.model].hub)} (weights: {m.text(first.checkpoint)}) on one "
-        f"{m.text(first.gpu_name)}, LMDeploy {first.lmdeploy}, {first.cpus} CPU cores. "
+    yield book.t(
+        "{model} (weights: {weights}) on one {card}, LMDeploy {release}, {cores} CPU cores. "
         "Two figures are the lowest and the highest of several runs. Advisers' configurations are as "
         "given, but for `--trust-remote-code` added and a chat template file that nobody has left out: without that "
         "none starts."
+    ).format(
+        model=m.text(book.store.models[first.model].hub),
+        weights=m.text(book.t(first.checkpoint)),
+        card=m.text(first.gpu_name),
+        release=first.lmdeploy,
+        cores=first.cpus,
     )
 
 
-def _cells(each: Line) -> list[str]:
+def _cells(book: Book, each: Line) -> list[str]:
     shown = []
     for image, count in LOADS:
         values = each.figures(image, count)
-        none = "refused" if each.refused(image, count) else "–"
-        shown.append(_ends(values, 0 if count == 1 else 1) if values else none)
+        none = book.t("refused") if each.refused(image, count) else "–"
+        shown.append(_ends(book, values, 0 if count == 1 else 1) if values else none)
     title = f"[{m.text(each.title)}]({each.link})" if each.link else m.text(each.title)
     runs = " ".join(f"[{number + 1}](/evidence/{run.id}.md)" for number, run in enumerate(each.runs))
-    return [f"**{title}**" if each.ours else title, _ends(each.memory(), 0), *shown, runs]
+    return [f"**{title}**" if each.ours else title, _ends(book, each.memory(), 0), *shown, runs]
 
 
 WIDTH, LABELS, STEP = 720, 190, 26
@@ -131,23 +136,25 @@ def picture(book: Book) -> Iterator[str]:
     """Two bar charts: requests a second with 16 in flight, and memory."""
     known = lines(book)
     rates = [(each, each.figures("448x448", 16)) for each in known]
-    yield _chart("Requests a second, 16 in flight, 448x448 images (more is better)", rates, 1)
-    yield _chart("Memory of the ready server, MiB (less is better)", [(each, each.memory()) for each in known], 0)
+    yield _chart(book, book.t("Requests a second, 16 in flight, 448x448 images (more is better)"), rates, 1)
+    memory = [(each, each.memory()) for each in known]
+    yield _chart(book, book.t("Memory of the ready server, MiB (less is better)"), memory, 0)
 
 
-def _chart(title: str, rows: Sequence[tuple[Line, list[float]]], digits: int) -> str:
+def _chart(book: Book, title: str, rows: Sequence[tuple[Line, list[float]]], digits: int) -> str:
     most = max(max(values, default=0.0) for _, values in rows)
-    said = ". ".join(f"{line.title}: {_ends(values, digits) if values else 'none answered'}" for line, values in rows)
+    told = ((line, _ends(book, values, digits) if values else book.t("none answered")) for line, values in rows)
+    said = ". ".join(f"{line.title}: {figures}" for line, figures in told)
     parts = [f"<title>{html.escape(title)}</title><desc>{html.escape(said)}</desc>"]
     for number, (line, values) in enumerate(rows):
-        parts += _bar(line, values, number * STEP, (WIDTH - LABELS - 110) / most, digits)
+        parts += _bar(book, line, values, number * STEP, (WIDTH - LABELS - 110) / most, digits)
     return (
         f'\n<figure class="chart"><figcaption>{html.escape(title)}</figcaption>'
         f'<svg viewBox="0 0 {WIDTH} {len(rows) * STEP + 4}" role="img">{"".join(parts)}</svg></figure>\n'
     )
 
 
-def _bar(line: Line, values: list[float], top: int, scale: float, digits: int) -> Iterator[str]:
+def _bar(book: Book, line: Line, values: list[float], top: int, scale: float, digits: int) -> Iterator[str]:
     label = html.escape(line.title)
     yield f'<text x="{LABELS - 8}" y="{top + 17}" text-anchor="end">{label}</text>'
     low, high = (min(values), max(values)) if values else (0.0, 0.0)
@@ -156,5 +163,5 @@ def _bar(line: Line, values: list[float], top: int, scale: float, digits: int) -
     if high > low:
         left, wide = LABELS + low * scale, (high - low) * scale
         yield f'<rect class="{kind} more" x="{left:.1f}" y="{top + 4}" width="{wide:.1f}" height="18"/>'
-    said = _ends(values, digits) if values else "every request refused"
+    said = _ends(book, values, digits) if values else book.t("every request refused")
     yield f'<text class="small" x="{LABELS + high * scale + 6:.1f}" y="{top + 17}">{said}</text>'

@@ -19,23 +19,26 @@ def timeline(book: Book, found: About) -> str:
     """The bar of an option. It tells nothing that the table below it does not."""
     names = [each.id for each in book.releases]
     step = (WIDTH - 2 * LEFT) / len(names)
-    parts = [*_bars(found, names, step), *_ticks(names, step)]
-    said = f"{found.name} in the releases {names[0]} to {names[-1]}: {len(found.lives)} eras"
+    parts = [*_bars(book, found, names, step), *_ticks(names, step)]
+    said = book.t("{name} in the releases {first} to {last}: {eras} eras").format(
+        name=found.name, first=names[0], last=names[-1], eras=len(found.lives)
+    )
     return (
         f'\n<div class="chart"><svg viewBox="0 0 {WIDTH} 66" role="img" aria-label="{html.escape(said)}">'
         f"{''.join(parts)}</svg></div>\n"
     )
 
 
-def _bars(found: About, names: list[str], step: float) -> Iterator[str]:
+def _bars(book: Book, found: About, names: list[str], step: float) -> Iterator[str]:
     for number, life in enumerate(found.lives):
         inside = [place for place, name in enumerate(names) if _within(life, name)]
         if not inside:
             continue
         left, wide = LEFT + inside[0] * step, len(inside) * step - 1
         kind = "idle" if set(life.read_by) <= {"nobody"} else f"era{number % 2}"
-        words = life.default or "none"
-        said = html.escape(f"{names[inside[0]]} to {names[inside[-1]]}: default {words}")
+        words = life.default or book.t("none")
+        told = book.t("{0} to {1}: default {2}").format(names[inside[0]], names[inside[-1]], words)
+        said = html.escape(told)
         place = f'x="{left:.1f}" y="4" width="{wide:.1f}" height="{HIGH}"'
         yield f'<rect class="{kind}" {place}><title>{said}</title></rect>'
         if wide > 8 * len(words) + 8:

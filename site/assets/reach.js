@@ -1,0 +1,21 @@
+// What the theme leaves out for those who use a keyboard or a screen reader.
+
+// Tables and charts that scroll sideways: the keyboard must reach them to scroll them.
+const WIDE = ".md-typeset__scrollwrap, .chart, .compare";
+
+function reach() {
+  for (const box of document.querySelectorAll(WIDE)) {
+    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+    else box.removeAttribute("tabindex");
+  }
+}
+
+// The search dialog has no name of its own; its field has one, in the page's language.
+const search = document.querySelector(".md-search[role=dialog]");
+search?.setAttribute("aria-label", search.querySelector("input")?.getAttribute("aria-label") ?? "Search");
+
+// The theme puts its boxes around tables while it starts; windows and unfolded parts change widths later.
+addEventListener("load", () => {
+  reach();
+  new ResizeObserver(reach).observe(document.body);
+});

@@ -1,0 +1,148 @@
+// What changed between any two releases, from api/v1/diff/OLD.json: the same as `recommend diff OLD NEW`.
+(() => {
+  "use strict";
+
+  const form = document.getElementById("releases-controls");
+  if (!form) return;
+  const place = document.getElementById("release-diff");
+  const status = document.getElementById("release-status");
+  const command = document.getElementById("release-command");
+  const [older, newer] = ["release-old", "release-new"].map((id) => document.getElementById(id));
+  const loaded = new Map();
+
+  /** An element; children are text or elements. */
+  function make(name, ...children) {
+    const element = document.createElement(name);
+    element.append(...children);
+    return element;
+  }
+
+  function link(href, ...children) {
+    const element = make("a", ...children);
+    element.href = href;
+    return element;
+  }
+
+  const option = (each) => link(`../flags/${each.option}.html`, make("code", each.name));
+  const list = (items) => make("ul", ...items.map((each) => make("li", ...each)));
+  const listed = (text) => text.split(/\s+/).filter(Boolean).join(", ") || "none";
+  /** What a rule fills in from the case at hand is named: <compute capability>. */
+  const holes = (text) => text.replace(/\{(?:\w+\.)?(\w+)\}/g, (_, name) => `<${name.replaceAll("_", " ")}>`);
+
+  function moved(each, when) {
+    const served = each.read_by.some((reader) => reader === "turbomind" || reader === "server");
+    const engine = served ? "" : `, read by ${each.read_by.join(" and ")} only`;
+    const see = each.see.length ? ` See ${each.see.join(", ")}.` : "";
+    return [option(each), ` (${when} ${each.release}${engine}): ${each.summary}${see}`];
+  }
+
+  function change({ what, before, after }) {
+    if (what === "meaning") return [...(before ? [`was: ${before} `] : []), `now: ${after || "This is over."}`];
+    if (what !== "choices") return [`${what}: `, make("code", listed(before)), " → ", make("code", listed(after))];
+    const [old, now] = [before, after].map((text) => text.split(/\s+/).filter(Boolean));
+    const gone = old.filter((each) => !now.includes(each));
+    const more = now.filter((each) => !old.includes(each));
+    const kept = [gone.length ? `no longer ${gone.join(", ")}` : "", more.length ? `now also ${more.join(", ")}` : ""];
+    return [`${what}: ${kept.filter(Boolean).join("; ")}`];
+  }
+
+  const need = (each) => [`${each.name}: `, code(each.before), " → ", code(each.after)];
+  const code = (text) => (text ? make("code", text) : "not read");
+  const rule = (each) => [holes(each.text), ` Mend: ${holes(each.more)} `, link(`../constraints.html#${each.id}`, each.id)];
+  const thread = (each) => [link(`../threads.html#${each.id}`, each.text), " ", link(each.more, "thread")];
+  const claim = (each) => [`${each.more}: `, link(`../claims.html#${each.id}`, each.text)];
+
+  /** The parts in the order of the command's. */
+  function parts(diff) {
+    const gone = `${diff.new} does not know these; a server started with one ends at once.`;
+    return [
+      ["Options that are gone", diff.removed.map((each) => moved(each, "last in")), gone],
+      ["Options that changed", diff.changed.map((each) => [option(each), list(each.changes.map(change))])],
+      ["New options", diff.added.map((each) => moved(each, diff.back ? "in" : "since"))],
+      ["What it needs", diff.needs.map(need)],
+      ["Rules that hold no more", diff.rules_gone.map(rule)],
+      ["Rules that hold now", diff.rules_new.map(rule)],
+      ["Trouble that is over", diff.threads_gone.map(thread)],
+      ["Trouble to expect", diff.threads_new.map(thread)],
+      ["Advice judged otherwise before", diff.claims_gone.map(claim)],
+      ["Advice judged so now", diff.claims_new.map(claim)],
+    ].filter(([, items]) => items.length);
+  }
+
+  function show(diff) {
+    const way = diff.back ? "back to the older" : "on to";
+    const head = `From LMDeploy ${diff.old} (${diff.old_published}) ${way} ${diff.new} (${diff.new_published})`;
+    const shown = parts(diff);
+    const sections = shown.flatMap(([title, items, note]) => [
+      make("h2", `${title} (${items.length})`),
+      ...(note ? [make("p", note)] : []),
+      list(items),
+    ]);
+    place.replaceChildren(...sections);
+    const counts = `options: ${diff.removed.length} gone, ${diff.changed.length} changed, ${diff.added.length} new.`;
+    status.textContent = `${head}: ${shown.length ? counts : "nothing that a launch script would notice."}`;
+  }
+
+  function load(name) {
+    if (!loaded.has(name)) {
+      const url = new URL(`${place.dataset.files}${encodeURIComponent(name)}.json`, document.baseURI);
+      const asked = fetch(url).then((answer) => {
+        if (!answer.ok) throw new Error(`${url.pathname} answers ${answer.status}`);
+        return answer.json();
+      });
+      loaded.set(name, asked);
+      asked.catch(() => loaded.delete(name));
+    }
+    return loaded.get(name);
+  }
+
+  function fail(why) {
+    place.replaceChildren();
+    status.textContent = `${why} The command above says the same.`;
+  }
+
+  async function update() {
+    const [old, now] = [older.value, newer.value];
+    command.textContent = `recommend diff ${old} ${now}`;
+    if (old === now) {
+      place.replaceChildren();
+      status.textContent = "It is the same release: nothing changes.";
+      return;
+    }
+    if (location.protocol === "file:") return fail("From a folder, browsers load no such file: this needs a server.");
+    place.setAttribute("aria-busy", "true");
+    try {
+      const diff = (await load(old)).new[now];
+      // Meanwhile another pair may have been chosen.
+      if (older.value === old && newer.value === now) show(diff);
+    } catch (error) {
+      if (older.value === old && newer.value === now) fail(`Could not be loaded: ${error.message}.`);
+    }
+    place.setAttribute("aria-busy", "false");
+  }
+
+  function changed() {
+    history.replaceState(history.state, "", `#${new URLSearchParams({ old: older.value, new: newer.value })}`);
+    update();
+  }
+
+  function restore() {
+    const values = new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
+    for (const [select, name] of [[older, "old"], [newer, "new"]]) {
+      const value = values.get(name);
+      if ([...select.options].some((each) => each.value === value)) select.value = value;
+    }
+    update();
+  }
+
+  form.addEventListener("submit", (event) => event.preventDefault());
+  older.addEventListener("change", changed);
+  newer.addEventListener("change", changed);
+  form.querySelector("[data-swap]").addEventListener("click", () => {
+    [older.value, newer.value] = [newer.value, older.value];
+    changed();
+  });
+  form.hidden = false;
+  addEventListener("hashchange", () => location.hash.includes("=") && restore());
+  restore();
+})();

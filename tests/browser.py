@@ -1,0 +1,129 @@
+"""The built site in a real browser: a server for it, and what a page said and asked for while it was open."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page, Request, Response
+
+PREFIX = "/lmdeploy-recommender/latest/"
+"""Where a published release lies below its host: a path from the host's root would miss it."""
+PATIENCE = 30_000
+"""Milliseconds that anything may take on a slow machine before it counts as missing."""
+ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-background-networking"]
+
+
+class _Handler(http.server.SimpleHTTPRequestHandler):
+    """Files of one folder below PREFIX, and nothing anywhere else."""
+
+    protocol_version = "HTTP/1.1"
+    extensions_map = http.server.SimpleHTTPRequestHandler.extensions_map | {".js": "text/javascript"}
+
+    def translate_path(self, path: str) -> str:
+        """The file for an address."""
+        if not path.startswith(PREFIX):
+            return str(Path(self.directory) / "no such file")
+        return super().translate_path("/" + path.removeprefix(PREFIX))
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing: failed requests are noted in the browser."""
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The folder on a free port of this machine; gives the address of its first page's folder."""
+    handler = functools.partial(_Handler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}{PREFIX}"
+        finally:
+            server.shutdown()
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """The system's Chromium; the test is skipped, and says why, where it or Playwright is missing."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("NO BROWSER: chromium is not installed, so nothing was tried in a real browser")
+    driver = pytest.importorskip(
+        "playwright.sync_api", reason="NO PLAYWRIGHT: it is not installed, so nothing was tried in a real browser"
+    )
+    with driver.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS, timeout=4 * PATIENCE)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@dataclass
+class Visit:
+    """One page in a context of its own, and all that went wrong on it."""
+
+    page: Page
+    base: str
+    complaints: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        host = urlsplit(self.base).netloc
+
+        def asks(request: Request) -> None:
+            self.asked.append(request.url)
+            address = urlsplit(request.url)
+            if address.scheme not in ("data", "blob") and address.netloc != host:
+                self.complaints.append(f"asked another host: {request.url}")
+
+        def answered(response: Response) -> None:
+            if response.status >= 400:
+                self.complaints.append(f"{response.status}: {response.url}")
+
+        self.page.on("request", asks)
+        self.page.on("response", answered)
+        self.page.on("requestfailed", self._failed)
+        self.page.on("pageerror", lambda error: self.complaints.append(f"script: {error}"))
+        self.page.on("console", lambda said: said.type == "error" and self.complaints.append(f"console: {said.text}"))
+
+    def _failed(self, request: Request) -> None:
+        # A request that the page itself gave up, by leaving or by asking anew, is no failure.
+        if request.failure != "net::ERR_ABORTED":
+            self.complaints.append(f"failed: {request.url}: {request.failure}")
+
+    def open(self, path: str) -> Page:
+        """Goes to a page of the site and waits until it and its scripts are loaded."""
+        self.page.goto(self.base + path, wait_until="load")
+        return self.page
+
+    def wait(self, condition: str, argument: Any = None) -> None:
+        """Waits until a JavaScript condition holds on the page."""
+        self.page.wait_for_function(condition, arg=argument)
+
+
+@contextmanager
+def visiting(browser: Browser, base: str, **settings: Any) -> Iterator[Visit]:
+    """A fresh context with one page; whatever went wrong on it fails the test at its end."""
+    settings = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce", **settings}
+    context = browser.new_context(**settings)
+    context.set_default_timeout(PATIENCE)
+    context.set_default_navigation_timeout(2 * PATIENCE)
+    try:
+        visit = Visit(context.new_page(), base)
+        yield visit
+        assert visit.complaints == []
+    finally:
+        context.close()

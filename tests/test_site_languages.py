@@ -1,0 +1,211 @@
+"""The site in Vietnamese: which pages there are, that nothing on them is English in silence, the switch, the search,
+and that the catalogue says what the records say."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from babel.messages.pofile import read_po
+from sitepages import ROOT, words
+
+from recommender.about import about
+from recommender.site import translation
+from recommender.site.book import Book
+from recommender.site.markup import text
+from recommender.store import load
+
+STORE = load()
+BOOK = Book(STORE)
+GUIDE = STORE.advisers["guide"]
+GUIDED = list(dict.fromkeys(each.option for each in GUIDE.settings if each.final))
+BY_HAND = [
+    path.relative_to(ROOT / "site").as_posix().removesuffix(".md")
+    for path in sorted((ROOT / "site").rglob("*.md"))
+    if not path.name.endswith(".vi.md") and path.parent.name != "reference"
+]
+PROMISED = [*BY_HAND, "compare", "flags/index", *(f"flags/{each}" for each in GUIDED)]
+ALSO_IN = re.compile(
+    r'<a href="([^"]+)" hreflang="(\w+)" lang="\w+" class="md-select__link"(?: aria-current="true")?>(.*?)</a>', re.S
+)
+NUMBER = re.compile(r"\d[\d.,]*\d|\d")
+NAME = re.compile(r"--[a-z][a-z-]*[a-z]|`[^`]+`|\{\w*\}|\]\([^)]+\)|\b[A-Za-z]+_[A-Za-z_]+|https?://\S+[\w/]")
+
+
+def content(page: str) -> str:
+    """What stands between a page's header and its footer, the navigation left out."""
+    return page[page.index("<article") : page.index("</article>")]
+
+
+def switch(page: str) -> dict[str, tuple[str, str]]:
+    """The switch of a page: by language where it leads, and what it says."""
+    return {language: (link, " ".join(words(said).split())) for link, language, said in ALSO_IN.findall(page)}
+
+
+def lead(page: str, link: str) -> str:
+    """The page that a link on a page leads to."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(page), link.partition("#")[0]))
+
+
+def test_the_guide_has_eleven_options() -> None:
+    """As many as it explains."""
+    assert len(GUIDED) == 11
+
+
+@pytest.mark.parametrize("page", PROMISED)
+def test_the_main_pages_are_there_in_vietnamese(site: Path, page: str) -> None:
+    """Each says that it is in Vietnamese, to the reader and to the browser, and leaves nothing untranslated."""
+    made = (site / "vi" / f"{page}.html").read_text("utf-8")
+    assert '<html lang="vi"' in made
+    assert "Tìm kiếm" in made  # the theme's own words
+    found = re.findall(r'<t?span lang="en" class="untranslated">(.*?)</t?span>|<(\w+)[^>]* data-untranslated', made)
+    assert not found, f"{len(found)} untranslated: {found[:3]}"
+    assert not set("".join(translation.MARKS)) & set(made)
+
+
+@pytest.mark.parametrize("page", PROMISED)
+def test_the_switch_stays_on_the_page(site: Path, page: str) -> None:
+    """From each language to the same page in the other, by links that need no host and no root."""
+    for language, name in (("en", f"{page}.html"), ("vi", f"vi/{page}.html")):
+        made = (site / name).read_text("utf-8")
+        links = switch(made)
+        assert {each: lead(name, link) for each, (link, _) in links.items()} == {
+            "en": f"{page}.html",
+            "vi": f"vi/{page}.html",
+        }
+        assert [said for _, said in links.values()] == ["English", "Tiếng Việt"]
+        assert re.findall(r'hreflang="(\w+)"[^>]*aria-current', made) == [language]
+        assert set(re.findall(r'<link rel="alternate " href="[^"]+" hreflang="(\w+)"', made)) == {"en", "vi"}
+
+
+def test_pages_without_a_translation_say_so(site: Path) -> None:
+    """Their switch leads to the first page in Vietnamese, and tells why."""
+    checked = 0
+    for path in site.rglob("*.html"):
+        name = path.relative_to(site).as_posix()
+        if name.startswith("vi/") or (site / "vi" / name).exists() or name == "404.html":
+            continue
+        link, said = switch(path.read_text("utf-8"))["vi"]
+        assert lead(name, link) == "vi/index.html"
+        assert "chưa được dịch" in said
+        checked += 1
+    assert checked > 400
+
+
+def test_links_to_english_pages_are_marked(site: Path) -> None:
+    """A link on a Vietnamese page leads to a Vietnamese one, or says that the page is in English."""
+    marked = 0
+    for path in (site / "vi").rglob("*.html"):
+        name = path.relative_to(site).as_posix()
+        for tag in re.findall(r"<a\b[^>]*>", content(path.read_text("utf-8"))):
+            link = re.search(r'href="([^"#:]+\.html)', tag)
+            if link and not lead(name, link[1]).startswith("vi/"):
+                assert 'hreflang="en"' in tag, (name, tag)
+                assert not (site / "vi" / lead(name, link[1])).exists(), (name, tag)
+                marked += 1
+    assert marked > 100
+
+
+def test_the_navigation_is_in_vietnamese(site: Path) -> None:
+    """It leads to Vietnamese pages, or says that a page is in English."""
+    for path in (site / "vi").rglob("*.html"):
+        name, made = path.relative_to(site).as_posix(), path.read_text("utf-8")
+        around = made.replace(content(made), "")
+        for link, said in re.findall(r'<a href="([^"]+)" class="md-(?:tabs|nav)__link[^"]*">(.*?)</a>', around, re.S):
+            if not link.startswith("#") and not lead(name, link).startswith("vi/"):
+                assert "(EN)" in said, (name, link)
+
+
+@pytest.mark.parametrize("option", GUIDED)
+def test_the_guide_comes_first(site: Path, option: str) -> None:
+    """The page of each of its options has its advice, in its own language, with the verdicts, before other advice."""
+    made = content((site / "vi" / "flags" / f"{option}.html").read_text("utf-8"))
+    start = made.index('id="guide"')
+    end = made.index("<h2", start)
+    assert start < made.index('id="effect"')
+    assert 'id="advised"' not in made[:start]
+    part = " ".join(words(made[start:end]).split())
+    known = about(STORE, STORE.flags[option], BOOK.newest)
+    for each in known.said:
+        if each.adviser == "guide":
+            assert each.value in part
+            assert " ".join(each.reason_vi.split()) in part
+    judged = [each for each in known.judged if "guide" in each.advisers and each.holds]
+    assert made[start:end].count('class="verdict ') == len(judged)
+
+
+def test_each_language_has_its_search(site: Path) -> None:
+    """The English index has English pages; the Vietnamese one its own, and those that are in English only, marked."""
+    english = json.loads((site / "search" / "search_index.json").read_text("utf-8"))["docs"]
+    assert not [each for each in english if each["location"].startswith("vi/")]
+    found = json.loads((site / "vi" / "search" / "search_index.json").read_text("utf-8"))
+    assert not found["config"]["pipeline"]  # it would cut off letters with accents
+    assert re.split(found["config"]["separator"], "lượng tử hoá, bản 0.18.0.")[:5] == [
+        "lượng",
+        "tử",
+        "hoá",
+        "bản",
+        "0.18.0",
+    ]
+    own = {each["location"] for each in found["docs"] if not each["location"].startswith("../")}
+    assert {f"{page}.html" for page in PROMISED} <= own
+    for each in found["docs"]:
+        location = each["location"].partition("#")[0]
+        assert (site / "vi" / location).exists(), location
+        if location.startswith("../"):
+            assert each["title"].endswith("(EN)")
+            assert not (site / "vi" / location.removeprefix("../")).exists(), location
+    script = (site / "vi" / "search" / "search_index.js").read_text("utf-8")
+    assert json.loads(script.removeprefix("var __index = ")) == found
+    page = (site / "vi" / "flags" / "backend.html").read_text("utf-8")
+    settings = re.search(r'<script id="__config"[^>]*>(.*?)</script>', page, re.DOTALL)
+    assert settings
+    assert posixpath.normpath(posixpath.join("vi/flags", json.loads(settings[1])["base"])) == "vi"
+
+
+def test_the_catalogue_has_what_the_pages_use() -> None:
+    """Nothing is missing in it, nothing in it is out of use, and nothing stands there twice."""
+    lacks, unused = translation.lacking("vi")
+    assert not lacks
+    assert not unused
+    said = translation.path("vi").read_text("utf-8")
+    with translation.path("vi").open("rb") as file:
+        assert len(read_po(file, locale="vi", abort_invalid=True)) + 1 == len(
+            re.findall(r"^msgid ", said, re.MULTILINE)
+        )
+
+
+@pytest.mark.parametrize("english", translation.catalogue("vi"))
+def test_translations_keep_what_is_no_language(english: str) -> None:
+    """Numbers, options, code, placeholders and links of a text are in its translation too."""
+    vietnamese = translation.catalogue("vi")[english]
+    assert not {*NAME.findall(english)} - {*NAME.findall(vietnamese)}
+    assert not Counter(NUMBER.findall(english)) - Counter(NUMBER.findall(vietnamese))
+    assert vietnamese == " ".join(vietnamese.split())
+
+
+def test_texts_without_a_translation_are_marked() -> None:
+    """Wherever they stand: in text, in an attribute, in a drawing."""
+    said = translation.translated("vi", "no such text, ever")
+    span = '<span lang="en" class="untranslated">no such text, ever</span>'
+    assert translation.marked(f"<p>{text(said)}</p>") == f"<p>{span}</p>"
+    assert translation.marked(f'<td title="{said}">1</td>') == '<td title="no such text, ever" data-untranslated>1</td>'
+    drawn = translation.marked(f"<svg><title>{said}</title><text>{said}</text></svg>")
+    assert "<title>no such text, ever</title>" in drawn
+    assert '<text><tspan lang="en" class="untranslated">' in drawn
+    assert "data-untranslated" in drawn
+    assert translation.translated("vi", "") == ""
+    assert BOOK.t("no such text, ever") == "no such text, ever"
+
+
+def test_the_language_of_a_page_is_in_its_name() -> None:
+    """And only a language that the site has."""
+    assert translation.language_of("flags/backend.vi.md") == "vi"
+    assert translation.language_of("flags/backend.md") == "en"
+    assert translation.language_of("models/qwen2.5.md") == "en"
+    assert translation.in_language("flags/backend.md", "vi") == "flags/backend.vi.md"
+    assert translation.in_language("flags/backend.md", "en") == "flags/backend.md"

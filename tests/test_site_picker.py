@@ -1,0 +1,255 @@
+"""The picker's answers and the JSON interface: the same bytes as the command writes, and every record as it is."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import json
+import random
+import re
+import sys
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from artefacts import KNOWLEDGE
+
+from recommender import cli, pipeline
+from recommender.compiling import TYPES, read_record
+from recommender.publish import published
+from recommender.render import cite, gib
+from recommender.request import Request
+from recommender.site import api, picker, slices, states
+from recommender.site.book import Book
+from recommender.store import FOLDERS, load
+
+ROOT = KNOWLEDGE.parent
+DRAWN = 520
+MOST_BYTES = 4_000_000
+SCRIPTS = sorted((ROOT / "site" / "assets").glob("picker*.js"))
+
+
+@pytest.fixture(scope="module")
+def answers() -> Mapping[str, str]:
+    """Every file of answers; kept from an earlier build, or made now."""
+    return slices.slices()
+
+
+@cache
+def read(text: str) -> dict[str, Any]:
+    """One file of answers."""
+    return json.loads(text)
+
+
+@cache
+def interface() -> dict[str, str]:
+    """Every file of the interface by its path."""
+    found = list(api.files(Book(load())))
+    assert len({path for path, _ in found}) == len(found)
+    return dict(found)
+
+
+def questions(number: int) -> list[tuple[str, str, str, str]]:
+    """So many questions of the grid, the same in every run."""
+    every = [
+        (model, gpu, name, goal)
+        for model in states.MODELS
+        for gpu in states.GPUS
+        for name in states.loads(load())
+        for goal in states.GOALS
+    ]
+    return random.Random(7).sample(every, number)
+
+
+def asked(question: tuple[str, str, str, str]) -> list[str]:
+    """The command that the interface names for a question."""
+    model, gpu, name, goal = question
+    return api.COMMAND.format(model=model, gpu=gpu, load=name, goal=goal).split()
+
+
+def script(found: dict[str, Any], state: dict[str, Any]) -> str:
+    """A state's script, put together as the page does."""
+    return "\n\n".join(found["texts"][each] for each in state["script"])
+
+
+def test_answers_are_what_the_command_writes(
+    answers: Mapping[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drawn at random, each answer has the command's bytes on stdout, or its refusal on stderr, and its exit code."""
+    monkeypatch.setattr(gc, "disable", lambda: None)  # the command ends soon; this process does not
+    outcomes = []
+    for question in questions(DRAWN):
+        found = read(answers["{}/{}.json".format(*question)])
+        state = found["states"][question[2]][question[3]]
+        monkeypatch.setattr(sys, "argv", asked(question))
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        out, err = capsys.readouterr()
+        expected = ("", found["texts"][state["error"]]) if state["exit"] else (script(found, state), "")
+        assert (code, out, err) == (state["exit"], *expected), question
+        outcomes.append(code)
+    assert outcomes.count(0) > DRAWN / 3
+    assert outcomes.count(1) > DRAWN / 10
+
+
+def test_figures_and_reasons_are_those_of_the_report(answers: Mapping[str, str]) -> None:
+    """What stands beside a script is what the recommendation has."""
+    compared = 0
+    for model, gpu, name, goal in questions(60):
+        found = read(answers[f"{model}/{gpu}.json"])
+        state, texts = found["states"][name][goal], found["texts"]
+        if state["exit"]:
+            continue
+        own = pipeline.recommend(Request(gpu, model=model, load=name, goal=goal))
+        whole, plan = published(own), found["plans"][state["plan"]]
+        emitted = {each.option: each for each in whole.options if each.emitted}
+        said = {option: (of["value"], texts[of["why"]], texts[of["on"]]) for option, of in plan["options"].items()}
+        assert said == {option: (of.value, of.reason, cite(of.sources)) for option, of in emitted.items()}
+        assert texts[plan["command"]].split() == list(whole.command)
+        assert [texts[each["says"]] for each in plan["warnings"]] == [each.message for each in whole.findings]
+        assert plan["memory"]["total"][0] == float(gib(whole.memory.total_bytes))
+        assert plan["speed"]["rps"][0] == round(own.speed.rps.value, 1)
+        assert [each["run"] for each in plan["near"]] == [each.run for each in whole.near]
+        compared += 1
+    assert compared > 20
+
+
+def test_the_grid_is_large_and_its_files_are_small(answers: Mapping[str, str]) -> None:
+    """At least 30 cards and 15 models, every load and goal, in less than 4 MB as a server sends them."""
+    assert len(set(states.GPUS)) == len(states.GPUS) >= 30
+    assert len(set(states.MODELS)) == len(states.MODELS) >= 15
+    assert set(states.GPUS) <= set(load().gpus)
+    assert set(states.MODELS) <= set(load().models)
+    assert set(states.loads(load())) == set(load().loads)
+    assert set(states.GOALS) == {"latency", "throughput", "memory", "balanced"}
+    assert len(answers) == len(states.GPUS) * len(states.MODELS)
+    for text in answers.values():
+        found = read(text)
+        assert list(found["states"]) == states.loads(load())
+        assert all(set(goals) == set(states.GOALS) for goals in found["states"].values())
+    packed = sum(len(gzip.compress(text.encode(), mtime=0)) for text in answers.values())
+    assert packed < MOST_BYTES
+
+
+def test_every_model_and_card_has_an_answer(answers: Mapping[str, str]) -> None:
+    """Nothing in the grid is refused throughout: it would be there for nothing."""
+    answered = [
+        (found["model"], found["gpu"])
+        for found in map(read, answers.values())
+        if any(not state["exit"] for goals in found["states"].values() for state in goals.values())
+    ]
+    assert {model for model, _ in answered} == set(states.MODELS)
+    assert {gpu for _, gpu in answered} == set(states.GPUS)
+
+
+def test_answers_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made once, read the next time; made anew where what was kept is cut short, or nothing can be kept."""
+    monkeypatch.setattr(states, "MODELS", ("internvl3-8b-awq",))
+    monkeypatch.setattr(states, "GPUS", ("l4", "t4"))
+    folder = tmp_path / "kept"
+    made = slices.slices(folder)
+    assert list(made) == ["internvl3-8b-awq/l4.json", "internvl3-8b-awq/t4.json"]
+    (kept,) = folder.iterdir()
+    whole = kept.read_bytes()
+
+    calls: list[int] = []
+    again = [made[path] for path, _ in slices.paths()]
+    monkeypatch.setattr(slices, "_made", lambda: calls.append(1) or again)
+    assert slices.slices(folder) == made
+    assert not calls
+    for broken in (whole[:-40], b"", b"no gzip", gzip.compress(b"{}"), gzip.compress(b"[1]"), gzip.compress(b"{")):
+        kept.write_bytes(broken)
+        assert slices.slices(folder) == made
+        assert kept.read_bytes() == whole
+    assert len(calls) == 6
+    (tmp_path / "file").write_text("")
+    assert slices.slices(tmp_path / "file" / "below") == made
+
+
+def test_a_change_of_knowledge_makes_answers_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of what is kept follows the records and the templates."""
+    for name in ("knowledge", "templates"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(slices, "data_root", lambda: tmp_path)
+    digests = [slices.digest()]
+    for name in ("knowledge/one.yaml", "templates/one.j2"):
+        (tmp_path / name).write_text("text")
+        digests.append(slices.digest())
+    (tmp_path / "templates" / "one.j2").write_text("other")
+    assert len({*digests, slices.digest()}) == 4
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_the_interface_has_every_record(kind: str) -> None:
+    """Each record is a file, validates against its type, and is the one in the knowledge; the index lists it."""
+    paths = sorted((KNOWLEDGE / FOLDERS[kind]).glob("*.yaml"))
+    assert paths
+    for path in paths:
+        served = TYPES[kind].model_validate_json(interface()[f"api/v1/{kind}/{path.stem}.json"])
+        assert served == read_record(path, TYPES[kind])
+    index = json.loads(interface()[f"api/v1/{kind}/index.json"])
+    assert set(index["records"]) == {path.stem for path in paths}
+    assert index["count"] == len(paths)
+    assert all(index["records"].values())
+    schema = json.loads((KNOWLEDGE / "schema" / Path(index["schema"]).name).read_text("utf-8"))
+    assert schema["title"] == TYPES[kind].__name__
+
+
+def test_the_interface_says_what_it_has() -> None:
+    """The first file names the kinds, the releases and the licence; the answers' index names every answer."""
+    first = json.loads(interface()["api/v1/index.json"])
+    assert set(first["kinds"]) == set(FOLDERS)
+    assert (
+        first["lmdeploy"][-1]
+        == states.release()
+        == max(load().releases, key=lambda each: [*map(int, re.findall(r"\d+", each))])
+    )
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert first["licence"] == project["license"]
+    for known in first["kinds"].values():
+        assert f"api/v1/{known['index']}" in interface()
+    grid = json.loads(interface()["api/v1/" + first["recommendations"]])
+    for model in grid["models"]:
+        for gpu in grid["gpus"]:
+            path = grid["file"].format(model=model, gpu=gpu)
+            found = json.loads(interface()[f"api/v1/recommendations/{path}"])
+            assert (found["model"], found["gpu"]) == (model, gpu)
+
+
+def test_options_cover_all_answers(answers: Mapping[str, str]) -> None:
+    """Whatever an answer writes out has its name, its advisers and its page's link beside it."""
+    common = json.loads(states.options())
+    used = {option for text in answers.values() for plan in read(text)["plans"] for option in plan["options"]}
+    assert used <= set(common["options"])
+    form = "\n".join(picker.picker(Book(load()), ""))
+    assert used <= set(re.findall(r'data-option="([^"]+)"', form))
+    parts = {name for text in answers.values() for plan in read(text)["plans"] for name in plan["memory"]["parts"]}
+    assert {"loading-part" if each == "loading" else each for each in parts} <= set(picker.TEXTS)
+
+
+def test_the_form_starts_with_an_answer(answers: Mapping[str, str]) -> None:
+    """What is asked first is in the grid, and every model and card can be chosen."""
+    start = picker.START
+    state = read(answers[f"{start['model']}/{start['gpu']}.json"])["states"][start["load"]][start["goal"]]
+    assert state["exit"] == 0
+    form = "\n".join(picker.picker(Book(load()), ""))
+    values = set(re.findall(r'<option value="([^"]+)"', form))
+    assert set(load().models) | set(load().gpus) | set(load().releases) <= values
+    assert form.count(" data-here") == len(states.MODELS) + len(states.GPUS)
+
+
+def test_the_scripts_use_texts_that_are_there() -> None:
+    """Each text that a script shows stands in the page, and each that stands there is shown."""
+    code = "\n".join(path.read_text("utf-8") for path in SCRIPTS)
+    asked = set(re.findall(r'\bsay\("([^"]+)"', code))
+    assert asked <= set(picker.TEXTS)
+    parts = {"context", "weights", "kv cache", "workspace", "vision"}
+    link = {"page"}
+    assert {each for each in picker.TEXTS if f'"{each}"' not in code} == parts | link
+    assert "http" not in re.sub(r"//[^\n]*", "", code)
