@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -15,29 +15,31 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-QUESTION = (
-    click.option("--gpu", metavar="NAME[:COUNT]", help="The card and how many of it, or auto for this machine's."),
-    click.option("--model", metavar="ID|FOLDER", help="A known checkpoint or a local one. [internvl3-8b-awq]"),
-    click.option("--load", metavar="NAME|N", help="single, low, medium, high, or requests in flight. [single]"),
-    click.option("--rps", metavar="R", help="Requests a second that must be reached."),
-    click.option("--image", metavar="WxH[xN]", help="Images of one request. [448x448, one]"),
-    click.option("--text-only", is_flag=True, help="Requests carry no image."),
-    click.option("--prompt-tokens", metavar="N", help="Tokens of the request's text."),
-    click.option("--output-tokens", metavar="N", help="Tokens of the answer."),
-    click.option("--goal", metavar="GOAL", help="latency, throughput, memory or balanced. [balanced]"),
-    click.option("--p99", metavar="MS", help="99 % of the answers within so many ms."),
-    click.option("--ttft", metavar="MS", help="The first token within so many ms."),
-    click.option("--vram", metavar="GIB", help="What is free for this server on a shared card."),
-    click.option("--cpus", metavar="N", help="CPU cores of the host. [16]"),
-    click.option("--kv", metavar="TYPE", help="KV cache precision: auto, fp16, int8 or int4. [auto]"),
-    click.option("--lmdeploy", metavar="VERSION", help="The LMDeploy release to write for. [0.18.0]"),
-    click.option(
+QUESTION = {
+    "gpu": click.option(
+        "--gpu", metavar="NAME[:COUNT]", help="The card and how many of it, or auto for this machine's."
+    ),
+    "model": click.option("--model", metavar="ID|FOLDER", help="A known checkpoint or a local one. [internvl3-8b-awq]"),
+    "load": click.option("--load", metavar="NAME|N", help="single, low, medium, high, or requests in flight. [single]"),
+    "rps": click.option("--rps", metavar="R", help="Requests a second that must be reached."),
+    "image": click.option("--image", metavar="WxH[xN]", help="Images of one request. [448x448, one]"),
+    "text_only": click.option("--text-only", is_flag=True, help="Requests carry no image."),
+    "prompt_tokens": click.option("--prompt-tokens", metavar="N", help="Tokens of the request's text."),
+    "output_tokens": click.option("--output-tokens", metavar="N", help="Tokens of the answer."),
+    "goal": click.option("--goal", metavar="GOAL", help="latency, throughput, memory or balanced. [balanced]"),
+    "p99": click.option("--p99", metavar="MS", help="99 % of the answers within so many ms."),
+    "ttft": click.option("--ttft", metavar="MS", help="The first token within so many ms."),
+    "vram": click.option("--vram", metavar="GIB", help="What is free for this server on a shared card."),
+    "cpus": click.option("--cpus", metavar="N", help="CPU cores of the host. [16]"),
+    "kv": click.option("--kv", metavar="TYPE", help="KV cache precision: auto, fp16, int8 or int4. [auto]"),
+    "lmdeploy": click.option("--lmdeploy", metavar="VERSION", help="The LMDeploy release to write for. [0.18.0]"),
+    "calibrate": click.option(
         "--calibrate",
         metavar="FILE",
         multiple=True,
         help="Fit the predicted speed to your own runs (smoke --save-evidence).",
     ),
-)
+}
 FOLLOW = (
     click.option(
         "--follow",
@@ -55,10 +57,11 @@ FOLLOW = (
 )
 
 
-def question_options(command: Command) -> Command:
-    """Gives a command the options that ask a question."""
-    for option in reversed(QUESTION):
-        command = option(command)
+def question_options(command: Command, names: Collection[str] = ()) -> Command:
+    """Gives a command the options that ask a question, or those of these names."""
+    for name, option in reversed(QUESTION.items()):
+        if name in names or not names:
+            command = option(command)
     return command
 
 

@@ -60,14 +60,16 @@ def _group(facts: Facts, kv_bits: int, tiles: int, structured: bool) -> Iterator
 def splits(facts: Facts) -> list[tuple[int, int, int]]:
     """(cards of one server, servers, servers of one card): powers of two, as many servers as have cards and requests.
 
+    Where the request names the cards of a server, only that.
+
     One server of each size is there too: cards may stay free. Servers share a card only on GPUs where runs
     were made of that, and where each has enough to do.
     """
     count, found = facts.request.gpu_count, []
-    for tp in (2**power for power in range(count.bit_length())):
+    for tp in [facts.request.tp] if facts.request.tp else [2**power for power in range(count.bit_length())]:
         most = min(count // tp, facts.concurrency)
         found += [(tp, servers, 1) for servers in sorted({1, most})]
-    if facts.gpu.id in _shared_on(facts.store) and facts.concurrency >= SHARED_FROM * SHARED * count:
+    if facts.request.tp < 2 and facts.gpu.id in _shared_on(facts.store) and facts.concurrency >= SHARED_FROM * SHARED * count:
         found.append((1, SHARED * count, SHARED))
     return found
 

@@ -48,6 +48,12 @@ def _compare() -> click.Command:
     return compare
 
 
+def _plan() -> click.Command:
+    from recommender.fleet.command import plan
+
+    return plan
+
+
 def _explain() -> click.Command:
     from recommender.explaining import explain
 
@@ -107,6 +113,7 @@ def _knowledge() -> click.Command:
 COMMANDS: dict[str, tuple[str, Callable[[], click.Command]]] = {
     "estimate": ("Predict memory and speed of a configuration that you give.", _estimate),
     "compare": ("Show the advisers' configurations beside ours, setting by setting.", _compare),
+    "plan": ("Size a fleet: cards, hosts and servers that hold a rate of requests.", _plan),
     "explain": ("Tell everything known of one option.", _explain),
     "diff": ("Tell what changed for a launch script between two releases.", _diff),
     "list": ("List GPUs, models, options, advisers, claims, threads or releases.", _list),

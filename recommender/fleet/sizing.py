@@ -1,0 +1,219 @@
+"""How many cards hold a rate of arrivals: for each kind of card, servers, hosts, what binds and what it costs.
+
+A server gets its share of the arrivals, which the front deals out by chance: Poisson stays Poisson. The rate that
+one server holds at the goal follows from ``queueing``; the hosts from that, from the peak, and from those that may
+be down.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from recommender import speed
+from recommender.choose import Choice, Nothing, choose, measure
+from recommender.configuration import Configuration
+from recommender.facts import Facts
+from recommender.fleet.queueing import Queue, steady
+from recommender.memory import Memory
+from recommender.pipeline import understand
+from recommender.request import Request
+from recommender.store import Store
+
+FLIGHTS = (8, 32, 128)
+"""Requests in flight that a server may be laid out for."""
+GRID = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+"""Where the rate of a server is computed; between them it is a line."""
+BUSIEST = 0.8
+"""Where no latency is asked for, a server is given this share of what it can do."""
+STEPS = 10
+MAX_HOSTS = 10_000
+JPEG_BYTES_PER_PIXEL = 0.35
+BASE64 = 4 / 3
+NETWORK_SHARE = 0.7
+"""Share of a host's network that requests may fill."""
+
+Limit: TypeAlias = Literal["preprocessing", "prefill on the card", "decoding steps", "network"]
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What the fleet must hold: requests a second on average, times ``peak``, ``burst`` at a time, p99 in ms or 0.
+
+    ``spare`` hosts may be down; ``network_gbps`` is what a host's network carries.
+    """
+
+    rps: float
+    p99_ms: float = 0.0
+    peak: float = 1.5
+    burst: float = 1.0
+    spare: int = 1
+    network_gbps: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Hosts of so many cards of one GPU, their CPU cores, and how many cards a server takes."""
+
+    gpu: str
+    cards: int
+    tp: int
+    cpus: int
+
+
+@dataclass(frozen=True)
+class Sized:
+    """A fleet of one kind. ``holds``: requests a second of a server at the goal; ``at``: a server's steady state.
+
+    ``at`` is taken at the peak with all hosts up, ``down`` with the spare ones down. ``p99_ms``: its range at ``down``.
+    """
+
+    kind: Kind
+    facts: Facts
+    config: Configuration
+    memory: Memory
+    holds: float
+    hosts: int
+    at: Queue
+    down: Queue
+    p99_ms: speed.Range
+    limit: Limit
+    basis: speed.Basis
+
+    @property
+    def servers(self) -> int:
+        """Servers of the fleet."""
+        return self.hosts * servers_of(self.kind, self.config)
+
+    @property
+    def cards(self) -> int:
+        """Cards of the fleet."""
+        return self.hosts * self.kind.cards
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """Why a kind cannot be the answer, and what would be needed."""
+
+    kind: Kind
+    why: str
+    needed: str = ""
+    nothing: Nothing | None = field(default=None, repr=False)
+
+
+def servers_of(kind: Kind, config: Configuration) -> int:
+    """Servers of one host."""
+    return kind.cards // kind.tp * config.share
+
+
+def sized(request: Request, kind: Kind, aim: Aim, store: Store) -> Sized | Unfit:
+    """The smallest fleet of a kind that holds the aim. ``request`` says the model and what a request is.
+
+    Raises UnknownName or RequestError for what cannot be understood.
+    """
+    facts = understand(_of(request, kind), store)
+    best: Sized | None = None
+    why: Unfit | None = None
+    for flight in FLIGHTS:
+        outcome = choose(replace(facts, concurrency=flight))
+        if isinstance(outcome, Nothing):
+            why = why or Unfit(kind, outcome.binding.message, nothing=outcome)
+            break
+        made = _fleet(replace(facts, concurrency=flight), kind, outcome, aim)
+        if isinstance(made, Unfit):
+            why = made
+        elif best is None or made.hosts < best.hosts:
+            best = made
+    return best or why or Unfit(kind, "nothing was tried")
+
+
+def _of(request: Request, kind: Kind) -> Request:
+    """The request that one server's layout is chosen for."""
+    cpus = max(1, kind.cpus * kind.tp // kind.cards)
+    return replace(
+        request, gpu=kind.gpu, gpu_count=kind.tp, tp=kind.tp, cpus=cpus, load="", rps=0.0, p99_ms=0.0, goal="throughput"
+    )
+
+
+def _fleet(facts: Facts, kind: Kind, choice: Choice, aim: Aim) -> Sized | Unfit:
+    config = choice.best.config
+    completes = curve(facts, config)
+    most = completes(GRID[-1])
+    holds = rate_held(completes, aim)
+    if not holds:
+        alone = 1e3 / completes(1)
+        return Unfit(kind, f"a request alone takes {alone:,.0f} ms", f"--p99 {math.ceil(alone * 1.05)}")
+    each = servers_of(kind, config)
+    network = _network(facts, aim) / each
+    limit: Limit = choice.best.speed.limit
+    if network < holds:
+        holds, limit = network, "network"
+    peak = aim.rps * aim.peak
+    hosts = math.ceil(peak / (holds * each) - 1e-9) + aim.spare
+    if hosts > MAX_HOSTS:
+        return Unfit(kind, f"{hosts:,} hosts", f"fewer than {MAX_HOSTS:,}: ask for less, or a larger card")
+    up, left = (_at(completes, peak / (count * each), aim) for count in (hosts, max(hosts - aim.spare, 1)))
+    if up is None or left is None:
+        return Unfit(kind, f"at most {most:,.1f} requests/s a server")
+    candidate = measure(facts, config)
+    ends = candidate.speed.p99_ms
+    p99 = left.quantile_ms(0.99)
+    spread = speed.Range(p99, p99 * ends.low / ends.value, p99 * ends.high / ends.value)
+    return Sized(kind, facts, config, candidate.memory, holds, hosts, up, left, spread, limit, candidate.speed.basis)
+
+
+def _at(completes: Callable[[float], float], rate: float, aim: Aim) -> Queue | None:
+    return steady(rate, completes, burst=aim.burst)
+
+
+def curve(facts: Facts, config: Configuration) -> Callable[[float], float]:
+    """Requests that one server completes a second with so many at it; never less for more."""
+    known = speed.scaled(facts.store, facts.request.host_scale, facts.request.card_scale)
+    rates: list[float] = []
+    for flight in GRID:
+        rate = speed.figures(facts, config, flight, known).rps
+        rates.append(max(rate, rates[-1] if rates else 0.0))
+
+    def completes(flight: float) -> float:
+        if flight <= 1:
+            return rates[0] * flight
+        if flight >= GRID[-1]:
+            return rates[-1]
+        place = bisect_left(GRID, flight)
+        low, high = GRID[place - 1], GRID[place]
+        return rates[place - 1] + (rates[place] - rates[place - 1]) * (flight - low) / (high - low)
+
+    return completes
+
+
+def rate_held(completes: Callable[[float], float], aim: Aim) -> float:
+    """The largest rate a second at which a server meets the goal; 0 where it never does."""
+    low, high = 0.0, completes(GRID[-1]) * (1.0 if aim.p99_ms else BUSIEST)
+    if not aim.p99_ms:
+        return high
+    if 1e3 / completes(1) > aim.p99_ms:
+        return 0.0
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        found = _at(completes, middle, aim)
+        if found and found.quantile_ms(0.99) <= aim.p99_ms:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _network(facts: Facts, aim: Aim) -> float:
+    """Requests a second that the network of a host brings in; no limit for text."""
+    pixels = facts.images * facts.image_width * facts.image_height
+    size = pixels * JPEG_BYTES_PER_PIXEL * BASE64 + 4 * facts.input_tokens(1)
+    return aim.network_gbps * 1e9 / 8 * NETWORK_SHARE / size
+
+
+def cost(fleet: Sized, rps: float, prices: Mapping[str, float]) -> float:
+    """Money a million requests at the average rate; 0 where the card has no price. Prices are a card and hour."""
+    price = prices.get(fleet.facts.gpu.id, 0.0)
+    return price * fleet.cards / (rps * 3600) * 1e6
