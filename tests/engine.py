@@ -77,7 +77,9 @@ class Server:
                 each[0].succeed()
 
 
-def drive(environment: simpy.Environment, server: Server, gaps: Iterator[tuple[float, int]], times: list[float]) -> Steps:
+def drive(
+    environment: simpy.Environment, server: Server, gaps: Iterator[tuple[float, int]], times: list[float]
+) -> Steps:
     """Lets requests arrive."""
     for gap, size in gaps:
         yield environment.timeout(1e3 * gap)

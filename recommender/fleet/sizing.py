@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Literal, TypeAlias
 
 from recommender import speed
@@ -175,7 +176,13 @@ def curve(facts: Facts, config: Configuration) -> Callable[[float], float]:
     rates: list[float] = []
     for flight in GRID:
         rate = speed.figures(facts, config, flight, known).rps
-        rates.append(max(rate, rates[-1] if rates else 0.0))
+        rates.append(rate)
+    return line(rates)
+
+
+def line(rates: Sequence[float]) -> Callable[[float], float]:
+    """The rate at any number in flight from those at ``GRID``; it never falls, and is shared out below one."""
+    rates = list(accumulate(rates, max))
 
     def completes(flight: float) -> float:
         if flight <= 1:
