@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
@@ -34,6 +34,8 @@ GOALS = ("latency", "throughput", "memory", "balanced")
 KV = ("auto", "fp16", "int8", "int4")
 IMAGES = ((448, 448), (1280, 720), (300, 2000), (4000, 3000))
 BASH = shutil.which("bash") or "bash"
+Called = Callable[..., tuple[int, str, str]]
+"""A command to be called with its words: status, stdout, stderr."""
 
 
 @lru_cache(maxsize=4096)

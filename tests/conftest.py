@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
-from artefacts import Machine
+from artefacts import Called, Machine
 from hypothesis import HealthCheck, settings
 from seeds import Seeds, folder
 from sitepages import build
@@ -27,6 +29,42 @@ settings.register_profile("search", parent=settings.get_profile("house"), derand
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 
 
+FIRST = ("test_fit", "test_site_picker", "test_site_browser", "test_properties")
+"""Files that take longest: begun last, one of them would be waited for while the other cores idle."""
+CLOCKS = ("test_bench_prompt", "test_campaign", "test_guard", "test_load", "test_reviews_speed", "test_smoke",
+          "test_smoke_parts", "test_standin")  # fmt: skip
+"""Files that start servers, keep time or kill what they started: tests/run.py lets nothing else run beside them."""
+
+REPEATING = {
+    "test_properties",
+    "test_reviews_artefacts",
+    "test_reviews_fixing",
+    "test_answers_are_what_the_command_writes",
+    "test_every_script_of_the_grid_is_bash_and_its_command_is_the_releases",
+    "test_json_keeps_the_published_schema",
+    "test_the_committed_files_are_the_fit",
+    "test_what_is_written_now_has_no_drift",
+}
+"""Files, and tests of others, that do over and over what further tests do too, as all by Hypothesis do. Counting
+which lines they reach would make them two to three times as long, and adds none."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Makes the mark known."""
+    config.addinivalue_line("markers", "alone: watches the clock, and so runs after the others, one at a time")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what runs alone and what coverage passes over, and puts the long files first."""
+    for item in items:
+        if item.path.stem in CLOCKS:
+            item.add_marker("alone")
+        names = {item.path.stem, getattr(item, "originalname", "")}
+        if names & REPEATING or getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker("no_cover")
+    items.sort(key=lambda item: FIRST.index(item.path.stem) if item.path.stem in FIRST else len(FIRST))
+
+
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     """A machine of stand-ins in a folder of its own."""
@@ -37,6 +75,30 @@ def machine(tmp_path: Path) -> Machine:
 def shared_machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     """One machine of stand-ins for many scripts that only launch and end."""
     return Machine(tmp_path_factory.mktemp("machine"))
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Called:
+    """Runs ``recommend review`` in a folder of its own: status, stdout, stderr."""
+    from recommender import cli
+    from recommender.review import settings
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    settings._upward.cache_clear()
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["recommend", "review", *words])
+        status = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            status = int(stop.code or 0)
+        finally:
+            gc.enable()
+        return status, *capfd.readouterr()
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from typing import Any
 
 import seedblocks
 import yaml
+from labels import FAMILIES
 from seeds import ROOT, Seeds
 
 from recommender.facts import resolve_gpu, resolve_model
@@ -24,14 +25,6 @@ from recommender.review.rule import Finding
 from recommender.store import UnknownName, load
 
 CORPUS = sorted((ROOT / "tests" / "reviews" / "corpus").glob("*.yaml"))
-FAMILIES = {
-    "starts-at-all": "starts",
-    "answers-the-workload": "answers",
-    "does-nothing": "nothing",
-    "costs-memory-or-speed": "costs",
-    "safety": "safety",
-    "operations": "operations",
-}
 USELESS = {"nothing", "costs"}
 """Families that labels and rules draw the line between differently: what does nothing mostly costs something too."""
 NAMES = {"bash": "x.sh", "python": "x.py", "compose": "compose.yaml", "kubernetes": "x.yaml", "docker": "x.sh"}

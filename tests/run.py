@@ -1,6 +1,8 @@
-"""Every check of this checkout: linter, types, tests with coverage. README's second command ends here.
+"""Every check of this checkout: linter, types, the site, tests with coverage. README's second command ends here.
 
-Runs all of them, also after one failed, and exits 1 if any did. Arguments go to pytest.
+Runs all of them, also after one failed, and exits 1 if any did. Arguments go to pytest. The tests run in two parts:
+as many files at a time as there are cores, and then, one after the other, those that watch the clock or start
+servers (marked ``alone``). With RECORDS=<folder> each part writes its outcomes there as JUnit XML.
 """
 
 from __future__ import annotations
@@ -9,16 +11,28 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TOOLS = ("bash", "git", "shellcheck", "tmux")
-CHECKS = {
-    "ruff": ["ruff", "check", "."],
-    "mypy": ["mypy", "--strict"],
-    "pytest": ["pytest", "-rs", "--cov", "--cov-report=term", *sys.argv[1:]],
-}
+TOOLS = ("bash", "chromium", "git", "shellcheck", "tmux")
+OTHERS = {"chromium": ("chromium-browser", "google-chrome")}
+"""Names that will do as well."""
+MOST_WORKERS = 4
+NOTHING_CHOSEN = 5
+"""pytest's exit code where its arguments left no test; right for one of the two parts."""
+
+
+def checks(words: list[str], site: Path) -> dict[str, list[str]]:
+    """What is run, by name: modules of this interpreter with their words, or a script of this folder."""
+    several = ["-n", "auto", "--maxprocesses", str(MOST_WORKERS), "--dist", "loadfile", "--no-loadscope-reorder"]
+    made = {"ruff": ["-m", "ruff", "check", "."], "mypy": ["-m", "mypy", "--strict"]}
+    if not words:  # a few chosen tests build it only if they read it
+        made["site"] = ["tests/sitepages.py", str(site)]
+    made["tests"] = ["-m", "pytest", "-rs", *several, "-m", "not alone", "--cov", "--cov-report=", *words]
+    made["tests alone"] = ["-m", "pytest", "-rs", "-m", "alone", "--cov", "--cov-append", "--cov-report=term", *words]
+    return made
 
 
 def main() -> int:
@@ -26,16 +40,23 @@ def main() -> int:
     # The tools and the recommend command installed beside this interpreter come first.
     env = os.environ | {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])}
     ended = {}
-    for name, command in CHECKS.items():
-        print(f"== {' '.join(command)}", flush=True)
-        start = time.monotonic()
-        code = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, env=env, check=False).returncode
-        ended[name] = (code, time.monotonic() - start)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, command in checks(sys.argv[1:], Path(folder, "site")).items():
+            print(f"== {name}: {' '.join(command)}", flush=True)
+            if "pytest" in command and "RECORDS" in env:
+                command = [*command, f"--junitxml={env['RECORDS']}/{name.replace(' ', '-')}.xml"]
+            start = time.monotonic()
+            code = subprocess.run([sys.executable, *command], cwd=ROOT, env=env, check=False).returncode
+            ended[name] = (code, time.monotonic() - start)
+            if name == "site" and code == 0:
+                env["BUILT_SITE"] = command[-1]
+    if NOTHING_CHOSEN in (codes := [ended[name][0] for name in ("tests", "tests alone")]) and 0 in codes:
+        ended |= {name: (0, took) for name, (code, took) in ended.items() if code == NOTHING_CHOSEN}
     print("==")
     for name, (code, seconds) in ended.items():
         print(f"{name}: {'passed' if code == 0 else f'FAILED ({code})'}, {seconds:.0f} s")
     for tool in TOOLS:
-        if not shutil.which(tool, path=env["PATH"]):
+        if not any(shutil.which(each, path=env["PATH"]) for each in (tool, *OTHERS.get(tool, ()))):
             print(f"NOT INSTALLED: {tool}. The tests that need it were SKIPPED; install it and run this again.")
     return int(any(code for code, _ in ended.values()))
 

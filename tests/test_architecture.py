@@ -43,6 +43,7 @@ FLOW = (
     "covered",
     "memory",
     "stations",
+    "reductions",
     "speed",
     "nearby",
     "candidates",

@@ -385,6 +385,7 @@ def test_a_read_only_checkout_works(checkout: Path) -> None:
 # --- what a run costs: twice the figures of the README, so that a slow machine passes and a regression does not
 
 
+@pytest.mark.alone
 def test_a_run_is_quick() -> None:
     """The main job takes less than 0.6 s, --help less than 0.3 s; medians of whole processes."""
     bench.seconds(bench.MAIN, 1)
@@ -397,9 +398,10 @@ def test_a_run_is_small() -> None:
     assert bench.peak_mb() < 120
 
 
+@pytest.mark.alone
 def test_many_recommendations_are_quick() -> None:
     """Over a mixed grid one process makes at least 150 recommendations a second; by CPU time, without coverage."""
-    code = "import bench; print(max(bench.rate()[0] for _ in range(2)))"
+    code = "import bench; first = bench.rate()[0]; print(first if first >= 150 else bench.rate()[0])"
     environment = {**os.environ, "PYTHONPATH": f"{bench.ROOT}:{bench.ROOT / 'tests'}"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
     assert float(done.stdout) >= 150

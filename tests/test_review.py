@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import handread
 import pytest
-from artefacts import KNOWLEDGE, text
+from artefacts import KNOWLEDGE, Called, text
 
-from recommender import cli
 from recommender import constraints as c
 from recommender.review import case, context, engine, settings
 from recommender.review.rule import Case, Finding, Rule, Said
@@ -482,30 +480,6 @@ def test_settings_that_cannot_be_used_are_one_line(text: str, said: str, tmp_pat
 
 
 # --- the command
-
-Called = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Called:
-    """Runs ``recommend review`` in a folder of its own: status, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / ".git").mkdir()
-    settings._upward.cache_clear()
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["recommend", "review", *words])
-        status = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            status = int(stop.code or 0)
-        finally:
-            gc.enable()
-        out, err = capfd.readouterr()
-        return status, out, err
-
-    return run
 
 
 @pytest.fixture

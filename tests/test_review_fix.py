@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import gc
 import re
 import stat
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import handread
 import pytest
+from artefacts import Called
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recommender import cli
 from recommender.review import engine, fix, optimize
 from recommender.review.rule import Case, Fix, Rule, Said
 from recommender.review.script import Place, Script
 from recommender.review.source import MARK, Source, Unreadable, decoded, read
 
-Call = Callable[..., tuple[int, str, str]]
 SERVE = "lmdeploy serve api_server OpenGVLab/InternVL3-8B-AWQ"
 OWN = tuple(each for each in engine.rules() if each.id.startswith("LMD00"))
 
@@ -255,32 +252,14 @@ def test_no_change_is_no_patch() -> None:
 
 
 @pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Call:
-    """Runs ``recommend review`` in a folder of its own, with a rule that wants another number of cards."""
-    from recommender.review import settings
-
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / ".git").mkdir()
-    settings._upward.cache_clear()
+def call(call: Called, monkeypatch: pytest.MonkeyPatch) -> Called:
+    """The command with rules that want another number of cards."""
     rules = (replacing("LMD901", r"--tp 3\b", "--tp 4"), replacing("LMD902", r"--dp \d", "--dp 3"), *OWN)
     monkeypatch.setattr(engine, "rules", lambda: rules)
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["recommend", "review", *words])
-        status = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            status = int(stop.code or 0)
-        finally:
-            gc.enable()
-        out, err = capfd.readouterr()
-        return status, out, err
-
-    return run
+    return call
 
 
-def test_diff_shows_and_changes_nothing(call: Call) -> None:
+def test_diff_shows_and_changes_nothing(call: Called) -> None:
     """The patch is stdout, all else stderr; the exit code is that of the file as it stands."""
     Path("x.sh").write_text(f"{SERVE} --tp 3\n")
     status, out, err = call("x.sh", "--diff")
@@ -293,7 +272,7 @@ def test_diff_shows_and_changes_nothing(call: Call) -> None:
     assert call("x.sh", "--diff")[:2] == (0, "")
 
 
-def test_fix_mends_the_file_and_reviews_it_again(call: Call) -> None:
+def test_fix_mends_the_file_and_reviews_it_again(call: Called) -> None:
     """Line ends, mark and mode are kept; twice changes nothing; what is left decides the exit code."""
     file = Path("x.sh")
     file.write_bytes(f"\ufeff{SERVE} --tp 3\r\necho 1\r\n".encode())
@@ -307,7 +286,7 @@ def test_fix_mends_the_file_and_reviews_it_again(call: Call) -> None:
     assert file.stat().st_mtime_ns == before
 
 
-def test_a_repair_that_is_taken_back_is_said(call: Call) -> None:
+def test_a_repair_that_is_taken_back_is_said(call: Called) -> None:
     """The file keeps its text, the finding stays."""
     Path("x.sh").write_text(f"{SERVE} --dp 2\n")
     status, out, err = call("x.sh", "--fix")
@@ -315,7 +294,7 @@ def test_a_repair_that_is_taken_back_is_said(call: Call) -> None:
     assert Path("x.sh").read_text() == f"{SERVE} --dp 2\n"
 
 
-def test_a_file_that_cannot_be_written_is_one_line(call: Call) -> None:
+def test_a_file_that_cannot_be_written_is_one_line(call: Called) -> None:
     """A pipe takes no repair; 2, and nothing is lost."""
     import os
     import threading
@@ -329,7 +308,7 @@ def test_a_file_that_cannot_be_written_is_one_line(call: Call) -> None:
     assert "not a regular file" in err
 
 
-def test_a_repaired_file_can_be_told_to_machines(call: Call) -> None:
+def test_a_repaired_file_can_be_told_to_machines(call: Called) -> None:
     """--fix goes with every format: what is left is written."""
     import json
 

@@ -6,6 +6,7 @@ from collections import Counter
 
 import judging
 import pytest
+from labels import FAMILIES
 from seeds import ROOT, Seeds
 
 FLOOR = 0.95
@@ -22,9 +23,9 @@ def table() -> list[str]:
     for one in judging.corpus():
         right.update(finding.rule.family for finding, _ in one.right)
         wrong.update(finding.rule.family for finding in one.wrong)
-        missed.update(judging.FAMILIES[label["family"]] for label in one.missed)
+        missed.update(FAMILIES[label["family"]] for label in one.missed)
     lines = []
-    for label, family in [*judging.FAMILIES.items(), ("all", "")]:
+    for label, family in [*FAMILIES.items(), ("all", "")]:
         good, bad, not_met = (
             sum(count for name, count in each.items() if not family or name == family)
             for each in (right, wrong, missed)

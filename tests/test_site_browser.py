@@ -20,6 +20,7 @@ import pytest
 from browser import Visit, chromium, served, visiting
 from click.testing import CliRunner
 
+from recommender.changes import diff
 from recommender.cli import root
 from recommender.store import load
 
@@ -297,6 +298,52 @@ def test_two_releases_are_compared(visit: Visit) -> None:
     page.locator("#release-command", has_text="recommend diff 0.18.0 0.9.2").wait_for()
 
 
+@pytest.mark.parametrize(("old", "new"), [("0.9.2", "0.18.0"), ("0.13.0", "0.12.3")])
+def test_two_releases_differ_as_the_command_says(visit: Visit, old: str, new: str) -> None:
+    """The page names the options that came, went and changed, no other ones, and in that order."""
+    found = diff(STORE, STORE.releases[old], STORE.releases[new])
+    wanted = [[each.name for each in part] for part in (found.removed, found.changed, found.added)]
+    assert any(wanted)
+    page = visit.open(f"releases/compare.html#old={old}&new={new}")
+    visit.wait("() => document.querySelector('#release-diff h2')")
+    titles = ("Options that are gone", "Options that changed", "New options")
+    shown = """title => {
+      const head = [...document.querySelectorAll("#release-diff h2")].find(each => each.textContent.startsWith(title));
+      return head ? [...head.parentElement.querySelectorAll("h2 ~ ul")]
+        .find(each => head.compareDocumentPosition(each) & Node.DOCUMENT_POSITION_FOLLOWING)
+        .querySelectorAll(":scope > li > a:first-child").values().map(each => each.textContent).toArray() : [];
+    }"""
+    assert [page.evaluate(shown, each) for each in titles] == wanted
+
+
+@pytest.mark.parametrize("name", ["index.html", "vi/index.html", "evidence/h100-2026-11-21-guide.html"])
+def test_pictures_and_commands_fit_a_phone(visit: Visit, name: str) -> None:
+    """Bars, diagrams and commands are seen whole without scrolling."""
+    _fits(visit, name)
+
+
+@pytest.mark.parametrize("path", sorted((Path(__file__).parent.parent / "site" / "concepts").glob("*.md")))
+def test_diagrams_fit_a_phone(visit: Visit, path: Path) -> None:
+    """The same of the hand-drawn ones, whose words must not run out of the drawing either."""
+    name = path.name.removesuffix(".md")
+    name = f"vi/concepts/{name.removesuffix('.vi')}.html" if name.endswith(".vi") else f"concepts/{name}.html"
+    _fits(visit, name)
+    outside = """() => [...document.querySelectorAll(".chart svg[viewBox]")].flatMap(drawing =>
+      [...drawing.querySelectorAll("text")].filter(each => {
+        const [box, whole] = [each.getBBox(), drawing.viewBox.baseVal];
+        return box.x < -1 || box.x + box.width > whole.width + 1 || box.y + box.height > whole.height + 4;
+      }).map(each => each.textContent))"""
+    assert visit.page.evaluate(outside) == []
+
+
+def _fits(visit: Visit, name: str) -> None:
+    visit.page.set_viewport_size({"width": min(PHONES), "height": 800})
+    visit.open(name)
+    wide = """() => [...document.querySelectorAll(".chart, .chart svg, .language-sh code")]
+      .filter(each => each.scrollWidth > each.clientWidth + 1).map(each => each.outerHTML.slice(0, 200))"""
+    assert visit.page.evaluate(wide) == []
+
+
 # The picker
 
 
@@ -408,6 +455,29 @@ def test_the_drawer_of_the_picker_gives_the_command(visit: Visit) -> None:
     page.locator("#picker-p99").press("Enter")
     visit.wait(ANSWERED, "elsewhere")
     assert parse_qs(urlsplit(page.url).query)["p99"] == ["800"]
+
+
+def test_a_load_that_is_a_number_is_asked_as_it_is(visit: Visit) -> None:
+    """No named load stands for it; another answer leaves it as it is, until a named load is chosen."""
+    page = visit.open(STATE.replace("load=medium", "load=16"))
+    visit.wait(ANSWERED, "elsewhere")
+    asked = [each.replace("medium", "16") for each in ASKED]
+    assert said_by_cli(*command(visit)) == said_by_cli(*asked)
+    assert page.locator("input[name=load]:checked").count() == 0
+    page.locator("#picker-goal-memory").press("Space")
+    page.locator("#picker-command", has_text="--load 16 --goal memory").wait_for()
+    page.locator("#picker-load-medium").press("Space")
+    visit.wait(ANSWERED, "answer")
+
+
+@pytest.mark.parametrize("name", ["index.html", "vi/index.html"])
+def test_the_first_page_answers(visit: Visit, name: str) -> None:
+    """The four questions stand on it, with the script; figures and reasons fold out."""
+    page = visit.open(f"{name}?{STATE.partition('?')[2]}")
+    visit.wait(ANSWERED, "answer")
+    assert script(visit) == said_by_cli(*ASKED)
+    page.locator("#picker-behind > summary").press("Enter")
+    page.locator("#picker-memory-table tr").nth(3).wait_for()
 
 
 def test_the_picker_says_what_it_does_not_know(visit: Visit) -> None:

@@ -128,11 +128,11 @@ def test_scaling_a_large_image_changes_nothing(width: int, height: int, limit: i
 
 
 def test_large_images_are_no_slower() -> None:
-    """Ten thousand images of a million pixels a side take well under two seconds."""
-    start = time.perf_counter()
+    """Ten thousand images of a million pixels a side take well under two seconds of computing."""
+    start = time.process_time()
     for step in range(10_000):
         tiles(VISION, 10**6 - step, 10**6)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 # --- InternVL2.5 and InternVL3.5 --------------------------------------------------------------

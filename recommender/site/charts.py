@@ -121,7 +121,7 @@ def _series(book: Book, series: Series) -> Iterator[str]:
         f'<div class="panels">{pictures}</div></figure>\n'
     )
     if series.same:
-        yield f"{book.t('All with')} {' '.join(map(m.code, series.same))}.\n"
+        yield f"{book.t('All with')} {' '.join(map(m.whole, series.same))}.\n"
     yield from m.details(book.t("The same figures as a table"), _table(book, series, shown))
 
 

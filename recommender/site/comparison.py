@@ -47,7 +47,7 @@ def _compare(book: Book) -> Iterator[str]:
         "{release}. A value in grey was not given: it is what LMDeploy then takes. A marked cell differs from the "
         "baseline script. A sign behind a value is the verdict on what that adviser said of the setting."
     ).format(model=m.text(first.facts.model.hub), card=GPU, release=first.facts.release.id)
-    marks = " · ".join(f"{m.verdict(name, book.say)} {book.t(meaning)}" for name, (_, meaning) in m.VERDICTS.items())
+    marks = " · ".join(f"{m.verdict(name, book.say)}: {book.t(meaning)}" for name, (_, meaning) in m.VERDICTS.items())
     yield f"\n{marks}\n"
     yield _table(book, found)
     yield f"\n{book.t('For a card, a model and a load of your own:')} `recommend compare --gpu L4 --load 16`.\n"
@@ -142,7 +142,7 @@ def _rows(book: Book, option: str, found: Mapping[str, Beside]) -> str:
     about = f'<small class="topic">{html.escape(book.t(topic(book, option)))}</small>'
     link = f'<a href="md:flags/{option}.md"><code>{html.escape(setting.name)}</code></a>'
     cells = "".join(_cell(book, column, value, base, setting) for column, value in placed)
-    why = html.escape(book.t("Why, {0}").format(setting.name))
+    why = f'{html.escape(book.t("Why"))} <span class="unseen">{html.escape(setting.name)}</span>'
     return (
         f'<tbody role="rowgroup" {_data(book, setting, placed, base)}>'
         f'<tr id="{option}" role="row" class="{setting.state}"><th scope="row" role="rowheader">{link}{about}{state}'

@@ -80,36 +80,38 @@ def _scatter(title: str, dots: Sequence[Dot]) -> str:
     )
 
 
-WIDTH, LABELS, STEP, END = 720, 250, 24, 2.0
-"""Of the bars of one run; predictions that are further off than END times end at the edge."""
+STEP, SCALE, END = 40, 84, 2.0
+"""Height of a row, the share of the width that the scale takes, and how many times off a bar can show."""
 
 
 def bars(title: str, rows: Sequence[tuple[str, Row]]) -> Iterator[str]:
-    """Of one run's figures the prediction and its range over what was measured; nothing where none was predicted."""
+    """Of one run's figures the prediction and its range over what was measured; nothing where none was predicted.
+
+    Lengths are shares of the width: words keep their size on a screen of any width.
+    """
     known = [(load, row) for load, row in rows if row.measured and row.predicted]
     if not known:
         return
 
     def at(value: float) -> float:
         place = math.log(min(max(value, 1 / END), END), END)
-        return LABELS + (place + 1) / 2 * (WIDTH - LABELS - 60)
+        return 2 + (place + 1) / 2 * (SCALE - 4)
 
     bottom = len(known) * STEP
     said = "; ".join(f"{load} {row.name}: {row.predicted / row.measured:.2f}" for load, row in known)
     parts = [f"<title>{html.escape(title)}</title><desc>{html.escape(said)}</desc>"]
     for tick in (0.5, 0.67, 0.8, 1, 1.25, 1.5, 2):
         x, kind = at(tick), "" if tick == 1 else ' class="grid"'
-        parts.append(f'<line{kind} x1="{x:.1f}" y1="0" x2="{x:.1f}" y2="{bottom}"/>')
-        parts.append(f'<text class="small" x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{tick:g}</text>')
+        parts.append(f'<line{kind} x1="{x:.1f}%" y1="0" x2="{x:.1f}%" y2="{bottom}"/>')
+        parts.append(f'<text class="small" x="{x:.1f}%" y="{bottom + 16}" text-anchor="middle">{tick:g}</text>')
     for number, (load, row) in enumerate(known):
         y, (low, value, high) = number * STEP, (each / row.measured for each in (row.low, row.predicted, row.high))
-        parts.append(f'<text class="small" x="{LABELS - 8}" y="{y + 16}" text-anchor="end">')
-        parts.append(f"{html.escape(f'{load} {row.name}')}</text>")
-        wide = max(at(high) - at(low), 1.0)
-        parts.append(f'<rect class="ours more" x="{at(low):.1f}" y="{y + 8}" width="{wide:.1f}" height="8"/>')
-        parts.append(f'<circle class="ours" cx="{at(value):.1f}" cy="{y + 12}" r="5"/>')
-        parts.append(f'<text class="small" x="{WIDTH - 52}" y="{y + 16}">{row.error or 0.0:+.1%}</text>')
+        parts.append(f'<text class="small over" x="0" y="{y + 15}">{html.escape(f"{load} {row.name}")}</text>')
+        wide = max(at(high) - at(low), 0.3)
+        parts.append(f'<rect class="ours more" x="{at(low):.1f}%" y="{y + 22}" width="{wide:.1f}%" height="8"/>')
+        parts.append(f'<circle class="ours" cx="{at(value):.1f}%" cy="{y + 26}" r="5"/>')
+        parts.append(f'<text class="small" x="100%" y="{y + 30}" text-anchor="end">{row.error or 0.0:+.1%}</text>')
     yield (
         f'\n<figure class="chart"><figcaption>{html.escape(title)}</figcaption>'
-        f'<svg viewBox="0 0 {WIDTH} {bottom + 24}" role="img">{"".join(parts)}</svg></figure>\n'
+        f'<svg style="height: {bottom + 24}px" role="img">{"".join(parts)}</svg></figure>\n'
     )

@@ -22,12 +22,12 @@ LAST_TAG = Version("0.16.0")
 """The newest release that has a tag in the public repository; later ones exist as wheels only."""
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]")
 VERDICTS = {
-    "confirmed": ("✓", "true"),
-    "refuted": ("✗", "false"),
-    "no-effect": ("∅", "changes nothing"),
-    "outdated": ("†", "was true once"),
-    "depends": ("◐", "depends"),
-    "unverified": ("?", "nobody has checked it"),
+    "confirmed": ("✓", "it is true"),
+    "refuted": ("✗", "it is false"),
+    "no-effect": ("∅", "the setting changes nothing"),
+    "outdated": ("†", "it was true in older releases"),
+    "depends": ("◐", "true for some models, cards or loads only"),
+    "unverified": ("?", "nobody has checked it yet"),
 }
 """Of each verdict its mark and what that means."""
 
@@ -43,7 +43,7 @@ def prose(store: Store, words: str) -> str:
     made, end = [], 0
     for found in OPTION.finditer(words):
         made.append(text_piece(words[end : found.start()]))
-        made.append(option_link(known[found[0]], found[0]) if found[0] in known else code(found[0]))
+        made.append(option_link(known[found[0]], found[0]) if found[0] in known else whole(found[0]))
         end = found.end()
     return "".join((*made, text_piece(words[end:]))).strip()
 
@@ -59,9 +59,14 @@ def code(words: str) -> str:
     return f"<code>{html.escape(words).replace('|', '&#124;').replace('*', '&#42;').replace('_', '&#95;')}</code>"
 
 
+def whole(name: str) -> str:
+    """The same for a name that is not broken in two at the end of a line."""
+    return code(name).replace("<code>", '<code class="name">', 1)
+
+
 def option_link(option: str, name: str) -> str:
     """A link to an option's page."""
-    return f"[{code(name)}](/flags/{option}.md)"
+    return f"[{whole(name)}](/flags/{option}.md)"
 
 
 def named_option(store: Store, option: str) -> str:
@@ -145,6 +150,18 @@ def page_of(store: Store, page: r.PageSource, say: Say = str) -> str:
 def figure(value: float, digits: int = 1) -> str:
     """A number with thousands apart; a dash for 0, which records use for: not measured."""
     return f"{value:,.{digits}f}" if value else "–"
+
+
+def shell(words: str, most: int = 60) -> str:
+    """A command in lines of at most so many signs, broken before options; it can be copied as it stands."""
+    made = [""]
+    # A blank before a dash ends a line, but not one between quotation marks.
+    for each in re.split(r" (?=-)(?=(?:[^']*'[^']*')*[^']*$)", words):
+        if made[-1] and len(made[-1]) + len(each) + 3 > most:
+            made.append(f"  {each}")
+        else:
+            made[-1] += f" {each}" if made[-1] else each
+    return "\n```sh\n" + " \\\n".join(made) + "\n```\n"
 
 
 def heading(level: int, words: str, anchor: str = "") -> str:

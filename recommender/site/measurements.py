@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from datetime import date
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -26,11 +27,36 @@ TOKENS = "output tokens/s"
 
 def pages(book: Book) -> Iterator[Page]:
     """The index, a page a run, and one a record from before there was a smoke run."""
-    yield page("evidence/index.md", "Evidence", _index(book))
+    yield page("evidence/index.md", "Evidence", _index(book), wide=True)
     for run in book.runs.values():
-        yield page(f"evidence/{run.id}.md", run.id, _run(book, run))
+        yield page(f"evidence/{run.id}.md", title(book, run), _run(book, run))
     for probe in book.probes.values():
-        yield page(f"evidence/{probe.id}.md", probe.id, _probe(book, probe))
+        yield page(f"evidence/{probe.id}.md", title(book, probe), _probe(book, probe))
+
+
+def title(book: Book, record: r.SmokeRun | r.Measurement) -> str:
+    """A record's name for people: what it is a run of, on which card, and when."""
+    return f"{m.text(what(book, record))} on {m.text(card(book, record))}, {day(record.taken)}"
+
+
+def what(book: Book, record: r.SmokeRun | r.Measurement) -> str:
+    """What tells a record from the others of its card and day: the end of its id, or the adviser that it names."""
+    rest = record.id.partition(record.taken)[2].strip("-") or "first scripts"
+    adviser = book.store.advisers.get(rest)
+    name = adviser.name if adviser else rest.replace("-", " ")
+    return name[0].upper() + name[1:]
+
+
+def card(book: Book, record: r.SmokeRun | r.Measurement) -> str:
+    """The card as people say it, and how many of it."""
+    count = getattr(record, "gpu_count", 1)
+    return f"{count} x " * (count > 1) + book.store.gpus[record.gpu].name.removeprefix("NVIDIA ")
+
+
+def day(taken: str) -> str:
+    """A date as people write it."""
+    found = date.fromisoformat(taken)
+    return f"{found.day} {found:%b %Y}"
 
 
 def followers(book: Book, adviser: str) -> list[r.SmokeRun]:
@@ -77,30 +103,37 @@ def _how(run: r.SmokeRun) -> Iterator[str]:
 def _index(book: Book) -> Iterator[str]:
     yield (
         f"{len(book.runs)} runs of `recommend smoke` and {len(book.probes)} records from before there was one. "
-        "Each is one run: take a single figure as one sample. Memory is that of the fullest card above the idle card."
+        "Each is one run: take a single figure as one sample. Memory is that of the fullest card above the idle card. "
+        "Below the table: [predicted against measured](#errors), [several servers on one card](#copies), "
+        "[earlier records](#earlier), [how far predictions were off](#residuals)."
     )
     rows = []
     for run in book.runs.values():
         most = max((measured.figures(each).rps for each in run.phases), default=0.0)
         rows.append(
             (
-                f"[{run.id}](/evidence/{run.id}.md)",
-                f"[{run.gpu}](/gpus/{run.gpu}.md)",
-                f"[{run.model}](/models/{run.model}.md)",
+                f"[{_unbroken(what(book, run))}](/evidence/{run.id}.md)",
+                f"[{_unbroken(card(book, run))}](/gpus/{run.gpu}.md)",
+                f"[{_unbroken(run.model)}](/models/{run.model}.md)",
+                _unbroken(day(run.taken)),
                 run.lmdeploy,
                 run.outcome,
                 m.figure(run.ready_mib - run.idle_mib if run.ready_mib else 0, 0),
                 m.figure(most),
             )
         )
-    yield from m.table(("Record", "GPU", "Model", "LMDeploy", "Ended", "MiB ready", "Most requests/s"), rows)
+    yield from m.table(("Run", "GPU", "Model", "Taken", "LMDeploy", "Ended", "MiB ready", "Most requests/s"), rows)
     yield m.heading(2, "Predicted against measured", "errors")
     yield "A dot is one load of one run; the estimates were fitted to most of them, so this shows how well they can do."
     yield from pictures(book)
     yield from _copies(book)
     yield m.heading(2, "Before the smoke run", "earlier")
-    yield from (f"- [{each.id}](/evidence/{each.id}.md), {each.taken}" for each in book.probes.values())
+    yield from (f"- [{title(book, each)}](/evidence/{each.id}.md)" for each in book.probes.values())
     yield from _residuals(book)
+
+
+def _unbroken(words: str) -> str:
+    return f'<span class="name">{m.text(words)}</span>'
 
 
 def _copies(book: Book) -> Iterator[str]:
@@ -135,6 +168,7 @@ def _run(book: Book, run: r.SmokeRun) -> Iterator[str]:
     cards = f"{run.gpu_count} x " if run.gpu_count > 1 else ""
     yield from m.facts(
         (
+            ("Record", m.code(run.id)),
             ("Taken", f"{run.taken}, by {m.text(run.made_by)}"),
             ("LMDeploy", f"[{run.lmdeploy}](/releases/{run.lmdeploy}.md)"),
             ("GPU", f"{cards}[{m.text(run.gpu_name)}](/gpus/{run.gpu}.md), driver {run.driver}"),
@@ -146,10 +180,10 @@ def _run(book: Book, run: r.SmokeRun) -> Iterator[str]:
     )
     yield from (f"- {m.prose(book.store, each)}" for each in run.notes)
     yield m.heading(2, "Take it again", "again")
-    yield f"    {command(run)}\n"
+    yield m.shell(command(run))
     yield "What ran, whatever a later release of this program would choose for the request:\n"
     variables = " ".join((*run.environment, *run.set_by_smoke))
-    yield f"    {variables} lmdeploy serve api_server MODEL {shlex.join(run.command)}"
+    yield m.shell(f"{variables} lmdeploy serve api_server MODEL {shlex.join(run.command)}")
     yield m.heading(2, "Asked and found", "settings")
     rows = ((each.name, m.text(each.asked), m.text(each.found) or "not told") for each in run.effective)
     yield from m.table(("Setting", "Asked for", "In the engine's log"), rows)
@@ -213,6 +247,7 @@ def _probe(book: Book, probe: r.Measurement) -> Iterator[str]:
     yield "Runs from before there was `recommend smoke`; the first coefficients were fitted to them."
     yield from m.facts(
         (
+            ("Record", m.code(probe.id)),
             ("Taken", probe.taken),
             ("LMDeploy", f"[{probe.lmdeploy}](/releases/{probe.lmdeploy}.md)"),
             ("GPU", f"[{m.text(probe.gpu_name)}](/gpus/{probe.gpu}.md), driver {probe.driver}"),
@@ -222,7 +257,7 @@ def _probe(book: Book, probe: r.Measurement) -> Iterator[str]:
     )
     for number, start in enumerate(probe.starts):
         yield m.heading(2, f"Start {number + 1}: {start.model}", f"start-{number + 1}")
-        yield f"    OMP_NUM_THREADS={start.omp_threads} lmdeploy serve api_server MODEL {shlex.join(start.flags)}\n"
+        yield m.shell(f"OMP_NUM_THREADS={start.omp_threads} lmdeploy serve api_server MODEL {shlex.join(start.flags)}")
         ready = start.ready_mib - probe.idle_mib
         yield f"{ready:,} MiB when ready, above the idle card; KV region {start.cache_mib:,.0f} MiB."
         rows = (

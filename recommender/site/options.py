@@ -34,11 +34,15 @@ GUIDE = "guide"
 def pages(book: Book) -> Iterator[Page]:
     """The index, and a page an option; in another language than English, one an option of the guide."""
     yield page("flags/index.md", book.t("Flags and settings"), _index(book))
-    guided = {each.option for each in book.store.advisers[GUIDE].settings if each.final}
     for option in book.store.options():
-        if book.english or option.id in guided:
+        if book.english or option.id in guided(book):
             found = about(book.store, option, book.newest)
             yield page(f"flags/{option.id}.md", found.name, _option(book, option, found))
+
+
+def guided(book: Book) -> set[str]:
+    """The options that have pages in other languages too."""
+    return {each.option for each in book.store.advisers[GUIDE].settings if each.final}
 
 
 def _index(book: Book) -> Iterator[str]:
@@ -91,8 +95,8 @@ def _option(book: Book, option: r.Option, found: About) -> Iterator[str]:
     kind = book.t(KINDS[found.kind])
     about_it = f", {book.t('about {0}').format(book.t(found.topic.capitalize()).lower())}" if found.topic else ""
     yield f"*{kind}{about_it}*\n\n{_own(book, found.summary, found.summary_vi)}"
-    if book.english and found.summary_vi:
-        yield f'\n<p lang="vi">{m.text(found.summary_vi)}</p>'
+    if book.english and found.summary_vi and option.id not in guided(book):
+        yield f'\nIn Vietnamese: <span lang="vi">{m.text(found.summary_vi)}</span>\n'
     yield from _now(book, found)
     if not book.english:
         yield from _guided(book, found)
@@ -133,7 +137,7 @@ def _era(book: Book, life: Life) -> tuple[str, ...]:
     last = life.last or book.t("{0} (newest)").format(book.newest.id)
     takes = book.t(TYPES[life.type])
     if life.choices:
-        takes = book.t("one of {0}").format(" ".join(m.code(each) for each in life.choices))
+        takes = book.t("one of {0}").format(" ".join(m.whole(each) for each in life.choices))
     return (
         life.first if life.first == life.last else book.t("{0} to {1}").format(life.first, last),
         _default(book, life.default),

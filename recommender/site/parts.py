@@ -51,7 +51,8 @@ def kv_bytes(book: Book, _: str) -> Iterator[str]:
         sequence = f"{LENGTH * each[0] / GIB:.2f}"
         rows.append((f"[{m.text(model.hub)}](/models/{name}.md)", f"{each[0]:,}", *shares, sequence))
     head = [book.t("Model"), *(book.t("{0} bits").format(bits) for bits in (16, 8, 4))]
-    yield from m.table([*head, book.t("GiB for {0} tokens at 16").format(f"{LENGTH:,}")], rows)
+    yield from m.table([*head, "GiB"], rows)
+    yield book.t("GiB: of {0} tokens at 16 bits.").format(f"{LENGTH:,}") + "\n"
 
 
 def image_tokens(book: Book, name: str) -> Iterator[str]:

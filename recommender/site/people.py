@@ -55,10 +55,11 @@ def _adviser(book: Book, adviser: r.Adviser) -> Iterator[str]:
     )
     vietnamese = " ".join((adviser.approach_vi, adviser.best_for_vi, adviser.trade_off_vi)).strip()
     if vietnamese:
-        yield f'\n<p lang="vi">{m.text(vietnamese)}</p>'
+        yield f'\nIn Vietnamese: <em lang="vi">{m.text(vietnamese)}</em>'
     yield m.heading(2, "Its settings", "settings")
     yield from m.table(("Setting", "Value", "Its reason"), (_setting(book, each) for each in adviser.settings))
-    yield f"To get it as a script, with what speaks against it:\n\n    recommend --gpu A100-80G --follow {adviser.id}\n"
+    yield f"To get it as a script, with what speaks against it:\n"
+    yield m.shell(f"recommend --gpu A100-80G --follow {adviser.id}")
     yield from _figures(book, adviser)
     yield from _measured(book, adviser)
     mine = [each for each in store.claims.values() if adviser.id in each.advisers]
@@ -71,7 +72,7 @@ def _adviser(book: Book, adviser: r.Adviser) -> Iterator[str]:
 def _setting(book: Book, each: r.Setting) -> tuple[str, ...]:
     value = m.code(each.value) + (f" to {m.code(each.up_to)}" if each.up_to else "")
     passing = "" if each.final else " (in passing)"
-    vietnamese = f' <span lang="vi">{m.text(each.reason_vi)}</span>' if each.reason_vi else ""
+    vietnamese = f'<br><em lang="vi">{m.text(each.reason_vi)}</em>' if each.reason_vi else ""
     return m.named_option(book.store, each.option), value + passing, m.prose(book.store, each.reason) + vietnamese
 
 

@@ -41,7 +41,7 @@ TEXTS = {
     "failed": "The answer could not be loaded. Try again later, or run the command.",
     "folder": "This page was opened from a folder, where a browser reads no other file. Run the command, or open the "
     "page from a server.",
-    "why": "Answers are stored here for one card with everything else left at its default. Not so here:",
+    "why": "Answers are stored here for one card, a named load and everything else left at its default. Not so here:",
     "wrong": "{name} {given} in the address is not known; {used} is shown instead.",
     "ignored": "{name} {given} is not understood and is left out.",
     "copied": "Copied.",
@@ -78,12 +78,13 @@ TEXTS = {
 """What the scripts say, by key. {names} are filled in by them."""
 
 
-def picker(book: Book, _: str) -> Iterator[str]:
-    """The whole of it."""
-    yield f'<section id="picker" class="picker" data-language="{book.language}" data-release="{states.release()}">'
+def picker(book: Book, words: str) -> Iterator[str]:
+    """The whole of it. ``words``: "short" where it is a part of a longer page: what is behind the script folds out."""
+    kind = f"picker {words}".strip()
+    yield f'<section id="picker" class="{kind}" data-language="{book.language}" data-release="{states.release()}">'
     yield from _form(book)
     yield '<p id="picker-notice" role="alert" hidden></p>'
-    yield from _answer(book)
+    yield from _answer(book, short=words == "short")
     yield from _words(book)
     yield from _links(book)
     yield "</section>"
@@ -171,7 +172,7 @@ def _more(book: Book) -> Iterator[str]:
     yield f'<div class="picker-field"><label for="picker-text-only">{box} {t("Requests carry no image")}</label></div>'
 
 
-def _answer(book: Book) -> Iterator[str]:
+def _answer(book: Book, *, short: bool) -> Iterator[str]:
     """The places that the answer is put into; what an answer has not stays hidden."""
     t = book.t
     yield '<div id="picker-answer" data-state="waiting">'
@@ -186,18 +187,25 @@ def _answer(book: Book) -> Iterator[str]:
     yield _button("copy-link", t("Copy a link to this answer"))
     yield '<span id="picker-copied" role="status"></span></div>'
     yield '<div id="picker-result" hidden>'
-    yield f'<div id="picker-warned" hidden><h2>{t("Mind")}</h2><ul id="picker-warnings" lang="en"></ul></div>'
+    yield f'<div id="picker-warned" hidden><h2>{t("To mind")}</h2><ul id="picker-warnings" lang="en"></ul></div>'
     yield f'<h2 id="picker-script-head">{t("The script")}</h2><div class="picker-bar">{_button("copy", t("Copy"))}'
     yield f'<a id="picker-download" class="md-button" download="serve.sh">{t("Download serve.sh")}</a></div>'
     yield '<pre id="picker-script" lang="en" tabindex="0" role="region" aria-labelledby="picker-script-head">'
     # Not right below it: to such code the theme adds a button of its own.
     yield "<span><code></code></span></pre>"
+    if short:
+        yield f'<details id="picker-behind"><summary>{t("Memory, speed, and why each option")}</summary>'
+    yield from _behind(t)
+    yield "</details></div></div>" if short else "</div></div>"
+
+
+def _behind(t: Callable[[str], str]) -> Iterator[str]:
+    """What stands behind a script: figures, reasons, and what others gave."""
     yield from _figures(t)
     yield f'<h2>{t("Why each option")}</h2><div id="picker-flags"></div>'
     yield f'<p id="picker-left"></p><h2 id="picker-agreed">{t("What the advisers gave")}</h2>'
     columns = (t("Adviser"), t("Alike"), t("Different"))
     yield from _table("advisers", "picker-agreed", columns)
-    yield "</div></div>"
 
 
 def _figures(t: Callable[[str], str]) -> Iterator[str]:

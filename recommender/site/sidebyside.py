@@ -107,8 +107,8 @@ def measured_table(book: Book) -> Iterator[str]:
     yield book.t(
         "{model} (weights: {weights}) on one {card}, LMDeploy {release}, {cores} CPU cores. "
         "Two figures are the lowest and the highest of several runs. Advisers' configurations are as "
-        "given, but for `--trust-remote-code` added and a chat template file that nobody has left out: without that "
-        "none starts."
+        "given, with two changes, without which none starts: `--trust-remote-code` is added, and the chat template "
+        "file, which nobody has, is left out."
     ).format(
         model=m.text(book.store.models[first.model].hub),
         weights=m.text(book.t(first.checkpoint)),
@@ -129,39 +129,43 @@ def _cells(book: Book, each: Line) -> list[str]:
     return [f"**{title}**" if each.ours else title, _ends(book, each.memory(), 0), *shown, runs]
 
 
-WIDTH, LABELS, STEP = 720, 190, 26
+STEP, LONGEST = 36, 66
+"""Height of a row, and of the longest bar its share of the width: behind it stands its figure."""
 
 
 def picture(book: Book) -> Iterator[str]:
     """Two bar charts: requests a second with 16 in flight, and memory."""
     known = lines(book)
     rates = [(each, each.figures("448x448", 16)) for each in known]
-    yield _chart(book, book.t("Requests a second, 16 in flight, 448x448 images (more is better)"), rates, 1)
     memory = [(each, each.memory()) for each in known]
+    yield '\n<div class="pair">'
+    yield _chart(book, book.t("Requests a second, 16 in flight, 448x448 images (more is better)"), rates, 1)
     yield _chart(book, book.t("Memory of the ready server, MiB (less is better)"), memory, 0)
+    yield "</div>\n"
 
 
 def _chart(book: Book, title: str, rows: Sequence[tuple[Line, list[float]]], digits: int) -> str:
+    """Bars whose lengths are shares of the width: words keep their size on a screen of any width."""
     most = max(max(values, default=0.0) for _, values in rows)
     told = ((line, _ends(book, values, digits) if values else book.t("none answered")) for line, values in rows)
     said = ". ".join(f"{line.title}: {figures}" for line, figures in told)
     parts = [f"<title>{html.escape(title)}</title><desc>{html.escape(said)}</desc>"]
     for number, (line, values) in enumerate(rows):
-        parts += _bar(book, line, values, number * STEP, (WIDTH - LABELS - 110) / most, digits)
+        parts += _bar(book, line, values, number * STEP, LONGEST / most, digits)
     return (
-        f'\n<figure class="chart"><figcaption>{html.escape(title)}</figcaption>'
-        f'<svg viewBox="0 0 {WIDTH} {len(rows) * STEP + 4}" role="img">{"".join(parts)}</svg></figure>\n'
+        f'<figure class="chart"><figcaption>{html.escape(title)}</figcaption>'
+        f'<svg style="height: {len(rows) * STEP}px" role="img">{"".join(parts)}</svg></figure>'
     )
 
 
 def _bar(book: Book, line: Line, values: list[float], top: int, scale: float, digits: int) -> Iterator[str]:
-    label = html.escape(line.title)
-    yield f'<text x="{LABELS - 8}" y="{top + 17}" text-anchor="end">{label}</text>'
+    strong = ' class="strong"' if line.ours else ""
+    yield f'<text{strong} x="0" y="{top + 13}">{html.escape(line.title)}</text>'
     low, high = (min(values), max(values)) if values else (0.0, 0.0)
     kind = "ours" if line.ours else "theirs"
-    yield f'<rect class="{kind}" x="{LABELS}" y="{top + 4}" width="{low * scale:.1f}" height="18"/>'
+    yield f'<rect class="{kind}" x="0" y="{top + 18}" width="{low * scale:.1f}%" height="14"/>'
     if high > low:
-        left, wide = LABELS + low * scale, (high - low) * scale
-        yield f'<rect class="{kind} more" x="{left:.1f}" y="{top + 4}" width="{wide:.1f}" height="18"/>'
+        place = f'x="{low * scale:.1f}%" y="{top + 18}" width="{(high - low) * scale:.1f}%"'
+        yield f'<rect class="{kind} more" {place} height="14"/>'
     said = _ends(book, values, digits) if values else book.t("every request refused")
-    yield f'<text class="small" x="{LABELS + high * scale + 6:.1f}" y="{top + 17}">{said}</text>'
+    yield f'<text class="small" x="{high * scale:.1f}%" dx="{6 if values else 0}" y="{top + 29}">{said}</text>'

@@ -36,6 +36,8 @@ MODELS = (
 )
 """The checkpoints that people ask for."""
 GOALS: tuple[Goal, ...] = get_args(Goal)
+SEVERAL = " to "
+"""Between the ends of a range that an adviser gave."""
 SPEEDS = ("alone_ms", "latency_ms", "p99_ms", "ttft_ms", "token_ms", "rps")
 
 
@@ -111,6 +113,7 @@ class Slice:
             "speed": speed(found),
             "options": {
                 each.option: {"value": each.value, "why": self.text(each.reason), "on": self.text(cite(each.sources))}
+                | {"alike": [said.adviser for said in each.advice if alike(each.value, said.value)]}
                 for each in found.explanations
                 if each.emitted
             },
@@ -127,6 +130,15 @@ class Slice:
         """What speaks against a configuration that is the best all the same."""
         made = {"severity": finding.severity, "says": self.text(finding.message), "mend": self.text(finding.remedy)}
         return made | {"on": self.text(cite(finding.sources))}
+
+
+def alike(ours: str, said: str) -> bool:
+    """Whether an adviser's value is ours: the same text or number, or a range that ours lies in."""
+    try:
+        low, *rest = (float(each) for each in said.split(SEVERAL))
+        return ours == said or low <= float(ours) <= (rest or [low])[-1]
+    except ValueError:
+        return ours == said
 
 
 def memory(facts: Facts, found: Recommendation) -> dict[str, Any]:

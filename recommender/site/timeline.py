@@ -12,37 +12,57 @@ if TYPE_CHECKING:
     from recommender.about import About, Life
     from recommender.site.book import Book
 
-WIDTH, LEFT, HIGH = 840, 8, 26
+HIGH = 26
+SIGNS, FEW = 84, 40
+"""Signs that fit side by side where the screen is wide, and on a phone, which is not shown the others."""
+CHANGES = {"choices": "choices", "type": "type", "read_by": "readers", "note": "notes"}
+"""What else than its default can change of an option from one era to the next, and how the bar calls it."""
 
 
 def timeline(book: Book, found: About) -> str:
-    """The bar of an option. It tells nothing that the table below it does not."""
+    """The bar of an option. It tells nothing that the table below it does not.
+
+    Its places are shares of the width: words keep their size on a screen of any width.
+    """
     names = [each.id for each in book.releases]
-    step = (WIDTH - 2 * LEFT) / len(names)
-    parts = [*_bars(book, found, names, step), *_ticks(names, step)]
+    parts = [*_bars(book, found, names), *_ticks(names)]
     said = book.t("{name} in the releases {first} to {last}: {eras} eras").format(
         name=found.name, first=names[0], last=names[-1], eras=len(found.lives)
     )
     return (
-        f'\n<div class="chart"><svg viewBox="0 0 {WIDTH} 66" role="img" aria-label="{html.escape(said)}">'
+        f'\n<div class="chart"><svg style="height: 66px" role="img" aria-label="{html.escape(said)}">'
         f"{''.join(parts)}</svg></div>\n"
     )
 
 
-def _bars(book: Book, found: About, names: list[str], step: float) -> Iterator[str]:
-    for number, life in enumerate(found.lives):
+def _bars(book: Book, found: About, names: list[str]) -> Iterator[str]:
+    """An era a bar: of another colour where the default is another, with the words for what changed."""
+    before, shade = None, 0
+    for life in found.lives:
         inside = [place for place, name in enumerate(names) if _within(life, name)]
         if not inside:
             continue
-        left, wide = LEFT + inside[0] * step, len(inside) * step - 1
-        kind = "idle" if set(life.read_by) <= {"nobody"} else f"era{number % 2}"
-        words = life.default or book.t("none")
-        told = book.t("{0} to {1}: default {2}").format(names[inside[0]], names[inside[-1]], words)
-        said = html.escape(told)
-        place = f'x="{left:.1f}" y="4" width="{wide:.1f}" height="{HIGH}"'
+        shade ^= before is not None and before.default != life.default
+        words, before = _changed(book, life, before), life
+        default = life.default or book.t("none")
+        told = book.t("{0} to {1}: default {2}").format(names[inside[0]], names[inside[-1]], default)
+        said = html.escape(told + ("" if words == default else f"; {words}"))
+        left, wide = (100 * each / len(names) for each in (inside[0], len(inside)))
+        kind = "idle" if set(life.read_by) <= {"nobody"} else f"era{shade}"
+        place = f'x="{left:.2f}%" y="4" width="{wide:.2f}%" height="{HIGH}"'
         yield f'<rect class="{kind}" {place}><title>{said}</title></rect>'
-        if wide > 8 * len(words) + 8:
-            yield f'<text x="{left + wide / 2:.1f}" y="21" text-anchor="middle">{html.escape(words)}</text>'
+        if len(words) + 1 < SIGNS * wide / 100:
+            room = "" if len(words) + 1 < FEW * wide / 100 else ' class="wide"'
+            middle = f'x="{left + wide / 2:.2f}%" y="21" text-anchor="middle"'
+            yield f"<text{room} {middle}>{html.escape(words)}</text>"
+
+
+def _changed(book: Book, life: Life, before: Life | None) -> str:
+    """The default where it is another, else the names of what is."""
+    if before is None or before.default != life.default:
+        return life.default or book.t("none")
+    changed = [book.t(words) for name, words in CHANGES.items() if getattr(before, name) != getattr(life, name)]
+    return f"≠ {', '.join(changed)}" if changed else "="
 
 
 def _within(life: Life, name: str) -> bool:
@@ -50,10 +70,13 @@ def _within(life: Life, name: str) -> bool:
     return first <= version(name) and (last is None or version(name) <= last)
 
 
-def _ticks(names: list[str], step: float) -> Iterator[str]:
-    """Names of the releases of which one in three is written, so that they can be read."""
+def _ticks(names: list[str]) -> Iterator[str]:
+    """A line for each release; one in three has its name, on a narrow screen one in nine."""
     for place, name in enumerate(names):
-        middle = LEFT + (place + 0.5) * step
-        yield f'<line x1="{middle:.1f}" y1="{HIGH + 6}" x2="{middle:.1f}" y2="{HIGH + 11}"/>'
+        middle = 100 * (place + 0.5) / len(names)
+        yield f'<line x1="{middle:.2f}%" y1="{HIGH + 8}" x2="{middle:.2f}%" y2="{HIGH + 13}"/>'
         if place % 3 == 0:
-            yield f'<text class="small" x="{middle:.1f}" y="{HIGH + 24}" text-anchor="middle">{name}</text>'
+            anchor = "start" if place == 0 else "end" if place == len(names) - 1 else "middle"
+            x = 0.0 if place == 0 else 100.0 if place == len(names) - 1 else middle
+            kind = "small" if place % 9 == 0 else "small wide"
+            yield f'<text class="{kind}" x="{x:.2f}%" y="{HIGH + 27}" text-anchor="{anchor}">{name}</text>'

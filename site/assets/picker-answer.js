@@ -3,7 +3,6 @@
 
 const pickerAnswer = (() => {
   const SPEEDS = ["alone_ms", "latency_ms", "p99_ms", "ttft_ms", "token_ms", "rps"];
-  const SEVERAL = / to /;
   const at = (name) => document.getElementById(`picker-${name}`);
 
   /** A text of the page's language as nodes, its {names} filled in. */
@@ -26,7 +25,10 @@ const pickerAnswer = (() => {
     return made;
   }
 
-  const english = (text, name = "span") => element(name, { lang: "en" }, text);
+  /** An English text; options that it names are code, which is not broken in two after their dashes. */
+  const english = (text, name = "span") => element(name, { lang: "en" }, ...named(text));
+  const named = (text) => text.split(/(--[a-z][a-z0-9-]*[a-z0-9])/).map((each, place) =>
+    (place % 2 ? element("code", { class: "name" }, each) : each));
   const number = (value, digits = 1) =>
     value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
   const gib = (value) => value.toFixed(value < 10 ? 2 : 1);
@@ -114,16 +116,9 @@ const pickerAnswer = (() => {
   function warnings(plan, texts) {
     at("warned").hidden = !plan.warnings.length && !plan.notes.length;
     at("warnings").replaceChildren(
-      ...plan.warnings.map((each) => element("li", { class: "warning" }, texts[each.says], " ",
-        ...(texts[each.mend] ? [say("mend"), ` ${texts[each.mend]}`] : []))),
-      ...plan.notes.map((each) => element("li", {}, texts[each])));
-  }
-
-  /** Whether an adviser's value is ours: the same text or number, or a range that ours lies in. */
-  function alike(ours, said) {
-    if (ours === said) return true;
-    const value = Number(ours), ends = said.split(SEVERAL).map(Number);
-    return ours !== "" && said !== "" && ends[0] <= value && value <= ends[ends.length - 1];
+      ...plan.warnings.map((each) => element("li", { class: "warning" }, ...named(texts[each.says]), " ",
+        ...(texts[each.mend] ? [say("mend"), " ", ...named(texts[each.mend])] : []))),
+      ...plan.notes.map((each) => element("li", {}, ...named(texts[each]))));
   }
 
   function advisers(plan, common) {
@@ -131,7 +126,7 @@ const pickerAnswer = (() => {
     for (const [id, name] of Object.entries(common.advisers)) {
       const given = Object.entries(plan.options).filter(([option]) => id in common.options[option].advice);
       const value = (option) => common.options[option].advice[id];
-      const other = given.filter(([option, { value: ours }]) => !alike(ours, value(option)));
+      const other = given.filter(([, { alike }]) => !alike.includes(id));
       const shown = other.map(([option, { value: ours }]) => element("li", {}, element("code", {}, common.options[option].name),
         " ", say("differs", { value: value(option) || "–", ours })));
       const same = say("agrees", { same: given.length - other.length, all: given.length });

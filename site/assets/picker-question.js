@@ -5,7 +5,7 @@
 const pickerQuestion = (() => {
   const ASKED = ["model", "gpu", "load", "goal"];
   const MORE = ["count", "image", "text-only", "prompt-tokens", "output-tokens", "p99", "cpus", "kv", "lmdeploy"];
-  const MOST = { count: 64, "prompt-tokens": 2000000, "output-tokens": 2000000, cpus: 4096 };
+  const MOST = { load: 4096, count: 64, "prompt-tokens": 2000000, "output-tokens": 2000000, cpus: 4096 };
   const field = (form, name) => form.elements.namedItem(name);
 
   // Names as people write them: without case, blanks, dashes and underscores.
@@ -31,8 +31,9 @@ const pickerQuestion = (() => {
     return row[other.length];
   }
 
-  /** The offered value of this name, or the one whose name is nearest. */
+  /** The offered value of this name, or the one whose name is nearest; a load may be a number of requests too. */
   function near(form, name, given) {
+    if (name === "load" && checked(name, given)) return { value: checked(name, given), far: 0 };
     const asked = plain(given.slice(0, 80));
     const known = offered(form, name).flatMap(([value, ...others]) =>
       [value, ...others].filter(Boolean).map((each) => ({ value, far: apart(asked, plain(each)) })));
@@ -88,7 +89,8 @@ const pickerQuestion = (() => {
   function show(form, values) {
     for (const name of [...ASKED, ...MORE]) {
       const of = field(form, name);
-      if (of.type === "checkbox") of.checked = Boolean(values[name]);
+      if (!of.options && of.length) of.forEach((each) => (each.checked = each.value === values[name]));
+      else if (of.type === "checkbox") of.checked = Boolean(values[name]);
       else if (name === "count") of.value = values.count || "1";
       else if (name === "lmdeploy") of.value = values.lmdeploy || form.closest("#picker").dataset.release;
       else if (name === "kv") of.value = values.kv || "auto";
@@ -112,6 +114,7 @@ const pickerQuestion = (() => {
     const here = (name) => field(form, name).selectedOptions[0].dataset.here !== undefined;
     return [
       ...(here("model") ? [] : [`--model ${values.model}`]),
+      ...(/^\d/.test(values.load) ? [`--load ${values.load}`] : []),
       ...(here("gpu") && !values.count ? [] : [`--gpu ${values.gpu}${values.count ? `:${values.count}` : ""}`]),
       ...words(values),
     ];

@@ -150,10 +150,17 @@
     at("copied").replaceChildren(say(done ? "copied" : "uncopied"));
   }
 
-  form.addEventListener("change", () => go(new FormData(form), true));
+  /** What the form says. A load that is a number has no button: it stays until one is chosen. */
+  function asked() {
+    const pairs = new FormData(form);
+    if (!pairs.has("load")) pairs.set("load", values.load);
+    return pairs;
+  }
+
+  form.addEventListener("change", () => go(asked(), true));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    go(new FormData(form), true);
+    go(asked(), true);
   });
   addEventListener("popstate", () => take(new URLSearchParams(location.search)));
   at("copy").addEventListener("click", () => copy(at("script").textContent));

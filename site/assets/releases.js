@@ -23,8 +23,11 @@
     return element;
   }
 
-  const option = (each) => link(`../flags/${each.option}.html`, make("code", each.name));
+  const option = (each) => link(`../flags/${each.option}.html`, ...named(each.name));
   const list = (items) => make("ul", ...items.map((each) => make("li", ...each)));
+  /** A text with the options that it names as code: they are not broken in two after their dashes. */
+  const named = (text) => text.split(/(--[a-z][a-z0-9-]*[a-z0-9])/).map((each, place) =>
+    (place % 2 ? Object.assign(make("code", each), { className: "name" }) : each));
   const listed = (text) => text.split(/\s+/).filter(Boolean).join(", ") || "none";
   /** What a rule fills in from the case at hand is named: <compute capability>. */
   const holes = (text) => text.replace(/\{(?:\w+\.)?(\w+)\}/g, (_, name) => `<${name.replaceAll("_", " ")}>`);
@@ -33,11 +36,14 @@
     const served = each.read_by.some((reader) => reader === "turbomind" || reader === "server");
     const engine = served ? "" : `, read by ${each.read_by.join(" and ")} only`;
     const see = each.see.length ? ` See ${each.see.join(", ")}.` : "";
-    return [option(each), ` (${when} ${each.release}${engine}): ${each.summary}${see}`];
+    return [option(each), ` (${when} ${each.release}${engine}): `, ...named(`${each.summary}${see}`)];
   }
 
   function change({ what, before, after }) {
-    if (what === "meaning") return [...(before ? [`was: ${before} `] : []), `now: ${after || "This is over."}`];
+    if (what === "meaning") {
+      const said = [...(before ? [["was: ", ...named(before)]] : []), ["now: ", ...named(after || "This is over.")]];
+      return ["meaning", list(said)];
+    }
     if (what !== "choices") return [`${what}: `, make("code", listed(before)), " → ", make("code", listed(after))];
     const [old, now] = [before, after].map((text) => text.split(/\s+/).filter(Boolean));
     const gone = old.filter((each) => !now.includes(each));
@@ -48,9 +54,9 @@
 
   const need = (each) => [`${each.name}: `, code(each.before), " → ", code(each.after)];
   const code = (text) => (text ? make("code", text) : "not read");
-  const rule = (each) => [holes(each.text), ` Mend: ${holes(each.more)} `, link(`../constraints.html#${each.id}`, each.id)];
-  const thread = (each) => [link(`../threads.html#${each.id}`, each.text), " ", link(each.more, "thread")];
-  const claim = (each) => [`${each.more}: `, link(`../claims.html#${each.id}`, each.text)];
+  const rule = (each) => [...named(`${holes(each.text)} Mend: ${holes(each.more)} `), link(`../constraints.html#${each.id}`, each.id)];
+  const thread = (each) => [link(`../threads.html#${each.id}`, ...named(each.text)), " ", link(each.more, "thread")];
+  const claim = (each) => [`${each.more}: `, link(`../claims.html#${each.id}`, ...named(each.text))];
 
   /** The parts in the order of the command's. */
   function parts(diff) {
