@@ -37,7 +37,10 @@ BASE64 = 4 / 3
 NETWORK_SHARE = 0.7
 """Share of a host's network that requests may fill."""
 
-Limit: TypeAlias = Literal["preprocessing", "prefill on the card", "decoding steps", "network"]
+CORES_SHARE = 0.9
+"""Share of a server's cores that it may fill."""
+
+Limit: TypeAlias = Literal["preprocessing", "prefill on the card", "decoding steps", "CPU cores", "network"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +151,15 @@ def _fleet(facts: Facts, kind: Kind, choice: Choice, aim: Aim) -> Sized | Unfit:
         alone = 1e3 / completes(1)
         return Unfit(kind, f"a request alone takes {alone:,.0f} ms", f"--p99 {math.ceil(alone * 1.05)}")
     each = servers_of(kind, config)
-    network = _network(facts, aim) / each
-    limit: Limit = choice.best.speed.limit
-    if network < holds:
-        holds, limit = network, "network"
+    bounds: list[tuple[float, Limit]] = [
+        (holds, choice.best.speed.limit),
+        (_cores(facts, config), "CPU cores"),
+        (_network(facts, aim) / each, "network"),
+    ]
+    holds, limit = min(bounds)
+    if holds <= 0:
+        cores = facts.store.coefficients["server-cores"].value / CORES_SHARE
+        return Unfit(kind, f"a server has {facts.request.cpus} CPU cores", f"--cpus {math.ceil(cores * each) + each}")
     peak = aim.rps * aim.peak
     hosts = math.ceil(peak / (holds * each) - 1e-9) + aim.spare
     if hosts > MAX_HOSTS:
@@ -211,6 +219,14 @@ def rate_held(completes: Callable[[float], float], aim: Aim) -> float:
         else:
             high = middle
     return low
+
+
+def _cores(facts: Facts, config: Configuration) -> float:
+    """Requests a second that a server's CPU cores carry; below 0 where they do not even carry the idle server."""
+    known = facts.store.coefficients
+    work = known["request-core-ms"].value + facts.images * facts.tiles(config.max_tiles) * known["tile-core-ms"].value
+    cores = facts.request.cpus / config.share * CORES_SHARE - known["server-cores"].value
+    return 1e3 * cores / work
 
 
 def _network(facts: Facts, aim: Aim) -> float:

@@ -9,6 +9,7 @@ from recommender.fleet.sizing import Aim, Sized, Unfit, cost, servers_of
 from recommender.terminal import plain, wrap
 
 FORMAT = 1
+SHORT = {"prefill on the card": "prefill", "decoding steps": "decoding"}
 
 
 def best_first(fleets: Iterable[Sized], aim: Aim, prices: Mapping[str, float]) -> list[Sized]:
@@ -58,7 +59,7 @@ def _table(fleets: Sequence[Sized], aim: Aim, prices: Mapping[str, float]) -> It
         f"{'a million':>9}" if priced else "limit"
     )
     for each in fleets:
-        last = f"{cost(each, aim.rps, prices):>9,.2f}" if priced else str(each.limit)
+        last = f"{cost(each, aim.rps, prices):>9,.2f}" if priced else SHORT.get(each.limit, each.limit)
         yield (
             f"  {_name(each):<{wide}} {each.hosts:>6,}{each.cards:>6,}{each.servers:>8,}{each.holds:>8,.1f}"
             f"{each.down.busy:>6.0%}{each.p99_ms.value:>8,.0f}  {last}"
