@@ -59,7 +59,7 @@ class Request:
     def __post_init__(self) -> None:
         """Raises RequestError for a number that cannot be meant."""
         _whole("--gpu count", self.gpu_count, 1, MAX_COUNT)
-        _whole("--tp", self.tp, 0, MAX_COUNT)
+        _whole("cards of a server", self.tp, 0, MAX_COUNT)
         _whole("--cpus", self.cpus, 1, 4096)
         _whole("--load", self.concurrency, 0, MAX_CONCURRENCY)
         _whole("--image count", self.images, -1, MAX_IMAGES)

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -55,14 +56,25 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what runs alone and what coverage passes over, and puts the long files first."""
+    """Marks the files that need the machine for themselves, and puts the long ones first."""
     for item in items:
         if item.path.stem in CLOCKS:
             item.add_marker("alone")
-        names = {item.path.stem, getattr(item, "originalname", "")}
-        if names & REPEATING or getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
-            item.add_marker("no_cover")
     items.sort(key=lambda item: FIRST.index(item.path.stem) if item.path.stem in FIRST else len(FIRST))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Lets coverage pass over the tests that repeat; pytest-cov's own mark for it does nothing in a worker of xdist."""
+    names = {item.path.stem, getattr(item, "originalname", "")}
+    if not names & REPEATING and not getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+        return (yield)
+    tracer = sys.gettrace()
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracer)
 
 
 @pytest.fixture

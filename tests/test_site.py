@@ -234,7 +234,7 @@ def test_the_picture_of_image_tokens_is_right() -> None:
     tiles = tokens.tiles(vision, 1280, 720)
     assert f"{tiles} x {vision.tokens_per_tile} tokens" in text
     assert f"tiles of {vision.image} x {vision.image}" in text
-    assert text.count('width="54" height="54"') == tiles
+    assert text.count('width="36" height="36"') == tiles
 
 
 def test_hand_written_pages_name_known_parts() -> None:

@@ -57,6 +57,13 @@ AXE = """options => axe.run(document, options).then(done => done.violations
   .map(each => [each.id, each.nodes.length, each.nodes[0].target.join(" "), each.nodes[0].failureSummary]))"""
 OF_THE_LOOK = ["color-contrast", "link-in-text-block", "scrollable-region-focusable", "aria-hidden-focus", "list"]
 """What another palette and another width can break: the other rules look at the same elements as before."""
+TOO_WIDE = """() => [...document.querySelectorAll(".chart, .chart svg, .language-sh code")]
+  .filter(each => each.scrollWidth > each.clientWidth + 1).map(each => each.outerHTML.slice(0, 200))"""
+RUN_OUT = """() => [...document.querySelectorAll("svg.diagram")].flatMap(drawing =>
+  [...drawing.querySelectorAll("text")].filter(each => {
+    const [box, whole] = [each.getBBox(), drawing.viewBox.baseVal];
+    return box.x < -1 || box.x + box.width > whole.width + 1 || box.y + box.height > whole.height + 4;
+  }).map(each => each.textContent))"""
 SHOWN = "selector => [...document.querySelectorAll(selector)].filter(each => each.checkVisibility())"
 PALETTES = "form[data-md-component=palette] label:visible"
 ANSWERED = "state => document.querySelector('#picker-answer')?.dataset.state === state"
@@ -316,32 +323,17 @@ def test_two_releases_differ_as_the_command_says(visit: Visit, old: str, new: st
     assert [page.evaluate(shown, each) for each in titles] == wanted
 
 
-@pytest.mark.parametrize("name", ["index.html", "vi/index.html", "evidence/h100-2026-11-21-guide.html"])
-def test_pictures_and_commands_fit_a_phone(visit: Visit, name: str) -> None:
-    """Bars, diagrams and commands are seen whole without scrolling."""
-    _fits(visit, name)
-
-
-@pytest.mark.parametrize("path", sorted((Path(__file__).parent.parent / "site" / "concepts").glob("*.md")))
-def test_diagrams_fit_a_phone(visit: Visit, path: Path) -> None:
-    """The same of the hand-drawn ones, whose words must not run out of the drawing either."""
-    name = path.name.removesuffix(".md")
-    name = f"vi/concepts/{name.removesuffix('.vi')}.html" if name.endswith(".vi") else f"concepts/{name}.html"
-    _fits(visit, name)
-    outside = """() => [...document.querySelectorAll(".chart svg[viewBox]")].flatMap(drawing =>
-      [...drawing.querySelectorAll("text")].filter(each => {
-        const [box, whole] = [each.getBBox(), drawing.viewBox.baseVal];
-        return box.x < -1 || box.x + box.width > whole.width + 1 || box.y + box.height > whole.height + 4;
-      }).map(each => each.textContent))"""
-    assert visit.page.evaluate(outside) == []
-
-
-def _fits(visit: Visit, name: str) -> None:
+def test_pictures_and_commands_fit_a_phone(visit: Visit, site: Path) -> None:
+    """Bars, diagrams and commands are seen whole without scrolling, and no words run out of a hand-drawn diagram."""
+    concepts = sorted(
+        f"{folder}{each.name}" for folder in ("concepts/", "vi/concepts/") for each in (site / folder).iterdir()
+    )
+    assert len(concepts) > 16
     visit.page.set_viewport_size({"width": min(PHONES), "height": 800})
-    visit.open(name)
-    wide = """() => [...document.querySelectorAll(".chart, .chart svg, .language-sh code")]
-      .filter(each => each.scrollWidth > each.clientWidth + 1).map(each => each.outerHTML.slice(0, 200))"""
-    assert visit.page.evaluate(wide) == []
+    for name in ("index.html", "vi/index.html", KINDS["a flag"], KINDS["evidence"], *concepts):
+        visit.open(name)
+        assert visit.page.evaluate(TOO_WIDE) == [], name
+        assert visit.page.evaluate(RUN_OUT) == [], name
 
 
 # The picker

@@ -124,7 +124,9 @@ def test_advice_is_alike_where_its_value_is_ours() -> None:
     """The same text or number, or a range that ours lies in; a value that is no number is in no range."""
     pairs = [("0.2", "0.20"), ("turbomind", "turbomind"), ("2", "1 to 4"), ("4", "1 to 4"), ("true", "true")]
     assert all(states.alike(ours, said) for ours, said in pairs)
-    assert not any(states.alike(*each) for each in [("5", "1 to 4"), ("", "0"), ("0", ""), ("int8", "8"), ("1", "a to b")])
+    assert not any(
+        states.alike(*each) for each in [("5", "1 to 4"), ("", "0"), ("0", ""), ("int8", "8"), ("1", "a to b")]
+    )
 
 
 def test_the_grid_is_large_and_its_files_are_small(answers: Mapping[str, str]) -> None:

@@ -202,10 +202,9 @@ def _cell(book: Book, column: Column, value: Value | None, base: Value, setting:
     title = f' title="{html.escape(reason)}"' if reason else ""
     default = f" <small>({html.escape(book.t('default'))})</small>" if value.left else ""
     spoken = f'<span class="unseen">, {html.escape(book.t("differs"))}</span>' if _differs(value, base) else ""
-    return (
-        f'<td class="{" ".join(kinds)}" {place}{title}><span>{html.escape(_value(book, value))}{default}</span>'
-        f"{spoken}{marks}</td>"
-    )
+    # A long name of a file may go on in the next line, but not just anywhere.
+    written = html.escape(_value(book, value)).replace("_", "_<wbr>")
+    return f'<td class="{" ".join(kinds)}" {place}{title}><span>{written}{default}</span>{spoken}{marks}</td>'
 
 
 def _reason(book: Book, value: Value, option: str) -> str:

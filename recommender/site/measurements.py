@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
-from datetime import date
 from collections.abc import Iterator
+from datetime import date
 from typing import TYPE_CHECKING
 
 from recommender import measured
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 OPTIONS = {"concurrency": "load", "rps": "rps", "p99_ms": "p99", "ttft_ms": "ttft", "vram_gib": "vram"}
 """Fields of a request whose option has another name."""
+NAMES = {"awq": "AWQ", "kv": "KV", "mps": "MPS", "omp": "OMP", "qwen": "Qwen", "rec": "recommended", "tp": "TP"}
+"""Words of an id as people write them."""
 TOKENS = "output tokens/s"
 """A figure that follows from requests a second."""
 
@@ -43,7 +46,8 @@ def what(book: Book, record: r.SmokeRun | r.Measurement) -> str:
     """What tells a record from the others of its card and day: the end of its id, or the adviser that it names."""
     rest = record.id.partition(record.taken)[2].strip("-") or "first scripts"
     adviser = book.store.advisers.get(rest)
-    name = adviser.name if adviser else rest.replace("-", " ")
+    words = (NAMES.get(each, each.upper() if re.fullmatch(r"\d+b", each) else each) for each in rest.split("-"))
+    name = adviser.name if adviser else " ".join(words)
     return name[0].upper() + name[1:]
 
 

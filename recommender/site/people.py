@@ -58,7 +58,7 @@ def _adviser(book: Book, adviser: r.Adviser) -> Iterator[str]:
         yield f'\nIn Vietnamese: <em lang="vi">{m.text(vietnamese)}</em>'
     yield m.heading(2, "Its settings", "settings")
     yield from m.table(("Setting", "Value", "Its reason"), (_setting(book, each) for each in adviser.settings))
-    yield f"To get it as a script, with what speaks against it:\n"
+    yield "To get it as a script, with what speaks against it:\n"
     yield m.shell(f"recommend --gpu A100-80G --follow {adviser.id}")
     yield from _figures(book, adviser)
     yield from _measured(book, adviser)

@@ -49,7 +49,7 @@ def digest() -> str:
     state = hashlib.sha256()
     for path in (
         *sorted((root / "knowledge").rglob("*.yaml")),
-        *sorted((root / "templates").iterdir()),
+        *sorted(each for each in (root / "templates").iterdir() if each.is_file()),
         *sorted(package.glob("*.py")),
         Path(states.__file__),
     ):

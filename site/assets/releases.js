@@ -39,17 +39,17 @@
     return [option(each), ` (${when} ${each.release}${engine}): `, ...named(`${each.summary}${see}`)];
   }
 
+  /** What a change is told in, an item or two: what was and what is are texts of their own. */
   function change({ what, before, after }) {
     if (what === "meaning") {
-      const said = [...(before ? [["was: ", ...named(before)]] : []), ["now: ", ...named(after || "This is over.")]];
-      return ["meaning", list(said)];
+      return [...(before ? [["was: ", ...named(before)]] : []), ["now: ", ...named(after || "This is over.")]];
     }
-    if (what !== "choices") return [`${what}: `, make("code", listed(before)), " → ", make("code", listed(after))];
+    if (what !== "choices") return [[`${what}: `, make("code", listed(before)), " → ", make("code", listed(after))]];
     const [old, now] = [before, after].map((text) => text.split(/\s+/).filter(Boolean));
     const gone = old.filter((each) => !now.includes(each));
     const more = now.filter((each) => !old.includes(each));
     const kept = [gone.length ? `no longer ${gone.join(", ")}` : "", more.length ? `now also ${more.join(", ")}` : ""];
-    return [`${what}: ${kept.filter(Boolean).join("; ")}`];
+    return [[`${what}: ${kept.filter(Boolean).join("; ")}`]];
   }
 
   const need = (each) => [`${each.name}: `, code(each.before), " → ", code(each.after)];
@@ -63,7 +63,7 @@
     const gone = `${diff.new} does not know these; a server started with one ends at once.`;
     return [
       ["Options that are gone", diff.removed.map((each) => moved(each, "last in")), gone],
-      ["Options that changed", diff.changed.map((each) => [option(each), list(each.changes.map(change))])],
+      ["Options that changed", diff.changed.map((each) => [option(each), list(each.changes.flatMap(change))])],
       ["New options", diff.added.map((each) => moved(each, diff.back ? "in" : "since"))],
       ["What it needs", diff.needs.map(need)],
       ["Rules that hold no more", diff.rules_gone.map(rule)],
