@@ -21,6 +21,7 @@ from artefacts import BASH, Machine, finish, found, need, parser, wait_for
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from kubernetes_validate import utils as schemas
+from packaging.version import Version
 
 from recommender.fleet import front, kubernetes
 from recommender.fleet.layout import Layout
@@ -66,7 +67,7 @@ class Strict(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Fails on a key that comes twice."""
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]  # type: ignore[no-untyped-call]
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         assert len(keys) == len(set(keys)), f"twice: {keys}"
         return super().construct_mapping(node, deep)
 
@@ -215,8 +216,8 @@ def test_names_and_labels_agree(at: int) -> None:
             every["NetworkPolicy", "lmdeploy-server"]["spec"]["ingress"][0]["from"][0]["podSelector"]["matchLabels"],
         ],
     }
-    for name, listed in selectors.items():
-        for selector in listed:
+    for name, meant in selectors.items():
+        for selector in meant:
             assert [each for each in labels if selector.items() <= labels[each].items()] == [name]
     listed = every["Kustomization", ""]
     assert {*listed["resources"], *listed["configMapGenerator"][0]["files"]} <= set(files(at))
@@ -328,11 +329,12 @@ def test_probes_wait_for_the_start_and_for_a_full_server(at: int) -> None:
     for probe in (begins, lives, ready):
         assert probe["timeoutSeconds"] > 10
     assert lives["periodSeconds"] * lives["failureThreshold"] > 90
-    probes_engine = planned.found.facts.version >= kubernetes.version("0.14.0")
+    probes_engine = planned.found.facts.version >= Version("0.14.0")
     assert ("tcpSocket" in lives) != probes_engine
     if share > 1:
         ports = [str(each["containerPort"]) for each in container["ports"]]
         assert all(port in begins["exec"]["command"][2] for port in ports)
+        assert begins["timeoutSeconds"] > 10 * share
 
 
 @EVERY
@@ -411,7 +413,7 @@ def test_no_key_stands_in_a_file(at: int) -> None:
 
 @EVERY
 def test_manifests_review_clean(at: int) -> None:
-    """recommend review finds the servers and nothing to say of them, with and without the head."""
+    """recommend review finds the servers and nothing to say of them."""
     for name, text in files(at).items():
         if name.endswith(".yaml"):
             reviewed = engine.review(name, text)

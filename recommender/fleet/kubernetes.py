@@ -46,6 +46,8 @@ VOLUME_BYTES_S = 100 * 10**6
 """What a volume over the network is taken to read in a second."""
 PULL_S = 900
 PERIOD_S = 10
+ANSWERS_S = 12
+"""/health answers within 10 s at the latest."""
 DRAIN_S = 40
 """How long the front may go on with an address that is no longer ready: what DNS says may be 30 s old."""
 FRONT_DRAIN_S = 15
@@ -63,6 +65,9 @@ PINNED_BYTES = 2 * 3 * 448 * 448 * 2
 """For each token of a pass and each card: two tiles of three 16-bit colours."""
 HEALTH = "health-says-ok-while-dead"
 LABEL_LONGEST = 63
+MPS_SOURCE = (
+    "https://github.com/NVIDIA/libnvidia-container/blob/00b4b47e2a3eed09f8059eb39feaa0b4540d22d9/src/nvc_info.c"
+)
 
 CITES = {
     "authentication": "0.18.0 lmdeploy/serve/utils/server_utils.py:103",
@@ -103,8 +108,8 @@ class Size:
     replicas_why: str
     cpus_why: str
     startup_why: str
+    probe_timeout_s: int
     startup_period_s: int = PERIOD_S
-    probe_timeout_s: int = 15
     drain_s: int = DRAIN_S
     front_drain_s: int = FRONT_DRAIN_S
 
@@ -221,6 +226,7 @@ def _seen(layout: Layout) -> dict[str, Any]:
         "fronts": FRONTS,
         "slots": size.pods + max(4, size.pods // 4),
         "servers_name": SERVERS,
+        "answers_s": ANSWERS_S,
         "timeout_s": front.client_timeout_s(found),
         "count": render.count,
         "flags": [each for each in seen["flags"] if each.option not in placed],
@@ -258,12 +264,14 @@ def _size(layout: Layout) -> Size:
         fleet=f"Fleet: {render.count(layout.servers, 'server')} on {render.count(layout.hosts, 'host')} "
         f"with {render.count(config.cards, 'card')} each.",
         sharing=f"A pod has {config.share} servers on {render.count(config.tp, 'card')}, under CUDA MPS in the same "
-        "container. The toolkit for containers brings its programs; nobody has run this form here.",
+        "container: NVIDIA's toolkit puts its programs there. Nobody has run this form. "
+        f"[{MPS_SOURCE}]",
         replicas_why=f"{render.count(layout.hosts, 'host')} x {render.count(a_host, 'pod')}.",
         cpus_why=f"The prediction is for {render.count(found.request.cpus, 'core')} and {render.count(a_host, 'pod')} "
         f"on a host; {CPU_SHARE:.0%} of that, for a host needs some itself.",
-        startup_why=f"{STARTS} times the longest start measured ({LONGEST_START_S:.0f} s, warm disk), and {weights} "
-        f"GiB at {VOLUME_BYTES_S // 10**6} MB/s: raise failureThreshold for a slower volume.",
+        probe_timeout_s=ANSWERS_S * config.share + 3,
+        startup_why=f"{STARTS} times the longest start measured ({LONGEST_START_S:.0f} s, warm disk)"
+        f"{f' for each of {config.share} servers' if config.share > 1 else ''}, and {weights} GiB at {VOLUME_BYTES_S // 10**6} MB/s: raise failureThreshold for a slower volume.",
     )
 
 

@@ -42,6 +42,16 @@
     at("status").replaceChildren(status);
   }
 
+  /** The words of a command, none of which breaks at its hyphens; read back as text it is what it was. */
+  function words(text) {
+    return text.split(/( )/).map((word) => {
+      const span = document.createElement("span");
+      span.style.whiteSpace = word === " " ? "" : "nowrap";
+      span.textContent = word;
+      return span;
+    });
+  }
+
   /** What is shown instead of an answer: why, and the command, which stands there in any case. */
   function instead(state, why) {
     hidden("why");
@@ -84,7 +94,7 @@
   /** Answers what is asked now. An answer that comes late, after the next question, is dropped. */
   async function ask() {
     const mine = ++turn;
-    at("command").textContent = `${command(values)} > serve.sh`;
+    at("command").replaceChildren(...words(`${command(values)} > serve.sh`));
     at("copied").replaceChildren();
     const away = elsewhere(form, values);
     if (away.length) {
