@@ -65,9 +65,6 @@ PINNED_BYTES = 2 * 3 * 448 * 448 * 2
 """For each token of a pass and each card: two tiles of three 16-bit colours."""
 HEALTH = "health-says-ok-while-dead"
 LABEL_LONGEST = 63
-MPS_SOURCE = (
-    "https://github.com/NVIDIA/libnvidia-container/blob/00b4b47e2a3eed09f8059eb39feaa0b4540d22d9/src/nvc_info.c"
-)
 
 CITES = {
     "authentication": "0.18.0 lmdeploy/serve/utils/server_utils.py:103",
@@ -264,14 +261,14 @@ def _size(layout: Layout) -> Size:
         fleet=f"Fleet: {render.count(layout.servers, 'server')} on {render.count(layout.hosts, 'host')} "
         f"with {render.count(config.cards, 'card')} each.",
         sharing=f"A pod has {config.share} servers on {render.count(config.tp, 'card')}, under CUDA MPS in the same "
-        "container: NVIDIA's toolkit puts its programs there. Nobody has run this form. "
-        f"[{MPS_SOURCE}]",
+        "container: NVIDIA's toolkit puts its programs there. Nobody has run this form.",
         replicas_why=f"{render.count(layout.hosts, 'host')} x {render.count(a_host, 'pod')}.",
         cpus_why=f"The prediction is for {render.count(found.request.cpus, 'core')} and {render.count(a_host, 'pod')} "
         f"on a host; {CPU_SHARE:.0%} of that, for a host needs some itself.",
         probe_timeout_s=ANSWERS_S * config.share + 3,
         startup_why=f"{STARTS} times the longest start measured ({LONGEST_START_S:.0f} s, warm disk)"
-        f"{f' for each of {config.share} servers' if config.share > 1 else ''}, and {weights} GiB at {VOLUME_BYTES_S // 10**6} MB/s: raise failureThreshold for a slower volume.",
+        f"{f' for each of {config.share} servers' if config.share > 1 else ''}, and {weights} GiB at "
+        f"{VOLUME_BYTES_S // 10**6} MB/s: raise failureThreshold for a slower volume.",
     )
 
 

@@ -1,0 +1,259 @@
+"""Compose files of a host: valid by the specification, clean in review, and no name breaks out of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files as resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from artefacts import found, recommend_process
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recommender import render
+from recommender.fleet import compose, front
+from recommender.fleet.layout import Layout
+from recommender.pipeline import Recommendation
+from recommender.request import RequestError
+
+GRID: dict[str, tuple[dict[str, object], int]] = {
+    "one-card": ({"gpu": "l4", "load": "single"}, 1),
+    "two-servers": ({"gpu": "h100-sxm", "gpu_count": 2, "load": "", "concurrency": 32}, 1),
+    "old-release": ({"gpu": "a100-sxm-80g", "gpu_count": 2, "load": "high", "lmdeploy": "0.9.2"}, 1),
+    "tp-2": ({"gpu": "h100-sxm", "gpu_count": 4, "model": "internvl3-38b", "load": "medium"}, 3),
+    "text": ({"gpu": "l40s", "gpu_count": 4, "model": "qwen2.5-7b-instruct", "load": "high", "images": 0}, 1),
+}
+
+
+def layout(name: str) -> Layout:
+    """A case of the grid."""
+    asked, hosts = GRID[name]
+    return Layout(found(**asked), hosts)
+
+
+def shared(made: Recommendation) -> Layout:
+    """Two servers on each card, which the grid's requests do not bring about."""
+    return Layout(replace(made, config=replace(made.config, servers=2 * made.config.servers, share=2)))
+
+
+@cache
+def schema() -> Any:
+    """The compose specification's own JSON schema."""
+    path = resources("check_jsonschema") / "builtin_schemas" / "vendor" / "compose-spec.json"
+    return json.loads(path.read_text("utf-8"))
+
+
+def read(made: Layout) -> Any:
+    """A compose file as its reader sees it, valid by the specification's schema."""
+    document = yaml.safe_load(compose.files(made)[compose.NAME])
+    valid(document)
+    return document
+
+
+def valid(document: Any) -> None:
+    """Raises ValidationError for what the specification's schema refuses."""
+    jsonschema.validators.validator_for(schema())(schema()).validate(document)
+
+
+def filled(text: str, **environment: str) -> str:
+    """A scalar after compose replaced its variables."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
+        return environment.get(match[1]) or match[2] or ""
+
+    return re.sub(r"\$\$|\$\{(\w+)(?::-([^{}]*))?\}", value, text)
+
+
+@pytest.mark.parametrize("name", GRID)
+def test_the_file_is_a_compose_file(name: str) -> None:
+    """It validates against the specification's schema, and every server has cards and a port of its own."""
+    made = layout(name)
+    services = read(made)["services"]
+    config = made.found.config
+    cards, ports = [], []
+    for number in range(config.servers):
+        service = services[f"server{number}"]
+        (device,) = service["deploy"]["resources"]["reservations"]["devices"]
+        assert len(device["device_ids"]) == config.tp
+        cards += [filled(each) for each in device["device_ids"]]
+        ports += [filled(each).split(":")[-2] for each in service["ports"]]
+    assert cards == [str(card) for card in range(config.cards)]
+    assert ports == [str(config.port + number) for number in range(config.servers)]
+    listed = front.files(made)[front.NAME]
+    assert all(f':{port}"\n' in listed for port in ports)
+
+
+def test_the_schema_finds_mistakes() -> None:
+    """The check is no formality: a misspelt key is refused."""
+    document = read(layout("two-servers"))
+    document["services"]["front"]["heathcheck"] = {}
+    with pytest.raises(jsonschema.ValidationError):
+        valid(document)
+
+
+@pytest.mark.parametrize("name", GRID)
+def test_review_finds_nothing(tmp_path: Path, name: str) -> None:
+    """recommend review reads each server's launch and has no error and no warning."""
+    path = tmp_path / compose.NAME
+    path.write_text(compose.files(layout(name))[compose.NAME])
+    request = layout(name).found
+    gpu = f"{request.request.gpu}:{request.request.gpu_count}"
+    words = ["--gpu", gpu, "--load", str(request.facts.concurrency), "--format", "text"]
+    done = recommend_process("review", str(path), *words)
+    said = done.stdout.decode()
+    assert done.returncode == 0, said
+    assert f" {request.config.servers} launch" in said
+
+
+@pytest.mark.parametrize("name", GRID)
+def test_a_server_gets_what_was_recommended(name: str) -> None:
+    """The words of its command are the recommendation's options and values, but for the proxy and the address."""
+    made = layout(name)
+    words = [filled(each, REVISION="abc") for each in read(made)["services"]["server0"]["command"]]
+    left_out = {"--proxy-url", "--server-name", "--server-port"}
+    expected = []
+    for each in made.found.explanations:
+        if each.emitted and each.kind == "flag" and each.name not in left_out:
+            expected += [each.name] if each.switch else [each.name, each.value]
+    assert words[:4] == ["lmdeploy", "serve", "api_server", made.found.facts.model_source]
+    assert words[4 : 4 + len(expected)] == expected
+    assert words[-4:] == ["--server-name", "0.0.0.0", "--server-port", str(made.found.config.port)]
+    assert "--max-concurrent-requests" not in words
+    environment = read(made)["services"]["server0"]["environment"]
+    for each in made.found.explanations:
+        if each.emitted and each.kind == "environment":
+            assert filled(environment[each.name]) == each.value
+
+
+def test_every_decided_value_can_be_overridden() -> None:
+    """A variable named like the option takes the place of its value."""
+    made = layout("two-servers")
+    command = read(made)["services"]["server1"]["command"]
+    names = [each for each in made.found.explanations if each.emitted and each.kind == "flag" and not each.switch]
+    seen = [each.name for each in names if each.name in command and not each.name.startswith("--server-")]
+    for each in names:
+        if each.name in seen:
+            written = command[command.index(each.name) + 1]
+            assert filled(written, **{render.variable(each.option): "other"}) == "other"
+    assert len(seen) >= 5
+
+
+def test_reasons_and_sources_stand_beside_values() -> None:
+    """Above each option stands why, and where that was read."""
+    made = layout("two-servers")
+    lines = compose.files(made)[compose.NAME].splitlines()
+    for each in made.found.explanations:
+        if each.emitted and each.kind == "flag" and f"    - {each.name}" in lines and each.name[:8] != "--server":
+            at = lines.index(f"    - {each.name}")
+            assert lines[at - 1].startswith("    # "), each.name
+            assert lines[at - 2].startswith("    # "), each.name
+
+
+def test_the_volume_is_read_only_and_images_are_pinned() -> None:
+    """Weights cannot be written by a server, no image is latest, nothing is privileged, no key stands in the text."""
+    for name in GRID:
+        document = read(layout(name))
+        services = document["services"]
+        assert all(volume["read_only"] for volume in services["server0"]["volumes"])
+        for service in services.values():
+            image = filled(service["image"])
+            assert re.search(r":v?\d+\.\d+", image), image
+            assert "privileged" not in service
+            assert re.fullmatch(r"on-failure:\d+|no", filled(service["restart"]))
+        assert document["secrets"]["api_keys"]["file"] == "${API_KEYS_FILE:-/dev/null}"
+
+
+def test_patience_covers_every_measured_start() -> None:
+    """A server may take longer than any start that was measured, the longer the larger its weights."""
+    small, large = (layout(name).found for name in ("two-servers", "tp-2"))
+    assert compose.patience_s(large) > compose.patience_s(small) > 2 * compose.longest_start() > 20
+    health = read(layout("tp-2"))["services"]["server0"]["healthcheck"]
+    assert filled(health["start_period"]) == f"{compose.patience_s(large)}s"
+    assert health["test"][-1].endswith("/health")
+
+
+def test_servers_of_one_card_start_one_after_the_other() -> None:
+    """Two servers on a card share it under CUDA MPS, and the second waits until the first is healthy."""
+    made = shared(layout("two-servers").found)
+    services = read(made)["services"]
+    assert [filled(services[f"server{n}"]["deploy"]["resources"]["reservations"]["devices"][0]["device_ids"][0])
+            for n in range(4)] == ["0", "1", "0", "1"]  # fmt: skip
+    assert services["server2"]["depends_on"] == {"server0": {"condition": "service_healthy"}}
+    assert "depends_on" not in services["server1"]
+    assert services["server3"]["ipc"] == "host"
+
+
+def test_a_local_checkpoint_is_mounted() -> None:
+    """A folder of this host is mounted read-only and nothing is fetched."""
+    made = layout("two-servers").found
+    local = Layout(replace(made, facts=replace(made.facts, model_source="/srv/a model", weight_bytes=10**9)))
+    services = read(local)["services"]
+    (volume,) = services["server0"]["volumes"]
+    assert (filled(volume["source"]), volume["target"], volume["read_only"]) == ("/srv/a model", "/model", True)
+    assert services["server0"]["command"][3] == "/model"
+    assert "fetch" not in services
+
+
+def test_the_same_request_gives_the_same_bytes() -> None:
+    """Nothing of the moment or the machine is in the files."""
+    assert compose.files(layout("tp-2")) == compose.files(layout("tp-2"))
+
+
+# --- hostile names
+
+NASTY = st.one_of(
+    st.text(min_size=1, max_size=60),
+    st.text(alphabet="\"'\\${}:-#\n\r\t &*!|>%@`[],?\u2028\x85\x00\ufeff", min_size=1, max_size=30),
+    st.sampled_from(
+        ['"\n  evil: 1', "${HOME}", "$$", "$(id)", "a}b", "${A:-b}", "- x", "\\", '\\"', "a: b # c", "\U0001f600"]
+    ),
+)
+
+
+@cache
+def usual() -> Any:
+    """The two servers' file with a name that harms nobody."""
+    return read(layout("two-servers"))
+
+
+def blank(node: Any, name: str) -> Any:
+    """The same document with a dash for each word that is this name once compose has read it."""
+    if isinstance(node, dict):
+        return {key: blank(value, name) for key, value in node.items()}
+    if isinstance(node, list):
+        return [blank(value, name) for value in node]
+    return "-" if isinstance(node, str) and filled(node) == name else node
+
+
+@settings(max_examples=30, deadline=None)
+@given(NASTY.filter(lambda name: name.strip() and "\0" not in name))
+def test_no_name_breaks_out_of_the_file(name: str) -> None:
+    """Whatever a model is called, the command holds it as one word and the file's shape stays as it was."""
+    made = layout("two-servers").found
+    hostile = replace(made, facts=replace(made.facts, model_source=name), request=replace(made.request, model=name))
+    try:
+        document = read(Layout(hostile))
+    except RequestError:
+        assert any(0xD800 <= ord(each) <= 0xDFFF for each in name)
+        return
+    assert filled(document["services"]["server0"]["command"][3]) == name
+    assert blank(document, name) == blank(blank(usual(), made.facts.model_source), name)
+
+
+@settings(max_examples=200, deadline=None)
+@given(NASTY)
+def test_a_quoted_text_is_read_back(text: str) -> None:
+    """YAML's reader gets every text back as it was."""
+    try:
+        assert yaml.safe_load(compose.quoted(text)) == text
+    except RequestError:
+        assert any(0xD800 <= ord(each) <= 0xDFFF for each in text)

@@ -1,0 +1,209 @@
+"""Units of a host: systemd's own check passes, environment files hold any name, nothing is left open."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from artefacts import BASH, found, need
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recommender.fleet import front, systemd
+from recommender.fleet.layout import Layout
+from recommender.pipeline import Recommendation
+from recommender.request import RequestError
+
+GRID: dict[str, tuple[dict[str, object], int]] = {
+    "one-card": ({"gpu": "l4", "load": "single"}, 1),
+    "two-servers": ({"gpu": "h100-sxm", "gpu_count": 2, "load": "", "concurrency": 32}, 1),
+    "old-release": ({"gpu": "a100-sxm-80g", "gpu_count": 2, "load": "high", "lmdeploy": "0.9.2"}, 1),
+    "tp-2": ({"gpu": "h100-sxm", "gpu_count": 4, "model": "internvl3-38b", "load": "medium"}, 3),
+}
+
+
+def layout(name: str) -> Layout:
+    """A case of the grid; ``shared`` has two servers on each card."""
+    asked, hosts = GRID["two-servers" if name == "shared" else name]
+    made = found(**asked)
+    if name == "shared":
+        made = replace(made, config=replace(made.config, servers=4, share=2))
+    return Layout(made, hosts)
+
+
+def written(folder: Path, made: Layout) -> Path:
+    """The files in a folder."""
+    for name, text in systemd.files(made).items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def verified(folder: Path, servers: int) -> subprocess.CompletedProcess[str]:
+    """systemd's own check of all units of a folder. Where HAProxy is missing, a stand-in has its place."""
+    tool = need("systemd-analyze")
+    if not os.access("/usr/sbin/haproxy", os.X_OK):
+        pytest.skip("haproxy is not installed; .ci/run installs it (apt-get install haproxy)")
+    units = [str(path) for path in folder.glob("*.service") if "@" not in path.name]
+    units += [
+        str(folder / "lmdeploy.target"),
+        *(str(folder / f"lmdeploy@{number}.service") for number in range(servers)),
+    ]
+    return subprocess.run(
+        [tool, "verify", "--man=no", *units],
+        env={"PATH": "/usr/sbin:/usr/bin:/bin", "SYSTEMD_UNIT_PATH": f"{folder}:"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", [*GRID, "shared"])
+def test_systemd_accepts_the_units(tmp_path: Path, name: str) -> None:
+    """systemd-analyze verify has nothing to say."""
+    made = layout(name)
+    done = verified(written(tmp_path, made), made.found.config.servers)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_the_check_finds_mistakes(tmp_path: Path) -> None:
+    """The check is no formality: a misspelt setting is told."""
+    path = written(tmp_path, layout("two-servers")) / "lmdeploy@.service"
+    path.write_text(path.read_text().replace("NoNewPrivileges=", "NoNewPriviledges="))
+    assert "NoNewPriviledges" in verified(tmp_path, 2).stderr
+
+
+def unit(made: Layout, name: str) -> dict[str, list[str]]:
+    """The settings of a unit by name, continued lines joined."""
+    text = re.sub(r"\\\n\s*", "", systemd.files(made)[name])
+    settings: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if line and line[0] not in "#[":
+            key, _, value = line.partition("=")
+            settings.setdefault(key, []).append(value)
+    return settings
+
+
+def environment(text: str) -> dict[str, str]:
+    """An environment file as a shell reads it, which for its quotes is as systemd does."""
+    done = subprocess.run(
+        [BASH, "-c", 'set -a; eval "$1"; exec env -0', "bash", text],
+        env={},
+        capture_output=True,
+        timeout=20,
+        check=True,
+    )
+    return dict(each.split("=", 1) for each in done.stdout.decode().split("\0") if "=" in each)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", GRID)
+def test_a_server_gets_what_was_recommended(name: str) -> None:
+    """The unit's options, filled from the environment files, are the recommendation's."""
+    made = layout(name)
+    texts = systemd.files(made)
+    known = environment(texts["server.env"]) | environment(texts["server-0.env"])
+    (start,) = unit(made, "lmdeploy@.service")["ExecStart"]
+    words = [re.sub(r"\$\{(\w+)\}", lambda match: known[match[1]], word) for word in start.split()]
+    assert words[:3] == ["/usr/bin/env", "--", "/opt/lmdeploy/bin/lmdeploy"]
+    assert words[3:6] == ["serve", "api_server", made.found.facts.model_source]
+    expected = []
+    for each in made.found.explanations:
+        if each.emitted and each.kind == "flag" and each.name not in ("--proxy-url", "--server-name", "--server-port"):
+            expected += [each.name] if each.switch else [each.name, each.value]
+        if each.emitted and each.kind == "environment":
+            assert known[each.name] == each.value
+    assert words[6 : 6 + len(expected)] == expected
+    assert words[-2:] == ["--server-port", str(made.found.config.port)]
+
+
+def test_cards_and_ports_are_each_server_s_own() -> None:
+    """No card and no port is given twice, and the front has the same ports."""
+    made = layout("tp-2")
+    texts = systemd.files(made)
+    known = [environment(texts[f"server-{number}.env"]) for number in range(made.found.config.servers)]
+    cards = [card for each in known for card in each["CUDA_VISIBLE_DEVICES"].split(",")]
+    assert cards == [str(card) for card in range(made.found.config.cards)]
+    for each in known:
+        assert f'"${{HOST_3}}:{each["SERVER_PORT"]}"' in texts[front.NAME]
+
+
+def test_units_are_hardened_and_restarts_end() -> None:
+    """Both units give up privileges, see the system read-only, and stop trying after some failures."""
+    for name in ("lmdeploy@.service", "lmdeploy-front.service"):
+        settings = unit(layout("two-servers"), name)
+        for key, value in {
+            "NoNewPrivileges": "yes",
+            "ProtectSystem": "strict",
+            "ProtectHome": "yes",
+            "PrivateTmp": "yes",
+            "DynamicUser": "yes",
+            "CapabilityBoundingSet": "",
+            "Restart": "on-failure",
+            "StartLimitBurst": "5",
+        }.items():
+            assert settings[key] == [value], (name, key)
+        assert int(settings["StartLimitIntervalSec"][0]) > 5 * int(settings["RestartSec"][0])
+        assert int(settings["LimitNOFILE"][0]) > 4096
+    assert unit(layout("two-servers"), "lmdeploy@.service")["DeviceAllow"] == ["char-nvidia* rw"]
+    assert unit(layout("two-servers"), "lmdeploy@.service")["DevicePolicy"] == ["closed"]
+
+
+def test_the_target_starts_everything() -> None:
+    """It wants each server and the front; units stop with it."""
+    made = layout("shared")
+    (wants,) = unit(made, "lmdeploy.target")["Wants"]
+    servers = {f"lmdeploy@{number}.service" for number in range(4)}
+    assert set(wants.split()) == servers | {"lmdeploy-front.service", "lmdeploy-mps.service"}
+    assert unit(made, "lmdeploy@.service")["PartOf"] == ["lmdeploy.target"]
+    assert "After=lmdeploy@0.service" in systemd.files(made)["lmdeploy@2.service.d/order.conf"]
+
+
+def test_no_key_stands_in_a_file() -> None:
+    """The keys' file holds a comment only, and the front reads it as a credential."""
+    texts = systemd.files(layout("two-servers"))
+    assert all(line.startswith("#") for line in texts["api-keys"].splitlines())
+    assert "LoadCredential=api-keys:/etc/lmdeploy/api-keys\n" in texts["lmdeploy-front.service"]
+
+
+def hostile(name: str) -> Recommendation:
+    """A recommendation whose model is called so."""
+    made = layout("two-servers").found
+    return replace(made, facts=replace(made.facts, model_source=name), request=replace(made.request, model=name))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.one_of(
+        st.text(min_size=1, max_size=60),
+        st.text(alphabet="\"'\\${}%:-#;=\n\r\t &*!|`[]\u2028\x85", min_size=1, max_size=30),
+        st.sampled_from(['"\nLMDEPLOY=/bin/evil', "$(id)", "`id`", "%h", "a\\", "#", "${PATH}", "'", "a b"]),
+    ).filter(lambda name: name.strip() and "\0" not in name)
+)
+def test_no_name_breaks_out_of_the_files(name: str) -> None:
+    """Whatever a model is called, it is one variable's value and the units' settings stay as they were."""
+    try:
+        texts = systemd.files(Layout(hostile(name)))
+    except RequestError:
+        assert not name.isprintable()
+        return
+    usual = systemd.files(layout("two-servers"))
+    assert environment(texts["server.env"]) == environment(usual["server.env"]) | {"MODEL": name}
+    for file in usual.keys() - {"server.env"}:
+        kept = [line for line in texts[file].splitlines() if not line.startswith(("#", "    #"))]
+        assert kept == [line for line in usual[file].splitlines() if not line.startswith(("#", "    #"))], file
+
+
+def test_units_have_sections_that_a_reader_finds() -> None:
+    """Each unit is an INI file with the sections that its kind has."""
+    for name, text in systemd.files(layout("shared")).items():
+        if name.endswith((".service", ".target")):
+            parser = configparser.RawConfigParser(strict=False)
+            parser.read_string(re.sub(r"\\\n", " ", text))
+            assert {"Unit"} <= set(parser.sections()) <= {"Unit", "Service", "Install"}
