@@ -69,7 +69,8 @@ def splits(facts: Facts) -> list[tuple[int, int, int]]:
     for tp in [facts.request.tp] if facts.request.tp else [2**power for power in range(count.bit_length())]:
         most = min(count // tp, facts.concurrency)
         found += [(tp, servers, 1) for servers in sorted({1, most})]
-    if facts.request.tp < 2 and facts.gpu.id in _shared_on(facts.store) and facts.concurrency >= SHARED_FROM * SHARED * count:
+    busy = facts.concurrency >= SHARED_FROM * SHARED * count
+    if busy and facts.request.tp < 2 and facts.gpu.id in _shared_on(facts.store):
         found.append((1, SHARED * count, SHARED))
     return found
 

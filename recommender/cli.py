@@ -18,7 +18,11 @@ from recommender.arguments import request_options
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from recommender.pipeline import Recommendation
+
 NOTHING_FITS, BAD_REQUEST, MACHINE, KNOWLEDGE = 1, 2, 3, 4
+FOLDERS = ("compose", "systemd", "k8s")
+"""Formats of several files, which take a folder."""
 
 EXAMPLES = """\b
 Examples:
@@ -154,11 +158,16 @@ class Root(click.Group):
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["bash", "python", "client", "env", "docker", "json", "report"]),
+    type=click.Choice(["bash", "python", "client", "env", "docker", "json", "report", *FOLDERS]),
     default="bash",
     help="What to write. [bash]",
 )
-@click.option("-o", "--output", metavar="FILE", help="Write to a file, all or nothing, instead of stdout.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Write to a file, all or nothing, instead of stdout; compose, systemd and k8s: to a folder.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="No report on stderr.")
 @click.version_option(package_name="lmdeploy-recommender", prog_name="recommend", message="%(prog)s %(version)s")
 @click.pass_context
@@ -179,6 +188,9 @@ def run(options: dict[str, Any]) -> None:
     from recommender.arguments import answer
 
     found = answer(options)
+    if options["form"] in FOLDERS:
+        folder(found, options["form"], options["output"] or "")
+        return
     text = render.render(found, options["form"])
     if options["output"]:
         write(options["output"], text, executable=options["form"] in ("bash", "python", "client", "docker"))
@@ -188,6 +200,19 @@ def run(options: dict[str, Any]) -> None:
         from recommender.report import report
 
         _show(report(found, full=False))
+
+
+def folder(found: Recommendation, form: str, name: str) -> None:
+    """Writes the files of a fleet's host, and names them."""
+    from recommender.fleet.layout import Layout
+    from recommender.fleet.written import write as write_all
+
+    try:
+        paths = write_all(Layout(found), form, name)
+    except OSError as error:
+        fail(f"-o: cannot write {error.filename or name}: {error.strerror or error}; name a writable folder", MACHINE)
+    for path in paths:
+        click.echo(path)
 
 
 def write(name: str, text: str, *, executable: bool) -> None:

@@ -123,7 +123,7 @@ def parser(release: str):  # type: ignore[no-untyped-def]
 
 
 def need(tool: str) -> str:
-    """The path of a system tool, also of one that only root is offered; skips the test, naming it, where it is missing."""
+    """The path of a system tool, also of root's; skips the test, naming the tool, where it is missing."""
     path = shutil.which(tool, path=f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin")
     if path is None:
         pytest.skip(f"{tool} is not installed; .ci/run installs it (apt-get install {tool})")

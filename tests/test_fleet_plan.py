@@ -6,6 +6,7 @@ import json
 import math
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -185,3 +186,35 @@ def test_fifty_choices_are_quick() -> None:
             sized(Request(gpu=gpu), Kind(gpu, 4, tp, 64), Aim(200, 900), STORE)
     assert len(gpus) == 25
     assert time.process_time() - begun < 2
+
+
+@pytest.mark.parametrize("form", ["compose", "systemd", "k8s"])
+def test_a_plan_becomes_files(capsys: pytest.CaptureFixture[str], tmp_path: Path, form: str) -> None:
+    """The first fleet's files, each named on stdout, keys for their owner only; without a folder there are none."""
+    words = ("--rps", "40", "--gpu", "L40S:2", "--format", form)
+    code, out, err = run(capsys, *words, "-o", str(tmp_path / "fleet"))
+    assert (code, err) == (0, "")
+    paths = [Path(line) for line in out.splitlines()]
+    assert sorted(paths) == sorted(path for path in (tmp_path / "fleet").rglob("*") if path.is_file())
+    for path in paths:
+        assert path.read_text("utf-8").strip()
+        assert path.name != "api-keys" or path.stat().st_mode & 0o077 == 0
+    code, out, err = run(capsys, *words)
+    assert (code, out) == (2, "")
+    assert "-o" in err
+    (tmp_path / "taken").write_text("")
+    code, _, err = run(capsys, *words, "-o", str(tmp_path / "taken"))
+    assert code == 3
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("gpu", ["h100-sxm-80g", "l4", "a100-sxm-80g"])
+@pytest.mark.parametrize("tp", [1, 2])
+def test_the_files_hold_what_was_sized(gpu: str, tp: int) -> None:
+    """One host's recommendation has the plan's servers, each laid out as sized."""
+    found = fleet(Kind(gpu, 4, tp, 64), Aim(50, 3000))
+    host = sizing.layout(found, STORE)
+    assert (host.hosts, host.servers) == (found.hosts, found.servers)
+    own = host.found.config
+    assert (own.tp, own.share, own.max_batch_size) == (tp, found.config.share, found.config.max_batch_size)
+    assert own.kv_bits == found.config.kv_bits

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recommender.arguments import question_options
+from recommender.fleet.written import FORMS
 from recommender.request import MAX_COUNT, RequestError, parse_gpu, positive_float, positive_int
 
 if TYPE_CHECKING:
-    from recommender.fleet.sizing import Aim, Kind
+    from recommender.fleet.sizing import Aim, Kind, Sized
     from recommender.request import Request
     from recommender.store import Store
 
@@ -22,12 +23,14 @@ SIZES = (1, 2, 4, 8)
 TAKEN = ("model", "rps", "image", "text_only", "prompt_tokens", "output_tokens", "p99", "kv", "lmdeploy", "calibrate")
 """Options of the main job that have the same meaning here."""
 
+FORMAT_HELP = "What to write: the plan, or the first fleet's files for compose, systemd or k8s. [text]"
 EXAMPLES = """\b
 Examples:
   recommend plan --rps 200 --p99 800 --gpu L40S:4 --gpu H100:8
   recommend plan --rps 40 --gpu L4 --gpu A10 --price L4=0.7 --price A10=0.9
   recommend plan --rps 5 --p99 6000 --gpu A100-80G:8 --model internvl3-38b
   recommend plan --rps 200 --p99 800 --gpu H100:8 --peak 2 --spare 2 --json
+  recommend plan --rps 200 --p99 800 --gpu H100:8 --format k8s -o fleet
 
 \b
 --gpu L40S:4 is a host with four L40S. A server takes one card, or several
@@ -54,7 +57,9 @@ def _taken(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--cpus", metavar="N", help="CPU cores of a host. [16 a card]")
 @click.option("--network", metavar="GBPS", default="10", help="Network of a host, Gbit/s. [10]")
 @click.option("--price", "prices", metavar="GPU=PRICE", multiple=True, help="Of a card and hour, in any currency.")
-@click.option("--json", "as_json", is_flag=True, help="The plan as JSON on stdout.")
+@click.option("--format", "form", type=click.Choice(["text", "json", *FORMS]), default="text", help=FORMAT_HELP)
+@click.option("--json", "as_json", is_flag=True, help="As --format json.")
+@click.option("-o", "--output", metavar="DIR", default="", help="The folder for --format compose, systemd and k8s.")
 def plan(**options: Any) -> None:
     """Size a fleet: which cards, how many hosts and servers hold so many requests a second."""
     from recommender.fleet import told
@@ -68,11 +73,26 @@ def plan(**options: Any) -> None:
     found = [sized(request, kind, aim, store) for kind in kinds]
     fleets = told.best_first([each for each in found if isinstance(each, Sized)], aim, prices)
     unfit = [each for each in found if not isinstance(each, Sized)]
-    if options["as_json"]:
+    form = "json" if options["as_json"] else options["form"]
+    if fleets and form in FORMS:
+        _write(fleets[0], form, options["output"], store)
+    elif form == "json":
         show_json(told.as_json(fleets, unfit, aim, prices))
     else:
         show(told.lines(fleets, unfit, aim, prices))
     sys.exit(0 if fleets else NOTHING_FITS)
+
+
+def _write(fleet: Sized, form: str, folder: str, store: Store) -> None:
+    from recommender.cli import MACHINE, fail
+    from recommender.fleet import sizing, written
+
+    try:
+        paths = written.write(sizing.layout(fleet, store), form, folder)
+    except OSError as error:
+        fail(f"-o: cannot write {error.filename or folder}: {error.strerror or error}; name a writable folder", MACHINE)
+    for path in paths:
+        click.echo(path)
 
 
 def _request(options: dict[str, Any], store: Store) -> Request:

@@ -18,9 +18,10 @@ from recommender import speed
 from recommender.choose import Choice, Nothing, choose, measure
 from recommender.configuration import Configuration
 from recommender.facts import Facts
+from recommender.fleet.layout import Layout
 from recommender.fleet.queueing import Queue, steady
 from recommender.memory import Memory
-from recommender.pipeline import understand
+from recommender.pipeline import recommend, understand
 from recommender.request import Request
 from recommender.store import Store
 
@@ -234,6 +235,16 @@ def _network(facts: Facts, aim: Aim) -> float:
     pixels = facts.images * facts.image_width * facts.image_height
     size = pixels * JPEG_BYTES_PER_PIXEL * BASE64 + 4 * facts.input_tokens(1)
     return aim.network_gbps * 1e9 / 8 * NETWORK_SHARE / size
+
+
+def layout(fleet: Sized, store: Store) -> Layout:
+    """What the artefacts of a fleet are written from: the recommendation for one host, and the number of hosts."""
+    kind, config = fleet.kind, fleet.config
+    a_host = servers_of(kind, config)
+    request = replace(
+        fleet.facts.request, gpu_count=kind.cards, cpus=kind.cpus, concurrency=config.max_batch_size * a_host
+    )
+    return Layout(recommend(request, store), fleet.hosts)
 
 
 def cost(fleet: Sized, rps: float, prices: Mapping[str, float]) -> float:
