@@ -41,6 +41,7 @@ REPEATING = {
     "test_reviews_artefacts",
     "test_reviews_fixing",
     "test_answers_are_what_the_command_writes",
+    "test_fifty_choices_are_quick",
     "test_every_script_of_the_grid_is_bash_and_its_command_is_the_releases",
     "test_json_keeps_the_published_schema",
     "test_the_committed_files_are_the_fit",
