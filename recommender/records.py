@@ -606,6 +606,7 @@ class Phase(Record):
     gaps_ms: Numbers = ""
     ttft_ms: Numbers
     streamed_ms: Numbers
+    late_ms: Annotated[int, Field(ge=0, description="open loop: how late its latest request was sent")] = 0
     failures: tuple[FailedRequests, ...] = ()
     peak_mib: Annotated[int, Field(ge=0, description="the fullest card, whole")]
     host_cpu_percent: Annotated[float, Field(ge=0)]

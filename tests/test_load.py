@@ -405,11 +405,27 @@ def test_arrivals_are_poisson_and_the_same_each_time() -> None:
         late = [at - begun - due for at, due in zip(stub.at, planned, strict=True)]
     assert min(late) >= 0  # none before its time, and none much later: how much, the machine's other work decides
     assert statistics.quantiles(late, n=10)[0] < 0.1
+    assert 0 < outcome.late_ms <= 1e3 * max(late)  # sent before it arrived
     assert outcome.sent == len(planned) == len(outcome.latencies_ms)
     assert stub.most > 20  # none waits for an answer
     assert outcome.window_s == pytest.approx(1.2)
     # Those of the last 0.3 s are not answered inside, nor more of them on a machine that is slow.
     assert 0.2 * len(planned) < outcome.window_requests < 0.85 * len(planned)
+
+
+def test_a_generator_that_stands_still_tells_how_long() -> None:
+    """What holds its loop for 200 ms makes arrivals late by nearly as much; a closed loop has no plan to miss."""
+    stood = []
+
+    def tick(done: int, failed: int) -> None:
+        if done and not stood:
+            stood.append(True)
+            time.sleep(0.2)
+
+    with Stub(steady(0.01)) as stub:
+        open_loop = load.run(Target((stub.url,), "probe"), TEXT, plan(0, rps=200, seconds=1), tick)
+        assert open_loop.late_ms > 150
+        assert drive(stub, plan(4, seconds=0.3)).late_ms == 0
 
 
 def test_an_open_loop_gives_up_when_all_fails() -> None:

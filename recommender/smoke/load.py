@@ -63,7 +63,8 @@ class Outcome:
     ``latencies_ms`` has every success in the order in which they ended, ``ends_ms`` has when each did, from the
     first send on; the first ``window_requests`` of them lie in the window. ``ttft_ms``, ``streamed_ms`` and
     ``streamed_tokens`` have the streamed ones, in one order. Token counts are medians. ``failures`` maps a cause
-    to how often it came and its first message.
+    to how often it came and its first message. ``late_ms``: how much later than it should one of an open loop's
+    requests was sent at most; above some ms it was this process that could not keep up.
     """
 
     latencies_ms: list[float] = field(default_factory=list)
@@ -76,6 +77,7 @@ class Outcome:
     input_tokens: int = 0
     output_tokens: int = 0
     failures: dict[str, tuple[int, str]] = field(default_factory=dict)
+    late_ms: float = 0.0
     sent: int = 0
     hung: bool = False
 
@@ -182,6 +184,7 @@ class _Load:
         at = self.begun + gaps.expovariate(self.plan.rps)
         while at < until and self.streak < GIVE_UP:
             await asyncio.sleep(at - time.perf_counter())
+            self.out.late_ms = max(self.out.late_ms, (time.perf_counter() - at) * 1e3)
             if self.stopped is not None:  # not the clock: every planned arrival is sent, though a little late
                 return
             self.tasks.add(asyncio.create_task(self.one()))

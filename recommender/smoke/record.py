@@ -96,6 +96,7 @@ def _phase(measured: Measured) -> r.Phase:
         gaps_ms=_text([after - before for before, after in pairwise([0, *map(round, outcome.ends_ms)])]),
         ttft_ms=_text(outcome.ttft_ms),
         streamed_ms=_text(outcome.streamed_ms),
+        late_ms=round(outcome.late_ms),
         failures=tuple(
             r.FailedRequests(cause=cause, count=count, said=shown(said))
             for cause, (count, said) in sorted(outcome.failures.items())

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 FORMAT = 1
+LATE_MS = 20
+"""So late a request of an open loop is sent no more as it was planned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +217,8 @@ def _beside(phase: r.Phase, run: r.SmokeRun) -> list[str]:
     said = [f"{answered} requests answered in {phase.window_s:.1f} s, {got.failed} failed"]
     if m.steady(phase):
         said.append("rate and times without the first round")
+    if phase.late_ms >= LATE_MS:
+        said.append(f"requests were sent up to {phase.late_ms:,} ms late: waiting is overstated")
     said.append(f"VRAM peak {phase.peak_mib - run.idle_mib:,} MiB")
     said.append(f"host CPU {phase.host_cpu_percent:.0f} %, servers {phase.server_cores:.1f} cores")
     if phase.running_most >= 0:
