@@ -7,6 +7,10 @@ exponential pieces: with one piece it is a birth-death chain, of which M/M/c is 
 many, requests are nearly equal, as in M/D/1. Arrivals are Poisson, of single requests or of
 bursts of geometric size. A request that finds n at the server takes as long as one of n + 1
 that are always there.
+
+Against an event-by-event simulation of a server's two stations (``tests/engine.py``; four servers, 30 to 90 % busy)
+the mean was off by -16 to +11 %, the time of 99 % by -29 to +57 %, too long where it is busiest. In bursts of
+four, which the stations take one after the other, the mean came out up to 37 % too short.
 """
 
 from __future__ import annotations

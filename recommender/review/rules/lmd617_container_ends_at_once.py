@@ -25,6 +25,7 @@ from recommender.review.rule import Case, Rule, Said
 
 SHELL = re.compile(r"\b(?:ba|da)?sh\b[\"',\s\]-]+(?:-\w+[\"',\s]+)*-\w*c\b")
 ENDS = re.compile(r"[ \t]*(?:\d?>>?[ \t]*&?[^\s>&]+[ \t]*)*&[ \t]*(?:disown[ \t]*)?(?=[\"'\]\n]|\Z)")
+NEXT = re.compile(r"[ \t]*\n(?P<indent>[ \t]*)(?P<first>[^\s'\"\]])")
 
 
 def check(case: Case) -> Iterator[Said]:
@@ -34,12 +35,21 @@ def check(case: Case) -> Iterator[Said]:
         return
     before = text[container.place.start : launch.place.start]
     end = ENDS.match(text, launch.place.end) or ENDS.match(text, max(launch.place.end - 1, 0))
+    if end and _goes_on(text, launch.place.start, end.end()):
+        return
     if SHELL.search(before) and end and before.rstrip(" \t\n|>-\\")[-1:] in ("'", '"'):
         yield Said(
             launch.place,
             "The container's command puts the server in the background and ends, and the container with it.",
             "Start it in the foreground with exec, or put wait behind it.",
         )
+
+
+def _goes_on(text: str, start: int, end: int) -> bool:
+    """Whether the shell's text has another line behind the server's: as deep as this one, in a block of YAML."""
+    line = text[text.rfind("\n", 0, start) + 1 : start]
+    after = NEXT.match(text, end)
+    return after is not None and not line.strip() and after["indent"] == line
 
 
 RULE = Rule(
