@@ -9,6 +9,7 @@ import io
 import json
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -568,6 +569,7 @@ class Server(HTTPServer):
     paths: list[str]
     keys: list[str]
     answer: dict[str, Any]
+    refusals: list[int]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -585,7 +587,18 @@ class Handler(BaseHTTPRequestHandler):
         self.server.paths.append(self.path)
         self.server.keys.append(self.headers.get("Authorization", ""))
         self.server.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        if self.server.refusals:
+            return self._refuse(self.server.refusals.pop(0))
         self._send(self.server.answer)
+        return None
+
+    def _refuse(self, status: int) -> None:
+        """An answer that is none; 0: the connection ends in the middle of one."""
+        self.send_response(status or 200)
+        self.send_header("Retry-After", "0.1")
+        self.send_header("Content-Length", "0" if status else "1000")
+        self.end_headers()
+        self.close_connection = True
 
     def _send(self, body: dict[str, Any]) -> None:
         data = json.dumps(body).encode()
@@ -608,7 +621,7 @@ PIXEL = base64.b64decode(
 def server() -> Iterator[Server]:
     """A chat server on this machine for one test."""
     made = Server(("127.0.0.1", 0), Handler)
-    made.bodies, made.paths, made.keys = [], [], []
+    made.bodies, made.paths, made.keys, made.refusals = [], [], [], []
     made.answer = {"choices": [{"message": {"content": ANSWER}}]}
     thread = threading.Thread(target=made.serve_forever, daemon=True)
     thread.start()
@@ -690,6 +703,36 @@ def test_the_client_says_what_went_wrong(server: Server, tmp_path: Path) -> None
         assert done.stdout == ""
         assert len(done.stderr.splitlines()) == 1
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("refusals", "asked", "code"), [([503], 2, 0), ([503, 503], 3, 0), ([503] * 3, 3, 1), ([0], 1, 1), ([502], 1, 1)]
+)
+def test_the_client_asks_again_only_what_nobody_began(
+    server: Server, tmp_path: Path, refusals: list[int], asked: int, code: int
+) -> None:
+    """503 is tried twice more; an answer that broke off, or a gateway's word of a dead server, is not."""
+    server.refusals = list(refusals)
+    done = client(text("client"), tmp_path, BASE_URL=f"http://127.0.0.1:{server.server_port}")
+    assert (len(server.bodies), done.returncode) == (asked, code)
+    assert (done.stdout == ANSWER + "\n") == (code == 0)
+    assert len(done.stderr.splitlines()) == code
+
+
+def test_the_client_waits_by_chance_for_a_server_that_restarts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A port that refuses is asked again, twice, after up to one and up to two seconds."""
+    monkeypatch.setenv("BASE_URL", "http://127.0.0.1:9")
+    path = tmp_path / "client.py"
+    path.write_text(text("client"), encoding="utf-8")
+    names = runpy.run_path(str(path))
+    pauses: list[list[float]] = []
+    for _ in range(20):
+        pauses.append([])
+        monkeypatch.setattr("time.sleep", pauses[-1].append)
+        with pytest.raises(OSError, match="refused"):
+            names["call"]("/v1/models")
+    first, second = zip(*pauses, strict=True)
+    assert 0 <= min(first) < max(first) <= 1 < max(second) <= 2
 
 
 def test_the_curl_form_is_bash_with_the_same_body(machine: Machine, tmp_path: Path) -> None:
