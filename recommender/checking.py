@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from recommender import progress
 from recommender.checked import Checked, Difference, Kind, compared, kinds
 from recommender.rendered import REQUEST
 from recommender.request import Request, RequestError
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 CLEAN, DRIFT, USAGE = 0, 1, 2
-QUIET_S = 2.0
 TITLES: Mapping[Kind, str] = {
     "hand": "EDITED BY HAND",
     "newer": "NEWER ADVICE",
@@ -84,7 +83,7 @@ def check(files: tuple[str, ...], as_diff: bool, update: bool, discard_edits: bo
         raise click.UsageError("--discard-edits goes with --update")
     found: list[Checked] = []
     failed: list[str] = []
-    for path in _progress(list(dict.fromkeys(files))):
+    for path in progress.told(dict.fromkeys(files), "recommend check", " files"):
         try:
             found.append(_file(path, as_diff, update, discard_edits))
         except Unchecked as error:
@@ -92,16 +91,6 @@ def check(files: tuple[str, ...], as_diff: bool, update: bool, discard_edits: bo
             click.echo(f"recommend check: {failed[-1]}", err=True)
     _write(found, failed, as_diff, as_json)
     sys.exit(USAGE if failed else DRIFT if any(each.left for each in found) else CLEAN)
-
-
-def _progress(paths: Sequence[str]) -> Iterator[str]:
-    """Passes paths on; says on stderr how far it is, once it takes longer than two seconds."""
-    told = time.monotonic()
-    for number, path in enumerate(paths):
-        if time.monotonic() - told > QUIET_S:
-            click.echo(f"recommend check: {number} of {len(paths)} files", err=True)
-            told = time.monotonic()
-        yield path
 
 
 def _file(path: str, as_diff: bool, update: bool, discard: bool) -> Checked:

@@ -14,15 +14,14 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn, cast
 import click
 
 from recommender.arguments import request_options
+from recommender.fleet import FORMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from recommender.pipeline import Recommendation
+    from recommender.fleet.layout import Layout
 
 NOTHING_FITS, BAD_REQUEST, MACHINE, KNOWLEDGE = 1, 2, 3, 4
-FOLDERS = ("compose", "systemd", "k8s")
-"""Formats of several files, which take a folder."""
 
 EXAMPLES = """\b
 Examples:
@@ -158,7 +157,7 @@ class Root(click.Group):
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["bash", "python", "client", "env", "docker", "json", "report", *FOLDERS]),
+    type=click.Choice(["bash", "python", "client", "env", "docker", "json", "report", *FORMS]),
     default="bash",
     help="What to write. [bash]",
 )
@@ -188,8 +187,10 @@ def run(options: dict[str, Any]) -> None:
     from recommender.arguments import answer
 
     found = answer(options)
-    if options["form"] in FOLDERS:
-        folder(found, options["form"], options["output"] or "")
+    if options["form"] in FORMS:
+        from recommender.fleet.layout import Layout
+
+        folder(Layout(found), options["form"], options["output"] or "")
         return
     text = render.render(found, options["form"])
     if options["output"]:
@@ -202,13 +203,12 @@ def run(options: dict[str, Any]) -> None:
         _show(report(found, full=False))
 
 
-def folder(found: Recommendation, form: str, name: str) -> None:
-    """Writes the files of a fleet's host, and names them."""
-    from recommender.fleet.layout import Layout
-    from recommender.fleet.written import write as write_all
+def folder(layout: Layout, form: str, name: str) -> None:
+    """Writes a fleet's files into the folder of ``-o``, and names them."""
+    from recommender.fleet import written
 
     try:
-        paths = write_all(Layout(found), form, name)
+        paths = written.write(layout, form, name)
     except OSError as error:
         fail(f"-o: cannot write {error.filename or name}: {error.strerror or error}; name a writable folder", MACHINE)
     for path in paths:

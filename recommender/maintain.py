@@ -6,21 +6,18 @@ import difflib
 import os
 import re
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from recommender import files
+from recommender import files, progress
 from recommender.extracted import MaintenanceError
 from recommender.store import FOLDERS, data_root, did_you_mean
 
 VERSION = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
 KINDS = {each: f"{each}s" for each in ("flag", "gpu", "model", "claim", "constraint", "thread", "release")}
-QUIET_S = 2.0
-T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path)
 
@@ -144,7 +141,7 @@ def _extract(versions: tuple[str, ...], only_check: bool, root: Path, wheel_of: 
     kept = load_extracted(path) if path.exists() else Facts(())
     releases = {release.version: release for release in kept.releases}
     found: list[str] = []
-    for version in _progress(versions, "extract"):
+    for version in progress.told(versions, "extract"):
         got = extract_wheel(wheel_of(version))
         if got.version != version:
             raise MaintenanceError(f"the wheel of {version} says it is {got.version}; remove it and try again")
@@ -194,7 +191,7 @@ def verify(wheels: Path | None, repository: Path | None, only: str, folder: Path
     if only and not any(only in file for file, _ in base.records()):
         raise click.BadParameter(f"no record's file has {only!r} in its name", param_hint="--only")
     cited.sort(key=lambda each: (each.source.release, each.source.path))
-    outcome = verify_all(_progress(cited, "verify"), opener(_wheel_of(wheels), repository))
+    outcome = verify_all(progress.told(cited, "verify"), opener(_wheel_of(wheels), repository))
     for problem in sorted(outcome.problems, key=lambda each: each.cited.where):
         click.echo(str(problem))
     unread = [problem for problem in base.unread if only in problem.file]
@@ -308,17 +305,6 @@ def _wheel_of(wheels: Path | None) -> Callable[[str], Path]:
         return found[version]
 
     return wheel_of
-
-
-def _progress(items: Iterable[T], what: str) -> Iterator[T]:
-    """Passes items on; says on stderr how far it is, once it takes longer than two seconds."""
-    todo = list(items)
-    told = time.monotonic()
-    for number, item in enumerate(todo):
-        if time.monotonic() - told > QUIET_S:
-            click.echo(f"{what}: {number} of {len(todo)}", err=True)
-            told = time.monotonic()
-        yield item
 
 
 def _text(path: Path) -> str:

@@ -71,6 +71,7 @@ FLOW = (
 COMMANDS = ("cli", "estimate", "compare", "explaining", "diff", "listing", "checking")
 # Maintenance stands beside the flow: it reads records and wheels, and no run-time module needs it.
 MAINTENANCE = (
+    "progress",
     "extracted",
     "drift",
     "parser",

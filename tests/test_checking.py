@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from recommender import checked, checking, pipeline, rendered, store
+from recommender import checked, checking, pipeline, progress, rendered, store
 from recommender.pipeline import Recommendation, recommend, recommend_adviser
 from recommender.render import TEMPLATES, render
 from recommender.request import Request, RequestError
@@ -466,5 +466,5 @@ def test_a_file_that_cannot_be_written_is_told(serve: Path, monkeypatch: pytest.
 
 def test_long_work_says_how_far_it_is(serve: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After two seconds, on stderr; here after none."""
-    monkeypatch.setattr(checking, "QUIET_S", -1.0)
+    monkeypatch.setattr(progress, "QUIET_S", -1.0)
     assert "1 of 2 files" in run(serve, serve.parent / "none").stderr

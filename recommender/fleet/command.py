@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from recommender.arguments import question_options
-from recommender.fleet.written import FORMS
+from recommender.fleet import FORMS
 from recommender.request import MAX_COUNT, RequestError, parse_gpu, positive_float, positive_int
 
 if TYPE_CHECKING:
-    from recommender.fleet.sizing import Aim, Kind, Sized
+    from recommender.fleet.sizing import Aim, Kind
     from recommender.request import Request
     from recommender.store import Store
 
@@ -43,12 +44,8 @@ Exit codes: 0 done; 1 no kind of card holds it; 2 the command line is wrong.
 """
 
 
-def _taken(command: Callable[..., Any]) -> Callable[..., Any]:
-    return question_options(command, TAKEN)
-
-
 @click.command(epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
-@_taken
+@partial(question_options, names=TAKEN)
 @click.option("--gpu", "gpus", metavar="NAME[:COUNT]", multiple=True, help="A host: its card and how many. Several.")
 @click.option("--tp", metavar="N", multiple=True, help="Cards of a server. [1, 2, 4 and 8, as far as a host has them]")
 @click.option("--peak", metavar="X", default="1.5", help="Times --rps that must be held for a while. [1.5]")
@@ -62,20 +59,22 @@ def _taken(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("-o", "--output", metavar="DIR", default="", help="The folder for --format compose, systemd and k8s.")
 def plan(**options: Any) -> None:
     """Size a fleet: which cards, how many hosts and servers hold so many requests a second."""
+    from recommender.cli import folder
     from recommender.fleet import told
-    from recommender.fleet.sizing import Sized, sized
+    from recommender.fleet.sizing import Sized, layout, sized
     from recommender.store import load
     from recommender.terminal import show, show_json
 
     store = load()
-    request, aim = _request(options, store), _aim(options)
-    kinds, prices = _kinds(options, request, store), _prices(options["prices"], store)
+    request = _request(options)
+    aim = _aim(options, request)
+    kinds, prices = _kinds(options, store), _prices(options["prices"], store)
     found = [sized(request, kind, aim, store) for kind in kinds]
     fleets = told.best_first([each for each in found if isinstance(each, Sized)], aim, prices)
     unfit = [each for each in found if not isinstance(each, Sized)]
     form = "json" if options["as_json"] else options["form"]
     if fleets and form in FORMS:
-        _write(fleets[0], form, options["output"], store)
+        folder(layout(fleets[0], store), form, options["output"])
     elif form == "json":
         show_json(told.as_json(fleets, unfit, aim, prices))
     else:
@@ -83,19 +82,7 @@ def plan(**options: Any) -> None:
     sys.exit(0 if fleets else NOTHING_FITS)
 
 
-def _write(fleet: Sized, form: str, folder: str, store: Store) -> None:
-    from recommender.cli import MACHINE, fail
-    from recommender.fleet import sizing, written
-
-    try:
-        paths = written.write(sizing.layout(fleet, store), form, folder)
-    except OSError as error:
-        fail(f"-o: cannot write {error.filename or folder}: {error.strerror or error}; name a writable folder", MACHINE)
-    for path in paths:
-        click.echo(path)
-
-
-def _request(options: dict[str, Any], store: Store) -> Request:
+def _request(options: dict[str, Any]) -> Request:
     from recommender.arguments import asked
 
     if not options["gpus"]:
@@ -105,7 +92,7 @@ def _request(options: dict[str, Any], store: Store) -> Request:
     return asked({**options, "gpu": parse_gpu(options["gpus"][0])[0], "cpus": None})
 
 
-def _aim(options: dict[str, Any]) -> Aim:
+def _aim(options: dict[str, Any], request: Request) -> Aim:
     from recommender.fleet.sizing import Aim
 
     peak, burst = (positive_float(f"--{name}", options[name], 1000) for name in ("peak", "burst"))
@@ -113,8 +100,8 @@ def _aim(options: dict[str, Any]) -> Aim:
         if value < 1:
             raise RequestError(f"--{name} {value:g}: use a number from 1 on")
     return Aim(
-        rps=positive_float("--rps", options["rps"], 100_000),
-        p99_ms=positive_float("--p99", options["p99"], 86_400_000) if options["p99"] else 0.0,
+        rps=request.rps,
+        p99_ms=request.p99_ms,
         peak=peak,
         burst=burst,
         spare=0 if options["spare"].strip() == "0" else positive_int("--spare", options["spare"], 1000),
@@ -122,7 +109,7 @@ def _aim(options: dict[str, Any]) -> Aim:
     )
 
 
-def _kinds(options: dict[str, Any], request: Request, store: Store) -> list[Kind]:
+def _kinds(options: dict[str, Any], store: Store) -> list[Kind]:
     """Each kind of host with each size of server that it can hold."""
     from recommender.facts import resolve_gpu
     from recommender.fleet.sizing import Kind

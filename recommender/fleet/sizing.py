@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal, TypeAlias
 
 from recommender import speed
-from recommender.choose import Choice, Nothing, choose, measure
+from recommender.choose import Choice, Nothing, choose
 from recommender.configuration import Configuration
 from recommender.facts import Facts
 from recommender.fleet.layout import Layout
@@ -34,6 +34,7 @@ BUSIEST = 0.8
 STEPS = 10
 MAX_HOSTS = 10_000
 JPEG_BYTES_PER_PIXEL = 0.35
+"""Assumed: photographs as clients send them; nobody measured it here."""
 BASE64 = 4 / 3
 NETWORK_SHARE = 0.7
 """Share of a host's network that requests may fill."""
@@ -106,7 +107,6 @@ class Unfit:
     kind: Kind
     why: str
     needed: str = ""
-    nothing: Nothing | None = field(default=None, repr=False)
 
 
 def servers_of(kind: Kind, config: Configuration) -> int:
@@ -125,7 +125,7 @@ def sized(request: Request, kind: Kind, aim: Aim, store: Store) -> Sized | Unfit
     for flight in FLIGHTS:
         outcome = choose(replace(facts, concurrency=flight))
         if isinstance(outcome, Nothing):
-            why = why or Unfit(kind, outcome.binding.message, nothing=outcome)
+            why = why or Unfit(kind, outcome.binding.message)
             break
         made = _fleet(replace(facts, concurrency=flight), kind, outcome, aim)
         if isinstance(made, Unfit):
@@ -168,11 +168,12 @@ def _fleet(facts: Facts, kind: Kind, choice: Choice, aim: Aim) -> Sized | Unfit:
     up, left = (_at(completes, peak / (count * each), aim) for count in (hosts, max(hosts - aim.spare, 1)))
     if up is None or left is None:
         return Unfit(kind, f"at most {most:,.1f} requests/s a server")
-    candidate = measure(facts, config)
-    ends = candidate.speed.p99_ms
+    ends = choice.best.speed.p99_ms
     p99 = left.quantile_ms(0.99)
     spread = speed.Range(p99, p99 * ends.low / ends.value, p99 * ends.high / ends.value)
-    return Sized(kind, facts, config, candidate.memory, holds, hosts, up, left, spread, limit, candidate.speed.basis)
+    return Sized(
+        kind, facts, config, choice.best.memory, holds, hosts, up, left, spread, limit, choice.best.speed.basis
+    )
 
 
 def _at(completes: Callable[[float], float], rate: float, aim: Aim) -> Queue | None:
@@ -182,11 +183,7 @@ def _at(completes: Callable[[float], float], rate: float, aim: Aim) -> Queue | N
 def curve(facts: Facts, config: Configuration) -> Callable[[float], float]:
     """Requests that one server completes a second with so many at it; never less for more."""
     known = speed.scaled(facts.store, facts.request.host_scale, facts.request.card_scale)
-    rates: list[float] = []
-    for flight in GRID:
-        rate = speed.figures(facts, config, flight, known).rps
-        rates.append(rate)
-    return line(rates)
+    return line([speed.figures(facts, config, flight, known).rps for flight in GRID])
 
 
 def line(rates: Sequence[float]) -> Callable[[float], float]:

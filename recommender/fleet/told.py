@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from recommender.facts import GIB
 from recommender.fleet.sizing import Aim, Sized, Unfit, cost, servers_of
+from recommender.render import count
 from recommender.terminal import plain, wrap
 
 FORMAT = 1
@@ -30,21 +32,17 @@ def lines(fleets: Sequence[Sized], unfit: Sequence[Unfit], aim: Aim, prices: Map
         goal = f", 99 % within {aim.p99_ms:,.0f} ms" if aim.p99_ms else ""
         yield from wrap(
             f"{aim.rps:g} requests/s of {facts.model.hub}{images}, {facts.output_tokens} tokens out{goal}; "
-            f"{aim.peak:g} times that at the peak with {_hosts(aim.spare)} down. LMDeploy {facts.release.id}."
+            f"{aim.peak:g} times that at the peak with {count(aim.spare, 'host')} down. LMDeploy {facts.release.id}."
         )
         yield ""
         yield from _table(fleets, aim, prices)
         yield ""
-        yield from _best(fleets[0], aim)
+        yield from _best(fleets[0])
     if unfit:
         yield from ([""] if fleets else []) + ["CANNOT"]
         for each in unfit:
             needed = f"; {each.needed} would do" if each.needed else ""
             yield from wrap(f"{_name(each)}: {each.why}{needed}", "  ", "    ")
-
-
-def _hosts(count: int) -> str:
-    return f"{count or 'no'} host{'' if count == 1 else 's'}"
 
 
 def _name(each: Sized | Unfit) -> str:
@@ -72,13 +70,13 @@ def _table(fleets: Sequence[Sized], aim: Aim, prices: Mapping[str, float]) -> It
     )
 
 
-def _best(fleet: Sized, aim: Aim) -> Iterator[str]:
-    gib = fleet.memory.total / 2**30
+def _best(fleet: Sized) -> Iterator[str]:
+    gib = fleet.memory.total / GIB
     config, kind = fleet.config, fleet.kind
     yield f"THE FIRST: {_name(fleet)}"
     yield from wrap(
-        f"{fleet.hosts:,} hosts with {servers_of(kind, config)} servers each, of {kind.tp} card"
-        f"{'s' if kind.tp > 1 else ''}{', two on a card under CUDA MPS' if config.share > 1 else ''}; a server takes "
+        f"{count(fleet.hosts, 'host')} with {count(servers_of(kind, config), 'server')} each, of "
+        f"{count(kind.tp, 'card')}{', two on a card under CUDA MPS' if config.share > 1 else ''}; a server takes "
         f"{gib:,.1f} GiB a card, runs {config.max_batch_size} at once and is limited by {fleet.limit}.",
         "  ",
         "  ",
@@ -113,7 +111,7 @@ def _fleet(each: Sized, aim: Aim, prices: Mapping[str, float]) -> dict[str, Any]
         "server_rps": round(each.holds, 2),
         "limit": each.limit,
         "basis": each.basis,
-        "gib_a_card": round(each.memory.total / 2**30, 2),
+        "gib_a_card": round(each.memory.total / GIB, 2),
         "cost_a_million": round(cost(each, aim.rps, prices), 4),
         "p99_ms": {"value": each.p99_ms.value, "low": each.p99_ms.low, "high": each.p99_ms.high},
         "peak": {

@@ -12,7 +12,6 @@ from recommender.request import RequestError
 if TYPE_CHECKING:
     from recommender.fleet.layout import Layout
 
-FORMS = ("compose", "systemd", "k8s")
 SECRETS = ("api-keys",)
 """Files that only their owner may read."""
 
