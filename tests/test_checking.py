@@ -20,6 +20,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from recommender import checked, checking, pipeline, progress, rendered, store
+from recommender.fleet import written
+from recommender.fleet.layout import Layout
 from recommender.pipeline import Recommendation, recommend, recommend_adviser
 from recommender.render import TEMPLATES, render
 from recommender.request import Request, RequestError
@@ -462,6 +464,18 @@ def test_a_file_that_cannot_be_written_is_told(serve: Path, monkeypatch: pytest.
     done = run(serve, "--update")
     assert (done.exit_code, serve.read_text()) == (2, before)
     assert "cannot be written" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["compose", "systemd", "k8s"])
+def test_a_fleets_files_are_left_alone(tmp_path: Path, form: str) -> None:
+    """They have no seal: nothing is said of values in them, and nothing written over them."""
+    asked = Request(gpu="l40s", gpu_count=2, concurrency=32)
+    for path in written.write(Layout(recommend(asked)), form, str(tmp_path)):
+        text = path.read_text()
+        if path.suffix in (".yaml", ".service", ".cfg") and "# request: " in text:
+            done = run(path, "--update", "--discard-edits")
+            assert (done.exit_code, done.stdout, path.read_text()) == (2, "", text)
+            assert "a file of a fleet" in done.stderr
 
 
 def test_long_work_says_how_far_it_is(serve: Path, monkeypatch: pytest.MonkeyPatch) -> None:
