@@ -67,7 +67,7 @@ def _ran(run: r.SmokeRun, carriers: Mapping[str, r.Option]) -> dict[str, Any]:
         )
         return int(given.get(name, otherwise))
 
-    closed = [each for each in run.phases if each.concurrency and run.copies == 1 and run.kind == "bash"]
+    closed = [each for each in run.phases if each.concurrency and run.copies == 1 and run.kind != "python"]
     return {
         "id": run.id,
         "gpu": run.gpu,

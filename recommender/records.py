@@ -616,6 +616,29 @@ class Phase(Record):
     cache_use_most: Annotated[float, Field(ge=-1, description="share of the KV cache")]
 
 
+class Killed(Record):
+    """One server of several killed under load (SIGKILL) and started again; times count from the kill.
+
+    Rates are answers a second of all servers: in the seconds before the kill, until the server takes requests again,
+    and after that. A process that is killed still takes connections while the kernel takes it apart (``dying_s``); what
+    was sent to it by then was in flight there. ``lost_later`` are those of ``lost`` that were sent after that.
+    """
+
+    server: Text
+    concurrency: Annotated[int, Field(ge=1)]
+    in_flight: Annotated[int, Field(ge=0, description="at that server when it was killed, as the front saw it")]
+    answered: Annotated[int, Field(ge=0)]
+    lost: Annotated[int, Field(ge=0)]
+    lost_later: Annotated[int, Field(ge=0)]
+    said: str = Field(default="", description="the first loss's answer or error")
+    dying_s: Annotated[float, Field(ge=0, description="until its port was closed")]
+    restarted_s: Annotated[float, Field(ge=0, description="when it was started again")]
+    back_s: Annotated[float, Field(ge=0, description="when it got a request again; 0: never")]
+    rps_before: Annotated[float, Field(ge=0)]
+    rps_down: Annotated[float, Field(ge=0)]
+    rps_after: Annotated[float, Field(ge=0)]
+
+
 class Readback(Record):
     """One effective setting: what the artefact asks for and what the engine's log says. Empty: not told."""
 
@@ -646,7 +669,7 @@ class SmokeRun(Record):
     model: Id
     checkpoint: Text = Field(description="what the weights were")
     request: Text = Field(description="JSON on one line, as in the artefact's head")
-    kind: Literal["bash", "python"]
+    kind: Literal["bash", "python", "compose", "systemd"]
     artefact_sha256: Digest
     launch_sha256: Digest
     environment: tuple[Text, ...]
@@ -668,3 +691,4 @@ class SmokeRun(Record):
     notes: tuple[Text, ...] = Field(default=(), description="what the person who ran it adds")
     log_sha256: Digest
     phases: tuple[Phase, ...]
+    killed: tuple[Killed, ...] = ()

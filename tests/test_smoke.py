@@ -548,7 +548,7 @@ def said(*words: str, code: int = 2, fault: str = "", folder: Path | None = None
 WRONG = {
     "nothing to launch": ((), "name a script that recommend wrote, or say --gpu"),
     "no such file": (("gone.sh",), r"gone\.sh: No such file"),
-    "a folder": (("/tmp",), r"/tmp: Is a directory"),
+    "a folder": (("/usr",), r"/usr: no compose.yaml, .*name a folder that --format wrote"),
     "no script": (("notes.txt",), "neither a shell nor a Python script"),
     "by hand without a GPU": (("own.sh",), "recommend did not write this .* say --gpu"),
     "nothing to see in it": (("empty.sh", "--gpu", "L4"), "no 'lmdeploy serve api_server' in it"),

@@ -76,7 +76,7 @@ def lines(book: Book) -> list[Line]:
 def _comparable(book: Book) -> Iterator[tuple[r.SmokeRun, dict[str, object]]]:
     for run in book.runs.values():
         asked = json.loads(run.request)
-        if run.kind == "bash" and run.copies == 1 and asked.get("gpu") == GPU and run.model == Request(gpu=GPU).model:
+        if run.kind != "python" and run.copies == 1 and asked.get("gpu") == GPU and run.model == Request(gpu=GPU).model:
             yield run, asked
 
 

@@ -146,7 +146,7 @@ def _compare(
 def _form(pair: list[tuple[Artefact, Recommendation]], given: Path | None) -> Form:
     """What answers look like; a schema is enforced where both engines can."""
     from recommender.smoke import answers
-    from recommender.smoke.run import follows_schema
+    from recommender.smoke.forecast import follows_schema
 
     wanted = pair[0][1].facts.response_schema
     schema = answers.schema(given, wanted)

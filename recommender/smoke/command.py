@@ -45,6 +45,8 @@ Examples:
   recommend smoke --gpu H100-80G --follow gemini --with trust-remote-code \\
       --without chat-template --save-evidence gemini.yaml
   recommend smoke serve.sh --dry-run
+  recommend plan --rps 60 --gpu H100:2 --format systemd -o fleet
+  recommend smoke fleet --phase 64 --kill
 """
 
 
@@ -52,7 +54,7 @@ Examples:
     epilog=EXAMPLES + "\n" + _codes(),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
-@click.argument("artefact", metavar="[SCRIPT]", required=False, type=FILE)
+@click.argument("artefact", metavar="[SCRIPT|FOLDER]", required=False, type=FILE)
 @request_options
 @click.option(
     "--phase",
@@ -73,6 +75,7 @@ Examples:
 @click.option("--seed", metavar="N", default=0, type=click.IntRange(0, 2**31), help="Of the random weights. [0]")
 @click.option("--copies", metavar="N", default=1, type=click.IntRange(1, 16), help="Start it so often on its card. [1]")
 @click.option("--mps", is_flag=True, help="Put the copies under CUDA MPS.")
+@click.option("--kill", is_flag=True, help="Of a fleet: kill a server under load, start it again, count what is lost.")
 @click.option("--dry-run", is_flag=True, help="Start nothing: check the artefact and its options.")
 @click.option(
     "--patience",
@@ -94,9 +97,10 @@ Examples:
 def smoke(artefact: Path | None, **options: Any) -> None:
     """Launch an artefact with the real LMDeploy, prove its answers and measure it.
 
-    SCRIPT is a serve.sh or pipeline.py that recommend wrote; without it the
-    request options say what to launch. Everything that was started is stopped
-    again, whatever happens.
+    SCRIPT is a serve.sh or pipeline.py that recommend wrote, FOLDER a fleet's of
+    --format systemd or compose, of which one host's servers and the front start
+    here as plain processes. Without either the request options say what to
+    launch. Everything that was started is stopped again, whatever happens.
     """
     from recommender.smoke import record
 
@@ -122,8 +126,10 @@ def smoke(artefact: Path | None, **options: Any) -> None:
 def _resolved(path: Path | None, options: dict[str, Any]) -> tuple[Artefact, Recommendation]:
     """The artefact to launch and the recommendation behind it."""
     from recommender import arguments, render
-    from recommender.smoke import launch
+    from recommender.smoke import folder, launch
 
+    if options["kill"] and (path is None or not path.is_dir()):
+        raise RequestError("--kill is for a fleet: name a folder that --format systemd or compose wrote")
     if path is None:
         if not options["gpu"]:
             raise RequestError(
@@ -131,7 +137,7 @@ def _resolved(path: Path | None, options: dict[str, Any]) -> tuple[Artefact, Rec
             )
         found = arguments.answer(options)
         return launch.of(render.render(found, "bash"), "serve.sh"), found
-    artefact = launch.read(path)
+    artefact = folder.read(path) if path.is_dir() else launch.read(path)
     if options["follow"] or options["added"] or options["left_out"]:
         raise RequestError("--follow says what to render; it cannot be given with a script")
     if artefact.head is None and not options["gpu"]:
@@ -182,6 +188,11 @@ def _asked(
     seconds = positive_float("--seconds", options["seconds"], 3600) if options["seconds"] else 0.0
     if options["mps"] and script.kind == "python":
         raise RequestError("--mps: a pipeline.py is one process; use serve.sh")
+    fleet = script.kind in ("compose", "systemd")
+    if fleet and (options["mps"] or options["copies"] > 1):
+        raise RequestError("--copies and --mps are for a script: a fleet's files say how many servers share a card")
+    if options["kill"] and found.config.servers < 2:
+        raise RequestError("--kill: this fleet has one server on a host, so nothing would answer meanwhile")
     if options["copies"] > 1:
         launch.needs_ports(script, found.facts)
     return Asked(
@@ -189,11 +200,12 @@ def _asked(
         found=found,
         loads=driven,
         environment=environment,
-        set_by_smoke=host.variables(model, environment),
+        set_by_smoke=host.variables(model, environment, fleet),
         checkpoint=checkpoint,
         notes=tuple(each for each in options["notes"] if each.strip()),
         copies=options["copies"],
         mps=options["mps"],
+        kill=options["kill"],
         seconds=seconds or (QUICK_S if options["quick"] else LONG_S),
         patience_s=options["patience"],
     )

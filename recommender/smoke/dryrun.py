@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from recommender.request import RequestError
 from recommender.smoke import host
 from recommender.smoke.failures import Failure
+from recommender.smoke.folder import ANYWHERE, FRONT, Fleet
 from recommender.smoke.launch import ASSIGNED, Artefact
 
 if TYPE_CHECKING:
@@ -44,21 +45,31 @@ def dry_run(script: Artefact, found: Recommendation, environment: Mapping[str, s
     model = script.values(environment).get("MODEL") or facts.model_source
     changes = edited(script, found)
     checker = check([model, *words], facts.release.id, environment)
-    cards = found.config.cards
     lines = [
         f"{script.name}: {'edited' if changes else 'as recommend renders it'}; nothing was started",
         *(f"  {each} is edited" for each in changes),
         f"options checked with {checker}",
         "would run:",
         *(f"  {each}" for each in script.exported(environment)),
-        f"  lmdeploy serve api_server {shlex.quote(model)} {shlex.join(words)}"
-        if script.kind == "bash"
-        else f"  python3 {script.name}, its engine settings as options: {shlex.join(words)}",
-        f"predicted on {cards} x {facts.gpu.name}:",
+        *_commands(script, found, environment),
+        f"predicted on {found.config.cards} x {facts.gpu.name}:",
         f"  {found.memory.total / 2**30:.2f} GiB a card, {found.speed.latency_ms.value:,.0f} ms a request, "
         f"{found.speed.rps.value:,.1f} requests/s",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _commands(script: Artefact, found: Recommendation, environment: Mapping[str, str]) -> list[str]:
+    """The commands of a launch, a line each."""
+    words = script.words(found.facts, environment)
+    model = script.values(environment).get("MODEL") or found.facts.model_source
+    if isinstance(script, Fleet):
+        places = [(each.cards, *each.words) for each in script.parts(ANYWHERE | dict(environment))]
+        made = [f"  CUDA_VISIBLE_DEVICES={card} lmdeploy serve api_server {shlex.join(each)}" for card, *each in places]
+        return [*made, f"  haproxy -db -f {FRONT}"]
+    if script.kind == "bash":
+        return [f"  lmdeploy serve api_server {shlex.quote(model)} {shlex.join(words)}"]
+    return [f"  python3 {script.name}, its engine settings as options: {shlex.join(words)}"]
 
 
 def check(words: list[str], release: str, environment: Mapping[str, str]) -> str:
@@ -100,6 +111,8 @@ def _last(text: str) -> str:
 
 def edited(script: Artefact, found: Recommendation) -> list[str]:
     """What differs from the artefact that recommend would write now, comments aside: variables, then lines."""
+    if isinstance(script, Fleet):
+        return _edited_files(script, found)
     from recommender.render import render
 
     text = render(found, script.kind)
@@ -109,6 +122,22 @@ def edited(script: Artefact, found: Recommendation) -> list[str]:
     kept = set(_code(text, script.kind))
     lines = [number for number, line in _numbered(script) if line not in kept]
     return sorted(names) + [f"line {number}" for number in lines[:5]]
+
+
+def _edited_files(fleet: Fleet, found: Recommendation) -> list[str]:
+    """The lines of a fleet's files that recommend would not write now, comments aside; and files that are missing."""
+    from recommender.fleet.layout import Layout
+    from recommender.fleet.written import made
+
+    fresh = made(Layout(found, fleet.hosts), fleet.kind)
+    told = []
+    for name, text in fresh.items():
+        if name != "api-keys":
+            kept, own = set(_code(text, fleet.kind)), fleet.texts.get(name)
+            lines = [] if own is None else own.split("\n")
+            odd = [n for n, each in enumerate(lines, 1) if each.strip() not in kept and _code(each, fleet.kind)]
+            told += [f"{name} line {number}" for number in odd[:5]] or ([f"{name} (missing)"] if own is None else [])
+    return told
 
 
 def _code(text: str, kind: str) -> list[str]:

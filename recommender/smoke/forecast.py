@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from recommender.configuration import Configuration
     from recommender.facts import Facts
     from recommender.pipeline import Recommendation
+    from recommender.smoke.taken import Load
 
 
 def facts_of(found: Recommendation, concurrency: int, images: int, width: int, height: int, cpus: int = 0) -> Facts:
@@ -39,7 +40,7 @@ def arranged(run: r.SmokeRun, config: Configuration) -> Configuration:
 
 def foretold(run: r.SmokeRun) -> bool:
     """Whether the estimates cover a run: one server, or one to a card, or several to a card under CUDA MPS."""
-    return run.kind == "bash" and (run.copies == 1 or run.mps)
+    return run.kind != "python" and (run.copies == 1 or run.mps)
 
 
 def predicted(found: Recommendation, run: r.SmokeRun, phase: r.Phase) -> speed.Speed:
@@ -47,3 +48,22 @@ def predicted(found: Recommendation, run: r.SmokeRun, phase: r.Phase) -> speed.S
     width, height = (int(side) for side in phase.image.split("x")) if phase.image else (0, 0)
     facts = facts_of(found, phase.concurrency, phase.images, width, height, run.cpus)
     return speed.estimate(facts, arranged(run, found.config))
+
+
+def follows_schema(found: Recommendation) -> bool:
+    """Whether the release's engine can hold an answer to a JSON schema: no constraint speaks against it."""
+    from recommender import constraints
+    from recommender.choose import measure
+
+    def against(structured: bool) -> set[str]:
+        values = measure(found.facts, replace(found.config, structured_output=structured)).values
+        return {each.constraint for each in constraints.evaluate(constraints.rules(found.facts.store), values)}
+
+    return against(True) <= against(False)
+
+
+def wanted_tokens(found: Recommendation, asked: Load) -> int:
+    """Input tokens of one request of a load, as they were predicted."""
+    return facts_of(found, asked.concurrency or 1, asked.images, asked.width, asked.height).input_tokens(
+        found.config.max_tiles
+    )

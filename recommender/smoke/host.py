@@ -94,11 +94,13 @@ def model(
     return "", f"{name} from the hub"
 
 
-def variables(folder: str, environment: Mapping[str, str]) -> dict[str, str]:
+def variables(folder: str, environment: Mapping[str, str], fleet: bool = False) -> dict[str, str]:
     """What smoke sets for the launch: the engine's own words in the log, and no network for a local model."""
     made = {"TM_LOG_LEVEL": "INFO", "PYTHONUNBUFFERED": "1"}
     if environment.get("RESTART"):
         made["RESTART"] = "0"  # a script that restarts its server hides why it ended
     if folder:
         made |= {"MODEL": folder, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+        # A folder has no revision, and a fleet's files want one.
+        made |= {"REVISION": "main"} if fleet else {}
     return made

@@ -38,9 +38,9 @@ FOLLOW = ("follow", "with", "without")
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """A launch script. ``head`` is the request in its first lines; None where recommend did not write it."""
+    """A launch script, or a fleet's files (folder.py). ``head``: the request in it; None where others wrote it."""
 
-    kind: Literal["bash", "python"]
+    kind: Literal["bash", "python", "compose", "systemd"]
     name: str
     text: str
     head: Mapping[str, Any] | None

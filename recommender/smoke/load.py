@@ -61,10 +61,10 @@ class Outcome:
     starting stopped: it has no drain in it, but it begins empty.
 
     ``latencies_ms`` has every success in the order in which they ended, ``ends_ms`` has when each did, from the
-    first send on; the first ``window_requests`` of them lie in the window. ``ttft_ms``, ``streamed_ms`` and
-    ``streamed_tokens`` have the streamed ones, in one order. Token counts are medians. ``failures`` maps a cause
-    to how often it came and its first message. ``late_ms``: how much later than it should one of an open loop's
-    requests was sent at most; above some ms it was this process that could not keep up.
+    first send on; the first ``window_requests`` lie in the window. ``ttft_ms``, ``streamed_ms``, ``streamed_tokens``
+    have the streamed ones, in one order. Token counts are medians. ``failures`` maps a cause to its number and first
+    message; ``begun_at`` and ``lost_at``: the first send and those that failed, by perf_counter; ``late_ms``: how late
+    one of an open loop was sent at most.
     """
 
     latencies_ms: list[float] = field(default_factory=list)
@@ -77,6 +77,8 @@ class Outcome:
     input_tokens: int = 0
     output_tokens: int = 0
     failures: dict[str, tuple[int, str]] = field(default_factory=dict)
+    lost_at: list[float] = field(default_factory=list)
+    begun_at: float = 0.0
     late_ms: float = 0.0
     sent: int = 0
     hung: bool = False
@@ -94,8 +96,7 @@ class _Load:
         self.begun = time.perf_counter()
         self.first: float | None = None
         self.stopped: float | None = None
-        self.busy = [0] * len(target.urls)
-        self.given = [0] * len(target.urls)
+        self.busy, self.given = [0] * len(target.urls), [0] * len(target.urls)
         self.heard = [0.0] * len(target.urls)
         self.tasks: set[asyncio.Task[Any]] = set()
 
@@ -132,6 +133,7 @@ class _Load:
             self.keep(await self.client.send(self.target.urls[which], body, stream, heard), stream)
         except Trouble as trouble:
             self.count(trouble)
+            self.out.lost_at.append(begun)
             if trouble.cause == "requests-hang" and self.heard[which] <= begun:
                 self.out.hung = True  # nobody had an answer all the while
                 self.stop(time.perf_counter())
@@ -228,6 +230,7 @@ class _Load:
         out = self.out
         opened = self.first if self.plan.concurrency else self.begun
         if self.first is not None:
+            out.begun_at = self.first
             out.ends_ms = [(end - self.first) * 1e3 for end in self.ends]
         if opened is not None and self.stopped is not None:
             stopped = self.stopped if self.plan.least else min(self.stopped, self.until())

@@ -12,8 +12,9 @@ from typing import Any
 
 from recommender.smoke import checks, diagnose, host, load, readback
 from recommender.smoke.failures import Failure
+from recommender.smoke.forecast import follows_schema
 from recommender.smoke.pictures import pictures
-from recommender.smoke.run import POLL_S, Session, follows_schema
+from recommender.smoke.run import POLL_S, Session
 from recommender.smoke.taken import Load, Measured, described
 
 DRIVE = Path(__file__).with_name("drive.py")

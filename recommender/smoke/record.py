@@ -63,6 +63,7 @@ def record(name: str, asked: Asked, taken: Taken, today: str) -> r.SmokeRun:
         notes=asked.notes,
         log_sha256=taken.log_sha256,
         phases=tuple(_phase(each) for each in taken.phases),
+        killed=tuple(taken.killed),
     )
 
 

@@ -144,6 +144,8 @@ def text(found: Recommendation, run: r.SmokeRun) -> str:
     for number, phase in enumerate(run.phases, 1):
         lines += _table(f"LOAD {number}: {_load(phase, run.kind)}", phase_rows(found, run, phase))
         lines += _beside(phase, run)
+    for each in run.killed:
+        lines += _killed(each)
     made = goals(found, run)
     if made:
         lines += ["", "GOALS"]
@@ -189,7 +191,7 @@ def _settings(run: r.SmokeRun) -> list[str]:
 def _load(phase: r.Phase, kind: str) -> str:
     images = f"{phase.image}" + (f" x {phase.images}" if phase.images > 1 else "") if phase.images else "text"
     how = f"{phase.concurrency} in flight" if phase.concurrency else f"{phase.arrivals_rps:g}/s Poisson"
-    how = how if kind == "bash" else f"a batch of {phase.concurrency}"
+    how = how if kind != "python" else f"a batch of {phase.concurrency}"
     tokens = f", {phase.input_tokens} tokens in, {phase.output_tokens} out" if phase.input_tokens else ""
     return f"{how}, {images}{tokens}"
 
@@ -207,13 +209,31 @@ def _table(title: str, rows: list[Row]) -> list[str]:
     return lines
 
 
+def _killed(found: r.Killed) -> list[str]:
+    back = f"got requests again after {found.back_s:g} s" if found.back_s else "got no request again"
+    return [
+        "",
+        f"A SERVER DIES: {found.server}, with {found.concurrency} requests in flight on all",
+        *wrapped(
+            f"{found.lost} of {found.lost + found.answered} requests lost, {found.in_flight} were in flight there"
+        ),
+        *wrapped(
+            f"{found.lost_later} of those lost were sent after it was gone, which took {found.dying_s * 1e3:.0f} ms"
+        ),
+        *wrapped(f"started again after {found.restarted_s:g} s; {back}"),
+        *wrapped(
+            f"{found.rps_before:,.1f} requests/s before, {found.rps_down:,.1f} without it, {found.rps_after:,.1f} after"
+        ),
+    ]
+
+
 def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:,.2f}"
 
 
 def _beside(phase: r.Phase, run: r.SmokeRun) -> list[str]:
     got = m.figures(phase)
-    answered = got.requests if run.kind == "bash" else phase.window_requests
+    answered = got.requests if run.kind != "python" else phase.window_requests
     said = [f"{answered} requests answered in {phase.window_s:.1f} s, {got.failed} failed"]
     if m.steady(phase):
         said.append("rate and times without the first round")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from recommender.candidates import PORT
 from recommender.smoke import checks, diagnose, load, readback
 from recommender.smoke.failures import Failure
+from recommender.smoke.forecast import follows_schema, wanted_tokens
 from recommender.smoke.gpu import Cards, Watch, wait_for_memory
 from recommender.smoke.guard import Child, Guard
 from recommender.smoke.launch import settings
@@ -22,7 +23,7 @@ from recommender.smoke.pictures import pictures
 from recommender.smoke.taken import Asked, Load, Measured, Say, Taken, described
 
 if TYPE_CHECKING:
-    from recommender.pipeline import Recommendation
+    pass
 
 POLL_S = 0.25
 GRACE_S = 10.0
@@ -62,6 +63,10 @@ def run(asked: Asked, say: Say, made: Callable[..., Session] | None = None) -> T
 def _session(asked: Asked) -> type[Session]:
     if asked.artefact.kind == "bash":
         return Session
+    if asked.artefact.kind != "python":
+        from recommender.smoke.fleet import FleetSession
+
+        return FleetSession
     from recommender.smoke.offline import Offline
 
     return Offline
@@ -99,6 +104,10 @@ class Session:
             pending = pending or found
         if pending:
             raise pending
+        self.after(servers, model)
+
+    def after(self, servers: list[checks.Server], model: str) -> None:
+        """What comes after the loads: nothing."""
 
     # --- launch ------------------------------------------------------------------------
 
@@ -269,9 +278,7 @@ class Session:
 
     def phase(self, asked: Load, servers: list[checks.Server], model: str) -> Failure | None:
         """Drives one load and keeps what it measured; gives the failure of its requests, if any."""
-        target = load.Target(tuple(each.url for each in servers), model, self.key, self.asked.patience_s)
-        facts, tiles = self.facts, self.asked.found.config.max_tiles
-        shape = load.Shape(asked.images, asked.width, asked.height, facts.prompt_tokens, facts.output_tokens, tiles)
+        target, shape = self.aimed(asked, servers, model)
         wanted = wanted_tokens(self.asked.found, asked)
         refused: Failure | None = None
         try:
@@ -298,6 +305,14 @@ class Session:
         )
         return self.failed(outcome) or refused
 
+    def aimed(self, asked: Load, servers: list[checks.Server], model: str) -> tuple[load.Target, load.Shape]:
+        """Where a load's requests go and what they are; their prompt is not sized yet."""
+        facts, tiles = self.facts, self.asked.found.config.max_tiles
+        return (
+            load.Target(tuple(each.url for each in servers), model, self.key, self.asked.patience_s),
+            load.Shape(asked.images, asked.width, asked.height, facts.prompt_tokens, facts.output_tokens, tiles),
+        )
+
     def failed(self, outcome: load.Outcome) -> Failure | None:
         """The failure that a phase's failed requests amount to."""
         if not outcome.failures:
@@ -319,27 +334,6 @@ def api_key(environment: Mapping[str, str]) -> str:
         except OSError as error:
             raise Failure("start-failed", f"API_KEYS_FILE: {error.strerror}") from None
     return words[0] if words else ""
-
-
-def follows_schema(found: Recommendation) -> bool:
-    """Whether the release's engine can hold an answer to a JSON schema: no constraint speaks against it."""
-    from recommender import constraints
-    from recommender.choose import measure
-
-    def against(structured: bool) -> set[str]:
-        values = measure(found.facts, replace(found.config, structured_output=structured)).values
-        return {each.constraint for each in constraints.evaluate(constraints.rules(found.facts.store), values)}
-
-    return against(True) <= against(False)
-
-
-def wanted_tokens(found: Recommendation, asked: Load) -> int:
-    """Input tokens of one request of a load, as they were predicted."""
-    from recommender.smoke.forecast import facts_of
-
-    return facts_of(found, asked.concurrency or 1, asked.images, asked.width, asked.height).input_tokens(
-        found.config.max_tiles
-    )
 
 
 def _progress(asked: Load, done: int, failed: int) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from recommender import records as r
     from recommender.pipeline import Recommendation
     from recommender.smoke.failures import Failure
     from recommender.smoke.gpu import Host
@@ -31,7 +32,8 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What to run. ``copies`` of the artefact share its card; ``seconds`` and ``enough`` (requests) bound a phase."""
+    """What to run. ``copies`` of the artefact share its card; ``kill``: one server of a fleet, once all
+    loads were driven; ``seconds`` and ``enough`` (requests) bound a phase."""
 
     artefact: Artefact
     found: Recommendation
@@ -42,6 +44,7 @@ class Asked:
     notes: tuple[str, ...] = ()
     copies: int = 1
     mps: bool = False
+    kill: bool = False
     seconds: float = 20.0
     enough: int = 400
     patience_s: float = 120.0
@@ -77,6 +80,7 @@ class Taken:
     checks: tuple[str, ...] = ()
     phases: list[Measured] = field(default_factory=list)
     failure: Failure | None = None
+    killed: list[r.Killed] = field(default_factory=list)
     log_sha256: str = ""
     memory_back: bool = True
 

@@ -1,0 +1,281 @@
+"""Launches a fleet's folder on this host: every server on its cards, the front before them; and kills a server."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import os
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from recommender import records as r
+from recommender.smoke import checks, diagnose, load, readback, record
+from recommender.smoke.failures import Failure
+from recommender.smoke.folder import FRONT, Fleet, Part
+from recommender.smoke.forecast import wanted_tokens
+from recommender.smoke.run import POLL_S, Session
+
+if TYPE_CHECKING:
+    from recommender.smoke.guard import Child
+
+FRONT_S = 10.0
+"""What the front may take until it deals out requests."""
+BEFORE_S, RESTART_S, AFTER_S = 6.0, 5.0, 10.0
+"""A server is killed after so long under load, started again after what the units have as RestartSec, and watched."""
+SBIN = "/usr/sbin:/usr/local/sbin"
+"""Where distributions put HAProxy; the path of users often lacks it."""
+
+
+class FleetSession(Session):
+    """One launch of a fleet's servers and front while it lives."""
+
+    parts: tuple[Part, ...] = ()
+    front_child: Child | None = None
+
+    @property
+    def fleet(self) -> Fleet:
+        """The artefact, which is a folder."""
+        assert isinstance(self.asked.artefact, Fleet)
+        return self.asked.artefact
+
+    def before(self) -> None:
+        """What must be there, and the ports that must be free. Raises Failure."""
+        self.parts = self.fleet.parts(self.asked.variables)
+        self.settings = {**self.settings, "port": str(self.parts[0].port)}
+        self.program()
+        self.haproxy()
+        for name, value in self.front_variables().items():
+            if name.endswith("_PORT"):
+                self.free(int(value), f" (the front's: set {name})")
+        super().before()
+
+    def free(self, port: int, whose: str) -> None:
+        """Raises Failure where something listens on a port."""
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                raise Failure("port-taken", f"something listens on port {port} already{whose}") from None
+
+    # --- where everything is ------------------------------------------------------------
+
+    def ports(self) -> list[int]:
+        """Of the servers."""
+        return [each.port for each in self.parts]
+
+    def front(self) -> str:
+        """The base URL of the front, on this host."""
+        return f"http://127.0.0.1:{self.front_variables()['FRONT_PORT']}"
+
+    def figures(self) -> checks.Server:
+        """Where the front tells of its servers."""
+        return self.server(f"http://127.0.0.1:{self.front_variables()['STATS_PORT']}")
+
+    def servers(self) -> list[checks.Server]:
+        """The front, which deals out to all."""
+        return [self.server(self.front())]
+
+    def backends(self) -> list[checks.Server]:
+        """Every server itself."""
+        return [self.server(f"http://127.0.0.1:{port}") for port in self.ports()]
+
+    def front_variables(self) -> dict[str, str]:
+        """The front's settings: the environment's, else the files'."""
+        own = {name: self.asked.environment.get(name) or value for name, value in self.fleet.front.items()}
+        keys = self.asked.environment.get("API_KEYS_FILE", "")
+        return own | ({"API_KEYS_FILE": keys} if keys else {})
+
+    def program(self) -> str:
+        """LMDeploy's command: the one that the files name if it is here, else that of the path. Raises Failure."""
+        named = self.parts[0].environment.get("LMDEPLOY", "")
+        found = named if os.access(named, os.X_OK) else shutil.which("lmdeploy", path=self.asked.variables.get("PATH"))
+        if not found:
+            raise Failure("machine", "no lmdeploy command; install LMDeploy, or put its folder on the PATH")
+        return found
+
+    def haproxy(self) -> str:
+        """The front's program. Raises Failure."""
+        found = shutil.which("haproxy", path=f"{self.asked.variables.get('PATH', '')}:{SBIN}")
+        if not found:
+            raise Failure("machine", "no haproxy, which is the front: apt-get install haproxy")
+        return found
+
+    # --- launch -------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Starts the servers, those of one card one after the other; once all listen, the front."""
+        if self.asked.found.config.share > 1:
+            self.start_mps()
+        self.watch.reset()
+        begun, cards = time.monotonic(), dict[str, int]()
+        for number, part in enumerate(self.parts):
+            if part.cards in cards:  # each takes its cache from what is free then
+                self.wait_for(cards[part.cards], begun)
+            self.children.append(self.start_one(number))
+            cards[part.cards] = number
+        for number in range(len(self.parts)):
+            self.wait_for(number, begun)
+        self.taken.startup_s = time.monotonic() - begun
+        time.sleep(2 * POLL_S)  # the driver's figure lags a little behind
+        self.taken.start_peak_mib, self.taken.ready_mib = self.watch.peak(), self.watch.now()
+        self.start_front()
+
+    def start_one(self, number: int) -> Child:
+        """Starts a server as its unit or service would."""
+        part = self.parts[number]
+        own = {**part.environment, **self.asked.set_by_smoke, "CUDA_VISIBLE_DEVICES": part.cards}
+        command = [self.program(), "serve", "api_server", *part.words]
+        return self.guard.start(command, {**self.variables(), **own}, self.log_of(number), Path.cwd())
+
+    def log_of(self, number: int) -> Path:
+        """Where a server's output goes."""
+        return self.folder / f"server-{number + 1}.log"
+
+    def wait_for(self, number: int, begun: float) -> None:
+        """Until a server lists its model. Raises Failure; a log that stands still is a hang."""
+        self.log = self.log_of(number)
+        news, heard = diagnose.News(self.log), time.monotonic()
+        while not self.backends()[number].model():
+            ended = self.children[number].poll()
+            if ended is not None:
+                raise diagnose.ended_at_start(self.tail(400), ended)
+            now = time.monotonic()
+            heard = now if news.any() else heard
+            if now - heard > self.asked.patience_s:
+                raise diagnose.hung_at_start(self.tail(400), now - begun, now - heard)
+            last = self.tail(1)
+            what = last[0][-60:] if last else "no output yet"
+            self.say(f"waiting for {self.parts[number].name}, {now - begun:.0f} s: {what}")
+            time.sleep(POLL_S)
+
+    def start_front(self) -> None:
+        """Starts HAProxy on the rendered configuration. Raises Failure where it does not come up."""
+        config = self.folder / FRONT
+        config.write_text(self.fleet.texts[FRONT], encoding="utf-8")
+        log = self.folder / "front.log"
+        command = [self.haproxy(), "-db", "-f", str(config)]
+        child = self.guard.start(command, {**self.variables(), **self.front_variables()}, log, self.folder)
+        self.front_child = child
+        until = time.monotonic() + FRONT_S
+        while not self.servers()[0].model():
+            if child.poll() is not None or time.monotonic() > until:
+                what = f"lists no model in {FRONT_S:g} s" if child.poll() is None else f"ended ({child.poll()})"
+                raise Failure("start-failed", f"the front {what}", diagnose.tail(log, 15))
+            time.sleep(POLL_S)
+
+    def read_back(self) -> None:
+        """Holds every engine's own words against the artefact."""
+        self.say("reading the effective settings")
+        for number in range(len(self.parts)):
+            self.log = self.log_of(number)
+            self.judge_settings(readback.effective(self.log.read_text("utf-8", "replace")))
+
+    # --- a server's death -----------------------------------------------------------------
+
+    def dealt(self) -> Mapping[str, tuple[int, int, bool]]:
+        """By server, as the front sees it: requests there now, requests so far, and whether it is up."""
+        with contextlib.suppress(OSError):
+            _, body = self.figures().get("/;csv")
+            rows = csv.DictReader(io.StringIO(body.decode().removeprefix("# ")))
+            mine = [each for each in rows if each["pxname"] == "servers" and each["svname"] != "BACKEND"]
+            return {each["svname"]: (int(each["scur"]), int(each["stot"]), each["status"] == "UP") for each in mine}
+        return {}
+
+    def kill(self, number: int) -> None:
+        """SIGKILL to a server and all that it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.children[number].pid, signal.SIGKILL)
+
+    def after(self, servers: list[checks.Server], model: str) -> None:
+        """Where it is asked for: a load under which a server dies and comes back. Raises Failure for what it cost."""
+        if not self.asked.kill:
+            return
+        asked = max(self.asked.loads, key=lambda each: each.concurrency)
+        death = Death(self, len(self.parts) - 1)
+        target, shape = self.aimed(asked, servers, model)
+        shape = replace(shape, prompt_chars=load.size_prompt(target, shape, wanted_tokens(self.asked.found, asked)))
+        seconds = BEFORE_S + RESTART_S + AFTER_S + 1.5 * self.taken.startup_s
+        plan = load.Plan(asked.concurrency, 0.0, seconds, enough=0, limit_s=seconds + 2 * self.asked.patience_s)
+        outcome = load.run(target, shape, plan, death.tick)
+        found = death.told(outcome, asked.concurrency)
+        self.taken.killed.append(found)
+        if found.lost_later:
+            what = f"{found.lost} requests were lost, {found.lost_later} of them sent after {found.server} was gone"
+            raise Failure("request-failed", f"{what}: {found.said}")
+        if not found.back_s:
+            raise Failure("server-died", f"{found.server} got no request again within {seconds - BEFORE_S:.0f} s")
+
+
+class Death:
+    """A server's death and return while a load runs; ``tick`` looks at the clock a few times a second."""
+
+    def __init__(self, session: FleetSession, number: int) -> None:
+        self.session, self.number = session, number
+        self.begun = time.perf_counter()
+        self.dead = self.gone = self.restarted = self.back = 0.0
+        self.in_flight = 0
+        self.seen = 0
+
+    @property
+    def name(self) -> str:
+        """The server as the front calls it."""
+        return list(self.session.dealt())[self.number]
+
+    def tick(self, done: int, failed: int) -> None:
+        """Kills it, starts it again, and sees when the front gives it requests."""
+        now = time.perf_counter()
+        what = "down" if self.dead and not self.back else "up"
+        self.session.say(f"one of {len(self.session.parts)} servers {what}: {done} answered, {failed} failed")
+        if not self.dead and now - self.begun >= BEFORE_S:
+            self.in_flight, self.seen, _ = self.session.dealt().get(self.name, (0, 0, False))
+            self.dead = time.perf_counter()
+            Thread(target=self.watch, daemon=True).start()
+            self.session.kill(self.number)
+        elif self.dead and not self.restarted and now - self.dead >= RESTART_S:
+            self.session.children[self.number] = self.session.start_one(self.number)
+            self.restarted = now
+        elif self.restarted and not self.back and self.session.dealt()[self.name][2]:
+            self.back = now
+
+    def watch(self) -> None:
+        """Notes when the kernel has closed what the server listened on."""
+        listens = True
+        while listens:
+            time.sleep(0.001)
+            with socket.socket() as probe:
+                listens = probe.connect_ex(("127.0.0.1", self.session.parts[self.number].port)) == 0
+        self.gone = time.perf_counter()
+
+    def told(self, outcome: load.Outcome, concurrency: int) -> r.Killed:
+        """What it cost."""
+        ends = [outcome.begun_at + each / 1e3 for each in outcome.ends_ms]
+        over = outcome.begun_at + outcome.window_s
+        back = self.back or over
+
+        def rate(start: float, end: float) -> float:
+            return round(sum(start < each <= end for each in ends) / (end - start), 1) if end > start else 0.0
+
+        return r.Killed(
+            server=self.session.parts[self.number].name,
+            concurrency=concurrency,
+            in_flight=self.in_flight,
+            answered=len(ends),
+            lost=len(outcome.lost_at),
+            lost_later=sum(each > self.gone for each in outcome.lost_at),
+            said=record.shown(next((said for _, said in outcome.failures.values()), "")),
+            dying_s=round(self.gone - self.dead, 3),
+            restarted_s=round(self.restarted - self.dead, 1) if self.restarted else 0.0,
+            back_s=round(self.back - self.dead, 1) if self.back else 0.0,
+            rps_before=rate(outcome.begun_at + 1, self.dead),
+            rps_down=rate(self.dead + 1, back),
+            rps_after=rate(back + 1, over),
+        )
