@@ -21,6 +21,8 @@ FACTS = "extracted/api_server.json"
 TEMPLATES = "templates-for-contributors"
 OUTPUT = "recommendation.json"
 REVIEW = "review.json"
+PLAN = "plan.json"
+OUTPUTS = (OUTPUT, REVIEW, PLAN)
 R = TypeVar("R", bound=r.Record)
 
 
@@ -150,6 +152,7 @@ def _parts(value: object, where: str) -> Iterator[tuple[str, r.Record]]:
 
 def schemas() -> dict[str, str]:
     """The text of every file of knowledge/schema/, by name: one a record type, and the JSON outputs'."""
+    from recommender.fleet.published import schema as planned
     from recommender.publish import schema as published
     from recommender.review.machine import schema as reviewed
 
@@ -157,7 +160,8 @@ def schemas() -> dict[str, str]:
     kinds: dict[str, type[BaseModel]] = {_kebab(kind.__name__): kind for kind in TYPES.values()}
     for name, kind in sorted(kinds.items()):
         made[name] = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | kind.model_json_schema()
-    written = {f"{name}.json": each for name, each in made.items()} | {OUTPUT: published(), REVIEW: reviewed()}
+    outputs = {OUTPUT: published(), REVIEW: reviewed(), PLAN: planned()}
+    written = {f"{name}.json": each for name, each in made.items()} | outputs
     return {name: json.dumps(each, indent=2) + "\n" for name, each in written.items()}
 
 
@@ -171,7 +175,7 @@ def stale_schemas(folder: Path) -> dict[str, str]:
     for name, text in schemas().items():
         try:
             kept, made = json.loads((folder / name).read_text(encoding="utf-8")), json.loads(text)
-            for each in (kept, made) if name in (OUTPUT, REVIEW) else ():
+            for each in (kept, made) if name in OUTPUTS else ():
                 for part in (each, *each.get("$defs", {}).values()):
                     part.pop("description", None)
             current = kept == made

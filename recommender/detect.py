@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+from collections import Counter
+
+from recommender.request import RequestError
 
 QUERY = ("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
 
@@ -12,7 +15,7 @@ class NoGpu(Exception):
 
 
 def detect() -> tuple[str, int]:
-    """Name (as the driver prints it) and number of this machine's GPUs. Raises NoGpu."""
+    """Name (as the driver prints it) and number of this machine's GPUs. Raises NoGpu, or RequestError for a mix."""
     try:
         done = subprocess.run(QUERY, capture_output=True, text=True, timeout=20, check=True)
     except FileNotFoundError:
@@ -22,6 +25,16 @@ def detect() -> tuple[str, int]:
     names = [line.strip() for line in done.stdout.splitlines() if line.strip()]
     if not names:
         raise NoGpu("--gpu auto: nvidia-smi lists no GPU; name the GPU, such as --gpu A100-80G")
-    if len(set(names)) > 1:
-        raise NoGpu(f"--gpu auto: different GPUs here ({', '.join(sorted(set(names)))[:120]}); name one kind")
-    return names[0], len(names)
+    kinds = Counter(names).most_common()
+    if len(kinds) > 1:
+        listed = ", ".join(f"{count} x {name}" for name, count in kinds)
+        raise RequestError(
+            f"--gpu auto: {_line(listed, 160)} are here, and the cards of a server must be alike (tp); "
+            f"name one kind in a --gpu, such as --gpu '{_line(kinds[0][0], 60)}:{kinds[0][1]}'"
+        )
+    return kinds[0][0], len(names)
+
+
+def _line(text: str, most: int) -> str:
+    shown = "".join(each if each.isprintable() else "?" for each in text)
+    return shown if len(shown) <= most else shown[:most] + "..."

@@ -45,8 +45,12 @@ FORMS: Mapping[str, re.Pattern[str]] = {
 }
 
 
-FLEET = re.compile(r"^(?:\[(?:Unit|Service)\]|services:|apiVersion: .*|kind: .*|global|defaults)$", re.MULTILINE)
-"""What stands in compose files, units, Kubernetes manifests and HAProxy's configuration, and in no environment file."""
+FLEET = re.compile(
+    r"^(?:\[(?:Unit|Service)\]|services:|apiVersion: .*|kind: .*|global|defaults|LMDEPLOY=.*|#?FRONT_ADDRESS=.*)$",
+    re.MULTILINE,
+)
+"""What stands in a fleet's compose file, units, environment files, manifests or HAProxy's configuration, and not in
+the environment file of one server."""
 
 
 class NotRendered(Exception):
@@ -145,7 +149,7 @@ def _looks_like(text: str) -> str:
     if first.startswith("#!"):
         return "docker" if "docker run" in text else "bash"
     if FLEET.search(text):
-        raise NotRendered("a file of a fleet, which check does not know: write the folder anew and compare")
+        raise NotRendered("a file of a fleet's folder, which check leaves alone: write the folder anew and compare")
     return "env"
 
 

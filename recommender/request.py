@@ -120,13 +120,29 @@ def positive_float(option: str, text: str, high: float) -> float:
     return value
 
 
+MIXED = re.compile(r"[,;+&|/]|\band\b", re.IGNORECASE)
+TIMES = re.compile(r"(\d{1,2})\s*[x×*]\s*(\S.*)|(\S.*?)(?<![RG]T)\s*[x×*]\s*(\d{1,2})", re.IGNORECASE)
+"""2xH100 and H100x2, but not RTX 40."""
+
+
 def parse_gpu(text: str) -> tuple[str, int]:
     """``NAME`` or ``NAME:COUNT`` as name and count. Raises RequestError."""
+    kinds = [each.strip() for each in MIXED.split(text) if each.strip()]
+    if len(kinds) > 1:
+        raise RequestError(
+            f"--gpu {_quoted(text)}: the cards of a server must be alike (tp); name one kind, such as --gpu "
+            f"{_quoted(kinds[0])}; recommend plan takes a --gpu for each kind of host"
+        )
+    if times := TIMES.fullmatch(text.strip()):
+        meant = f"{times[2] or times[3]}:{times[1] or times[4]}"
+        raise RequestError(f"--gpu {_quoted(text)}: write NAME:COUNT, such as {_quoted(meant)}")
     name, colon, count = text.rpartition(":")
     if not colon:
         return text, 1
-    if not name:
+    if not name or ":" in name:
         raise RequestError(f"--gpu {_quoted(text)}: write NAME or NAME:COUNT, such as A100-80G:2")
+    if name.strip().casefold() == "auto":
+        raise RequestError(f"--gpu {_quoted(text)}: auto counts this machine's cards; leave the number out")
     return name, positive_int("--gpu count", count, MAX_COUNT)
 
 

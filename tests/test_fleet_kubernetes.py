@@ -357,6 +357,50 @@ def test_servers_drain_and_updates_spare_the_fleet(at: int) -> None:
     assert spec["revisionHistoryLimit"] > 0
 
 
+@pytest.mark.parametrize("hosts", [1, 2, 3, 20])
+@pytest.mark.parametrize("spare", [0, 1, 2, 3, 30])
+@pytest.mark.parametrize("at", [0, 2, 12])
+def test_updates_take_no_more_than_is_spare(at: int, hosts: int, spare: int) -> None:
+    """Updates and drains go on even where nothing is spare, and of several spare hosts one is kept for a failure."""
+    made = Layout(layout(at).found, hosts, spare)
+    a_host = made.found.config.servers // made.found.config.share
+    texts = kubernetes.files(made)
+    (deployment,) = [each for each in documents(texts["deployment.yaml"]) if each["kind"] == "Deployment"]
+    budget = next(each for each in documents(texts["pdb.yaml"]) if each["metadata"]["name"] == "lmdeploy-server")
+    out = deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"]
+    assert budget["spec"]["maxUnavailable"] == out
+    assert deployment["spec"]["replicas"] == hosts * a_host
+    real = min(spare, hosts - 1)
+    assert out == {0: 1, 1: a_host}.get(real, (real - 1) * a_host)
+    assert 1 <= out <= max(1, real * a_host)
+    assert hosts == 1 or out < hosts * a_host
+    comments = [line for line in texts["pdb.yaml"].splitlines() if "spare" in line or "without" in line]
+    assert len(comments) == 1
+    assert len(comments[0]) <= 80
+    assert ("kept for a failure" in comments[0]) == (real > 1)
+
+
+def test_a_layout_has_one_host_to_spare_by_itself() -> None:
+    """Whoever names only the hosts gets the plan's own default."""
+    found = layout(2).found
+    assert Layout(found, 3) == Layout(found, 3, 1)
+    assert kubernetes.files(Layout(found)) == kubernetes.files(Layout(found, 1, 0))
+
+
+@pytest.mark.parametrize("at", [0, 2, 12])
+def test_the_front_is_that_of_hosts_but_for_its_servers(at: int) -> None:
+    """One template has both: only the servers differ, and what asks DNS for them."""
+    hosts = front.files(Layout(layout(at).found))[front.NAME].splitlines()
+    pods = kubernetes.files(Layout(layout(at).found))[front.NAME]
+    shared, _, resolvers = pods.partition("\nresolvers ")
+    assert resolvers.startswith("cluster\n")
+    assert "server-template" in shared
+    assert not re.search(r"^ +server ", pods, re.MULTILINE)
+    own = [line for line in hosts if not line.startswith("    server ")]
+    theirs = [line for line in shared.splitlines() if "server-template" not in line and "Every pod that" not in line]
+    assert own == theirs
+
+
 @EVERY
 def test_pods_are_restricted(at: int) -> None:
     """Each field that the restricted Pod Security Standard looks at, a read-only root, and no token."""

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recommender import cli
-from recommender.fleet import sizing
+from recommender.fleet import published, sizing
 from recommender.fleet.queueing import steady
 from recommender.fleet.sizing import Aim, Kind, Sized, Unfit, sized
 from recommender.request import Request
 from recommender.store import load
 
+ROOT = Path(__file__).parents[1]
 STORE = load()
 
 
@@ -33,9 +37,11 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
 def _code(words: list[str]) -> int:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["recommend", *words])
-        with pytest.raises(SystemExit) as ended:
+        try:
             cli.main()
-    return int(ended.value.code or 0)
+        except SystemExit as ended:
+            return int(ended.code or 0)
+    return 0
 
 
 def fleet(kind: Kind, aim: Aim, **asked: Any) -> Sized:
@@ -90,7 +96,7 @@ def test_what_binds_is_named() -> None:
     assert few.holds < fleet(kind, Aim(200, 2000)).holds
     none = sized(Request(gpu="h100-sxm-80g"), Kind("h100-sxm-80g", 8, 1, 8), Aim(200, 2000), STORE)
     assert isinstance(none, Unfit)
-    assert fleet(Kind("h100-sxm-80g", 8, 1, int(none.needed.split()[1])), Aim(20)).limit == "CPU cores"
+    assert fleet(Kind("h100-sxm-80g", 8, 1, int(none.needed.split()[1])), Aim(200, 2000))
     assert fleet(Kind("l4", 1, 1, 16), Aim(20, 4000)).limit == "prefill on the card"
 
 
@@ -132,24 +138,34 @@ def test_money_is_counted_by_the_average(capsys: pytest.CaptureFixture[str]) -> 
     assert f"{costs[0]:,.2f}" in text
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--gpu", "L4"), "--rps is needed"),
-        (("--rps", "5"), "--gpu is needed"),
-        (("--rps", "-1", "--gpu", "L4"), "--rps"),
-        (("--rps", "5", "--gpu", "L4", "--price", "L4"), "write GPU=PRICE"),
-        (("--rps", "5", "--gpu", "L4", "--price", "L4=cheap"), "--price L4"),
-        (("--rps", "5", "--gpu", "L4", "--price", "L5=1"), "did you mean l4"),
-        (("--rps", "5", "--gpu", "L4:3", "--tp", "2"), "cannot be shared out"),
-        (("--rps", "5", "--gpu", "L4:8", "--tp", "3"), "1, 2, 4 or 8"),
-        (("--rps", "5", "--gpu", "L4", "--peak", "0.5"), "--peak 0.5"),
-        (("--rps", "5", "--gpu", "L4", "--spare", "-1"), "--spare"),
-        (("--rps", "5", "--gpu", "L4", "--network", "nan"), "--network"),
-        (("--rps", "5", "--gpu", "L44"), "unknown GPU"),
-        (("--rps", "5", "--gpu", "L4", "--model", "internvl3-8b-aqw"), "did you mean internvl3-8b-awq"),
-    ],
-)
+BAD = [
+    (("--gpu", "L4"), "--rps is needed"),
+    (("--rps", "5"), "--gpu is needed"),
+    *((("--rps", rps, "--gpu", "L4"), "--rps") for rps in ("-1", "0", "nan", "inf", "1e9", "many", "")),
+    *((("--rps", "5", "--gpu", "L4", "--price", f"L4={price}"), "--price L4") for price in ("cheap", "-1", "0", "")),
+    *((("--rps", "5", "--gpu", "L4", "--price", f"L4={price}"), "--price L4") for price in ("nan", "inf", "1e30")),
+    *((("--rps", "5", "--gpu", "L4", "--price", text), "write GPU=PRICE") for text in ("L4", "=1", "", "L4:2=1")),
+    (("--rps", "5", "--gpu", "L4", "--price", "L5=1"), "did you mean l4"),
+    (("--rps", "5", "--gpu", "L4", "--price", "L40S=1"), "l40s is not among the --gpu"),
+    (("--rps", "5", "--gpu", "L4", "--price", "L4=1", "--price", "l4=2"), "another price already"),
+    (("--rps", "5", "--gpu", "L4:8", "--tp", "3"), "1, 2, 4 or 8"),
+    (("--rps", "5", "--gpu", "L4:8", "--tp", "0"), "--tp"),
+    (("--rps", "5", "--gpu", "L4", "--peak", "0.5"), "--peak 0.5"),
+    (("--rps", "5", "--gpu", "L4", "--burst", "nan"), "--burst"),
+    *((("--rps", "5", "--gpu", "L4", "--spare", spare), "from 0 to 100") for spare in ("-1", "1.5", "101", "all", "")),
+    *((("--rps", "5", "--gpu", "L4", "--cpus", cpus), "--cpus") for cpus in ("0", "-4", "many", "1e9")),
+    (("--rps", "5", "--gpu", "L4", "--network", "nan"), "--network"),
+    (("--rps", "5", "--gpu", "L4", "--network", "0"), "--network"),
+    (("--rps", "5", "--gpu", "L4", "--p99", "0"), "--p99"),
+    (("--rps", "5", "--gpu", "L44"), "unknown GPU"),
+    (("--rps", "5", "--gpu", "L4", "--gpu", "L44"), "unknown GPU"),
+    (("--rps", "5", "--gpu", "L4:0"), "--gpu count"),
+    (("--rps", "5", "--gpu", "L4:2:2"), "write NAME or NAME:COUNT"),
+    (("--rps", "5", "--gpu", "L4", "--model", "internvl3-8b-aqw"), "did you mean internvl3-8b-awq"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), BAD, ids=[" ".join(words) for words, _ in BAD])
 def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str) -> None:
     """What cannot be understood ends with 2 and one line that says how to mend it."""
     code, out, err = run(capsys, *words)
@@ -158,11 +174,176 @@ def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], words: tuple[
     assert len(err.splitlines()) == 1
 
 
-def test_an_impossible_goal_says_what_would_do(capsys: pytest.CaptureFixture[str]) -> None:
+BOTH = pytest.mark.parametrize("words", [("--rps", "20"), ()], ids=["plan", "main"])
+"""What is asked of the plan and of the main job."""
+
+
+def ask(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], *more: str) -> tuple[int, str, str]:
+    """A call of the plan, or of the main job where there is no rate."""
+    if words:
+        return run(capsys, *words, *more)
+    code = _code([*more, "-q", "--format", "json"])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("gpu", "said"),
+    [
+        ("H100,L4", "must be alike (tp); name one kind, such as --gpu 'H100'; recommend plan takes"),
+        ("H100+L4:2", "must be alike"),
+        ("H100:2,L4:2", "name one kind, such as --gpu 'H100:2'"),
+        ("H100/L4", "must be alike"),
+        ("H100 and L4", "must be alike"),
+        ("4xH100", "such as 'H100:4'"),
+        ("L40S x 2", "such as 'L40S:2'"),
+        ("auto:2", "leave the number out"),
+        ("H100:8:2", "write NAME or NAME:COUNT"),
+    ],
+)
+def test_a_mix_of_cards_is_one_line(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], gpu: str, said: str
+) -> None:
+    """A mix cannot share tp: both commands say so, and how to write what is meant."""
+    code, out, err = ask(capsys, words, "--gpu", gpu)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert "unknown GPU" not in err
+    assert len(err.splitlines()) == 1
+
+
+def cards(monkeypatch: pytest.MonkeyPatch, folder: Path, *names: str) -> None:
+    """A machine whose driver lists these cards."""
+    tool = folder / "nvidia-smi"
+    tool.write_text("#!/bin/sh\n" + "".join(f"echo '{name}'\n" for name in names))
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+@BOTH
+def test_gpu_auto_is_this_machines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Name and number come from the driver."""
+    cards(monkeypatch, tmp_path, *["NVIDIA L40S"] * 4)
+    code, out, err = ask(capsys, words, "--gpu", "auto", *(["--json"] if words else []))
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    if words:
+        assert {(each["kind"]["gpu"], each["kind"]["cards"]) for each in found["fleets"]} == {("l40s", 4)}
+    else:
+        assert (found["case"]["gpu"], found["case"]["gpu_count"]) == ("l40s", 4)
+
+
+@BOTH
+def test_gpu_auto_where_it_cannot_say(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Different cards, an unknown one, none, and no driver: one line each; what it offers works."""
+    cards(monkeypatch, tmp_path, "NVIDIA L4", "NVIDIA H100 80GB HBM3", "NVIDIA L4")
+    code, out, err = ask(capsys, words, "--gpu", "auto")
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "2 x NVIDIA L4, 1 x NVIDIA H100 80GB HBM3 are here" in err
+    assert ask(capsys, words, "--gpu", err.split("'")[1])[0] == 0
+    cards(monkeypatch, tmp_path, "NVIDIA Strange 9000")
+    assert ask(capsys, words, "--gpu", "auto")[0] == 2
+    said = []
+    cards(monkeypatch, tmp_path)
+    for _ in range(2):
+        code, out, err = ask(capsys, words, "--gpu", "auto")
+        assert (code, out, len(err.splitlines())) == (3, "", 1)
+        said.append(err)
+        monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    assert "lists no GPU" in said[0]
+    assert "no nvidia-smi on this machine" in said[1]
+
+
+def test_a_host_comes_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """By whatever names it is called."""
+    _, out, _ = run(capsys, "--rps", "20", "--gpu", "L4:2", "--gpu", "l4:2", "--gpu", "NVIDIA L4:2", "--json")
+    kinds = [tuple(each["kind"].values()) for each in json.loads(out)["fleets"]]
+    assert len(kinds) == len(set(kinds)) == 2
+
+
+# --- what cannot be, and what would do
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--gpu", "H100:8", "--p99", "30", "--tp", "1"), "a request alone takes"),
+        (("--gpu", "L4", "--gpu", "A10:2", "--p99", "150", "--tp", "1"), "mainly decoding steps"),
+        (("--gpu", "L4", "--burst", "4", "--p99", "400"), "arrive beside it"),
+        (("--gpu", "L4:2", "--burst", "1000"), "more than 5,000 requests would wait"),
+        (("--gpu", "L4:2", "--burst", "1000", "--p99", "5000", "--tp", "1"), "99% within 5,000 ms cannot be held"),
+        (("--gpu", "H100:2", "--model", "qwen3-32b", "--lmdeploy", "0.7.0"), "is not known to serve"),
+        (("--gpu", "L4:2", "--model", "internvl3-78b"), "the weights, 146.0 GiB a card"),
+        (("--gpu", "L4:4", "--model", "internvl3-38b-awq", "--tp", "1"), "GiB"),
+        (("--gpu", "H100:8", "--model", "internvl3-78b", "--tp", "1"), "leave no room for a KV cache in 79.2 GiB"),
+        (("--gpu", "H100:2", "--model", "internvl3-78b", "--tp", "2"), "79.7 GiB may be needed"),
+        (("--gpu", "A100-80G:8", "--tp", "8"), "28 attention heads"),
+        (("--gpu", "L40S:4", "--tp", "8"), "a server of 8 cards does not fit a host of 4"),
+        (("--gpu", "L4:3", "--tp", "2"), "3 cards of a host cannot be shared out evenly"),
+        (("--gpu", "a100-sxm-40g-mig-3g:2", "--tp", "2", "--model", "internvl3-2b"), "one slice"),
+        (("--gpu", "H100:8", "--cpus", "8", "--tp", "1"), "8 CPU cores do not carry 8 servers"),
+        (("--gpu", "L4:8", "--cpus", "1", "--tp", "1"), "1 CPU core do"),
+        (("--gpu", "T4", "--rps", "90000"), "a plan has 10,000 at most"),
+        (("--gpu", "L4:8", "--rps", "90000", "--network", "0.001", "--tp", "1"), "limited by the network"),
+        (("--gpu", "L4", "--network", "0.0000001"), "limited by the network"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else " ".join(each),
+)
+def test_what_would_do_does(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], why: str) -> None:
+    """Each kind that cannot says why and what is needed; with that, given as it stands, it can."""
+    code, out, err = run(capsys, "--rps", "20", *words, "--json")
+    assert (code, err) == (1, "")
+    said = json.loads(out)
+    assert not said["fleets"]
+    assert any(why in each["why"] for each in said["cannot"]), said["cannot"]
+    for each in said["cannot"]:
+        code, out, _ = run(capsys, *mended(("--rps", "20", *words), each["kind"]["gpu"], each["needed"]), "--json")
+        assert code == 0, (each, out)
+
+
+def mended(words: tuple[str, ...], gpu: str, needed: str) -> list[str]:
+    """A command line with what would do in the place of what was asked."""
+    assert needed
+    option, value, *more = (needed if needed.startswith("--") else f"--{needed}").split()
+    changed = {option: value}
+    if "hosts" in more:  # tp 8 on hosts of 8 cards
+        changed["--gpu"] = f"{gpu}:{value}"
+    pairs = list(zip(words[::2], words[1::2], strict=True))
+    dropped = {*changed, *(["--tp"] if option == "--gpu" else [])}
+    return [word for pair in (*(each for each in pairs if each[0] not in dropped), *changed.items()) for word in pair]
+
+
+def test_hosts_that_can_beside_hosts_that_cannot(capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that cannot hold servers of so many cards have a line of their own; the others are sized."""
+    code, out, err = run(capsys, "--rps", "2", "--gpu", "L4:2", "--gpu", "L4:3", "--gpu", "A100-80G:8", "--gpu",
+                         "H100:8", "--tp", "8", "--model", "internvl3-78b")  # fmt: skip
+    assert (code, err) == (0, "")
+    table, _, cannot = out.partition("CANNOT")
+    assert "h100-sxm-80g:8 tp 8" in table
+    assert "l4" not in table
+    assert "l4:2 tp 8: A server of 8 cards does not fit a host of 2; --gpu l4:8 would" in cannot
+    assert "l4:3 tp 8" in cannot
+
+
+def test_kinds_that_cannot_for_one_reason_share_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """A list of 8-card hosts does not repeat itself."""
+    hosts = [word for gpu in ("H100:8", "L40S:8", "A100-80G:8") for word in ("--gpu", gpu)]
+    _, out, _ = run(capsys, "--rps", "20", *hosts)
+    assert " ".join(out.split()).count("attention heads cannot be shared out") == 1
+    _, out, _ = run(capsys, "--rps", "20", *hosts, "--json")
+    assert sum("attention heads" in each["why"] for each in json.loads(out)["cannot"]) == 3
+
+
+def test_an_impossible_goal_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     """No card answers in 30 ms: exit 1, the reason, and the goal that could be kept."""
     code, out, _ = run(capsys, "--rps", "5", "--p99", "30", "--gpu", "H100:8", "--tp", "1")
     assert code == 1
-    assert "a request alone takes" in out
+    assert "A request alone takes" in out
     needed = math.floor(float(out.split("--p99 ")[1].split()[0].replace(",", "")))
     code, _, _ = run(capsys, "--rps", "5", "--p99", str(needed * 1.2), "--gpu", "H100:8", "--tp", "1")
     assert code == 0
@@ -171,9 +352,18 @@ def test_an_impossible_goal_says_what_would_do(capsys: pytest.CaptureFixture[str
 def test_lines_fit_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """80 columns, also with long names, many choices and large numbers."""
     hosts = [word for gpu in ("H100:8", "L40S:4", "RTX 6000 Ada:8", "A100-80G:8") for word in ("--gpu", gpu)]
-    for more in ((), ("--price", "H100=2.5")):
-        _, out, _ = run(capsys, "--rps", "2500", "--p99", "2000", *hosts, *more)
+    for more in (
+        ("--p99", "2000"),
+        ("--p99", "2000", "--price", "H100=2.5"),
+        ("--price", "L40S=900000", "--spare", "100", "--peak", "40"),
+        ("--model", "internvl3-78b"),
+        ("--p99", "40"),
+        ("--rps", "99000", "--peak", "900", "--burst", "3"),
+        ("--tp", "8", "--cpus", "1"),
+    ):
+        _, out, _ = run(capsys, "--rps", "2500", *hosts, *more)
         assert max(map(len, out.splitlines())) <= 80
+        assert not re.search(r"[A-Za-z]--|\.\.|;\.| +$|--\w+$|\N{CURRENCY SIGN}", out, re.MULTILINE)
 
 
 @pytest.mark.alone
@@ -218,3 +408,108 @@ def test_the_files_hold_what_was_sized(gpu: str, tp: int) -> None:
     own = host.found.config
     assert (own.tp, own.share, own.max_batch_size) == (tp, found.config.share, found.config.max_batch_size)
     assert own.kv_bits == found.config.kv_bits
+    assert host.spare == 1
+
+
+# --- the JSON
+
+
+@cache
+def validator() -> jsonschema.Draft202012Validator:
+    """The published schema, itself checked, and closed: a field that it does not know is a mistake here."""
+    schema = published.schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for each in (schema, *schema["$defs"].values()):
+        if each.get("type") == "object":
+            each |= {"additionalProperties": False, "required": list(each["properties"])}
+    return jsonschema.Draft202012Validator(schema)
+
+
+SEVERAL = ("--gpu", "L40S:4", "--gpu", "H100:8", "--gpu", "L4:3")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--rps", "200", "--p99", "800", *SEVERAL),
+        ("--rps", "0.01", *SEVERAL, "--price", "L4=0.5", "--spare", "0"),
+        ("--rps", "30", *SEVERAL, "--price", "L4=0.5", "--price", "H100=3", "--price", "L40S=1e-9", "--burst", "3"),
+        ("--rps", "5", "--p99", "20", *SEVERAL),
+        ("--rps", "100000", *SEVERAL, "--peak", "1000"),
+        ("--rps", "4", "--model", "internvl3-78b", *SEVERAL, "--tp", "1", "--tp", "4"),
+        (
+            "--rps",
+            "9",
+            "--model",
+            "qwen2.5-7b-instruct-awq",
+            "--gpu",
+            "T4",
+            "--gpu",
+            "rtx-4090:2",
+            "--network",
+            "0.001",
+        ),
+        ("--rps", "9", "--text-only", "--gpu", "a100-sxm-40g-mig-3g:4", "--model", "internvl3-2b"),
+        ("--rps", "9", "--gpu", "L4", "--lmdeploy", "0.9.2", "--cpus", "2", "--image", "1280x720x2"),
+    ],
+    ids=" ".join,
+)
+def test_the_json_keeps_the_published_schema(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    """It validates against the schema, which is the committed one; what it says does not contradict itself."""
+    code, out, err = run(capsys, *words, "--json")
+    assert err == ""
+    assert out.isascii()
+    said = json.loads(out, parse_constant=pytest.fail)
+    validator().validate(said)
+    assert said["format"] == 1
+    assert code == (0 if said["fleets"] else 1)
+    for each in said["fleets"]:
+        assert each["cards"] == each["hosts"] * each["kind"]["cards"]
+        assert each["servers"] % each["hosts"] == 0
+        assert (each["cost_a_million"] is None) == (each["kind"]["gpu"] not in said["prices"])
+        assert each["p99_ms"]["low"] <= each["p99_ms"]["value"] <= each["p99_ms"]["high"]
+    costs = [each["cost_a_million"] for each in said["fleets"]]
+    assert [each is None for each in costs] == sorted(each is None for each in costs)
+    assert json.loads((ROOT / "knowledge/schema/plan.json").read_text("utf-8"))["properties"].keys() == said.keys()
+
+
+@pytest.mark.parametrize("field", ["format", "asked", "aim", "fleets", "cannot"])
+def test_the_schema_refuses_a_plan_without_a_part(capsys: pytest.CaptureFixture[str], field: str) -> None:
+    """As published, each part is needed; a wrong type is refused."""
+    _, out, _ = run(capsys, "--rps", "20", "--gpu", "L4", "--json")
+    said, as_published = json.loads(out), jsonschema.Draft202012Validator(published.schema())
+    assert as_published.is_valid(said)
+    assert not as_published.is_valid({**said, field: "many"})
+    del said[field]
+    assert not as_published.is_valid(said)
+
+
+# --- the text
+
+
+@pytest.mark.parametrize("spare", ["0", "1", "2", "40"])
+def test_the_text_says_what_is_spare(capsys: pytest.CaptureFixture[str], spare: str) -> None:
+    """Nothing of spare hosts where there are none; a word where most are."""
+    code, out, _ = run(capsys, "--rps", "20", "--gpu", "L40S:4", "--tp", "1", "--spare", spare)
+    assert code == 0
+    text = " ".join(out.split())
+    assert ("with every host up" in text) == (spare == "0")
+    assert ("spare" in text) == (spare != "0")
+    assert ("Most of it is spare: the peak takes 1 host." in text) == (spare == "40")
+    assert ("1 host down" in text) == (spare == "1")
+
+
+def test_a_range_beyond_the_goal_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """The middle holds the goal and the upper end does not."""
+    for p99, told in (("800", True), ("60000", False)):
+        _, out, _ = run(capsys, "--rps", "200", "--p99", p99, "--gpu", "L40S:4", "--tp", "1")
+        assert ("upper end misses the goal" in " ".join(out.split())) == told
+
+
+def test_a_card_without_a_price_comes_last(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is shown, with no price that nobody gave."""
+    _, out, _ = run(capsys, "--rps", "40", "--gpu", "H100:8", "--gpu", "L4", "--price", "L4=500", "--tp", "1")
+    rows = [line for line in out.splitlines() if line.startswith(("  l4:1 ", "  h100-sxm-80g:8 "))]
+    assert [row.split()[0] for row in rows] == ["l4:1", "h100-sxm-80g:8"]
+    assert rows[1].endswith(" -")
+    assert "CHEAPEST: l4:1" in out

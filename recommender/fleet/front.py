@@ -102,6 +102,7 @@ def context(layout: Layout) -> dict[str, Any]:
     return render.context(layout.found) | {
         "hosts": layout.hosts,
         "servers": servers(layout),
+        "server_count": layout.servers,
         "limits": limits(layout),
         "timeout_s": client_timeout_s(layout.found),
         "front_port": PORT,

@@ -133,16 +133,9 @@ def files(layout: Layout) -> dict[str, str]:
     """
     seen = _seen(layout)
     names = [*ALWAYS, *(["download"] if seen["hub"] else [])]
-    return {f"{name}.yaml": _render(f"k8s/{name}.yaml", seen) for name in names} | {front.NAME: _front(layout, seen)}
-
-
-def _front(layout: Layout, seen: dict[str, Any]) -> str:
-    """The front's configuration as for hosts, but with servers that come and go: their addresses are asked of DNS."""
-    listed = [(f"pod{number}", "pod") for number in range(layout.servers)]
-    text = _render(front.NAME, seen | {"servers": listed, "hosts": 1})
-    made, count = re.subn(r"(?:^ +server pod\d+ .*\n)+", _render("k8s/servers.cfg", seen), text, flags=re.MULTILINE)
-    assert count == 1, f"{front.TEMPLATE} lists its servers otherwise"
-    return made.rstrip("\n") + "\n\n" + _render("k8s/resolvers.cfg", seen)
+    return {f"{name}.yaml": _render(f"k8s/{name}.yaml", seen) for name in names} | {
+        front.NAME: _render(f"k8s/{front.NAME}", seen)
+    }
 
 
 def ports(layout: Layout) -> tuple[Port, ...]:
@@ -221,6 +214,8 @@ def _seen(layout: Layout) -> dict[str, Any]:
         "front_image": front.IMAGE,
         "front_image_source": front.IMAGE_SOURCE,
         "fronts": FRONTS,
+        "hosts": 1,
+        "server_count": layout.servers,
         "slots": size.pods + max(4, size.pods // 4),
         "servers_name": SERVERS,
         "answers_s": ANSWERS_S,
@@ -237,7 +232,7 @@ def _seen(layout: Layout) -> dict[str, Any]:
 def _size(layout: Layout) -> Size:
     found, config, facts = layout.found, layout.found.config, layout.found.facts
     a_host = config.servers // config.share
-    spare = a_host if layout.hosts > 1 else 1
+    spare, spare_why = _out(layout, a_host)
     weights = math.ceil(render.model_bytes(found) / GIB)
     memory, memory_why = _memory(found, weights)
     startup = config.share * STARTS * LONGEST_START_S + render.model_bytes(found) / VOLUME_BYTES_S
@@ -245,7 +240,7 @@ def _size(layout: Layout) -> Size:
     return Size(
         pods=pods(layout),
         spare=spare,
-        spare_why="The pods of one host, which the fleet can be without." if layout.hosts > 1 else "One at a time.",
+        spare_why=spare_why,
         ports=ports(layout),
         cpu_milli=cpu,
         memory_gib=memory,
@@ -270,6 +265,17 @@ def _size(layout: Layout) -> Size:
         f"{f' for each of {config.share} servers' if config.share > 1 else ''}, and {weights} GiB at "
         f"{VOLUME_BYTES_S // 10**6} MB/s: raise failureThreshold for a slower volume.",
     )
+
+
+def _out(layout: Layout, a_host: int) -> tuple[int, str]:
+    """Pods that an update or a drain may take down together, and why; at least one, or nothing would ever change."""
+    spare = min(layout.spare, layout.hosts - 1)
+    if not spare:
+        return 1, "One at a time: no host is to spare."
+    if spare == 1:
+        return a_host, "The pods of one host, which the fleet can be without."
+    what = f"The pods of {render.count(spare - 1, 'host')}"
+    return a_host * (spare - 1), f"{what}: of {spare} to spare, one is kept for a failure."
 
 
 def _memory(found: Recommendation, weights: int) -> tuple[int, str]:

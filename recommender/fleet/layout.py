@@ -9,10 +9,14 @@ from recommender.pipeline import Recommendation
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Hosts alike. ``found.config.servers`` servers on each, of ``found.config.tp`` cards."""
+    """Hosts alike. ``found.config.servers`` servers on each, of ``found.config.tp`` cards.
+
+    ``spare`` of them may be down while the others hold the load.
+    """
 
     found: Recommendation
     hosts: int = 1
+    spare: int = 1
 
     @property
     def servers(self) -> int:

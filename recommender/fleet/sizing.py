@@ -18,8 +18,9 @@ from recommender import speed
 from recommender.choose import Choice, Nothing, choose
 from recommender.configuration import Configuration
 from recommender.facts import Facts
+from recommender.fleet import remedy
 from recommender.fleet.layout import Layout
-from recommender.fleet.queueing import Queue, steady
+from recommender.fleet.queueing import MOST, Queue, steady
 from recommender.memory import Memory
 from recommender.pipeline import recommend, understand
 from recommender.request import Request
@@ -75,6 +76,7 @@ class Sized:
     """A fleet of one kind. ``holds``: requests a second of a server at the goal; ``at``: a server's steady state.
 
     ``at`` is taken at the peak with all hosts up, ``down`` with the spare ones down. ``p99_ms``: its range at ``down``.
+    ``hosts`` has the ``spare`` ones too.
     """
 
     kind: Kind
@@ -88,6 +90,7 @@ class Sized:
     p99_ms: speed.Range
     limit: Limit
     basis: speed.Basis
+    spare: int = 0
 
     @property
     def servers(self) -> int:
@@ -102,11 +105,26 @@ class Sized:
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """Why a kind cannot be the answer, and what would be needed."""
+    """Why a kind cannot be the answer, and what would do instead; empty where nothing is known to."""
 
     kind: Kind
     why: str
     needed: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The kinds that hold an aim, the best first, and those that cannot; prices are a card and hour, by GPU.
+
+    ``facts`` say the model and what a request is; their card is any of them.
+    """
+
+    facts: Facts
+    aim: Aim
+    prices: Mapping[str, float]
+    fleets: tuple[Sized, ...]
+    unfit: tuple[Unfit, ...]
+    notes: tuple[str, ...] = ()
 
 
 def servers_of(kind: Kind, config: Configuration) -> int:
@@ -125,11 +143,11 @@ def sized(request: Request, kind: Kind, aim: Aim, store: Store) -> Sized | Unfit
     for flight in FLIGHTS:
         outcome = choose(replace(facts, concurrency=flight))
         if isinstance(outcome, Nothing):
-            why = why or Unfit(kind, outcome.binding.message)
+            why = why or Unfit(kind, remedy.reason(facts, outcome), remedy.elsewhere(facts, kind.cards, outcome))
             break
         made = _fleet(replace(facts, concurrency=flight), kind, outcome, aim)
         if isinstance(made, Unfit):
-            why = made
+            why = why or made
         elif best is None or made.hosts < best.hosts:
             best = made
     return best or why or Unfit(kind, "nothing was tried")
@@ -146,34 +164,75 @@ def _of(request: Request, kind: Kind) -> Request:
 def _fleet(facts: Facts, kind: Kind, choice: Choice, aim: Aim) -> Sized | Unfit:
     config = choice.best.config
     completes = curve(facts, config)
-    most = completes(GRID[-1])
-    holds = rate_held(completes, aim)
-    if not holds:
-        alone = 1e3 / completes(1)
-        return Unfit(kind, f"a request alone takes {alone:,.0f} ms", f"--p99 {math.ceil(alone * 1.05)}")
+    held = rate_held(completes, aim)
+    if not held:
+        return _too_slow(facts, kind, choice, aim)
     each = servers_of(kind, config)
     bounds: list[tuple[float, Limit]] = [
-        (holds, choice.best.speed.limit),
+        (held, choice.best.speed.limit),
         (_cores(facts, config), "CPU cores"),
         (_network(facts, aim) / each, "network"),
     ]
     holds, limit = min(bounds)
     if holds <= 0:
-        cores = facts.store.coefficients["server-cores"].value / CORES_SHARE
-        return Unfit(kind, f"a server has {facts.request.cpus} CPU cores", f"--cpus {math.ceil(cores * each) + each}")
+        cores = (facts.store.coefficients["server-cores"].value + 1) / CORES_SHARE
+        why = f"{counted(kind.cpus, 'CPU core')} do not carry {counted(each, 'server')} that wait for work"
+        return Unfit(kind, why, f"--cpus {math.ceil(cores * config.share) * (each // config.share)}")
     peak = aim.rps * aim.peak
     hosts = math.ceil(peak / (holds * each) - 1e-9) + aim.spare
     if hosts > MAX_HOSTS:
-        return Unfit(kind, f"{hosts:,} hosts", f"fewer than {MAX_HOSTS:,}: ask for less, or a larger card")
-    up, left = (_at(completes, peak / (count * each), aim) for count in (hosts, max(hosts - aim.spare, 1)))
+        why = f"{hosts:,} hosts, limited by {binding(limit)}; a plan has {MAX_HOSTS:,} at most"
+        return Unfit(kind, why, _less(aim, (MAX_HOSTS - aim.spare) * holds * each, held * each / holds, limit))
+    up, left = (_at(completes, peak / (count * each), aim) for count in (hosts, hosts - aim.spare))
     if up is None or left is None:
-        return Unfit(kind, f"at most {most:,.1f} requests/s a server")
+        why = f"more than {MOST:,} requests would wait at a server, as they come {aim.burst:g} at a time"
+        return Unfit(kind, why, _rarer(completes, peak / ((hosts - aim.spare) * each), aim))
     ends = choice.best.speed.p99_ms
     p99 = left.quantile_ms(0.99)
     spread = speed.Range(p99, p99 * ends.low / ends.value, p99 * ends.high / ends.value)
-    return Sized(
-        kind, facts, config, choice.best.memory, holds, hosts, up, left, spread, limit, choice.best.speed.basis
-    )
+    basis = choice.best.speed.basis
+    return Sized(kind, facts, config, choice.best.memory, holds, hosts, up, left, spread, limit, basis, spare=aim.spare)
+
+
+def _too_slow(facts: Facts, kind: Kind, choice: Choice, aim: Aim) -> Unfit:
+    """A goal that a server does not keep however little it has to do."""
+    completes = curve(facts, choice.best.config)
+    alone = speed.figures(facts, choice.best.config, 1, _known(facts))
+    why = f"a request alone takes {alone.alone:,.0f} ms, mainly {alone.limit}"
+    if alone.alone <= aim.p99_ms:
+        why += f"; with those that arrive beside it 99% within {aim.p99_ms:,.0f} ms cannot be held"
+    rate = completes(GRID[-1]) / 2
+    half = _at(completes, rate, aim)
+    return Unfit(kind, why, f"--p99 {math.ceil(half.quantile_ms(0.99))}" if half else _rarer(completes, rate, aim))
+
+
+def _rarer(completes: Callable[[float], float], rate: float, aim: Aim) -> str:
+    """How many requests may arrive together; empty where not even single ones may."""
+    together = int(aim.burst)
+    while together > 1:
+        together //= 2
+        queue = _at(completes, rate, replace(aim, burst=together))
+        if queue and (not aim.p99_ms or queue.quantile_ms(0.99) <= aim.p99_ms):
+            return f"--burst {together}"
+    return ""
+
+
+def _less(aim: Aim, rate: float, times: float, limit: Limit) -> str:
+    """A load or a network with which the hosts are no longer too many."""
+    if limit == "network":
+        return f"--network {math.ceil(aim.network_gbps * times * 10) / 10:g}"
+    rps = math.floor(rate / aim.peak * 100) / 100
+    return f"--rps {math.floor(rps) if rps > 10 else rps:g}" if rps else ""
+
+
+def binding(limit: Limit) -> str:
+    """What binds, within a sentence."""
+    return f"the {limit}" if limit in ("CPU cores", "network") else limit
+
+
+def counted(number: int, thing: str) -> str:
+    """A number of things, with commas, in the singular or the plural."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _at(completes: Callable[[float], float], rate: float, aim: Aim) -> Queue | None:
@@ -182,8 +241,12 @@ def _at(completes: Callable[[float], float], rate: float, aim: Aim) -> Queue | N
 
 def curve(facts: Facts, config: Configuration) -> Callable[[float], float]:
     """Requests that one server completes a second with so many at it; never less for more."""
-    known = speed.scaled(facts.store, facts.request.host_scale, facts.request.card_scale)
+    known = _known(facts)
     return line([speed.figures(facts, config, flight, known).rps for flight in GRID])
+
+
+def _known(facts: Facts) -> Mapping[str, float]:
+    return speed.scaled(facts.store, facts.request.host_scale, facts.request.card_scale)
 
 
 def line(rates: Sequence[float]) -> Callable[[float], float]:
@@ -241,10 +304,10 @@ def layout(fleet: Sized, store: Store) -> Layout:
     request = replace(
         fleet.facts.request, gpu_count=kind.cards, cpus=kind.cpus, concurrency=config.max_batch_size * a_host
     )
-    return Layout(recommend(request, store), fleet.hosts)
+    return Layout(recommend(request, store), fleet.hosts, fleet.spare)
 
 
-def cost(fleet: Sized, rps: float, prices: Mapping[str, float]) -> float:
-    """Money a million requests at the average rate; 0 where the card has no price. Prices are a card and hour."""
-    price = prices.get(fleet.facts.gpu.id, 0.0)
-    return price * fleet.cards / (rps * 3600) * 1e6
+def cost(fleet: Sized, plan: Plan) -> float | None:
+    """Money a million requests at the average rate; None where the card has no price."""
+    price = plan.prices.get(fleet.facts.gpu.id)
+    return None if price is None else price * fleet.cards / (plan.aim.rps * 3600) * 1e6

@@ -1,127 +1,149 @@
-"""A plan as text of 80 columns and as JSON."""
+"""A plan as text of 80 columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
 
 from recommender.facts import GIB
-from recommender.fleet.sizing import Aim, Sized, Unfit, cost, servers_of
-from recommender.render import count
-from recommender.terminal import plain, wrap
+from recommender.fleet.sizing import Kind, Plan, Sized, Unfit, binding, cost, counted, servers_of
+from recommender.terminal import wrap
 
-FORMAT = 1
+TIED = "\N{CURRENCY SIGN}"
 SHORT = {"prefill on the card": "prefill", "decoding steps": "decoding"}
 
 
-def best_first(fleets: Iterable[Sized], aim: Aim, prices: Mapping[str, float]) -> list[Sized]:
+def best_first(plan: Iterable[Sized], rps: float, prices: Mapping[str, float]) -> list[Sized]:
     """By price where there are any, else by cards, then by their memory."""
 
     def order(fleet: Sized) -> tuple[float, ...]:
-        price = cost(fleet, aim.rps, prices)
-        return (not price, price, fleet.cards, fleet.cards * fleet.facts.gpu.memory_mib, fleet.kind.tp)
+        memory = fleet.cards * fleet.facts.gpu.memory_mib
+        price = prices.get(fleet.facts.gpu.id)
+        return (price is None, (price or 0.0) * fleet.cards, fleet.cards, memory, fleet.kind.tp)
 
-    return sorted(fleets, key=order)
+    return sorted(plan, key=order)
 
 
-def lines(fleets: Sequence[Sized], unfit: Sequence[Unfit], aim: Aim, prices: Mapping[str, float]) -> Iterator[str]:
+def lines(plan: Plan) -> Iterator[str]:
     """The plan for people."""
-    if fleets:
-        facts = fleets[0].facts
-        images = f", {facts.images} x {facts.image_width}x{facts.image_height}" if facts.images else ""
-        goal = f", 99 % within {aim.p99_ms:,.0f} ms" if aim.p99_ms else ""
-        yield from wrap(
-            f"{aim.rps:g} requests/s of {facts.model.hub}{images}, {facts.output_tokens} tokens out{goal}; "
-            f"{aim.peak:g} times that at the peak with {count(aim.spare, 'host')} down. LMDeploy {facts.release.id}."
-        )
+    yield from _head(plan)
+    if plan.fleets:
         yield ""
-        yield from _table(fleets, aim, prices)
+        yield from _table(plan)
         yield ""
-        yield from _best(fleets[0])
-    if unfit:
-        yield from ([""] if fleets else []) + ["CANNOT"]
-        for each in unfit:
-            needed = f"; {each.needed} would do" if each.needed else ""
-            yield from wrap(f"{_name(each)}: {each.why}{needed}", "  ", "    ")
+        yield from _best(plan)
+    if plan.unfit:
+        yield from ("", "CANNOT")
+        yield from _cannot(plan.unfit)
+    if plan.notes:
+        yield from ("", "NOTES")
+        for note in plan.notes:
+            yield from wrap(note, "  ", "    ")
 
 
-def _name(each: Sized | Unfit) -> str:
-    kind = each.kind
+def _head(plan: Plan) -> Iterator[str]:
+    facts, aim = plan.facts, plan.aim
+    images = f", {facts.images} x {facts.image_width}x{facts.image_height}" if facts.images else ""
+    goal = f", 99% within {aim.p99_ms:,.0f} ms" if aim.p99_ms else ""
+    burst = f", {aim.burst:g} at a time," if aim.burst > 1 else ""
+    down = f"with {counted(aim.spare, 'host')} down" if aim.spare else "with every host up"
+    kinds = [*(each.kind for each in plan.fleets), *(each.kind for each in plan.unfit)]
+    cpus, a_card = {each.cpus for each in kinds}, max(each.cpus / each.cards for each in kinds)
+    cores = f"{max(cpus)} CPU cores" if len(cpus) == 1 else f"{a_card:g} CPU cores a card"
+    yield from wrap(
+        f"{aim.rps:,g} requests/s{burst} of {facts.model.hub}{images}, {counted(facts.output_tokens, 'token')} out"
+        f"{goal}; {aim.peak:g} times that at the peak {down}. LMDeploy {facts.release.id}. "
+        f"A host has {cores} and {aim.network_gbps:g} Gbit/s."
+    )
+
+
+def _name(kind: Kind) -> str:
     return f"{kind.gpu}:{kind.cards}" + (f" tp {kind.tp}" if kind.tp > 1 else "")
 
 
-def _table(fleets: Sequence[Sized], aim: Aim, prices: Mapping[str, float]) -> Iterator[str]:
-    priced = any(cost(each, aim.rps, prices) for each in fleets)
-    wide = max(8, *(len(_name(each)) for each in fleets))
-    yield f"  {'HOST':<{wide}} {'hosts':>6}{'cards':>6}{'servers':>8}{'each/s':>8}{'busy':>6}{'p99 ms':>8}  " + (
+def _money(amount: float | None) -> str:
+    """At most nine columns."""
+    if amount is None:
+        return "-"
+    return f"{amount:,.2f}" if amount < 1e5 else f"{amount:,.0f}" if amount < 1e7 else f"{amount:.2e}"
+
+
+def _table(plan: Plan) -> Iterator[str]:
+    costs = [cost(each, plan) for each in plan.fleets]
+    priced = any(each is not None for each in costs)
+    wide = max(8, *(len(_name(each.kind)) for each in plan.fleets))
+    yield f"  {'HOST':<{wide}} {'hosts':>6}{'cards':>7}{'servers':>8}{'each/s':>8}{'busy':>6}{'p99 ms':>8}  " + (
         f"{'a million':>9}" if priced else "limit"
     )
-    for each in fleets:
-        last = f"{cost(each, aim.rps, prices):>9,.2f}" if priced else SHORT.get(each.limit, each.limit)
+    for each, price in zip(plan.fleets, costs, strict=True):
+        last = f"{_money(price):>9}" if priced else SHORT.get(each.limit, each.limit)
         yield (
-            f"  {_name(each):<{wide}} {each.hosts:>6,}{each.cards:>6,}{each.servers:>8,}{each.holds:>8,.1f}"
+            f"  {_name(each.kind):<{wide}} {each.hosts:>6,}{each.cards:>7,}{each.servers:>8,}{each.holds:>8,.1f}"
             f"{each.down.busy:>6.0%}{each.p99_ms.value:>8,.0f}  {last}"
         )
     yield from wrap(
-        "each/s: what one server holds at the goal. busy and p99: at the peak with the spare hosts down"
+        f"{'hosts: with the spare; ' if plan.aim.spare else ''}each/s: what a server holds"
+        f"{' at the goal' if plan.aim.p99_ms else ''}; busy, p99: of a server at the peak"
+        f"{' with the spare down' if plan.aim.spare else ''}"
         + ("; a million: requests, at the prices given." if priced else "."),
         "  ",
         "  ",
     )
 
 
-def _best(fleet: Sized) -> Iterator[str]:
-    gib = fleet.memory.total / GIB
-    config, kind = fleet.config, fleet.kind
-    yield f"THE FIRST: {_name(fleet)}"
+def _best(plan: Plan) -> Iterator[str]:
+    fleet = plan.fleets[0]
+    config, kind, up, down = fleet.config, fleet.kind, fleet.at, fleet.p99_ms
+    yield f"{'FEWEST CARDS' if cost(fleet, plan) is None else 'CHEAPEST'}: {_name(kind)}"
+    on = (
+        f"of the card that {config.share} share under CUDA MPS"
+        if config.share > 1
+        else "of its card"
+        if kind.tp == 1
+        else f"of each of its {kind.tp} cards"
+    )
     yield from wrap(
-        f"{count(fleet.hosts, 'host')} with {count(servers_of(kind, config), 'server')} each, of "
-        f"{count(kind.tp, 'card')}{', two on a card under CUDA MPS' if config.share > 1 else ''}; a server takes "
-        f"{gib:,.1f} GiB a card, runs {config.max_batch_size} at once and is limited by {fleet.limit}.",
+        f"{counted(fleet.hosts, 'host')} with {counted(servers_of(kind, config), 'server')} each. A server takes "
+        f"{fleet.memory.total / GIB:,.1f} GiB {on}, runs {config.max_batch_size} requests at once and is limited by "
+        f"{binding(fleet.limit)}.",
         "  ",
         "  ",
     )
-    up = fleet.at
+    spare = plan.aim.spare
+    lost = f" With {spare:,} down: {fleet.down.busy:.0%} busy, 99% within {down.value:,.0f} ms" if spare else ""
+    goal = plan.aim.p99_ms
+    missed = " The upper end misses the goal: measure a server before you rely on it." if 0 < goal < down.high else ""
     yield from wrap(
-        f"At the peak with all hosts up: {up.busy:.0%} busy, median {up.quantile_ms(0.5):,.0f} ms, 99 % within "
-        f"{up.quantile_ms(0.99):,.0f} ms. With the spare down: 99 % within {fleet.p99_ms.value:,.0f} ms "
-        f"({fleet.p99_ms.low:,.0f} to {fleet.p99_ms.high:,.0f}; {fleet.basis}).",
+        f"At the peak with all hosts up: {up.busy:.0%} busy, half of the answers within {up.quantile_ms(0.5):,.0f} ms, "
+        f"99% within {up.quantile_ms(0.99):,.0f} ms{'.' if lost else ''}{lost} ({down.low:,.0f} to {down.high:,.0f}; "
+        f"{fleet.basis}).{missed}",
         "  ",
         "  ",
     )
+    needed = fleet.hosts - spare
+    if spare > max(2, needed):
+        yield from wrap(f"Most of it is spare: the peak takes {counted(needed, 'host')}.", "  ", "  ")
 
 
-def as_json(fleets: Sequence[Sized], unfit: Sequence[Unfit], aim: Aim, prices: Mapping[str, float]) -> dict[str, Any]:
-    """The plan for programs."""
-    return {
-        "format": FORMAT,
-        "aim": plain(aim),
-        "fleets": [_fleet(each, aim, prices) for each in fleets],
-        "cannot": [{"kind": plain(each.kind), "why": each.why, "needed": each.needed} for each in unfit],
-    }
+def _cannot(unfit: Iterable[Unfit]) -> Iterator[str]:
+    """Kinds for which the same holds share a line."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for name, each in _tightest(unfit):
+        said.setdefault((each.why, each.needed), []).append(name)
+    for (why, needed), names in said.items():
+        # What is to be copied stays on one line.
+        would = f"; {needed.replace(' ', TIED)} would do" if needed else ""
+        for line in wrap(f"{', '.join(names)}: {why[0].upper()}{why[1:]}{would}.", "  ", "    "):
+            yield line.replace(TIED, " ")
 
 
-def _fleet(each: Sized, aim: Aim, prices: Mapping[str, float]) -> dict[str, Any]:
-    queues = {"up": each.at, "spare_down": each.down}
-    return {
-        "kind": plain(each.kind),
-        "hosts": each.hosts,
-        "cards": each.cards,
-        "servers": each.servers,
-        "server_rps": round(each.holds, 2),
-        "limit": each.limit,
-        "basis": each.basis,
-        "gib_a_card": round(each.memory.total / GIB, 2),
-        "cost_a_million": round(cost(each, aim.rps, prices), 4),
-        "p99_ms": {"value": each.p99_ms.value, "low": each.p99_ms.low, "high": each.p99_ms.high},
-        "peak": {
-            name: {
-                "busy": round(queue.busy, 4),
-                "mean_ms": round(queue.mean_ms, 1),
-                "p50_ms": round(queue.quantile_ms(0.5), 1),
-                "p99_ms": round(queue.quantile_ms(0.99), 1),
-            }
-            for name, queue in queues.items()
-        },
-        "config": plain(each.config),
-    }
+def _tightest(unfit: Iterable[Unfit]) -> Iterator[tuple[str, Unfit]]:
+    """Of servers of one host that lack memory only the largest: those of fewer cards lack more."""
+    rows: dict[tuple[object, ...], list[Unfit]] = {}
+    for each in unfit:
+        kind = each.kind
+        own = each.needed if " GiB" in each.why else kind
+        rows.setdefault((kind.gpu, kind.cards, own), []).append(each)
+    for alike in rows.values():
+        last = max(alike, key=lambda each: each.kind.tp)
+        kind = last.kind
+        yield (_name(kind) if len(alike) == 1 else f"{kind.gpu}:{kind.cards} up to tp {kind.tp}"), last
