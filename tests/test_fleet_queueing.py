@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from recommender import records as r
 from recommender.compiling import read_record
-from recommender.fleet.queueing import steady
+from recommender.fleet.queueing import Queue, steady
 from recommender.fleet.sizing import GRID, curve, line
 from recommender.smoke import launch
 from recommender.smoke.observations import facts_of
@@ -146,16 +146,38 @@ RUNS = sorted(
 )
 
 
-@pytest.mark.parametrize(("name", "number"), RUNS)
-def test_runs_with_poisson_arrivals(name: str, number: int) -> None:
-    """A server that requests arrived at by themselves: the median within 25 %.
-
-    Not the slowest: the runs are of 8 seconds, and in one of them the server stood still twice for most of a second.
-    """
+def beside(name: str, number: int) -> tuple[list[int], Queue]:
+    """The times of a run with Poisson arrivals in their order of size, and what the model says of it."""
     run = read_record(KNOWLEDGE / "evidence" / f"{name}.yaml", r.SmokeRun)
     phase, made = run.phases[number], launch.ran(run, STORE)
     width, height = (int(side) for side in phase.image.split("x"))
     facts = facts_of(made, 16, phase.images, width, height, run.cpus)
     found = steady(phase.arrivals_rps, curve(facts, made.config))
     assert found
-    assert found.quantile_ms(0.5) == pytest.approx(statistics.median(map(int, phase.latencies_ms.split())), rel=0.25)
+    return sorted(map(int, phase.latencies_ms.split())), found
+
+
+@pytest.mark.parametrize(("name", "number"), RUNS)
+def test_runs_with_poisson_arrivals(name: str, number: int) -> None:
+    """A server that requests arrived at by themselves: the median within 25 %."""
+    times, found = beside(name, number)
+    assert found.quantile_ms(0.5) == pytest.approx(statistics.median(times), rel=0.25)
+
+
+def test_the_tail_is_what_the_runs_show() -> None:
+    """The coefficient and its ends are the median, least and most of 99 % measured over modelled."""
+    every = [beside(*each) for each in RUNS]
+    tails = sorted(times[int(0.99 * len(times))] / found.quantile_ms(0.99) for times, found in every)
+    tail = STORE.coefficients["tail-open"]
+    assert len(tails) >= 9
+    assert (tail.low, tail.value, tail.high) == pytest.approx((tails[0], statistics.median(tails), tails[-1]), abs=0.05)
+
+
+def test_a_tail_lengthens_the_slowest_alone() -> None:
+    """Of an M/M/1 at half load the median stays, and 99 % take as much longer."""
+    plain, longer = (steady(1.0, lambda n: 2.0 * min(n, 1), stages=1, tail=each) for each in (1.0, 1.5))
+    assert plain
+    assert longer
+    assert longer.p99_ms == pytest.approx(1.5 * plain.p99_ms)
+    assert plain.p99_ms == plain.quantile_ms(0.99)
+    assert (longer.quantile_ms(0.5), longer.mean_ms) == (plain.quantile_ms(0.5), plain.mean_ms)

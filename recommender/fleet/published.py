@@ -130,7 +130,7 @@ def _fleet(each: Sized, plan: Plan) -> Fleet:
 
 
 def _state(queue: Queue) -> State:
-    times = (queue.mean_ms, queue.quantile_ms(0.5), queue.quantile_ms(0.99))
+    times = (queue.mean_ms, queue.quantile_ms(0.5), queue.p99_ms)
     return State(round(queue.busy, 4), *(round(each, 1) for each in times))
 
 

@@ -40,6 +40,9 @@ BASE64 = 4 / 3
 NETWORK_SHARE = 0.7
 """Share of a host's network that requests may fill."""
 
+TAIL = "tail-open"
+"""The coefficient of 99 % in an open loop."""
+
 CORES_SHARE = 0.9
 """Share of a server's cores that it may fill."""
 
@@ -164,7 +167,8 @@ def _of(request: Request, kind: Kind) -> Request:
 def _fleet(facts: Facts, kind: Kind, choice: Choice, aim: Aim) -> Sized | Unfit:
     config = choice.best.config
     completes = curve(facts, config)
-    held = rate_held(completes, aim)
+    tail = facts.store.coefficients[TAIL].value
+    held = rate_held(completes, aim, tail)
     if not held:
         return _too_slow(facts, kind, choice, aim)
     each = servers_of(kind, config)
@@ -183,15 +187,20 @@ def _fleet(facts: Facts, kind: Kind, choice: Choice, aim: Aim) -> Sized | Unfit:
     if hosts > MAX_HOSTS:
         why = f"{hosts:,} hosts, limited by {binding(limit)}; a plan has {MAX_HOSTS:,} at most"
         return Unfit(kind, why, _less(aim, (MAX_HOSTS - aim.spare) * holds * each, held * each / holds, limit))
-    up, left = (_at(completes, peak / (count * each), aim) for count in (hosts, hosts - aim.spare))
+    up, left = (_at(completes, peak / (count * each), aim, tail) for count in (hosts, hosts - aim.spare))
     if up is None or left is None:
         why = f"more than {MOST:,} requests would wait at a server, as they come {aim.burst:g} at a time"
-        return Unfit(kind, why, _rarer(completes, peak / ((hosts - aim.spare) * each), aim))
-    ends = choice.best.speed.p99_ms
-    p99 = left.quantile_ms(0.99)
-    spread = speed.Range(p99, p99 * ends.low / ends.value, p99 * ends.high / ends.value)
-    basis = choice.best.speed.basis
-    return Sized(kind, facts, config, choice.best.memory, holds, hosts, up, left, spread, limit, basis, spare=aim.spare)
+        return Unfit(kind, why, _rarer(completes, peak / ((hosts - aim.spare) * each), aim, tail))
+    p99, basis = _p99(facts, choice, left), choice.best.speed.basis
+    return Sized(kind, facts, config, choice.best.memory, holds, hosts, up, left, p99, limit, basis, spare=aim.spare)
+
+
+def _p99(facts: Facts, choice: Choice, queue: Queue) -> speed.Range:
+    """The range of 99 %: that of the tails that were measured, and wider where closed loops are told less well."""
+    ends, tail, value = choice.best.speed.p99_ms, facts.store.coefficients[TAIL], queue.p99_ms
+    low = min(tail.low / tail.value, ends.low / ends.value)
+    high = max(tail.high / tail.value, ends.high / ends.value)
+    return speed.Range(value, value * low, value * high)
 
 
 def _too_slow(facts: Facts, kind: Kind, choice: Choice, aim: Aim) -> Unfit:
@@ -202,17 +211,18 @@ def _too_slow(facts: Facts, kind: Kind, choice: Choice, aim: Aim) -> Unfit:
     if alone.alone <= aim.p99_ms:
         why += f"; with those that arrive beside it 99% within {aim.p99_ms:,.0f} ms cannot be held"
     rate = completes(GRID[-1]) / 2
-    half = _at(completes, rate, aim)
-    return Unfit(kind, why, f"--p99 {math.ceil(half.quantile_ms(0.99))}" if half else _rarer(completes, rate, aim))
+    tail = facts.store.coefficients[TAIL].value
+    half = _at(completes, rate, aim, tail)
+    return Unfit(kind, why, f"--p99 {math.ceil(half.p99_ms)}" if half else _rarer(completes, rate, aim, tail))
 
 
-def _rarer(completes: Callable[[float], float], rate: float, aim: Aim) -> str:
+def _rarer(completes: Callable[[float], float], rate: float, aim: Aim, tail: float) -> str:
     """How many requests may arrive together; empty where not even single ones may."""
     together = int(aim.burst)
     while together > 1:
         together //= 2
-        queue = _at(completes, rate, replace(aim, burst=together))
-        if queue and (not aim.p99_ms or queue.quantile_ms(0.99) <= aim.p99_ms):
+        queue = _at(completes, rate, replace(aim, burst=together), tail)
+        if queue and (not aim.p99_ms or queue.p99_ms <= aim.p99_ms):
             return f"--burst {together}"
     return ""
 
@@ -235,8 +245,8 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def _at(completes: Callable[[float], float], rate: float, aim: Aim) -> Queue | None:
-    return steady(rate, completes, burst=aim.burst)
+def _at(completes: Callable[[float], float], rate: float, aim: Aim, tail: float) -> Queue | None:
+    return steady(rate, completes, burst=aim.burst, tail=tail)
 
 
 def curve(facts: Facts, config: Configuration) -> Callable[[float], float]:
@@ -265,7 +275,7 @@ def line(rates: Sequence[float]) -> Callable[[float], float]:
     return completes
 
 
-def rate_held(completes: Callable[[float], float], aim: Aim) -> float:
+def rate_held(completes: Callable[[float], float], aim: Aim, tail: float = 1.0) -> float:
     """The largest rate a second at which a server meets the goal; 0 where it never does."""
     low, high = 0.0, completes(GRID[-1]) * (1.0 if aim.p99_ms else BUSIEST)
     if not aim.p99_ms:
@@ -274,8 +284,8 @@ def rate_held(completes: Callable[[float], float], aim: Aim) -> float:
         return 0.0
     for _ in range(STEPS):
         middle = (low + high) / 2
-        found = _at(completes, middle, aim)
-        if found and found.quantile_ms(0.99) <= aim.p99_ms:
+        found = _at(completes, middle, aim, tail)
+        if found and found.p99_ms <= aim.p99_ms:
             low = middle
         else:
             high = middle

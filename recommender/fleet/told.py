@@ -114,7 +114,7 @@ def _best(plan: Plan) -> Iterator[str]:
     missed = " The upper end misses the goal: measure a server before you rely on it." if 0 < goal < down.high else ""
     yield from wrap(
         f"At the peak with all hosts up: {up.busy:.0%} busy, half of the answers within {up.quantile_ms(0.5):,.0f} ms, "
-        f"99% within {up.quantile_ms(0.99):,.0f} ms{'.' if lost else ''}{lost} ({down.low:,.0f} to {down.high:,.0f}; "
+        f"99% within {up.p99_ms:,.0f} ms{'.' if lost else ''}{lost} ({down.low:,.0f} to {down.high:,.0f}; "
         f"{fleet.basis}).{missed}",
         "  ",
         "  ",
