@@ -18,6 +18,7 @@ from recommender.fleet import front, systemd
 from recommender.fleet.layout import Layout
 from recommender.pipeline import Recommendation
 from recommender.request import RequestError
+from recommender.review import engine
 
 GRID: dict[str, tuple[dict[str, object], int]] = {
     "one-card": ({"gpu": "l4", "load": "single"}, 1),
@@ -78,6 +79,75 @@ def test_the_check_finds_mistakes(tmp_path: Path) -> None:
     path = written(tmp_path, layout("two-servers")) / "lmdeploy@.service"
     path.write_text(path.read_text().replace("NoNewPrivileges=", "NoNewPriviledges="))
     assert "NoNewPriviledges" in verified(tmp_path, 2).stderr
+
+
+# --- what recommend review says of them
+
+
+def reviewed(folder: Path, name: str = "lmdeploy@.service") -> engine.Review:
+    """The review of a unit with the files that stand beside it."""
+    return engine.review(str(folder / name), (folder / "lmdeploy@.service").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", [*GRID, "shared"])
+def test_the_units_review_clean(tmp_path: Path, name: str) -> None:
+    """The one launch is found with the values of server.env, in the template and in each instance."""
+    made = layout(name)
+    written(tmp_path, made)
+    for each in ("lmdeploy@.service", *(f"lmdeploy@{number}.service" for number in range(made.found.config.servers))):
+        found = reviewed(tmp_path, each)
+        assert len(found.script.launches) == 1, each
+        assert not found.script.troubles, each
+        assert not found.defects, each
+        (launch,) = found.script.launches
+        assert launch.model is not None
+        assert launch.model.value == made.found.facts.model_source
+        given = {option.name: option.values[0].value for option in launch.options if option.values}
+        assert given["--session-len"] == str(made.found.config.session_len)
+        assert given["--server-port"] == (
+            None if each == "lmdeploy@.service" and made.found.config.servers > 1 else launch_port(made, each)
+        )
+        said = {finding.rule.id for finding in found.findings}
+        assert not said, (each, said)
+    for path in tmp_path.glob("*.service"):
+        if "@" not in path.name:
+            other = engine.review(str(path), path.read_text("utf-8"))
+            assert (other.script.launches, other.findings) == ((), ()), path.name
+
+
+def launch_port(made: Layout, name: str) -> str:
+    """The port of an instance; the only one's of a template that has one."""
+    number = re.search(r"@(\d+)", name)
+    return str(made.found.config.port + (int(number[1]) if number else 0))
+
+
+# The file, what is replaced by what, and the rule that finds it at the unit's line with the text.
+BROKEN = [
+    ("lmdeploy@.service", "--session-len ", "--sesion-len ", "LMD101", "--sesion-len"),
+    ("lmdeploy@.service", "--disable-fastapi-docs", "--disable-fastapi-docs true", "LMD103", "--disable-fastapi-docs"),
+    ("lmdeploy@.service", " ${MODEL} \\\n", " ${MODEL}\n", "LMD002", "--backend ${BACKEND}"),
+    ("lmdeploy@.service", "--revision ${REVISION}", "--revision", "LMD103", "--revision"),
+    ("server.env", 'SESSION_LEN="4096"', 'SESSION_LEN="many"', "LMD104", "${SESSION_LEN}"),
+    ("server.env", 'QUANT_POLICY="0"', 'QUANT_POLICY="7"', "LMD104", "${QUANT_POLICY}"),
+    ("server.env", 'BACKEND="turbomind"', 'BACKEND="turbomin"', "LMD104", "${BACKEND}"),
+    ("server.env", 'CACHE_MAX_ENTRY_COUNT="', 'CACHE_MAX_ENTRY_COUNT="7', "LMD106", "${CACHE_MAX_ENTRY_COUNT}"),
+    ("server.env", "REVISION=\n", "REVISON=main\n", "LMD002", "${REVISION}"),
+    ("server.env", "REVISION=\n", "REVISION=main\n", "LMD506", "${REVISION}"),
+    ("server.env", "SERVER_NAME=127.0.0.1", "SERVER_NAME=0.0.0.0", "LMD501", "${SERVER_NAME}"),
+]
+
+
+@pytest.mark.parametrize(("file", "old", "new", "rule", "at"), BROKEN)
+def test_a_broken_copy_is_found(tmp_path: Path, file: str, old: str, new: str, rule: str, at: str) -> None:
+    """A mistake in the unit or in server.env, at the unit's line that it concerns."""
+    path = written(tmp_path, layout("two-servers")) / file
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    lines = (tmp_path / "lmdeploy@.service").read_text("utf-8").split("\n")
+    said = [each.said for each in reviewed(tmp_path).findings if each.rule.id == rule]
+    assert said, {each.rule.id for each in reviewed(tmp_path).findings}
+    assert at in lines[said[0].place.line - 1]
 
 
 def unit(made: Layout, name: str) -> dict[str, list[str]]:

@@ -27,10 +27,11 @@ DEFAULT_FAIL_ON = "warning"
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 EXAMPLES = """\b
-FILE is a bash script, a Python file, a compose file, a Kubernetes manifest,
-or a folder with such files; - is a script or a bare command line on stdin.
-Nothing of what is read is run. A rule that needs to know what nobody told
-stays silent, and the last lines say so.
+FILE is a bash script, a Python file, a Dockerfile, a compose file, a
+Kubernetes manifest, a systemd unit, or a folder with such files; - is a script
+or a bare command line on stdin. Nothing of what is read is run. A unit's
+EnvironmentFile= is read where it stands in the unit's own folder. A rule that
+needs to know what nobody told stays silent, and the last lines say so.
 
 \b
 Examples:

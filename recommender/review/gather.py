@@ -12,7 +12,7 @@ from typing import Any
 from recommender.review import settings
 from recommender.review.source import MOST_BYTES, Source, Unreadable, decoded, read
 
-ENDINGS = (".sh", ".bash", ".py", ".yml", ".yaml")
+ENDINGS = (".sh", ".bash", ".py", ".yml", ".yaml", ".service")
 PASSED_OVER = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 NAME = b"lmdeploy"
 STDIN = "-"

@@ -20,8 +20,10 @@ ITEM = re.compile(r"[ \t]*-[ \t]+")
 QUOTES = "\"'"
 
 
-def rename(option: Option, name: str) -> Fix:
-    """The option under another name."""
+def rename(option: Option, name: str) -> Fix | None:
+    """The option under another name; None where it stands in another file."""
+    if option.place.start == option.place.end:
+        return None
     return Fix(((option.place, name),), f"write {name}")
 
 

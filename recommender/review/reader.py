@@ -18,6 +18,7 @@ READERS = {
     "docker": "shell",
     "compose": "manifest",
     "kubernetes": "manifest",
+    "systemd": "unitfile",
 }
 SUFFIXES: dict[str, Kind] = {
     ".sh": "bash",
@@ -26,12 +27,15 @@ SUFFIXES: dict[str, Kind] = {
     ".ksh": "bash",
     ".py": "python",
     ".pyw": "python",
+    ".service": "systemd",
 }
 DOCKERFILE = re.compile(r"(?i)^(?:.*[._-])?(?:docker|container)file(?:[._-].*)?$")
 IMPORTS = re.compile(
     r"(?m)^(?:import|from)[ \t]+[\w.]+(?:[ \t]+(?:import|as)\b|[ \t]*$|,)|^\w+[ \t]*=[ \t]*(?:\w+\.)*[A-Za-z]\w*\($"
 )
 COMMAND = re.compile(r"\s*(?:\S*/)?(?:lmdeploy|docker|podman|sudo|nohup|exec|env|export|[A-Z_]+=\S*)\s")
+UNIT = re.compile(r"(?:[ \t]*(?:[#;][^\n]*)?\n)*\[[A-Z]\w*\][ \t]*\n")
+STARTS = re.compile(r"(?m)^\[Service\][ \t]*$(?:\n(?!\[).*)*?\n[ \t]*ExecStart[ \t]*=")
 CONFIGS = re.compile(r"\b(?:TurbomindEngineConfig|PytorchEngineConfig|pipeline)\s*\(")
 
 
@@ -88,6 +92,8 @@ def _by_content(text: str) -> Kind:
         return manifest
     if is_dockerfile("", text):
         return "docker"
+    if UNIT.match(text) and STARTS.search(text):
+        return "systemd"
     # A command may hold Python or JSON in its quotes, so the first word counts before what stands further on.
     lines = [line for line in text.splitlines()[:2000] if line.strip() and not line.lstrip().startswith("#")]
     first = lines[0] if lines else ""

@@ -1,7 +1,7 @@
 """What every reader makes of a file: the servers it starts, and where each value of theirs stands.
 
-Readers (``shell``, ``python``, ``manifest``) never run anything of a file. A value that only a run would
-tell is None, and no rule may guess it.
+Readers (``shell``, ``pythonfile``, ``manifest``, ``unitfile``…) never run anything of a file. A value that only a run
+would tell is None, and no rule may guess it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["command", "bash", "python", "docker", "compose", "kubernetes"]
+Kind = Literal["command", "bash", "python", "docker", "compose", "kubernetes", "systemd"]
 Starts = Literal["api_server", "proxy", "pipeline"]
 
 

@@ -250,6 +250,7 @@ def _systemd(fleet: Fleet, environment: Mapping[str, str]) -> tuple[Part, ...]:
         number = re.fullmatch(r"server-(\d+)\.env", file)
         if number:
             own = common | _assigned(text)
+            own["SERVER_NAME"] = "127.0.0.1"  # nobody but the front of this machine is to reach it
             seen = own | {name: value for name, value in environment.items() if name in _SET}
             lacking = next((name for name in wanted if not seen.get(name)), "")
             if lacking:

@@ -28,6 +28,7 @@ PAUSES = re.compile(r"\b(?:sleep|until|while|wait|curl|wget|nc|read|timeout)\b|/
 LOCAL_NAMES = ("localhost", "ip6-localhost")
 URL = re.compile(r"(?:\w+://)?(\[[^\]/]+\]|[^:/\s]+)(?::(\d{1,5}))?(?:/.*)?")
 ELSEWHERE = re.compile(r"--env-file|\benv_file\b|\benvFrom\b")
+UNIT_FILE = re.compile(r"^[ \t]*EnvironmentFile[ \t]*=[ \t]*\S", re.MULTILINE)
 
 
 def loopback(address: str) -> bool:
@@ -67,7 +68,9 @@ def address(case: Case) -> str | None:
     data_parallel = case.settings.get("dp")
     if data_parallel is not None and data_parallel.text != "1":  # the launcher then takes the host's own address
         return None
-    return effective(case, "server-name")
+    found = effective(case, "server-name")
+    # A unit's environment file leaves empty what whoever installs it is to write.
+    return None if case.script.kind == "systemd" and not found else found
 
 
 def reachable(case: Case) -> bool:
@@ -135,6 +138,9 @@ def sets_elsewhere(script: Script) -> bool:
 def _sets_elsewhere(script: Script) -> bool:
     if ELSEWHERE.search(script.text):
         return True
+    if script.kind == "systemd":  # variables of a file that could be read stand where the unit names it
+        read = {word.place.start for each in script.launches for word in each.environment.values()}
+        return any(found.end() - 1 not in read for found in UNIT_FILE.finditer(script.text))
     for call in script.calls:
         words = [word.value or "" for word in call.words]
         if words and words[0] in (".", "source") and not (words[1:] and words[1].endswith("activate")):

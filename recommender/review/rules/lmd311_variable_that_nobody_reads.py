@@ -60,11 +60,11 @@ LONG = 9
 
 def _whole(script: Script) -> Iterator[Said]:
     used = {each.name for each in script.uses}
-    seen: set[Place] = set()
+    seen: set[tuple[str, Place]] = set()
     for name, place in _set(script):
-        if place in seen or name in KNOWN or name in used:
+        if (name, place) in seen or name in KNOWN or name in used:
             continue
-        seen.add(place)
+        seen.add((name, place))
         if name in UNREAD:
             yield Said(place, f"No release of LMDeploy reads {name}.", UNREAD[name])
             continue
