@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
+from tempfile import TemporaryDirectory
+
+from click.testing import CliRunner
 
 from recommender import shapes, tokens
 from recommender.about import about
+from recommender.cli import root
 from recommender.facts import GIB
 from recommender.site import api, sidebyside
 from recommender.site import markup as m
@@ -114,6 +119,18 @@ def file(_: Book, words: str) -> Iterator[str]:
     yield f"```{language}\n{(data_root() / path).read_text('utf-8').rstrip()}\n```"
 
 
+def printed(_: Book, words: str) -> Iterator[str]:
+    """A command as it is typed, and what it prints; a folder that it writes is one that goes again."""
+    asked = shlex.split(words)
+    with TemporaryDirectory() as place:
+        folder = f"{place}/"
+        own = [folder + each if before == "-o" else each for before, each in zip(("", *asked), asked, strict=False)]
+        done = CliRunner().invoke(root, own, prog_name="recommend")
+    if done.exit_code:
+        raise ValueError(f"recommend {words}: exit code {done.exit_code}, {done.output or done.exception!r}")
+    yield f"```sh\nrecommend {words}\n```\n\n```text\n{done.stdout.replace(folder, '').rstrip()}\n```"
+
+
 PARTS: Mapping[str, Callable[[Book, str], Iterator[str]]] = {
     "api-answers": api.counted,
     "api-kinds": api.described,
@@ -126,6 +143,7 @@ PARTS: Mapping[str, Callable[[Book, str], Iterator[str]]] = {
     "measured": lambda book, _: sidebyside.measured_table(book),
     "picker": picker,
     "picture": lambda book, _: sidebyside.picture(book),
+    "printed": printed,
     "split": split,
     "weights": weights,
 }
