@@ -34,10 +34,12 @@ from aiohttp import web
 
 async def main(port, most, seconds):
     gate, go = asyncio.Semaphore(most), asyncio.Event()
-    seen = {"now": 0, "most": 0, "size": 0}
+    seen, peers = {"now": 0, "most": 0, "size": 0, "peers": 0}, set()
 
     async def chat(request):
         seen["now"] += 1
+        peers.add(request.transport.get_extra_info("peername"))
+        seen["peers"] = len(peers)
         seen["most"] = max(seen["most"], seen["now"])
         try:
             asked = await request.json()
@@ -278,6 +280,24 @@ async def absent(made: Fleet) -> None:
 
 
 # --- what goes through, and what waits
+
+
+def test_no_request_meets_a_connection_that_the_server_may_close(tmp_path: Path) -> None:
+    """Requests that come over one connection of a client go over one each to the server."""
+    with fleet(tmp_path, seconds=0.01) as made:
+        asyncio.run(one_connection(made))
+
+
+async def one_connection(made: Fleet) -> None:
+    """Four requests of a client that has but one connection."""
+    connector = aiohttp.TCPConnector(limit=1)
+    async with aiohttp.ClientSession(connector=connector) as client:
+        await made.up(client, made.ports[0])
+        for _ in range(4):
+            async with client.post(made.url(), data=body()) as answer:
+                assert answer.status == 200
+        async with client.get(f"http://127.0.0.1:{made.ports[0]}/health") as answer:
+            assert (await answer.json())["peers"] == 4
 
 
 def test_limits_hold_and_streams_are_not_held_back(tmp_path: Path) -> None:
