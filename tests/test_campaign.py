@@ -147,6 +147,11 @@ WRONG = {
     "no load": (changed(one_sweep=False), r"start one: phases: no load; name some"),
     "no sweep": (changed(sweep=None), r"start one: sweep: the plan has no field sweep"),
     "nobody in it": (changed(one_sweep=False, one_phases="1"), r"starts: none takes part in the sweep"),
+    "a pick of no load": (changed(one_pick="16@1280x720"), r"start one: pick: 16@1280x720 is no load of the sweep"),
+    "a rung of no load": (
+        changed(sweep={"phases": "1 16", "rungs": [{}, {"keep": 1, "phases": "16"}]}),
+        r"sweep\.rungs\[1\]\.phases: 16 is no load of the sweep: known are 1@448x448, 16@448x448; write it with",
+    ),
     "a first rung that keeps": (
         changed(sweep={"phases": "1", "rungs": [{"keep": 3}]}),
         r"sweep\.rungs\[0\]: the first rung is every start once",
@@ -327,6 +332,23 @@ def through(checked: Checked) -> Results:
         for n, value in enumerate(values, 1):
             results.add(line(its[f"{name}-r3-{n}"], value))
     return results
+
+
+def test_what_recommend_picks_stays_in_every_rung(tmp_path: Path) -> None:
+    """With its own load, though others were better there; and a rung may be about some loads only."""
+    plan = yaml.safe_load(HALVING)
+    plan["starts"][1]["pick"] = "16@448x448"
+    plan["sweep"]["rungs"][2]["phases"] = "16@448x448 16@1280x720"
+    checked = made(tmp_path, yaml.safe_dump(plan))
+    results = Results(first_rung(checked))
+    its = known(checked, results)
+    assert its["b-r2"].loads == ("16@448x448", "16@1280x720")
+    for name, values in {"a-r2": (31, 51, 10), "b-r2": (40, 11), "c-r2": (50,), "small-r2": (30,)}.items():
+        results.add(line(its[name], *values))
+    assert {name: each.loads for name, each in known(checked, results).items() if each.rung == 3} == {
+        **{f"a-r3-{n}": ("16@448x448",) for n in (1, 2, 3)},
+        **{f"b-r3-{n}": ("16@448x448", "16@1280x720") for n in (1, 2, 3)},
+    }
 
 
 def test_the_ranking_by_hand(halving: Checked) -> None:

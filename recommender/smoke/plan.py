@@ -63,6 +63,7 @@ class Start(r.Record):
     copies: Annotated[int, Field(ge=1, le=16)] = 1
     mps: bool = False
     sweep: bool = Field(default=False, description="whether it takes part in the sweep")
+    pick: str = Field(default="", description="loads for which recommend picks it: they stay in every rung")
 
 
 class Rung(r.Record):
@@ -71,6 +72,7 @@ class Rung(r.Record):
     seconds: Seconds = Field(default=0, description="of each load; 0: the plan's")
     keep: Annotated[int, Field(ge=0)] = Field(default=0, description="how many of each load come from the rung before")
     times: Annotated[int, Field(ge=1, le=20)] = 1
+    phases: str = Field(default="", description="the loads that it is about; empty: those of the sweep")
 
 
 class Sweep(r.Record):
@@ -95,7 +97,10 @@ class Plan(r.Record):
 
 @dataclass(frozen=True)
 class Launch:
-    """One smoke run of a campaign. ``rung`` 0: no part of the sweep; ``what`` is the digest of what the server runs."""
+    """One smoke run of a campaign. ``rung`` 0: no part of the sweep; ``what`` is the digest of what the server runs.
+
+    ``picks``: loads of the sweep that it goes on with in any case.
+    """
 
     id: str
     start: str
@@ -106,6 +111,7 @@ class Launch:
     copies: int
     mps: bool
     what: str
+    picks: tuple[str, ...] = ()
 
     @cached_property
     def digest(self) -> str:
@@ -122,11 +128,12 @@ class Launch:
 
 @dataclass(frozen=True)
 class Checked:
-    """A plan whose every start was parsed: its launches in their order, and the loads of its sweep."""
+    """A plan whose every start was parsed: its launches in their order, the loads of its sweep and of each rung."""
 
     plan: Plan
     launches: tuple[Launch, ...]
     loads: tuple[str, ...]
+    rung_loads: tuple[tuple[str, ...], ...] = ()
 
     @property
     def rungs(self) -> tuple[Rung, ...]:
@@ -242,9 +249,20 @@ def _checked(path: Path, plan: Plan) -> Checked:
             continue
         made.append(launch)
         sweep = sweep or loads
+    rungs = [each.phases.split() for each in plan.sweep.rungs] if plan.sweep else []
+    for number, words in enumerate(rungs):
+        odd = set(words) - set(sweep)
+        problems += [f"{path}: sweep.rungs[{number}].phases: {each}{_near(each, sweep)}" for each in sorted(odd)]
+    for each in made:
+        odd = set(each.picks) - set(sweep)
+        problems += [f"{path}: start {each.id}: pick: {one}{_near(one, sweep)}" for one in sorted(odd)]
     if problems:
         raise PlanError(problems)
-    return Checked(plan, tuple(made), sweep)
+    return Checked(plan, tuple(made), sweep, tuple(tuple(each) or sweep for each in rungs))
+
+
+def _near(load: str, sweep: tuple[str, ...]) -> str:
+    return f" is no load of the sweep{did_you_mean(load, sweep)}; write it with its picture"
 
 
 def _launch(plan: Plan, start: Start, sweep: tuple[str, ...]) -> tuple[Launch, tuple[str, ...]]:
@@ -282,6 +300,7 @@ def _launch(plan: Plan, start: Start, sweep: tuple[str, ...]) -> tuple[Launch, t
         copies=start.copies,
         mps=start.mps,
         what=artefact.launch_sha256(found.facts),
+        picks=tuple(start.pick.split()),
     )
     return made, sweep if start.sweep else ()
 

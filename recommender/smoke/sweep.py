@@ -145,7 +145,7 @@ def launches(plan: Checked, results: Results) -> list[Launch]:
     for number, spec in enumerate(plan.rungs[1:], 2):
         if not all(results.done(each) for each in rung):
             break
-        kept = survivors(plan.loads, rung, results, spec.keep)
+        kept = survivors(plan.rung_loads[number - 1], rung, results, spec.keep)
         own = {each.start: each for each in plan.launches}
         rung = [again for start, loads in kept.items() for again in _again(plan, own[start], loads, number, spec)]
         made += rung
@@ -160,10 +160,10 @@ def _again(plan: Checked, launch: Launch, loads: tuple[str, ...], number: int, s
 
 
 def survivors(loads: Sequence[str], rung: list[Launch], results: Results, keep: int) -> dict[str, tuple[str, ...]]:
-    """Starts that go on, in their order, each with the loads in which it is among the best of its rung."""
+    """Starts that go on, in their order, each with the loads that it is a pick for or among the best of its rung in."""
     best = {load: set(best_first(load, medians(rung, results, load))[:keep]) for load in loads}
-    order = dict.fromkeys(each.start for each in rung)
-    kept = {start: tuple(load for load in loads if start in best[load]) for start in order}
+    picks = {each.start: each.picks for each in rung}
+    kept = {start: tuple(each for each in loads if start in best[each] or each in picks[start]) for start in picks}
     return {start: its for start, its in kept.items() if its}
 
 
