@@ -67,14 +67,15 @@ def _ran(run: r.SmokeRun, carriers: Mapping[str, r.Option]) -> dict[str, Any]:
         )
         return int(given.get(name, otherwise))
 
-    closed = [each for each in run.phases if each.concurrency and run.copies == 1 and run.kind != "python"]
+    plain = run.copies == 1 and run.kind != "python" and not run.pinned
+    closed = [each for each in run.phases if each.concurrency and plain]
     return {
         "id": run.id,
         "gpu": run.gpu,
         "model": run.model,
         "mps": run.mps,
         "batch": value("max_batch_size", USUAL_BATCH),
-        "threads": value("omp_threads", run.cpus),
+        "threads": value("omp_threads", run.cores),
         "loads": [_load(each) for each in closed if not each.failures],
     }
 

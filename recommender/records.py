@@ -569,6 +569,15 @@ Numbers = Annotated[str, Field(pattern=r"^(\d+( \d+)*)?$", description="whole nu
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
+CORES = r"^(\d+(-\d+)?(,\d+(-\d+)?)*)?$"
+
+
+def cores(text: str) -> list[int]:
+    """CPU cores as ``taskset -c`` takes them: 0-3,8."""
+    ends = [each.partition("-") for each in text.split(",") if each]
+    return [core for first, _, last in ends for core in range(int(first), int(last or first) + 1)]
+
+
 class FailedRequests(Record):
     """Requests of a phase that failed alike."""
 
@@ -677,6 +686,7 @@ class SmokeRun(Record):
     set_by_smoke: tuple[Text, ...] = Field(description="variables that smoke set to run it here")
     copies: Annotated[int, Field(ge=1, description="how often the artefact was started on its card")]
     mps: bool = Field(description="under CUDA MPS")
+    pinned: str = Field(default="", pattern=CORES, description="CPU cores of all servers; empty: every one of the host")
     servers: Annotated[int, Field(ge=0, description="servers of the artefact; 0: this was not kept")] = 0
     share: Annotated[int, Field(ge=1, description="of these, on the same card")] = 1
     max_tiles: Annotated[int, Field(ge=0, description="most tiles of an image asked for; 0: no limit")] = 0
@@ -692,3 +702,8 @@ class SmokeRun(Record):
     log_sha256: Digest
     phases: tuple[Phase, ...]
     killed: tuple[Killed, ...] = ()
+
+    @property
+    def cores(self) -> int:
+        """CPU cores that the servers may use."""
+        return len(cores(self.pinned)) or self.cpus

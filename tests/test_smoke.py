@@ -548,6 +548,8 @@ def said(*words: str, code: int = 2, fault: str = "", folder: Path | None = None
 WRONG = {
     "nothing to launch": ((), "name a script that recommend wrote, or say --gpu"),
     "no such file": (("gone.sh",), r"gone\.sh: No such file"),
+    "no cores": (("--gpu", "L4", "--pin", "all"), r"--pin '?all'?: write cores as taskset -c takes them"),
+    "other cores": (("--gpu", "L4", "--pin", "0-99999"), r"--pin 0-99999: this machine has the cores \d+ to \d+"),
     "a folder": (("/usr",), r"/usr: no compose.yaml, .*name a folder that --format wrote"),
     "no script": (("notes.txt",), "neither a shell nor a Python script"),
     "by hand without a GPU": (("own.sh",), "recommend did not write this .* say --gpu"),

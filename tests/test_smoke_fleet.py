@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -121,6 +122,24 @@ def test_a_server_that_never_comes_back_is_told(tmp_path: Path) -> None:
     assert ran.code == 17, (ran.out, ran.err)
     assert "got no request again" in ran.err
     assert not ran.left
+
+
+def test_pinned_servers_have_these_cores_alone(tmp_path: Path) -> None:
+    """The kernel's word for it, of each server; the record says so too."""
+
+    def told(files: dict[str, str]) -> None:
+        own = tmp_path / "bin" / "lmdeploy-told"
+        lines = ("#!/bin/bash", f"grep Cpus_allowed_list /proc/$$/status >> {tmp_path}/cores")
+        own.write_text("\n".join((*lines, f'exec {tmp_path}/bin/lmdeploy "$@"\n')))
+        own.chmod(0o755)
+        files["server.env"] = files["server.env"].replace("/opt/lmdeploy/bin/lmdeploy", str(own))
+
+    first = min(os.sched_getaffinity(0))
+    ran = smoke(tmp_path, "systemd", "--phase", "4", "--pin", str(first), change=told)
+    assert ran.code == 0, ran.err
+    assert (tmp_path / "cores").read_text().split() == ["Cpus_allowed_list:", str(first)] * 2
+    assert ran.told["run"]["pinned"] == str(first)
+    assert ran.told["run"]["cpus"] == len(os.sched_getaffinity(0))
 
 
 def test_a_server_that_dies_at_start_ends_the_run(tmp_path: Path) -> None:

@@ -86,7 +86,8 @@ def _series(book: Book, option: str, name: str) -> list[Series]:
 
 def _where(run: r.SmokeRun) -> tuple[object, ...]:
     """What is no option of the launch: where it ran, and with which weights."""
-    return (run.gpu, run.gpu_count, run.cpus, run.model, run.checkpoint, run.lmdeploy, run.kind, run.servers, run.share)
+    host = (run.gpu, run.gpu_count, run.cpus, run.pinned)
+    return (*host, run.model, run.checkpoint, run.lmdeploy, run.kind, run.servers, run.share)
 
 
 def _settings(run: r.SmokeRun) -> Iterator[tuple[str, str]]:

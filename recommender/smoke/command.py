@@ -75,6 +75,7 @@ Examples:
 @click.option("--seed", metavar="N", default=0, type=click.IntRange(0, 2**31), help="Of the random weights. [0]")
 @click.option("--copies", metavar="N", default=1, type=click.IntRange(1, 16), help="Start it so often on its card. [1]")
 @click.option("--mps", is_flag=True, help="Put the copies under CUDA MPS.")
+@click.option("--pin", metavar="CORES", help="Hold the servers to these CPU cores, such as 0-7; the load takes others.")
 @click.option("--kill", is_flag=True, help="Of a fleet: kill a server under load, start it again, count what is lost.")
 @click.option("--dry-run", is_flag=True, help="Start nothing: check the artefact and its options.")
 @click.option(
@@ -206,6 +207,7 @@ def _asked(
         copies=options["copies"],
         mps=options["mps"],
         kill=options["kill"],
+        pin=host.pinned(options["pin"] or ""),
         seconds=seconds or (QUICK_S if options["quick"] else LONG_S),
         patience_s=options["patience"],
     )

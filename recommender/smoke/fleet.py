@@ -133,7 +133,7 @@ class FleetSession(Session):
         """Starts a server as its unit or service would."""
         part = self.parts[number]
         own = {**part.environment, **self.asked.set_by_smoke, "CUDA_VISIBLE_DEVICES": part.cards}
-        command = [self.program(), "serve", "api_server", *part.words]
+        command = [*self.pinned(), self.program(), "serve", "api_server", *part.words]
         return self.guard.start(command, {**self.variables(), **own}, self.log_of(number), Path.cwd())
 
     def log_of(self, number: int) -> Path:

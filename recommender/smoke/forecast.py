@@ -46,7 +46,7 @@ def foretold(run: r.SmokeRun) -> bool:
 def predicted(found: Recommendation, run: r.SmokeRun, phase: r.Phase) -> speed.Speed:
     """The speed of what ran under the closed-loop load of a phase."""
     width, height = (int(side) for side in phase.image.split("x")) if phase.image else (0, 0)
-    facts = facts_of(found, phase.concurrency, phase.images, width, height, run.cpus)
+    facts = facts_of(found, phase.concurrency, phase.images, width, height, run.cores)
     return speed.estimate(facts, arranged(run, found.config))
 
 

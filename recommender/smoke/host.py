@@ -11,7 +11,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from recommender.records import CORES, cores
+from recommender.request import RequestError
 from recommender.smoke.failures import Failure
+from recommender.store import shorten
 
 if TYPE_CHECKING:
     from recommender.pipeline import Recommendation
@@ -26,6 +29,25 @@ def packages() -> None:
     missing = [name for module, name in PACKAGES.items() if importlib.util.find_spec(module) is None]
     if missing:
         raise Failure("machine", f"not installed: {', '.join(missing)}; run: pip install 'lmdeploy-recommender[smoke]'")
+
+
+def pinned(text: str) -> str:
+    """The CPU cores that --pin names. Raises RequestError."""
+    if not text:
+        return ""
+    if not re.fullmatch(CORES, text):
+        raise RequestError(f"--pin {shorten(text)}: write cores as taskset -c takes them, such as 0-7 or 0-3,8-11")
+    mine, theirs = os.sched_getaffinity(0), set(cores(text))
+    if not theirs <= mine:
+        raise RequestError(f"--pin {text}: this machine has the cores {min(mine)} to {max(mine)}; name some of these")
+    return text
+
+
+def stand_aside(pin: str) -> None:
+    """Keeps this process, which drives the loads, to the cores that the servers have not, if any are left."""
+    others = os.sched_getaffinity(0) - set(cores(pin))
+    if pin and others:
+        os.sched_setaffinity(0, others)
 
 
 def python(environment: Mapping[str, str]) -> list[str]:

@@ -70,7 +70,7 @@ def observed(run: r.SmokeRun, store: Store) -> Iterator[Observation]:
         if not phase.concurrency or phase.failures or not got.requests:
             continue
         width, height = (int(side) for side in phase.image.split("x")) if phase.image else (0, 0)
-        facts = facts_of(made, phase.concurrency, phase.images, width, height, run.cpus)
+        facts = facts_of(made, phase.concurrency, phase.images, width, height, run.cores)
         loaded = phase.concurrency > 1
         figures = {"latency": got.p50_ms, "ttft": got.ttft_ms, "token": got.token_ms, "p99": got.p99_ms}
         named = {**figures, "rps": got.rps} if loaded else figures

@@ -36,6 +36,7 @@ class Offline(Session):
         script = self.folder / "pipeline.py"
         script.write_text(self.asked.artefact.text, encoding="utf-8")
         command = [
+            *self.pinned(),
             *host.python(self.asked.variables),
             str(DRIVE),
             str(script),

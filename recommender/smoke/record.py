@@ -47,6 +47,7 @@ def record(name: str, asked: Asked, taken: Taken, today: str) -> r.SmokeRun:
         set_by_smoke=tuple(f"{name}={_portable(value)}" for name, value in sorted(asked.set_by_smoke.items())),
         copies=asked.copies,
         mps=asked.mps,
+        pinned=asked.pin,
         servers=found.config.servers,
         share=found.config.share,
         max_tiles=found.config.max_tiles,

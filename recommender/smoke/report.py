@@ -169,6 +169,8 @@ def _head(found: Recommendation, run: r.SmokeRun) -> list[str]:
     lines += wrapped(
         f"{run.gpu_count} x {run.gpu_name} ({run.memory_mib:,} MiB), driver {run.driver}, {run.cpus} cores"
     )
+    if run.pinned:
+        lines += wrapped(f"servers on the {run.cores} CPU cores {run.pinned} alone")
     lines += wrapped(f"weights: {run.checkpoint}")
     if run.ready_mib:
         lines += wrapped(f"ready after {run.startup_s:.1f} s")

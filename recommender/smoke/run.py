@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recommender.candidates import PORT
-from recommender.smoke import checks, diagnose, load, readback
+from recommender.smoke import checks, diagnose, host, load, readback
 from recommender.smoke.failures import Failure
 from recommender.smoke.forecast import follows_schema, wanted_tokens
 from recommender.smoke.gpu import Cards, Watch, wait_for_memory
@@ -40,6 +40,7 @@ def run(asked: Asked, say: Say, made: Callable[..., Session] | None = None) -> T
     """
     cards = Cards(asked.found.config.cards, asked.variables)
     taken = Taken(cards.host(), cards.used())
+    host.stand_aside(asked.pin)
     watch = Watch(cards)
     with tempfile.TemporaryDirectory(prefix="recommend-smoke-") as folder:
         logs = Path(folder)
@@ -166,11 +167,16 @@ class Session:
                 variables["SERVER_PORT"] = str(self.ports()[number])
             self.log = self.folder / f"server-{number + 1}.log"
             begun = time.monotonic()
-            self.children.append(self.guard.start(["bash", str(script)], variables, self.log, Path.cwd()))
+            command = [*self.pinned(), "bash", str(script)]
+            self.children.append(self.guard.start(command, variables, self.log, Path.cwd()))
             self.wait(begun, number)
             self.taken.startup_s = time.monotonic() - begun
         time.sleep(2 * POLL_S)  # the driver's figure lags a little behind
         self.taken.start_peak_mib, self.taken.ready_mib = self.watch.peak(), self.watch.now()
+
+    def pinned(self) -> list[str]:
+        """What a server's command begins with where it is held to some CPU cores."""
+        return ["taskset", "-c", self.asked.pin] if self.asked.pin else []
 
     def variables(self) -> dict[str, str]:
         """The launch's environment, and where MPS listens."""

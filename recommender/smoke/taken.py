@@ -33,7 +33,7 @@ class Load:
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What to run. ``copies`` of the artefact share its card; ``kill``: one server of a fleet, once all
-    loads were driven; ``seconds`` and ``enough`` (requests) bound a phase."""
+    loads were driven; ``pin``: the CPU cores of the servers; ``seconds`` and ``enough`` (requests) bound a phase."""
 
     artefact: Artefact
     found: Recommendation
@@ -45,6 +45,7 @@ class Asked:
     copies: int = 1
     mps: bool = False
     kill: bool = False
+    pin: str = ""
     seconds: float = 20.0
     enough: int = 400
     patience_s: float = 120.0
