@@ -33,20 +33,29 @@ class Near:
 
 def near(facts: Facts, config: Configuration) -> tuple[Near, ...]:
     """The measured loads nearest to this one, nearest first; of each run the nearest only. None that is far."""
-    found: list[tuple[float, str, Near]] = []
-    for run in facts.store.evidence.values():
-        if run.loads:
-            load = min(run.loads, key=lambda each: _distance(facts, config, run, each))
-            each = Near(run.id, run.gpu, run.model, load.concurrency, load.image, load.rps, load.p50_ms)
-            found.append((_distance(facts, config, run, load), run.id, each))
-    return tuple(each for distance, _, each in sorted(found, key=lambda item: item[:2])[:SHOWN] if distance < TOO_FAR)
+    found: list[tuple[float, str, Ran, RanLoad]] = []
+    runs = sorted((_apart(facts, config, run), run.id, run) for run in facts.store.evidence.values() if run.loads)
+    for apart, name, run in runs:
+        if apart > (found[SHOWN - 1][0] if len(found) >= SHOWN else TOO_FAR):
+            break  # no load brings a run nearer than it is by itself
+        distance, load = min(((apart + _unlike(facts, each), each) for each in run.loads), key=lambda pair: pair[0])
+        found = sorted([*found, (distance, name, run, load)], key=lambda each: each[:2])[:SHOWN]
+    return tuple(
+        Near(name, run.gpu, run.model, load.concurrency, load.image, load.rps, load.p50_ms)
+        for distance, name, run, load in found
+        if distance < TOO_FAR
+    )
 
 
-def _distance(facts: Facts, config: Configuration, run: Ran, load: RanLoad) -> float:
-    """How unlike two loads are, in doublings."""
+def _apart(facts: Facts, config: Configuration, run: Ran) -> float:
+    """How unlike what ran is, in doublings."""
     apart = OTHER_MODEL * (run.model != facts.model.id) + OTHER_GPU * (run.gpu != facts.gpu.id)
-    apart += _doublings(load.concurrency, facts.concurrency) + _doublings(load.output_tokens, facts.output_tokens) / 2
-    apart += _doublings(run.batch, config.max_batch_size) / 2 + _doublings(run.threads, config.omp_threads) / 2
+    return apart + _doublings(run.batch, config.max_batch_size) / 2 + _doublings(run.threads, config.omp_threads) / 2
+
+
+def _unlike(facts: Facts, load: RanLoad) -> float:
+    """How unlike two loads are, in doublings."""
+    apart = _doublings(load.concurrency, facts.concurrency) + _doublings(load.output_tokens, facts.output_tokens) / 2
     pixels = facts.images * facts.image_width * facts.image_height
     if not pixels or not load.pixels:
         return apart + (TEXT_FOR_IMAGES if bool(pixels) != bool(load.pixels) else 0.0)

@@ -60,6 +60,7 @@ def smoke(
     target = place / "work" / "fleet"
     target.mkdir()
     for name, text in files.items():
+        (target / name).parent.mkdir(exist_ok=True)
         (target / name).write_text(text)
     command = [*RECOMMEND, "smoke", "fleet", "--seconds", "0.6", "--patience", "20", "--json", *words]
     done = subprocess.run(
@@ -196,7 +197,9 @@ def test_of_several_hosts_the_first_is_started() -> None:
         made(Layout(found(load="", concurrency=32, gpu="H100-80G", gpu_count=2), 3), "systemd"), "systemd", "fleet"
     )
     assert fleet.hosts == 3
-    assert {name: fleet.front[name] for name in fleet.front if name.startswith("HOST_")} == {
+    front = fleet.front({"HOST_2": "10.0.0.2", "FRONT_ADDRESS": "0.0.0.0"})
+    assert front["FRONT_ADDRESS"] == "127.0.0.1"
+    assert {name: value for name, value in front.items() if name.startswith("HOST_")} == {
         "HOST_1": "127.0.0.1", "HOST_2": folder.NOWHERE, "HOST_3": folder.NOWHERE,
     }  # fmt: skip
     assert len(fleet.parts({"REVISION": "main"})) == 2

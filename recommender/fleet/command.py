@@ -70,8 +70,12 @@ def plan(**options: Any) -> None:
     from recommender.fleet.sizing import layout
     from recommender.terminal import show, show_json
 
-    made = _plan(options)
+    if options["as_json"] and options["form"] in FORMS:
+        raise RequestError(f"--json: --format {options['form']} writes files, and not JSON; leave one of them out")
     form = "json" if options["as_json"] else options["form"]
+    if options["output"] and form not in FORMS:
+        raise RequestError(f"-o {options['output']}: say what to write there: --format compose, systemd or k8s")
+    made = _plan(options)
     if made.fleets and form in FORMS:
         folder(layout(made.fleets[0], made.facts.store), form, options["output"])
     elif form == "json":

@@ -31,7 +31,8 @@ def made(layout: Layout, form: str) -> dict[str, str]:
 def write(layout: Layout, form: str, folder: str) -> list[Path]:
     """Writes a form's files into a folder, each whole or not at all, and returns their paths.
 
-    Raises RequestError where no folder is named, OSError where one cannot be written.
+    Secrets that are there already are somebody's own: they stay. Raises RequestError where no folder is named,
+    OSError where one cannot be written.
     """
     if not folder:
         raise RequestError(f"--format {form} writes several files: name a folder for them, such as -o fleet")
@@ -40,6 +41,8 @@ def write(layout: Layout, form: str, folder: str) -> list[Path]:
         path = Path(folder) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if name in SECRETS:
+            if path.exists():
+                continue
             path.touch(mode=0o600)
         files.write(path, text)
         paths.append(path)

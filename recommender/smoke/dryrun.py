@@ -6,6 +6,7 @@ import contextlib
 import io
 import shlex
 import subprocess
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -64,7 +65,7 @@ def _commands(script: Artefact, found: Recommendation, environment: Mapping[str,
     words = script.words(found.facts, environment)
     model = script.values(environment).get("MODEL") or found.facts.model_source
     if isinstance(script, Fleet):
-        places = [(each.cards, *each.words) for each in script.parts(ANYWHERE | dict(environment))]
+        places = [(each.cards, *each.words) for each in script.servers(found, ANYWHERE | dict(environment))]
         made = [f"  CUDA_VISIBLE_DEVICES={card} lmdeploy serve api_server {shlex.join(each)}" for card, *each in places]
         return [*made, f"  haproxy -db -f {FRONT}"]
     if script.kind == "bash":
@@ -125,19 +126,24 @@ def edited(script: Artefact, found: Recommendation) -> list[str]:
 
 
 def _edited_files(fleet: Fleet, found: Recommendation) -> list[str]:
-    """The lines of a fleet's files that recommend would not write now, comments aside; and files that are missing."""
+    """Where a fleet's files are not what recommend would write now, comments aside."""
     from recommender.fleet.layout import Layout
-    from recommender.fleet.written import made
+    from recommender.fleet.written import SECRETS, made
 
     fresh = made(Layout(found, fleet.hosts), fleet.kind)
-    told = []
-    for name, text in fresh.items():
-        if name != "api-keys":
-            kept, own = set(_code(text, fleet.kind)), fleet.texts.get(name)
-            lines = [] if own is None else own.split("\n")
-            odd = [n for n, each in enumerate(lines, 1) if each.strip() not in kept and _code(each, fleet.kind)]
-            told += [f"{name} line {number}" for number in odd[:5]] or ([f"{name} (missing)"] if own is None else [])
+    told = [f"{name} (added)" for name in fleet.texts if name not in fresh]
+    for name in (each for each in fresh if each not in SECRETS):
+        text = fleet.texts.get(name)
+        told += [f"{name} (missing)"] if text is None else _edited_file(name, text, fresh[name], fleet.kind)
     return told
+
+
+def _edited_file(name: str, text: str, fresh: str, kind: str) -> list[str]:
+    """Its lines that recommend would not write; where there are none of these, what it lacks."""
+    kept, own = Counter(_code(fresh, kind)), Counter(_code(text, kind))
+    odd = [n for n, each in enumerate(text.split("\n"), 1) if each.strip() not in kept and _code(each, kind)]
+    lacking = "" if odd else next(iter(kept - own), "")
+    return [f"{name} line {number}" for number in odd[:5]] + ([f"{name} (without {lacking[:60]!r})"] if lacking else [])
 
 
 def _code(text: str, kind: str) -> list[str]:

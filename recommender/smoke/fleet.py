@@ -17,6 +17,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from recommender import records as r
+from recommender.request import RequestError
 from recommender.smoke import checks, diagnose, load, readback, record
 from recommender.smoke.failures import Failure
 from recommender.smoke.folder import FRONT, Fleet, Part
@@ -25,6 +26,7 @@ from recommender.smoke.run import POLL_S, Session
 
 if TYPE_CHECKING:
     from recommender.smoke.guard import Child
+    from recommender.smoke.taken import Load
 
 FRONT_S = 10.0
 """What the front may take until it deals out requests."""
@@ -48,13 +50,18 @@ class FleetSession(Session):
 
     def before(self) -> None:
         """What must be there, and the ports that must be free. Raises Failure."""
-        self.parts = self.fleet.parts(self.asked.variables)
+        self.parts = self.fleet.servers(self.asked.found, self.asked.variables)
         self.settings = {**self.settings, "port": str(self.parts[0].port)}
+        variables = self.front_variables()
+        self.key = first_key(variables.get("API_KEYS_FILE", ""))
         self.program()
         self.haproxy()
-        for name, value in self.front_variables().items():
-            if name.endswith("_PORT"):
-                self.free(int(value), f" (the front's: set {name})")
+        wanted = [(each.port, f"{each.name}'s") for each in self.parts]
+        wanted += [(int(variables[name]), f"the front's: set {name}") for name in ("FRONT_PORT", "STATS_PORT")]
+        for number, (port, whose) in enumerate(wanted):
+            if port in dict(wanted[:number]):
+                raise RequestError(f"{self.fleet.name}: port {port} is {dict(wanted[:number])[port]} and {whose}")
+            self.free(port, f" ({whose})")
         super().before()
 
     def free(self, port: int, whose: str) -> None:
@@ -89,10 +96,17 @@ class FleetSession(Session):
         return [self.server(f"http://127.0.0.1:{port}") for port in self.ports()]
 
     def front_variables(self) -> dict[str, str]:
-        """The front's settings: the environment's, else the files'."""
-        own = {name: self.asked.environment.get(name) or value for name, value in self.fleet.front.items()}
-        keys = self.asked.environment.get("API_KEYS_FILE", "")
-        return own | ({"API_KEYS_FILE": keys} if keys else {})
+        """The front's settings."""
+        return dict(self.fleet.front(self.asked.environment))
+
+    def pipes(self) -> dict[str, str]:
+        """Where CUDA MPS listens, if servers share a card."""
+        names = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")
+        return dict.fromkeys(names, str(self.folder)) if self.asked.found.config.share > 1 else {}
+
+    def variables(self) -> dict[str, str]:
+        """The launch's environment, and where MPS listens."""
+        return {**super().variables(), **self.pipes()}
 
     def program(self) -> str:
         """LMDeploy's command: the one that the files name if it is here, else that of the path. Raises Failure."""
@@ -132,7 +146,7 @@ class FleetSession(Session):
     def start_one(self, number: int) -> Child:
         """Starts a server as its unit or service would."""
         part = self.parts[number]
-        own = {**part.environment, **self.asked.set_by_smoke, "CUDA_VISIBLE_DEVICES": part.cards}
+        own = {**part.environment, **self.asked.set_by_smoke, **self.pipes(), "CUDA_VISIBLE_DEVICES": part.cards}
         command = [*self.pinned(), self.program(), "serve", "api_server", *part.words]
         return self.guard.start(command, {**self.variables(), **own}, self.log_of(number), Path.cwd())
 
@@ -195,17 +209,25 @@ class FleetSession(Session):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.children[number].pid, signal.SIGKILL)
 
+    def in_flight(self, asked: Load) -> int:
+        """Requests at a time of a load; of arrivals those that the recommendation foresees."""
+        return asked.concurrency or self.facts.concurrency
+
     def after(self, servers: list[checks.Server], model: str) -> None:
         """Where it is asked for: a load under which a server dies and comes back. Raises Failure for what it cost."""
         if not self.asked.kill:
             return
-        asked = max(self.asked.loads, key=lambda each: each.concurrency)
+        asked = max(self.asked.loads, key=self.in_flight)
+        asked = replace(asked, concurrency=self.in_flight(asked), rps=0.0)
         death = Death(self, len(self.parts) - 1)
         target, shape = self.aimed(asked, servers, model)
         shape = replace(shape, prompt_chars=load.size_prompt(target, shape, wanted_tokens(self.asked.found, asked)))
         seconds = BEFORE_S + RESTART_S + AFTER_S + 1.5 * self.taken.startup_s
         plan = load.Plan(asked.concurrency, 0.0, seconds, enough=0, limit_s=seconds + 2 * self.asked.patience_s)
         outcome = load.run(target, shape, plan, death.tick)
+        if not death.dead:
+            early = Failure("request-failed", "the load ended before a server was killed")
+            raise self.failed(outcome) or early
         found = death.told(outcome, asked.concurrency)
         self.taken.killed.append(found)
         if found.lost_later:
@@ -213,6 +235,15 @@ class FleetSession(Session):
             raise Failure("request-failed", f"{what}: {found.said}")
         if not found.back_s:
             raise Failure("server-died", f"{found.server} got no request again within {seconds - BEFORE_S:.0f} s")
+
+
+def first_key(name: str) -> str:
+    """The first API key of a file as HAProxy reads it: one a line, without comments. Raises Failure."""
+    try:
+        lines = Path(name).read_text("utf-8").splitlines() if name else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failure("start-failed", f"API_KEYS_FILE {name}: {getattr(error, 'strerror', 'not a text')}") from None
+    return next((each.strip() for each in lines if each.strip() and not each.startswith("#")), "")
 
 
 class Death:
@@ -228,7 +259,7 @@ class Death:
     @property
     def name(self) -> str:
         """The server as the front calls it."""
-        return list(self.session.dealt())[self.number]
+        return dict(self.session.fleet.called())[self.session.parts[self.number].port]
 
     def tick(self, done: int, failed: int) -> None:
         """Kills it, starts it again, and sees when the front gives it requests."""
@@ -243,13 +274,15 @@ class Death:
         elif self.dead and not self.restarted and now - self.dead >= RESTART_S:
             self.session.children[self.number] = self.session.start_one(self.number)
             self.restarted = now
-        elif self.restarted and not self.back and self.session.dealt()[self.name][2]:
+        elif self.restarted and not self.back and self.session.dealt().get(self.name, (0, 0, False))[2]:
             self.back = now
 
     def watch(self) -> None:
-        """Notes when the kernel has closed what the server listened on."""
+        """Notes when the kernel has closed what the server listened on, if it does before another one listens."""
         listens = True
         while listens:
+            if self.restarted:
+                return
             time.sleep(0.001)
             with socket.socket() as probe:
                 listens = probe.connect_ex(("127.0.0.1", self.session.parts[self.number].port)) == 0
@@ -259,7 +292,7 @@ class Death:
         """What it cost."""
         ends = [outcome.begun_at + each / 1e3 for each in outcome.ends_ms]
         over = outcome.begun_at + outcome.window_s
-        back = self.back or over
+        back, gone = self.back or over, self.gone or over
 
         def rate(start: float, end: float) -> float:
             return round(sum(start < each <= end for each in ends) / (end - start), 1) if end > start else 0.0
@@ -270,9 +303,9 @@ class Death:
             in_flight=self.in_flight,
             answered=len(ends),
             lost=len(outcome.lost_at),
-            lost_later=sum(each > self.gone for each in outcome.lost_at),
+            lost_later=sum(each > gone for each in outcome.lost_at),
             said=record.shown(next((said for _, said in outcome.failures.values()), "")),
-            dying_s=round(self.gone - self.dead, 3),
+            dying_s=round(gone - self.dead, 3),
             restarted_s=round(self.restarted - self.dead, 1) if self.restarted else 0.0,
             back_s=round(self.back - self.dead, 1) if self.back else 0.0,
             rps_before=rate(outcome.begun_at + 1, self.dead),

@@ -11,23 +11,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recommender.request import RequestError
+from recommender.review.unitwords import environment_file
 from recommender.smoke.launch import HEAD, Artefact
 
 if TYPE_CHECKING:
     from recommender.facts import Facts
+    from recommender.pipeline import Recommendation
 
 FRONT = "haproxy.cfg"
 FILES = {"compose.yaml": "compose", "lmdeploy@.service": "systemd", "kustomization.yaml": "k8s"}
 """The file by which a form is known."""
+READ = {
+    "compose": re.compile(r"compose\.yaml|\.env|haproxy\.cfg"),
+    "systemd": re.compile(r"(lmdeploy.*\.(service|target)(\.d/order\.conf)?)|(server(-\d+)?|front)\.env|haproxy\.cfg"),
+}
+"""What is read of a form; what else lies there is somebody else's."""
+DOTENV, FRONT_ENV = ".env", "front.env"
 OWN = frozenset({"--server-name", "--server-port", "--revision"})
 """Options that the files give each server: where it listens, and what a local model does not need."""
 STARTS = ("serve", "api_server")
 VARIABLE = re.compile(r"\$\$|\$\{(\w+)(?:(:?[-?+])([^{}]*))?\}")
-LINE = re.compile(r"^(?!\s*[#;])\s*(\w+)=(.*)$", re.MULTILINE)
-PRESET = re.compile(r"^\s*presetenv (\w+) (\S+)$", re.MULTILINE)
+PRESET = re.compile(r'^\s*presetenv\s+(\w+)\s+"?([^\s"]+)', re.MULTILINE)
+SERVER = re.compile(r'^\s*server\s+(\S+)\s+"?(?:\$\{HOST_1\}|127\.0\.0\.1|localhost):(\d+)\b', re.MULTILINE)
+"""A server of this host, as the front calls it, and its port."""
 HOSTS = re.compile(r'"\$\{(HOST_\d+)\}:')
-NOWHERE = "240.0.0.1"
-"""An address of the reserved block 240.0.0.0/4: a connection to it fails at once. [RFC 1112, section 4]"""
+LOOPBACK = "127.0.0.1"
+"""Where servers and front listen here, whatever the files say: nobody but this machine is to reach them."""
+NOWHERE = "127.255.255.254"
+"""An address of this machine on which no server listens: a connection fails at once, and no gateway answers it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +66,44 @@ class Fleet(Artefact):
     def parts(self, environment: Mapping[str, str]) -> tuple[Part, ...]:
         """The servers of one host, as they start. Raises RequestError for what cannot be read."""
         read = _compose if self.kind == "compose" else _systemd
-        made = read(self, environment)
+        made = read(self, {"HOST_ADDRESS": LOOPBACK} | self.dotenv | dict(environment))
         if not made:
             raise RequestError(f"{self.name}: it starts no server; render it anew")
+        ports, dealt = sorted(each.port for each in made), sorted(port for port, _ in self.called())
+        if ports != dealt:
+            here, there = (", ".join(map(str, each)) or "none" for each in (ports, dealt))
+            raise RequestError(
+                f"{self.name}: its servers listen on {here}, and {FRONT} deals out to {there}; render it anew"
+            )
         return made
+
+    def servers(self, found: Recommendation, environment: Mapping[str, str]) -> tuple[Part, ...]:
+        """The same, as many as its request is for. Raises RequestError."""
+        made, wanted = self.parts(environment), found.config.servers
+        if len(made) != wanted:
+            raise RequestError(
+                f"{self.name}: it starts {len(made)} of the {wanted} servers that its request is for; render it anew"
+            )
+        return made
+
+    def called(self) -> list[tuple[int, str]]:
+        """The port of each of this host's servers, and the server's name, as the front has them."""
+        return [(int(port), name) for name, port in SERVER.findall(self.texts[FRONT])]
+
+    @property
+    def dotenv(self) -> dict[str, str]:
+        """What the file .env beside a compose file sets."""
+        return environment_file(self.texts.get(DOTENV, ""))
 
     def values(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Every value that a variable gives, by the variable."""
+        front = self.front(environment)
+        limits = {name: front[name] for name in LIMITS if name in front}
         if self.kind == "systemd":
-            return _assigned(self.texts.get("server.env", ""))
+            return limits | environment_file(self.texts.get("server.env", ""))
         named = (each for each in VARIABLE.findall(self.texts["compose.yaml"]) if each[1] in ("-", ":-"))
-        return {name: environment.get(name) or value for name, _, value in named if name not in _AROUND}
+        environment = self.dotenv | dict(environment)
+        return limits | {name: environment.get(name) or value for name, _, value in named if name not in _AROUND}
 
     def exported(self, environment: Mapping[str, str]) -> tuple[str, ...]:
         """What is set for every server, as NAME=value, without what its command line or its card is told by."""
@@ -83,12 +121,22 @@ class Fleet(Artefact):
         """The model that its servers load."""
         return self.parts(ANYWHERE | dict(environment))[0].words[0]
 
-    @property
-    def front(self) -> Mapping[str, str]:
-        """The front's variables and their defaults; a host that is not this one is nowhere."""
+    def front(self, environment: Mapping[str, str]) -> Mapping[str, str]:
+        """The front's variables: the environment's, else the files'; another host is nowhere. Raises RequestError."""
         text = self.texts[FRONT]
+        preset = dict(PRESET.findall(text))
+        given = self.dotenv if self.kind == "compose" else environment_file(self.texts.get(FRONT_ENV, ""))
+        own = {name: environment.get(name) or given.get(name) or value for name, value in preset.items()}
+        for name in ("FRONT_PORT", "STATS_PORT"):
+            own[name] = str(_number(own.get(name, ""), f"{self.name}/{FRONT}: {name}"))
+        own |= dict.fromkeys(("FRONT_ADDRESS", "STATS_ADDRESS"), LOOPBACK)
         hosts = dict.fromkeys(HOSTS.findall(text), NOWHERE)
-        return dict(PRESET.findall(text)) | hosts | ({"HOST_1": "127.0.0.1"} if hosts else {})
+        return own | hosts | ({"HOST_1": LOOPBACK} if hosts else {}) | self._keys(environment)
+
+    def _keys(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Where the front's API keys are. A unit's are a credential, which only systemd hands out."""
+        found = environment.get("API_KEYS_FILE") or self.dotenv.get("API_KEYS_FILE", "")
+        return {"API_KEYS_FILE": str(Path(found).absolute())} if found else {}
 
     @property
     def hosts(self) -> int:
@@ -100,12 +148,14 @@ _AROUND = frozenset(
     (
         "IMAGE", "HF_HOME", "HF_HUB_OFFLINE", "HF_MODULES_CACHE", "SHM_SIZE", "RESTARTS", "STOP_GRACE", "START_PERIOD",
         "FRONT_IMAGE", "NAME", "LMDEPLOY", "PYTHON", "PYTHONUNBUFFERED", "MODEL", "REVISION", "SERVER_NAME",
-        "SERVER_PORT", "CUDA_VISIBLE_DEVICES", "API_KEYS_FILE",
+        "SERVER_PORT", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY", "API_KEYS_FILE",
     )
 )  # fmt: skip
 """Variables of the files around a server: where its program, its weights and its card are."""
-ANYWHERE = {"REVISION": "main", "HOST_ADDRESS": "127.0.0.1"}
+ANYWHERE = {"REVISION": "main"}
 """What the files want to be told and no setting depends on."""
+LIMITS = ("SERVER_LIMIT", "QUEUE_LIMIT", "QUEUE_TIMEOUT", "ANSWER_TIMEOUT", "BODY_LIMIT")
+"""The front's variables that what is measured may depend on."""
 
 
 def _without(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -115,18 +165,23 @@ def _without(words: tuple[str, ...]) -> tuple[str, ...]:
 
 def read(folder: Path) -> Fleet:
     """A fleet from its folder. Raises RequestError."""
-    kind = next((kind for name, kind in FILES.items() if (folder / name).is_file()), "")
-    if not kind:
+    there = [name for name in FILES if (folder / name).is_file()]
+    if not there:
         raise RequestError(f"{folder}: no {', '.join(FILES)} in it; name a folder that --format wrote, or a script")
+    if len(there) > 1:
+        raise RequestError(f"{folder}: {' and '.join(there)} are in it; render each form into a folder of its own")
+    kind = FILES[there[0]]
     if kind == "k8s":
         raise RequestError(
             f"{folder}: Kubernetes starts these, not this machine; smoke the same fleet as --format systemd, "
             "and probe the pods with the client of --format client"
         )
-    texts = {}
+    texts, path = {}, folder
     try:
-        for path in sorted(each for each in folder.iterdir() if each.is_file() and each.name != "api-keys"):
-            texts[path.name] = path.read_text(encoding="utf-8")
+        for path in sorted([*folder.iterdir(), *folder.glob("*.d/*")]):
+            name = path.relative_to(folder).as_posix()
+            if READ[kind].fullmatch(name) and path.is_file():
+                texts[name] = path.read_text(encoding="utf-8")
     except OSError as error:
         raise RequestError(f"{path}: {error.strerror}; it must be readable") from None
     except UnicodeDecodeError:
@@ -176,12 +231,29 @@ def _compose(fleet: Fleet, environment: Mapping[str, str]) -> tuple[Part, ...]:
         if tuple(words[1:3]) != STARTS:
             continue
         told = [expanded(str(each), environment, where) for each in words[3:]]
+        told[:1] = [_on_host(each, service, environment, where) for each in told[:1]]
         published = [expanded(str(each), environment, where) for each in service.get("ports") or ()]
         port = _publish(told, published, where)
-        given = service.get("environment") or {}
-        own = {key: expanded(str(value), environment, where) for key, value in given.items()}
+        own = _given(service, environment, where)
         made.append(Part(name, tuple(told), own, _cards(service, environment, where), port))
     return tuple(made)
+
+
+def _on_host(model: str, service: Mapping[str, Any], environment: Mapping[str, str], where: str) -> str:
+    """The model where it is outside its container: the folder that is bound there, unless smoke sets another."""
+    for each in service.get("volumes") or ():
+        if isinstance(each, dict) and each.get("target") == model:
+            return environment.get("MODEL") or expanded(str(each.get("source", "")), environment, where)
+    return model
+
+
+def _given(service: Mapping[str, Any], environment: Mapping[str, str], where: str) -> dict[str, str]:
+    """A service's environment, in either of its two shapes; a name alone has the caller's value."""
+    given = service.get("environment") or {}
+    if not isinstance(given, dict):
+        given = {name: value if told else None for name, told, value in (str(each).partition("=") for each in given)}
+    own = {str(name): environment.get(str(name)) if value is None else str(value) for name, value in given.items()}
+    return {name: expanded(value, environment, where) for name, value in own.items() if value is not None}
 
 
 def _services(text: str, where: str) -> dict[str, Any]:
@@ -204,53 +276,50 @@ def _cards(service: Mapping[str, Any], environment: Mapping[str, str], where: st
 
 
 def _publish(words: list[str], published: list[str], where: str) -> int:
-    """The port of the host that a service has; without its container the server must listen on that itself."""
-    parts = published[0].split(":") if len(published) == 1 else []
-    if len(parts) != 3 or not parts[1].isdecimal():
+    """The port of the host that a service has; without its container the server must listen there itself."""
+    parts = published[0].rsplit(":", 2) if len(published) == 1 else []
+    if len(parts) != 3:
         raise RequestError(f"{where}: a server publishes no port as ADDRESS:PORT:PORT; render it anew")
     _port(words, where)
     words[words.index("--server-port") + 1] = parts[1]
-    words[words.index("--server-name") + 1] = parts[0]
-    return int(parts[1])
+    if "--server-name" in words[:-1]:
+        words[words.index("--server-name") + 1] = LOOPBACK
+    return _number(parts[1], f"{where}: a server's published port")
 
 
 def _port(words: list[str], where: str) -> int:
-    try:
-        return int(words[words.index("--server-port") + 1])
-    except (ValueError, IndexError):
-        raise RequestError(f"{where}: a server without a --server-port that is a number; render it anew") from None
+    told = words[words.index("--server-port") + 1 :] if "--server-port" in words else []
+    return _number(told[0] if told else "", f"{where}: a server's --server-port")
+
+
+def _number(text: str, what: str) -> int:
+    """A port. Raises RequestError."""
+    if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) < 65536:
+        raise RequestError(f"{what} is {text[:40]!r}; use a port from 1 to 65535, or render it anew")
+    return int(text)
 
 
 # --- systemd ---------------------------------------------------------------------------------------
-
-
-def _assigned(text: str) -> dict[str, str]:
-    """The variables of an EnvironmentFile, as ours are written: a line each. [systemd.exec(5)]"""
-    made = {}
-    for name, value in LINE.findall(text):
-        try:
-            words = shlex.split(value)
-        except ValueError:
-            words = [value]
-        made[name] = words[0] if words else ""
-    return made
 
 
 def _systemd(fleet: Fleet, environment: Mapping[str, str]) -> tuple[Part, ...]:
     """A unit's environment comes from its files alone; ``environment`` only adds what smoke sets."""
     where = f"{fleet.name}/lmdeploy@.service"
     line = re.search(r"^ExecStart=(.*)$", fleet.texts["lmdeploy@.service"].replace("\\\n", " "), re.MULTILINE)
-    words = shlex.split(line[1]) if line else []
+    try:
+        words = shlex.split(line[1]) if line else []
+    except ValueError as error:
+        raise RequestError(f"{where}: its ExecStart cannot be read ({str(error).lower()}); render it anew") from None
     if STARTS[1] not in words:
         raise RequestError(f"{where}: its ExecStart starts no api_server; render it anew")
     words = words[words.index(STARTS[1]) + 1 :]
-    common, made = _assigned(fleet.texts.get("server.env", "")), []
+    common, made = environment_file(fleet.texts.get("server.env", "")), []
     wanted = [each[0] for word in words for each in VARIABLE.findall(word)]
     for file, text in sorted(fleet.texts.items()):
         number = re.fullmatch(r"server-(\d+)\.env", file)
         if number:
-            own = common | _assigned(text)
-            own["SERVER_NAME"] = "127.0.0.1"  # nobody but the front of this machine is to reach it
+            own = common | environment_file(text)
+            own["SERVER_NAME"] = LOOPBACK
             seen = own | {name: value for name, value in environment.items() if name in _SET}
             lacking = next((name for name in wanted if not seen.get(name)), "")
             if lacking:
