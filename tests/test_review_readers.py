@@ -989,3 +989,26 @@ def test_an_argument_of_any_number_is_no_crash(use: str) -> None:
     """Arguments count from 1; what is behind the last is empty."""
     text = f"f() {{ lmdeploy serve api_server m --tp {use}; }}\nf\nf 2\n"
     assert read("start.sh", text, "bash").launches
+
+
+def test_two_dollars_of_a_pod_are_one() -> None:
+    """In a script of arguments too. [Kubernetes API, Container v1 core, args]"""
+    script = read(
+        "pod.yaml",
+        """apiVersion: v1
+kind: Pod
+metadata: {name: m}
+spec:
+  containers:
+    - name: server
+      command: [sh, -c]
+      args: ['exec lmdeploy serve api_server "$$MODEL" --tp 1 --model-name "$${NAME}"']
+      env:
+        - {name: MODEL, value: org/x}
+        - {name: NAME, value: given}
+""",
+    )
+    (launch,) = script.launches
+    assert launch.model is not None
+    assert launch.model.value == "org/x"
+    assert given_options(launch) == {"--tp": ["1"], "--model-name": ["given"]}

@@ -13,7 +13,7 @@ from recommender.review.yamlnodes import Node, mapped, word
 
 # What a compose file and what Kubernetes replace before a container sees it.
 COMPOSE = re.compile(r"\$(?:(?P<dollar>\$)|(?P<name>\w+)|\{(?P<braced>\w+)(?:(?P<sign>:?[-+?])(?P<rest>[^{}]*))?\})")
-CLUSTER = re.compile(r"\$(?:(?P<dollar>\$)(?=\()|\((?P<name>[\w.-]+)\))")
+CLUSTER = re.compile(r"\$(?:(?P<dollar>\$)|\((?P<name>[\w.-]+)\))")
 
 
 def variables(page: Page, node: Node | None) -> dict[str, Word]:
@@ -53,7 +53,7 @@ def words(page: Page, node: Node | None, pattern: re.Pattern[str], known: dict[s
         if each.kind != "scalar":
             continue
         text = mapped(page.text, each)
-        inner = unescaped(text, "$$") if pattern is COMPOSE else text
+        inner = unescaped(text, "$$")
         field = replace(_expanded(word(page.text, each), pattern, known), inner=(inner, 0, len(inner.code), False))
         made.append(field)
     return made
@@ -68,7 +68,7 @@ def _blank_separated(line: Mapped) -> Iterator[Field]:
 
 
 def unescaped(text: Mapped, pair: str) -> Mapped:
-    """A script as the container's shell sees it: ``$$`` of a compose file is one dollar."""
+    """A script as the container's shell sees it: ``$$`` of a compose file, or a pod's arguments, is one dollar."""
     if pair not in text.code:
         return text
     gone = {match.start() for match in re.finditer(re.escape(pair), text.code)}
