@@ -324,7 +324,6 @@ def test_probes_wait_for_the_start_and_for_a_full_server(at: int) -> None:
     patience = begins["periodSeconds"] * begins["failureThreshold"]
     share = planned.found.config.share
     assert patience >= share * 2 * longest_start() + planned.found.facts.weight_bytes / 200e6
-    assert longest_start() <= kubernetes.LONGEST_START_S
     assert "max-concurrent-requests" not in container["args"][0]
     # LMDeploy answers within its own 10 s, and counts as ill after 90 s.
     for probe in (begins, lives, ready):

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from seeds import ROOT, Seeds, blocks, option_id, read_script
 
-from recommender.review import launches
+from recommender.review import engine, launches
 from recommender.review.reader import MOST_CHARACTERS, kind_of, read
 from recommender.review.script import Kind, Launch, Place, Script, Word
 
@@ -1012,3 +1012,41 @@ spec:
     assert launch.model is not None
     assert launch.model.value == "org/x"
     assert given_options(launch) == {"--tp": ["1"], "--model-name": ["given"]}
+
+
+def deployment(replicas: str) -> str:
+    """A Deployment with so many of a server."""
+    return f"""apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: m}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{a: b}}}}
+  template:
+    metadata: {{labels: {{a: b}}}}
+    spec:
+      containers:
+        - name: server
+          command: [lmdeploy, serve, api_server, OpenGVLab/InternVL3-8B-AWQ, --max-batch-size, "8"]
+"""
+
+
+@pytest.mark.parametrize(("replicas", "number"), [("1", 1), ("4", 4), ("$(COUNT)", None)])
+def test_how_many_of_a_container_there_are(replicas: str, number: int | None) -> None:
+    """And a batch below the whole load is none below one server's share of it."""
+    text = deployment(replicas)
+    container = read("deployment.yaml", text).launches[0].container
+    assert container is not None
+    assert container.replicas == number
+    found = engine.review("deployment.yaml", text, {"gpu": "H100-80G", "load": "32"})
+    assert ("LMD206" in {each.rule.id for each in found.findings}) == (number == 1)
+
+
+def test_how_many_of_a_service_there_are() -> None:
+    """By deploy.replicas or scale; one where nothing is said."""
+    text = "services:\n" + "".join(
+        f"  s{number}:\n    command: lmdeploy serve api_server org/m\n{more}"
+        for number, more in enumerate(("", "    scale: 3\n", "    deploy: {replicas: 2}\n"))
+    )
+    containers = [each.container for each in read("compose.yaml", text).launches]
+    assert [each and each.replicas for each in containers] == [1, 3, 2]

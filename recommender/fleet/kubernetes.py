@@ -13,6 +13,7 @@ from recommender.checkpoint import is_folder, looks_like_path
 from recommender.conditions import version
 from recommender.facts import GIB, within
 from recommender.fleet import front
+from recommender.fleet.compose import longest_start
 from recommender.request import RequestError
 from recommender.store import PART
 
@@ -38,10 +39,8 @@ MODELS = "/models"
 SERVERS = "lmdeploy-servers"
 """The headless Service: its name resolves to the address of each pod that is ready."""
 
-LONGEST_START_S = 42.0
-"""The slowest measured start of all evidence, models of 1B to 38B from a warm local disk."""
 STARTS = 3
-"""Times that, for hosts that are slower or busy."""
+"""Times the slowest measured start, for hosts that are slower or busy."""
 VOLUME_BYTES_S = 100 * 10**6
 """What a volume over the network is taken to read in a second."""
 PULL_S = 900
@@ -235,7 +234,7 @@ def _size(layout: Layout) -> Size:
     spare, spare_why = _out(layout, a_host)
     weights = math.ceil(render.model_bytes(found) / GIB)
     memory, memory_why = _memory(found, weights)
-    startup = config.share * STARTS * LONGEST_START_S + render.model_bytes(found) / VOLUME_BYTES_S
+    startup = config.share * STARTS * longest_start() + render.model_bytes(found) / VOLUME_BYTES_S
     cpu = max(100, int(CPU_SHARE * 1000 * found.request.cpus / a_host) // 100 * 100)
     return Size(
         pods=pods(layout),
@@ -261,7 +260,7 @@ def _size(layout: Layout) -> Size:
         cpus_why=f"The prediction is for {render.count(found.request.cpus, 'core')} and {render.count(a_host, 'pod')} "
         f"on a host; {CPU_SHARE:.0%} of that, for a host needs some itself.",
         probe_timeout_s=ANSWERS_S * config.share + 3,
-        startup_why=f"{STARTS} times the longest start measured ({LONGEST_START_S:.0f} s, warm disk)"
+        startup_why=f"{STARTS} times the longest start measured ({longest_start():.0f} s, warm disk)"
         f"{f' for each of {config.share} servers' if config.share > 1 else ''}, and {weights} GiB at "
         f"{VOLUME_BYTES_S // 10**6} MB/s: raise failureThreshold for a slower volume.",
     )

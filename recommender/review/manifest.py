@@ -125,7 +125,15 @@ def _around_service(page: Page, name: Node, service: Node) -> Container:
         published=tuple(_published(page, service.get("ports"))),
         restart=one_word(page, restart, COMPOSE),
         probes=tuple(_healthcheck(page, service.get("healthcheck"))),
+        replicas=_replicas(service.get("deploy", "replicas") or service.get("scale")),
     )
+
+
+def _replicas(node: Node | None) -> int | None:
+    """How many of something there are: one unless the file says so; None where only a run would tell."""
+    if node is None:
+        return 1
+    return int(node.text[:6]) if node.text.isdecimal() else None
 
 
 def _mentions(node: Node | None) -> bool:
@@ -192,9 +200,10 @@ def _seconds(node: Node | None) -> float:
 
 
 def _kubernetes(page: Page, roots: Sequence[Node]) -> Iterator[Started]:
-    stack, seen, left = list(reversed(roots)), set(), MOST_CONTAINERS
+    stack: list[tuple[Node, int | None]] = [(root, 1) for root in reversed(roots)]
+    seen, left = set[int](), MOST_CONTAINERS
     while stack and left:
-        node = stack.pop()
+        node, replicas = stack.pop()
         if id(node) in seen:
             continue
         seen.add(id(node))
@@ -202,9 +211,11 @@ def _kubernetes(page: Page, roots: Sequence[Node]) -> Iterator[Started]:
         for container in containers.items[:MOST_CONTAINERS] if containers else ():
             if container.kind == "map" and left:
                 left -= 1
-                yield _pod_container(page, node, container)
-        stack += reversed([value for _, value in node.pairs])
-        stack += reversed(node.items)
+                started = _pod_container(page, node, container)
+                yield replace(started, container=replace(started.container, replicas=replicas))
+        below = _replicas(node.get("spec", "replicas")) if node.get("spec", "replicas") else replicas
+        stack += reversed([(value, below) for _, value in node.pairs])
+        stack += reversed([(each, below) for each in node.items])
 
 
 def _pod_container(page: Page, pod: Node, container: Node) -> Started:

@@ -82,6 +82,8 @@ class Container:
     published: tuple[Word, ...] = ()
     restart: Word | None = None
     probes: tuple[Probe, ...] = ()
+    replicas: int | None = 1
+    """How many of it there are; None where the file does not tell."""
 
 
 @dataclass(frozen=True)

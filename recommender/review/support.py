@@ -322,10 +322,10 @@ def is_file(text: str) -> bool:
 
 
 def alone(case: Case) -> bool:
-    """Whether the script starts this server only, and behind no proxy, so that the whole load is its own."""
+    """Whether the script starts this server only, once and behind no proxy, so that the whole load is its own."""
     if "proxy-url" in case.settings or any(launch.starts == "proxy" for launch in case.script.launches):
         return False
-    return len(case.script.launches) == 1
+    return len(case.script.launches) == 1 and getattr(case.launch.container, "replicas", 1) == 1
 
 
 def number(case: Case, name: str) -> int | None:
