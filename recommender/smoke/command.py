@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from recommender.smoke.taken import Asked, Load
 
 QUICK_S, LONG_S = 6.0, 20.0
+FLEETS = ("compose", "systemd")
 FILE = click.Path(path_type=Path)
 LOAD = re.compile(r"(?P<count>\d+)(?P<open>rps)?(?:@(?P<image>text|\d+x\d+(?:x\d+)?))?", re.IGNORECASE)
 
@@ -187,21 +188,13 @@ def _asked(
     host.lmdeploy(found.facts.release.id, environment)
     model, checkpoint = host.model(script, found, options, environment, say)
     seconds = positive_float("--seconds", options["seconds"], 3600) if options["seconds"] else 0.0
-    if options["mps"] and script.kind == "python":
-        raise RequestError("--mps: a pipeline.py is one process; use serve.sh")
-    fleet = script.kind in ("compose", "systemd")
-    if fleet and (options["mps"] or options["copies"] > 1):
-        raise RequestError("--copies and --mps are for a script: a fleet's files say how many servers share a card")
-    if options["kill"] and found.config.servers < 2:
-        raise RequestError("--kill: this fleet has one server on a host, so nothing would answer meanwhile")
-    if options["copies"] > 1:
-        launch.needs_ports(script, found.facts)
+    _fit(script, found, options)
     return Asked(
         artefact=script,
         found=found,
         loads=driven,
         environment=environment,
-        set_by_smoke=host.variables(model, environment, fleet),
+        set_by_smoke=host.variables(model, environment, script.kind in FLEETS),
         checkpoint=checkpoint,
         notes=tuple(each for each in options["notes"] if each.strip()),
         copies=options["copies"],
@@ -211,6 +204,20 @@ def _asked(
         seconds=seconds or (QUICK_S if options["quick"] else LONG_S),
         patience_s=options["patience"],
     )
+
+
+def _fit(script: Artefact, found: Recommendation, options: dict[str, Any]) -> None:
+    """Raises RequestError for options that this kind of artefact has no use for."""
+    from recommender.smoke import launch
+
+    if options["mps"] and script.kind == "python":
+        raise RequestError("--mps: a pipeline.py is one process; use serve.sh")
+    if script.kind in FLEETS and (options["mps"] or options["copies"] > 1):
+        raise RequestError("--copies and --mps are for a script: a fleet's files say how many servers share a card")
+    if options["kill"] and found.config.servers < 2:
+        raise RequestError("--kill: this fleet has one server on a host, so nothing would answer meanwhile")
+    if options["copies"] > 1:
+        launch.needs_ports(script, found.facts)
 
 
 def loads(texts: tuple[str, ...], found: Recommendation) -> tuple[Load, ...]:
