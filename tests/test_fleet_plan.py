@@ -159,6 +159,9 @@ BAD = [
     (("--rps", "5", "--gpu", "L4", "--network", "0"), "--network"),
     (("--rps", "5", "--gpu", "L4", "--p99", "0"), "--p99"),
     (("--rps", "5", "--gpu", "L44"), "unknown GPU"),
+    (("--rps", "5", "--gpu", "L4", "-o", "fleet"), "--format compose, systemd or k8s"),
+    (("--rps", "5", "--gpu", "L4", "-o", "plan.json", "--json"), "--format compose, systemd or k8s"),
+    (("--rps", "5", "--gpu", "L4", "-o", "fleet", "--json", "--format", "k8s"), "leave one of them out"),
     (("--rps", "5", "--gpu", "L4", "--gpu", "L44"), "unknown GPU"),
     (("--rps", "5", "--gpu", "L4:0"), "--gpu count"),
     (("--rps", "5", "--gpu", "L4:2:2"), "write NAME or NAME:COUNT"),
@@ -361,10 +364,18 @@ def test_lines_fit_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
         ("--p99", "40"),
         ("--rps", "99000", "--peak", "900", "--burst", "3"),
         ("--tp", "8", "--cpus", "1"),
+        ("--image", "20000x20000x50"),
     ):
         _, out, _ = run(capsys, "--rps", "2500", *hosts, *more)
         assert max(map(len, out.splitlines())) <= 80
+        assert not re.search(r"%\d", out)
         assert not re.search(r"[A-Za-z]--|\.\.|;\.| +$|--\w+$|\N{CURRENCY SIGN}", out, re.MULTILINE)
+
+
+def test_the_help_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where click wraps nothing too."""
+    _, out, _ = run(capsys, "--help")
+    assert max(map(len, out.splitlines())) <= 80
 
 
 @pytest.mark.alone
@@ -390,6 +401,11 @@ def test_a_plan_becomes_files(capsys: pytest.CaptureFixture[str], tmp_path: Path
     for path in paths:
         assert path.read_text("utf-8").strip()
         assert path.name != "api-keys" or path.stat().st_mode & 0o077 == 0
+    keys = tmp_path / "fleet" / "api-keys"
+    if keys in paths:  # somebody's own by now
+        keys.write_text("secret\n")
+        code, out, _ = run(capsys, *words, "-o", str(tmp_path / "fleet"))
+        assert (code, str(keys) in out, keys.read_text("utf-8")) == (0, False, "secret\n")
     code, out, err = run(capsys, *words)
     assert (code, out) == (2, "")
     assert "-o" in err

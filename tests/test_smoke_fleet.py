@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
+import resource
 import shutil
+import socket
 import subprocess
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from artefacts import found
 from test_smoke import BUSY_S, RECOMMEND, ports, prepared, rendered
 
+from recommender import records as r
 from recommender.fleet.layout import Layout
 from recommender.fleet.written import made
-from recommender.render import render
+from recommender.render import render, request_json
 from recommender.request import RequestError
-from recommender.smoke import folder, launch
+from recommender.smoke import dryrun, folder, launch
+from recommender.smoke.failures import KINDS
+from recommender.smoke.fleet import FleetSession, fewer
+from recommender.smoke.taken import Asked
+from recommender.store import load
 
 FORMS = ("systemd", "compose")
 PORT = 23333
@@ -74,8 +84,12 @@ def smoke(
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_folder_is_started_proved_and_stopped(form: str, tmp_path: Path) -> None:
-    """Two servers, each on its card, with the settings that their engines read back; requests reach both."""
-    ran = smoke(tmp_path, form, "--phase", "8")
+    """Two servers, each on its card, with the settings that their engines read back; the front asks for a key."""
+
+    def keys(files: dict[str, str]) -> None:
+        files["api-keys"] = "# One a line.\n\nsecret\n"
+
+    ran = smoke(tmp_path, form, "--phase", "8", change=keys, API_KEYS_FILE="fleet/api-keys", API_KEYS="of a script")
     assert ran.code == 0, ran.err
     assert not ran.left
     run = ran.told["run"]
@@ -87,15 +101,18 @@ def test_a_folder_is_started_proved_and_stopped(form: str, tmp_path: Path) -> No
     assert not run["killed"]
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_killed_server_costs_what_was_in_flight_there(form: str, tmp_path: Path) -> None:
-    """The front goes on with the other one and uses the first again; the report says so."""
-    ran = smoke(tmp_path, form, "--phase", "8", "--kill")
+@pytest.mark.parametrize(("form", "load", "flight"), [("systemd", "8", 8), ("compose", "8rps", 32)])
+def test_a_killed_server_costs_what_was_in_flight_there(form: str, load: str, flight: int, tmp_path: Path) -> None:
+    """The front goes on with the other one and uses the first again; the report says so.
+
+    Where arrivals alone are asked for, as many are in flight meanwhile as the folder was rendered for.
+    """
+    ran = smoke(tmp_path, form, "--phase", load, "--kill")
     assert ran.code == 0, ran.err
     assert not ran.left
     (killed,) = ran.told["run"]["killed"]
     assert killed["lost_later"] == 0
-    assert killed["lost"] <= 8
+    assert (killed["concurrency"], killed["lost"] <= flight) == (flight, True)
     assert killed["answered"] > 100
     assert killed["restarted_s"] >= 5
     assert killed["back_s"] > killed["restarted_s"]
@@ -163,6 +180,42 @@ def test_a_front_that_does_not_start_is_told(tmp_path: Path) -> None:
     assert not ran.left
 
 
+@pytest.mark.parametrize("whose", ["lmdeploy@1's", "the front's: set FRONT_PORT"])
+def test_a_taken_port_is_told_by_who_wants_it(whose: str, tmp_path: Path) -> None:
+    """Before anything is started; LMDeploy's proxy, which no fleet has, is not named."""
+    with socket.socket() as other:
+
+        def listen(files: dict[str, str]) -> None:
+            port = int(files["server-1.env"].rpartition("=")[2])
+            other.bind(("127.0.0.1", port + whose.startswith("the front")))
+            other.listen()
+
+        ran = smoke(tmp_path, "systemd", "--phase", "4", change=listen)
+    assert ran.code == KINDS["port-taken"].code, ran.err
+    assert f"({whose})" in ran.err
+    assert "PROXY_URL" not in ran.err
+
+
+def test_servers_of_a_card_share_it_by_mps(tmp_path: Path) -> None:
+    """One MPS, which all servers know by the folder that it listens in and not by the unit's."""
+    seen: list[Mapping[str, str]] = []
+    session = object.__new__(FleetSession)
+    answer = found(load="", concurrency=32, gpu="H100-80G", gpu_count=2)
+    answer = replace(answer, config=replace(answer.config, servers=4, share=2))
+    texts = made(Layout(answer), "systemd")
+    session.asked = Asked(folder.of(texts, "systemd", "fleet"), answer, (), {"PATH": "/bin"}, {"REVISION": "main"}, "")
+    session.folder = tmp_path
+    session.parts = session.fleet.servers(answer, session.asked.variables)
+    session.guard = SimpleNamespace(start=lambda *given: seen.append(given[1]))  # type: ignore[assignment]
+    for name in ("pinned", "program"):
+        setattr(session, name, lambda: "")
+    for number in range(4):
+        session.start_one(number)
+    assert [each["CUDA_VISIBLE_DEVICES"] for each in seen] == ["0", "1", "0", "1"]
+    assert {each["CUDA_MPS_PIPE_DIRECTORY"] for each in (*seen, session.variables())} == {str(tmp_path)}
+    assert "CUDA_MPS_PIPE_DIRECTORY=/run/lmdeploy-mps" in texts["server.env"]
+
+
 # --- reading ------------------------------------------------------------------------------------------
 
 
@@ -205,6 +258,153 @@ def test_of_several_hosts_the_first_is_started() -> None:
     assert len(fleet.parts({"REVISION": "main"})) == 2
 
 
+TWO: dict[str, Any] = {"load": "", "concurrency": 32, "gpu": "H100-80G", "gpu_count": 2}
+
+
+def of(form: str, change: Callable[[dict[str, str]], object] = lambda _: None, hosts: int = 1) -> folder.Fleet:
+    """Two servers' folder, changed."""
+    texts = made(Layout(found(**TWO), hosts), form)
+    change(texts)
+    return folder.of(texts, form, "fleet")
+
+
+@pytest.mark.parametrize(("file", "text", "said"), [
+    ("server-1.env", "", "listen on 23333, and haproxy.cfg deals out to 23333, 23334"),
+    ("server-2.env", "CUDA_VISIBLE_DEVICES=0\nSERVER_PORT=23335\n", "listen on 23333, 23334, 23335, and"),
+    ("server-1.env", "CUDA_VISIBLE_DEVICES=1\nSERVER_PORT=23333\n", "listen on 23333, 23333, and"),
+    ("server-1.env", "CUDA_VISIBLE_DEVICES=1\nSERVER_PORT=99999\n", "--server-port is '99999'"),
+    ("server-1.env", "CUDA_VISIBLE_DEVICES=1\nSERVER_PORT=\n", "SERVER_PORT is not set"),
+])  # fmt: skip
+def test_servers_and_front_have_the_same_ports(file: str, text: str, said: str) -> None:
+    """Else a server would run without requests, or be counted that does not run."""
+    with pytest.raises(RequestError, match=said):
+        of("systemd", lambda texts: texts.update({file: text}) if text else texts.pop(file)).parts({"REVISION": "main"})
+
+
+def test_fewer_servers_than_its_request_is_for() -> None:
+    """A server that was taken out of every file is told all the same: predictions and records would be of two."""
+
+    def one(texts: dict[str, str]) -> None:
+        del texts["server-1.env"]
+        texts["haproxy.cfg"] = re.sub(".*:23334.*", "", texts["haproxy.cfg"])
+
+    fleet = of("systemd", one)
+    assert len(fleet.parts({"REVISION": "main"})) == 1
+    with pytest.raises(RequestError, match="starts 1 server, its request gets 2 now"):
+        fleet.servers(found(**TWO), {"REVISION": "main"})
+
+
+def test_files_of_variables_count_as_on_the_host() -> None:
+    """compose reads .env beside its file, below the environment; a unit reads its files, blanks and all."""
+    compose = of("compose", lambda texts: texts.update({".env": "SESSION_LEN=2048\nSERVER_LIMIT=3\n"}))
+    answer = found(**TWO)
+    assert dict(_pairs(compose.words(answer.facts, {})))["--session-len"] == "2048"
+    assert dict(_pairs(compose.words(answer.facts, {"SESSION_LEN": "1024"})))["--session-len"] == "1024"
+    assert compose.overridden({}) == []
+    assert compose.overridden({"SESSION_LEN": "1024", "QUEUE_LIMIT": "7"}) == ["QUEUE_LIMIT", "SESSION_LEN"]
+    assert compose.front({})["SERVER_LIMIT"] == "3"
+
+    def edited(texts: dict[str, str]) -> None:
+        texts["server.env"] = re.sub("(?m)^MODEL=.*", "MODEL=/srv/my models/été", texts["server.env"])
+        texts["front.env"] += "SERVER_LIMIT=5\nFRONT_PORT=9000\nFRONT_ADDRESS=10.0.0.7\n"
+
+    units = of("systemd", edited)
+    assert units.model({}) == "/srv/my models/été"
+    front = units.front({"FRONT_PORT": "9001"})
+    assert [front[name] for name in ("SERVER_LIMIT", "FRONT_PORT", "FRONT_ADDRESS")] == ["5", "9001", "127.0.0.1"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_token_gets_into_a_record(form: str) -> None:
+    """Whoever adds one to the files, or anything else that is no setting, finds it in no output."""
+
+    def added(texts: dict[str, str]) -> None:
+        texts["server.env"] = f"{texts.get('server.env', '')}\nHF_TOKEN=secret\nOTHER=1\n"
+        told = texts.get("compose.yaml", "")
+        texts["compose.yaml"] = told.replace("    PYTHONUNBUFFERED:", "    HF_TOKEN: secret\n    PYTHONUNBUFFERED:", 1)
+
+    fleet = of(form, added)
+    assert fleet.parts({"REVISION": "main"})[0].environment["HF_TOKEN"] == "secret"
+    assert fleet.exported({}) == of(form).exported({}) == ("OMP_NUM_THREADS=4",)
+
+
+@pytest.mark.parametrize("port", ["many", "0", "70000", "٣"])
+def test_a_front_port_that_is_none_is_one_line(port: str) -> None:
+    """Of the environment or of a file."""
+    with pytest.raises(RequestError, match="FRONT_PORT is"):
+        of("systemd").front({"FRONT_PORT": port})
+    with pytest.raises(RequestError, match="FRONT_PORT is ''"):
+        of("compose", lambda texts: texts.update({"haproxy.cfg": "server a 127.0.0.1:1"})).front({})
+
+
+def test_a_service_as_others_write_it() -> None:
+    """The environment as a list, a name alone, an address of the host that is not asked for."""
+
+    def rewritten(texts: dict[str, str]) -> None:
+        listed = '  environment: ["OMP_NUM_THREADS=4", HF_TOKEN, ABSENT]\n  shm_size'
+        texts["compose.yaml"] = re.sub(r"(?s)  environment:\n.*?\n  shm_size", listed, texts["compose.yaml"], count=1)
+
+    fleet = of("compose", rewritten, hosts=2)
+    first, _ = fleet.parts({"REVISION": "main", "HF_TOKEN": "t"})
+    assert dict(first.environment) == {"OMP_NUM_THREADS": "4", "HF_TOKEN": "t"}
+    assert dict(zip(first.words, first.words[1:], strict=False))["--server-name"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("name", ["model", "my models $x/été"])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_local_model_is_loaded_from_where_it_is(form: str, name: str) -> None:
+    """Also where a container has it elsewhere."""
+    answer = found(**TWO)
+    local = replace(answer, facts=replace(answer.facts, model_source=f"/srv/{name}", weight_bytes=1))
+    fleet = folder.of(made(Layout(local), form), form, "fleet")
+    assert fleet.model({}) == f"/srv/{name}"
+    assert fleet.model({"MODEL": "/elsewhere"}) == "/elsewhere"
+
+
+@pytest.mark.parametrize(("limit", "option"), [(20000, ["-n", "9750"]), (100_000, []), (-1, []), (100, [])])
+def test_the_front_opens_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch, limit: int, option: list[str]) -> None:
+    """HAProxy ends at once where its configuration wants more files than the hard limit of this process."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, limit))
+    assert fewer("global\n    maxconn 12837\ndefaults\n") == option
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "asked",
+    [
+        TWO,
+        {"gpu": "H100-80G", "gpu_count": 4, "tp": 2, "model": "internvl3-38b", "load": "", "concurrency": 32},
+        {"gpu": "H200", "gpu_count": 2, "model": "internvl3-2b", "load": "", "concurrency": 256, "goal": "throughput"},
+    ],
+    ids=["cards", "tp", "shares"],
+)
+def test_what_a_record_ran_with_renders_again(form: str, asked: dict[str, Any]) -> None:
+    """From its command and environment to the launch that its digest names; nothing is edited as rendered."""
+    answer = found(**asked)
+    assert (answer.config.share > 1) == (asked.get("model") == "internvl3-2b")
+    fleet = folder.of(made(Layout(answer), form), form, "fleet")
+    kept = SimpleNamespace(
+        id="fleet", kind=form, request=request_json(answer),
+        command=fleet.words(answer.facts, {}), environment=fleet.exported({}),
+    )  # fmt: skip
+    again = launch.ran(cast("r.SmokeRun", kept), load())
+    rendered_again = folder.of(made(Layout(again), form), form, "fleet")
+    assert rendered_again.launch_sha256(answer.facts) == fleet.launch_sha256(answer.facts)
+    assert dryrun.edited(fleet, answer) == []
+
+
+def test_what_an_edit_took_away_or_added_is_told() -> None:
+    """A line that is gone from a unit changes what it does as much as one that is new."""
+
+    def edited(texts: dict[str, str]) -> None:
+        texts["lmdeploy@.service"] = texts["lmdeploy@.service"].replace("  --trust-remote-code \\\n", "")
+        texts["server-1.env"] = f"# mine\n{texts['server-1.env']}"
+
+    answer = found(**TWO)
+    assert dryrun.edited(of("systemd", edited), answer) == ["lmdeploy@.service (without '--trust-remote-code \\\\')"]
+    assert dryrun.edited(of("compose", lambda texts: texts.update({".env": ""})), answer) == [".env (added)"]
+
+
 @pytest.mark.parametrize(
     ("form", "name", "old", "new", "said"),
     [
@@ -212,6 +412,7 @@ def test_of_several_hosts_the_first_is_started() -> None:
         ("systemd", "haproxy.cfg", "", "", "no haproxy.cfg in it"),
         ("systemd", "server.env", 'MAX_BATCH_SIZE="', 'OTHER="', "MAX_BATCH_SIZE is not set"),
         ("systemd", "lmdeploy@.service", "api_server", "gradio", "starts no api_server"),
+        ("systemd", "lmdeploy@.service", "${SERVER_PORT}\n", '"${SERVER_PORT}\n', "ExecStart cannot be read"),
         ("compose", "compose.yaml", "services:", "services: [", "cannot be read"),
         ("compose", "compose.yaml", "- api_server", "- gradio", "it starts no server"),
         ("compose", "compose.yaml", "device_ids", "ids", "reserves no card"),
@@ -261,6 +462,9 @@ def written(tmp_path: Path) -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
     (tmp_path / "empty").mkdir()
+    (tmp_path / "both").mkdir()
+    for name in ("compose.yaml", "lmdeploy@.service"):
+        (tmp_path / "both" / name).write_text("")
     (tmp_path / "serve.sh").write_text(rendered("--gpu", "H100-80G", "--load", "single"))
     return tmp_path
 
@@ -269,6 +473,7 @@ def written(tmp_path: Path) -> Path:
     ("words", "said"),
     [
         (("empty",), "name a folder that --format wrote"),
+        (("both",), "compose.yaml and lmdeploy@.service are in it"),
         (("k8s",), "Kubernetes starts these"),
         (("serve.sh", "--kill"), "--kill is for a fleet"),
         (("--gpu", "H100-80G", "--kill"), "--kill is for a fleet"),
@@ -282,6 +487,32 @@ def test_what_a_fleet_cannot_be_asked_is_one_line(words: tuple[str, ...], said: 
     assert said in err or code == 3, (code, err)
     assert (code, out) == (2, "") or "copies" in said
     assert err.count("\n") == 1
+
+
+def test_what_is_no_part_of_a_fleet_is_not_read(written: Path) -> None:
+    """An editor's files, keys, a stray archive; line ends of another system are the same text."""
+    kept = folder.read(written / "systemd")
+    for name in (".server.env.swp", "notes.tar", "core"):
+        (written / "systemd" / name).write_bytes(b"\xff\x00")
+    (written / "systemd" / "api-keys").write_text("secret")
+    path = written / "systemd" / "server.env"
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert folder.read(written / "systemd").sha256 == kept.sha256
+    drop_in = written / "systemd" / "lmdeploy@1.service.d" / "order.conf"
+    drop_in.parent.mkdir()
+    drop_in.write_text("[Unit]\n")
+    assert "lmdeploy@1.service.d/order.conf" in folder.read(written / "systemd").texts
+
+
+def test_a_folder_that_nobody_may_list_is_one_line(monkeypatch: pytest.MonkeyPatch, written: Path) -> None:
+    """Its files may be there all the same."""
+
+    def refused(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    with pytest.raises(RequestError, match="systemd: Permission denied; it must be readable"):
+        folder.read(written / "systemd")
 
 
 @pytest.mark.parametrize("form", FORMS)

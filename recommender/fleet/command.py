@@ -35,10 +35,10 @@ Examples:
 
 \b
 --gpu L40S:4 is a host with four L40S; --gpu auto one like this machine. A
-server takes one card, or several where one does not hold the model; --tp N says
-how many to look at. Arrivals are Poisson, at --rps on average; the fleet holds
---peak times that with --spare hosts down. Without --p99 no server is busier
-than 80 %.
+server takes one card, or several where one does not hold the model; --tp N
+says how many to look at. Arrivals are Poisson, at --rps on average; the fleet
+holds --peak times that with --spare hosts down. Without --p99 no server is
+busier than 80 %.
 
 \b
 Exit codes: 0 done; 1 no kind of host holds it, and the plan says what would

@@ -78,7 +78,7 @@ def _table(plan: Plan) -> Iterator[str]:
         last = f"{_money(price):>9}" if priced else SHORT.get(each.limit, each.limit)
         yield (
             f"  {_name(each.kind):<{wide}} {each.hosts:>6,}{each.cards:>7,}{each.servers:>8,}{each.holds:>8,.1f}"
-            f"{each.down.busy:>6.0%}{each.p99_ms.value:>8,.0f}  {last}"
+            f"{each.down.busy:>6.0%} {each.p99_ms.value:>7,.0f}  {last}"
         )
     yield from wrap(
         f"{'hosts: with the spare; ' if plan.aim.spare else ''}each/s: what a server holds"

@@ -6,6 +6,8 @@ import contextlib
 import csv
 import io
 import os
+import re
+import resource
 import shutil
 import signal
 import socket
@@ -32,6 +34,8 @@ FRONT_S = 10.0
 """What the front may take until it deals out requests."""
 BEFORE_S, RESTART_S, AFTER_S = 6.0, 5.0, 10.0
 """A server is killed after so long under load, started again after what the units have as RestartSec, and watched."""
+FILES_BESIDE = 500
+"""Files that HAProxy opens beside two for each connection, with room to spare; without a limit there is -1 for it."""
 SBIN = "/usr/sbin:/usr/local/sbin"
 """Where distributions put HAProxy; the path of users often lacks it."""
 
@@ -176,7 +180,7 @@ class FleetSession(Session):
         config = self.folder / FRONT
         config.write_text(self.fleet.texts[FRONT], encoding="utf-8")
         log = self.folder / "front.log"
-        command = [self.haproxy(), "-db", "-f", str(config)]
+        command = [self.haproxy(), "-db", *fewer(self.fleet.texts[FRONT]), "-f", str(config)]
         child = self.guard.start(command, {**self.variables(), **self.front_variables()}, log, self.folder)
         self.front_child = child
         until = time.monotonic() + FRONT_S
@@ -235,6 +239,13 @@ class FleetSession(Session):
             raise Failure("request-failed", f"{what}: {found.said}")
         if not found.back_s:
             raise Failure("server-died", f"{found.server} got no request again within {seconds - BEFORE_S:.0f} s")
+
+
+def fewer(config: str) -> list[str]:
+    """HAProxy's option for fewer connections than its configuration has, where this process may not open so many."""
+    most = (resource.getrlimit(resource.RLIMIT_NOFILE)[1] - FILES_BESIDE) // 2
+    wanted = max(map(int, re.findall(r"^\s*maxconn (\d+)", config, re.MULTILINE)), default=0)
+    return ["-n", str(most)] if 0 < most < wanted else []
 
 
 def first_key(name: str) -> str:

@@ -78,11 +78,13 @@ class Fleet(Artefact):
         return made
 
     def servers(self, found: Recommendation, environment: Mapping[str, str]) -> tuple[Part, ...]:
-        """The same, as many as its request is for. Raises RequestError."""
+        """The same, as many as its request gets: what is predicted and kept is of these. Raises RequestError."""
+        from recommender.render import count
+
         made, wanted = self.parts(environment), found.config.servers
         if len(made) != wanted:
             raise RequestError(
-                f"{self.name}: it starts {len(made)} of the {wanted} servers that its request is for; render it anew"
+                f"{self.name}: it starts {count(len(made), 'server')}, its request gets {wanted} now; render it anew"
             )
         return made
 
@@ -106,12 +108,12 @@ class Fleet(Artefact):
         return limits | {name: environment.get(name) or value for name, _, value in named if name not in _AROUND}
 
     def exported(self, environment: Mapping[str, str]) -> tuple[str, ...]:
-        """What is set for every server, as NAME=value, without what its command line or its card is told by."""
+        """What is set for every server, as NAME=value: settings alone, so that no record holds a token."""
+        from recommender.store import load
+
         first = self.parts(ANYWHERE | dict(environment))[0]
-        passed = frozenset(each[0] for each in VARIABLE.findall(self.texts.get("lmdeploy@.service", "")))
-        return tuple(
-            f"{name}={value}" for name, value in sorted(first.environment.items()) if name not in passed | _AROUND
-        )
+        known = {each.name for each in load().environment.values()} - _AROUND
+        return tuple(f"{name}={value}" for name, value in sorted(first.environment.items()) if name in known)
 
     def words(self, facts: Facts, environment: Mapping[str, str]) -> tuple[str, ...]:
         """The options that all servers have."""
