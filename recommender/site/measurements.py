@@ -69,9 +69,12 @@ def followers(book: Book, adviser: str) -> list[r.SmokeRun]:
 
 
 def command(run: r.SmokeRun) -> str:
-    """The command line that asks for a run's artefact, from the request in its head."""
+    """The command lines that ask for a run's artefact and run it, from the request in its head."""
     asked = dict(json.loads(run.request))
-    words = ["recommend", "smoke"]
+    fleet = run.kind in ("compose", "systemd")
+    words = ["recommend"] if fleet else ["recommend", "smoke"]
+    if fleet:
+        asked.pop("tp", 0)  # the main job finds it by itself
     width, height = asked.pop("image_width", 0), asked.pop("image_height", 0)
     images = asked.pop("images", -1)
     count = asked.pop("gpu_count", 1)
@@ -87,7 +90,10 @@ def command(run: r.SmokeRun) -> str:
         words += [f"--{option}", f"{value:g}" if isinstance(value, float) else str(value)]
     words += [word for name, value in added.items() for word in ("--with", f"{name}={value}")]
     words += [word for name in left for word in ("--without", name)]
-    return shlex.join([*words, *_how(run)])
+    if not fleet:
+        return shlex.join([*words, *_how(run)])
+    smoke = ["recommend", "smoke", "fleet", *_how(run), *(["--kill"] if run.killed else [])]
+    return "\n".join(shlex.join(each) for each in ([*words, "--format", run.kind, "-o", "fleet"], smoke))
 
 
 def _how(run: r.SmokeRun) -> Iterator[str]:
@@ -193,6 +199,9 @@ def _run(book: Book, run: r.SmokeRun) -> Iterator[str]:
     yield from m.table(("Setting", "Asked for", "In the engine's log"), rows)
     yield from (f"- {m.text(each)}" for each in run.checks)
     yield from _figures(book, run)
+    for each in run.killed:
+        yield m.heading(2, "A server dies", "killed")
+        yield from m.facts(_killed(each))
     yield m.heading(2, "Digests", "digests")
     yield from m.facts(
         (
@@ -201,6 +210,21 @@ def _run(book: Book, run: r.SmokeRun) -> Iterator[str]:
             ("Log", m.code(run.log_sha256)),
         )
     )
+
+
+def _killed(found: r.Killed) -> Iterator[tuple[str, str]]:
+    """One server's death under load, as names and what they are."""
+    yield "Server", f"{m.code(found.server)}, ended by SIGKILL with {found.concurrency} requests in flight on all"
+    yield "In flight there", str(found.in_flight)
+    yield "Lost", f"{found.lost} of {found.lost + found.answered}"
+    yield (
+        "Lost, of those sent later",
+        f"{found.lost_later} once its port was closed, {found.dying_s:.2f} s after the kill",
+    )
+    back = f"; it got requests again after {found.back_s:g} s" if found.back_s else "; it got no request again"
+    yield "Started again", f"after {found.restarted_s:g} s{back}"
+    rates = (found.rps_before, found.rps_down, found.rps_after)
+    yield "Requests a second", "{:,.1f} before, {:,.1f} without it, {:,.1f} after".format(*rates)
 
 
 def _servers(run: r.SmokeRun) -> str:

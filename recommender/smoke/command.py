@@ -109,6 +109,7 @@ def smoke(artefact: Path | None, **options: Any) -> None:
     script, found = _resolved(artefact, options)
     evidence = record.place(options["save_evidence"]) if options["save_evidence"] else None
     driven = loads(options["phases"], found)  # a mistake in them is told before anything is made or started
+    _fit(script, found, options)
     if options["dry_run"]:
         from recommender.smoke.dryrun import dry_run
 
@@ -188,7 +189,6 @@ def _asked(
     host.lmdeploy(found.facts.release.id, environment)
     model, checkpoint = host.model(script, found, options, environment, say)
     seconds = positive_float("--seconds", options["seconds"], 3600) if options["seconds"] else 0.0
-    _fit(script, found, options)
     return Asked(
         artefact=script,
         found=found,

@@ -194,7 +194,11 @@ def ran(run: r.SmokeRun, store: Store) -> Recommendation:
         option = store.flags[word.removeprefix("--")]
         given[option.id] = "true" if option.eras[-1].type == "bool" else next(words)
     variables = {each.name: each.id for each in store.environment.values()}
-    given |= {variables[name]: value for name, _, value in (each.partition("=") for each in run.environment)}
+    given |= {
+        variables[name]: value
+        for name, _, value in (each.partition("=") for each in run.environment)
+        if name in variables
+    }
     given |= {name: value for name, value in json.loads(run.request).get("with", {}).items() if name in store.client}
     head = {name: value for name, value in json.loads(run.request).items() if name not in FOLLOW}
     request, _ = asked(Artefact(run.kind, run.id, "", head), {})

@@ -37,6 +37,7 @@ RESERVED = {
     "quick": "it belongs in the field seconds",
     "copies": "it belongs in the field copies",
     "mps": "it belongs in the field mps",
+    "kill": "it is for a fleet's folder",
     "weights_dir": "give it to recommend campaign",
     "save_evidence": "every start saves its evidence in RESULTS",
     "as_json": "every start saves its evidence in RESULTS",
