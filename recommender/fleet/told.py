@@ -43,8 +43,7 @@ def lines(plan: Plan) -> Iterator[str]:
 def _head(plan: Plan) -> Iterator[str]:
     facts, aim = plan.facts, plan.aim
     images = f", {facts.images} x {facts.image_width}x{facts.image_height}" if facts.images else ""
-    goal = f", 99% within {aim.p99_ms:,.0f} ms" if aim.p99_ms >= 1 else f", 99% within {aim.p99_ms:g} ms"
-    goal = goal if aim.p99_ms else ""
+    goal = f", 99% within {aim.p99_ms:{',.0f' if aim.p99_ms >= 1 else 'g'}} ms" if aim.p99_ms else ""
     burst = f", {aim.burst:g} at a time," if aim.burst > 1 else ""
     down = f"with {counted(aim.spare, 'host')} down" if aim.spare else "with every host up"
     kinds = [*(each.kind for each in plan.fleets), *(each.kind for each in plan.unfit)]
