@@ -195,7 +195,7 @@ def _vision(folder: Path, config: Mapping[str, Any], base: r.VisionShape) -> dic
             "pixels": [{"least": least, "most": most, "frames": _first(found, rule.frames, "temporal_patch_size")}],
             "max_tiles": max(1, -(-most // base.image**2)) if isinstance(most, int) else most,
         }
-    return shape | {
+    made = shape | {
         "hidden": _first(found, base.hidden, "hidden_size"),
         "intermediate": _first(found, base.intermediate, "intermediate_size"),
         "image": _side(_first(config, _first(found, base.image, "image_size"), "force_image_size")),
@@ -206,6 +206,17 @@ def _vision(folder: Path, config: Mapping[str, Any], base: r.VisionShape) -> dic
         "max_tiles": _first(config, base.max_tiles, "max_dynamic_patch"),
         "thumbnail": _first(config, base.thumbnail, "use_thumbnail"),
     }
+    return made | {"min_tiles": 1, "max_tiles": 1, "thumbnail": False} if _uncut(folder, config) else made
+
+
+def _uncut(folder: Path, config: Mapping[str, Any]) -> bool:
+    """Whether LMDeploy resizes an image of an InternVLChatModel to one tile instead of cutting it into some.
+
+    So where the configuration does not ask for tiles and an image processor lies beside it.
+    [0.18.0 lmdeploy/vl/model/internvl.py:97, 104]
+    """
+    cut = config.get("dynamic_image_size") or config.get("architectures") != ["InternVLChatModel"]
+    return not cut and bool(_preprocessing(folder))
 
 
 def _side(found: Any) -> Any:

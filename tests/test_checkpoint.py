@@ -127,6 +127,20 @@ def test_every_record_reads_back(name: str, tmp_path: Path) -> None:
     assert size == 0
 
 
+@pytest.mark.parametrize(
+    ("asks", "processor", "most"),
+    [(True, True, 12), (True, False, 12), (False, False, 12), (False, True, 1), (None, True, 1)],
+)
+def test_an_image_that_is_not_cut(asks: bool | None, processor: bool, most: int, tmp_path: Path) -> None:
+    """One tile where config.json asks for no tiles and an image processor is there; LMDeploy cuts all others."""
+    config = hub_config(STORE.models["internvl3-8b"]) | ({} if asks is None else {"dynamic_image_size": asks})
+    if processor:
+        (tmp_path / "preprocessor_config.json").write_text('{"size": 448, "crop_size": 448}')
+    found, _, _ = checkpoint.read(folder(tmp_path, config), STORE)
+    (vision,) = found.vision
+    assert (vision.min_tiles, vision.max_tiles, vision.thumbnail) == (1, most, most > 1)
+
+
 def test_a_smaller_mixture(tmp_path: Path) -> None:
     """Experts and layers without them come from the file, not from the record."""
     config = hub_config(STORE.models["qwen3-30b-a3b"]) | {
