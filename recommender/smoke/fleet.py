@@ -277,15 +277,16 @@ class Death:
         now = time.perf_counter()
         what = "down" if self.dead and not self.back else "up"
         self.session.say(f"one of {len(self.session.parts)} servers {what}: {done} answered, {failed} failed")
+        there, so_far, up = self.session.dealt().get(self.name, (0, 0, False))
         if not self.dead and now - self.begun >= BEFORE_S:
-            self.in_flight, self.seen, _ = self.session.dealt().get(self.name, (0, 0, False))
+            self.in_flight = there
             self.dead = time.perf_counter()
             Thread(target=self.watch, daemon=True).start()
             self.session.kill(self.number)
         elif self.dead and not self.restarted and now - self.dead >= RESTART_S:
             self.session.children[self.number] = self.session.start_one(self.number)
-            self.restarted = now
-        elif self.restarted and not self.back and self.session.dealt().get(self.name, (0, 0, False))[2]:
+            self.restarted, self.seen = now, so_far
+        elif self.restarted and not self.back and up and so_far > self.seen:
             self.back = now
 
     def watch(self) -> None:
