@@ -33,7 +33,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 FIRST = ("test_fit", "test_site_picker", "test_site_browser", "test_properties")
 """Files that take longest: begun last, one of them would be waited for while the other cores idle."""
 CLOCKS = ("test_bench_prompt", "test_campaign", "test_guard", "test_load", "test_reviews_speed", "test_smoke",
-          "test_fleet_front", "test_site_browser", "test_smoke_parts", "test_standin")  # fmt: skip
+          "test_fleet_front", "test_site_browser", "test_smoke_fleet", "test_smoke_parts", "test_standin")  # fmt: skip
 """Files that start servers, keep time or kill what they started: tests/run.py lets nothing else run beside them."""
 
 REPEATING = {

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 FRONT_S = 10.0
 """What the front may take until it deals out requests."""
-BEFORE_S, RESTART_S, AFTER_S = 6.0, 5.0, 10.0
-"""A server is killed after so long under load, started again after what the units have as RestartSec, and watched."""
+RESTART_S = 5.0
+"""A killed server is started again after what the units have as RestartSec."""
 FILES_BESIDE = 500
 """Files that HAProxy opens beside two for each connection, with room to spare; without a limit there is -1 for it."""
 SBIN = "/usr/sbin:/usr/local/sbin"
@@ -226,7 +226,7 @@ class FleetSession(Session):
         death = Death(self, len(self.parts) - 1)
         target, shape = self.aimed(asked, servers, model)
         shape = replace(shape, prompt_chars=load.size_prompt(target, shape, wanted_tokens(self.asked.found, asked)))
-        seconds = BEFORE_S + RESTART_S + AFTER_S + 1.5 * self.taken.startup_s
+        seconds = death.before_s + RESTART_S + death.after_s + 1.5 * self.taken.startup_s
         plan = load.Plan(asked.concurrency, 0.0, seconds, enough=0, limit_s=seconds + 2 * self.asked.patience_s)
         outcome = load.run(target, shape, plan, death.tick)
         if not death.dead:
@@ -238,7 +238,7 @@ class FleetSession(Session):
             what = f"{found.lost} requests were lost, {found.lost_later} of them sent after {found.server} was gone"
             raise Failure("request-failed", f"{what}: {found.said}")
         if not found.back_s:
-            raise Failure("server-died", f"{found.server} got no request again within {seconds - BEFORE_S:.0f} s")
+            raise Failure("server-died", f"{found.server} got no request again within {seconds - death.before_s:.0f} s")
 
 
 def fewer(config: str) -> list[str]:
@@ -262,6 +262,9 @@ class Death:
 
     def __init__(self, session: FleetSession, number: int) -> None:
         self.session, self.number = session, number
+        # Long enough to tell a rate before and after; shorter where the loads are.
+        self.before_s = min(max(session.asked.seconds, 2.0), 6.0)
+        self.after_s = min(max(2 * session.asked.seconds, 5.0), 10.0)
         self.begun = time.perf_counter()
         self.dead = self.gone = self.restarted = self.back = 0.0
         self.in_flight = 0
@@ -278,7 +281,7 @@ class Death:
         what = "down" if self.dead and not self.back else "up"
         self.session.say(f"one of {len(self.session.parts)} servers {what}: {done} answered, {failed} failed")
         there, so_far, up = self.session.dealt().get(self.name, (0, 0, False))
-        if not self.dead and now - self.begun >= BEFORE_S:
+        if not self.dead and now - self.begun >= self.before_s:
             self.in_flight = there
             self.dead = time.perf_counter()
             Thread(target=self.watch, daemon=True).start()
