@@ -15,9 +15,24 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+
+def _one(_context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """The only value of an option; None without one. Raises RequestError for several, of which one would be lost."""
+    if len(given) > 1:
+        raise RequestError(
+            f"{option.opts[0]} is given {len(given)} times ({', '.join(given)[:80]}): a server's cards are alike; "
+            "name one kind, or compare several with recommend plan"
+        )
+    return given[0] if given else None
+
+
 QUESTION = {
     "gpu": click.option(
-        "--gpu", metavar="NAME[:COUNT]", help="The card and how many of it, or auto for this machine's."
+        "--gpu",
+        metavar="NAME[:COUNT]",
+        multiple=True,
+        callback=_one,
+        help="The card and how many of it, or auto for this machine's.",
     ),
     "model": click.option("--model", metavar="ID|FOLDER", help="A known checkpoint or a local one. [internvl3-8b-awq]"),
     "load": click.option("--load", metavar="NAME|N", help="single, low, medium, high, or requests in flight. [single]"),

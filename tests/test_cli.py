@@ -286,6 +286,16 @@ def test_a_wrong_request_leaves_the_file_alone(tmp_path: Path) -> None:
     assert target.read_text() == "kept"
 
 
+@pytest.mark.parametrize("command", [(), ("smoke",), ("estimate",), ("compare",)])
+def test_of_two_cards_none_is_dropped_silently(command: tuple[str, ...]) -> None:
+    """Two kinds of cards are refused in one line, which names both and what compares them."""
+    done = recommend_process(*command, "--gpu", "H100-80G", "--gpu", "L4")
+    assert (done.returncode, done.stdout) == (2, b"")
+    (line,) = done.stderr.decode().splitlines()
+    assert "--gpu is given 2 times (H100-80G, L4)" in line
+    assert "recommend plan" in line
+
+
 # --- this machine's GPU
 
 
