@@ -569,13 +569,13 @@ Numbers = Annotated[str, Field(pattern=r"^(\d+( \d+)*)?$", description="whole nu
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-CORES = r"^(\d+(-\d+)?(,\d+(-\d+)?)*)?$"
+CORES = r"^(\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*)?$"
 
 
-def cores(text: str) -> list[int]:
+def cores(text: str) -> set[int]:
     """CPU cores as ``taskset -c`` takes them: 0-3,8."""
     ends = [each.partition("-") for each in text.split(",") if each]
-    return [core for first, _, last in ends for core in range(int(first), int(last or first) + 1)]
+    return {core for first, _, last in ends for core in range(int(first), int(last or first) + 1)}
 
 
 class FailedRequests(Record):

@@ -102,10 +102,10 @@ def _short(value: float) -> str:
     return text if len(text) <= 24 else text[:24] + "..."
 
 
-def positive_int(option: str, text: str, high: int) -> int:
-    """A whole number of at least 1 as typed. Raises RequestError."""
-    if not re.fullmatch(r"\+?[0-9]{1,12}", text.strip()) or not 1 <= int(text) <= high:
-        raise RequestError(f"{option} {_quoted(text)}: use a whole number from 1 to {high}")
+def positive_int(option: str, text: str, high: int, low: int = 1) -> int:
+    """A whole number of at least ``low`` as typed. Raises RequestError."""
+    if not re.fullmatch(r"\+?[0-9]{1,12}", text.strip()) or not low <= int(text) <= high:
+        raise RequestError(f"{option} {_quoted(text)}: use a whole number from {low} to {high}")
     return int(text)
 
 

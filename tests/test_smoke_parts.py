@@ -26,8 +26,8 @@ from recommender.request import Request, RequestError
 from recommender.smoke import checks, command, diagnose, dryrun, gpu, host, launch, load, readback, record, report
 from recommender.smoke.failures import KINDS, TAIL_LINES, Failure
 from recommender.smoke.forecast import predicted
+from recommender.smoke.host import api_key
 from recommender.smoke.metrics import Metrics
-from recommender.smoke.run import api_key
 from recommender.smoke.taken import Asked, Load, Taken, described
 
 H100 = {"gpu": "h100-80g", "load": "", "concurrency": 4}

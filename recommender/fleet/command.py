@@ -144,18 +144,9 @@ def _aim(options: dict[str, Any], request: Request) -> Aim:
         p99_ms=request.p99_ms,
         peak=peak,
         burst=burst,
-        spare=_spare(options["spare"]),
+        spare=positive_int("--spare", options["spare"], MOST_SPARE, low=0),
         network_gbps=positive_float("--network", options["network"], 10_000),
     )
-
-
-def _spare(text: str) -> int:
-    if text.strip() == "0":
-        return 0
-    try:
-        return positive_int("--spare", text, MOST_SPARE)
-    except RequestError as error:
-        raise RequestError(str(error).replace("from 1 to", "from 0 to")) from None
 
 
 def _kinds(options: dict[str, Any], hosts: Mapping[tuple[str, int], str]) -> tuple[list[Kind], list[Unfit]]:

@@ -104,7 +104,7 @@ def _service(page: Page, name: Node, service: Node) -> Started:
     first = words(page, entrypoint, COMPOSE, outside)
     text = command if command is not None else entrypoint
     if text is not None and text.kind == "scalar" and not (entrypoint is not None and command is not None):
-        return Started([], environment, container, unescaped(mapped(page.text, text), "$$"))
+        return Started([], environment, container, unescaped(mapped(page.text, text)))
     return Started([*first, *words(page, command, COMPOSE, outside)], environment, container)
 
 
@@ -213,7 +213,8 @@ def _kubernetes(page: Page, roots: Sequence[Node]) -> Iterator[Started]:
                 left -= 1
                 started = _pod_container(page, node, container)
                 yield replace(started, container=replace(started.container, replicas=replicas))
-        below = _replicas(node.get("spec", "replicas")) if node.get("spec", "replicas") else replicas
+        own = node.get("spec", "replicas")
+        below = _replicas(own) if own else replicas
         stack += reversed([(value, below) for _, value in node.pairs])
         stack += reversed([(each, below) for each in node.items])
 

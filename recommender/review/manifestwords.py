@@ -46,14 +46,14 @@ def words(page: Page, node: Node | None, pattern: re.Pattern[str], known: dict[s
     if node is None:
         return []
     if node.kind == "scalar":
-        line = unescaped(mapped(page.text, node), "$$")
+        line = unescaped(mapped(page.text, node))
         return list(_blank_separated(line))
     made = []
     for each in node.items:
         if each.kind != "scalar":
             continue
         text = mapped(page.text, each)
-        inner = unescaped(text, "$$")
+        inner = unescaped(text)
         field = replace(_expanded(word(page.text, each), pattern, known), inner=(inner, 0, len(inner.code), False))
         made.append(field)
     return made
@@ -67,11 +67,11 @@ def _blank_separated(line: Mapped) -> Iterator[Field]:
         yield Field((piece,), *span)
 
 
-def unescaped(text: Mapped, pair: str) -> Mapped:
+def unescaped(text: Mapped) -> Mapped:
     """A script as the container's shell sees it: ``$$`` of a compose file, or a pod's arguments, is one dollar."""
-    if pair not in text.code:
+    if "$$" not in text.code:
         return text
-    gone = {match.start() for match in re.finditer(re.escape(pair), text.code)}
+    gone = {match.start() for match in re.finditer(r"\$\$", text.code)}
     kept = [index for index in range(len(text.code)) if index not in gone]
     return Mapped("".join(text.code[index] for index in kept), [text.at[index] for index in kept])
 

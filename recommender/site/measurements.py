@@ -15,6 +15,7 @@ from recommender.site import markup as m
 from recommender.site.book import Book, Page, page
 from recommender.site.errors import bars, pictures
 from recommender.smoke import launch
+from recommender.smoke.folder import READ
 from recommender.smoke.report import Row, memory_rows, phase_rows
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def followers(book: Book, adviser: str) -> list[r.SmokeRun]:
 def command(run: r.SmokeRun) -> str:
     """The command lines that ask for a run's artefact and run it, from the request in its head."""
     asked = dict(json.loads(run.request))
-    fleet = run.kind in ("compose", "systemd")
+    fleet = run.kind in READ
     words = ["recommend"] if fleet else ["recommend", "smoke"]
     if fleet:
         asked.pop("tp", 0)  # the main job finds it by itself

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from recommender.smoke.taken import Asked, Load
 
 QUICK_S, LONG_S = 6.0, 20.0
-FLEETS = ("compose", "systemd")
 FILE = click.Path(path_type=Path)
 LOAD = re.compile(r"(?P<count>\d+)(?P<open>rps)?(?:@(?P<image>text|\d+x\d+(?:x\d+)?))?", re.IGNORECASE)
 
@@ -180,7 +179,7 @@ def _asked(
     say: Callable[[str], None],
 ) -> Asked:
     """What to run, on this machine. Raises Failure for what is missing."""
-    from recommender.smoke import host, launch
+    from recommender.smoke import folder, host, launch
     from recommender.smoke.taken import Asked
 
     environment = dict(os.environ)
@@ -194,7 +193,7 @@ def _asked(
         found=found,
         loads=driven,
         environment=environment,
-        set_by_smoke=host.variables(model, environment, script.kind in FLEETS),
+        set_by_smoke=host.variables(model, environment, script.kind in folder.READ),
         checkpoint=checkpoint,
         notes=tuple(each for each in options["notes"] if each.strip()),
         copies=options["copies"],
@@ -208,11 +207,11 @@ def _asked(
 
 def _fit(script: Artefact, found: Recommendation, options: dict[str, Any]) -> None:
     """Raises RequestError for options that this kind of artefact has no use for."""
-    from recommender.smoke import launch
+    from recommender.smoke import folder, launch
 
     if options["mps"] and script.kind == "python":
         raise RequestError("--mps: a pipeline.py is one process; use serve.sh")
-    if script.kind in FLEETS and (options["mps"] or options["copies"] > 1):
+    if script.kind in folder.READ and (options["mps"] or options["copies"] > 1):
         raise RequestError("--copies and --mps are for a script: a fleet's files say how many servers share a card")
     if options["kill"] and found.config.servers < 2:
         raise RequestError("--kill: this fleet has one server on a host, so nothing would answer meanwhile")

@@ -44,7 +44,6 @@ class FleetSession(Session):
     """One launch of a fleet's servers and front while it lives."""
 
     parts: tuple[Part, ...] = ()
-    front_child: Child | None = None
 
     @property
     def fleet(self) -> Fleet:
@@ -56,26 +55,20 @@ class FleetSession(Session):
         """What must be there, and the ports that must be free. Raises Failure."""
         self.parts = self.fleet.servers(self.asked.found, self.asked.variables)
         self.settings = {**self.settings, "port": str(self.parts[0].port)}
-        variables = self.front_variables()
-        self.key = first_key(variables.get("API_KEYS_FILE", ""))
+        self.key = first_key(self.front_variables().get("API_KEYS_FILE", ""))
         self.program()
         self.haproxy()
+        super().before()
+
+    def listeners(self) -> list[tuple[int, str]]:
+        """The servers' ports and the front's. Raises RequestError for one that two would have."""
+        variables = self.front_variables()
         wanted = [(each.port, f"{each.name}'s") for each in self.parts]
         wanted += [(int(variables[name]), f"the front's: set {name}") for name in ("FRONT_PORT", "STATS_PORT")]
         for number, (port, whose) in enumerate(wanted):
             if port in dict(wanted[:number]):
                 raise RequestError(f"{self.fleet.name}: port {port} is {dict(wanted[:number])[port]} and {whose}")
-            self.free(port, f" ({whose})")
-        super().before()
-
-    def free(self, port: int, whose: str) -> None:
-        """Raises Failure where something listens on a port."""
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                raise Failure("port-taken", f"something listens on port {port} already{whose}") from None
+        return wanted
 
     # --- where everything is ------------------------------------------------------------
 
@@ -103,14 +96,9 @@ class FleetSession(Session):
         """The front's settings."""
         return dict(self.fleet.front(self.asked.environment))
 
-    def pipes(self) -> dict[str, str]:
-        """Where CUDA MPS listens, if servers share a card."""
-        names = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")
-        return dict.fromkeys(names, str(self.folder)) if self.asked.found.config.share > 1 else {}
-
-    def variables(self) -> dict[str, str]:
-        """The launch's environment, and where MPS listens."""
-        return {**super().variables(), **self.pipes()}
+    def shares(self) -> bool:
+        """Whether servers share a card, which they do under CUDA MPS."""
+        return self.asked.found.config.share > 1
 
     def program(self) -> str:
         """LMDeploy's command: the one that the files name if it is here, else that of the path. Raises Failure."""
@@ -131,7 +119,7 @@ class FleetSession(Session):
 
     def start(self) -> None:
         """Starts the servers, those of one card one after the other; once all listen, the front."""
-        if self.asked.found.config.share > 1:
+        if self.shares():
             self.start_mps()
         self.watch.reset()
         begun, cards = time.monotonic(), dict[str, int]()
@@ -161,19 +149,7 @@ class FleetSession(Session):
     def wait_for(self, number: int, begun: float) -> None:
         """Until a server lists its model. Raises Failure; a log that stands still is a hang."""
         self.log = self.log_of(number)
-        news, heard = diagnose.News(self.log), time.monotonic()
-        while not self.backends()[number].model():
-            ended = self.children[number].poll()
-            if ended is not None:
-                raise diagnose.ended_at_start(self.tail(400), ended)
-            now = time.monotonic()
-            heard = now if news.any() else heard
-            if now - heard > self.asked.patience_s:
-                raise diagnose.hung_at_start(self.tail(400), now - begun, now - heard)
-            last = self.tail(1)
-            what = last[0][-60:] if last else "no output yet"
-            self.say(f"waiting for {self.parts[number].name}, {now - begun:.0f} s: {what}")
-            time.sleep(POLL_S)
+        self.until_listed(self.children[number], [self.backends()[number]], begun, self.parts[number].name)
 
     def start_front(self) -> None:
         """Starts HAProxy on the rendered configuration. Raises Failure where it does not come up."""
@@ -182,7 +158,6 @@ class FleetSession(Session):
         log = self.folder / "front.log"
         command = [self.haproxy(), "-db", *fewer(self.fleet.texts[FRONT]), "-f", str(config)]
         child = self.guard.start(command, {**self.variables(), **self.front_variables()}, log, self.folder)
-        self.front_child = child
         until = time.monotonic() + FRONT_S
         while not self.servers()[0].model():
             if child.poll() is not None or time.monotonic() > until:

@@ -37,7 +37,7 @@ def pinned(text: str) -> str:
         return ""
     if not re.fullmatch(CORES, text):
         raise RequestError(f"--pin {shorten(text)}: write cores as taskset -c takes them, such as 0-7 or 0-3,8-11")
-    mine, theirs = os.sched_getaffinity(0), set(cores(text))
+    mine, theirs = os.sched_getaffinity(0), cores(text)
     if not theirs <= mine:
         raise RequestError(f"--pin {text}: this machine has the cores {min(mine)} to {max(mine)}; name some of these")
     return text
@@ -45,7 +45,7 @@ def pinned(text: str) -> str:
 
 def stand_aside(pin: str) -> None:
     """Keeps this process, which drives the loads, to the cores that the servers have not, if any are left."""
-    others = os.sched_getaffinity(0) - set(cores(pin))
+    others = os.sched_getaffinity(0) - cores(pin)
     if pin and others:
         os.sched_setaffinity(0, others)
 
@@ -126,3 +126,14 @@ def variables(folder: str, environment: Mapping[str, str], fleet: bool = False) 
         # A folder has no revision, and a fleet's files want one.
         made |= {"REVISION": "main"} if fleet else {}
     return made
+
+
+def api_key(environment: Mapping[str, str]) -> str:
+    """The first key that the artefact asks clients for, as its scripts read them; empty without any."""
+    words = environment.get("API_KEYS", "").split()
+    if not words and environment.get("API_KEYS_FILE"):
+        try:
+            words = Path(environment["API_KEYS_FILE"]).read_text("utf-8").split()
+        except OSError as error:
+            raise Failure("start-failed", f"API_KEYS_FILE: {error.strerror}") from None
+    return words[0] if words else ""

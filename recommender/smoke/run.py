@@ -6,10 +6,9 @@ import hashlib
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from recommender.candidates import PORT
 from recommender.smoke import checks, diagnose, host, load, readback
@@ -21,9 +20,6 @@ from recommender.smoke.launch import settings
 from recommender.smoke.metrics import Metrics
 from recommender.smoke.pictures import pictures
 from recommender.smoke.taken import Asked, Load, Measured, Say, Taken, described
-
-if TYPE_CHECKING:
-    pass
 
 POLL_S = 0.25
 GRACE_S = 10.0
@@ -88,7 +84,7 @@ class Session:
         self.facts = asked.found.facts
         self.settings = settings(self.facts, asked.artefact.words(self.facts, asked.variables))
         self.log = folder / "server-1.log"
-        self.key = api_key(asked.variables)
+        self.key = host.api_key(asked.variables)
         self.children: list[Child] = []
 
     def go(self) -> None:
@@ -117,15 +113,21 @@ class Session:
         caught = checks.environment_proxy()
         if caught:
             raise Failure("environment-proxy", f"{caught} catches requests to 127.0.0.1")
-        for port in self.ports():
+        for port, whose in self.listeners():
             with socket.socket() as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
                     probe.bind(("127.0.0.1", port))
                 except OSError:
-                    front = port == self.ports()[-1] and self.front()
-                    what = f" (the proxy's: set PROXY_URL; it is {self.front()})" if front else ""
+                    what = f" ({whose})" if whose else ""
                     raise Failure("port-taken", f"something listens on port {port} already{what}") from None
+
+    def listeners(self) -> list[tuple[int, str]]:
+        """Every port that must be free, and whose it is where that helps."""
+        *servers, last = self.ports()
+        return [(port, "") for port in servers] + [
+            (last, f"the proxy's: set PROXY_URL; it is {self.front()}" if self.front() else "")
+        ]
 
     def ports(self) -> list[int]:
         """The ports of all servers, and of the proxy in front of them."""
@@ -155,7 +157,7 @@ class Session:
 
     def start(self) -> None:
         """Starts every copy, one after the other, and waits until each is ready."""
-        if self.asked.mps:
+        if self.shares():
             self.start_mps()
         self.watch.reset()
         script = self.folder / ("serve.sh" if self.asked.artefact.kind == "bash" else "pipeline.py")
@@ -180,8 +182,16 @@ class Session:
 
     def variables(self) -> dict[str, str]:
         """The launch's environment, and where MPS listens."""
-        pipes = {"CUDA_MPS_PIPE_DIRECTORY": str(self.folder), "CUDA_MPS_LOG_DIRECTORY": str(self.folder)}
-        return {**self.asked.variables, **(pipes if self.asked.mps else {})}
+        return {**self.asked.variables, **self.pipes()}
+
+    def shares(self) -> bool:
+        """Whether CUDA MPS stands between servers and card."""
+        return self.asked.mps
+
+    def pipes(self) -> dict[str, str]:
+        """Where CUDA MPS listens, if it runs."""
+        names = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")
+        return dict.fromkeys(names, str(self.folder)) if self.shares() else {}
 
     def start_mps(self) -> None:
         """CUDA MPS lets several processes compute on one card at a time."""
@@ -200,9 +210,13 @@ class Session:
         waiting = self.servers()[number : number + 1] if self.asked.copies > 1 else self.servers()
         if self.front():
             waiting += self.backends()
+        self.until_listed(self.children[-1], waiting, begun, "the server")
+
+    def until_listed(self, child: Child, waiting: list[checks.Server], begun: float, who: str) -> None:
+        """Until all of these list a model. Raises Failure where the child ends, or its log stands still."""
         news, heard = diagnose.News(self.log), time.monotonic()
         while True:
-            ended = self.children[-1].poll()
+            ended = child.poll()
             if ended is not None:
                 raise diagnose.ended_at_start(self.tail(400), ended)
             waiting = [each for each in waiting if not each.model()]
@@ -213,7 +227,7 @@ class Session:
             if now - heard > self.asked.patience_s:
                 raise diagnose.hung_at_start(self.tail(400), now - begun, now - heard)
             last = self.tail(1)
-            self.say(f"waiting for the server, {now - begun:.0f} s: {last[0][-60:] if last else 'no output yet'}")
+            self.say(f"waiting for {who}, {now - begun:.0f} s: {last[0][-60:] if last else 'no output yet'}")
             time.sleep(POLL_S)
 
     def tail(self, lines: int) -> tuple[str, ...]:
@@ -329,17 +343,6 @@ class Session:
             well = all(each.healthy() for each in self.backends())
             told += "; /health says 200 meanwhile" if well else "; /health does not answer either"
         return self.judged(Failure(cause, told))
-
-
-def api_key(environment: Mapping[str, str]) -> str:
-    """The first key that the artefact asks clients for, as its scripts read them; empty without any."""
-    words = environment.get("API_KEYS", "").split()
-    if not words and environment.get("API_KEYS_FILE"):
-        try:
-            words = Path(environment["API_KEYS_FILE"]).read_text("utf-8").split()
-        except OSError as error:
-            raise Failure("start-failed", f"API_KEYS_FILE: {error.strerror}") from None
-    return words[0] if words else ""
 
 
 def _progress(asked: Load, done: int, failed: int) -> str:
