@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from recommender import memory as m
 from recommender.explain import Explanation, opened
+from recommender.facts import MIB
 from recommender.memory import likely
 from recommender.render import cite, gib, printable, summary
 from recommender.terminal import wrap
@@ -91,6 +94,14 @@ def _memory(found: Recommendation) -> Iterator[str]:
         "  ",
         "  ",
     )
+    if found.request.vram_gib:
+        whole = m.estimate(replace(found.facts, available_bytes=found.facts.gpu.memory_mib * MIB), found.config)
+        yield from wrap(
+            f"The cache's share is of what is free as the server starts, reckoned with {gib(card)} GiB on the card. "
+            f"On a card that nobody else uses yet the same command takes {gib(whole.total)} GiB: start it last.",
+            "  ",
+            "  ",
+        )
 
 
 def _speed(found: Recommendation) -> Iterator[str]:

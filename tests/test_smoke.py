@@ -666,6 +666,15 @@ def test_values_that_are_no_numbers(name: str, value: str, tmp_path: Path) -> No
     assert value in ran.err
 
 
+def test_seconds_are_driven_in_full(tmp_path: Path) -> None:
+    """A load with a length of its own ends by the clock, however many answers came before."""
+    ran = smoke(tmp_path, "--phase", "32@text", "--json", seconds="6", STANDIN_STEP_MS="0")
+    clean(ran)
+    (phase,) = json.loads(ran.out)["run"]["phases"]
+    assert phase["window_requests"] > 400
+    assert phase["window_s"] == pytest.approx(6, abs=0.2)
+
+
 # --- a terminal ----------------------------------------------------------------------------------
 
 

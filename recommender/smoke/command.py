@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from recommender.smoke.launch import Artefact
     from recommender.smoke.taken import Asked, Load
 
-QUICK_S, LONG_S = 6.0, 20.0
+QUICK_S, LONG_S, ENOUGH = 6.0, 20.0, 400
 FILE = click.Path(path_type=Path)
 LOAD = re.compile(r"(?P<count>\d+)(?P<open>rps)?(?:@(?P<image>text|\d+x\d+(?:x\d+)?))?", re.IGNORECASE)
 
@@ -63,7 +63,7 @@ Examples:
     multiple=True,
     help="A load: N in flight, or N arrivals a second. [1, then the request's]",
 )
-@click.option("--seconds", metavar="S", help="How long each load is driven. [20; 6 with --quick]")
+@click.option("--seconds", metavar="S", help="Seconds a load. [20, 6 with --quick, or 400 answers]")
 @click.option("--quick", is_flag=True, help="Short loads: under 90 s once the weights are there.")
 @click.option(
     "--weights",
@@ -201,6 +201,7 @@ def _asked(
         kill=options["kill"],
         pin=host.pinned(options["pin"] or ""),
         seconds=seconds or (QUICK_S if options["quick"] else LONG_S),
+        enough=0 if seconds else ENOUGH,  # many in flight keep the step they began in for longer than 400 answers
         patience_s=options["patience"],
     )
 

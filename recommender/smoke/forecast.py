@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from recommender import speed
+from recommender.facts import MIB
 
 if TYPE_CHECKING:
     from recommender import records as r
@@ -28,6 +29,15 @@ def facts_of(found: Recommendation, concurrency: int, images: int, width: int, h
     )
 
 
+def met(facts: Facts, run: r.SmokeRun) -> Facts:
+    """The facts with what was free on a run's cards when it began, of which the KV cache is a share.
+
+    A request with ``--vram`` plans for a card that others fill; that of a run may have had more free.
+    """
+    free = (run.memory_mib - run.idle_mib) * MIB
+    return replace(facts, available_bytes=free) if facts.request.vram_gib else facts
+
+
 def arranged(run: r.SmokeRun, config: Configuration) -> Configuration:
     """A run's configuration with what its command does not say: how many servers, and on how many cards."""
     if run.copies > 1:
@@ -47,7 +57,7 @@ def predicted(found: Recommendation, run: r.SmokeRun, phase: r.Phase) -> speed.S
     """The speed of what ran under the closed-loop load of a phase."""
     width, height = (int(side) for side in phase.image.split("x")) if phase.image else (0, 0)
     facts = facts_of(found, phase.concurrency, phase.images, width, height, run.cores)
-    return speed.estimate(facts, arranged(run, found.config))
+    return speed.estimate(met(facts, run), arranged(run, found.config))
 
 
 def follows_schema(found: Recommendation) -> bool:

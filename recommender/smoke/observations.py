@@ -17,7 +17,7 @@ from recommender.compiling import read_record
 from recommender.configuration import Configuration
 from recommender.facts import MIB, Facts
 from recommender.smoke import launch
-from recommender.smoke.forecast import arranged, facts_of, foretold
+from recommender.smoke.forecast import arranged, facts_of, foretold, met
 from recommender.store import Plain, Store
 
 Values: TypeAlias = Mapping[str, float]
@@ -57,6 +57,7 @@ def observed(run: r.SmokeRun, store: Store) -> Iterator[Observation]:
     if not foretold(run):
         return
     made = launch.ran(run, store)
+    made = replace(made, facts=met(made.facts, run))
     config = arranged(run, made.config)
     key = f"{run.launch_sha256} {run.model} {run.copies}"
 

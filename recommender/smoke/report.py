@@ -13,7 +13,7 @@ from recommender.facts import MIB
 from recommender.memory import estimate, likely
 from recommender.smoke import record
 from recommender.smoke.failures import KINDS
-from recommender.smoke.forecast import arranged, foretold, predicted
+from recommender.smoke.forecast import arranged, foretold, met, predicted
 
 if TYPE_CHECKING:
     from recommender.pipeline import Recommendation
@@ -56,9 +56,9 @@ def memory_rows(found: Recommendation, run: r.SmokeRun) -> list[Row]:
     """Memory of the fullest card in MiB, above the idle card."""
     ready = run.ready_mib - run.idle_mib
     peak = max([run.start_peak_mib, *(each.peak_mib for each in run.phases)]) - run.idle_mib
-    config = arranged(run, found.config)
-    memory = estimate(found.facts, config)
-    low, high = likely(found.facts, memory, config.tp)
+    config, facts = arranged(run, found.config), met(found.facts, run)
+    memory = estimate(facts, config)
+    low, high = likely(facts, memory, config.tp)
     ends = (memory.total / MIB, low / MIB, high / MIB)
     covered = run.copies == 1 or foretold(run)
     rows = [Row("VRAM ready MiB", ready, *(ends if covered else ())), Row("VRAM peak MiB", peak)]

@@ -47,7 +47,7 @@ class Asked:
     kill: bool = False
     pin: str = ""
     seconds: float = 20.0
-    enough: int = 400
+    enough: int = 0
     patience_s: float = 120.0
 
     @property
