@@ -164,8 +164,8 @@ def before_cache(facts: Facts, tp: int) -> tuple[Item, Item, Item]:
     known = facts.store.coefficients
     parts = [(1.0, known["context-mib"], MIB)]
     if tp > 1:
-        parts.append((tp - 1, known["peer-context-mib"], MIB))
-    context = _item("context", "assumed" if tp > 1 else "modelled", *parts)
+        parts.append((1.0, known["peer-context-mib"], MIB))
+    context = _item("context", "modelled", *parts)
     bytes_ = weights(facts, tp)
     loaded = Item("weights", bytes_, bytes_, bytes_, "modelled", ())
     table = _table(facts.model, tp) if facts.model.quantization else 0

@@ -95,7 +95,7 @@ COEFFICIENTS = (
     "step-quantised-row-ns",
     "prefill-efficiency",
     "prefill-efficiency-quantised",
-    "vision-efficiency",
+    "vision-passes",
     "bandwidth-efficiency",
     "parallel-efficiency",
     "reduction-ms",
@@ -112,7 +112,7 @@ CARD = (
     "step-quantised-row-ns",
     "prefill-efficiency",
     "prefill-efficiency-quantised",
-    "vision-efficiency",
+    "vision-passes",
     "bandwidth-efficiency",
     "reduction-ms",
 )
@@ -241,7 +241,9 @@ def _terms(facts: Facts, config: Configuration, loaded: bool, c: Mapping[str, fl
     dense = rate * c["prefill-efficiency-quantised" if quantised else "prefill-efficiency"]
     bandwidth = facts.gpu.bandwidth_gb_s * 1e6 * c["bandwidth-efficiency"]  # bytes a ms
     tiles = facts.tiles(max_tiles)
-    see = facts.images * tiles * _tile_flops(facts.model) / (rate * c["vision-efficiency"])
+    see = _tile_flops(facts.model) / (rate * c["prefill-efficiency"])
+    see += _tile_bytes(facts.model) * c["vision-passes"] / (bandwidth * ranks)
+    see *= facts.images * tiles
     met = reduced(facts, tp, inputs, c) + facts.images * reduced_seeing(facts, tp, tiles, c)
     # A pass holds the budget at most, and no more than a session.
     budget = min(config.prefill_tokens, config.session_len)
@@ -316,3 +318,11 @@ def _row_flops(model: r.Model) -> float:
 @lru_cache(maxsize=256)
 def _tile_flops(model: r.Model) -> float:
     return shapes.vision_flops_per_tile(model)
+
+
+@lru_cache(maxsize=256)
+def _tile_bytes(model: r.Model) -> int:
+    """Bytes of the patches of one tile, each as wide as the encoder, once for each of its layers."""
+    return sum(
+        each.layers * (each.image // each.patch) ** 2 * each.hidden * shapes.BYTES_16_BIT for each in model.vision
+    )

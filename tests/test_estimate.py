@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+from artefacts import recommend_process
 from click.testing import CliRunner
 
 from recommender import estimate, pipeline
+from recommender import records as r
+from recommender.compiling import read_record
 from recommender.facts import gather
 from recommender.request import Request, RequestError
 from recommender.store import UnknownName, load
 
 STORE = load()
+EVIDENCE = Path(__file__).parent.parent / "knowledge" / "evidence"
 
 
 def facts(**asked: Any) -> Any:
@@ -100,3 +106,14 @@ def test_adviser_options_are_not_taken() -> None:
     """The configuration stands behind the two dashes only."""
     done = CliRunner().invoke(estimate.estimate, ["--gpu", "A100-80G", "--follow", "gemini"])
     assert done.exit_code == 2
+
+
+def test_a_share_planned_for_a_shared_card_takes_more_of_an_empty_one() -> None:
+    """What the report says of an otherwise empty card is what InternVL3-38B took of two such H200s."""
+    run = read_record(EVIDENCE / "h200-x2-2026-11-21-38b-tp-2-vram.yaml", r.SmokeRun)
+    asked = ("--gpu", "H200:2", "--model", run.model, "--load", "16", "--vram", "60")
+    told = " ".join(recommend_process(*asked).stderr.decode().split())
+    whole = re.search(r"On a card that nobody else uses yet the same command takes ([\d.]+) GiB: start it last", told)
+    assert whole, told
+    assert float(whole[1]) * 1024 == pytest.approx(run.ready_mib - run.idle_mib, rel=0.03)
+    assert "nobody else uses" not in recommend_process(*asked[:-2]).stderr.decode()

@@ -235,15 +235,15 @@ def test_a_kind_of_model_that_never_ran_says_so(model: str) -> None:
 
 
 def test_what_more_cards_than_measured_add_is_a_guess_and_says_so() -> None:
-    """Servers over two cards with NVLink were run; over more, or without NVLink, the range is wider and says why."""
-    facts = gather(Request(gpu="h100-sxm-80g", gpu_count=4, concurrency=16), STORE)
+    """Servers over two and four cards with NVLink were run; over eight, or without it, the range is wider."""
+    facts = gather(Request(gpu="h100-sxm-80g", gpu_count=8, concurrency=16), STORE)
     config = replace(next(tiers(facts))[0], servers=1)
-    one, two, four = (speed.estimate(facts, replace(config, tp=tp)) for tp in (1, 2, 4))
-    assert one.basis == two.basis == "modelled from measurements on the same GPU"
-    assert four.basis == "modelled from measurements of fewer cards a server"
-    assert four.rps.high / four.rps.low > 2 * two.rps.high / two.rps.low
+    one, two, four, eight = (speed.estimate(facts, replace(config, tp=tp)) for tp in (1, 2, 4, 8))
+    assert one.basis == two.basis == four.basis == "modelled from measurements on the same GPU"
+    assert eight.basis == "modelled from measurements of fewer cards a server"
+    assert eight.rps.high / eight.rps.low > 2 * two.rps.high / two.rps.low
     apart = replace(facts, gpu=Plain(vars(facts.gpu) | {"nvlink_gb_s": 0.0}))
-    assert speed.estimate(apart, replace(config, tp=2)).basis == four.basis
+    assert speed.estimate(apart, replace(config, tp=2)).basis == eight.basis
 
 
 def test_cards_meet_sooner_over_nvlink() -> None:

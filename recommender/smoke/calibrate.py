@@ -18,8 +18,8 @@ from recommender.smoke.observations import Observation, logs, observed
 from recommender.store import KnowledgeError, Store
 
 STEPS = 24
-"""Values tried of each factor from one end to the other; a second, finer pass halves the distance again and again."""
-PASSES = 3
+"""Values tried of each factor from one end to the other; each further pass looks closer, within a third of the last."""
+PASSES = 6
 PULL = 0.005
 """Error for which a factor moves by e: without a run that tells host from card, both stay where they are."""
 
@@ -67,7 +67,7 @@ def fitted(every: Sequence[Observation], store: Store) -> tuple[float, float]:
         steps = [reach ** (2 * number / STEPS - 1) for number in range(STEPS + 1)]
         tried = {(_kept(best[0] * a), _kept(best[1] * b)) for a, b in itertools.product(steps, steps)}
         best = min(sorted(tried), key=lambda pair: loss(*pair))
-        reach **= 3 / STEPS
+        reach **= 8 / STEPS
     return best
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -76,6 +77,26 @@ def observed(run: r.SmokeRun, store: Store) -> Iterator[Observation]:
         figures = {"latency": got.p50_ms, "ttft": got.ttft_ms, "token": got.token_ms, "p99": got.p99_ms}
         named = {**figures, "rps": got.rps} if loaded else figures
         yield observation(facts, phase.concurrency, {name: value for name, value in named.items() if value})
+
+
+def merged(every: Iterable[Observation]) -> list[Observation]:
+    """Each launch under each load once, with the geometric mean of what its runs measured: repeats tell nothing new."""
+    alike: dict[tuple[object, ...], list[Observation]] = {}
+    for each in every:
+        facts = each.facts
+        asked = (facts.images, facts.image_width, facts.image_height, facts.input_tokens(), facts.output_tokens)
+        key = (each.launch, each.gpu, each.config, facts.request.cpus, each.flight, asked)
+        alike.setdefault(key, []).append(each)
+    return [replace(group[0], measured=MappingProxyType(_means(group))) for group in alike.values()]
+
+
+def _means(group: Sequence[Observation]) -> Values:
+    """The geometric mean of each figure over the observations that have it."""
+    names = {name: None for each in group for name in each.measured}
+    return {
+        name: statistics.geometric_mean(each.measured[name] for each in group if name in each.measured)
+        for name in names
+    }
 
 
 def predicted(of: Observation, values: Values) -> dict[str, float]:
