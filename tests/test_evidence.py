@@ -54,11 +54,10 @@ def test_one_request_at_a_time_of_runs_left_out() -> None:
 
 
 def test_throughput_of_runs_left_out() -> None:
-    """Half of the rates of unseen configurations within 10 %; of unseen models within 15 %, as yet."""
+    """Half of the rates of unseen models and configurations within 10 %."""
     known = STORE.residuals["rps-load"]
-    assert known.predictions >= 50
-    assert known.by_configuration <= 0.10
-    assert known.by_model <= 0.15
+    assert known.predictions >= 60
+    assert max(known.by_model, known.by_configuration) <= 0.10
 
 
 @pytest.mark.parametrize("name", ["latency-alone", "latency-load", "rps-load", "memory"])
@@ -226,3 +225,21 @@ def test_the_errors_in_the_readme_are_the_residuals(name: str) -> None:
     known = STORE.residuals[FIGURES[name]]
     row = f"| {name} | {known.by_model:.1%} | {known.by_configuration:.1%} | {known.worst:.0%} |"
     assert row in (KNOWLEDGE.parent / "README.md").read_text("utf-8").splitlines()
+
+
+def test_two_servers_and_the_death_of_one() -> None:
+    """With 32 in flight each two servers answer 1.8 times what one does; README has the figures of the records."""
+    one, two = (
+        read_record(KNOWLEDGE / "evidence" / f"{name}.yaml", records.SmokeRun)
+        for name in ("h200-2026-11-21-fleet-one", "h200-x2-2026-11-21-fleet-two")
+    )
+    alone = next(measured.figures(each).rps for each in one.phases if each.concurrency == 32)
+    both = next(measured.figures(each).rps for each in two.phases if each.concurrency == 64)
+    assert both >= 1.8 * alone
+    (death,) = two.killed
+    assert (death.lost, death.lost_later) == (death.in_flight, 0)
+    assert death.rps_after >= 0.9 * death.rps_before
+    told = " ".join((KNOWLEDGE.parent / "README.md").read_text("utf-8").split())
+    assert f"answered {both:.0f} a second, one alone {alone:.0f}" in told
+    sent = death.answered + death.lost
+    assert f"| HAProxy 3.4.0 | {death.rps_before:.0f} | {death.lost} of {sent:,}, those in flight there | 0 |" in told
