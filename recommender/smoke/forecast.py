@@ -49,8 +49,11 @@ def arranged(run: r.SmokeRun, config: Configuration) -> Configuration:
 
 
 def foretold(run: r.SmokeRun) -> bool:
-    """Whether the estimates cover a run: one server, or one to a card, or several to a card under CUDA MPS."""
-    return run.kind != "python" and (run.copies == 1 or run.mps)
+    """Whether the estimates cover a run: one server, or one to a card, or several to a card under CUDA MPS.
+
+    Cards that were kept from reaching each other are not what the record of their kind describes.
+    """
+    return run.kind != "python" and (run.copies == 1 or run.mps) and "NCCL_P2P_DISABLE=1" not in run.environment
 
 
 def predicted(found: Recommendation, run: r.SmokeRun, phase: r.Phase) -> speed.Speed:
