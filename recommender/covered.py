@@ -32,6 +32,16 @@ def kinds(store: Store) -> frozenset[Kind]:
 
 
 @lru_cache(maxsize=8)
-def tp(store: Store) -> frozenset[int]:
-    """How many cards a server had, over NVLink."""
-    return frozenset(cards for each in store.residuals.values() for cards in each.tp)
+def _cards(store: Store) -> frozenset[str]:
+    """The cards that servers had."""
+    return frozenset(cards for each in store.residuals.values() for cards in each.cards)
+
+
+def group(gpu: r.Gpu, tp: int) -> str:
+    """The cards of a server, as residuals name them."""
+    return f"{gpu.id} x{tp}"
+
+
+def cards(store: Store, gpu: r.Gpu, tp: int) -> bool:
+    """Whether servers over so many of these cards were run; all such runs had NVLink."""
+    return group(gpu, tp) in _cards(store) and (tp == 1 or bool(gpu.nvlink_gb_s))

@@ -512,11 +512,11 @@ class Residuals(Record):
     by_configuration: Annotated[float, Field(ge=0, description="median error of configurations left out")]
     worst: Annotated[float, Field(ge=0)]
     covered: Annotated[float, Field(ge=0, le=1, description="share inside the range that all other parts' errors give")]
-    predictions: Annotated[int, Field(ge=1)]
-    starts: Annotated[int, Field(ge=1, description="server starts behind them")]
+    predictions: Annotated[int, Field(ge=1, description="launches under a load; their repeats share one's weight")]
+    starts: Annotated[int, Field(ge=1, description="server starts behind them, repeats too")]
     models: tuple[Id, ...]
     gpus: tuple[Id, ...]
-    tp: tuple[int, ...] = Field(description="cards of a server: the sizes of tensor-parallel groups")
+    cards: tuple[Text, ...] = Field(description="GPU and cards of a server, as in h200-sxm x2")
 
 
 class MeasuredLoad(Record):

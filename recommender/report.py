@@ -94,11 +94,11 @@ def _memory(found: Recommendation) -> Iterator[str]:
         "  ",
         "  ",
     )
-    if found.request.vram_gib:
-        whole = m.estimate(replace(found.facts, available_bytes=found.facts.gpu.memory_mib * MIB), found.config)
+    whole = m.estimate(replace(found.facts, available_bytes=found.facts.gpu.memory_mib * MIB), found.config)
+    if gib(whole.total) != gib(memory.total):
         yield from wrap(
             f"The cache's share is of what is free as the server starts, reckoned with {gib(card)} GiB on the card. "
-            f"On a card that nobody else uses yet the same command takes {gib(whole.total)} GiB: start it last.",
+            f"On an empty card the same command takes {gib(whole.total)} GiB: start it after what shares the card.",
             "  ",
             "  ",
         )

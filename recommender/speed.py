@@ -112,7 +112,6 @@ CARD = (
     "step-quantised-row-ns",
     "prefill-efficiency",
     "prefill-efficiency-quantised",
-    "vision-passes",
     "bandwidth-efficiency",
     "reduction-ms",
 )
@@ -154,7 +153,7 @@ def _basis(facts: Facts, config: Configuration) -> Basis:
         return "calibrated by runs of your own"
     if facts.gpu.id not in covered.gpus(facts.store):
         return "extrapolated from datasheets"
-    if config.tp not in covered.tp(facts.store) or (config.tp > 1 and not facts.gpu.nvlink_gb_s):
+    if not covered.cards(facts.store, facts.gpu, config.tp):
         return "modelled from measurements of fewer cards a server"
     if covered.kind(facts.model) not in covered.kinds(facts.store):
         return "modelled from measurements of other kinds of models"

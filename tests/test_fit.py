@@ -17,12 +17,15 @@ import yaml
 from artefacts import KNOWLEDGE
 from click.testing import CliRunner
 
+from recommender import records as r
 from recommender import speed
 from recommender.candidates import tiers
+from recommender.compiling import read_record
 from recommender.facts import gather
 from recommender.request import MAX_SCALE, Request, RequestError
 from recommender.smoke import calibrate, fit
-from recommender.smoke.observations import Observation, observations, predicted
+from recommender.smoke.forecast import met
+from recommender.smoke.observations import Observation, merged, observations, predicted
 from recommender.store import load
 
 STORE = load()
@@ -131,6 +134,60 @@ def test_residuals_by_hand() -> None:
     assert made.by_model == pytest.approx((1 - math.exp(-0.1) + math.exp(0.1) - 1) / 2, rel=1e-2)
     assert made.worst == pytest.approx(math.exp(0.5) - 1, abs=0.06)
     assert 0 <= made.covered < 1
+
+
+def test_repeats_count_as_one_run() -> None:
+    """Nine runs of a launch and one of another weigh the same: ends, medians and what is inside."""
+    one, other = invented({name: each.value for name, each in STORE.coefficients.items()})[1:3]
+    often = [fit.Miss("rps-load", replace(one, run=f"run-{number}"), "model a", 0.3) for number in range(9)]
+    seldom = [fit.Miss("rps-load", other, "model a", -0.1), fit.Miss("rps-load", other, "configuration a", 0.01)]
+    (made,) = fit.residuals([*often, *seldom, *rest_of_ten(one)])
+    assert (made.predictions, made.starts) == (10, 17)  # the other launch is of the first run
+    # Eleven errors, the nine runs as one: a tenth of twelve is 1.2, so the lowest and the highest are the ends.
+    assert made.low == pytest.approx(math.exp(-0.1), rel=1e-3)
+    assert made.high == pytest.approx(math.exp(0.3), rel=1e-3)
+    assert made.by_model == pytest.approx(1 - math.exp(-0.01), rel=0.01)
+
+
+def rest_of_ten(of: Observation) -> list[fit.Miss]:
+    """Eight launches of their own, each 1 % off."""
+    return [
+        fit.Miss("rps-load", replace(of, run=f"own-{number}", launch=f"own-{number}"), "model a", 0.01)
+        for number in range(8)
+    ]
+
+
+def test_what_is_alike_is_merged_and_nothing_else() -> None:
+    """Two runs alike become one with the geometric mean; another release, card, host, answer or free memory do not."""
+    one = invented({name: each.value for name, each in STORE.coefficients.items()})[1]
+    longer = MappingProxyType({name: 4 * each for name, each in one.measured.items()})
+    again = replace(one, run="again", measured=longer)
+    only = replace(one, run="only", measured=MappingProxyType({"rps": one.measured["rps"]}))
+    (made,) = merged([one, again])
+    assert made.measured == pytest.approx({name: 2 * each for name, each in one.measured.items()})
+    (made,) = merged([replace(again, measured=MappingProxyType({"latency": 5.0})), only])
+    assert made.measured == pytest.approx({"latency": 5.0, "rps": one.measured["rps"]})
+    facts = one.facts
+    for different in (
+        replace(one, launch="other"),
+        replace(one, flight=5),
+        replace(one, config=replace(one.config, servers=2)),
+        replace(one, facts=replace(facts, release=STORE.releases["0.17.0"])),
+        replace(one, facts=replace(facts, request=replace(facts.request, cpus=3))),
+        replace(one, facts=replace(facts, output_tokens=99)),
+        replace(one, facts=replace(facts, image_width=640)),
+        replace(one, facts=replace(facts, available_bytes=5)),
+    ):
+        assert len(merged([one, different])) == 2
+
+
+def test_what_was_free_counts_where_memory_was_asked_for() -> None:
+    """A request with --vram is held against the card as it was; any other against the whole card."""
+    run = read_record(KNOWLEDGE / "evidence" / "h200-x2-2026-11-21-38b-tp-2-vram.yaml", r.SmokeRun)
+    facts = gather(Request(gpu=run.gpu, gpu_count=2, model=run.model, vram_gib=60.0), STORE)
+    assert met(facts, run).available_bytes == (run.memory_mib - run.idle_mib) * 2**20
+    plain = gather(Request(gpu=run.gpu, gpu_count=2, model=run.model), STORE)
+    assert met(plain, run) is plain
 
 
 def test_the_committed_files_are_the_fit() -> None:

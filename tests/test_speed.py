@@ -235,8 +235,8 @@ def test_a_kind_of_model_that_never_ran_says_so(model: str) -> None:
 
 
 def test_what_more_cards_than_measured_add_is_a_guess_and_says_so() -> None:
-    """Servers over two and four cards with NVLink were run; over eight, or without it, the range is wider."""
-    facts = gather(Request(gpu="h100-sxm-80g", gpu_count=8, concurrency=16), STORE)
+    """Two and four H200s with NVLink were run; eight, or H100s, or cards without it: the range is wider."""
+    facts = gather(Request(gpu="h200-sxm", gpu_count=8, concurrency=16), STORE)
     config = replace(next(tiers(facts))[0], servers=1)
     one, two, four, eight = (speed.estimate(facts, replace(config, tp=tp)) for tp in (1, 2, 4, 8))
     assert one.basis == two.basis == four.basis == "modelled from measurements on the same GPU"
@@ -244,6 +244,18 @@ def test_what_more_cards_than_measured_add_is_a_guess_and_says_so() -> None:
     assert eight.rps.high / eight.rps.low > 2 * two.rps.high / two.rps.low
     apart = replace(facts, gpu=Plain(vars(facts.gpu) | {"nvlink_gb_s": 0.0}))
     assert speed.estimate(apart, replace(config, tp=2)).basis == eight.basis
+    other = gather(Request(gpu="h100-sxm-80g", gpu_count=8, concurrency=16), STORE)
+    assert [speed.estimate(other, replace(config, tp=tp)).basis for tp in (1, 2)] == [one.basis, eight.basis]
+
+
+def test_a_card_half_as_fast_takes_twice_as_long() -> None:
+    """All of the card's work follows its factor, each part of it once; the host's does not."""
+    facts = gather(Request(gpu="h200-sxm", concurrency=16), STORE)
+    config = replace(next(tiers(facts))[0], servers=1)
+    one, half = (speed._terms(facts, config, True, speed.scaled(STORE, 1.0, card)) for card in (1.0, 2.0))
+    assert half.prefill == pytest.approx(2 * one.prefill)
+    assert half.step_base == pytest.approx(2 * one.step_base)
+    assert half.prepare == one.prepare
 
 
 def test_cards_meet_sooner_over_nvlink() -> None:

@@ -33,6 +33,7 @@ GRID = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 BUSIEST = 0.8
 """Where no latency is asked for, a server is given this share of what it can do."""
 STEPS = 18
+"""Halvings in the search for the rate that a server holds: fine enough for thousands of hosts."""
 MAX_HOSTS = 10_000
 JPEG_BYTES_PER_PIXEL = 0.35
 """Assumed: photographs as clients send them; nobody measured it here."""

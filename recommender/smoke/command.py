@@ -63,7 +63,9 @@ Examples:
     multiple=True,
     help="A load: N in flight, or N arrivals a second. [1, then the request's]",
 )
-@click.option("--seconds", metavar="S", help="Seconds a load. [20, 6 with --quick, or 400 answers]")
+@click.option(
+    "--seconds", metavar="S", help="Of each load, in full. [20, or 6 with --quick; 400 answers end it sooner]"
+)
 @click.option("--quick", is_flag=True, help="Short loads: under 90 s once the weights are there.")
 @click.option(
     "--weights",

@@ -12,14 +12,15 @@ import json
 import math
 import multiprocessing
 import re
-import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from recommender import records as r
 from recommender import speed
-from recommender.smoke.observations import Observation, logs
+from recommender.covered import group
+from recommender.smoke.observations import Observation, alike, logs, merged
 from recommender.store import Store
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ SOFT = 0.1
 """Errors well beyond this share count linearly: one odd run does not bend a fit."""
 PARTS = 5
 INSIDE = 0.8
+SLACK = 1e-9
+"""Of sums of weights, which are not exact."""
 DIGITS = 4
 
 
@@ -48,6 +51,11 @@ class Miss:
     log: float
 
     @property
+    def kind(self) -> str:
+        """Whether its model or its configuration was left out."""
+        return self.part.split()[0]
+
+    @property
     def error(self) -> float:
         """Predicted over measured, less one."""
         return math.exp(-self.log) - 1
@@ -56,13 +64,15 @@ class Miss:
 def solve(among: Sequence[Observation], store: Store) -> dict[str, float]:
     """All coefficients, those that are fitted at their best for these observations.
 
-    Memory and speed share no coefficient, so each is fitted by itself.
+    Memory and speed share no coefficient, so each is fitted by itself. However often a launch was run under a load,
+    it counts once.
     """
     fitted = [name for name, each in store.coefficients.items() if each.basis == "fitted"]
     found = {name: each.value for name, each in store.coefficients.items()}
+    once = merged(among)
     for loads in (False, True):
         free = [name for name in fitted if (name in speed.COEFFICIENTS) == loads]
-        found |= _solved([each for each in among if bool(each.flight) == loads], free, store)
+        found |= _solved([each for each in once if bool(each.flight) == loads], free, store)
     return found
 
 
@@ -158,15 +168,17 @@ def _names(found: Iterable[Miss]) -> list[str]:
 
 
 def _residuals(name: str, found: Sequence[Miss]) -> r.Residuals:
-    low, high = _ends([each.log for each in found])
-    inside = 0
+    weights = _weights(found)
+    of_all = _sums(weights)
+    low, high = _ends(_mixed(weights, of_all))
+    inside = 0.0
     for part in {each.part for each in found}:
-        rest = [each.log for each in found if each.part != part] or [0.0]
-        least, most = _ends(rest)
-        inside += sum(least <= each.log <= most for each in found if each.part == part)
+        rest = [pair for pair in weights if pair[0].part != part]
+        least, most = _ends(_mixed(rest, of_all)) if rest else (0.0, 0.0)
+        inside += sum(weight for each, weight in weights if each.part == part and least <= each.log <= most)
 
     def median(kind: str) -> float:
-        return statistics.median(abs(each.error) for each in found if each.part.startswith(kind))
+        return _median([(abs(each.error), weight) for each, weight in weights if each.kind == kind])
 
     return r.Residuals(
         id=name,
@@ -175,21 +187,68 @@ def _residuals(name: str, found: Sequence[Miss]) -> r.Residuals:
         by_model=_rounded(median("model")),
         by_configuration=_rounded(median("configuration")),
         worst=_rounded(max(abs(each.error) for each in found)),
-        covered=_rounded(inside / len(found)),
-        predictions=len({each.of.what for each in found}),
+        covered=_rounded(inside / sum(weight for _, weight in weights)),
+        predictions=len({alike(each.of) for each in found}),
         starts=len({each.of.run for each in found}),
         models=tuple(sorted({each.of.model for each in found})),
         gpus=tuple(sorted({each.of.gpu for each in found})),
-        tp=tuple(sorted({each.of.config.tp for each in found})),
+        cards=tuple(sorted({group(each.of.facts.gpu, each.of.config.tp) for each in found})),
     )
 
 
-def _ends(errors: Sequence[float]) -> tuple[float, float]:
+def _weights(found: Sequence[Miss]) -> list[tuple[Miss, float]]:
+    """Each miss with its weight: those of one launch under one load have together what one has."""
+    often = Counter((each.part, alike(each.of)) for each in found)
+    return [(each, 1 / often[each.part, alike(each.of)]) for each in found]
+
+
+def _sums(among: Iterable[tuple[Miss, float]]) -> dict[str, float]:
+    """The weight of unseen models, and of unseen configurations."""
+    counted: dict[str, float] = defaultdict(float)
+    for each, weight in among:
+        counted[each.kind] += weight
+    return counted
+
+
+def _mixed(among: Sequence[tuple[Miss, float]], of_all: Mapping[str, float]) -> Weighted:
+    """Logs with weights by which unseen models and configurations have the parts that they have of all."""
+    here = _sums(among)
+    scale = sum(here.values()) / sum(of_all.values())
+    return [(each.log, weight * scale * of_all[each.kind] / here[each.kind]) for each, weight in among]
+
+
+Weighted: TypeAlias = Sequence[tuple[float, float]]
+"""Values and how much each counts: repeats of a launch under a load count as much as one run together."""
+
+
+def _ends(errors: Weighted) -> tuple[float, float]:
     """The ends between which ``INSIDE`` of the errors lie, as many beyond each: conformal, so a little outside."""
-    ordered, beyond = sorted(errors), (1 - INSIDE) / 2
-    place = math.floor(beyond * (len(ordered) + 1)) - 1
-    place = min(max(place, 0), len(ordered) - 1)
-    return ordered[place], ordered[len(ordered) - 1 - place]
+    beyond = (1 - INSIDE) / 2 * (sum(weight for _, weight in errors) + 1)
+    return _reached(sorted(errors), beyond), _reached(sorted(errors, reverse=True), beyond)
+
+
+def _reached(ordered: Weighted, most: float) -> float:
+    """The last value up to which no more than so much is counted; the first where that alone is more."""
+    counted, last = 0.0, ordered[0][0]
+    for value, weight in ordered:
+        counted += weight
+        if counted > most + SLACK:
+            break
+        last = value
+    return last
+
+
+def _median(values: Weighted) -> float:
+    """The middle value; of two middle ones their mean."""
+    half = sum(weight for _, weight in values) / 2
+    ordered, counted = sorted(values), 0.0
+    for place, (value, weight) in enumerate(ordered):
+        counted += weight
+        if abs(counted - half) <= SLACK and place + 1 < len(ordered):
+            return (value + ordered[place + 1][0]) / 2
+        if counted > half:
+            return value
+    return ordered[-1][0]
 
 
 def changed_value(text: str, value: float) -> str:

@@ -80,14 +80,19 @@ def observed(run: r.SmokeRun, store: Store) -> Iterator[Observation]:
 
 
 def merged(every: Iterable[Observation]) -> list[Observation]:
-    """Each launch under each load once, with the geometric mean of what its runs measured: repeats tell nothing new."""
-    alike: dict[tuple[object, ...], list[Observation]] = {}
+    """Each launch under each load once, with the geometric mean of what its runs measured."""
+    groups: dict[tuple[object, ...], list[Observation]] = {}
     for each in every:
-        facts = each.facts
-        asked = (facts.images, facts.image_width, facts.image_height, facts.input_tokens(), facts.output_tokens)
-        key = (each.launch, each.gpu, each.config, facts.request.cpus, each.flight, asked)
-        alike.setdefault(key, []).append(each)
-    return [replace(group[0], measured=MappingProxyType(_means(group))) for group in alike.values()]
+        groups.setdefault(alike(each), []).append(each)
+    return [replace(group[0], measured=MappingProxyType(_means(group))) for group in groups.values()]
+
+
+def alike(of: Observation) -> tuple[object, ...]:
+    """What the runs of one launch under one load share: all that the predictions know of them."""
+    facts = of.facts
+    asked = (facts.images, facts.image_width, facts.image_height, facts.input_tokens(), facts.output_tokens)
+    host = (of.gpu, facts.available_bytes, facts.release.id)
+    return (of.launch, of.config, host, of.flight, (asked, facts.request.cpus) if of.flight else ())
 
 
 def _means(group: Sequence[Observation]) -> Values:

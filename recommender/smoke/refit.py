@@ -64,11 +64,11 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
 
 
 def evidence(place: Path, store: Store) -> list[Observation]:
-    """All that a knowledge folder's evidence measured, repeats of a launch under a load merged."""
+    """All that a knowledge folder's evidence measured."""
     from recommender.smoke.earlier import probed
-    from recommender.smoke.observations import merged, observations
+    from recommender.smoke.observations import observations
 
-    return merged([*observations(place / "evidence", store), *probed(place / "evidence" / "earlier", store)])
+    return [*observations(place / "evidence", store), *probed(place / "evidence" / "earlier", store)]
 
 
 def files(place: Path, fitted: Mapping[str, float], made: list[r.Residuals]) -> dict[Path, str]:

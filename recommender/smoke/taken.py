@@ -33,7 +33,8 @@ class Load:
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What to run. ``copies`` of the artefact share its card; ``kill``: one server of a fleet, once all
-    loads were driven; ``pin``: the CPU cores of the servers; ``seconds`` and ``enough`` (requests) bound a phase."""
+    loads were driven; ``pin``: the CPU cores of the servers; ``seconds`` and ``enough`` (requests; 0: no such end)
+    bound a phase."""
 
     artefact: Artefact
     found: Recommendation

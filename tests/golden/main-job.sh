@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"gpu": "a100-sxm-80g", "load": "single"}
-# rendered: bash 5184ae97d71ce188d02f9ebdea339600cf2e3c8ece3909664a7b28cf1960b37f7a584edef5bfe2763ee559fbff6e2695c592a2
+# rendered: bash a9d468e4637be188d02f9ebdea339600cf2e3c8ece3909664a7b28cf1960b37f7a584edef5bfe2763ee559fbff6e2695c592a2
 #
 # OpenGVLab/InternVL3-8B-AWQ on 1 x NVIDIA A100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
@@ -31,7 +31,7 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 # [0.18.0 lmdeploy/archs.py:42; 0.18.0 lmdeploy/archs.py:38]
 BACKEND=${BACKEND:-turbomind}
 
-# Of the 71.391 GiB free after the weights this takes 0.571 GiB: 9792 tokens of
+# Of the 71.385 GiB free after the weights this takes 0.571 GiB: 9792 tokens of
 # cache, where 4096 are needed for the load, for one full session or for the
 # warm-up's longest prompt (4096), whichever is most. The rest is head-room: a
 # region too small for the warm-up hangs the start without a word.
@@ -162,9 +162,9 @@ preflight() {
   used=$(IFS=,; echo "${cards[*]:0:1}")
   free=$(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits -i "$used" 2>/dev/null | sort -n | head -1) || free=
   if [[ $free =~ ^[0-9]+$ ]]; then
-    ((free >= 11447)) || die "$free MiB free on GPU $used; 11447 MiB may be needed: stop what else runs there"
+    ((free >= 11452)) || die "$free MiB free on GPU $used; 11452 MiB may be needed: stop what else runs there"
   else
-    echo "serve.sh: nvidia-smi does not tell the free memory of GPU $used; 11447 MiB may be needed" >&2
+    echo "serve.sh: nvidia-smi does not tell the free memory of GPU $used; 11452 MiB may be needed" >&2
   fi
   port=${SERVER_PORT:-23333}
   if (exec 3<>"/dev/tcp/${SERVER_NAME:-127.0.0.1}/$port") 2>/dev/null; then

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"gpu": "l4", "lmdeploy": "0.9.2", "load": "low", "model": "qwen2.5-7b-instruct-awq"}
-# rendered: bash 1e0c1de19fd63e49a86433daea339600cf2ef191b139096662e36dcf1960b37f7a584edef5bfe2763ee5c592a2
+# rendered: bash ce755271ac133e49a86433daea339600cf2ef191b139096662e36dcf1960b37f7a584edef5bfe2763ee5c592a2
 #
 # Qwen/Qwen2.5-7B-Instruct-AWQ on 1 x NVIDIA L4, LMDeploy 0.9.2, TurboMind.
 # 4 requests in flight: 1053 tokens in, 128 out.
-# Predicted: 8.51 GiB a card (7.79 to 9.08), 3,276 ms a request (1,774 to
-# 5,933), 1.2 requests/s (0.7 to 2.2); extrapolated from datasheets.
+# Predicted: 8.51 GiB a card (7.79 to 9.08), 3,276 ms a request (1,770 to
+# 5,928), 1.2 requests/s (0.7 to 2.2); extrapolated from datasheets.
 #
 # Each value below can be overridden by an environment variable of its name.
 #   ./serve.sh                        serve in the foreground
@@ -29,7 +29,7 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 # [0.18.0 lmdeploy/archs.py:42; 0.18.0 lmdeploy/archs.py:38]
 BACKEND=${BACKEND:-turbomind}
 
-# Of the 14.494 GiB free after the weights this takes 0.536 GiB: 9984 tokens of
+# Of the 14.488 GiB free after the weights this takes 0.536 GiB: 9984 tokens of
 # cache, where 4864 are needed for the load or for one full session, whichever
 # is more. The rest is head-room: this release cuts the session length to what
 # the cache holds.
@@ -139,9 +139,9 @@ preflight() {
   used=$(IFS=,; echo "${cards[*]:0:1}")
   free=$(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits -i "$used" 2>/dev/null | sort -n | head -1) || free=
   if [[ $free =~ ^[0-9]+$ ]]; then
-    ((free >= 10831)) || die "$free MiB free on GPU $used; 10831 MiB may be needed: stop what else runs there"
+    ((free >= 10837)) || die "$free MiB free on GPU $used; 10837 MiB may be needed: stop what else runs there"
   else
-    echo "serve.sh: nvidia-smi does not tell the free memory of GPU $used; 10831 MiB may be needed" >&2
+    echo "serve.sh: nvidia-smi does not tell the free memory of GPU $used; 10837 MiB may be needed" >&2
   fi
   port=${SERVER_PORT:-23333}
   if (exec 3<>"/dev/tcp/${SERVER_NAME:-127.0.0.1}/$port") 2>/dev/null; then

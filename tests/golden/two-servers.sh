@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"goal": "throughput", "gpu": "h100-sxm-80g", "gpu_count": 2, "load": "high"}
-# rendered: bash dec1558058ae89b7722f9ebdea339600cf2e3bb4be390966f602e7cf1960736bdeb37f7a584edef5bfe2763ee559fbff6e2695c592a2a8c299
+# rendered: bash 79ffa4065b9b89b7722f9ebdea339600cf2e3bb4be390966f602e7cf1960736bdeb37f7a584edef5bfe2763ee559fbff6e2695c592a2a8c299
 #
 # OpenGVLab/InternVL3-8B-AWQ on 2 x NVIDIA H100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
 # 64 requests in flight: 1 image of 448x448, 330 tokens in, 16 out.
-# Predicted: 10.1 GiB a card (10.0 to 10.2), 491 ms a request (426 to 556),
-# 130.3 requests/s (112.9 to 147.1); modelled from measurements on the same GPU.
+# Predicted: 10.1 GiB a card (10.0 to 10.2), 491 ms a request (424 to 555),
+# 130.3 requests/s (112.7 to 147.4); modelled from measurements on the same GPU.
 #
 # Each value below can be overridden by an environment variable of its name.
 #   ./serve.sh                        serve in the foreground
@@ -31,7 +31,7 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 # [0.18.0 lmdeploy/archs.py:42; 0.18.0 lmdeploy/archs.py:38]
 BACKEND=${BACKEND:-turbomind}
 
-# Of the 71.038 GiB free after the weights this takes 1.492 GiB: 27,072 tokens
+# Of the 71.033 GiB free after the weights this takes 1.492 GiB: 27,072 tokens
 # of cache, where 12,288 are needed for the load, for one full session or for
 # the warm-up's longest prompt (4096), whichever is most. The rest is head-room:
 # a region too small for the warm-up hangs the start without a word.
@@ -169,9 +169,9 @@ preflight() {
   used=$(IFS=,; echo "${cards[*]:0:2}")
   free=$(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits -i "$used" 2>/dev/null | sort -n | head -1) || free=
   if [[ $free =~ ^[0-9]+$ ]]; then
-    ((free >= 11447)) || die "$free MiB free on GPU $used; 11447 MiB may be needed: stop what else runs there"
+    ((free >= 11452)) || die "$free MiB free on GPU $used; 11452 MiB may be needed: stop what else runs there"
   else
-    echo "serve.sh: nvidia-smi does not tell the free memory of GPU $used; 11447 MiB may be needed" >&2
+    echo "serve.sh: nvidia-smi does not tell the free memory of GPU $used; 11452 MiB may be needed" >&2
   fi
   port=${SERVER_PORT:-23333}
   if (exec 3<>"/dev/tcp/${SERVER_NAME:-127.0.0.1}/$port") 2>/dev/null; then
