@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from recommender import memory as m
 from recommender.explain import Explanation, opened
 from recommender.facts import MIB
-from recommender.memory import likely
 from recommender.render import cite, gib, printable, summary
 from recommender.terminal import wrap
 
@@ -85,7 +84,7 @@ def _memory(found: Recommendation) -> Iterator[str]:
         if item.bytes:
             yield f"  {item.name:<12}{gib(item.bytes):>8}   {gib(item.low)} to {gib(item.high)}, {item.basis}"
     card = found.facts.available_bytes
-    low, high = likely(found.facts, memory, found.config.tp)
+    low, high = m.likely(found.facts, memory, found.config.tp)
     yield f"  {'total':<12}{gib(memory.total):>8}   {gib(low)} to {gib(high)}, of {gib(card)}"
     yield f"  {'at most':<12}{gib(memory.high):>8}   with every part at its upper end, or while loading"
     yield from wrap(
@@ -94,14 +93,22 @@ def _memory(found: Recommendation) -> Iterator[str]:
         "  ",
         "  ",
     )
+    if found.request.vram_gib:
+        yield from _empty(found)
+
+
+def _empty(found: Recommendation) -> Iterator[str]:
+    """What the command of a server for part of a card takes of an empty one, where that is more."""
     whole = m.estimate(replace(found.facts, available_bytes=found.facts.gpu.memory_mib * MIB), found.config)
-    if gib(whole.total) != gib(memory.total):
-        yield from wrap(
-            f"The cache's share is of what is free as the server starts, reckoned with {gib(card)} GiB on the card. "
-            f"On an empty card the same command takes {gib(whole.total)} GiB: start it after what shares the card.",
-            "  ",
-            "  ",
-        )
+    if gib(whole.total) == gib(found.memory.total):
+        return
+    card = gib(found.facts.available_bytes)
+    yield from wrap(
+        f"The cache's share is of what is free as the server starts, reckoned with {card} GiB on the card. "
+        f"On an empty card the same command takes {gib(whole.total)} GiB: start it after what shares the card.",
+        "  ",
+        "  ",
+    )
 
 
 def _speed(found: Recommendation) -> Iterator[str]:

@@ -285,7 +285,7 @@ def test_a_host_comes_once(capsys: pytest.CaptureFixture[str]) -> None:
         (("--gpu", "L4:2", "--model", "internvl3-78b"), "the weights, 146.0 GiB a card"),
         (("--gpu", "L4:4", "--model", "internvl3-38b-awq", "--tp", "1"), "GiB"),
         (("--gpu", "H100:8", "--model", "internvl3-78b", "--tp", "1"), "leave no room for a KV cache in 79.2 GiB"),
-        (("--gpu", "H100:2", "--model", "internvl3-78b", "--tp", "2"), "GiB may be needed on each card"),
+        (("--gpu", "H100:2", "--model", "internvl3-78b", "--tp", "2"), "79.5 GiB may be needed"),
         (("--gpu", "A100-80G:8", "--tp", "8"), "28 attention heads"),
         (("--gpu", "L40S:4", "--tp", "8"), "a server of 8 cards does not fit a host of 4"),
         (("--gpu", "L4:3", "--tp", "2"), "3 cards of a host cannot be shared out evenly"),

@@ -40,6 +40,9 @@ SLACK = 1e-9
 """Of sums of weights, which are not exact."""
 DIGITS = 4
 
+Weighted: TypeAlias = Sequence[tuple[float, float]]
+"""Values and how much each counts: repeats of a launch under a load count as much as one run together."""
+
 
 @dataclass(frozen=True)
 class Miss:
@@ -215,10 +218,6 @@ def _mixed(among: Sequence[tuple[Miss, float]], of_all: Mapping[str, float]) -> 
     here = _sums(among)
     scale = sum(here.values()) / sum(of_all.values())
     return [(each.log, weight * scale * of_all[each.kind] / here[each.kind]) for each, weight in among]
-
-
-Weighted: TypeAlias = Sequence[tuple[float, float]]
-"""Values and how much each counts: repeats of a launch under a load count as much as one run together."""
 
 
 def _ends(errors: Weighted) -> tuple[float, float]:

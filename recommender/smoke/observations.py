@@ -97,11 +97,11 @@ def alike(of: Observation) -> tuple[object, ...]:
 
 def _means(group: Sequence[Observation]) -> Values:
     """The geometric mean of each figure over the observations that have it."""
-    names = {name: None for each in group for name in each.measured}
-    return {
-        name: statistics.geometric_mean(each.measured[name] for each in group if name in each.measured)
-        for name in names
-    }
+    found: dict[str, list[float]] = {}
+    for each in group:
+        for name, value in each.measured.items():
+            found.setdefault(name, []).append(value)
+    return {name: statistics.geometric_mean(values) for name, values in found.items()}
 
 
 def predicted(of: Observation, values: Values) -> dict[str, float]:
