@@ -69,6 +69,7 @@ def end(number, frame):
 def launch(guard):
     return guard.start(["bash", "-c", script], environment, Path(os.devnull), Path("/"))
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background begins with it ignored
 if "handled" in doing:
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGHUP, end)
@@ -84,7 +85,8 @@ while True:
             os._exit(0)
         if "stay" in doing:
             print("ready", flush=True)
-            time.sleep(300)
+            while True:  # a signal that comes just before a long sleep would be handled after it
+                time.sleep(0.05)
         time.sleep(0.05)
         guard.stop(float(grace_s))
 """
