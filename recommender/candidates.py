@@ -21,6 +21,9 @@ BLOCK = 64
 LARGEST_BUDGET = 8192
 SMALLEST_BUDGET = 512
 SESSION_STEP = 256
+# From so many requests on that end in a pass, and the release from which the engine encodes images itself.
+MANY = 3
+ENCODES = Version("0.16.0")
 # Sized for the least memory that may be free, a KV region still gets this much room beyond its need:
 # too small a region hangs the start without a word. Where memory is no goal, twice the need is
 # taken as long as that is under half of what is free.
@@ -50,10 +53,9 @@ def tiers(facts: Facts) -> Iterator[list[Configuration]]:
 
 
 def _group(facts: Facts, kv_bits: int, tiles: int, structured: bool) -> Iterator[Configuration]:
-    prompts = facts.input_tokens(tiles), facts.largest_tokens(tiles) - facts.output_tokens
     for tp, servers, share in splits(facts):
         batch = math.ceil(facts.concurrency / servers)
-        for budget in budgets(*prompts, batch, facts.output_tokens):
+        for budget in budgets(facts, tiles, batch):
             yield _complete(facts, kv_bits, tiles, structured, (tp, servers, share), batch, budget)
 
 
@@ -81,17 +83,40 @@ def _shared_on(store: Store) -> frozenset[str]:
     return frozenset(each.gpu for each in store.evidence.values() if each.mps)
 
 
-def budgets(input_tokens: int, largest_tokens: int, batch: int, output_tokens: int) -> list[int]:
-    """Prefill budgets to try: the smallest, one prompt, one of the largest image, what joins a full batch at a time.
+def budgets(facts: Facts, tiles: int, batch: int) -> list[int]:
+    """Prefill budgets to try: the smallest, one prompt, and one for what arrives together.
 
-    A prompt longer than the budget takes several passes, each a few decoding steps long.
+    A prompt longer than the budget takes several passes, each a few decoding steps long. So the last holds the
+    largest image that the model cuts, or what joins a full batch in two passes; but see ``_steady_budget``.
     """
-    joining = max(1 if batch == 1 else 2, math.ceil(2 * batch / output_tokens))
-    wanted = {SMALLEST_BUDGET, _power(input_tokens), _power(largest_tokens), _power(input_tokens * joining)}
+    prompt, largest = facts.input_tokens(tiles), facts.largest_tokens(tiles) - facts.output_tokens
+    joining = max(1 if batch == 1 else 2, math.ceil(2 * batch / facts.output_tokens))
+    steady = _steady_budget(facts, tiles, batch)
+    wanted = {SMALLEST_BUDGET, _power(prompt)}
+    wanted |= {steady} if steady else {_power(largest), _power(prompt * joining)}
     return sorted({min(max(each, SMALLEST_BUDGET), LARGEST_BUDGET) for each in wanted})
 
 
+def _steady_budget(facts: Facts, tiles: int, batch: int) -> int:
+    """Prefill tokens a pass with which images in flight move steadily; 0 where larger budgets do no harm.
+
+    As many requests end in a pass as are in flight by the tokens of an answer. Those with images come one by one
+    from the thread that prepares them; a budget for many more than end empties that queue at once, then thread and
+    engine wait for each other, and requests move in waves. InternVL3-8B-AWQ on one H100, 64 in flight of 330
+    tokens in and 16 out, so that four end: 87 requests/s with room for three prompts, 73 with room for twelve, else
+    alike (medians of 2 and 7 starts); with room for 1, 1.5 and 2 of them 60, 67 and 80. With 16 in flight it
+    made up to 5 %, less than larger images then lose (7.5 instead of 9.7 at 1280x720), and where the largest budget
+    holds few more than end, as with 64 of 1280x720, it is the best. Before 0.16.0 images are encoded elsewhere.
+    """
+    ending = batch / facts.output_tokens
+    prompt = facts.input_tokens(tiles)
+    if not facts.images or facts.version < ENCODES or ending < MANY or 2 * ending * prompt >= LARGEST_BUDGET:
+        return 0
+    return math.ceil(max(2, round(0.75 * ending)) * prompt / BLOCK) * BLOCK
+
+
 def _power(number: int) -> int:
+    """The power of two that is no less."""
     return 1 << max(number - 1, 0).bit_length()
 
 

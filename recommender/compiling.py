@@ -16,7 +16,8 @@ from recommender.store import FOLDERS, KnowledgeError
 
 R = TypeVar("R", bound=r.Record)
 
-USUAL_BATCH = 128  # of a run that leaves it to LMDeploy, for telling how alike two runs are
+USUAL_BATCH, USUAL_BUDGET, USUAL_SESSION = 128, 8192, 16384
+"""Of a run that leaves them to LMDeploy, for telling how alike two runs are."""
 TYPES: Mapping[str, type[r.Record]] = {
     "releases": r.Release,
     "flags": r.Flag,
@@ -75,6 +76,8 @@ def _ran(run: r.SmokeRun, carriers: Mapping[str, r.Option]) -> dict[str, Any]:
         "model": run.model,
         "mps": run.mps,
         "batch": value("max_batch_size", USUAL_BATCH),
+        "budget": value("prefill_tokens", USUAL_BUDGET),
+        "session": value("session_len", USUAL_SESSION),
         "threads": value("omp_threads", run.cores),
         "loads": [_load(each) for each in closed if not each.failures],
     }

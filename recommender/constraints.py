@@ -162,6 +162,8 @@ def config_values(facts: Facts, config: Configuration) -> dict[str, Value]:
         "request.image_tokens": facts.image_tokens(tiles),
         "request.input_tokens": facts.input_tokens(tiles),
         "request.total_tokens": facts.total_tokens(tiles),
+        "request.largest_tokens": facts.largest_tokens(tiles) - facts.output_tokens,
+        "request.ending_per_pass": round(-(-facts.concurrency // config.servers) / facts.output_tokens, 1),
     }
     return values
 

@@ -50,7 +50,13 @@ def near(facts: Facts, config: Configuration) -> tuple[Near, ...]:
 def _apart(facts: Facts, config: Configuration, run: Ran) -> float:
     """How unlike what ran is, in doublings."""
     apart = OTHER_MODEL * (run.model != facts.model.id) + OTHER_GPU * (run.gpu != facts.gpu.id)
-    return apart + _doublings(run.batch, config.max_batch_size) / 2 + _doublings(run.threads, config.omp_threads) / 2
+    pairs = (
+        (run.batch, config.max_batch_size),
+        (run.budget, config.prefill_tokens),
+        (run.threads, config.omp_threads),
+    )
+    # The session length changes little but tells equal launches from like ones.
+    return apart + sum(_doublings(*pair) for pair in pairs) / 2 + _doublings(run.session, config.session_len) / 8
 
 
 def _unlike(facts: Facts, load: RanLoad) -> float:

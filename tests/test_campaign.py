@@ -366,6 +366,19 @@ def test_the_ranking_by_hand(halving: Checked) -> None:
     assert got["1@448x448"].rows[1].of_best == pytest.approx(30 / 31)
 
 
+def test_rungs_as_long_as_each_other_count_together(tmp_path: Path) -> None:
+    """A last rung that drives loads as long as the one before adds to its runs; the first, shorter one never does."""
+    plan = yaml.safe_load(HALVING)
+    plan["sweep"]["rungs"][2]["seconds"] = 8
+    checked = made(tmp_path, yaml.safe_dump(plan))
+    got = sweep.ranking(checked, through(checked), LOADS[1])
+    assert [(r.start, r.rung, r.runs, r.median) for r in got.rows] == [
+        ("a", 3, 4, 51.5),
+        ("c", 2, 1, 50),
+        ("b", 1, 1, 45),
+    ]
+
+
 def test_a_failure_in_one_of_three_runs_drops_a_start(halving: Checked) -> None:
     """It is told among the failed, and no longer ranked."""
     results = through(halving)

@@ -9,6 +9,8 @@ import html
 import json
 import posixpath
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -242,6 +244,25 @@ def test_the_picture_of_image_tokens_is_right() -> None:
     assert f"{tiles} x {vision.tokens_per_tile} tokens" in text
     assert f"tiles of {vision.image} x {vision.image}" in text
     assert text.count('width="36" height="36"') == tiles
+
+
+@pytest.mark.parametrize("page", ["high-load.md", "high-load.vi.md"])
+@pytest.mark.parametrize(("argument", "froze"), [("api_server", True), ("chat", False)])
+def test_the_file_that_freezes_the_collector(page: str, argument: str, froze: bool, tmp_path: Path) -> None:
+    """As the page has it, in front of a process' own start; here its minute is a moment. Only a server is frozen."""
+    text = (ROOT / "site" / "how-to" / page).read_text("utf-8")
+    (found,) = re.findall(r"```python title=\"freeze/sitecustomize.py\"\n(.*?)```", text, re.S)
+    assert found.count("Timer(60,") == 1
+    (tmp_path / "sitecustomize.py").write_text(found.replace("Timer(60,", "Timer(0,"), "utf-8")
+    look = "import gc, time; time.sleep(0.3); print(gc.get_freeze_count() > 1000)"
+    told = subprocess.run(
+        [sys.executable, "-c", look, argument],
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.strip() == str(froze)
 
 
 def test_hand_written_pages_name_known_parts() -> None:

@@ -7,7 +7,7 @@ import html
 import json
 import re
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 
@@ -16,7 +16,7 @@ from recommender.changes import diff
 from recommender.conditions import version
 from recommender.diff import published
 from recommender.facts import options_of
-from recommender.site import charts, claimed, comparison, history, measurements, options, people, series
+from recommender.site import charts, claimed, comparison, history, measurements, options, people, series, sidebyside
 from recommender.site.book import Book
 from recommender.store import load
 
@@ -163,6 +163,18 @@ def test_what_was_measured_is_what_the_evidence_has(compare: str) -> None:
             assert f"{row.times[0]:.1f}×" in words(text)
 
 
+def test_ours_in_the_table_is_what_is_recommended_now() -> None:
+    """A run of what was recommended for that load once, with another prefill budget, is none of ours any more."""
+    every = {each.name: {run.id for run in each.runs} for each in sidebyside.lines(BOOK)}
+    asked = {run.id for run in BOOK.runs.values() if json.loads(run.request) == sidebyside.OURS["ours, 16 in flight"]}
+    ours = every["ours, 16 in flight"]
+    assert {"h100-2026-11-21-ours-16", "h100-2026-11-21-rec-16-r2"} <= ours < asked
+    budgets = {each: tuple(BOOK.runs[each].command).index("--max-prefill-token-num") + 1 for each in asked}
+    values = {each: BOOK.runs[each].command[place] for each, place in budgets.items()}
+    assert {values[each] for each in ours} == {"4096"}
+    assert {values[each] for each in asked - ours} >= {"1024"}
+
+
 def test_claims_carry_what_their_controls_filter_by() -> None:
     """Each claim is a part of the page with its verdict and its advisers; the buttons count them."""
     body = next(each.body for each in people.pages(BOOK) if each.path == "claims.md")
@@ -235,6 +247,26 @@ def test_a_chart_shows_the_figures_of_the_evidence(option: str) -> None:
         every = [measured.figures(phase) for phase in run.phases]
         assert figure in {run.ready_mib - run.idle_mib, *(x.rps for x in every), *(x.p50_ms for x in every)}
         assert re.search(rf"\[{re.escape(name)}\]\(.*\|.*{re.escape(f'{figure:,.{digits}f}')}", body)
+
+
+@pytest.mark.parametrize("option", SERIES)
+def test_a_chart_stays_in_its_frame(option: str) -> None:
+    """No dot leaves it, and no two words of a line run into each other, at 6 units a sign."""
+    body = "\n".join(charts.for_option(BOOK, next(each for each in STORE.options() if each.id == option)))
+    for width, height, inner in re.findall(r'<svg viewBox="0 0 (\d+) (\d+)"[^>]*>(.*?)</svg>', body, re.DOTALL):
+        for x, y in re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', inner):
+            assert 4.5 <= float(x) <= float(width) - 4.5
+            assert 0 <= float(y) <= float(height)
+        rows: dict[str, list[tuple[float, float]]] = {}
+        for x, y, anchor, text in re.findall(
+            r'<text class="small" x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)">([^<]*)<', inner
+        ):
+            wide = 6 * len(html.unescape(text))
+            left = float(x) - {"middle": wide / 2, "end": wide}[anchor]
+            rows.setdefault(y, []).append((left, left + wide))
+            assert float(y) <= float(height)
+        for row in rows.values():
+            assert all(one[1] <= other[0] for one, other in pairwise(sorted(row))), row
 
 
 def test_no_series_no_chart() -> None:

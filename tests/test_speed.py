@@ -150,6 +150,34 @@ def test_scales_of_host_and_card() -> None:
     assert card.token_ms.value == pytest.approx(2 * base.token_ms.value)
 
 
+# --- prefill budgets
+
+
+@pytest.mark.parametrize("release", ["0.15.0", "0.16.0", "0.18.0"])
+@pytest.mark.parametrize("image", [(448, 448), (640, 480), (1280, 720)])
+@pytest.mark.parametrize("flight", [2, 16, 33, 47, 48, 49, 64, 100, 128, 192, 256])
+@pytest.mark.parametrize("out", [1, 4, 16, 100])
+def test_no_budget_for_many_more_images_than_end_in_a_pass(
+    release: str, image: tuple[int, int], flight: int, out: int
+) -> None:
+    """Where the default holds twice what ends in a pass or more: two whole prompts or more, none above what ends."""
+    width, height = image
+    request = Request(gpu="A100-80G", concurrency=flight, images=1, image_width=width, image_height=height)
+    facts = gather(replace(request, output_tokens=out, lmdeploy=release), STORE)
+    largest = max(each.prefill_tokens for each in next(tiers(facts)))
+    prompt, ends = facts.input_tokens(), flight / out
+    if release >= "0.16.0" and ends >= 3 and 2 * ends * prompt < 8192:
+        assert 2 * prompt <= largest <= ends * prompt
+    else:
+        assert largest >= min(facts.largest_tokens() - out, 8192)
+
+
+def test_no_budget_is_held_back_where_no_image_is_asked_about() -> None:
+    """Texts wait for no thread that prepares them."""
+    request = Request(gpu="A100-80G", model="qwen2.5-7b-instruct", concurrency=64, prompt_tokens=330, output_tokens=16)
+    assert max(each.prefill_tokens for each in next(tiers(gather(request, STORE)))) == 4096
+
+
 # --- servers that share a card
 
 

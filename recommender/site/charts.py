@@ -7,6 +7,7 @@ for that option. Every run is a dot that links to its record; the same figures s
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 IMAGES = ("448x448", "1280x720", "")
 """Loads of a chart; the last is text alone. The first of them has a filled dot, the second a ring."""
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 340, 190, 44, 12, 40
-LONGEST = 22
-"""Signs of a value below its dots."""
+LONGEST, SIGN, LINE = 22, 7, 13
+"""Signs of a value below its dots; the width of one, and the height of a line of them."""
+APART = 9
+"""Between dots of one value, where its place is wide enough."""
 
 
 @dataclass(frozen=True)
@@ -131,11 +134,13 @@ def _panel(book: Book, series: Series, panel: Panel, found: Sequence[tuple[Value
     most = _top(max(each[3] for each in found))
     title = book.t(panel.title)
     parts = [f"<title>{html.escape(title)}</title>", f"<desc>{html.escape(_said(book, panel, found))}</desc>"]
-    parts += _axes([_label(book, each) for each in values], step, most)
+    labels = [_label(book, each) for each in values]
+    rows = _rows(labels, step)
+    parts += _axes(labels, step, most, rows)
     for value, run, image, figure in found:
         same = [each[1].id for each in found if each[0] == value and each[2] == image]
         # Runs with the same value stand side by side, so that none hides another.
-        aside = (same.index(run.id) - (len(same) - 1) / 2) * 9
+        aside = (same.index(run.id) - (len(same) - 1) / 2) * min(APART, 0.9 * step / len(same))
         x = LEFT + (values.index(value) + 0.5) * step + aside
         y = HEIGHT - BOTTOM - figure / most * (HEIGHT - TOP - BOTTOM)
         tip = f"{_label(book, value)}{', ' + image if image and panel.by_image else ''}: {figure:,.{panel.digits}f}"
@@ -144,14 +149,20 @@ def _panel(book: Book, series: Series, panel: Panel, found: Sequence[tuple[Value
             f'<a href="md:evidence/{run.id}.md" tabindex="-1" aria-label="{html.escape(f"{tip} ({run.id})")}">'
             f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="4.5"/></a>'
         )
+    height = HEIGHT + LINE * (rows - 1)
     return (
-        f'<div class="panel"><p>{html.escape(title)}</p><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="group" '
+        f'<div class="panel"><p>{html.escape(title)}</p><svg viewBox="0 0 {WIDTH} {height}" role="group" '
         f'aria-label="{html.escape(title)}">{"".join(parts)}</svg></div>'
     )
 
 
-def _axes(labels: Sequence[str], step: float, most: float) -> Iterator[str]:
-    """Lines from zero up, and the values evenly apart."""
+def _rows(labels: Sequence[str], step: float) -> int:
+    """In how many rows the values stand by turns, so that none runs into the next."""
+    return min(3, math.ceil(SIGN * max(len(each.split(" ", 1)[0][:LONGEST]) for each in labels) / step))
+
+
+def _axes(labels: Sequence[str], step: float, most: float, rows: int) -> Iterator[str]:
+    """Lines from zero up, and the values evenly apart, what more there is to say of one below all."""
     for share in (0.0, 0.5, 1.0):
         y = HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
         yield f'<line class="grid" x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH}" y2="{y:.1f}"/>'
@@ -160,8 +171,10 @@ def _axes(labels: Sequence[str], step: float, most: float) -> Iterator[str]:
         x = LEFT + (number + 0.5) * step
         short = label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"
         for line, words in enumerate(short.split(" ", 1)):
-            top = HEIGHT - BOTTOM + 16 + 13 * line
-            yield f'<text class="small" x="{x:.1f}" y="{top}" text-anchor="middle">{html.escape(words)}</text>'
+            top = HEIGHT - BOTTOM + 16 + LINE * (rows if line else number % rows)
+            inside = x + SIGN * len(words) / 2 <= WIDTH
+            at, anchor = (f"{x:.1f}", "middle") if inside else (str(WIDTH), "end")
+            yield f'<text class="small" x="{at}" y="{top}" text-anchor="{anchor}">{html.escape(words)}</text>'
 
 
 def _top(value: float) -> float:

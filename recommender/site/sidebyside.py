@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from recommender import measured
+from recommender.render import render
 from recommender.request import Request
 from recommender.site import markup as m
 from recommender.site.book import Book
+from recommender.smoke import launch
 
 if TYPE_CHECKING:
     from recommender import records as r
@@ -89,7 +91,17 @@ def _followed(book: Book, adviser: str) -> tuple[r.SmokeRun, ...]:
 
 
 def _asked(book: Book, request: Mapping[str, object]) -> tuple[r.SmokeRun, ...]:
-    return tuple(run for run, asked in _comparable(book) if asked == request)
+    """Runs of that request whose launch is still what is recommended for it."""
+    found = [run for run, asked in _comparable(book) if asked == request and run.kind == "bash"]
+    now = _now(found[0]) if found else ""  # the same for all
+    return tuple(run for run in found if run.launch_sha256 == now)
+
+
+def _now(run: r.SmokeRun) -> str:
+    """The digest of the launch that is recommended today for what a run was asked."""
+    asked = launch.asked(launch.Artefact(run.kind, "", "", json.loads(run.request)), {})
+    made = launch.remake(*asked)
+    return launch.of(render(made, run.kind), "serve.sh").launch_sha256(made.facts)
 
 
 def _ends(book: Book, values: Sequence[float], digits: int) -> str:

@@ -208,7 +208,11 @@ class Ranking:
 
 
 def ranking(plan: Checked, results: Results, load: str) -> Ranking:
-    """The order in one load: each start by its runs in the last rung that it ended."""
+    """The order in one load: each start by its runs in the last rung that it ended, and in those as long before it.
+
+    Not in the first, where starts may have their own lengths. A run counts there though it is why its start came
+    further, so in three of which it is one, a start that no pick is looks a little better than it is.
+    """
     rows: dict[str, tuple[int, list[float]]] = {}
     failed: dict[str, None] = {}
     known = [each for each in launches(plan, results) if each.rung and load in each.loads]
@@ -216,7 +220,9 @@ def ranking(plan: Checked, results: Results, load: str) -> Ranking:
         rung = [each for each in known if each.rung == number and results.done(each)]
         for start, values in scores(rung, results, load).items():
             if all(values):
-                rows[start] = (number, values)
+                before, earlier = rows.get(start, (0, []))
+                alike = before > 1 and plan.rungs[before - 1].seconds == plan.rungs[number - 1].seconds
+                rows[start] = (number, [*(earlier if alike else ()), *values])
             else:
                 failed[start] = None
     middle = {start: statistics.median(values) for start, (_, values) in rows.items() if start not in failed}

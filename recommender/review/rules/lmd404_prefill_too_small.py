@@ -5,7 +5,7 @@ where memory is not the goal; with GPU, model and load known, only where ``recom
 
 A prompt that is longer than the budget is read in chunks, each a pass of its own. It is no error, but it takes
 longer: on an H100 an image of 1280 x 720 (2,361 tokens) took 400 ms with a budget of 512 and 263 ms with 4,096.
-A smaller budget saves memory, not time.
+For one request alone a smaller budget saves memory, not time.
 
 Mend it with a budget that holds one prompt whole.
 
