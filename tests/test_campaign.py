@@ -498,6 +498,94 @@ def test_unpack_of_two_records_of_one_id(halving: Checked, tmp_path: Path) -> No
     assert "two different records are called try-2026-11-22-a" in str(done.exception)
 
 
+def packed(folder: Path, *texts: str) -> tuple[Result, Results]:
+    """What --pack says of some records, and the results that it leaves."""
+    (folder / "kept").mkdir(exist_ok=True)
+    for number, text in enumerate(texts):
+        (folder / "kept" / f"{number}.yaml").write_text(text)
+    done = run(folder, HALVING, "--pack", str(folder / "kept"))
+    return done, Results(sweep.lines(folder / "results.jsonl")[0])
+
+
+def of(launch: Launch, *values: float, **fields: object) -> str:
+    """The record of a launch that measured this."""
+    text = line(launch, *values).evidence
+    run = {**yaml.safe_load(text), "taken": "2026-11-22", "launch_sha256": launch.what, **fields}
+    return yaml.safe_dump(run, sort_keys=False)
+
+
+def test_pack_is_the_reverse_of_unpack(halving: Checked, tmp_path: Path) -> None:
+    """All rungs come back from records alone, with the same ranking; a second time nothing is added."""
+    results = through(halving)
+    ends = Results(each for each in results.every if each.evidence)  # d, which never started, left no record
+    texts = [of(its, *its_values(ends, its)) for its in known(halving, results).values() if ends.done(its)]
+    failed = of(known(halving, results)["d"], 1, 1, 1, outcome="out-of-memory", phases=[])
+    done, back = packed(tmp_path, failed, *texts)
+    assert done.exit_code == 0, done.exception
+    assert f"{len(texts) + 1} records of " in done.stderr
+    assert {each.id for each in back.every} == {each.id for each in results.every}
+    for load in LOADS:
+        assert sweep.ranking(halving, back, load).rows == sweep.ranking(halving, results, load).rows
+    before = (tmp_path / "results.jsonl").read_bytes()
+    assert "0 records of " in packed(tmp_path)[0].stderr
+    assert (tmp_path / "results.jsonl").read_bytes() == before
+
+
+def its_values(results: Results, launch: Launch) -> list[float]:
+    """A launch's measured loads."""
+    return [sweep.score(results.done(launch), load) for load in launch.loads]
+
+
+@pytest.mark.parametrize("fields", [
+    {"launch_sha256": "0" * 64}, {"copies": 2}, {"mps": True}, {"pinned": "0-3"}, {"outcome": "time-limit"},
+    {"taken": "2026-11-21"}, {"id": "other-2026-11-22-a"}, {"id": "try-2026-11-22-e"},
+])  # fmt: skip
+def test_pack_takes_no_other_run(fields: dict[str, object], halving: Checked, tmp_path: Path) -> None:
+    """Another launch, another number of servers, another plan's or start's name."""
+    launch = halving.launches[0]
+    done, results = packed(tmp_path, of(launch, 1, 2, 3, **fields))
+    assert done.exit_code == 0
+    assert results.every == []
+    assert ("other runs than the plan's have the ids of a\n" in done.stderr) == (set(fields) <= {*HOW, "outcome"})
+
+
+HOW = ("launch_sha256", "copies", "mps", "pinned")
+
+
+def test_pack_asks_for_each_load_as_long(halving: Checked, tmp_path: Path) -> None:
+    """One load less or one cut short: not done; one more than planned does no harm."""
+    a, small = halving.launches[0], halving.launches[4]
+    phases = yaml.safe_load(of(a, 1, 2, 3))["phases"]
+    assert packed(tmp_path, of(a, 1, 2, 3, phases=phases[:2]))[1].every == []
+    short = [*phases[:2], phases[2] | {"window_s": 0.8 * a.seconds}]
+    assert packed(tmp_path, of(a, 1, 2, 3, phases=short))[1].every == []
+    taken = packed(tmp_path, of(small, 1, phases=phases, id="try-2026-11-22-small"))[1].every
+    assert [each.id for each in taken] == ["small"]
+
+
+def test_pack_names_what_is_no_record(tmp_path: Path) -> None:
+    """The file, and nothing is added."""
+    done, results = packed(tmp_path, "id: x\n")
+    assert "kept/0.yaml: no record of a run (" in str(done.exception)
+    assert results.every == []
+    done = run(tmp_path, HALVING, "--pack", str(tmp_path / "nowhere"))
+    assert "nowhere: No such file or directory; name a folder of evidence records" in str(done.exception)
+
+
+def test_the_sweep_goes_on_from_the_evidence_alone(tmp_path: Path) -> None:
+    """What is in the knowledge is enough to know the second rung of the H100's sweep."""
+    checked = shipped(KNOWLEDGE / "campaigns" / "h100.yaml")
+    name = str(tmp_path / "h100.jsonl")
+    plan = str(KNOWLEDGE / "campaigns" / "h100.yaml")
+    command = ["campaign", plan, name, "--pack", str(KNOWLEDGE / "evidence")]
+    assert CliRunner().invoke(root, command).exit_code == 0
+    results = Results(sweep.lines(Path(name))[0])
+    later = [each for each in sweep.launches(checked, results) if each.rung == 2]
+    assert sum(bool(results.done(each)) for each in later) >= 18
+    picks = {row.start: row for load in checked.loads for row in sweep.ranking(checked, results, load).rows}
+    assert {"rec-1", "rec-16", "rec-16-720p", "pick-64", "rec-64-720p"} <= set(picks)
+
+
 def test_the_list_says_what_is_done_and_what_is_next(halving: Checked, tmp_path: Path) -> None:
     """Counts and time in the first line, a line for each start, the rungs that wait; 80 columns, nothing written."""
     lines = first_rung(halving)[1:4]

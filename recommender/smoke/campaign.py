@@ -21,7 +21,7 @@ import click
 
 from recommender.render import count
 from recommender.request import RequestError
-from recommender.smoke import sweep
+from recommender.smoke import packing, sweep
 from recommender.smoke.console import stopping
 from recommender.smoke.keeper import PR_SET_PDEATHSIG
 from recommender.smoke.plan import Checked, Launch, PlanError, read
@@ -30,6 +30,7 @@ from recommender.store import did_you_mean
 
 BAD_PLAN, MACHINE, LEFT_OVER = 2, 3, 5
 SAID = 400
+WATCH_S = 0.05
 FILE = click.Path(path_type=Path)
 
 HELP = """\b
@@ -39,6 +40,8 @@ Examples:
   recommend campaign knowledge/campaigns/h100.yaml h100.jsonl --ranking
   recommend campaign knowledge/campaigns/h100.yaml mon.jsonl tue.jsonl \\
       --unpack knowledge/evidence
+  recommend campaign knowledge/campaigns/h100.yaml new.jsonl \\
+      --pack knowledge/evidence
 
 \b
 Exit codes:
@@ -62,6 +65,7 @@ Exit codes:
 @click.option("--ranking", is_flag=True, help="Rank the starts of the sweep for each of its loads; run nothing.")
 @click.option("--json", "as_json", is_flag=True, help="The ranking as JSON.")
 @click.option("--unpack", metavar="DIR", type=FILE, help="Write each evidence record to DIR; run nothing.")
+@click.option("--pack", metavar="DIR", type=FILE, help="Add the starts that DIR has a record of; run nothing.")
 def campaign(plan: Path, results: tuple[Path, ...], **options: Any) -> None:
     """Run the starts of PLAN that RESULTS does not hold yet.
 
@@ -71,9 +75,9 @@ def campaign(plan: Path, results: tuple[Path, ...], **options: Any) -> None:
     whenever you like, and give it the same RESULTS to go on. Of several
     RESULTS all are read, and the first is added to.
     """
-    modes = [name for name in ("as_list", "ranking", "unpack") if options[name]]
+    modes = [name for name in ("as_list", "ranking", "unpack", "pack") if options[name]]
     if len(modes) > 1:
-        raise click.UsageError("--list, --ranking and --unpack exclude each other; give one")
+        raise click.UsageError("--list, --ranking, --unpack and --pack exclude each other; give one")
     if options["as_json"] and not options["ranking"]:
         raise click.UsageError("--json goes with --ranking")
     try:
@@ -86,7 +90,10 @@ def campaign(plan: Path, results: tuple[Path, ...], **options: Any) -> None:
     if options["ranking"]:
         _ranking(checked, found, options["as_json"])
     elif options["unpack"]:
-        _unpack(checked, found, options["unpack"])
+        packing.unpack(checked, found, options["unpack"])
+    elif options["pack"]:
+        with _opened(results[0]) as out:
+            packing.pack(checked, found, options["pack"], out)
     elif options["as_list"]:
         chosen = _chooser(checked, found, options["only"])
         click.echo(listing(checked, found, chosen), nl=False)
@@ -114,39 +121,6 @@ def _ranking(plan: Checked, found: sweep.Results, as_json: bool) -> None:
         click.echo(json.dumps(told, indent=2))
     else:
         click.echo(ranking_text(made), nl=False)
-
-
-def _unpack(plan: Checked, found: sweep.Results, folder: Path) -> None:
-    """Writes the records that are not there yet, all or none. Where two have one id, that of the plan counts."""
-    current = {(each.id, each.digest) for each in sweep.launches(plan, found)}
-    texts: dict[str, tuple[bool, str]] = {}
-    for line in found.every:
-        if not line.evidence or line.code == sweep.LATE or sweep.stopped(line.code) or line.code in sweep.MACHINE:
-            continue
-        try:
-            name = sweep.parsed(line.evidence).id
-        except ValueError as error:
-            raise RequestError(f"--unpack: the record of {line.id} is not valid ({error}); remove its line") from None
-        new = ((line.id, line.digest) in current, line.evidence)
-        if name in texts and texts[name][0] == new[0] and texts[name][1] != new[1]:
-            raise RequestError(f"--unpack: two different records are called {name}; remove the line of one")
-        texts[name] = max(texts.get(name, new), new)
-    todo = {}
-    for name, (_, text) in texts.items():
-        path = folder / f"{name}.yaml"
-        if path.exists() and path.read_text("utf-8") != text:
-            raise RequestError(f"--unpack: {path} exists and says something else; evidence is never replaced")
-        if not path.exists():
-            todo[path] = text
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, text in todo.items():
-            with path.open("x", encoding="utf-8") as file:
-                file.write(text)
-    except OSError as error:
-        raise RequestError(f"--unpack: {folder}: {error.strerror}; name a folder that can be written to") from None
-    there = len(texts) - len(todo)
-    click.echo(f"recommend campaign: {len(todo)} records written to {folder}, {there} were there already", err=True)
 
 
 # --- running ---------------------------------------------------------------------------------------
@@ -235,7 +209,10 @@ class Session:
         if self.signals:  # it came before there was anyone to pass it on to
             self.child.send_signal(self.signals[0])
         try:
-            return self.child.wait()
+            # Not wait: it would sit out a signal that comes just before it.
+            while (code := self.child.poll()) is None:
+                time.sleep(WATCH_S)
+            return code
         finally:
             self.child = None
 
@@ -247,9 +224,7 @@ class Session:
 
     def keep(self, line: sweep.Line) -> None:
         """Adds a line to the results, for good."""
-        self.out.write(line.model_dump_json().encode() + b"\n")
-        self.out.flush()
-        os.fsync(self.out.fileno())
+        packing.write(self.out, [line])
         self.found.add(line)
 
 

@@ -1,0 +1,140 @@
+"""A campaign's records, out of its results and into them: evidence is kept in files of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+import click
+
+from recommender import records as r
+from recommender.render import count
+from recommender.request import RequestError
+from recommender.smoke import sweep
+from recommender.smoke.failures import KINDS
+from recommender.smoke.plan import Checked, Launch, name_of_phase
+
+SHORTEST = 0.9
+"""Of the seconds that a load was to be driven; clients of one in flight end with their last answer."""
+
+
+def unpack(plan: Checked, found: sweep.Results, folder: Path) -> None:
+    """Writes the records that are not there yet, all or none. Where two have one id, that of the plan counts.
+
+    Raises RequestError.
+    """
+    current = {(each.id, each.digest) for each in sweep.launches(plan, found)}
+    texts: dict[str, tuple[bool, str]] = {}
+    for line in found.every:
+        if not line.evidence or line.code == sweep.LATE or sweep.stopped(line.code) or line.code in sweep.MACHINE:
+            continue
+        try:
+            name = sweep.parsed(line.evidence).id
+        except ValueError as error:
+            raise RequestError(f"--unpack: the record of {line.id} is not valid ({error}); remove its line") from None
+        new = ((line.id, line.digest) in current, line.evidence)
+        if name in texts and texts[name][0] == new[0] and texts[name][1] != new[1]:
+            raise RequestError(f"--unpack: two different records are called {name}; remove the line of one")
+        texts[name] = max(texts.get(name, new), new)
+    todo = {}
+    for name, (_, text) in texts.items():
+        path = folder / f"{name}.yaml"
+        if path.exists() and path.read_text("utf-8") != text:
+            raise RequestError(f"--unpack: {path} exists and says something else; evidence is never replaced")
+        if not path.exists():
+            todo[path] = text
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, text in todo.items():
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+    except OSError as error:
+        raise RequestError(f"--unpack: {folder}: {error.strerror}; name a folder that can be written to") from None
+    there = len(texts) - len(todo)
+    click.echo(f"recommend campaign: {len(todo)} records written to {folder}, {there} were there already", err=True)
+
+
+def pack(plan: Checked, found: sweep.Results, folder: Path, out: IO[bytes]) -> None:
+    """Adds a line for each start that is not done and that the folder has a record of. Raises RequestError.
+
+    A record stands for a start if it has its id and ran the same launch with its loads for as long.
+    """
+    named: dict[str, list[tuple[r.SmokeRun, str]]] = {}
+    for run, text in _records(folder):
+        begin = re.match(rf"{re.escape(plan.plan.id)}-{run.taken}-", run.id)
+        named.setdefault(run.id[begin.end() :] if begin else "", []).append((run, text))
+    made: dict[str, sweep.Line] = {}
+    while fresh := list(_lines(plan, found, named, made)):  # a rung that is complete opens the next
+        for line in fresh:
+            made[line.id] = line
+            found.add(line)
+    write(out, made.values())
+    known = sweep.launches(plan, found)
+    other = [each.id for each in known if each.id in named and not found.done(each)]
+    told = f"; other runs than the plan's have the ids of {', '.join(other)}" if other else ""
+    done = sum(bool(found.done(each)) for each in known)
+    click.echo(
+        f"recommend campaign: {count(len(made), 'record')} of {folder} added, {done} of {len(known)} starts are done"
+        + told,
+        err=True,
+    )
+
+
+def _records(folder: Path) -> Iterator[tuple[r.SmokeRun, str]]:
+    """The records of a folder and their texts, by name."""
+    try:
+        for path in sorted(folder.iterdir()):
+            if path.suffix == ".yaml":
+                text = path.read_text("utf-8")
+                yield sweep.parsed(text), text
+    except OSError as error:
+        raise RequestError(f"--pack: {folder}: {error.strerror}; name a folder of evidence records") from None
+    except ValueError as error:
+        raise RequestError(f"--pack: {path}: no record of a run ({error}); move it elsewhere") from None
+
+
+def _lines(
+    plan: Checked,
+    found: sweep.Results,
+    named: dict[str, list[tuple[r.SmokeRun, str]]],
+    made: dict[str, sweep.Line],
+) -> Iterator[sweep.Line]:
+    """Lines of starts that are known by now and not done; of several records the last one's."""
+    for launch in sweep.launches(plan, found):
+        fit = [each for each in named.get(launch.id, ()) if _stands_for(each[0], launch)]
+        if fit and launch.id not in made and not found.done(launch):
+            run, text = fit[-1]
+            took = run.startup_s + sum(each.window_s + sweep.LOAD_S for each in run.phases)
+            yield sweep.Line(
+                id=launch.id, digest=launch.digest, code=_code(run), seconds=took, said=run.said, evidence=text
+            )
+
+
+def _stands_for(run: r.SmokeRun, launch: Launch) -> bool:
+    """Whether a record is of what a start is to run, whatever else it drove besides."""
+    wanted = (launch.what, launch.copies, launch.mps, _pinned(launch))
+    if (run.launch_sha256, run.copies, run.mps, run.pinned) != wanted:
+        return False
+    if _code(run):
+        return _code(run) not in sweep.MACHINE | {sweep.LATE}
+    lasted = {name_of_phase(each): each.window_s for each in run.phases}
+    return all(lasted.get(each, 0) >= SHORTEST * launch.seconds for each in launch.loads)
+
+
+def _pinned(launch: Launch) -> str:
+    return launch.words[launch.words.index("--pin") + 1] if "--pin" in launch.words else ""
+
+
+def _code(run: r.SmokeRun) -> int:
+    """The exit code that a run had."""
+    return KINDS[run.outcome].code if run.outcome in KINDS else 0
+
+
+def write(out: IO[bytes], lines: Iterable[sweep.Line]) -> None:
+    """Adds lines to an open file of results, for good."""
+    out.write(b"".join(each.model_dump_json().encode() + b"\n" for each in lines))
+    out.flush()
+    os.fsync(out.fileno())
