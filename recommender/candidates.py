@@ -87,17 +87,17 @@ def budgets(facts: Facts, tiles: int, batch: int) -> list[int]:
     """Prefill budgets to try: the smallest, one prompt, and one for what arrives together.
 
     A prompt longer than the budget takes several passes, each a few decoding steps long. So the last holds the
-    largest image that the model cuts, or what joins a full batch in two passes; but see ``_steady_budget``.
+    largest image that the model cuts, or what joins a full batch in two passes; but see ``steady_budget``.
     """
     prompt, largest = facts.input_tokens(tiles), facts.largest_tokens(tiles) - facts.output_tokens
     joining = max(1 if batch == 1 else 2, math.ceil(2 * batch / facts.output_tokens))
-    steady = _steady_budget(facts, tiles, batch)
+    steady = steady_budget(facts, tiles, batch)
     wanted = {SMALLEST_BUDGET, _power(prompt)}
     wanted |= {steady} if steady else {_power(largest), _power(prompt * joining)}
     return sorted({min(max(each, SMALLEST_BUDGET), LARGEST_BUDGET) for each in wanted})
 
 
-def _steady_budget(facts: Facts, tiles: int, batch: int) -> int:
+def steady_budget(facts: Facts, tiles: int, batch: int) -> int:
     """Prefill tokens a pass with which images in flight move steadily; 0 where larger budgets do no harm.
 
     As many requests end in a pass as are in flight by the tokens of an answer. Those with images come one by one

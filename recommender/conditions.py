@@ -35,7 +35,7 @@ _TABLE: tuple[tuple[Kind, str, str], ...] = (
     ("number", "model.", "quantization_bits quantization_group hidden layers heads kv_heads head_dim"),
     ("number", "model.", "intermediate vocab max_positions max_tiles tile_tokens"),
     ("number", "request.", "images image_width image_height tiles image_tokens prompt_tokens input_tokens"),
-    ("number", "request.", "largest_tokens ending_per_pass"),
+    ("number", "request.", "largest_tokens ending_per_pass steady_budget"),
     ("number", "request.", "output_tokens total_tokens concurrency concurrency_per_server rps cpus p99_ms ttft_ms"),
     ("text", "request.", "goal kv"),
     ("text", "config.", "backend dtype log_level communicator model_format server_name proxy_url"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from recommender.candidates import steady_budget
 from recommender.conditions import Condition, Value, fill, parse, version
 from recommender.configuration import Configuration
 from recommender.facts import GIB, Facts, within
@@ -154,16 +155,17 @@ def fact_values(facts: Facts) -> dict[str, Value]:
 def config_values(facts: Facts, config: Configuration) -> dict[str, Value]:
     """The decided settings, and the tokens a request has under them."""
     values: dict[str, Value] = {f"config.{name}": getattr(config, name) for name in config.__slots__}
-    tiles = config.max_tiles
+    tiles, each = config.max_tiles, -(-facts.concurrency // config.servers)
     values |= {
         "config.cards": config.cards,
-        "request.concurrency_per_server": -(-facts.concurrency // config.servers),
+        "request.concurrency_per_server": each,
         "request.tiles": facts.tiles(tiles),
         "request.image_tokens": facts.image_tokens(tiles),
         "request.input_tokens": facts.input_tokens(tiles),
         "request.total_tokens": facts.total_tokens(tiles),
         "request.largest_tokens": facts.largest_tokens(tiles) - facts.output_tokens,
-        "request.ending_per_pass": round(-(-facts.concurrency // config.servers) / facts.output_tokens, 1),
+        "request.ending_per_pass": round(each / facts.output_tokens, 1),
+        "request.steady_budget": steady_budget(facts, tiles, each),
     }
     return values
 

@@ -30,12 +30,17 @@ if TYPE_CHECKING:
 
 WEIGHTS = {"latency": 1.0, "rps": 1.0, "ttft": 0.3, "token": 0.3, "p99": 0.3, "memory": 1.0}
 """How much an error of each figure counts in a fit."""
+MIDDLE = 1.5
+"""Between a coefficient's ends, 1 and 2, on a logarithmic scale."""
 PULL = 0.05
 """Pull towards the middle of a coefficient's ends: decides only what no run tells."""
 SOFT = 0.1
 """Errors well beyond this share count linearly: one odd run does not bend a fit."""
 PARTS = 5
 INSIDE = 0.8
+STEP = 0.01
+"""Of the way between a coefficient's ends, for slopes. The equations have bends, and bytes are whole: slopes over
+shorter ways come out by chance, and the fit ends where the machine's last digits lead it."""
 SLACK = 1e-9
 """Of sums of weights, which are not exact."""
 DIGITS = 4
@@ -83,21 +88,27 @@ def _solved(among: Sequence[Observation], free: Sequence[str], store: Store) -> 
     """The free coefficients at their best."""
     from scipy.optimize import least_squares
 
-    low = [math.log(store.coefficients[name].low) for name in free]
-    high = [math.log(store.coefficients[name].high) for name in free]
-    middle = [(a + b) / 2 for a, b in zip(low, high, strict=True)]
+    ends = [(math.log(store.coefficients[name].low), math.log(store.coefficients[name].high)) for name in free]
     kept = {name: each.value for name, each in store.coefficients.items()}
 
     def values(at: Iterable[float]) -> dict[str, float]:
-        return {name: math.exp(each) for name, each in zip(free, at, strict=True)}
+        # 1 is the low end and 2 the high one: scipy's steps are shares of a place, of 0 they would be nothing.
+        return {name: math.exp(a + (x - 1) * (b - a)) for name, x, (a, b) in zip(free, at, ends, strict=True)}
 
     def errors(at: NDArray[Any], /) -> list[float]:
         tried = kept | values(at)
         made = [WEIGHTS[name] * log for of in among for name, log in logs(of, tried)]
-        pulls = (PULL * (x - mid) / (b - a) for x, mid, a, b in zip(at, middle, low, high, strict=True))
-        return [*made, *pulls]
+        return [*made, *(PULL * (x - MIDDLE) for x in at)]
 
-    best = least_squares(errors, middle, bounds=(low, high), loss="soft_l1", f_scale=SOFT)
+    best = least_squares(
+        errors,
+        [MIDDLE] * len(free),
+        bounds=(1, 2),
+        loss="soft_l1",
+        f_scale=SOFT,
+        jac="3-point",
+        diff_step=[STEP] * len(free),
+    )
     return {name: _rounded(value) for name, value in values(float(each) for each in best.x).items()}
 
 
