@@ -4,7 +4,7 @@ Finds a `--cache-max-entry-count` that was set for a load of one request at a ti
 needs, or more, in a tenth of the card or more.
 
 One request uses the tokens that it has; what the cache holds beside them is never touched, and no share makes it
-faster: with shares from 5 to 80 % one image at a time took 152 to 160 ms on an H100. The memory is only taken. Shares
+faster: with shares from 6 to 80 % one image at a time took 146 to 151 ms on an H100. The memory is only taken. Shares
 of half the card and more have a rule among the costs.
 
 Set the share that the request needs, which `recommend` works out, or leave the number as it is where nothing else

@@ -7,7 +7,8 @@ its shell exports is not seen.
 
 Each server process prepares all its images in one thread, and the tensor operations of that thread spread over
 every core unless OMP_NUM_THREADS holds them back. Sixteen 448 x 448 images at a time on an H100 with 16 cores:
-29 requests a second with it unset, 27 with 16 threads, 52 with 4. No other option made as much of a difference there.
+22 to 28 requests a second with it unset (five launches of 12 s), 49 to 54 with 4. Of the other options only a batch
+of 1 made as much of a difference, and for the worse.
 
 Mend it with ``export OMP_NUM_THREADS=4`` before the launch (2 to 4, and never more than the cores divided by the
 servers of the host). Measure it with images of your own.

@@ -4,7 +4,7 @@ Finds ``--max-prefill-token-num`` so small that one prompt of the load takes thr
 where memory is not the goal; with GPU, model and load known, only where ``recommend`` would choose a larger one.
 
 A prompt that is longer than the budget is read in chunks, each a pass of its own. It is no error, but it takes
-longer: on an H100 an image of 1280 x 720 (2,361 tokens) took 400 ms with a budget of 512 and 263 ms with 4,096.
+longer: on an H100 an image of 1280 x 720 (2,378 tokens) took 400 ms with a budget of 512 and 263 to 329 with 4,096.
 For one request alone a smaller budget saves memory, not time.
 
 Mend it with a budget that holds one prompt whole.

@@ -4,7 +4,7 @@ Finds a cache that takes two fifths of the card or more and holds at least eight
 and the warm-up need, with prefix caching off: 0.8 of the card for one request at a time, say.
 
 The share is taken at the start and kept. Beyond what the running requests hold it makes nothing faster: with
-shares from 5 to 80 % one image at a time took 152 to 160 ms. It only keeps the card from other processes.
+shares from 6 to 80 % one image at a time took 146 to 151 ms. It only keeps the card from other processes.
 
 Mend it with the share that the load needs (``recommend`` works it out), or leave it where the card has nothing
 else to do.
