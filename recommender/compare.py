@@ -12,7 +12,7 @@ from recommender.arguments import question_options
 if TYPE_CHECKING:
     from recommender.beside import Beside, Setting, Value
     from recommender.pipeline import Recommendation
-    from recommender.speed import Range
+    from recommender.ranges import Range
 
 FORMAT = 1
 LABEL = 18

@@ -89,6 +89,7 @@ def _load(phase: r.Phase) -> dict[str, Any]:
         "concurrency": phase.concurrency,
         "image": phase.image,
         "pixels": phase.images * math.prod(int(side) for side in phase.image.split("x")) if phase.image else 0,
+        "input_tokens": phase.input_tokens,
         "output_tokens": phase.output_tokens,
         "rps": round(got.rps, 1),
         "p50_ms": round(got.p50_ms),

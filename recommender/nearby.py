@@ -63,9 +63,11 @@ def _unlike(facts: Facts, load: RanLoad) -> float:
     """How unlike two loads are, in doublings."""
     apart = _doublings(load.concurrency, facts.concurrency) + _doublings(load.output_tokens, facts.output_tokens) / 2
     pixels = facts.images * facts.image_width * facts.image_height
+    longer = _doublings(load.input_tokens, facts.input_tokens())
     if not pixels or not load.pixels:
-        return apart + (TEXT_FOR_IMAGES if bool(pixels) != bool(load.pixels) else 0.0)
-    return apart + _doublings(load.pixels, pixels)
+        return apart + longer + (TEXT_FOR_IMAGES if bool(pixels) != bool(load.pixels) else 0.0)
+    larger = _doublings(load.pixels, pixels)
+    return apart + max(larger, longer)
 
 
 def _doublings(one: float, other: float) -> float:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 WIDE = {
+    "calibrated by runs of your own": "as wide as the errors of ours at unseen runs; smoke holds yours against them",
     "extrapolated from datasheets": "no run was made on this card, so they are wide: see smoke, and --calibrate",
     "modelled from measurements of fewer cards a server": "no run was made over so many, so they are wide",
     "modelled from measurements of other kinds of models": (

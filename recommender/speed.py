@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from recommender import covered, shapes
+from recommender import shapes
 from recommender.configuration import Configuration
 from recommender.facts import Facts
 from recommender.memory import running
+from recommender.ranges import Basis, Range, basis_of, ranged_by, rate_of, widening
 from recommender.reductions import reduced, reduced_seeing
 from recommender.stations import Terms, shared, stations
 
@@ -30,27 +31,6 @@ if TYPE_CHECKING:
     from recommender.store import Store
 
 Limit: TypeAlias = Literal["preprocessing", "prefill on the card", "decoding steps"]
-
-Basis: TypeAlias = Literal[
-    "modelled from measurements on the same GPU",
-    "modelled from measurements of other kinds of models",
-    "modelled from measurements of fewer cards a server",
-    "calibrated by runs of your own",
-    "extrapolated from datasheets",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """A predicted figure: middle and ends."""
-
-    value: float
-    low: float
-    high: float
-
-    def scaled(self, factor: float) -> Range:
-        """The same range in another unit."""
-        return Range(self.value * factor, self.low * factor, self.high * factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +97,6 @@ CARD = (
 )
 CROWDED_FROM = 0.75
 """Share of the cores from which OMP_NUM_THREADS makes every tile's threads wait for each other under load."""
-UNTESTED = 2.0
-"""Factor of both ends of a figure that no run tested."""
 
 
 def estimate(facts: Facts, config: Configuration, ranged: bool = True) -> Speed:
@@ -128,51 +106,27 @@ def estimate(facts: Facts, config: Configuration, ranged: bool = True) -> Speed:
     """
     flight = -(-facts.concurrency // config.servers)
     c = scaled(facts.store, facts.request.host_scale, facts.request.card_scale)
-    got = figures(facts, config, flight, c)
-    basis = _basis(facts, config)
+    got = spread(facts, config, facts.concurrency, c)
+    basis = basis_of(facts, config)
     load = "load" if flight > 1 else "alone"
 
     def figure(name: str, value: float) -> Range:
-        return _range(facts.store, name, value, basis) if ranged else Range(value, value, value)
+        return ranged_by(facts.store, name, value, widen) if ranged else Range(value, value, value)
 
+    widen = widening(facts, config, basis)
+    latency = figure(f"latency-{load}", got.latency)
+    rps = figure("rps-load", got.rps) if flight > 1 else rate_of(latency, got.rps)
     return Speed(
         alone_ms=figure("latency-alone", got.alone),
-        latency_ms=figure(f"latency-{load}", got.latency),
+        latency_ms=latency,
         p99_ms=figure(f"p99-{load}", got.p99),
         ttft_ms=figure(f"ttft-{load}", got.ttft),
         token_ms=figure(f"token-{load}", got.token),
-        rps=figure(f"rps-{load}", got.rps * config.servers),
+        rps=rps,
         limit=got.limit,
         basis=basis,
         coefficients=COEFFICIENTS,
     )
-
-
-def _basis(facts: Facts, config: Configuration) -> Basis:
-    if (facts.request.host_scale, facts.request.card_scale) != (1.0, 1.0):
-        return "calibrated by runs of your own"
-    if facts.gpu.id not in covered.gpus(facts.store):
-        return "extrapolated from datasheets"
-    if not covered.cards(facts.store, facts.gpu, config.tp):
-        return "modelled from measurements of fewer cards a server"
-    if covered.kind(facts.model) not in covered.kinds(facts.store):
-        return "modelled from measurements of other kinds of models"
-    return "modelled from measurements on the same GPU"
-
-
-SPREADS: Mapping[Basis, str] = {
-    "extrapolated from datasheets": "unmeasured-gpu-spread",
-    "modelled from measurements of fewer cards a server": "unmeasured-gpu-spread",
-    "modelled from measurements of other kinds of models": "unmeasured-kind-spread",
-}
-
-
-def _range(store: Store, name: str, value: float, basis: Basis) -> Range:
-    """A figure with the range that its errors at unseen runs give it; wider where nothing alike was measured."""
-    known = store.residuals.get(name)
-    low, high = (known.low, known.high) if known else (1 / UNTESTED, UNTESTED)
-    widen = store.coefficients[SPREADS[basis]].value if basis in SPREADS else 1.0
-    return Range(value, value * min(low, 1.0) / widen, value * max(high, 1.0) * widen)
 
 
 @lru_cache(maxsize=32)
@@ -231,6 +185,31 @@ def figures(facts: Facts, config: Configuration, flight: int, c: Mapping[str, fl
     return Figures(whole, mean, tail, ttft, token, flight / mean * 1e3, limit)
 
 
+def spread(facts: Facts, config: Configuration, flight: int, c: Mapping[str, float]) -> Figures:
+    """The middle figures of all servers, the requests in flight spread over them as evenly as whole ones can be.
+
+    Times are means over the requests; p99 and the limit are those of the servers that have one more.
+    """
+    each, fuller = divmod(flight, config.servers)
+    got = figures(facts, config, each + bool(fuller), c)
+    if not fuller:
+        return got._replace(rps=got.rps * config.servers)
+    other = figures(facts, config, max(each, 1), c)
+    idle = each == 0
+    rps = got.rps * fuller + (0.0 if idle else other.rps * (config.servers - fuller))
+    share = got.rps * fuller / rps
+
+    def mixed(one: float, two: float) -> float:
+        return share * one + (1 - share) * two
+
+    return got._replace(
+        latency=mixed(got.latency, other.latency),
+        ttft=mixed(got.ttft, other.ttft),
+        token=mixed(got.token, other.token),
+        rps=rps,
+    )
+
+
 def _terms(facts: Facts, config: Configuration, loaded: bool, c: Mapping[str, float]) -> Terms:
     tp, max_tiles = config.tp, config.max_tiles
     inputs, text = facts.input_tokens(max_tiles), facts.model.text
@@ -271,7 +250,7 @@ def _prepare(facts: Facts, config: Configuration, loaded: bool, c: Mapping[str, 
     if not facts.images:
         return work
     tile = c["tile-host-ms"] + c["tile-host-parallel-ms"] / config.omp_threads
-    if loaded and facts.request.cpus > 1:
+    if loaded:
         share = config.omp_threads / facts.request.cpus
         crowded = min(max((share - CROWDED_FROM) / (1 - CROWDED_FROM), 0.0), 1.0)
         tile += crowded * c["tile-host-crowded-ms"]

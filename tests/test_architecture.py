@@ -45,6 +45,7 @@ FLOW = (
     "memory",
     "stations",
     "reductions",
+    "ranges",
     "speed",
     "nearby",
     "candidates",

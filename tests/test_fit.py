@@ -9,6 +9,7 @@ import random
 import time
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
@@ -17,15 +18,15 @@ import yaml
 from artefacts import KNOWLEDGE
 from click.testing import CliRunner
 
+from recommender import pipeline, speed
 from recommender import records as r
-from recommender import speed
 from recommender.candidates import tiers
 from recommender.compiling import read_record
 from recommender.facts import gather
 from recommender.request import MAX_SCALE, Request, RequestError
 from recommender.smoke import calibrate, fit, refit
 from recommender.smoke.forecast import met
-from recommender.smoke.observations import Observation, merged, observations, predicted
+from recommender.smoke.observations import Observation, logs, merged, observations, observed, predicted
 from recommender.store import load
 
 STORE = load()
@@ -252,6 +253,77 @@ def test_calibration_finds_a_slower_host_or_card(host: float, card: float) -> No
     for each in every[6:]:
         for name, value in predicted(each, truth).items():
             assert predicted(each, made)[name] == pytest.approx(value, rel=0.04 if name in ("latency", "rps") else 0.1)
+
+
+def test_one_run_of_the_same_card_does_little_harm() -> None:
+    """Starts on one H100, each alone calibrating: it costs what is foretold of the others 2.5 % at most."""
+    runs = [read_record(path, r.SmokeRun) for path in sorted((KNOWLEDGE / "evidence").glob("h100-2026-11-21-*.yaml"))]
+    known = [found for run in runs[::12] if (found := [each for each in observed(run, STORE) if each.flight])]
+    others = merged([each for found in known for each in found])[::2]
+
+    def off(factors: tuple[float, float], run: str) -> float:
+        values = speed.scaled(STORE, *factors)
+        unseen = [each for each in others if each.run != run]
+        return fmean(abs(log) for each in unseen for name, log in logs(each, values) if name in ("latency", "rps"))
+
+    assert len(known) >= 10
+    plain = fmean(off((1.0, 1.0), found[0].run) for found in known)
+    assert fmean(off(calibrate.fitted(found, STORE), found[0].run) for found in known) < plain + 0.025
+
+
+def changed(folder: Path, **fields: object) -> Path:
+    """A record of the H100 with other fields."""
+    run = yaml.safe_load((KNOWLEDGE / "evidence" / "h100-2026-11-21-ours-16.yaml").read_text("utf-8"))
+    path = folder / f"{run['id']}.yaml"
+    path.write_text(yaml.safe_dump({**run, **fields}, sort_keys=False))
+    return path
+
+
+@pytest.mark.parametrize(("fields", "said"), [
+    ({"gpu_name": "NVIDIA L4"}, "taken on l4, asked was h100-sxm-80g; name runs of that"),
+    ({"command": ["--no-such-option", "4"]}, "has '--no-such-option', which is no option of LMDeploy's server"),
+    ({"command": ["--session-len"]}, "the command's --session-len has no value"),
+    ({"request": "{"}, "its figures or its request cannot be read"),
+    ({"phases": []}, "no load of it can be used"),
+])  # fmt: skip
+def test_a_run_that_cannot_calibrate_is_told_in_a_line(fields: dict[str, object], said: str, tmp_path: Path) -> None:
+    """With the file's name."""
+    path = changed(tmp_path, **fields)
+    with pytest.raises(RequestError, match=f"^--calibrate {path}: .*{said}"):
+        calibrate.calibrated(Request(gpu="H100-80G"), [str(path)], STORE)
+    with pytest.raises(RequestError, match="a folder; name the records in it"):
+        calibrate.calibrated(Request(gpu="H100-80G"), [str(tmp_path)], STORE)
+
+
+def test_options_with_equals_signs_and_underscores_calibrate_too(tmp_path: Path) -> None:
+    """LMDeploy's parser takes both, and a script of another hand may have them."""
+    run = yaml.safe_load((KNOWLEDGE / "evidence" / "h100-2026-11-21-ours-16.yaml").read_text("utf-8"))
+    words = " ".join(run["command"]).replace("--max-batch-size ", "--max_batch_size=").split()
+    assert words != run["command"]
+    found = [calibrate.calibrated(Request(gpu="H100-80G"), [str(changed(tmp_path, command=each))], STORE)
+             for each in (run["command"], words)]  # fmt: skip
+    assert found[0] == found[1]
+
+
+def test_a_factor_beyond_its_ends_is_told(tmp_path: Path) -> None:
+    """Runs ten times slower than the card's fit no factor."""
+    run = yaml.safe_load((KNOWLEDGE / "evidence" / "h100-2026-11-21-ours-16.yaml").read_text("utf-8"))
+    for phase in run["phases"]:
+        for name in ("latencies_ms", "gaps_ms", "ttft_ms", "streamed_ms"):
+            phase[name] = " ".join(str(10 * int(each)) for each in phase.get(name, "").split())
+        phase["window_s"] *= 10
+    path = changed(tmp_path, phases=run["phases"])
+    with pytest.raises(RequestError, match="no factors up to 5 bring what is known of h100-sxm-80g near these runs"):
+        calibrate.calibrated(Request(gpu="H100-80G"), [str(path)], STORE)
+
+
+def test_runs_of_ones_own_do_not_narrow_what_they_do_not_tell() -> None:
+    """A mixture of experts that nobody ran keeps its width on a calibrated card."""
+    request = Request(gpu="L4", gpu_count=4, model="gpt-oss-20b", concurrency=16, host_scale=1.2, card_scale=1.1)
+    models = ("gpt-oss-20b", "internvl3-8b-awq")
+    found = [pipeline.recommend(replace(request, model=each), STORE).speed.rps for each in models]
+    widths = [each.high / each.low for each in found]
+    assert widths[0] > 1.3 * widths[1]
 
 
 def rest() -> dict[str, float]:

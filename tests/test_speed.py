@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recommender import memory, speed, stations
+from recommender import memory, ranges, speed, stations
 from recommender.candidates import tiers
 from recommender.choose import Candidate, measure, pick
 from recommender.facts import gather
@@ -128,6 +128,33 @@ def test_more_tokens_never_speed_up(taken: int, further: int, given_: int, longe
         assert other.rps.value <= base.rps.value * (1 + 1e-9)
 
 
+@given(st.integers(1, 8), st.integers(1, 70), st.integers(1, 16))
+@settings(max_examples=60, deadline=None)
+def test_uneven_servers_keep_littles_law(servers: int, flight: int, batch: int) -> None:
+    """However the requests in flight divide by the servers: their number is the rate times the mean time."""
+    facts = gather(Request(gpu="h100-sxm-80g", gpu_count=8, concurrency=flight), STORE)
+    config = replace(next(tiers(facts))[0], servers=servers, tp=1, share=1, max_batch_size=batch)
+    found = speed.estimate(facts, config)
+    assert found.rps.value * found.latency_ms.value / 1000 == pytest.approx(flight)
+    whole = found.ttft_ms.value + (facts.output_tokens - 1) * found.token_ms.value
+    assert whole == pytest.approx(found.latency_ms.value)
+    one = speed.estimate(replace(facts, request=replace(facts.request, concurrency=flight + 1)), config)
+    assert one.rps.value >= found.rps.value * (1 - 1e-9)
+
+
+def test_one_at_a_time_is_as_sure_of_its_rate_as_of_its_time() -> None:
+    """The ends of the one follow from those of the other."""
+    found = asked()
+    assert found.rps.high * found.latency_ms.low == pytest.approx(1000)
+    assert found.rps.low * found.latency_ms.high == pytest.approx(1000)
+
+
+def test_one_core_is_no_faster_than_two() -> None:
+    """A single core has no thread to spare for the tiles either."""
+    one, two = (asked(concurrency=16, cpus=cpus, threads=1).rps.value for cpus in (1, 2))
+    assert one < two
+
+
 def test_a_range_is_what_unseen_runs_were_off_by() -> None:
     """The ends are the held-out errors of the figure; on a card never measured they are wider, and it says so."""
     got, known = asked(concurrency=16), STORE.residuals["rps-load"]
@@ -195,7 +222,7 @@ def test_servers_share_a_card_only_where_a_tenth_more_is_answered() -> None:
     best = max(each.speed.rps.value for each in one)
 
     def at(factor: float) -> list[Candidate]:
-        rps = speed.Range(best * factor, best, best)
+        rps = ranges.Range(best * factor, best, best)
         return [*one, *(replace(each, speed=replace(each.speed, rps=rps)) for each in two)]
 
     assert pick(at(1.09), "throughput").config.share == 1

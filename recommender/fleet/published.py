@@ -10,7 +10,7 @@ from recommender.configuration import Configuration
 from recommender.facts import GIB
 from recommender.fleet.queueing import Queue
 from recommender.fleet.sizing import Aim, Kind, Limit, Plan, Sized, Unfit, cost
-from recommender.speed import Basis, Range
+from recommender.ranges import Basis, Range
 
 FORMAT = 1
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal, TypeAlias
 
-from recommender import speed
+from recommender import ranges, speed
 from recommender.choose import Choice, Nothing, choose
 from recommender.configuration import Configuration
 from recommender.facts import Facts
@@ -91,9 +91,9 @@ class Sized:
     hosts: int
     at: Queue
     down: Queue
-    p99_ms: speed.Range
+    p99_ms: ranges.Range
     limit: Limit
-    basis: speed.Basis
+    basis: ranges.Basis
     spare: int = 0
 
     @property
@@ -196,12 +196,12 @@ def _fleet(facts: Facts, kind: Kind, choice: Choice, aim: Aim) -> Sized | Unfit:
     return Sized(kind, facts, config, choice.best.memory, holds, hosts, up, left, p99, limit, basis, spare=aim.spare)
 
 
-def _p99(facts: Facts, choice: Choice, queue: Queue) -> speed.Range:
+def _p99(facts: Facts, choice: Choice, queue: Queue) -> ranges.Range:
     """The range of 99 %: that of the tails that were measured, and wider where closed loops are told less well."""
     ends, tail, value = choice.best.speed.p99_ms, facts.store.coefficients[TAIL], queue.p99_ms
     low = min(tail.low / tail.value, ends.low / ends.value)
     high = max(tail.high / tail.value, ends.high / ends.value)
-    return speed.Range(value, value * low, value * high)
+    return ranges.Range(value, value * low, value * high)
 
 
 def _too_slow(facts: Facts, kind: Kind, choice: Choice, aim: Aim) -> Unfit:

@@ -186,13 +186,21 @@ def remake(request: Request, follow: Mapping[str, Any]) -> Recommendation:
 
 
 def ran(run: r.SmokeRun, store: Store) -> Recommendation:
-    """What a record's server ran with, from its own command and environment: no choice is made anew for it."""
+    """What a record's server ran with, from its own command and environment: no choice is made anew for it.
+
+    Raises RequestError for a command that LMDeploy would not take.
+    """
     from recommender import pipeline
 
     words, given = iter(run.command), {}
     for word in words:
-        option = store.flags[word.removeprefix("--")]
-        given[option.id] = "true" if option.eras[-1].type == "bool" else next(words)
+        name, _, value = word.removeprefix("--").partition("=")
+        option = store.flags.get(name.replace("_", "-"))
+        if option is None:
+            raise RequestError(f"the command has {word[:40]!r}, which is no option of LMDeploy's server")
+        given[option.id] = value or ("true" if option.eras[-1].type == "bool" else next(words, ""))
+        if not given[option.id]:
+            raise RequestError(f"the command's {word} has no value")
     variables = {each.name: each.id for each in store.environment.values()}
     given |= {
         variables[name]: value

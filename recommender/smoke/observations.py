@@ -110,9 +110,8 @@ def predicted(of: Observation, values: Values) -> dict[str, float]:
         held = replace(of.facts, store=valued(of.facts.store, values))
         used = memory.estimate(held, of.config)
         return {"memory": (used.total - used.item("vision").bytes) / MIB}
-    servers = of.config.servers
-    got = speed.figures(of.facts, of.config, -(-of.flight // servers), values)
-    return {"latency": got.latency, "ttft": got.ttft, "token": got.token, "p99": got.p99, "rps": got.rps * servers}
+    got = speed.spread(of.facts, of.config, of.flight, values)
+    return {"latency": got.latency, "ttft": got.ttft, "token": got.token, "p99": got.p99, "rps": got.rps}
 
 
 def valued(store: Store, values: Values) -> Store:

@@ -17,7 +17,8 @@ from recommender.smoke.forecast import arranged, foretold, met, predicted
 
 if TYPE_CHECKING:
     from recommender.pipeline import Recommendation
-    from recommender.speed import Range, Speed
+    from recommender.ranges import Range
+    from recommender.speed import Speed
 
 WIDTH = 80
 FORMAT = 1
