@@ -62,7 +62,7 @@ def check(folder: Path | None) -> None:
     """
     from recommender.check import check as run
 
-    result = run(_knowledge(folder))
+    result = run(knowledge_of(folder))
     for problem in result.problems:
         click.echo(str(problem))
     click.echo(str(result), err=bool(result.problems))
@@ -82,7 +82,7 @@ def schema(only_check: bool, folder: Path | None) -> None:
     """
     from recommender.base import schemas, stale_schemas
 
-    place = _knowledge(folder) / "schema"
+    place = knowledge_of(folder) / "schema"
     made, stale = schemas(), stale_schemas(place)
     left = [path.name for path in sorted(place.glob("*")) if path.name not in made]
     for name in stale:
@@ -90,7 +90,7 @@ def schema(only_check: bool, folder: Path | None) -> None:
             _differences(f"knowledge/schema/{name}", _text(place / name), made[name])
             click.echo(f"knowledge/schema/{name}: stale: run recommend knowledge schema")
         else:
-            _write(place / name, made[name])
+            write_whole(place / name, made[name])
             click.echo(f"knowledge/schema/{name}: written")
     for name in left:
         click.echo(f"knowledge/schema/{name}: no type has this name: remove it")
@@ -118,7 +118,7 @@ def extract(versions: tuple[str, ...], only_check: bool, wheels: Path | None, fo
     for version in versions:
         if not VERSION.fullmatch(version):
             raise click.BadParameter(f"{version!r} is not a release such as 0.18.0", param_hint="VERSION")
-    found = _extract(versions, only_check, _knowledge(folder), _wheel_of(wheels))
+    found = _extract(versions, only_check, knowledge_of(folder), _wheel_of(wheels))
     for line in found:
         click.echo(line)
     if not found:
@@ -152,14 +152,14 @@ def _extract(versions: tuple[str, ...], only_check: bool, root: Path, wheel_of: 
         releases[version] = got
     text = dump_extracted(releases.values())
     if not only_check and text != _text(path):
-        _write(path, text)
+        write_whole(path, text)
         click.echo(f"knowledge/{FACTS}: written, {len(releases)} releases")
     base = read(root)
     facts = Facts(tuple(sorted(releases.values(), key=lambda release: Version(release.version))))
     if not only_check:
         known = {flag.option for _, flag in base.every(Flag)}
         for place, draft in drafts.drafts(root, facts, versions, known, wheel_of):
-            _write(place, draft)
+            write_whole(place, draft)
             click.echo(f"{place}: a draft; replace every TODO, then run recommend knowledge check")
     found += [f"{problem}" for problem in base.unread if problem.file.startswith("knowledge/flags/")]
     return found + differences(facts, {flag.id: flag for _, flag in base.every(Flag)})
@@ -184,7 +184,7 @@ def verify(wheels: Path | None, repository: Path | None, only: str, folder: Path
     from recommender.base import read
     from recommender.verify import citations, opener, verify_all
 
-    base = read(_knowledge(folder))
+    base = read(knowledge_of(folder))
     if repository is not None and not repository.is_dir():
         raise MaintenanceError(f"--repository: {repository} is no folder; name a clone of LMDeploy's repository")
     cited = [each for file, record in base.records() if only in file for each in citations(record, file)]
@@ -213,11 +213,11 @@ def compile_(output: Path | None, folder: Path | None) -> None:
     """
     from recommender.compiling import compile_index
 
-    text = compile_index(_knowledge(folder))
+    text = compile_index(knowledge_of(folder))
     if output is None:
         _out(text)
     else:
-        _write(output, text)
+        write_whole(output, text)
 
 
 @knowledge.command()
@@ -241,7 +241,7 @@ def new(kind: str, name: str, write: bool, folder: Path | None) -> None:
         raise click.BadParameter(
             f"{name!r}: an id has small letters, digits, dots and dashes, such as rtx-4090", param_hint="ID"
         )
-    root = _knowledge(folder)
+    root = knowledge_of(folder)
     template = _text(root / TEMPLATES / f"{kind}.yaml")
     if not template:
         raise MaintenanceError(f"{root / TEMPLATES / kind}.yaml: no such template; name a knowledge folder that has it")
@@ -261,7 +261,7 @@ def new(kind: str, name: str, write: bool, folder: Path | None) -> None:
     path = root / KINDS[kind] / f"{name}.yaml"
     if path.exists():
         raise click.UsageError(f"{path} exists; edit it, or choose another id")
-    _write(path, text)
+    write_whole(path, text)
     click.echo(f"{path}: written; replace every TODO, then run recommend knowledge check")
 
 
@@ -277,7 +277,8 @@ def _quoted(name: str) -> str:
     return name if yaml.safe_load(name) == name else f'"{name}"'
 
 
-def _knowledge(folder: Path | None) -> Path:
+def knowledge_of(folder: Path | None) -> Path:
+    """The knowledge folder that was named, or that of this checkout. Raises MaintenanceError."""
     place = folder if folder is not None else data_root() / "knowledge"
     if not any((place / each).is_dir() for each in FOLDERS.values()):
         raise MaintenanceError(f"{place}: not a knowledge folder; name the one that holds releases/, flags/ and so on")
@@ -327,7 +328,7 @@ def _differences(name: str, old: str, new_text: str) -> None:
         click.echo(f"... {len(shown) - 20} more lines of difference")
 
 
-def _write(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
     """Writes a file whole or not at all."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

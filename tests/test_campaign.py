@@ -519,10 +519,11 @@ def test_pack_is_the_reverse_of_unpack(halving: Checked, tmp_path: Path) -> None
     results = through(halving)
     ends = Results(each for each in results.every if each.evidence)  # d, which never started, left no record
     texts = [of(its, *its_values(ends, its)) for its in known(halving, results).values() if ends.done(its)]
-    failed = of(known(halving, results)["d"], 1, 1, 1, outcome="out-of-memory", phases=[])
-    done, back = packed(tmp_path, failed, *texts)
+    died = line(known(halving, results)["d"], code=14)
+    (tmp_path / "results.jsonl").write_text(died.model_dump_json() + "\n")
+    done, back = packed(tmp_path, *texts)
     assert done.exit_code == 0, done.exception
-    assert f"{len(texts) + 1} records of " in done.stderr
+    assert f"{len(texts)} records of " in done.stderr
     assert {each.id for each in back.every} == {each.id for each in results.every}
     for load in LOADS:
         assert sweep.ranking(halving, back, load).rows == sweep.ranking(halving, results, load).rows
@@ -537,8 +538,14 @@ def its_values(results: Results, launch: Launch) -> list[float]:
 
 
 @pytest.mark.parametrize("fields", [
-    {"launch_sha256": "0" * 64}, {"copies": 2}, {"mps": True}, {"pinned": "0-3"}, {"outcome": "time-limit"},
-    {"taken": "2026-11-21"}, {"id": "other-2026-11-22-a"}, {"id": "try-2026-11-22-e"},
+    {"launch_sha256": "0" * 64}, {"copies": 2}, {"mps": True}, {"pinned": "0-3"},
+    {"outcome": "time-limit"}, {"outcome": "server-died"}, {"checkpoint": "random, seed 7; not the real model"},
+    {"request": "{"}, {"request": '{"gpu": "A100-80G"}'}, {"request": '{"gpu": "H100-80G:2"}'},
+    {"request": '{"gpu": "H100-80G", "model": "internvl3-1b"}'},
+    {"request": '{"gpu": "H100-80G", "output_tokens": 512}'},
+    {"request": '{"gpu": "H100-80G", "lmdeploy": "0.17.0"}'},
+    {"request": '{"gpu": "H100-80G", "with": {"max-dynamic-patch": "1"}}'},
+    {"id": "other-2026-11-22-a"}, {"id": "try-2026-11-22-e"},
 ])  # fmt: skip
 def test_pack_takes_no_other_run(fields: dict[str, object], halving: Checked, tmp_path: Path) -> None:
     """Another launch, another number of servers, another plan's or start's name."""
@@ -546,10 +553,7 @@ def test_pack_takes_no_other_run(fields: dict[str, object], halving: Checked, tm
     done, results = packed(tmp_path, of(launch, 1, 2, 3, **fields))
     assert done.exit_code == 0
     assert results.every == []
-    assert ("other runs than the plan's have the ids of a\n" in done.stderr) == (set(fields) <= {*HOW, "outcome"})
-
-
-HOW = ("launch_sha256", "copies", "mps", "pinned")
+    assert ("other runs than the plan's have the ids of a\n" in done.stderr) == ("id" not in fields)
 
 
 def test_pack_asks_for_each_load_as_long(halving: Checked, tmp_path: Path) -> None:
@@ -563,11 +567,29 @@ def test_pack_asks_for_each_load_as_long(halving: Checked, tmp_path: Path) -> No
     assert [each.id for each in taken] == ["small"]
 
 
+def test_what_is_no_results_file_is_left_alone(tmp_path: Path) -> None:
+    """A file of something else is refused, and stays as it is; so is a second one that is not there."""
+    (tmp_path / "kept").mkdir()
+    for text in ('{"some": "json"}', "a note", '{"id": 1}\n{"id'):
+        (tmp_path / "results.jsonl").write_text(text)
+        for words in (["--pack", str(tmp_path / "kept")], ["--list"]):
+            done = run(tmp_path, HALVING, *words)
+            assert "line 1 is no result of a campaign; remove the line" in str(done.exception)
+            assert (tmp_path / "results.jsonl").read_text() == text
+    (tmp_path / "results.jsonl").write_text("")
+    done = run(tmp_path, HALVING, "--list", name="results.jsonl mon.jsnol")
+    assert done.exit_code == 2
+    assert "mon.jsnol: no such file; only the first of RESULTS may be new" in done.stderr
+    done = run(tmp_path, HALVING, "--pack", str(tmp_path / "kept"), "--only", "a")
+    assert done.exit_code == 2
+
+
 def test_pack_names_what_is_no_record(tmp_path: Path) -> None:
     """The file, and nothing is added."""
     done, results = packed(tmp_path, "id: x\n")
     assert "kept/0.yaml: no record of a run (" in str(done.exception)
     assert results.every == []
+    assert not (tmp_path / "results.jsonl").exists()
     done = run(tmp_path, HALVING, "--pack", str(tmp_path / "nowhere"))
     assert "nowhere: No such file or directory; name a folder of evidence records" in str(done.exception)
 

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from click.testing import CliRunner
 from recommender import pipeline, speed
 from recommender import records as r
 from recommender.candidates import tiers
+from recommender.cli import root
 from recommender.compiling import read_record
 from recommender.facts import gather
 from recommender.request import MAX_SCALE, Request, RequestError
@@ -201,6 +203,19 @@ def test_a_fit_does_not_hang_on_the_last_digits(monkeypatch: pytest.MonkeyPatch)
         found.append(fit._solved(known, free, STORE))
     assert len(free) >= 5
     assert found[1] == pytest.approx(found[0], rel=refit.TOLERANCE / 5)
+
+
+def test_nothing_is_fitted_to_nothing(tmp_path: Path) -> None:
+    """A folder that is no knowledge, or has no evidence: an error, and no coefficient is touched."""
+    for command in (["fit", "--check"], ["fit"]):
+        result = CliRunner().invoke(root, ["knowledge", *command, "--knowledge", str(tmp_path / "nowhere")])
+        assert "nowhere: not a knowledge folder" in str(result.exception)
+    shutil.copytree(KNOWLEDGE, tmp_path / "knowledge", ignore=shutil.ignore_patterns("evidence"))
+    (tmp_path / "knowledge" / "evidence").mkdir()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.yaml")}
+    result = CliRunner().invoke(root, ["knowledge", "fit", "--knowledge", str(tmp_path / "knowledge")])
+    assert "evidence: nothing to fit to" in str(result.exception)
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*.yaml")}
 
 
 def test_the_committed_files_are_the_fit() -> None:

@@ -80,6 +80,11 @@ def campaign(plan: Path, results: tuple[Path, ...], **options: Any) -> None:
         raise click.UsageError("--list, --ranking, --unpack and --pack exclude each other; give one")
     if options["as_json"] and not options["ranking"]:
         raise click.UsageError("--json goes with --ranking")
+    if modes and modes[0] != "as_list" and options["only"]:
+        raise click.UsageError("--only goes with --list or with a run")
+    for path in results[1:]:
+        if not path.exists():
+            raise click.UsageError(f"{path}: no such file; only the first of RESULTS may be new")
     try:
         checked = read(plan)
     except PlanError as error:
@@ -92,8 +97,9 @@ def campaign(plan: Path, results: tuple[Path, ...], **options: Any) -> None:
     elif options["unpack"]:
         packing.unpack(checked, found, options["unpack"])
     elif options["pack"]:
+        made = packing.pack(checked, found, options["pack"])
         with _opened(results[0]) as out:
-            packing.pack(checked, found, options["pack"], out)
+            packing.write(out, made)
     elif options["as_list"]:
         chosen = _chooser(checked, found, options["only"])
         click.echo(listing(checked, found, chosen), nl=False)

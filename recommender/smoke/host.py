@@ -43,6 +43,11 @@ def pinned(text: str) -> str:
     return text
 
 
+def random_weights(seed: object) -> str:
+    """What a record says of weights that were drawn."""
+    return f"random, seed {seed}; not the real model"
+
+
 def stand_aside(pin: str) -> None:
     """Keeps this process, which drives the loads, to the cores that the servers have not, if any are left."""
     others = os.sched_getaffinity(0) - cores(pin)
@@ -101,7 +106,7 @@ def model(
             made = weights.ensure(found.facts.model, options["weights_dir"] or cache, options["seed"], say)
         except weights.WeightsError as error:
             raise Failure("machine", str(error)) from None
-        return str(made.folder), f"random, seed {options['seed']}; not the real model"
+        return str(made.folder), random_weights(options["seed"])
     name = script.model(environment)
     if not name:
         return "", "as the script has it"
@@ -111,7 +116,7 @@ def model(
             raise Failure("model", f"MODEL is {name}, and there is no config.json in that folder")
         mark = weights.synthetic(folder)
         if mark:
-            return str(folder.resolve()), f"random, seed {mark.get('seed')}; not the real model"
+            return str(folder.resolve()), random_weights(mark.get("seed"))
         return str(folder.resolve()), "a local folder"
     return "", f"{name} from the hub"
 

@@ -213,6 +213,13 @@ def ran(run: r.SmokeRun, store: Store) -> Recommendation:
     return pipeline.recommend_adviser(request, "defaults", given, store=store)
 
 
+def meant(found: Recommendation, checkpoint: str, pin: str) -> tuple[str, ...]:
+    """What besides the options decides what a run measures: model, cards, release, tiles, tokens, weights, cores."""
+    facts = found.facts
+    sizes = (facts.request.gpu_count, found.config.max_tiles, facts.prompt_tokens, facts.output_tokens)
+    return facts.model.id, facts.gpu.id, str(facts.version), *map(str, sizes), checkpoint, pin
+
+
 def settings(facts: Facts, words: tuple[str, ...]) -> dict[str, str]:
     """What the options mean, by setting; a release's default where an option is not given. Raises RequestError."""
     given: dict[str, str] = {}

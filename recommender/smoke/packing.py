@@ -10,19 +10,21 @@ from typing import IO
 
 import click
 
+from recommender import files
 from recommender import records as r
+from recommender.checkpoint import CheckpointError
 from recommender.render import count
 from recommender.request import RequestError
-from recommender.smoke import sweep
-from recommender.smoke.failures import KINDS
+from recommender.smoke import launch, sweep
 from recommender.smoke.plan import Checked, Launch, name_of_phase
+from recommender.store import UnknownName, load
 
 SHORTEST = 0.9
 """Of the seconds that a load was to be driven; clients of one in flight end with their last answer."""
 
 
 def unpack(plan: Checked, found: sweep.Results, folder: Path) -> None:
-    """Writes the records that are not there yet, all or none. Where two have one id, that of the plan counts.
+    """Writes the records that are not there yet, each whole. Where two have one id, that of the plan counts.
 
     Raises RequestError.
     """
@@ -49,29 +51,30 @@ def unpack(plan: Checked, found: sweep.Results, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in todo.items():
-            with path.open("x", encoding="utf-8") as file:
-                file.write(text)
+            files.write(path, text)
     except OSError as error:
-        raise RequestError(f"--unpack: {folder}: {error.strerror}; name a folder that can be written to") from None
+        raise RequestError(
+            f"--unpack: {folder}: {error.strerror}; make room or name a folder that can be written to, and run it again"
+        ) from None
     there = len(texts) - len(todo)
     click.echo(f"recommend campaign: {len(todo)} records written to {folder}, {there} were there already", err=True)
 
 
-def pack(plan: Checked, found: sweep.Results, folder: Path, out: IO[bytes]) -> None:
-    """Adds a line for each start that is not done and that the folder has a record of. Raises RequestError.
+def pack(plan: Checked, found: sweep.Results, folder: Path) -> list[sweep.Line]:
+    """A line for each start that is not done and that the folder has a record of. Raises RequestError.
 
-    A record stands for a start if it has its id and ran the same launch with its loads for as long.
+    A record stands for a start if it has its id and ran well what the start would: the same launch of the same model,
+    weights, release, cards and cores, with its loads for as long or longer.
     """
     named: dict[str, list[tuple[r.SmokeRun, str]]] = {}
     for run, text in _records(folder):
-        begin = re.match(rf"{re.escape(plan.plan.id)}-{run.taken}-", run.id)
+        begin = re.match(rf"{re.escape(plan.plan.id)}-\d{{4}}-\d\d-\d\d-", run.id)
         named.setdefault(run.id[begin.end() :] if begin else "", []).append((run, text))
     made: dict[str, sweep.Line] = {}
     while fresh := list(_lines(plan, found, named, made)):  # a rung that is complete opens the next
         for line in fresh:
             made[line.id] = line
             found.add(line)
-    write(out, made.values())
     known = sweep.launches(plan, found)
     other = [each.id for each in known if each.id in named and not found.done(each)]
     told = f"; other runs than the plan's have the ids of {', '.join(other)}" if other else ""
@@ -81,19 +84,25 @@ def pack(plan: Checked, found: sweep.Results, folder: Path, out: IO[bytes]) -> N
         + told,
         err=True,
     )
+    return list(made.values())
 
 
 def _records(folder: Path) -> Iterator[tuple[r.SmokeRun, str]]:
     """The records of a folder and their texts, by name."""
     try:
-        for path in sorted(folder.iterdir()):
-            if path.suffix == ".yaml":
-                text = path.read_text("utf-8")
-                yield sweep.parsed(text), text
+        paths = sorted(each for each in folder.iterdir() if each.suffix == ".yaml")
     except OSError as error:
         raise RequestError(f"--pack: {folder}: {error.strerror}; name a folder of evidence records") from None
-    except ValueError as error:
-        raise RequestError(f"--pack: {path}: no record of a run ({error}); move it elsewhere") from None
+    for path in paths:
+        try:
+            if not path.is_file():
+                raise ValueError("no file")
+            text = path.read_text("utf-8")
+            yield sweep.parsed(text), text
+        except OSError as error:
+            raise RequestError(f"--pack: {path}: {error.strerror}; move it elsewhere") from None
+        except (ValueError, TypeError, RecursionError) as error:
+            raise RequestError(f"--pack: {path}: no record of a run ({error}); move it elsewhere") from None
 
 
 def _lines(
@@ -103,34 +112,28 @@ def _lines(
     made: dict[str, sweep.Line],
 ) -> Iterator[sweep.Line]:
     """Lines of starts that are known by now and not done; of several records the last one's."""
-    for launch in sweep.launches(plan, found):
-        fit = [each for each in named.get(launch.id, ()) if _stands_for(each[0], launch)]
-        if fit and launch.id not in made and not found.done(launch):
+    for start in sweep.launches(plan, found):
+        if start.id in made or found.done(start):
+            continue
+        fit = [each for each in named.get(start.id, ()) if _stands_for(each[0], start)]
+        if fit:
             run, text = fit[-1]
             took = run.startup_s + sum(each.window_s + sweep.LOAD_S for each in run.phases)
-            yield sweep.Line(
-                id=launch.id, digest=launch.digest, code=_code(run), seconds=took, said=run.said, evidence=text
-            )
+            yield sweep.Line(id=start.id, digest=start.digest, code=0, seconds=took, said=run.said, evidence=text)
 
 
-def _stands_for(run: r.SmokeRun, launch: Launch) -> bool:
+def _stands_for(run: r.SmokeRun, start: Launch) -> bool:
     """Whether a record is of what a start is to run, whatever else it drove besides."""
-    wanted = (launch.what, launch.copies, launch.mps, _pinned(launch))
-    if (run.launch_sha256, run.copies, run.mps, run.pinned) != wanted:
+    if run.outcome != "ok" or (run.launch_sha256, run.copies, run.mps) != (start.what, start.copies, start.mps):
         return False
-    if _code(run):
-        return _code(run) not in sweep.MACHINE | {sweep.LATE}
     lasted = {name_of_phase(each): each.window_s for each in run.phases}
-    return all(lasted.get(each, 0) >= SHORTEST * launch.seconds for each in launch.loads)
-
-
-def _pinned(launch: Launch) -> str:
-    return launch.words[launch.words.index("--pin") + 1] if "--pin" in launch.words else ""
-
-
-def _code(run: r.SmokeRun) -> int:
-    """The exit code that a run had."""
-    return KINDS[run.outcome].code if run.outcome in KINDS else 0
+    if not all(lasted.get(each, 0) >= SHORTEST * start.seconds for each in start.loads):
+        return False
+    try:
+        made = launch.ran(run, load())
+    except (RequestError, UnknownName, CheckpointError, KeyError, ValueError):
+        return False
+    return launch.meant(made, run.checkpoint, run.pinned) == start.meant
 
 
 def write(out: IO[bytes], lines: Iterable[sweep.Line]) -> None:

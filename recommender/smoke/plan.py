@@ -100,7 +100,7 @@ class Plan(r.Record):
 class Launch:
     """One smoke run of a campaign. ``rung`` 0: no part of the sweep; ``what`` is the digest of what the server runs.
 
-    ``picks``: loads of the sweep that it goes on with in any case.
+    ``picks``: loads of the sweep that it goes on with in any case; ``meant``: see ``launch.meant``.
     """
 
     id: str
@@ -113,6 +113,7 @@ class Launch:
     mps: bool
     what: str
     picks: tuple[str, ...] = ()
+    meant: tuple[str, ...] = ()
 
     @cached_property
     def digest(self) -> str:
@@ -272,6 +273,7 @@ def _launch(plan: Plan, start: Start, sweep: tuple[str, ...]) -> tuple[Launch, t
     from recommender.checkpoint import CheckpointError, looks_like_path
     from recommender.pipeline import NothingFits
     from recommender.request import RequestError
+    from recommender.smoke import host, launch
 
     own = _split(" ".join((plan.common, plan.bases.get(start.base, ""), start.run)))
     given = _parsed(own)
@@ -302,6 +304,7 @@ def _launch(plan: Plan, start: Start, sweep: tuple[str, ...]) -> tuple[Launch, t
         mps=start.mps,
         what=artefact.launch_sha256(found.facts),
         picks=tuple(start.pick.split()),
+        meant=launch.meant(found, host.random_weights(given["seed"]) if weights else "", given["pin"] or ""),
     )
     return made, sweep if start.sweep else ()
 

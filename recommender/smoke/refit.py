@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from recommender.maintain import FILE
+from recommender.extracted import MaintenanceError
+from recommender.maintain import FILE, knowledge_of, write_whole
 
 if TYPE_CHECKING:
     from recommender import records as r
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 TOLERANCE = 0.005
 """Of a number that --check holds against its file: machines round the last digits of a fit differently."""
 QUIET_S = 2.0
+LACKING = 3
 
 
 @click.command()
@@ -38,9 +41,10 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
       recommend knowledge fit --check
     """
     from recommender.smoke.fit import misses, residuals, solve
-    from recommender.store import data_root, load
+    from recommender.store import load
 
-    place = folder or data_root() / "knowledge"
+    place = knowledge_of(folder)
+    _needs_scipy()
     store, say = load(place), _progress()
     every = evidence(place, store)
     say(f"fitting to {len(every)} observations")
@@ -55,7 +59,7 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
     stale = [path for path, text in wanted.items() if not _same(path, text)]
     for path in stale:
         if not only_check:
-            path.write_text(wanted[path], encoding="utf-8")
+            write_whole(path, wanted[path])
         click.echo(f"{path.relative_to(place.parent)}: {'differs from the fit' if only_check else 'written'}")
     click.echo(
         f"{len(fitted)} coefficients, {len(made)} residuals, {len(stale)} {'stale' if only_check else 'changed'}"
@@ -64,11 +68,22 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
 
 
 def evidence(place: Path, store: Store) -> list[Observation]:
-    """All that a knowledge folder's evidence measured."""
+    """All that a knowledge folder's evidence measured. Raises MaintenanceError where that is nothing."""
     from recommender.smoke.earlier import probed
     from recommender.smoke.observations import observations
 
-    return [*observations(place / "evidence", store), *probed(place / "evidence" / "earlier", store)]
+    found = [*observations(place / "evidence", store), *probed(place / "evidence" / "earlier", store)]
+    if not found:
+        raise MaintenanceError(
+            f"{place / 'evidence'}: nothing to fit to; recommend smoke --save-evidence writes records"
+        )
+    return found
+
+
+def _needs_scipy() -> None:
+    if not find_spec("scipy"):
+        click.echo("recommend knowledge fit: it needs scipy; run: pip install 'lmdeploy-recommender[fit]'", err=True)
+        sys.exit(LACKING)
 
 
 def files(place: Path, fitted: Mapping[str, float], made: list[r.Residuals]) -> dict[Path, str]:

@@ -22,6 +22,8 @@ MACHINE = frozenset({1, 2, 3, 4, *(KINDS[name].code for name in ("port-taken", "
 LATE = KINDS["time-limit"].code
 TRIES = 3
 """So often a start is tried that is stopped from outside or takes too long; a sweep waits no longer for it."""
+BEGIN = b'{"id":'
+"""Of a line, by which what a kill left of one is told from what is no result."""
 START_S, COPY_S, LOAD_S = 12.0, 18.0, 1.0
 """What a run, each of its servers and each load take besides the loads' own seconds, until one of its kind is done."""
 
@@ -49,14 +51,14 @@ def lines(path: Path) -> tuple[list[Line], int]:
     except OSError as error:
         raise RequestError(f"{path}: {error.strerror}; name a file of results") from None
     made, filled = [], 0
-    for number, raw in enumerate(data.splitlines(keepends=True), 1):
+    for number, raw in enumerate(data.split(b"\n"), 1):
         try:
             made += [Line.model_validate_json(raw)] if raw.strip() else []
         except ValidationError:
-            if raw.endswith(b"\n"):
+            if number <= data.count(b"\n") or not (raw.startswith(BEGIN) or BEGIN.startswith(raw)):
                 raise RequestError(f"{path}: line {number} is no result of a campaign; remove the line") from None
             break
-        filled += len(raw)
+        filled = min(filled + len(raw) + 1, len(data))
     return made, filled
 
 
