@@ -132,6 +132,9 @@ def changed(**fields: object) -> str:
 WRONG = {
     "no YAML": ("id: [", r"not readable as YAML: .*; mend it there"),
     "a list": ("- id", r"\(whole file\): .*"),
+    "an impossible date": ("id: 2026-99-99", r"not readable as YAML: .*; mend it there"),
+    "too deep": ("id: " + "[" * 3000 + "]" * 3000, r"not readable as YAML: .*; mend it there"),
+    "in itself": ("&a [*a]", r"not readable as YAML: .*; mend it there"),
     "a field's name": (changed(gpus="L4"), r"gpus: no such field: did you mean gpu"),
     "a start's field": (changed(one_phase="1"), r"start one: phase: no such field: did you mean phases"),
     "a rung's field": (

@@ -170,10 +170,10 @@ def read(path: Path) -> Checked:
         plan = Plan.model_validate_json(json.dumps(raw, default=str))
     except OSError as error:
         raise PlanError([f"{path}: {error.strerror}; name a plan, such as knowledge/campaigns/h100.yaml"]) from None
-    except (yaml.YAMLError, UnicodeDecodeError, TypeError) as error:
-        raise PlanError([f"{path}: not readable as YAML: {_line(error)}; mend it there"]) from None
     except ValidationError as error:
         raise PlanError([f"{path}: {each}" for each in _invalid(error, raw)]) from None
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        raise PlanError([f"{path}: not readable as YAML: {_line(error)}; mend it there"]) from None
     problems = list(_contradictions(plan))
     if problems:
         raise PlanError([f"{path}: {each}" for each in problems])
