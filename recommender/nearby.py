@@ -34,11 +34,14 @@ class Near:
 def near(facts: Facts, config: Configuration) -> tuple[Near, ...]:
     """The measured loads nearest to this one, nearest first; of each run the nearest only. None that is far."""
     found: list[tuple[float, str, Ran, RanLoad]] = []
+    prompt = facts.input_tokens(config.max_tiles)
     runs = sorted((_apart(facts, config, run), run.id, run) for run in facts.store.evidence.values() if run.loads)
     for apart, name, run in runs:
         if apart > (found[SHOWN - 1][0] if len(found) >= SHOWN else TOO_FAR):
             break  # no load brings a run nearer than it is by itself
-        distance, load = min(((apart + _unlike(facts, each), each) for each in run.loads), key=lambda pair: pair[0])
+        distance, load = min(
+            ((apart + _unlike(facts, prompt, each), each) for each in run.loads), key=lambda pair: pair[0]
+        )
         found = sorted([*found, (distance, name, run, load)], key=lambda each: each[:2])[:SHOWN]
     return tuple(
         Near(name, run.gpu, run.model, load.concurrency, load.image, load.rps, load.p50_ms)
@@ -50,24 +53,20 @@ def near(facts: Facts, config: Configuration) -> tuple[Near, ...]:
 def _apart(facts: Facts, config: Configuration, run: Ran) -> float:
     """How unlike what ran is, in doublings."""
     apart = OTHER_MODEL * (run.model != facts.model.id) + OTHER_GPU * (run.gpu != facts.gpu.id)
-    pairs = (
-        (run.batch, config.max_batch_size),
-        (run.budget, config.prefill_tokens),
-        (run.threads, config.omp_threads),
-    )
+    apart += _doublings(run.batch, config.max_batch_size) / 2 + _doublings(run.threads, config.omp_threads) / 2
+    apart += _doublings(run.budget, config.prefill_tokens) / 2
     # The session length changes little but tells equal launches from like ones.
-    return apart + sum(_doublings(*pair) for pair in pairs) / 2 + _doublings(run.session, config.session_len) / 8
+    return apart + _doublings(run.session, config.session_len) / 8
 
 
-def _unlike(facts: Facts, load: RanLoad) -> float:
+def _unlike(facts: Facts, prompt: int, load: RanLoad) -> float:
     """How unlike two loads are, in doublings."""
     apart = _doublings(load.concurrency, facts.concurrency) + _doublings(load.output_tokens, facts.output_tokens) / 2
     pixels = facts.images * facts.image_width * facts.image_height
-    longer = _doublings(load.input_tokens, facts.input_tokens())
+    longer = _doublings(load.input_tokens, prompt)
     if not pixels or not load.pixels:
         return apart + longer + (TEXT_FOR_IMAGES if bool(pixels) != bool(load.pixels) else 0.0)
-    larger = _doublings(load.pixels, pixels)
-    return apart + max(larger, longer)
+    return apart + max(_doublings(load.pixels, pixels), longer)
 
 
 def _doublings(one: float, other: float) -> float:

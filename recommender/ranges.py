@@ -21,10 +21,8 @@ Basis: TypeAlias = Literal[
     "extrapolated from datasheets",
 ]
 
-
 UNTESTED = 2.0
 """Factor of both ends of a figure that no run tested."""
-CALIBRATED: Literal["calibrated by runs of your own"] = "calibrated by runs of your own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +40,25 @@ class Range:
 
 def basis_of(facts: Facts, config: Configuration) -> Basis:
     """What a prediction rests on."""
-    if (facts.request.host_scale, facts.request.card_scale) != (1.0, 1.0):
-        return CALIBRATED
-    if facts.gpu.id not in covered.gpus(facts.store):
+    if _calibrated(facts):
+        return "calibrated by runs of your own"
+    return _unlike(facts, config) or "modelled from measurements on the same GPU"
+
+
+def _calibrated(facts: Facts) -> bool:
+    return (facts.request.host_scale, facts.request.card_scale) != (1.0, 1.0)
+
+
+def _unlike(facts: Facts, config: Configuration) -> Basis | None:
+    """What sets a prediction apart from all that ran. Runs of one's own tell of a card, and of nothing else."""
+    own = _calibrated(facts)
+    if not own and facts.gpu.id not in covered.gpus(facts.store):
         return "extrapolated from datasheets"
-    if not covered.cards(facts.store, facts.gpu, config.tp):
+    if not covered.cards(facts.store, facts.gpu, config.tp) and not (own and config.tp == 1):
         return "modelled from measurements of fewer cards a server"
     if covered.kind(facts.model) not in covered.kinds(facts.store):
         return "modelled from measurements of other kinds of models"
-    return "modelled from measurements on the same GPU"
+    return None
 
 
 def rate_of(latency: Range, rps: float) -> Range:
@@ -65,17 +73,10 @@ SPREADS: Mapping[Basis, str] = {
 }
 
 
-def widening(facts: Facts, config: Configuration, basis: Basis) -> float:
-    """Factor of both ends where nothing alike was measured. Runs of one's own tell of the card, not of all else."""
-    of = facts.store.coefficients
-    if basis != CALIBRATED:
-        return of[SPREADS[basis]].value if basis in SPREADS else 1.0
-    wide = 1.0
-    if config.tp > 1 and not covered.cards(facts.store, facts.gpu, config.tp):
-        wide = of["unmeasured-gpu-spread"].value
-    if covered.kind(facts.model) not in covered.kinds(facts.store):
-        wide = max(wide, of["unmeasured-kind-spread"].value)
-    return wide
+def widening(facts: Facts, config: Configuration) -> float:
+    """Factor of both ends where nothing alike was measured."""
+    unlike = _unlike(facts, config)
+    return facts.store.coefficients[SPREADS[unlike]].value if unlike else 1.0
 
 
 def ranged_by(store: Store, name: str, value: float, widen: float) -> Range:

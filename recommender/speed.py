@@ -107,13 +107,12 @@ def estimate(facts: Facts, config: Configuration, ranged: bool = True) -> Speed:
     flight = -(-facts.concurrency // config.servers)
     c = scaled(facts.store, facts.request.host_scale, facts.request.card_scale)
     got = spread(facts, config, facts.concurrency, c)
-    basis = basis_of(facts, config)
+    widen = widening(facts, config) if ranged else 1.0
     load = "load" if flight > 1 else "alone"
 
     def figure(name: str, value: float) -> Range:
         return ranged_by(facts.store, name, value, widen) if ranged else Range(value, value, value)
 
-    widen = widening(facts, config, basis)
     latency = figure(f"latency-{load}", got.latency)
     rps = figure("rps-load", got.rps) if flight > 1 else rate_of(latency, got.rps)
     return Speed(
@@ -124,7 +123,7 @@ def estimate(facts: Facts, config: Configuration, ranged: bool = True) -> Speed:
         token_ms=figure(f"token-{load}", got.token),
         rps=rps,
         limit=got.limit,
-        basis=basis,
+        basis=basis_of(facts, config),
         coefficients=COEFFICIENTS,
     )
 
@@ -192,11 +191,10 @@ def spread(facts: Facts, config: Configuration, flight: int, c: Mapping[str, flo
     """
     each, fuller = divmod(flight, config.servers)
     got = figures(facts, config, each + bool(fuller), c)
-    if not fuller:
-        return got._replace(rps=got.rps * config.servers)
-    other = figures(facts, config, max(each, 1), c)
-    idle = each == 0
-    rps = got.rps * fuller + (0.0 if idle else other.rps * (config.servers - fuller))
+    if not each or not fuller:  # those with a request, all alike
+        return got._replace(rps=got.rps * (fuller or config.servers))
+    other = figures(facts, config, each, c)
+    rps = got.rps * fuller + other.rps * (config.servers - fuller)
     share = got.rps * fuller / rps
 
     def mixed(one: float, two: float) -> float:

@@ -24,6 +24,7 @@ from recommender import records as r
 from recommender.candidates import tiers
 from recommender.cli import root
 from recommender.compiling import read_record
+from recommender.extracted import MaintenanceError
 from recommender.facts import gather
 from recommender.request import MAX_SCALE, Request, RequestError
 from recommender.smoke import calibrate, fit, refit
@@ -218,6 +219,14 @@ def test_nothing_is_fitted_to_nothing(tmp_path: Path) -> None:
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*.yaml")}
 
 
+def test_a_fit_without_scipy_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an extra: the recommender runs without it."""
+    monkeypatch.setattr(refit, "find_spec", lambda _: None)
+    result = CliRunner().invoke(root, ["knowledge", "fit", "--check"])
+    assert isinstance(result.exception, MaintenanceError)
+    assert "pip install 'lmdeploy-recommender[fit]'" in str(result.exception)
+
+
 def test_the_committed_files_are_the_fit() -> None:
     """The coefficients and residuals of knowledge/ come out of the evidence again."""
     from recommender.cli import _knowledge
@@ -286,9 +295,15 @@ def test_one_run_of_the_same_card_does_little_harm() -> None:
     assert fmean(off(calibrate.fitted(found, STORE), found[0].run) for found in known) < plain + 0.025
 
 
+def kept() -> dict[str, Any]:
+    """A record of the H100, as it is written."""
+    found: dict[str, Any] = yaml.safe_load((KNOWLEDGE / "evidence" / "h100-2026-11-21-ours-16.yaml").read_text("utf-8"))
+    return found
+
+
 def changed(folder: Path, **fields: object) -> Path:
-    """A record of the H100 with other fields."""
-    run = yaml.safe_load((KNOWLEDGE / "evidence" / "h100-2026-11-21-ours-16.yaml").read_text("utf-8"))
+    """The same with other fields."""
+    run = kept()
     path = folder / f"{run['id']}.yaml"
     path.write_text(yaml.safe_dump({**run, **fields}, sort_keys=False))
     return path
@@ -312,7 +327,7 @@ def test_a_run_that_cannot_calibrate_is_told_in_a_line(fields: dict[str, object]
 
 def test_options_with_equals_signs_and_underscores_calibrate_too(tmp_path: Path) -> None:
     """LMDeploy's parser takes both, and a script of another hand may have them."""
-    run = yaml.safe_load((KNOWLEDGE / "evidence" / "h100-2026-11-21-ours-16.yaml").read_text("utf-8"))
+    run = kept()
     words = " ".join(run["command"]).replace("--max-batch-size ", "--max_batch_size=").split()
     assert words != run["command"]
     found = [calibrate.calibrated(Request(gpu="H100-80G"), [str(changed(tmp_path, command=each))], STORE)
@@ -322,7 +337,7 @@ def test_options_with_equals_signs_and_underscores_calibrate_too(tmp_path: Path)
 
 def test_a_factor_beyond_its_ends_is_told(tmp_path: Path) -> None:
     """Runs ten times slower than the card's fit no factor."""
-    run = yaml.safe_load((KNOWLEDGE / "evidence" / "h100-2026-11-21-ours-16.yaml").read_text("utf-8"))
+    run = kept()
     for phase in run["phases"]:
         for name in ("latencies_ms", "gaps_ms", "ttft_ms", "streamed_ms"):
             phase[name] = " ".join(str(10 * int(each)) for each in phase.get(name, "").split())

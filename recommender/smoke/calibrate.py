@@ -21,7 +21,7 @@ from recommender.store import PART, KnowledgeError, Store, UnknownName
 STEPS = 24
 """Values tried of each factor from one end to the other; each further pass looks closer, within a third of the last."""
 PASSES = 6
-RATES = ("latency", "rps")
+RATES, PARTS = ("latency", "rps"), ("ttft", "token")
 UNMET = 0.5
 """Middle error, a logarithm, from which factors are no answer."""
 EXACT = 0.01
@@ -100,8 +100,8 @@ def fitted(every: Sequence[Observation], store: Store) -> tuple[float, float]:
 
     def loss(host: float, card: float) -> float:
         values = speed.scaled(store, host, card)
-        errors = [min(abs(log), 1.0) for of in every for name, log in logs(of, values) if name in RATES]
-        errors += [abs(log) / 4 for of in every for name, log in logs(of, values) if name in ("ttft", "token")]
+        found = [(name, abs(log)) for of in every for name, log in logs(of, values) if name in (*RATES, *PARTS)]
+        errors = [min(log, 1.0) if name in RATES else log / 4 for name, log in found]
         pull = PULL * (abs(math.log(host)) + abs(math.log(card)))
         return math.log(statistics.fmean(errors) + EXACT) + pull
 

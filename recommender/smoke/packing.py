@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -68,13 +68,13 @@ def pack(plan: Checked, found: sweep.Results, folder: Path) -> list[sweep.Line]:
     """
     named: dict[str, list[tuple[r.SmokeRun, str]]] = {}
     for run, text in _records(folder):
-        begin = re.match(rf"{re.escape(plan.plan.id)}-\d{{4}}-\d\d-\d\d-", run.id)
-        named.setdefault(run.id[begin.end() :] if begin else "", []).append((run, text))
-    made: dict[str, sweep.Line] = {}
-    while fresh := list(_lines(plan, found, named, made)):  # a rung that is complete opens the next
+        if begin := re.match(rf"{re.escape(plan.plan.id)}-\d{{4}}-\d\d-\d\d-", run.id):
+            named.setdefault(run.id[begin.end() :], []).append((run, text))
+    made: list[sweep.Line] = []
+    while fresh := list(_lines(plan, found, named)):  # a rung that is complete opens the next
         for line in fresh:
-            made[line.id] = line
             found.add(line)
+        made += fresh
     known = sweep.launches(plan, found)
     other = [each.id for each in known if each.id in named and not found.done(each)]
     told = f"; other runs than the plan's have the ids of {', '.join(other)}" if other else ""
@@ -84,7 +84,7 @@ def pack(plan: Checked, found: sweep.Results, folder: Path) -> list[sweep.Line]:
         + told,
         err=True,
     )
-    return list(made.values())
+    return made
 
 
 def _records(folder: Path) -> Iterator[tuple[r.SmokeRun, str]]:
@@ -106,16 +106,11 @@ def _records(folder: Path) -> Iterator[tuple[r.SmokeRun, str]]:
 
 
 def _lines(
-    plan: Checked,
-    found: sweep.Results,
-    named: dict[str, list[tuple[r.SmokeRun, str]]],
-    made: dict[str, sweep.Line],
+    plan: Checked, found: sweep.Results, named: Mapping[str, Sequence[tuple[r.SmokeRun, str]]]
 ) -> Iterator[sweep.Line]:
     """Lines of starts that are known by now and not done; of several records the last one's."""
     for start in sweep.launches(plan, found):
-        if start.id in made or found.done(start):
-            continue
-        fit = [each for each in named.get(start.id, ()) if _stands_for(each[0], start)]
+        fit = () if found.done(start) else [each for each in named.get(start.id, ()) if _stands_for(each[0], start)]
         if fit:
             run, text = fit[-1]
             took = run.startup_s + sum(each.window_s + sweep.LOAD_S for each in run.phases)

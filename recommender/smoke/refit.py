@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 TOLERANCE = 0.005
 """Of a number that --check holds against its file: machines round the last digits of a fit differently."""
 QUIET_S = 2.0
-LACKING = 3
 
 
 @click.command()
@@ -44,7 +43,8 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
     from recommender.store import load
 
     place = knowledge_of(folder)
-    _needs_scipy()
+    if not find_spec("scipy"):
+        raise MaintenanceError("knowledge fit needs scipy; run: pip install 'lmdeploy-recommender[fit]'")
     store, say = load(place), _progress()
     every = evidence(place, store)
     say(f"fitting to {len(every)} observations")
@@ -78,12 +78,6 @@ def evidence(place: Path, store: Store) -> list[Observation]:
             f"{place / 'evidence'}: nothing to fit to; recommend smoke --save-evidence writes records"
         )
     return found
-
-
-def _needs_scipy() -> None:
-    if not find_spec("scipy"):
-        click.echo("recommend knowledge fit: it needs scipy; run: pip install 'lmdeploy-recommender[fit]'", err=True)
-        sys.exit(LACKING)
 
 
 def files(place: Path, fitted: Mapping[str, float], made: list[r.Residuals]) -> dict[Path, str]:

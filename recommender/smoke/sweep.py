@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,14 +52,14 @@ def lines(path: Path) -> tuple[list[Line], int]:
     except OSError as error:
         raise RequestError(f"{path}: {error.strerror}; name a file of results") from None
     made, filled = [], 0
-    for number, raw in enumerate(data.split(b"\n"), 1):
+    for number, raw in enumerate(io.BytesIO(data), 1):  # lines end at a newline alone
         try:
             made += [Line.model_validate_json(raw)] if raw.strip() else []
         except ValidationError:
-            if number <= data.count(b"\n") or not (raw.startswith(BEGIN) or BEGIN.startswith(raw)):
+            if raw.endswith(b"\n") or not (raw.startswith(BEGIN) or BEGIN.startswith(raw)):
                 raise RequestError(f"{path}: line {number} is no result of a campaign; remove the line") from None
             break
-        filled = min(filled + len(raw) + 1, len(data))
+        filled += len(raw)
     return made, filled
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"gpu": "a100-sxm-80g", "load": "single"}
-# rendered: bash 1675db445aafe188d02f9ebdea339600cf2e3c8ece3909664a7b28cf1960b37f7a584edef5bfe2763ee559fbff6e2695c592a2
+# rendered: bash 5d0aaa3ff3cee188d02f9ebdea339600cf2e3c8ece3909664a7b28cf1960b37f7a584edef5bfe2763ee559fbff6e2695c592a2
 #
 # OpenGVLab/InternVL3-8B-AWQ on 1 x NVIDIA A100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
@@ -22,7 +22,7 @@ MODEL=${MODEL:-OpenGVLab/InternVL3-8B-AWQ}
 # 4 of 16 CPU cores for the image preprocessing of each server. One thread of
 # the server prepares all images; without a limit its tensor operations spread
 # over every core and get in each other's way under load.
-# [0.18.0 lmdeploy/vl/engine.py:96]
+# [0.18.0 lmdeploy/vl/engine.py:96; evidence h100-2026-11-21-omp-unset]
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 
 # TurboMind serves InternVLChatModel in LMDeploy 0.18.0, and the estimates here

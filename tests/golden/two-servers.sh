@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"goal": "throughput", "gpu": "h100-sxm-80g", "gpu_count": 2, "load": "high"}
-# rendered: bash 71d752ac340b89b7722f9ebdea339600cf2e3bb4be390966f602e7cf1960736bdeb37f7a584edef5bfe2763ee559fbff6e2695c592a2a8c299
+# rendered: bash 3c4dda6bcf5789b7722f9ebdea339600cf2e3bb4be390966f602e7cf1960736bdeb37f7a584edef5bfe2763ee559fbff6e2695c592a2a8c299
 #
 # OpenGVLab/InternVL3-8B-AWQ on 2 x NVIDIA H100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
@@ -22,7 +22,7 @@ MODEL=${MODEL:-OpenGVLab/InternVL3-8B-AWQ}
 # 4 of 16 CPU cores for the image preprocessing of each server. One thread of
 # the server prepares all images; without a limit its tensor operations spread
 # over every core and get in each other's way under load.
-# [0.18.0 lmdeploy/vl/engine.py:96]
+# [0.18.0 lmdeploy/vl/engine.py:96; evidence h100-2026-11-21-omp-unset]
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 
 # TurboMind serves InternVLChatModel in LMDeploy 0.18.0, and the estimates here
