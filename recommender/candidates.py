@@ -103,11 +103,11 @@ def steady_budget(facts: Facts, tiles: int, batch: int) -> int:
     As many requests end in a pass as are in flight by the tokens of an answer. Those with images come one by one
     from the thread that prepares them; a budget for many more than end empties that queue at once, then thread and
     engine wait for each other, and requests move in waves. InternVL3-8B-AWQ on one H100, 64 in flight of 330 tokens
-    in and 16 out, so that four end: 87 requests/s with room for three prompts, 73 with room for twelve, else alike
-    but for the session's length (medians of 2 and 7 starts); with room for 1, 1.5 and 2 of them 60, 67 and 80. With
-    16 in flight it made about 5 %, less than larger images then lose (7.5 instead of 9.7 at 1280x720), and where
-    the largest budget holds few more than end, as with 64 of 1280x720, it is the best. Before 0.16.0 images are
-    encoded elsewhere.
+    in and 16 out, so that four end: 88 requests/s with room for three prompts, 73 with room for twelve, else alike
+    but for the session's length (medians of 4 and 7 starts); with room for 1, 1.5 and 2 of them 60, 67 and 80. With
+    128 in flight it made 11 %, with 48 nothing (a start each). With 16 it made about 5 %, less than larger images
+    then lose (7.5 instead of 9.7 at 1280x720), and where the largest budget holds few more than end, as with 64 of
+    1280x720, it is the best. Before 0.16.0 images are encoded elsewhere.
     """
     ending = batch / facts.output_tokens
     prompt = facts.input_tokens(tiles)

@@ -14,14 +14,13 @@ errors at runs that a fit had not seen (``recommend knowledge fit``).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from recommender import shapes
 from recommender.configuration import Configuration
 from recommender.facts import Facts
-from recommender.memory import running
 from recommender.ranges import Basis, Range, basis_of, ranged_by, rate_of, widening
 from recommender.reductions import reduced, reduced_seeing
 from recommender.stations import Terms, shared, stations
@@ -95,6 +94,8 @@ CARD = (
     "bandwidth-efficiency",
     "reduction-ms",
 )
+MANY = 2**20
+"""More tokens than any mixture has experts."""
 CROWDED_FROM = 0.75
 """Share of the cores from which OMP_NUM_THREADS makes every tile's threads wait for each other under load."""
 
@@ -167,21 +168,31 @@ def figures(facts: Facts, config: Configuration, flight: int, c: Mapping[str, fl
         return Figures(whole, whole, whole * c["tail-alone"], first, alone.step(1), 1e3 / whole, limit)
     terms = _terms(facts, config, True, c)
     limit = _limit(terms, out, min(flight, config.max_batch_size))
-    if config.share > 1:
-        terms = shared(terms, out, flight, config.max_batch_size, config.share - 1, c["shared-step-share"])
-    chain = stations(terms, out, flight, config.max_batch_size)
-    mean = max(flight / max(chain.rate, 1 / whole), whole)  # one after the other is always possible
-    # Of what other requests add in the engine, a share falls before the first token.
-    single = terms.prefill + out * terms.step(1)
-    added = max(chain.engine - single, 0.0)
-    before = chain.waiting + terms.prefill + c["first-token-share"] * added
-    ttft = min(max(c["request-overhead-ms"] + before, first), mean)
-    # No iteration takes more than one full pass besides its own step.
-    slowest = terms.step(min(flight, config.max_batch_size)) + terms.joining * terms.prefill
-    token = min(max((mean - ttft) / max(out - 1, 1), alone.step(1)), slowest)
-    ttft = mean - (out - 1) * token
-    tail = whole * c["tail-alone"] + (mean - whole) * c["tail-queue"]
+    within, token = _loaded(terms, config, flight, out, c)
+    token = max(token, alone.step(1))
+    # One after the other is always possible.
+    ttft = max(min(within, flight * whole) - (out - 1) * token, first)
+    mean = ttft + (out - 1) * token
+    # Where preparing is the limit, a longer prompt waits in the engine instead of before it. No gain to rely on: its
+    # first token comes no earlier than that of a prompt without text.
+    bare, gap = _loaded(_terms(replace(facts, prompt_tokens=0), config, True, c), config, flight, out, c)
+    ttft = max(ttft, min(bare, flight * whole) - (out - 1) * gap)
+    tail = max(whole * c["tail-alone"], mean * c["tail-queue"])
     return Figures(whole, mean, tail, ttft, token, flight / mean * 1e3, limit)
+
+
+def _loaded(terms: Terms, config: Configuration, flight: int, out: int, c: Mapping[str, float]) -> tuple[float, float]:
+    """Time at one server with ``flight`` requests at it, and of it that between two tokens; ms."""
+    batch = config.max_batch_size
+    if config.share > 1:
+        terms = shared(terms, out, flight, batch, config.share - 1, c["shared-step-share"])
+    chain = stations(terms, out, flight, batch)
+    # Of what other requests add in the engine, a share falls before the first token, the rest between tokens.
+    added = max(chain.engine - terms.prefill - out * terms.step(1), 0.0)
+    later = (1 - c["first-token-share"]) * added / max(out - 1, 1)
+    # No iteration takes more than one full pass besides its own step.
+    slowest = terms.step(min(flight, batch)) + terms.full_pass
+    return flight / chain.rate, min(terms.step(1) + later, slowest)
 
 
 def spread(facts: Facts, config: Configuration, flight: int, c: Mapping[str, float]) -> Figures:
@@ -226,18 +237,26 @@ def _terms(facts: Facts, config: Configuration, loaded: bool, c: Mapping[str, fl
     passes = -(-inputs // budget)
     context = inputs + facts.output_tokens // 2
     head = shapes.head_bytes(facts.model, tp)
-    linear = _decode_bytes(facts.model, tp, running(facts, config) if loaded else 1) - head
+    linear, expert, experts = _read_bytes(facts.model, tp)
     slow = c["step-quantised-row-ns"] * _inner_rows(facts.model, tp) / 1e6 if quantised else 0.0
+    read = linear / bandwidth
+    longest = max(inputs, budget)
+    images = facts.image_tokens(max_tiles)
+    # Of a full pass, as if it were of images alone: what it costs does not depend on how long this text is.
+    full = _text_flops(facts.model, longest) / dense / longest + (see / images if images else 0.0)
     made = Terms(
         prepare=_prepare(facts, config, loaded, c),
         prefill=_text_flops(facts.model, inputs) / dense + see + met,
         step_base=c["step-ms"]
         + c["step-layer-ms"] * text.layers
-        + max(slow, linear / bandwidth)
+        + max(slow, read)
         + head / bandwidth
         + reduced(facts, tp, 1, c),
         step_row=_kv_read_bytes(facts.model, config.kv_bits, context, tp) / bandwidth + _row_flops(facts.model) / dense,
-        joining=1 / passes if passes > 1 else budget // inputs,
+        full_pass=budget * full + reduced(facts, tp, budget, c),
+        expert_row=expert / bandwidth,
+        expert_most=experts / bandwidth,
+        expert_hidden=max(slow - read, 0.0),
     )
     return made._replace(prefill=made.prefill + (passes - 1) * c["extra-pass-steps"] * made.step(1))
 
@@ -271,8 +290,10 @@ def _inner_rows(model: r.Model, tp: int) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _decode_bytes(model: r.Model, tp: int, batch: int) -> int:
-    return shapes.decode_bytes(model, tp, batch)
+def _read_bytes(model: r.Model, tp: int) -> tuple[float, int, int]:
+    """Bytes of the linear layers that a step reads: without routed experts, of one token's experts, of all experts."""
+    none, one, all_ = (shapes.decode_bytes(model, tp, batch) for batch in (0, 1, MANY))
+    return none - shapes.head_bytes(model, tp), one - none, all_ - none
 
 
 @lru_cache(maxsize=4096)

@@ -11,18 +11,26 @@ HALVINGS = 12
 class Terms(NamedTuple):
     """Demands of one request on one server, in ms.
 
-    An iteration with m requests takes ``step_base + m * step_row``; ``joining`` prompts fit in one pass.
+    An iteration with m requests takes ``step_base + m * step_row``. One of a mixture of experts also reads
+    ``expert_row`` for each request, ``expert_most`` for all experts, of which ``expert_hidden`` costs nothing.
+    ``full_pass``: the prefill of an iteration that takes all that its budget allows.
     """
 
     prepare: float
     prefill: float
     step_base: float
     step_row: float
-    joining: float
+    full_pass: float
+    expert_row: float = 0.0
+    expert_most: float = 0.0
+    expert_hidden: float = 0.0
 
     def step(self, requests: float) -> float:
         """One iteration with so many requests and no prefill."""
-        return self.step_base + requests * self.step_row
+        plain = self.step_base + requests * self.step_row
+        if not self.expert_row:
+            return plain
+        return plain + max(min(requests * self.expert_row, self.expert_most) - self.expert_hidden, 0.0)
 
 
 class Stations(NamedTuple):
@@ -66,9 +74,14 @@ def shared(terms: Terms, out: int, flight: int, batch: int, others: int, slowed:
     made = terms
     for _ in range(HALVINGS):
         busy = (low + high) / 2
+        longer = 1 + slowed * others * busy
         made = terms._replace(
             prefill=terms.prefill * (1 + others * busy),
-            step_base=terms.step_base * (1 + slowed * others * busy),
+            full_pass=terms.full_pass * (1 + others * busy),
+            step_base=terms.step_base * longer,
+            expert_row=terms.expert_row * longer,
+            expert_most=terms.expert_most * longer,
+            expert_hidden=terms.expert_hidden * longer,
         )
         rate = stations(made, out, flight, batch).rate
         low, high = (busy, high) if rate * made.prefill > busy else (low, busy)
