@@ -46,7 +46,8 @@ def basis_of(facts: Facts, config: Configuration) -> Basis:
 
 
 def _calibrated(facts: Facts) -> bool:
-    return (facts.request.host_scale, facts.request.card_scale) != (1.0, 1.0)
+    asked = facts.request
+    return bool(asked.calibrated_by) or (asked.host_scale, asked.card_scale) != (1.0, 1.0)
 
 
 def _unlike(facts: Facts, config: Configuration) -> Basis | None:

@@ -117,7 +117,9 @@ def _speed(found: Recommendation) -> Iterator[str]:
     yield f"SPEED ({speed.basis})"
     if speed.basis == "calibrated by runs of your own":
         host, card = found.request.host_scale, found.request.card_scale
-        yield f"  by these the host's work takes {host:g} times as long as elsewhere, the card's {card:g} times"
+        by = ", ".join(found.request.calibrated_by.split()) or "these"
+        took = f"the host's work takes {host:g} times as long as elsewhere, the card's {card:g} times"
+        yield from wrap(f"by {by} {took}", "  ", "  ")
     rows = (
         ("alone", speed.alone_ms, "ms a request"),
         ("under load", speed.latency_ms, "ms a request, mean"),

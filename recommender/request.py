@@ -31,7 +31,8 @@ class Request:
     A 0 means: not given. ``load`` is a named load, or empty when ``concurrency``
     (requests in flight) or ``rps`` (requests a second) was given instead.
     ``host_scale`` and ``card_scale`` are how much longer than predicted the
-    host's and the card's work took in runs of the user's own.
+    host's and the card's work took in runs of the user's own; ``calibrated_by``
+    names the records of these, with blanks between.
     """
 
     gpu: str
@@ -55,6 +56,7 @@ class Request:
     lmdeploy: str = "0.18.0"
     host_scale: float = 1.0
     card_scale: float = 1.0
+    calibrated_by: str = ""
 
     def __post_init__(self) -> None:
         """Raises RequestError for a number that cannot be meant."""
@@ -74,6 +76,8 @@ class Request:
                 raise RequestError(
                     f"--calibrate: a factor of {_short(scale)}; those runs are not of this request's kind"
                 )
+        if not self.calibrated_by.isprintable():
+            raise RequestError("--calibrate: the names of its records are no names; calibrate anew")
         if self.images > 0:
             _whole("--image width", self.image_width, 1, MAX_SIDE)
             _whole("--image height", self.image_height, 1, MAX_SIDE)

@@ -26,8 +26,10 @@ from recommender.cli import root
 from recommender.compiling import read_record
 from recommender.extracted import MaintenanceError
 from recommender.facts import gather
+from recommender.render import render
+from recommender.report import report
 from recommender.request import MAX_SCALE, Request, RequestError
-from recommender.smoke import calibrate, fit, refit
+from recommender.smoke import calibrate, fit, launch, refit
 from recommender.smoke.forecast import met
 from recommender.smoke.observations import Observation, logs, merged, observations, observed, predicted
 from recommender.store import load
@@ -379,8 +381,11 @@ def test_calibrated_requests_say_so_and_remake_without_the_file() -> None:
     """The factors stand in the request, so an artefact can be made again anywhere."""
     asked = calibrate.calibrated(Request(gpu="H100-80G"), [str(EVIDENCE)], STORE)
     assert (asked.host_scale, asked.card_scale) != (1.0, 1.0)
-    again = Request(**json.loads(json.dumps({"gpu": "H100-80G", "host_scale": asked.host_scale})))
-    assert again.host_scale == asked.host_scale
+    found = pipeline.recommend(asked, STORE)
+    assert launch.asked(launch.of(render(found, "bash"), "serve.sh"), {})[0] == asked
+    assert asked.calibrated_by == EVIDENCE.stem
+    assert found.speed.basis == "calibrated by runs of your own"
+    assert EVIDENCE.stem in report(found).partition("SPEED")[2][:100]
     every = [each for each in observations(EVIDENCE.parent, STORE) if each.run == EVIDENCE.stem and each.flight == 16]
     (one,) = [each for each in every if each.facts.image_width == 448]
     plain = predicted(one, {name: each.value for name, each in STORE.coefficients.items()})["rps"]
@@ -410,6 +415,16 @@ def test_runs_of_another_card_are_refused() -> None:
     """What one card needs says nothing of another."""
     with pytest.raises(RequestError, match="taken on h100-sxm-80g"):
         calibrate.calibrated(Request(gpu="L4"), [str(EVIDENCE)], STORE)
+
+
+def test_runs_that_agree_leave_their_names(tmp_path: Path) -> None:
+    """Factors of one are a finding too: whose runs they are of stays with the request."""
+    name = changed(tmp_path, id="my-own-run")
+    asked = replace(calibrate.calibrated(Request(gpu="H100-80G"), [str(name)], STORE), host_scale=1.0, card_scale=1.0)
+    assert asked.calibrated_by == "my-own-run"
+    assert pipeline.recommend(asked, STORE).speed.basis == "calibrated by runs of your own"
+    with pytest.raises(RequestError, match="names of its records"):
+        replace(asked, calibrated_by="a\nb")
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, 99.0, math.nan])

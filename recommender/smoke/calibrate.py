@@ -60,7 +60,8 @@ def calibrated(request: Request, files: Sequence[str], store: Store) -> Request:
             f"--calibrate: no factors up to {MAX_SCALE:g} bring what is known of {card.id} near these runs; look for"
             " what else ran on the machine, or whether they ran on another card"
         )
-    return replace(request, host_scale=host, card_scale=engine)
+    names = " ".join(dict.fromkeys(of.run for of in every))
+    return replace(request, host_scale=host, card_scale=engine, calibrated_by=names)
 
 
 def _card(run: r.SmokeRun, store: Store) -> str:
