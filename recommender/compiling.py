@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -121,6 +121,28 @@ def read_record(path: Path, kind: type[R]) -> R:
     if getattr(record, "id", path.stem) != path.stem:
         raise KnowledgeError(f"{path}: id is {getattr(record, 'id', '')!r}; name the file after it, or mend the id")
     return record
+
+
+def doubled(text: str) -> Iterator[tuple[int, str]]:
+    """Each key of a YAML text that stands twice in one mapping, and its line. Raises YAMLError."""
+    import yaml
+
+    todo = [yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))]
+    looked: set[int] = set()  # an anchor may stand within itself
+    while todo:
+        node = todo.pop()
+        if id(node) in looked:
+            continue
+        looked.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            seen: set[str] = set()
+            for key, value in node.value:
+                if str(key.value) in seen:
+                    yield key.start_mark.line + 1, str(key.value)
+                seen.add(str(key.value))
+                todo.append(value)
+        elif isinstance(node, yaml.SequenceNode):
+            todo += node.value
 
 
 REPAIRS = {

@@ -18,6 +18,7 @@ from packaging.version import Version
 from recommender import drift
 from recommender import records as r
 from recommender.base import FACTS, TEMPLATES, Base, Problem, file_of, one_line, schemas, stale_schemas, under
+from recommender.compiling import doubled
 from recommender.conditions import ConditionError, holes, parse
 from recommender.configuration import Configuration
 from recommender.store import FOLDERS, did_you_mean, normal
@@ -76,24 +77,13 @@ def keys(base: Base) -> Iterator[Problem]:
     """
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     for file, text in base.texts.items():
         try:
-            todo = [yaml.compose(text, Loader=loader)]
+            twice = list(doubled(text))
         except yaml.YAMLError:
             continue  # told by the linter of types
-        while todo:
-            node = todo.pop()
-            if isinstance(node, yaml.MappingNode):
-                seen: set[str] = set()
-                for key, value in node.value:
-                    if str(key.value) in seen:
-                        place = f"line {key.start_mark.line + 1}"
-                        yield Problem(file, place, f"the key {key.value!r} stands twice", "remove one, or join them")
-                    seen.add(str(key.value))
-                    todo.append(value)
-            elif isinstance(node, yaml.SequenceNode):
-                todo += node.value
+        for line, key in twice:
+            yield Problem(file, f"line {line}", f"the key {key!r} stands twice", "remove one, or join them")
 
 
 @linter

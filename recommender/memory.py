@@ -213,7 +213,8 @@ def likely(facts: Facts, memory: Memory, tp: int) -> tuple[int, int]:
         return memory.low, sum(item.high for item in memory.items)
     vision = memory.item("vision").bytes
     ready = memory.total - vision
-    return int(ready * min(known.low, 1.0)), int(ready * max(known.high, 1.0)) + vision
+    high = int(ready * max(known.high, 1.0)) + vision
+    return int(ready * min(known.low, 1.0)), min(high, memory.high)
 
 
 def _sum(one: Item, other: Item) -> Item:

@@ -8,11 +8,14 @@ import itertools
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,6 +28,8 @@ from standin.machine import Standin
 
 from recommender import records
 from recommender.cli import root
+from recommender.request import RequestError
+from recommender.smoke import campaign as campaign_
 from recommender.smoke import plan as plans
 from recommender.smoke import shown, sweep, weights
 from recommender.smoke.console import stopping
@@ -165,6 +170,9 @@ WRONG = {
     "its value": (changed(one_run="--load none"), r"start one: unknown load 'none': known are"),
     "a flag": (changed(one_run="--with sesion-len=4"), r"start one: --with: unknown option 'sesion-len': did you mean"),
     "a flag's value": (changed(one_run="--with session-len=4k"), r"start one: session-len: '4k' is no int"),
+    "cores that are none": (changed(one_run="--pin 0-"), r"start one: --pin '0-': write cores as taskset"),
+    "cores from high to low": (changed(one_run="--pin 8-2"), r"start one: --pin '8-2': write cores as taskset -c"),
+    "a key twice": (changed() + "seconds: 4\nseconds: 5\n", r"line \d+: the key 'seconds' stands twice; leave one out"),
     "nobody followed": (changed(one_base="", one_run="--with tp=2"), r"start one: --with changes what --follow gives"),
     "a quote": (changed(one_run="--note 'x"), r"start one: run: no closing quotation; see the quotes"),
     "a load": (changed(one_phases="often"), r"start one: --phase 'often': write N, Nrps, N@WIDTHxHEIGHT"),
@@ -645,6 +653,47 @@ def test_a_wrong_command_line_is_told(tmp_path: Path) -> None:
     with (tmp_path / "results.jsonl").open("ab") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         assert "another campaign writes to it" in str(run(tmp_path, HALVING).exception)
+
+
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    """It cannot be read twice, and to open it would wait for ever."""
+    os.mkfifo(tmp_path / "results.jsonl")
+    for words in (["--list"], ["--ranking"], []):
+        done = run(tmp_path, HALVING, *words)
+        assert done.exit_code == 2
+        assert "results.jsonl: a pipe; RESULTS are read again and added to, so name files" in done.stderr
+
+
+@contextmanager
+def room(bytes_: int) -> Iterator[None]:
+    """No file of this process may grow beyond so many bytes, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_loses_nothing(halving: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The results stay whole lines; the record of the run that has no room is put elsewhere, or said to be lost."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    lines = first_rung(halving)[:2]
+    path = tmp_path / "results.jsonl"
+    path.write_text(lines[0].model_dump_json() + "\n")
+    before = path.read_bytes()
+    options = {"only": None, "time_limit": None, "weights_dir": None}
+    for space, said in ((len(before) + 1000, "--pack adds it"), (1000, "lost: run it again")):
+        with campaign_._opened(path) as out, room(space):
+            session = campaign_.Session(halving, sweep.Results(lines[:1]), out, options)
+            with pytest.raises(RequestError, match=rf"results.jsonl: File too large; make room, .*{said}") as told:
+                session.keep(lines[1])
+        assert "\n" not in str(told.value)
+        assert path.read_bytes() == before
+    (folder,) = tmp_path.glob("recommend-campaign-kept-*")
+    done = run(tmp_path, HALVING, "--pack", str(folder))
+    assert done.exit_code == 0, done.stderr
+    assert [each.read_text() for each in folder.iterdir()] == [lines[1].evidence]
 
 
 def test_the_help_fits() -> None:

@@ -32,7 +32,7 @@ from recommender.request import MAX_SCALE, Request, RequestError
 from recommender.smoke import calibrate, fit, launch, refit
 from recommender.smoke.forecast import met
 from recommender.smoke.observations import Observation, logs, merged, observations, observed, predicted
-from recommender.store import load
+from recommender.store import KnowledgeError, load
 
 STORE = load()
 FITTED = [name for name, each in STORE.coefficients.items() if each.basis == "fitted"]
@@ -419,12 +419,19 @@ def test_runs_of_another_card_are_refused() -> None:
 
 def test_runs_that_agree_leave_their_names(tmp_path: Path) -> None:
     """Factors of one are a finding too: whose runs they are of stays with the request."""
-    name = changed(tmp_path, id="my-own-run")
+    name = changed(tmp_path, id="my-own-run").rename(tmp_path / "my-own-run.yaml")
     asked = replace(calibrate.calibrated(Request(gpu="H100-80G"), [str(name)], STORE), host_scale=1.0, card_scale=1.0)
     assert asked.calibrated_by == "my-own-run"
     assert pipeline.recommend(asked, STORE).speed.basis == "calibrated by runs of your own"
     with pytest.raises(RequestError, match="names of its records"):
         replace(asked, calibrated_by="a\nb")
+
+
+def test_a_record_that_cannot_be_fitted_is_named(tmp_path: Path) -> None:
+    """By its file, with what is wrong in it."""
+    changed(tmp_path, command=["--no-such-option", "4"])
+    with pytest.raises(KnowledgeError, match=r"16\.yaml: cannot be held against a prediction: .*--no-such-option"):
+        observations(tmp_path, STORE)
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, 99.0, math.nan])

@@ -298,6 +298,23 @@ def test_sharing_never_beats_two_cards(flight: int, more: int) -> None:
     assert later.rps.value >= shared.rps.value * (1 - 2e-3)  # how busy the card is, is found by halving
 
 
+@given(
+    st.sampled_from(["h100-sxm-80g", "h200-sxm", "l4"]),
+    st.sampled_from([*MODELS, "internvl3-14b-awq"]),
+    st.sampled_from([1, 16, 64]),
+    st.sampled_from([0.02, 0.2, 0.8]),
+    st.sampled_from([512, 8192]),
+)
+@settings(max_examples=60, deadline=None)
+def test_memory_is_told_in_order(gpu: str, model: str, flight: int, ratio: float, budget: int) -> None:
+    """The likely range holds the middle and stays under what it is at most."""
+    facts = gather(Request(gpu=gpu, model=model, concurrency=flight), STORE)
+    config = replace(next(tiers(facts))[0], cache_ratio=ratio, prefill_tokens=budget, max_batch_size=flight)
+    made = memory.estimate(facts, config)
+    low, high = memory.likely(facts, made, config.tp)
+    assert low <= made.total <= high <= made.high
+
+
 def test_the_likely_memory_is_what_unseen_starts_took() -> None:
     """On a measured card the ends are held-out errors, narrow; elsewhere, and over several cards, all parts' ends."""
     facts = gather(Request(gpu="h100-sxm-80g", concurrency=16), STORE)

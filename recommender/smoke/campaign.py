@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import fnmatch
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -82,29 +84,40 @@ def campaign(plan: Path, results: tuple[Path, ...], **options: Any) -> None:
         raise click.UsageError("--json goes with --ranking")
     if modes and modes[0] != "as_list" and options["only"]:
         raise click.UsageError("--only goes with --list or with a run")
-    for path in results[1:]:
-        if not path.exists():
-            raise click.UsageError(f"{path}: no such file; only the first of RESULTS may be new")
+    _there(results)
     try:
         checked = read(plan)
     except PlanError as error:
         for problem in error.problems:
             click.echo(f"recommend campaign: {problem}", err=True)
         sys.exit(BAD_PLAN)
-    found = sweep.Results(line for path in results for line in sweep.lines(path)[0])
     if options["ranking"]:
-        _ranking(checked, found, options["as_json"])
+        _ranking(checked, _held(results), options["as_json"])
     elif options["unpack"]:
-        packing.unpack(checked, found, options["unpack"])
+        packing.unpack(checked, _held(results), options["unpack"])
     elif options["pack"]:
-        made = packing.pack(checked, found, options["pack"])
+        made = packing.pack(checked, _held(results), options["pack"])
         with _opened(results[0]) as out:
             packing.write(out, made)
     elif options["as_list"]:
-        chosen = _chooser(checked, found, options["only"])
-        click.echo(listing(checked, found, chosen), nl=False)
+        found = _held(results)
+        click.echo(listing(checked, found, _chooser(checked, found, options["only"])), nl=False)
     else:
-        _run(checked, found, results[0], options)
+        _run(checked, results, options)
+
+
+def _there(results: tuple[Path, ...]) -> None:
+    """Raises UsageError for RESULTS that cannot be read."""
+    for path in results:
+        if path.is_fifo() or path.is_socket():
+            raise click.UsageError(f"{path}: a pipe; RESULTS are read again and added to, so name files")
+        if path != results[0] and not path.exists():
+            raise click.UsageError(f"{path}: no such file; only the first of RESULTS may be new")
+
+
+def _held(results: tuple[Path, ...]) -> sweep.Results:
+    """What the files of results hold."""
+    return sweep.Results(line for path in results for line in sweep.lines(path)[0])
 
 
 def _chooser(plan: Checked, found: sweep.Results, glob: str | None) -> Callable[[Launch], bool]:
@@ -229,14 +242,35 @@ class Session:
             self.child.send_signal(number)
 
     def keep(self, line: sweep.Line) -> None:
-        """Adds a line to the results, for good."""
-        packing.write(self.out, [line])
+        """Adds a line to the results, for good. Raises RequestError, its record kept elsewhere where that can be."""
+        try:
+            packing.write(self.out, [line])
+        except RequestError as error:
+            click.echo(err=True)
+            raise RequestError(f"{error}; the record of {line.id} is {_elsewhere(line.evidence)}") from None
         self.found.add(line)
 
 
-def _run(plan: Checked, found: sweep.Results, path: Path, options: dict[str, Any]) -> NoReturn:
+def _elsewhere(evidence: str) -> str:
+    """Where a record that RESULTS had no room for was put."""
+    name = next((each.removeprefix("id: ") for each in evidence.splitlines() if each.startswith("id: ")), "")
+    if not name:
+        return "empty: nothing is lost"
+    with contextlib.suppress(OSError):
+        folder = Path(tempfile.mkdtemp(prefix="recommend-campaign-kept-"))
+        try:
+            (folder / f"{name}.yaml").write_text(evidence, encoding="utf-8")
+        except OSError:
+            shutil.rmtree(folder)
+        else:
+            return f"in {folder}: --pack adds it"
+    return "lost: run it again"
+
+
+def _run(plan: Checked, results: tuple[Path, ...], options: dict[str, Any]) -> NoReturn:
     """Runs what is to be done, says what is left, and ends with the exit code."""
-    with _opened(path) as out:
+    with _opened(results[0]) as out:
+        found = _held(results)  # not before: another session may just have ended
         session = Session(plan, found, out, options)
         before = {each: signal.signal(each, session.stop) for each in stopping()}
         try:
@@ -272,7 +306,7 @@ def _end(text: str, code: int) -> NoReturn:
 def _opened(path: Path) -> IO[bytes]:
     """The results file, open for one process alone; what a kill left of a line is cut off."""
     try:
-        out = path.open("ab")
+        out = path.open("ab", buffering=0)  # what a full disk refuses is not kept for a second try
         fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise RequestError(f"{path}: another campaign writes to it; wait for that, or name another file") from None

@@ -31,13 +31,16 @@ def packages() -> None:
         raise Failure("machine", f"not installed: {', '.join(missing)}; run: pip install 'lmdeploy-recommender[smoke]'")
 
 
-def pinned(text: str) -> str:
-    """The CPU cores that --pin names. Raises RequestError."""
-    if not text:
-        return ""
-    if not re.fullmatch(CORES, text):
+def named_cores(text: str) -> str:
+    """The CPU cores that --pin names, on whatever machine. Raises RequestError."""
+    if text and not (re.fullmatch(CORES, text) and cores(text)):
         raise RequestError(f"--pin {shorten(text)}: write cores as taskset -c takes them, such as 0-7 or 0-3,8-11")
-    mine, theirs = os.sched_getaffinity(0), cores(text)
+    return text
+
+
+def pinned(text: str) -> str:
+    """The CPU cores that --pin names on this machine. Raises RequestError."""
+    mine, theirs = os.sched_getaffinity(0), cores(named_cores(text))
     if not theirs <= mine:
         raise RequestError(f"--pin {text}: this machine has the cores {min(mine)} to {max(mine)}; name some of these")
     return text

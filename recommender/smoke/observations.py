@@ -14,12 +14,14 @@ from typing import Any, TypeAlias
 from recommender import measured as m
 from recommender import memory, speed
 from recommender import records as r
+from recommender.checkpoint import CheckpointError
 from recommender.compiling import read_record
 from recommender.configuration import Configuration
 from recommender.facts import MIB, Facts
+from recommender.request import RequestError
 from recommender.smoke import launch
 from recommender.smoke.forecast import arranged, facts_of, foretold, met
-from recommender.store import Plain, Store
+from recommender.store import KnowledgeError, Plain, Store, UnknownName
 
 Values: TypeAlias = Mapping[str, float]
 
@@ -49,7 +51,11 @@ def observations(folder: Path, store: Store) -> list[Observation]:
     """What the records of a folder measured, as far as one server (or one to a card) was measured."""
     found: list[Observation] = []
     for path in sorted(folder.glob("*.yaml")):
-        found += observed(read_record(path, r.SmokeRun), store)
+        run = read_record(path, r.SmokeRun)
+        try:
+            found += observed(run, store)
+        except (RequestError, UnknownName, CheckpointError, ValueError, KeyError) as error:
+            raise KnowledgeError(f"{path}: cannot be held against a prediction: {error}; mend it") from None
     return found
 
 

@@ -132,7 +132,13 @@ def _stands_for(run: r.SmokeRun, start: Launch) -> bool:
 
 
 def write(out: IO[bytes], lines: Iterable[sweep.Line]) -> None:
-    """Adds lines to an open file of results, for good."""
-    out.write(b"".join(each.model_dump_json().encode() + b"\n" for each in lines))
-    out.flush()
-    os.fsync(out.fileno())
+    """Adds lines to an open, unbuffered file of results, for good. All of them or none: raises RequestError."""
+    begun = os.fstat(out.fileno()).st_size
+    left = memoryview(b"".join(each.model_dump_json().encode() + b"\n" for each in lines))
+    try:
+        while left:
+            left = left[out.write(left) :]
+        os.fsync(out.fileno())
+    except OSError as error:
+        out.truncate(begun)
+        raise RequestError(f"{out.name}: {error.strerror}; make room, or name another file") from None

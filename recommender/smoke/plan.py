@@ -17,7 +17,7 @@ import click
 from pydantic import BaseModel, Field, ValidationError
 
 from recommender import records as r
-from recommender.compiling import REPAIRS
+from recommender.compiling import REPAIRS, doubled
 from recommender.smoke import command
 from recommender.smoke.taken import Load
 from recommender.store import UnknownName, did_you_mean
@@ -166,7 +166,9 @@ def read(path: Path) -> Checked:
     import yaml
 
     try:
-        raw = yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        raw = yaml.load(text := path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        for line, key in doubled(text):
+            raise PlanError([f"{path}: line {line}: the key {key!r} stands twice; leave one out"])
         plan = Plan.model_validate_json(json.dumps(raw, default=str))
     except OSError as error:
         raise PlanError([f"{path}: {error.strerror}; name a plan, such as knowledge/campaigns/h100.yaml"]) from None
@@ -279,7 +281,7 @@ def _launch(plan: Plan, start: Start, sweep: tuple[str, ...]) -> tuple[Launch, t
     given = _parsed(own)
     weights = [] if given["weights"] or looks_like_path(given["model"] or "") else ["--weights", "random"]
     try:
-        found = arguments.answer({**given, "gpu": plan.gpu})
+        pin, found = host.named_cores(given["pin"] or ""), arguments.answer({**given, "gpu": plan.gpu})
         artefact = _artefact(found, start.copies)
         if start.sweep and plan.sweep and not sweep:
             sweep = tuple(name_of(each) for each in command.loads(tuple(plan.sweep.phases.split()), found))
@@ -304,7 +306,7 @@ def _launch(plan: Plan, start: Start, sweep: tuple[str, ...]) -> tuple[Launch, t
         mps=start.mps,
         what=artefact.launch_sha256(found.facts),
         picks=tuple(start.pick.split()),
-        meant=launch.meant(found, host.random_weights(given["seed"]) if weights else "", given["pin"] or ""),
+        meant=launch.meant(found, host.random_weights(given["seed"]) if weights else "", pin),
     )
     return made, sweep if start.sweep else ()
 
