@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from recommender.candidates import PORT
+from recommender.checkpoint import CheckpointError
 from recommender.facts import within
 from recommender.request import Request, RequestError
+from recommender.store import UnknownName
 
 if TYPE_CHECKING:
     from recommender import records as r
@@ -185,10 +187,14 @@ def remake(request: Request, follow: Mapping[str, Any]) -> Recommendation:
     return pipeline.recommend_adviser(request, follow["follow"], follow.get("with", {}), follow.get("without", ()))
 
 
+UNUSABLE = (RequestError, UnknownName, CheckpointError, ValueError, KeyError)
+"""What is raised of a record that nothing can be said of: the last two where its text is not what smoke writes."""
+
+
 def ran(run: r.SmokeRun, store: Store) -> Recommendation:
     """What a record's server ran with, from its own command and environment: no choice is made anew for it.
 
-    Raises RequestError for a command that LMDeploy would not take.
+    Raises one of UNUSABLE; RequestError for a command that LMDeploy would not take.
     """
     from recommender import pipeline
 

@@ -14,14 +14,12 @@ from typing import Any, TypeAlias
 from recommender import measured as m
 from recommender import memory, speed
 from recommender import records as r
-from recommender.checkpoint import CheckpointError
 from recommender.compiling import read_record
 from recommender.configuration import Configuration
 from recommender.facts import MIB, Facts
-from recommender.request import RequestError
 from recommender.smoke import launch
 from recommender.smoke.forecast import arranged, facts_of, foretold, met
-from recommender.store import KnowledgeError, Plain, Store, UnknownName
+from recommender.store import KnowledgeError, Plain, Store
 
 Values: TypeAlias = Mapping[str, float]
 
@@ -54,7 +52,7 @@ def observations(folder: Path, store: Store) -> list[Observation]:
         run = read_record(path, r.SmokeRun)
         try:
             found += observed(run, store)
-        except (RequestError, UnknownName, CheckpointError, ValueError, KeyError) as error:
+        except launch.UNUSABLE as error:
             raise KnowledgeError(f"{path}: cannot be held against a prediction: {error}; mend it") from None
     return found
 

@@ -12,12 +12,11 @@ import click
 
 from recommender import files
 from recommender import records as r
-from recommender.checkpoint import CheckpointError
 from recommender.render import count
 from recommender.request import RequestError
 from recommender.smoke import launch, sweep
 from recommender.smoke.plan import Checked, Launch, name_of_phase
-from recommender.store import UnknownName, load
+from recommender.store import load
 
 SHORTEST = 0.9
 """Of the seconds that a load was to be driven; clients of one in flight end with their last answer."""
@@ -126,7 +125,7 @@ def _stands_for(run: r.SmokeRun, start: Launch) -> bool:
         return False
     try:
         made = launch.ran(run, load())
-    except (RequestError, UnknownName, CheckpointError, KeyError, ValueError):
+    except launch.UNUSABLE:
         return False
     return launch.meant(made, run.checkpoint, run.pinned) == start.meant
 

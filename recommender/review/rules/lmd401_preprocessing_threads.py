@@ -10,8 +10,8 @@ every core unless OMP_NUM_THREADS holds them back. Sixteen 448 x 448 images at a
 22 to 28 requests a second with it unset (five launches of 12 s), 49 to 54 with 4. Of the other options only a batch
 of 1 made as much of a difference, and for the worse.
 
-Mend it with ``export OMP_NUM_THREADS=4`` before the launch (2 to 4, and never more than the cores divided by the
-servers of the host). Measure it with images of your own.
+Mend it with ``export OMP_NUM_THREADS=4`` before the launch (2 to 4, and never more than half of the cores divided by
+the servers of the host). Measure it with images of your own.
 
 Bad:
 

@@ -7,7 +7,7 @@ A value that is no positive number leaves the choice to the OpenMP library, whic
 than cores only wait for each other; as many as cores leave none for the server's other work while images are
 prepared.
 
-Mend it with 2 to 4, and never more than the cores divided by the servers of the host.
+Mend it with 2 to 4, and never more than half of the cores divided by the servers of the host.
 
 Bad:
 

@@ -7,7 +7,7 @@ Requests with images come one by one from the thread that prepares them. As many
 are in flight divided by the tokens of an answer. With room for more the engine takes all that are ready at once;
 then that thread and the engine wait for each other by turns, and requests move in waves. 64 in flight of 448 x 448
 and 16 tokens, one H100: 66 to 85 requests a second with 4,096 tokens a pass (seven starts), 74 to 85 with the default
-of 8,192 (six), 77 to 88 with 1,024 (five).
+of 8,192 (six), 77 to 89 with 1,024 (nine).
 
 Mend it with a budget for most of the prompts that end in a pass. Larger images then take several passes: give the size
 of those that come.
