@@ -35,8 +35,10 @@ LARGEST_RATIO = 0.95
 SHARED = 2
 SHARED_FROM = 8
 
+FEWER_TILES = (6, 1)
+"""The most tiles an image that less detail means, where it is given up or offered."""
 # What a configuration gives up, least first: (KV bits, most tiles an image; 0 leaves the model's default).
-CONCESSIONS = ((16, 0), (8, 0), (4, 0), (16, 6), (8, 6), (4, 6), (16, 1), (8, 1), (4, 1))
+CONCESSIONS = tuple((bits, tiles) for tiles in (0, *FEWER_TILES) for bits in (16, 8, 4))
 KV_BITS = {"fp16": 16, "int8": 8, "int4": 4}
 
 

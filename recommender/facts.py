@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from recommender.request import DEFAULT_CPUS, Request, RequestError
 from recommender.store import PART, Store, UnknownName, did_you_mean, names, normal, resolve, shorten
-from recommender.tokens import image_tokens, tiles
+from recommender.tokens import image_tokens, most_tiles, tiles
 
 if TYPE_CHECKING:
     from recommender import records as r
@@ -81,7 +81,7 @@ class Facts:
         """The same with each image at its most tiles: what a larger photo would need."""
         if not self.images or self.vision is None:
             return self.total_tokens()
-        most = max_tiles or self.vision.max_tiles
+        most = most_tiles(self.vision, max_tiles or None)
         each = (most + (1 if self.vision.thumbnail and most > 1 else 0)) * self.vision.tokens_per_tile
         return max(0, self.images * each - self.image_tokens(max_tiles)) + self.total_tokens(max_tiles)
 

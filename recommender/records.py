@@ -284,6 +284,7 @@ class VisionShape(Record):
     min_tiles: int
     max_tiles: int
     thumbnail: bool
+    request_tiles: bool = Field(default=True, description="a request's max_dynamic_patch sets the most tiles")
     wrapper_tokens: Annotated[int, Field(ge=0, description="marker tokens around one image")]
     gated: bool = Field(default=False, description="the MLP has a gate: three matrices, not two")
     pixels: tuple[PixelRule, ...] = Field(default=(), max_length=1)
@@ -502,7 +503,8 @@ class Residuals(Record):
     """How far one predicted figure was off at runs that the fit had not seen; ``recommend knowledge fit`` writes it.
 
     A fit leaves out one model, or one part of the configurations, and is judged by what it left out.
-    ``low`` and ``high`` are measured over predicted: four fifths of these errors lie between.
+    ``low`` and ``high`` are measured over predicted: four fifths of these errors lie between, and one is the other's
+    inverse, because the side that the models seen erred on says nothing of an unseen one's.
     """
 
     id: Id

@@ -7,8 +7,8 @@ the prefill of what joined the batch meanwhile. With so many requests always in
 flight, the split between the two stations is a birth-death chain, solved
 exactly; what it says of both stations gives every other figure, by Little's law.
 
-The coefficients are fitted, and each range is the middle four fifths of the
-errors at runs that a fit had not seen (``recommend knowledge fit``).
+The coefficients are fitted, and each range reaches as far to either side as four
+fifths of the errors at runs that a fit had not seen (``recommend knowledge fit``).
 """
 
 from __future__ import annotations

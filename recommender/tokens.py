@@ -69,9 +69,8 @@ def resized(vision: VisionShape, width: int, height: int) -> tuple[int, int]:
 def tiles(vision: VisionShape, width: int, height: int, max_tiles: int | None = None) -> int:
     """Tiles that the encoder sees for an image of ``width`` by ``height`` pixels, the small copy included.
 
-    ``max_tiles`` is a request's own limit (``max_dynamic_patch``); without it the model's
-    holds. Of grids equally near in shape, the larger wins if the image has more than half
-    its pixels.
+    ``max_tiles`` is a request's own limit; see ``most_tiles``. Of grids equally near in shape, the larger
+    wins if the image has more than half its pixels.
 
     A model without tiles has no such limit: the count is that of squares of ``image`` pixels a
     side that the resized image would fill, rounded up, for what the work on it costs.
@@ -83,13 +82,21 @@ def tiles(vision: VisionShape, width: int, height: int, max_tiles: int | None = 
     ratio = width / height
     nearest = float("inf")
     best = 1
-    for grid_ratio, count in _grids(vision.min_tiles, vision.max_tiles if max_tiles is None else max_tiles):
+    for grid_ratio, count in _grids(vision.min_tiles, most_tiles(vision, max_tiles)):
         away = abs(ratio - grid_ratio)
         if away < nearest:
             nearest, best = away, count
         elif away == nearest and width * height > 0.5 * vision.image * vision.image * count:
             best = count
     return best + 1 if vision.thumbnail and best > 1 else best
+
+
+def most_tiles(vision: VisionShape, asked: int | None) -> int:
+    """The most tiles of an image: those a request asks for by ``max_dynamic_patch``, else the model's own.
+
+    Checkpoints in the -hf layout do not read the field (0.18.0 lmdeploy/vl/model/internvl3_hf.py:68).
+    """
+    return vision.max_tiles if asked is None or not vision.request_tiles else asked
 
 
 def _check(width: int, height: int) -> None:

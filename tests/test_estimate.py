@@ -15,6 +15,7 @@ from recommender import estimate, pipeline
 from recommender import records as r
 from recommender.compiling import read_record
 from recommender.facts import gather
+from recommender.measured import figures
 from recommender.request import Request, RequestError
 from recommender.store import UnknownName, load
 
@@ -117,3 +118,42 @@ def test_a_share_planned_for_a_shared_card_takes_more_of_an_empty_one() -> None:
     assert whole, told
     assert float(whole[1]) * 1024 == pytest.approx(run.ready_mib - run.idle_mib, rel=0.03)
     assert "On an empty card" not in recommend_process(*asked[:-2]).stderr.decode()
+
+
+def test_less_detail_is_offered_and_not_taken() -> None:
+    """What fewer tiles would bring, with the tokens that servers counted of such requests, and rates near theirs."""
+    asked = ("--gpu", "H100-80G", "--load", "16", "--image", "1280x720")
+    done = recommend_process(*asked)
+    told = " ".join(done.stderr.decode().split())
+    part = told.partition("LESS DETAIL")[2].partition("SETTINGS")[0]
+    assert "--tiles 0,6 serve.sh serve.sh" in part
+    assert "max_dynamic_patch" not in done.stdout.decode()
+    for name, most in (("h100-2026-11-22-tiles-6", 6), ("h100-2026-11-21-tiles-1", 1)):
+        run = read_record(EVIDENCE / f"{name}.yaml", r.SmokeRun)
+        (phase,) = [each for each in run.phases if (each.concurrency, each.image) == (16, "1280x720")]
+        offer = re.search(rf"max_dynamic_patch {most}: ([\d,]+) tokens in instead of 2,378, ([\d.]+) requests/s", part)
+        assert offer, part
+        assert int(offer[1].replace(",", "")) == phase.input_tokens
+        assert float(offer[2]) == pytest.approx(figures(phase).rps, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("--image", "448x448"),
+        ("--model", "qwen2.5-7b-instruct"),
+        ("--image", "1280x720", "--model", "internvl3-8b-hf"),
+        ("--image", "1280x720", "--model", "qwen2.5-vl-7b-instruct"),
+        ("--image", "1280x720", "--follow", "defaults"),
+    ],
+)
+def test_less_detail_is_offered_where_there_is_less(asked: tuple[str, ...]) -> None:
+    """An image of one tile, no image, a checkpoint that reads no such field, an adviser's configuration: no word."""
+    assert "LESS DETAIL" not in recommend_process("--gpu", "H100-80G", "--load", "16", *asked).stderr.decode()
+
+
+def test_a_limit_that_changes_nothing_is_not_offered() -> None:
+    """An image of two tiles has two with six at most too; only one tile is less."""
+    told = recommend_process("--gpu", "H100-80G", "--load", "16", "--image", "900x448").stderr.decode()
+    assert "max_dynamic_patch 6" not in told
+    assert "max_dynamic_patch 1: 330 tokens" in told

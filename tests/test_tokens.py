@@ -16,9 +16,14 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from recommender.candidates import tiers
+from recommender.facts import gather
 from recommender.records import Model, VisionShape
+from recommender.request import Request
+from recommender.store import load as load_store
 from recommender.tokens import image_tokens, prompt_image_tokens, resized, tiles
 
+STORE = load_store()
 MODELS = Path(__file__).parent.parent / "knowledge" / "models"
 
 
@@ -102,6 +107,18 @@ def test_no_grid_fits() -> None:
     assert tiles(VISION, 1280, 720, 0) == 1
 
 
+@pytest.mark.parametrize("limit", [1, 6])
+def test_a_checkpoint_that_reads_no_limit_keeps_its_own(limit: int) -> None:
+    """Of the -hf layout LMDeploy passes images only to transformers: nine tiles, whatever the request asks for."""
+    asked = {"gpu": "l4-24g", "images": 1, "image_width": 1280, "image_height": 720}
+    converted, other = (gather(Request(**asked, model=name), STORE) for name in ("internvl3-8b-hf", "internvl3-8b"))
+    assert converted.tiles(limit) == converted.tiles() == 9
+    assert converted.largest_tokens(limit) == converted.largest_tokens()
+    assert other.tiles(limit) < 9
+    assert {each.max_tiles for tier in tiers(converted) for each in tier} == {0}
+    assert {each.max_tiles for tier in tiers(other) for each in tier} == {0, 6, 1}
+
+
 @pytest.mark.parametrize(("width", "height"), [(0, 448), (448, 0), (-1, 1)])
 def test_an_image_without_pixels_is_refused(width: int, height: int) -> None:
     """A side of no pixels is an error."""
@@ -141,9 +158,12 @@ def test_large_images_are_no_slower() -> None:
 @pytest.mark.parametrize("name", [name for name in SEEING if name.startswith("internvl")])
 @pytest.mark.parametrize(("width", "height", "limit", "expected"), TABLE)
 def test_every_internvl_tiles_alike(name: str, width: int, height: int, limit: int, expected: int) -> None:
-    """The same rule from 2.5 to 3.5, whatever encoder or language model; 256 tokens a tile."""
-    assert tiles(SEEING[name], width, height, limit) == expected
-    assert image_tokens(SEEING[name], width, height, limit) == 256 * expected
+    """The same rule from 2.5 to 3.5, whatever the models in it and whoever sets the limit; 256 tokens a tile."""
+    shape = SEEING[name]
+    if not shape.request_tiles:
+        shape = shape.model_copy(update={"max_tiles": limit})
+    assert tiles(shape, width, height, limit) == expected
+    assert image_tokens(shape, width, height, limit) == 256 * expected
 
 
 # --- Qwen2-VL and Qwen2.5-VL ------------------------------------------------------------------

@@ -184,20 +184,20 @@ def _names(found: Iterable[Miss]) -> list[str]:
 def _residuals(name: str, found: Sequence[Miss]) -> r.Residuals:
     weights = _weights(found)
     of_all = _sums(weights)
-    low, high = _ends(_mixed(weights, of_all))
+    reach = _reach(_mixed(weights, of_all))
     inside = 0.0
     for part in {each.part for each in found}:
         rest = [pair for pair in weights if pair[0].part != part]
-        least, most = _ends(_mixed(rest, of_all)) if rest else (0.0, 0.0)
-        inside += sum(weight for each, weight in weights if each.part == part and least <= each.log <= most)
+        most = _reach(_mixed(rest, of_all)) if rest else 0.0
+        inside += sum(weight for each, weight in weights if each.part == part and abs(each.log) <= most)
 
     def median(kind: str) -> float:
         return _median([(abs(each.error), weight) for each, weight in weights if each.kind == kind])
 
     return r.Residuals(
         id=name,
-        low=_rounded(math.exp(low)),
-        high=_rounded(math.exp(high)),
+        low=_rounded(math.exp(-reach)),
+        high=_rounded(math.exp(reach)),
         by_model=_rounded(median("model")),
         by_configuration=_rounded(median("configuration")),
         worst=_rounded(max(abs(each.error) for each in found)),
@@ -231,20 +231,20 @@ def _mixed(among: Sequence[tuple[Miss, float]], of_all: Mapping[str, float]) -> 
     return [(each.log, weight * scale * of_all[each.kind] / here[each.kind]) for each, weight in among]
 
 
-def _ends(errors: Weighted) -> tuple[float, float]:
-    """The ends between which ``INSIDE`` of the errors lie, as many beyond each: conformal, so a little outside."""
-    beyond = (1 - INSIDE) / 2 * (sum(weight for _, weight in errors) + 1)
-    return _reached(sorted(errors), beyond), _reached(sorted(errors, reverse=True), beyond)
+def _reach(errors: Weighted) -> float:
+    """How far ``INSIDE`` of the errors reach, whatever their sign: conformal, so a little further.
 
-
-def _reached(ordered: Weighted, most: float) -> float:
-    """The last value up to which no more than so much is counted; the first where that alone is more."""
+    Without their signs: what a fit to one model says of another is off as far as what one to the other says of it, and
+    the other way, so the side that the models seen erred on says nothing of an unseen one's.
+    """
+    beyond = (1 - INSIDE) * (sum(weight for _, weight in errors) + 1)
+    ordered = sorted(((abs(log), weight) for log, weight in errors), reverse=True)
     counted, last = 0.0, ordered[0][0]
-    for value, weight in ordered:
+    for size, weight in ordered:
         counted += weight
-        if counted > most + SLACK:
+        if counted > beyond + SLACK:
             break
-        last = value
+        last = size
     return last
 
 

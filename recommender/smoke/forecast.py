@@ -51,7 +51,7 @@ def arranged(run: r.SmokeRun, config: Configuration) -> Configuration:
 def foretold(run: r.SmokeRun) -> bool:
     """Whether the estimates cover a run: one server, or one to a card, or several to a card under CUDA MPS.
 
-    Cards that were kept from reaching each other are not what the record of their kind describes.
+    Cards that were to be kept from reaching each other are left out: whether NCCL does that depends on its version.
     """
     return run.kind != "python" and (run.copies == 1 or run.mps) and "NCCL_P2P_DISABLE=1" not in run.environment
 
