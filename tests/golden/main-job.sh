@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"gpu": "a100-sxm-80g", "load": "single"}
-# rendered: bash 3253cd8bcc25e188d02f9ebdea339600cf2e3c8ece3909664a7b28cf1960b37f7a584edef5bfe2763ee559fbff6e2695c592a2
+# rendered: bash d2a1bce6b5a5e188d02f9ebdea339600cf2e3c8ece3909664a7b28cf1960b37f7a584edef5bfe2763ee559fbff6e2695c592a2
 #
 # OpenGVLab/InternVL3-8B-AWQ on 1 x NVIDIA A100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
 # 1 request in flight: 1 image of 448x448, 330 tokens in, 16 out.
-# Predicted: 9.16 GiB a card (8.45 to 9.73), 175 ms a request (103 to 304), 5.7
-# requests/s (3.3 to 9.7); extrapolated from datasheets.
+# Predicted: 9.16 GiB a card (8.45 to 9.73), 174 ms a request (101 to 300), 5.7
+# requests/s (3.3 to 9.9); extrapolated from datasheets.
 #
 # Each value below can be overridden by an environment variable of its name.
 #   ./serve.sh                        serve in the foreground

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"gpu": "l4", "lmdeploy": "0.9.2", "load": "low", "model": "qwen2.5-7b-instruct-awq"}
-# rendered: bash eb6732856cd13e49a86433daea339600cf2ef191b139096662e36dcf1960b37f7a584edef5bfe2763ee5c592a2
+# rendered: bash 8fec934547213e49a86433daea339600cf2ef191b139096662e36dcf1960b37f7a584edef5bfe2763ee5c592a2
 #
 # Qwen/Qwen2.5-7B-Instruct-AWQ on 1 x NVIDIA L4, LMDeploy 0.9.2, TurboMind.
 # 4 requests in flight: 1053 tokens in, 128 out.
-# Predicted: 8.51 GiB a card (7.79 to 9.08), 3,245 ms a request (1,755 to
-# 5,846), 1.2 requests/s (0.7 to 2.2); extrapolated from datasheets.
+# Predicted: 8.51 GiB a card (7.79 to 9.08), 3,235 ms a request (1,787 to
+# 5,853), 1.2 requests/s (0.7 to 2.2); extrapolated from datasheets.
 #
 # Each value below can be overridden by an environment variable of its name.
 #   ./serve.sh                        serve in the foreground

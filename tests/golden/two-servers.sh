@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"goal": "throughput", "gpu": "h100-sxm-80g", "gpu_count": 2, "load": "high"}
-# rendered: bash afbe4e61d6c889b7722f9ebdea339600cf2e3bb4be390966f602e7cf1960736bdeb37f7a584edef5bfe2763ee559fbff6e2695c592a2a8c299
+# rendered: bash 91e1d4e0a01589b7722f9ebdea339600cf2e3bb4be390966f602e7cf1960736bdeb37f7a584edef5bfe2763ee559fbff6e2695c592a2a8c299
 #
 # OpenGVLab/InternVL3-8B-AWQ on 2 x NVIDIA H100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
 # 64 requests in flight: 1 image of 448x448, 330 tokens in, 16 out.
-# Predicted: 10.1 GiB a card (10.0 to 10.2), 489 ms a request (423 to 551),
-# 130.8 requests/s (114.7 to 147.5); modelled from measurements on the same GPU.
+# Predicted: 10.1 GiB a card (10.0 to 10.2), 488 ms a request (431 to 552),
+# 131.1 requests/s (116.3 to 147.9); modelled from measurements on the same GPU.
 #
 # Each value below can be overridden by an environment variable of its name.
 #   ./serve.sh                        serve in the foreground
