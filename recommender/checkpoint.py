@@ -206,7 +206,8 @@ def _vision(folder: Path, config: Mapping[str, Any], base: r.VisionShape) -> dic
         "max_tiles": _first(config, base.max_tiles, "max_dynamic_patch"),
         "thumbnail": _first(config, base.thumbnail, "use_thumbnail"),
     }
-    return made | {"min_tiles": 1, "max_tiles": 1, "thumbnail": False} if _uncut(folder, config) else made
+    uncut = {"min_tiles": 1, "max_tiles": 1, "thumbnail": False, "request_tiles": False}
+    return made | uncut if _uncut(folder, config) else made
 
 
 def _uncut(folder: Path, config: Mapping[str, Any]) -> bool:

@@ -14,6 +14,7 @@ from recommender.facts import GIB, Facts, within
 from recommender.memory import Memory, usable
 from recommender.speed import Speed
 from recommender.store import Store
+from recommender.tokens import reads_limit
 
 if TYPE_CHECKING:
     from recommender import records as r
@@ -119,6 +120,7 @@ def fact_values(facts: Facts) -> dict[str, Value]:
         "model.family": text.family,
         "model.vision": bool(model.vision),
         "model.tiled": vision is not None and not vision.pixels,
+        "model.request_tiles": vision is not None and reads_limit(vision),
         "model.remote_code": model.remote_code,
         "model.turbomind": "turbomind" in supported,
         "model.pytorch": "pytorch" in supported,

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
+from recommender.candidates import FEWER_TILES
 from recommender.choose import Choice, choose
+from recommender.configuration import Configuration
 from recommender.facts import GIB, MIB, Facts, resolve_release
 from recommender.facts import options_of as _options
 from recommender.memory import usable, weights
 from recommender.request import Goal
+from recommender.speed import estimate
 from recommender.store import PART
 
 if TYPE_CHECKING:
@@ -78,8 +81,25 @@ def _looser_goals(facts: Facts) -> Iterator[tuple[Change, Facts]]:
                 options.append(f"--ttft {math.ceil(speed.ttft_ms.value)}")
             if request.rps and speed.rps.value < request.rps:
                 options.append(f"--rps {math.floor(speed.rps.value * 10) / 10:g}")
-            text = "the best predicted for this card and load"
+            text = "the best predicted for this card and load" + _with_less_detail(facts, outcome.best.config)
             yield Change(" ".join(options) or "no latency goals", text), replace(facts, request=free)
+
+
+def _with_less_detail(facts: Facts, config: Configuration) -> str:
+    """What else would meet the goals with that script: clients that ask for fewer tiles, where that is enough."""
+    request = facts.request
+    for most in FEWER_TILES:
+        if config.max_tiles or not facts.images or facts.tiles(most) >= facts.tiles():
+            continue
+        speed = estimate(facts, replace(config, max_tiles=most), ranged=False)
+        missed = (
+            request.p99_ms and speed.p99_ms.value > request.p99_ms,
+            request.ttft_ms and speed.ttft_ms.value > request.ttft_ms,
+            request.rps and speed.rps.value < request.rps,
+        )
+        if not any(missed):
+            return f"; clients that send max_dynamic_patch {most} meet the goal with it, for less detail"
+    return ""
 
 
 def _more_memory(facts: Facts) -> Iterator[tuple[Change, Facts]]:

@@ -92,11 +92,16 @@ def tiles(vision: VisionShape, width: int, height: int, max_tiles: int | None = 
 
 
 def most_tiles(vision: VisionShape, asked: int | None) -> int:
-    """The most tiles of an image: those a request asks for by ``max_dynamic_patch``, else the model's own.
+    """The most tiles of an image: those a request asks for by ``max_dynamic_patch``, else the model's own."""
+    return asked if asked is not None and reads_limit(vision) else vision.max_tiles
 
-    Checkpoints in the -hf layout do not read the field (0.18.0 lmdeploy/vl/model/internvl3_hf.py:68).
+
+def reads_limit(vision: VisionShape) -> bool:
+    """Whether LMDeploy reads ``max_dynamic_patch``: only where it cuts images into tiles, and not for the -hf layout.
+
+    [0.18.0 lmdeploy/vl/model/internvl3_hf.py:68]
     """
-    return vision.max_tiles if asked is None or not vision.request_tiles else asked
+    return vision.request_tiles and not vision.pixels
 
 
 def _check(width: int, height: int) -> None:

@@ -306,6 +306,10 @@ WRONG = {
     "text only": (("t.sh", "a.sh"), r"t\.sh: its request has no image.*say --prompt"),
     "a text model": (("own.sh", "a.sh", "--gpu", "H100-80G", "--model", "qwen2.5-7b-instruct"), "reads text only"),
     "tiles": (("a.sh", "a.sh", "--tiles", "12"), r"--tiles '12': write two numbers up to 64"),
+    "tiles that are not read": (
+        ("own.sh", "a.sh", "--gpu", "H100-80G", "--model", "internvl3-8b-hf", "--tiles", "0,6"),
+        r"--tiles: LMDeploy reads no max_dynamic_patch for OpenGVLab/InternVL3-8B-hf",
+    ),
     "too many tiles": (("a.sh", "a.sh", "--tiles", "12,65"), r"--tiles '12,65'"),
     "labels": (("a.sh", "a.sh", "--labels", "wrong.csv"), r"wrong\.csv:1: no image 'c\.jpg' .*did you mean"),
     "no labels": (("a.sh", "a.sh", "--labels", "gone.csv"), r"--labels gone\.csv: No such file"),

@@ -11,6 +11,7 @@ import pytest
 from recommender import checkpoint, shapes
 from recommender.records import Model, Quantization, TextShape, VisionShape
 from recommender.store import load
+from recommender.tokens import tiles
 
 STORE = load()
 LANGUAGE = {
@@ -139,6 +140,7 @@ def test_an_image_that_is_not_cut(asks: bool | None, processor: bool, most: int,
     found, _, _ = checkpoint.read(folder(tmp_path, config), STORE)
     (vision,) = found.vision
     assert (vision.min_tiles, vision.max_tiles, vision.thumbnail) == (1, most, most > 1)
+    assert tiles(vision, 1280, 720, 6) == (3 if most > 1 else 1)  # a request's limit is read where images are cut
 
 
 def test_a_smaller_mixture(tmp_path: Path) -> None:

@@ -120,14 +120,19 @@ def test_a_share_planned_for_a_shared_card_takes_more_of_an_empty_one() -> None:
     assert "On an empty card" not in recommend_process(*asked[:-2]).stderr.decode()
 
 
+def offered(*asked: str) -> str:
+    """What the report says of less detail, in one line; nothing where it is silent."""
+    done = recommend_process("--gpu", "H100-80G", "--load", "16", *asked)
+    assert done.returncode == 0
+    return " ".join(done.stderr.decode().split()).partition("LESS DETAIL")[2].partition("SETTINGS")[0]
+
+
 def test_less_detail_is_offered_and_not_taken() -> None:
     """What fewer tiles would bring, with the tokens that servers counted of such requests, and rates near theirs."""
-    asked = ("--gpu", "H100-80G", "--load", "16", "--image", "1280x720")
-    done = recommend_process(*asked)
-    told = " ".join(done.stderr.decode().split())
-    part = told.partition("LESS DETAIL")[2].partition("SETTINGS")[0]
+    part = offered("--image", "1280x720")
     assert "--tiles 0,6 serve.sh serve.sh" in part
-    assert "max_dynamic_patch" not in done.stdout.decode()
+    client = recommend_process("--gpu", "H100-80G", "--load", "16", "--image", "1280x720", "--format", "client")
+    assert "MOST_TILES = 12" in client.stdout.decode()
     for name, most in (("h100-2026-11-22-tiles-6", 6), ("h100-2026-11-21-tiles-1", 1)):
         run = read_record(EVIDENCE / f"{name}.yaml", r.SmokeRun)
         (phase,) = [each for each in run.phases if (each.concurrency, each.image) == (16, "1280x720")]
@@ -147,13 +152,40 @@ def test_less_detail_is_offered_and_not_taken() -> None:
         ("--image", "1280x720", "--follow", "defaults"),
     ],
 )
-def test_less_detail_is_offered_where_there_is_less(asked: tuple[str, ...]) -> None:
+def test_no_less_detail_is_offered_where_there_is_none(asked: tuple[str, ...]) -> None:
     """An image of one tile, no image, a checkpoint that reads no such field, an adviser's configuration: no word."""
-    assert "LESS DETAIL" not in recommend_process("--gpu", "H100-80G", "--load", "16", *asked).stderr.decode()
+    assert offered(*asked) == ""
 
 
-def test_a_limit_that_changes_nothing_is_not_offered() -> None:
-    """An image of two tiles has two with six at most too; only one tile is less."""
-    told = recommend_process("--gpu", "H100-80G", "--load", "16", "--image", "900x448").stderr.decode()
-    assert "max_dynamic_patch 6" not in told
-    assert "max_dynamic_patch 1: 330 tokens" in told
+@pytest.mark.parametrize(
+    ("asked", "most", "tokens"),
+    [
+        # An image of two tiles has two with six at most too; only one tile is less.
+        (("--image", "900x448"), [1], [330]),
+        # Two images: 2 x 3 tiles of 256 tokens and 2 x 3 marks, 71 tokens of template and text; 2 x 1 tiles.
+        (("--image", "1280x720x2"), [6, 1], [1613, 589]),
+        # Two cards, a server each.
+        (("--gpu", "H100-80G:2", "--image", "1280x720"), [6, 1], [842, 330]),
+    ],
+)
+def test_what_less_detail_is_offered(asked: tuple[str, ...], most: list[int], tokens: list[int]) -> None:
+    """Each limit that makes less of the images, with the tokens of the prompt."""
+    words = asked if "--gpu" in asked else ("--gpu", "H100-80G", *asked)
+    done = recommend_process("--load", "16", *words)
+    found = re.findall(r"max_dynamic_patch (\d+): ([\d,]+) tokens in", done.stderr.decode())
+    assert found == [(str(limit), f"{count:,}") for limit, count in zip(most, tokens, strict=True)]
+
+
+def test_less_detail_meets_a_goal_that_nothing_else_does() -> None:
+    """Where a goal is missed: the fewer tiles that keep to it, as an estimate of that script foretells."""
+    asked = ("--gpu", "L4", "--load", "4", "--image", "1280x720", "--model", "internvl3-2b")
+    done = recommend_process(*asked, "--p99", "1200")
+    said = " ".join(done.stderr.decode().split())
+    assert done.returncode == 1
+    nearest = re.search(r"nearest that fits: --p99 (\d+) .* clients that send max_dynamic_patch 6 meet the goal", said)
+    assert nearest, said
+    made = json.loads(recommend_process(*asked, "--p99", nearest[1], "--format", "json").stdout)
+    words = [*made["command"][4:], *(f"{name}={value}" for name, value in made["environment"].items())]
+    whole, _ = told(*asked, "--", *words)
+    fewer, _ = told(*asked, "--", *words, "max_dynamic_patch=6")
+    assert fewer["speed"]["p99_ms"]["value"] <= 1200 < whole["speed"]["p99_ms"]["value"] <= int(nearest[1])

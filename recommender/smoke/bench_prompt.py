@@ -13,6 +13,7 @@ import click
 from recommender.request import RequestError
 from recommender.smoke.console import fail, progress, signals
 from recommender.smoke.failures import Failure
+from recommender.tokens import reads_limit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -117,6 +118,11 @@ def _resolved(path: Path, options: Mapping[str, Any]) -> tuple[Artefact, Recomme
         raise RequestError(f"{path}: {found.facts.model.hub} reads text only; bench-prompt asks about images")
     if not found.facts.images and not options["prompt"]:
         raise RequestError(f"{path}: its request has no image, so its prompt asks about none; say --prompt")
+    if any(options["tiles"] or ()) and not reads_limit(found.facts.vision):
+        raise RequestError(
+            f"--tiles: LMDeploy reads no max_dynamic_patch for {found.facts.model.hub}, so both would see the same "
+            "tiles; leave it out, and compare images of two sizes by two runs"
+        )
     return script, found
 
 

@@ -53,7 +53,8 @@ def foretold(run: r.SmokeRun) -> bool:
 
     Cards that were to be kept from reaching each other are left out: whether NCCL does that depends on its version.
     """
-    return run.kind != "python" and (run.copies == 1 or run.mps) and "NCCL_P2P_DISABLE=1" not in run.environment
+    apart = {"NCCL_P2P_DISABLE=1", "NCCL_WIN_ENABLE=0"} & set(run.environment)
+    return run.kind != "python" and (run.copies == 1 or run.mps) and not apart
 
 
 def predicted(found: Recommendation, run: r.SmokeRun, phase: r.Phase) -> speed.Speed:

@@ -6,7 +6,8 @@ The session length counts everything of a request. InternVL cuts a 448 x 448 ima
 of 1280 x 720 into 9 tiles with the thumbnail, 2,304 tokens. From 0.16.0 on a prompt of the session length or more is
 answered with HTTP 400; before, it ends without an answer.
 
-Raise the session length above prompt and answer together, or send max_dynamic_patch with the image.
+Raise the session length above prompt and answer together, or send max_dynamic_patch with the image,
+which checkpoints in the -hf layout do not read.
 
 Bad, for one 1280 x 720 image a request:
 

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 
 from recommender.review import support as s
 from recommender.review.rule import Case, Rule, Said
+from recommender.tokens import reads_limit
 
 TEXT_ONLY = ("language-model-only", "disable-vision-encoder")
 
@@ -47,7 +48,8 @@ def _check(case: Case) -> Iterator[Said]:
         yield Said(
             s.at(setting),
             f"An image may be up to {most} tiles, {full:,} tokens; a session of {length:,} refuses those.",
-            "Larger images are cut into more tiles, unless the request limits them by max_dynamic_patch.",
+            "Larger images are cut into more tiles"
+            + (", unless the request limits them by max_dynamic_patch." if reads_limit(vision) else "."),
             severity="info",
         )
 

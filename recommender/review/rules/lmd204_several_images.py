@@ -5,7 +5,8 @@ Finds session lengths below the tokens of all images of a request.
 Each image brings its own tiles: three photos of twelve tiles and a thumbnail are 9,984 tokens. The first one or two
 work, and a request with one more ends in an error or an empty answer.
 
-Raise the session length as far as the model goes, or set max_dynamic_patch in each image of the request.
+Raise the session length as far as the model goes, or set max_dynamic_patch in each image of the request,
+which checkpoints in the -hf layout do not read.
 
 Bad, for four 1280 x 720 images a request:
 
