@@ -214,7 +214,8 @@ def ranking(plan: Checked, results: Results, load: str) -> Ranking:
     """The order in one load: each start by its runs in the last rung that it ended, and in those as long before it.
 
     Not in the first, where starts may have their own lengths. A run counts there though it is why its start came
-    further, so in three of which it is one, a start that no pick is looks a little better than it is.
+    further, so in three of which it is one, a start that no pick is looks a little better than it is. Starts outside
+    the sweep that run the same as long count as further runs.
     """
     rows: dict[str, tuple[int, list[float]]] = {}
     failed: dict[str, None] = {}
@@ -228,6 +229,11 @@ def ranking(plan: Checked, results: Results, load: str) -> Ranking:
                 rows[start] = (number, [*(earlier if alike else ()), *values])
             else:
                 failed[start] = None
+    rows = {
+        start: (number, [*values, *_repeats(plan, results, load, start, number)])
+        for start, (number, values) in rows.items()
+    }
+    failed |= dict.fromkeys(start for start, (_, values) in rows.items() if not all(values))
     middle = {start: statistics.median(values) for start, (_, values) in rows.items() if start not in failed}
     order = sorted(best_first(load, middle), key=lambda start: -rows[start][0])
     best = middle[order[0]] if order else 0.0
@@ -238,6 +244,20 @@ def ranking(plan: Checked, results: Results, load: str) -> Ranking:
         made.append(Row(start, number, len(values), value, (max(values) - min(values)) / value, share))
     waiting = dict.fromkeys(each.start for each in known if not results.done(each))
     return Ranking(load, "ms" if alone(load) else "requests/s", tuple(made), tuple(failed), tuple(waiting))
+
+
+def _repeats(plan: Checked, results: Results, load: str, start: str, number: int) -> list[float]:
+    """Scores of starts outside the sweep that launch what a start of it launches, each load as long as in a rung."""
+    seconds = plan.rungs[number - 1].seconds or plan.plan.seconds
+    own = next(each for each in plan.launches if each.id == start)
+    alike = [
+        each
+        for each in plan.launches
+        if (each.rung, each.seconds) == (0, seconds)
+        and (each.what, each.meant, each.copies, each.mps) == (own.what, own.meant, own.copies, own.mps)
+        and load in each.loads
+    ]
+    return [score(done, load) for done in map(results.done, alike) if done and number > 1]
 
 
 # --- time -----------------------------------------------------------------------------------------
