@@ -54,6 +54,16 @@ def tiers(facts: Facts) -> Iterator[list[Configuration]]:
             yield list(_group(facts, bits, tiles, structured))
 
 
+def fewer_tiles(facts: Facts, most: int = 0) -> list[int]:
+    """The limits under which an image makes fewer tiles than with at most so many, and than under the limit before."""
+    found, made = [], facts.tiles(most)
+    for limit in FEWER_TILES:
+        if facts.tiles(limit) < made:
+            found.append(limit)
+            made = facts.tiles(limit)
+    return found
+
+
 def _group(facts: Facts, kv_bits: int, tiles: int, structured: bool) -> Iterator[Configuration]:
     for tp, servers, share in splits(facts):
         batch = math.ceil(facts.concurrency / servers)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from recommender.candidates import FEWER_TILES
+from recommender.candidates import fewer_tiles
 from recommender.choose import Choice, choose
 from recommender.configuration import Configuration
 from recommender.facts import GIB, MIB, Facts, resolve_release
 from recommender.facts import options_of as _options
 from recommender.memory import usable, weights
-from recommender.request import Goal
-from recommender.speed import estimate
+from recommender.request import Goal, Request
+from recommender.speed import Speed, estimate
 from recommender.store import PART
 
 if TYPE_CHECKING:
@@ -73,31 +73,27 @@ def _looser_goals(facts: Facts) -> Iterator[tuple[Change, Facts]]:
         free = replace(request, p99_ms=0.0, ttft_ms=0.0, rps=0.0, goal=goal)
         outcome = choose(replace(facts, request=free))
         if isinstance(outcome, Choice):
-            speed = outcome.best.speed
-            options = []
-            if request.p99_ms and speed.p99_ms.value > request.p99_ms:
-                options.append(f"--p99 {math.ceil(speed.p99_ms.value)}")
-            if request.ttft_ms and speed.ttft_ms.value > request.ttft_ms:
-                options.append(f"--ttft {math.ceil(speed.ttft_ms.value)}")
-            if request.rps and speed.rps.value < request.rps:
-                options.append(f"--rps {math.floor(speed.rps.value * 10) / 10:g}")
+            options = _missed(request, outcome.best.speed)
             text = "the best predicted for this card and load" + _with_less_detail(facts, outcome.best.config)
             yield Change(" ".join(options) or "no latency goals", text), replace(facts, request=free)
 
 
+def _missed(request: Request, speed: Speed) -> list[str]:
+    """Each goal that a predicted speed misses, as the option that it would meet."""
+    options = []
+    if request.p99_ms and speed.p99_ms.value > request.p99_ms:
+        options.append(f"--p99 {math.ceil(speed.p99_ms.value)}")
+    if request.ttft_ms and speed.ttft_ms.value > request.ttft_ms:
+        options.append(f"--ttft {math.ceil(speed.ttft_ms.value)}")
+    if request.rps and speed.rps.value < request.rps:
+        options.append(f"--rps {math.floor(speed.rps.value * 10) / 10:g}")
+    return options
+
+
 def _with_less_detail(facts: Facts, config: Configuration) -> str:
     """What else would meet the goals with that script: clients that ask for fewer tiles, where that is enough."""
-    request = facts.request
-    for most in FEWER_TILES:
-        if config.max_tiles or not facts.images or facts.tiles(most) >= facts.tiles():
-            continue
-        speed = estimate(facts, replace(config, max_tiles=most), ranged=False)
-        missed = (
-            request.p99_ms and speed.p99_ms.value > request.p99_ms,
-            request.ttft_ms and speed.ttft_ms.value > request.ttft_ms,
-            request.rps and speed.rps.value < request.rps,
-        )
-        if not any(missed):
+    for most in () if config.max_tiles else fewer_tiles(facts):
+        if not _missed(facts.request, estimate(facts, replace(config, max_tiles=most), ranged=False)):
             return f"; clients that send max_dynamic_patch {most} meet the goal with it, for less detail"
     return ""
 

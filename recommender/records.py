@@ -284,7 +284,9 @@ class VisionShape(Record):
     min_tiles: int
     max_tiles: int
     thumbnail: bool
-    request_tiles: bool = Field(default=True, description="a request's max_dynamic_patch sets the most tiles")
+    request_tiles: bool = Field(
+        default=True, description="where images are cut: whether a request's max_dynamic_patch is read"
+    )
     wrapper_tokens: Annotated[int, Field(ge=0, description="marker tokens around one image")]
     gated: bool = Field(default=False, description="the MLP has a gate: three matrices, not two")
     pixels: tuple[PixelRule, ...] = Field(default=(), max_length=1)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from recommender import memory as m
-from recommender.candidates import FEWER_TILES
+from recommender.candidates import fewer_tiles
 from recommender.explain import Explanation, opened
 from recommender.facts import MIB
 from recommender.render import cite, gib, printable, summary
@@ -164,18 +164,16 @@ def _cost(found: Recommendation) -> Iterator[str]:
 def _less_detail(found: Recommendation) -> Iterator[str]:
     """What fewer tiles an image would bring on the same server: for the user to decide, since answers may change."""
     facts, config = found.facts, found.config
-    whole = facts.input_tokens(config.max_tiles)
-    # By tokens, so that a limit which changes nothing, or no more than the one before, is not there.
-    fewer = {facts.input_tokens(most): most for most in reversed(FEWER_TILES)}
-    offered = {tokens: most for tokens, most in sorted(fewer.items(), reverse=True) if tokens < whole}
+    offered = fewer_tiles(facts, config.max_tiles)
     if found.adviser or not offered:
         return
     yield ""
     yield "LESS DETAIL, IF YOUR IMAGES ALLOW IT (not taken)"
-    for tokens, most in offered.items():
+    for most in offered:
         speed = estimated(facts, replace(config, max_tiles=most))
         yield from wrap(
-            f"max_dynamic_patch {most}: {tokens:,} tokens in instead of {whole:,}, "
+            f"max_dynamic_patch {most}: {facts.input_tokens(most):,} tokens in instead of "
+            f"{facts.input_tokens(config.max_tiles):,}, "
             f"{speed.rps.value:,.1f} requests/s ({speed.rps.low:,.1f} to {speed.rps.high:,.1f}), "
             f"{speed.alone_ms.value:,.0f} ms alone",
             "  ",
@@ -184,7 +182,7 @@ def _less_detail(found: Recommendation) -> Iterator[str]:
     yield from wrap(
         "The cost is detail: answers may change. The client asks for it with each image, the server stays as it is. "
         "What it costs your own images, on your own weights: recommend bench-prompt --images DIR "
-        f"--tiles {config.max_tiles},{next(iter(offered.values()))} serve.sh serve.sh",
+        f"--tiles {config.max_tiles},{offered[0]} serve.sh serve.sh",
         "  ",
         "  ",
     )

@@ -247,7 +247,12 @@ def ranking(plan: Checked, results: Results, load: str) -> Ranking:
 
 
 def _repeats(plan: Checked, results: Results, load: str, start: str, number: int) -> list[float]:
-    """Scores of starts outside the sweep that launch what a start of it launches, each load as long as in a rung."""
+    """Scores of starts outside the sweep that launch what a start of it launches, each load as long as in a rung.
+
+    None of the first rung, where starts may have their own lengths.
+    """
+    if number == 1:
+        return []
     seconds = plan.rungs[number - 1].seconds or plan.plan.seconds
     own = next(each for each in plan.launches if each.id == start)
     alike = [
@@ -257,7 +262,7 @@ def _repeats(plan: Checked, results: Results, load: str, start: str, number: int
         and (each.what, each.meant, each.copies, each.mps) == (own.what, own.meant, own.copies, own.mps)
         and load in each.loads
     ]
-    return [score(done, load) for done in map(results.done, alike) if done and number > 1]
+    return [score(done, load) for done in map(results.done, alike) if done]
 
 
 # --- time -----------------------------------------------------------------------------------------
