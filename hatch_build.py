@@ -1,4 +1,4 @@
-"""What hatchling adds to a wheel: the knowledge, the templates and the compiled index."""
+"""Add the knowledge, the templates and the compiled index to a wheel."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class DataHook(BuildHookInterface[Any]):
-    """Fills ``recommender/_data/`` of a wheel. An editable install gets none: it reads the checkout."""
+    """Fill ``recommender/_data/`` of a wheel; an editable install reads the checkout instead."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Validates every record on the way; a broken one fails the build with its file and field."""
+        """Compile the index; a broken record fails the build with its file and field."""
         if version != "standard":
             return
         root = Path(self.root)
         sys.path.insert(0, self.root)
-        from recommender.compiling import compile_index
+        from recommender.knowledge.index import compile_index
 
-        self.folder = tempfile.TemporaryDirectory(prefix="recommender-index-")  # goes with this object
+        self.folder = tempfile.TemporaryDirectory(prefix="recommender-index-")  # removed with this object
         index = Path(self.folder.name) / "index.json"
         index.write_text(compile_index(root / "knowledge"), encoding="utf-8")
         build_data["force_include"] |= {

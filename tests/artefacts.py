@@ -17,12 +17,13 @@ import pytest
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from recommender import extract
-from recommender.extracted import ReleaseFacts
-from recommender.pipeline import NothingFits, Recommendation, recommend
-from recommender.render import render
-from recommender.request import Request
-from recommender.store import PART, data_root, load
+from recommender.choose.recommend import NothingFits, Recommendation, recommend
+from recommender.knowledge.load import data_root, load
+from recommender.knowledge.names import PART
+from recommender.maintenance.argparse_rebuild import rebuild_parser
+from recommender.maintenance.wheel_facts import ReleaseFacts, WheelFacts, load_extracted
+from recommender.render.formats import render
+from recommender.request.request import Request
 
 KNOWLEDGE = data_root() / "knowledge"
 RELEASES = sorted((path.stem for path in (KNOWLEDGE / "releases").glob("*.yaml")), key=Version)
@@ -111,15 +112,15 @@ def release_facts(release: str) -> ReleaseFacts:
 
 
 @cache
-def extracted() -> extract.Facts:
+def extracted() -> WheelFacts:
     """The committed facts of all wheels."""
-    return extract.load_extracted(KNOWLEDGE / "extracted" / "api_server.json")
+    return load_extracted(KNOWLEDGE / "extracted" / "api_server.json")
 
 
 @cache
 def parser(release: str):  # type: ignore[no-untyped-def]
     """The api_server parser of a release, rebuilt from those facts."""
-    return extract.rebuild_parser(extracted(), release)
+    return rebuild_parser(extracted(), release)
 
 
 def need(tool: str) -> str:
@@ -128,6 +129,16 @@ def need(tool: str) -> str:
     if path is None:
         pytest.skip(f"{tool} is not installed; .ci/run installs it (apt-get install {tool})")
     return path
+
+
+def shellcheck(folder: Path, *scripts: str) -> None:
+    """Fails where bash does not parse a script, or shellcheck has anything to say of one."""
+    paths = [folder / f"checked-{number}.sh" for number in range(len(scripts))]
+    for path, script in zip(paths, scripts, strict=True):
+        path.write_text(script)
+        subprocess.run([BASH, "-n", str(path)], check=True)
+    done = subprocess.run([need("shellcheck"), "--shell=bash", *map(str, paths)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[:3000]
 
 
 RECORD = """#!/bin/bash
@@ -139,8 +150,10 @@ env -0 >"$file.env"
 mv "$file.part" "$file.argv"
 """
 NVIDIA_SMI = """#!/bin/bash
+if [[ -n ${SMI_FAILS:-} ]]; then echo "$SMI_FAILS"; exit "$SMI_CODE"; fi
 case $* in
-  *query-gpu=index*) for ((i = 0; i < ${CARDS:-1}; i++)); do echo "$i"; done ;;
+  "") echo "| NVIDIA-SMI 570.86.15    Driver Version: 570.86.15    CUDA Version: ${CUDA_VERSION:-12.8} |" ;;
+  *query-gpu=index,uuid*) for ((i = 0; i < ${CARDS:-1}; i++)); do echo "$i, GPU-${i}000a11b-3c4d"; done ;;
   *query-gpu=memory.free*) for ((i = 0; i < ${CARDS:-1}; i++)); do echo "${FREE_MIB:-81000}"; done ;;
   *query-gpu=name*) for ((i = 0; i < ${CARDS:-1}; i++)); do echo "${GPU_NAME:-NVIDIA A100-SXM4-80GB}"; done ;;
 esac
@@ -151,6 +164,10 @@ case $* in
   *importlib.metadata*) [[ -n ${LMDEPLOY_VERSION:-} ]] || exit 1; echo "$LMDEPLOY_VERSION" ;;
 esac
 """
+
+
+SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+"""Those that end a launch."""
 
 
 @dataclass
@@ -216,14 +233,19 @@ class Machine:
 
     def start(self, body: str, **variables: str) -> subprocess.Popen[str]:
         """Starts a script in a session of its own and lets it run."""
+        return self.launch([BASH, str(self.script(body))], **variables)
+
+    def launch(self, words: list[str], **variables: str) -> subprocess.Popen[str]:
+        """Starts a command in a session of its own, without signals that the tester's shell ignores."""
         return subprocess.Popen(
-            [BASH, str(self.script(body))],
+            words,
             env=self.environment(**variables),
             cwd=self.folder / "work",
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=lambda: [signal.signal(number, signal.SIG_DFL) for number in SIGNALS] and None,
         )
 
     def calls(self) -> list[Call]:
@@ -250,7 +272,7 @@ class Machine:
         return call.words
 
 
-def wait_for(condition, seconds: float = 15.0) -> None:  # type: ignore[no-untyped-def]
+def wait_for(condition, seconds: float = 60.0) -> None:  # type: ignore[no-untyped-def]
     """Waits until something holds; fails after a while."""
     end = time.monotonic() + seconds
     while not condition():

@@ -1,4 +1,7 @@
-"""Prints what a run costs: ``python tests/bench.py``. Medians of whole processes, rate in one process, peak memory."""
+"""Print what a run costs: ``python tests/bench.py``.
+
+Medians of whole processes, rate in one process, peak memory.
+"""
 
 from __future__ import annotations
 
@@ -22,63 +25,85 @@ BENCH_GPUS = ("a10", "a100-pcie-40g", "a100-sxm-80g", "h100-pcie-80g", "h100-sxm
 BENCH_LOADS = ("single", "low", "medium", "high")
 
 
-def seconds(words: tuple[str, ...], runs: int = RUNS) -> float:
-    """The median wall time of a whole Python process."""
+def run_python(*words: str) -> str:
+    """Return the output of a whole Python process on this checkout."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    taken = []
+    command = [sys.executable, *words]
+    return subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout
+
+
+def seconds(words: tuple[str, ...], runs: int = RUNS) -> float:
+    """Return the median wall time of a whole Python process."""
+    durations = []
     for _ in range(runs):
         start = time.perf_counter()
-        subprocess.run([sys.executable, *words], cwd=ROOT, env=environment, check=True, capture_output=True)
-        taken.append(time.perf_counter() - start)
-    return statistics.median(taken)
+        run_python(*words)
+        durations.append(time.perf_counter() - start)
+    return statistics.median(durations)
 
 
 def peak_mb(words: tuple[str, ...] = MAIN) -> float:
-    """The peak resident memory of one process, in MB."""
+    """Return the peak resident memory of one process, in MB."""
     code = (
         "import resource, subprocess, sys\n"
         "subprocess.run([sys.executable, *sys.argv[1:]], check=True, capture_output=True)\n"
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return int(done.stdout) * 1024 / 1e6
+    return int(run_python("-c", code, *words)) * 1024 / 1e6
 
 
-def rate() -> tuple[float, int, int]:
-    """Recommendations a second in this process over a mixed grid, how many, and how many of them fit."""
-    from recommender.pipeline import NothingFits, recommend
-    from recommender.request import Request
+def cpu_seconds(words: tuple[str, ...]) -> float:
+    """Return the processor time of a whole Python process."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run_python(*words)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def yardstick() -> object:
+    """Do a fixed piece of work: how long it takes says how fast this machine is at this moment."""
+    words = sorted(f"{number * 7919 % 10007:x}" for number in range(10_000))
+    return words, sum({str(number): number * 0.5 for number in range(10_000)}.values())
+
+
+def rate() -> tuple[float, int, int, float]:
+    """Return recommendations a second over a mixed grid, their number, how many fit, and the cost of one.
+
+    The cost is the processor time of one over that of ``yardstick``, which runs in between: other work on the machine
+    slows both.
+    """
+    from recommender.choose.recommend import NothingFits, recommend
+    from recommender.request.request import Request
 
     asked = [
         Request(gpu=gpu, load=workload, goal="balanced", model=model, lmdeploy=release)
         for gpu, workload, model, release in product(BENCH_GPUS, BENCH_LOADS, BENCH_MODELS, BENCH_RELEASES)
     ]
     recommend(asked[0])
-    fit = 0
-    start = time.process_time()  # one thread: the wall time of an idle machine, whatever else runs on this one
-    for request in asked:
+    fit, took, compared, compared_s = 0, 0.0, 0, 0.0
+    for number, request in enumerate(asked):
+        start = time.process_time()  # one thread: the wall time of an idle machine
         try:
             recommend(request)
             fit += 1
         except NothingFits:
             pass
-    return len(asked) / (time.process_time() - start), len(asked), fit
+        end = time.process_time()
+        took += end - start
+        if number % 4 == 0:
+            yardstick()
+            compared += 1
+            compared_s += time.process_time() - end
+    return len(asked) / took, len(asked), fit, took / len(asked) / (compared_s / compared)
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure and print."""
     print(f"median of {RUNS} whole processes, {os.cpu_count()} cores, Python {sys.version.split()[0]}")
     seconds(MAIN, 1)
     for name, words in (("python -c pass", NOTHING), ("recommend --help", HELP), ("the main job", MAIN)):
         print(f"  {name:<18}{seconds(words):8.3f} s")
-    each_second, number, fit = rate()
+    each_second, number, fit, _ = rate()
     print(f"in one process      {each_second:8.0f} recommendations/s over {number} requests, {fit} of which fit")
     print(f"peak memory         {peak_mb():8.0f} MB the main job")
     print(f"                    {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6:8.0f} MB this process")

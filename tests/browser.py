@@ -1,4 +1,4 @@
-"""The built site in a real browser: a server for it, and what a page said and asked for while it was open."""
+"""Serve the built site to a real browser, and record errors and requests of its pages."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Request, Response
 
 PREFIX = "/lmdeploy-recommender/latest/"
-"""Where a published release lies below its host: a path from the host's root would miss it."""
+"""Path of a published release below its host; links from the root would break there."""
 PATIENCE = 30_000
-"""Milliseconds that anything may take on a slow machine before it counts as missing."""
+"""Time limit in ms of any wait on a slow machine."""
 ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-background-networking"]
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
-    """Files of one folder below PREFIX, and nothing anywhere else."""
+    """Serves one folder below PREFIX."""
 
     protocol_version = "HTTP/1.1"
     extensions_map = http.server.SimpleHTTPRequestHandler.extensions_map | {".js": "text/javascript"}
 
     def translate_path(self, path: str) -> str:
-        """The file for an address."""
+        """Return the file of an address."""
         if not path.startswith(PREFIX):
             return str(Path(self.directory) / "no such file")
         return super().translate_path("/" + path.removeprefix(PREFIX))
 
     def log_message(self, *_: object) -> None:
-        """Says nothing: failed requests are noted in the browser."""
+        """Log nothing: the browser records failed requests."""
 
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """The folder on a free port of this machine; gives the address of its first page's folder."""
+    """Serve a folder on a free local port; yield its address."""
     handler = functools.partial(_Handler, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
@@ -56,7 +56,7 @@ def served(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """The system's Chromium; the test is skipped, and says why, where it or Playwright is missing."""
+    """Start the system's Chromium; skip the test without it or Playwright."""
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if path is None:
         pytest.skip("NO BROWSER: chromium is not installed, so nothing was tried in a real browser")
@@ -73,7 +73,7 @@ def chromium() -> Iterator[Browser]:
 
 @dataclass
 class Visit:
-    """One page in a context of its own, and all that went wrong on it."""
+    """One page in its own context, with its errors and requests."""
 
     page: Page
     base: str
@@ -100,23 +100,23 @@ class Visit:
         self.page.on("console", lambda said: said.type == "error" and self.complaints.append(f"console: {said.text}"))
 
     def _failed(self, request: Request) -> None:
-        # A request that the page itself gave up, by leaving or by asking anew, is no failure.
+        # The page aborts requests when it navigates or asks again: not a failure.
         if request.failure != "net::ERR_ABORTED":
             self.complaints.append(f"failed: {request.url}: {request.failure}")
 
     def open(self, path: str) -> Page:
-        """Goes to a page of the site and waits until it and its scripts are loaded."""
+        """Open a page of the site and wait for its load event."""
         self.page.goto(self.base + path, wait_until="load")
         return self.page
 
     def wait(self, condition: str, argument: Any = None) -> None:
-        """Waits until a JavaScript condition holds on the page."""
+        """Wait until a JavaScript condition holds."""
         self.page.wait_for_function(condition, arg=argument)
 
 
 @contextmanager
 def visiting(browser: Browser, base: str, **settings: Any) -> Iterator[Visit]:
-    """A fresh context with one page; whatever went wrong on it fails the test at its end."""
+    """Open a page in a fresh context; fail at the end if it had errors."""
     settings = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce", **settings}
     context = browser.new_context(**settings)
     context.set_default_timeout(PATIENCE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import signal
@@ -33,7 +34,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 FIRST = ("test_fit", "test_site_picker", "test_site_browser", "test_properties")
 """Files that take longest: begun last, one of them would be waited for while the other cores idle."""
 CLOCKS = ("test_bench_prompt", "test_campaign", "test_guard", "test_load", "test_reviews_speed", "test_smoke",
-          "test_fleet_front", "test_site_browser", "test_smoke_fleet", "test_smoke_parts", "test_standin")  # fmt: skip
+          "test_fleet_front", "test_smoke_fleet", "test_smoke_parts", "test_standin")  # fmt: skip
 """Files that start servers, keep time or kill what they started: tests/run.py lets nothing else run beside them."""
 
 REPEATING = {
@@ -127,9 +128,15 @@ def seeds() -> Seeds:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built anew, once for all that read it; or the folder that BUILT_SITE names."""
+    """The folder that BUILT_SITE names, or the site built now, once for all workers."""
     if "BUILT_SITE" in os.environ:
         return Path(os.environ["BUILT_SITE"])
-    target = tmp_path_factory.mktemp("site") / "built"
-    build(target)
-    return target
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    with (folder / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "site").exists():
+            build(folder / "site.new")
+            (folder / "site.new").rename(folder / "site")
+    return folder / "site"

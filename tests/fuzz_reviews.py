@@ -30,13 +30,15 @@ from typing import Any
 
 import yaml
 
-from recommender.pipeline import recommend
-from recommender.render import render
-from recommender.request import Request
-from recommender.review import engine, fix, machine, output
-from recommender.review.sarif import as_sarif
-from recommender.review.script import Place
-from recommender.review.source import Source, Unreadable, decoded
+from recommender.choose.recommend import recommend
+from recommender.common.user_file import Unreadable, decode
+from recommender.render.formats import render
+from recommender.request.request import Request
+from recommender.review import engine, fix
+from recommender.review.output import json_output, text
+from recommender.review.output.sarif import as_sarif
+from recommender.review.script.model import Span
+from recommender.review.script.source import Source
 
 REVIEWS = Path(__file__).parent / "reviews"
 SCRIPTS, FILES = "scripts", "files"
@@ -243,40 +245,40 @@ def problems(
 ) -> Iterator[str]:
     """The whole review of a text, and what is wrong with it; ``again`` sets the alarm anew."""
     found = engine.review(path, source.text, context)
-    yield from (f"defect in {each.rule}: {each.error}" for each in found.defects)
+    yield from (f"defect in {defect.rule}: {defect.error}" for defect in found.defects)
     yield from _outside(found)
-    json.loads(machine.as_json([found]))
+    json.loads(json_output.as_json([found]))
     json.loads(as_sarif([found]))
-    machine.as_github([found])
-    for _ in output.text([found]):
+    json_output.as_github([found])
+    for _ in text.text([found]):
         pass
 
     def look(each: Source) -> engine.Review:
         return found if each.whole == source.whole else engine.review(path, each.text, context)
 
     again()  # the repairs look again, so they have a second of their own
-    mended = fix.mend(source, look)
-    yield from (f"defect after the repairs in {each.rule}: {each.error}" for each in mended.review.defects)
-    "".join(fix.unified(source, mended.source))
+    mended = fix.repair(source, look)
+    yield from (f"defect after the repairs in {defect.rule}: {defect.error}" for defect in mended.review.defects)
+    "".join(fix.patch(source, mended.source))
 
 
 def _outside(found: engine.Review) -> Iterator[str]:
     """Places that are none of the text."""
     text = found.script.text
-    places = [(each.rule.id, each.said.place) for each in found.findings]
-    places += [(each.rule.id, place) for each in found.findings if each.said.fix for place, _ in each.said.fix.edits]
+    places = [(finding.rule.id, finding.place) for finding in found.findings]
+    places += [(finding.rule.id, place) for finding in found.findings if finding.fix for place, _ in finding.fix.edits]
     for launch in found.script.launches:
-        places += [("launch", launch.place), *(("option", each.whole) for each in launch.options)]
-        places += [("word", word.written or word.place) for each in launch.options for word in each.values]
-    places += [("comment", each.place) for each in found.script.comments]
-    places += [("trouble", each.place) for each in found.script.troubles]
+        places += [("launch", launch.place), *(("option", option.whole) for option in launch.options)]
+        places += [("word", word.written or word.place) for option in launch.options for word in option.values]
+    places += [("comment", comment.place) for comment in found.script.comments]
+    places += [("problem", problem.place) for problem in found.script.problems]
     for what, place in places:
         if not 0 <= place.start <= place.end <= len(text) or not _agrees(text, place):
             yield f"{what}: a place outside the text: {place}"
             return
 
 
-def _agrees(text: str, place: Place) -> bool:
+def _agrees(text: str, place: Span) -> bool:
     """Whether line and column say the same as the offset."""
     start = text.rfind("\n", 0, place.start) + 1
     return place.column == place.start - start + 1 and place.line == text.count("\n", 0, place.start) + 1
@@ -291,8 +293,10 @@ def run(seed: int, group: str, number: int) -> tuple[list[Failure], float]:
     alarm()
     found: list[Failure] = []
     try:
-        source = decoded(original.path, data)
-        found += [Failure(name, each.split(":")[0], each) for each in problems(original.path, source, context, alarm)]
+        source = Source(original.path, decode(data))
+        found += [
+            Failure(name, problem.split(":")[0], problem) for problem in problems(original.path, source, context, alarm)
+        ]
     except Unreadable:
         pass
     except Hang:
@@ -375,7 +379,7 @@ def fuzz(counts: dict[str, int], seed: int, jobs: int, minutes: float = 0.0) -> 
                     tally.slowest = max(tally.slowest, longest)
                     if minutes and time.monotonic() - began > 60 * minutes:
                         break
-            tally.sprung = tuple(sorted(each.name for each in Path(folder).iterdir()))
+            tally.sprung = tuple(sorted(path.name for path in Path(folder).iterdir()))
         finally:
             os.chdir(here)
     return tally
@@ -398,12 +402,12 @@ def main(arguments: list[str] | None = None) -> int:
     began = time.monotonic()
     tally = fuzz({SCRIPTS: options.scripts, FILES: options.files}, options.seed, options.jobs, options.minutes)
     wall = time.monotonic() - began
-    for each in sorted(tally.failures, key=lambda one: (one.what, one.name)):
-        print(f"{each.what}: --seed {options.seed} --only {each.name}: {each.about}"[:300])
+    for failure in sorted(tally.failures, key=lambda one: (one.what, one.name)):
+        print(f"{failure.what}: --seed {options.seed} --only {failure.name}: {failure.about}"[:300])
     number = sum(tally.reviewed.values())
     print(f"{tally.reviewed[SCRIPTS]} scripts and {tally.reviewed[FILES]} files reviewed, seed {options.seed}")
     print(f"{wall:.0f} s, {number / wall:.0f} a second; at most {tally.slowest:.2f} s of processor time for one")
-    kinds = Counter(each.what for each in tally.failures)
+    kinds = Counter(failure.what for failure in tally.failures)
     print(f"failures: {', '.join(f'{count} {what}' for what, count in kinds.most_common()) or 'none'}")
     print(f"files left behind: {', '.join(tally.sprung) or 'none'}")
     return 1 if tally.failures or tally.sprung else 0
@@ -416,7 +420,7 @@ def _shown(seed: int, name: str) -> int:
     print(f"{original.path} {context}\n{data!r}")
     os.environ["RECOMMEND_DEBUG"] = "1"
     began = time.process_time()
-    found = list(problems(original.path, decoded(original.path, data), context))
+    found = list(problems(original.path, Source(original.path, decode(data)), context))
     print(f"{time.process_time() - began:.2f} s", *found, sep="\n")
     return 1 if found else 0
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from seeds import ROOT
 
-from recommender.records import CodeSource
-from recommender.verify import in_wheel
+from recommender.knowledge.records import CodeSource
+from recommender.maintenance.citations import in_wheel
 
 RELEASES = {path.stem for path in (ROOT / "knowledge" / "releases").glob("*.yaml")}
 FAMILIES = {

@@ -27,12 +27,22 @@ NOTHING_CHOSEN = 5
 def checks(words: list[str], site: Path) -> dict[str, list[str]]:
     """What is run, by name: modules of this interpreter with their words, or a script of this folder."""
     several = ["-n", "auto", "--maxprocesses", str(MOST_WORKERS), "--dist", "loadfile", "--no-loadscope-reorder"]
-    made = {"ruff": ["-m", "ruff", "check", "."], "mypy": ["-m", "mypy", "--strict"]}
+    commands = {"ruff": ["-m", "ruff", "check", "."], "mypy": ["-m", "mypy", "--strict"]}
     if not words:  # a few chosen tests build it only if they read it
-        made["site"] = ["tests/sitepages.py", str(site)]
-    made["tests"] = ["-m", "pytest", "-rs", *several, "-m", "not alone", "--cov", "--cov-report=", *words]
-    made["tests alone"] = ["-m", "pytest", "-rs", "-m", "alone", "--cov", "--cov-append", "--cov-report=term", *words]
-    return made
+        commands["site"] = ["tests/sitepages.py", str(site)]
+    commands["tests"] = ["-m", "pytest", "-rs", *several, "-m", "not alone", "--cov", "--cov-report=", *words]
+    commands["tests alone"] = [
+        "-m",
+        "pytest",
+        "-rs",
+        "-m",
+        "alone",
+        "--cov",
+        "--cov-append",
+        "--cov-report=term",
+        *words,
+    ]
+    return commands
 
 
 def main() -> int:
@@ -56,7 +66,7 @@ def main() -> int:
     for name, (code, seconds) in ended.items():
         print(f"{name}: {'passed' if code == 0 else f'FAILED ({code})'}, {seconds:.0f} s")
     for tool in TOOLS:
-        if not any(shutil.which(each, path=env["PATH"]) for each in (tool, *OTHERS.get(tool, ()))):
+        if not any(shutil.which(name, path=env["PATH"]) for name in (tool, *OTHERS.get(tool, ()))):
             print(f"NOT INSTALLED: {tool}. The tests that need it were SKIPPED; install it and run this again.")
     return int(any(code for code, _ in ended.values()))
 

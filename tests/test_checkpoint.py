@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from recommender import checkpoint, shapes
-from recommender.records import Model, Quantization, TextShape, VisionShape
-from recommender.store import load
-from recommender.tokens import tiles
+from recommender.estimate import model_shape
+from recommender.knowledge.load import load
+from recommender.knowledge.records import Model, Quantization, TextShape, VisionShape
+from recommender.request import checkpoint
+from recommender.request.image_tokens import tiles
 
 STORE = load()
 LANGUAGE = {
@@ -123,7 +124,7 @@ def test_every_record_reads_back(name: str, tmp_path: Path) -> None:
     assert found.remote_code == model.remote_code
     assert [each.method for each in found.quantization] == [each.method for each in model.quantization]
     assert [each.group for each in found.quantization] == [each.group for each in model.quantization]
-    assert shapes.weight_bytes(found) == shapes.weight_bytes(model)
+    assert model_shape.weight_bytes(found) == model_shape.weight_bytes(model)
     assert {each.engine for each in model.support} <= {each.engine for each in found.support} | {"pytorch"}
     assert size == 0
 
@@ -153,7 +154,7 @@ def test_a_smaller_mixture(tmp_path: Path) -> None:
     found, _, _ = checkpoint.read(folder(tmp_path, config), STORE)
     (mixture,) = found.text.mixture
     assert (mixture.experts, mixture.per_token, mixture.dense_layers) == (16, 2, 2)
-    assert shapes.weight_bytes(found) < shapes.weight_bytes(STORE.models["qwen3-30b-a3b"])
+    assert model_shape.weight_bytes(found) < model_shape.weight_bytes(STORE.models["qwen3-30b-a3b"])
 
 
 def test_windows_are_counted(tmp_path: Path) -> None:
@@ -184,7 +185,7 @@ def test_limits_of_images_come_from_the_folder(limits: Any, expected: tuple[int,
     ("name", "changes", "says"),
     [
         ("internvl3-8b", {"llm_config": {"architectures": ["PhiForCausalLM"]}}, "'PhiForCausalLM'"),
-        ("internvl3-8b", {"vision_config": [1]}, "vision_config is no JSON object"),
+        ("internvl3-8b", {"vision_config": [1]}, "vision_config is not a JSON object"),
         ("internvl3-8b", {"vision_config": {"hidden_size": 0}}, "vision encoder"),
         ("internvl3-8b", {"vision_config": {"norm_type": "batch"}}, "norm"),
         ("internvl3-8b", {"max_dynamic_patch": 10**9}, "vision encoder"),

@@ -28,9 +28,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from recommender.render import render
-from recommender.store import load
-from recommender.tokens import tiles
+from recommender.knowledge.load import load
+from recommender.render.formats import render
+from recommender.request.image_tokens import tiles
 
 TILE = 448
 CASES = [

@@ -12,8 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from recommender.conditions import NAMES, OPERATORS, ConditionError, Kind, Value, fill, holes, parse, show, version
-from recommender.records import Constraint
+from recommender.knowledge.conditions import (
+    NAMES,
+    OPERATORS,
+    ConditionError,
+    Kind,
+    Value,
+    fill,
+    holes,
+    parse,
+    show,
+    version,
+)
+from recommender.knowledge.records import Constraint
 
 ROOT = Path(__file__).parent.parent
 RECORDS = sorted((ROOT / "knowledge" / "constraints").glob("*.yaml"))

@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from artefacts import BASH, RECORD, RELEASES, Machine, found, need, parser, recommend_process, text
+from artefacts import BASH, RECORD, RELEASES, Machine, found, parser, recommend_process, shellcheck, text
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recommender import container, pipeline, publish
-from recommender.render import render, variable
-from recommender.request import Request, RequestError
-from recommender.store import load
+from recommender.choose import recommend
+from recommender.common.errors import RequestError
+from recommender.knowledge.load import load
+from recommender.render import container_image, json_output
+from recommender.render.formats import render
+from recommender.render.quoting import variable
+from recommender.request.request import Request
 
 STORE = load()
 TABLE: list[dict[str, Any]] = [
@@ -61,7 +64,7 @@ def test_the_env_file_holds_what_the_script_is_made_of(asked: dict[str, Any]) ->
     made = found(**asked)
     emitted = [each for each in made.explanations if each.emitted and each.kind != "client"]
     expected = {each.name if each.kind == "environment" else variable(each.option): each.value for each in emitted}
-    assert dotenv(render(made, "env")) == expected | {"MODEL": made.facts.model_source}
+    assert dotenv(render(made, "env")) == expected | {"MODEL": made.resolved.model_source}
 
 
 @pytest.mark.parametrize("asked", TABLE)
@@ -87,19 +90,19 @@ def test_the_env_file_steers_the_script(machine: Machine) -> None:
 def test_every_adviser_has_an_env_file() -> None:
     """What advisers gave can be written so, options of other releases too."""
     for adviser in STORE.advisers:
-        made = pipeline.recommend_adviser(Request(gpu="A100-80G"), adviser, store=STORE)
-        assert dotenv(render(made, "env"))["MODEL"] == made.facts.model_source
+        made = recommend.recommend_adviser(Request(gpu="A100-80G"), adviser, store=STORE)
+        assert dotenv(render(made, "env"))["MODEL"] == made.resolved.model_source
 
 
 @given(value=st.text(min_size=1) | st.from_regex(r"[A-Za-z0-9_./:@%+=,~#-]+", fullmatch=True))
 def test_a_value_is_bare_or_refused(value: str) -> None:
     """What passes is one word of a shell as it stands; all else is refused in one line that names it."""
-    if not container.BARE.fullmatch(value):
+    if not container_image.BARE.fullmatch(value):
         with pytest.raises(RequestError, match="NAME") as raised:
-            container.bare(value, "NAME")
+            container_image.bare(value, "NAME")
         assert "\n" not in str(raised.value)
         return
-    assert container.bare(value, "NAME") == value
+    assert container_image.bare(value, "NAME") == value
     assert shlex.quote(value) == value
     assert shlex.split(value, comments=True) == [value]
 
@@ -122,20 +125,18 @@ def test_docker_runs_the_command_of_the_script(asked: dict[str, Any], machine: M
     made = found(**asked)
     words = machine.words(render(made, "docker"))
     command = words[words.index("lmdeploy") :]
-    release = made.facts.release.id
-    ours = vars(parser(release).parse_args([*publish.command(made)[3:], "--revision", "abc"]))
+    release = made.resolved.release.id
+    ours = vars(parser(release).parse_args([*json_output.command(made)[3:], "--revision", "abc"]))
     inside = vars(parser(release).parse_args(command[3:]))
-    asks = made.facts.model.remote_code
-    assert {name: value for name, value in inside.items() if name not in ("server_name", "revision")} == {
-        name: value for name, value in ours.items() if name not in ("server_name", "revision")
-    }
+    asks = made.resolved.model.remote_code
+    assert inside | {"server_name": "", "revision": ""} == ours | {"server_name": "", "revision": ""}
     assert inside["server_name"] == "0.0.0.0"
     assert inside["revision"] == "abc" or not asks
     assert words[:3] == ["docker", "run", "--rm"]
     assert words[words.index("--gpus") + 1] == str(made.config.cards)
     assert words[words.index("-p") + 1] == "127.0.0.1:23333:23333"
     assert "--ipc=host" in words
-    assert words[words.index("lmdeploy") - 1] == container.image(load().releases[release], load()).name
+    assert words[words.index("lmdeploy") - 1] == container_image.image(STORE.releases[release], STORE).name
     passed = [words[index + 1] for index, word in enumerate(words) if word == "-e"]
     expected = {each.name: each.value for each in made.explanations if each.emitted and each.kind == "environment"}
     assert dict(each.split("=", 1) for each in passed if "=" in each) == expected
@@ -143,16 +144,10 @@ def test_docker_runs_the_command_of_the_script(asked: dict[str, Any], machine: M
 
 def test_docker_scripts_pass_bash_and_shellcheck(tmp_path: Path) -> None:
     """One of each kind, advisers included."""
-    paths = []
     bodies = [text("docker", **asked) for asked in TABLE]
     for name in STORE.advisers:
-        bodies.append(render(pipeline.recommend_adviser(Request(gpu="A100-80G"), name, store=STORE), "docker"))
-    for index, body in enumerate(bodies):
-        paths.append(tmp_path / f"{index}.sh")
-        paths[-1].write_text(body)
-        subprocess.run([BASH, "-n", str(paths[-1])], check=True)
-    done = subprocess.run([need("shellcheck"), "--shell=bash", *map(str, paths)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[:3000]
+        bodies.append(render(recommend.recommend_adviser(Request(gpu="A100-80G"), name, store=STORE), "docker"))
+    shellcheck(tmp_path, *bodies)
 
 
 def test_keys_come_from_a_file_and_stand_nowhere_else(machine: Machine, tmp_path: Path) -> None:
@@ -214,7 +209,7 @@ def test_several_servers_are_refused() -> None:
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_image_is_of_the_release(release: str) -> None:
     """The tag begins with the release; where no workflow was read the text says that it is unverified."""
-    made = container.image(load().releases[release], load())
+    made = container_image.image(STORE.releases[release], STORE)
     assert made.name.startswith(f"openmmlab/lmdeploy:v{release}-cu12")
     body = text("docker", lmdeploy=release, model="qwen2.5-7b-instruct-awq")
     assert made.name in body

@@ -11,33 +11,35 @@ import pytest
 from artefacts import recommend_process
 from click.testing import CliRunner
 
-from recommender import estimate, pipeline
-from recommender import records as r
-from recommender.compiling import read_record
-from recommender.facts import gather
-from recommender.measured import figures
-from recommender.request import Request, RequestError
-from recommender.store import UnknownName, load
+from recommender.choose import recommend
+from recommender.commands import estimate
+from recommender.common.errors import RequestError, UnknownName
+from recommender.knowledge import records
+from recommender.knowledge.index import read_record
+from recommender.knowledge.load import load
+from recommender.knowledge.run_figures import figures
+from recommender.request.request import Request
+from recommender.request.resolved_request import resolve_request
 
 STORE = load()
 EVIDENCE = Path(__file__).parent.parent / "knowledge" / "evidence"
 
 
-def facts(**asked: Any) -> Any:
+def resolved(**asked: Any) -> Any:
     """The facts of a request."""
-    return gather(Request(**{"gpu": "a100-sxm-80g", **asked}), STORE)
+    return resolve_request(Request(**{"gpu": "a100-sxm-80g", **asked}), STORE)
 
 
 def told(*words: str) -> Any:
     """The JSON of an estimate, and its exit code."""
-    done = CliRunner().invoke(estimate.estimate, [*words[: words.index("--")], "--json", *words[words.index("--") :]])
+    done = CliRunner().invoke(estimate.command, [*words[: words.index("--")], "--json", *words[words.index("--") :]])
     return json.loads(done.stdout), done.exit_code
 
 
 def test_words_are_read_as_a_server_reads_them() -> None:
     """Both forms of a value, a switch, underscores, a variable, and what clients ask for."""
     given = "--session-len 4096 --quant_policy=8 --trust-remote-code --tp 2 OMP_NUM_THREADS=4 max_dynamic_patch=1"
-    assert estimate.settings(facts(), given.split()) == {
+    assert estimate.settings(resolved(), given.split()) == {
         "session-len": "4096",
         "quant-policy": "8",
         "trust-remote-code": "true",
@@ -60,21 +62,21 @@ def test_words_are_read_as_a_server_reads_them() -> None:
 def test_words_that_no_server_takes(words: list[str], error: type[Exception], said: str) -> None:
     """One line with what is meant, perhaps."""
     with pytest.raises(error, match=said) as raised:
-        estimate.settings(facts(), words)
+        estimate.settings(resolved(), words)
     assert "\n" not in str(raised.value)
 
 
 def test_an_option_of_another_release_is_unknown() -> None:
     """What an option is, is asked of the release."""
-    assert estimate.settings(facts(), ["--disable-fastapi-docs"])
+    assert estimate.settings(resolved(), ["--disable-fastapi-docs"])
     with pytest.raises(UnknownName, match=r"LMDeploy 0\.7\.0"):
-        estimate.settings(facts(lmdeploy="0.7.0"), ["--async", "1"])
+        estimate.settings(resolved(lmdeploy="0.7.0"), ["--async", "1"])
 
 
 def test_what_is_not_given_is_the_default() -> None:
     """The estimate of no words is that of LMDeploy's defaults."""
     made, _ = told("--gpu", "A100-80G", "--load", "16", "--")
-    defaults = pipeline.recommend_adviser(Request(gpu="A100-80G", concurrency=16), "defaults")
+    defaults = recommend.recommend_adviser(Request(gpu="A100-80G", concurrency=16), "defaults")
     assert made["memory"]["total_bytes"] == defaults.memory.total
     assert made["speed"]["rps"]["value"] == defaults.speed.rps.value
 
@@ -95,36 +97,36 @@ def test_an_estimate_follows_the_words() -> None:
 def test_what_does_not_run_says_so() -> None:
     """A session shorter than the prompt: told in words and by the exit code; likewise two cards that are not there."""
     done = CliRunner().invoke(
-        estimate.estimate, ["--gpu", "A100-80G", "--", "--session-len", "256", "--trust-remote-code"]
+        estimate.command, ["--gpu", "A100-80G", "--", "--session-len", "256", "--trust-remote-code"]
     )
     assert done.exit_code == 1
-    assert "AGAINST IT" in done.stdout
+    assert "PROBLEMS" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert told("--gpu", "A100-80G", "--", "--tp", "2")[1] == 1
 
 
 def test_adviser_options_are_not_taken() -> None:
     """The configuration stands behind the two dashes only."""
-    done = CliRunner().invoke(estimate.estimate, ["--gpu", "A100-80G", "--follow", "gemini"])
+    done = CliRunner().invoke(estimate.command, ["--gpu", "A100-80G", "--follow", "gemini"])
     assert done.exit_code == 2
 
 
 def test_a_share_planned_for_a_shared_card_takes_more_of_an_empty_one() -> None:
     """What the report says of an otherwise empty card is what InternVL3-38B took of two such H200s."""
-    run = read_record(EVIDENCE / "h200-x2-2026-11-21-38b-tp-2-vram.yaml", r.SmokeRun)
+    run = read_record(EVIDENCE / "h200-x2-2026-11-21-38b-tp-2-vram.yaml", records.SmokeRun)
     asked = ("--gpu", "H200:2", "--model", run.model, "--load", "16", "--vram", "60")
     told = " ".join(recommend_process(*asked).stderr.decode().split())
-    whole = re.search(r"On an empty card the same command takes ([\d.]+) GiB: start it after", told)
+    whole = re.search(r"warning: On an empty GPU the same command takes ([\d.]+) GiB: start it after", told)
     assert whole, told
     assert float(whole[1]) * 1024 == pytest.approx(run.ready_mib - run.idle_mib, rel=0.03)
-    assert "On an empty card" not in recommend_process(*asked[:-2]).stderr.decode()
+    assert "On an empty GPU" not in recommend_process(*asked[:-2]).stderr.decode()
 
 
 def offered(*asked: str) -> str:
     """What the report says of less detail, in one line; nothing where it is silent."""
-    done = recommend_process("--gpu", "H100-80G", "--load", "16", *asked)
+    done = recommend_process("--gpu", "H100-80G", "--load", "16", *asked, "-v")
     assert done.returncode == 0
-    return " ".join(done.stderr.decode().split()).partition("LESS DETAIL")[2].partition("SETTINGS")[0]
+    return " ".join(done.stderr.decode().split()).partition("FEWER TILES")[2].partition("SETTINGS")[0]
 
 
 def test_less_detail_is_offered_and_not_taken() -> None:
@@ -134,9 +136,11 @@ def test_less_detail_is_offered_and_not_taken() -> None:
     client = recommend_process("--gpu", "H100-80G", "--load", "16", "--image", "1280x720", "--format", "client")
     assert "MOST_TILES = 12" in client.stdout.decode()
     for name, most in (("h100-2026-11-22-tiles-6", 6), ("h100-2026-11-21-tiles-1", 1)):
-        run = read_record(EVIDENCE / f"{name}.yaml", r.SmokeRun)
+        run = read_record(EVIDENCE / f"{name}.yaml", records.SmokeRun)
         (phase,) = [each for each in run.phases if (each.concurrency, each.image) == (16, "1280x720")]
-        offer = re.search(rf"max_dynamic_patch {most}: ([\d,]+) tokens in instead of 2,378, ([\d.]+) requests/s", part)
+        offer = re.search(
+            rf"max_dynamic_patch {most}: ([\d,]+) input tokens instead of 2,378, ([\d.]+) requests/s", part
+        )
         assert offer, part
         assert int(offer[1].replace(",", "")) == phase.input_tokens
         assert float(offer[2]) == pytest.approx(figures(phase).rps, rel=0.1)
@@ -171,8 +175,8 @@ def test_no_less_detail_is_offered_where_there_is_none(asked: tuple[str, ...]) -
 def test_what_less_detail_is_offered(asked: tuple[str, ...], most: list[int], tokens: list[int]) -> None:
     """Each limit that makes less of the images, with the tokens of the prompt."""
     words = asked if "--gpu" in asked else ("--gpu", "H100-80G", *asked)
-    done = recommend_process("--load", "16", *words)
-    found = re.findall(r"max_dynamic_patch (\d+): ([\d,]+) tokens in", done.stderr.decode())
+    done = recommend_process("--load", "16", *words, "-v")
+    found = re.findall(r"max_dynamic_patch (\d+): ([\d,]+) input tokens", done.stderr.decode())
     assert found == [(str(limit), f"{count:,}") for limit, count in zip(most, tokens, strict=True)]
 
 

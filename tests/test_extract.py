@@ -16,9 +16,13 @@ import yaml
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from recommender import drafts, extract
-from recommender.records import Flag
-from recommender.store import data_root, load
+from recommender.common.errors import MaintenanceError
+from recommender.knowledge.load import data_root, load
+from recommender.knowledge.records import Flag
+from recommender.maintenance import extract, scaffold
+from recommender.maintenance.argparse_rebuild import rebuild_parser
+from recommender.maintenance.flag_diff import differences, release_differences, scaffold_flag
+from recommender.maintenance.wheel_facts import ReleaseFacts, WheelFacts, dump_extracted, eras, load_extracted
 
 KNOWLEDGE = data_root() / "knowledge"
 FACTS = KNOWLEDGE / "extracted" / "api_server.json"
@@ -99,6 +103,35 @@ class TurbomindEngineConfig:
 class Elsewhere:
     other: int = 1
 """
+MODEL = """
+@dataclasses.dataclass
+class ChatTemplateConfig:
+    model_name: str
+"""
+SUPPORTED = """
+SUPPORTED_ARCHS = dict(
+    OneLM='one',
+    WrapLM='wrap',
+)
+OTHER = dict(No=1)
+"""
+CONVERTER = """
+def f():
+    if quant_method == 'awq':
+        pass
+    elif other == 'x':
+        pass
+"""
+MODULE_MAP = """
+MODULE_MAP = {'OneLM': 'a'}
+MODULE_MAP.update({'TwoLM': f'{PATH}.b'})
+ELSE = {'No': 1}
+"""
+TABLES = {
+    "turbomind/supported_models.py": SUPPORTED,
+    "turbomind/converter.py": CONVERTER,
+    "pytorch/models/module_map.py": MODULE_MAP,
+}
 METADATA = """Metadata-Version: 2.1
 Name: lmdeploy
 Version: 9.9.9
@@ -112,13 +145,16 @@ Body
 """
 
 
-def make_wheel(folder: Path, serve: str = SERVE) -> Path:
+def make_wheel(folder: Path, serve: str = SERVE, tables: Mapping[str, str] = TABLES) -> Path:
     """A wheel as small as one can be that looks like LMDeploy's."""
     path = folder / "lmdeploy-9.9.9-cp310-cp310-manylinux2014_x86_64.whl"
     with zipfile.ZipFile(path, "w") as wheel:
         wheel.writestr("lmdeploy/__init__.py", "import torch\nfrom .version import __version__\n")
         wheel.writestr("lmdeploy/version.py", "__version__ = '9.9.9'\n")
         wheel.writestr("lmdeploy/messages.py", MESSAGES)
+        wheel.writestr("lmdeploy/model.py", MODEL)
+        for name, text in tables.items():
+            wheel.writestr(f"lmdeploy/{name}", text)
         wheel.writestr("lmdeploy/cli/__init__.py", "")
         wheel.writestr("lmdeploy/cli/cli.py", CLI)
         wheel.writestr("lmdeploy/cli/serve.py", serve)
@@ -128,15 +164,15 @@ def make_wheel(folder: Path, serve: str = SERVE) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> extract.ReleaseFacts:
+def made(tmp_path_factory: pytest.TempPathFactory) -> ReleaseFacts:
     """Facts of the small wheel."""
     return extract.extract_wheel(make_wheel(tmp_path_factory.mktemp("wheel")))
 
 
 @pytest.fixture(scope="module")
-def facts() -> extract.Facts:
+def facts() -> WheelFacts:
     """The committed facts."""
-    return extract.load_extracted(FACTS)
+    return load_extracted(FACTS)
 
 
 @pytest.mark.parametrize(
@@ -153,17 +189,16 @@ def facts() -> extract.Facts:
         ("--policy", {"type": "int", "default": "8", "choices": ("0", "8", "int8", "none")}),
     ],
 )
-def test_an_option_is_described_as_it_parses(
-    made: extract.ReleaseFacts, name: str, expected: Mapping[str, object]
-) -> None:
+def test_an_option_is_described_as_it_parses(made: ReleaseFacts, name: str, expected: Mapping[str, object]) -> None:
     """Types, defaults, choices and shared groups of each kind of option come out as text."""
     item = next(item for item in made.options if item.name == name)
     assert {key: getattr(item, key) for key in expected} == expected
 
 
-def test_fields_and_requirements_are_read_without_importing(made: extract.ReleaseFacts) -> None:
+def test_fields_and_requirements_are_read_without_importing(made: ReleaseFacts) -> None:
     """Only annotated fields of the engine configurations count, a repeated one once; extras are left out."""
     assert [(item.field, item.type, item.default) for item in made.fields] == [
+        ("model_name", "str", ""),
         ("devices", "list[int] | None", "None"),
         ("name", "str", ""),
         ("ratio", "float", "0.8"),
@@ -173,44 +208,86 @@ def test_fields_and_requirements_are_read_without_importing(made: extract.Releas
     assert made.cuda == ("nvidia-cublas-cu12",)
 
 
-def test_extraction_leaves_the_process_clean(made: extract.ReleaseFacts) -> None:
+def test_tables_of_models_are_read_as_text(made: ReleaseFacts, tmp_path: Path) -> None:
+    """Keys of literals, calls and updates; up to 0.13.0 the language parts that InternVL has readers for."""
+    assert made.entries("turbomind") == made.entries("inside") == {"OneLM", "WrapLM"}
+    assert (made.entries("format"), made.entries("pytorch")) == ({"awq"}, {"OneLM", "TwoLM"})
+    readers = "def f():\n    relations = dict(OneLM=('one', InternVLReader), WrapLM=('wrap', InternS1Reader))\n"
+    older = extract.extract_wheel(
+        make_wheel(tmp_path, tables=TABLES | {"turbomind/deploy/source_model/internvl.py": readers})
+    )
+    assert older.entries("inside") == {"OneLM"}
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("text", ["", None])
+def test_a_table_that_moved_is_told(name: str, text: str | None, tmp_path: Path) -> None:
+    """A release that keeps a table elsewhere is not read as one that serves nothing."""
+    tables = (
+        TABLES | {name: text or ""} if text is not None else {each: TABLES[each] for each in TABLES if each != name}
+    )
+    with pytest.raises(MaintenanceError, match=r"lmdeploy-9.*model_tables\.py"):
+        extract.extract_wheel(make_wheel(tmp_path, tables=tables))
+
+
+@pytest.mark.parametrize(
+    ("release", "table", "lists", "lacks"),
+    [  # read by eye in the wheels
+        ("0.7.0", "turbomind", "InternVLChatModel", "Qwen3ForCausalLM"),
+        ("0.7.3", "turbomind", "Qwen3MoeForCausalLM", "InternVLForConditionalGeneration"),
+        ("0.9.2", "inside", "Qwen2ForCausalLM", "Qwen3MoeForCausalLM"),
+        ("0.10.0", "inside", "GptOssForCausalLM", "InternVLChatModel"),
+        ("0.8.0", "format", "gptq", "fp8"),
+        ("0.15.0", "turbomind", "GptOssForCausalLM", "Qwen2_5_VLForConditionalGeneration"),
+        ("0.7.1", "pytorch", "Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration"),
+        ("0.18.0", "pytorch", "InternVLChatModel", "LlavaLlamaForCausalLM"),
+    ],
+)
+def test_the_committed_tables(facts: WheelFacts, release: str, table: str, lists: str, lacks: str) -> None:
+    """What a release's table lists and lacks."""
+    entries = facts.release(release).entries(table)
+    assert lists in entries
+    assert lacks not in entries
+
+
+def test_extraction_leaves_the_process_clean(made: ReleaseFacts) -> None:
     """Neither LMDeploy nor a stand-in is left among the caller's modules, and no help text is kept."""
     assert not [name for name in sys.modules if name.split(".")[0] in {"lmdeploy", "torch"}]
-    assert "secret" not in extract.dump_extracted([made])
+    assert "secret" not in dump_extracted([made])
 
 
 def test_a_broken_wheel_is_one_clear_line(tmp_path: Path) -> None:
     """What cannot be read says which file and why."""
     junk = tmp_path / "junk.whl"
     junk.write_bytes(b"no zip")
-    with pytest.raises(extract.MaintenanceError, match=r"junk\.whl: not a readable wheel"):
+    with pytest.raises(MaintenanceError, match=r"junk\.whl: not a readable wheel"):
         extract.extract_wheel(junk)
-    with pytest.raises(extract.MaintenanceError, match=r"could not be imported with stand-ins: .*boom") as error:
+    with pytest.raises(MaintenanceError, match=r"could not be imported with stand-ins: .*boom") as error:
         extract.extract_wheel(make_wheel(tmp_path, "raise RuntimeError('boom')"))
     assert "\n" not in str(error.value)
 
 
-def test_facts_survive_writing_and_reading(made: extract.ReleaseFacts, tmp_path: Path) -> None:
+def test_facts_survive_writing_and_reading(made: ReleaseFacts, tmp_path: Path) -> None:
     """Written and read again, facts are the same, and the same facts give the same bytes."""
     later = replace(made, version="9.10.0", options=made.options[1:])
-    text = extract.dump_extracted([later, made])
+    text = dump_extracted([later, made])
     path = tmp_path / "facts.json"
     path.write_text(text, encoding="utf-8")
-    again = extract.load_extracted(path)
+    again = load_extracted(path)
     assert again.releases == (made, later)
-    assert extract.dump_extracted(again.releases) == text
+    assert dump_extracted(again.releases) == text
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"format":99}', '{"format":1,"definitions":[{}]}'])
+@pytest.mark.parametrize("text", ["", "{}", '{"format":99}', '{"format":2,"definitions":[{}]}'])
 def test_a_broken_facts_file_is_named(tmp_path: Path, text: str) -> None:
     """A file of another form is refused with its name and the repair."""
     path = tmp_path / "facts.json"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(extract.MaintenanceError, match=r"facts\.json: .*extract again"):
-        extract.load_extracted(path)
+    with pytest.raises(MaintenanceError, match=r"facts\.json: .*extract again"):
+        load_extracted(path)
 
 
-def test_the_committed_facts_cover_the_release_records(facts: extract.Facts) -> None:
+def test_the_committed_facts_cover_the_release_records(facts: WheelFacts) -> None:
     """Every release record has facts and the other way round, and they agree on what it requires."""
     releases = load(KNOWLEDGE).releases
     assert {release.version for release in facts.releases} == set(releases)
@@ -221,9 +298,9 @@ def test_the_committed_facts_cover_the_release_records(facts: extract.Facts) -> 
         assert {name.rpartition("-cu")[2] for name in release.cuda} == {record.cuda}
 
 
-def test_the_committed_file_is_what_its_facts_write(facts: extract.Facts) -> None:
+def test_the_committed_file_is_what_its_facts_write(facts: WheelFacts) -> None:
     """The file is canonical: nobody edited it by hand."""
-    assert FACTS.read_text(encoding="utf-8") == extract.dump_extracted(facts.releases)
+    assert FACTS.read_text(encoding="utf-8") == dump_extracted(facts.releases)
 
 
 @pytest.mark.parametrize(
@@ -236,7 +313,7 @@ def test_the_committed_file_is_what_its_facts_write(facts: extract.Facts) -> Non
         ("0.18.0", 77, "--empty-init"),
     ],
 )
-def test_known_counts_of_options(facts: extract.Facts, release: str, count: int, some: str) -> None:
+def test_known_counts_of_options(facts: WheelFacts, release: str, count: int, some: str) -> None:
     """The number of options of releases that were counted by hand."""
     names = [item.name for item in facts.release(release).options if item.options]
     assert len(names) == count == len(set(names))
@@ -273,11 +350,9 @@ LINES = [
 
 
 @pytest.mark.parametrize(("release", "line", "taken"), LINES)
-def test_a_rebuilt_parser_takes_what_the_release_takes(
-    facts: extract.Facts, release: str, line: str, taken: bool
-) -> None:
+def test_a_rebuilt_parser_takes_what_the_release_takes(facts: WheelFacts, release: str, line: str, taken: bool) -> None:
     """Known command lines are taken or refused as the release does."""
-    parser = extract.rebuild_parser(facts, release)
+    parser = rebuild_parser(facts, release)
     with contextlib.redirect_stderr(io.StringIO()):
         try:
             parser.parse_args(line.split())
@@ -287,56 +362,56 @@ def test_a_rebuilt_parser_takes_what_the_release_takes(
             assert taken
 
 
-def test_a_rebuilt_parser_has_the_defaults_as_values(facts: extract.Facts) -> None:
+def test_a_rebuilt_parser_has_the_defaults_as_values(facts: WheelFacts) -> None:
     """Defaults are of the option's type, lists and switches included."""
-    found = extract.rebuild_parser(facts, "0.18.0").parse_args(["m", "--hf-overrides.a.b_c", "2", "--hf-overrides.d=x"])
+    found = rebuild_parser(facts, "0.18.0").parse_args(["m", "--hf-overrides.a.b_c", "2", "--hf-overrides.d=x"])
     assert (found.cache_max_entry_count, found.session_len, found.allow_origins) == (0.8, None, ["*"])
     assert (found.eager_mode, found.quant_policy, found.async_) == (False, "0", 1)
     assert found.hf_overrides == {"a": {"b_c": 2}, "d": "x"}
 
 
-def test_every_release_gives_a_parser(facts: extract.Facts) -> None:
+def test_every_release_gives_a_parser(facts: WheelFacts) -> None:
     """Each parser can be built and takes a bare model; an unknown release is refused."""
     for release in facts.releases:
-        assert extract.rebuild_parser(facts, release.version).parse_args(["m"]).model_path == "m"
-    with pytest.raises(extract.MaintenanceError, match=r"release 1\.0\.0 is not among"):
-        extract.rebuild_parser(facts, "1.0.0")
+        assert rebuild_parser(facts, release.version).parse_args(["m"]).model_path == "m"
+    with pytest.raises(MaintenanceError, match=r"release 1\.0\.0 is not among"):
+        rebuild_parser(facts, "1.0.0")
 
 
-def test_eras_are_half_open_and_in_order(facts: extract.Facts) -> None:
+def test_eras_are_half_open_and_in_order(facts: WheelFacts) -> None:
     """An option's ranges do not overlap; one that went away ends."""
-    ranges = extract.eras(facts, "--log-level")
+    ranges = eras(facts, "--log-level")
     assert [(since, until, item.default) for since, until, item in ranges] == [
         ("0.7.0", "0.10.0", "ERROR"),
         ("0.10.0", "0.14.0", "WARNING"),
         ("0.14.0", "", "WARNING"),
     ]
-    assert [item[:2] for item in extract.eras(facts, "--dp-rank")] == [("0.8.0", "0.9.0")]
-    assert extract.eras(facts, "--nothing") == []
+    assert [item[:2] for item in eras(facts, "--dp-rank")] == [("0.8.0", "0.9.0")]
+    assert eras(facts, "--nothing") == []
     for name in facts.names():
-        edges = [Version(edge) for since, until, _ in extract.eras(facts, name) for edge in (since, until) if edge]
+        edges = [Version(edge) for since, until, _ in eras(facts, name) for edge in (since, until) if edge]
         assert edges == sorted(edges)
 
 
-def flag(facts: extract.Facts, option: str, /, **changes: object) -> Flag:
+def flag(facts: WheelFacts, option: str, /, **changes: object) -> Flag:
     """A record of an option with the scaffold's eras, some parts replaced."""
-    raw = yaml.safe_load(extract.scaffold(facts, option))
+    raw = yaml.safe_load(scaffold_flag(facts, option))
     effect = dict.fromkeys(("memory", "latency", "throughput", "accuracy"), "none")
     words = {"id": option[2:], "option": option, "topic": "server", "summary": "s", "choose": "c", "effect": effect}
     return Flag.model_validate({**words, **raw, **changes}, strict=False)
 
 
-def told(facts: extract.Facts, record: Flag) -> list[str]:
+def told(facts: WheelFacts, record: Flag) -> list[str]:
     """Differences of one record, without the missing ones."""
-    return [line for line in extract.differences(facts, {record.id: record}) if ": missing:" not in line]
+    return [line for line in differences(facts, {record.id: record}) if ": missing:" not in line]
 
 
-def test_a_scaffold_agrees_with_the_facts(facts: extract.Facts) -> None:
+def test_a_scaffold_agrees_with_the_facts(facts: WheelFacts) -> None:
     """What is started from the facts has no differences, for every option; unknown options get near names."""
     for option in facts.names():
         assert told(facts, flag(facts, option)) == []
-    with pytest.raises(extract.MaintenanceError, match=r"no covered release has --sesion-len; near: --session-len"):
-        extract.scaffold(facts, "--sesion-len")
+    with pytest.raises(MaintenanceError, match=r"no covered release has --sesion-len; near: --session-len"):
+        scaffold_flag(facts, "--sesion-len")
 
 
 def era(since: str, until: str, **other: object) -> dict[str, object]:
@@ -357,7 +432,7 @@ DRIFTED = [
 
 
 @pytest.mark.parametrize(("record_eras", "expected"), DRIFTED)
-def test_eras_that_drifted_are_told(facts: extract.Facts, record_eras: object, expected: list[str]) -> None:
+def test_eras_that_drifted_are_told(facts: WheelFacts, record_eras: object, expected: list[str]) -> None:
     """A wrong range, type, default or choice is told with its repair; a finer split is none."""
     lines = told(facts, flag(facts, "--server-port", eras=record_eras))
     assert len(lines) == len(expected)
@@ -376,7 +451,7 @@ def test_eras_that_drifted_are_told(facts: extract.Facts, record_eras: object, e
     ],
 )
 def test_fields_that_drifted_are_told(
-    facts: extract.Facts, field: str, since: str, until: str, expected: list[str]
+    facts: WheelFacts, field: str, since: str, until: str, expected: list[str]
 ) -> None:
     """A configuration field must exist where a record says so."""
     fields = [{"config": "TurbomindEngineConfig", "field": field, "since": since, "until": until}]
@@ -385,24 +460,18 @@ def test_fields_that_drifted_are_told(
     assert all(part in line for line, part in zip(lines, expected, strict=True))
 
 
-def test_unknown_and_missing_options_are_told(facts: extract.Facts) -> None:
+def test_unknown_and_missing_options_are_told(facts: WheelFacts) -> None:
     """An option that no release has, and an option without a record."""
-    lines = extract.differences(facts, {"x": flag(facts, "--tp", id="x", option="--x")})
+    lines = differences(facts, {"x": flag(facts, "--tp", id="x", option="--x")})
     assert "knowledge/flags/x.yaml: option: expected an option of a covered release, found --x" in lines[-1]
     assert any(line.startswith("knowledge/flags/tp.yaml: missing:") for line in lines)
 
 
-def test_the_flag_records_agree_with_the_facts(facts: extract.Facts) -> None:
-    """Every committed flag record holds against the facts."""
-    flags = load(KNOWLEDGE).flags
-    assert [line for line in extract.differences(facts, flags) if flags] == []
-
-
-def test_a_release_read_again_is_compared(made: extract.ReleaseFacts) -> None:
+def test_a_release_read_again_is_compared(made: ReleaseFacts) -> None:
     """A changed default is told from both sides; the same facts are no difference."""
-    assert extract.release_differences(made, made) == []
+    assert release_differences(made, made) == []
     options = (*made.options[1:], replace(made.options[0], default="changed"))
-    lines = extract.release_differences(made, replace(made, options=options, flexible=False))
+    lines = release_differences(made, replace(made, options=options, flexible=False))
     assert [("is kept" in line, "is in the wheel" in line, "flexible" in line) for line in lines] == [
         (True, False, False),
         (False, True, False),
@@ -413,17 +482,17 @@ def test_a_release_read_again_is_compared(made: extract.ReleaseFacts) -> None:
 if os.environ.get("LMDEPLOY_WHEELS"):
 
     @pytest.mark.parametrize("wheel", sorted(Path(os.environ["LMDEPLOY_WHEELS"]).glob("lmdeploy-*.whl")))
-    def test_the_committed_facts_are_those_of_the_wheels(facts: extract.Facts, wheel: Path) -> None:
+    def test_the_committed_facts_are_those_of_the_wheels(facts: WheelFacts, wheel: Path) -> None:
         """Wheels in the folder that LMDEPLOY_WHEELS names say what is committed."""
         read = extract.extract_wheel(wheel)
-        assert extract.release_differences(facts.release(read.version), read) == []
+        assert release_differences(facts.release(read.version), read) == []
 
 
-def test_a_new_release_starts_from_its_wheel(made: extract.ReleaseFacts, facts: extract.Facts, tmp_path: Path) -> None:
+def test_a_new_release_starts_from_its_wheel(made: ReleaseFacts, facts: WheelFacts, tmp_path: Path) -> None:
     """The draft of its record has what METADATA says, each on its line; an option without a record gets a draft too."""
     wheel = make_wheel(tmp_path)
     templates = KNOWLEDGE / "templates-for-contributors"
-    text = drafts.release((templates / "release.yaml").read_text("utf-8"), made, wheel)
+    text = scaffold.release((templates / "release.yaml").read_text("utf-8"), made, wheel)
     draft = yaml.safe_load(text)
     assert (draft["id"], draft["python"], draft["torch"], draft["cuda"]) == ("9.9.9", ">=3.9", "<=2.5.1,>=2.0.0", "12")
     lines = METADATA.splitlines()
@@ -431,6 +500,6 @@ def test_a_new_release_starts_from_its_wheel(made: extract.ReleaseFacts, facts: 
         assert source["token"] in lines[source["line"] - 1].replace(" ", "").replace("(", "").replace(")", "")
     assert "TODO" in draft["published"]
     known = {name for name in facts.names() if name != "--session-len"}
-    ((name, flag),) = drafts.flags((templates / "flag.yaml").read_text("utf-8"), facts, known)
+    ((name, flag),) = scaffold.flags((templates / "flag.yaml").read_text("utf-8"), facts, known)
     assert name == "session-len"
     assert yaml.safe_load(flag)["option"] == "--session-len"

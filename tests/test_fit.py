@@ -19,22 +19,33 @@ import yaml
 from artefacts import KNOWLEDGE
 from click.testing import CliRunner
 
-from recommender import pipeline, speed
-from recommender import records as r
-from recommender.candidates import tiers
+from recommender.calibration import calibrate, fit
+from recommender.calibration.observations import (
+    Observation,
+    log_errors,
+    merge_repeats,
+    observations,
+    observe_run,
+    predict,
+)
+from recommender.calibration.predict import with_free_memory
+from recommender.choose import recommend
+from recommender.choose.candidates import tiers
 from recommender.cli import root
-from recommender.compiling import read_record
-from recommender.extracted import MaintenanceError
-from recommender.facts import gather
-from recommender.render import render
-from recommender.report import report
-from recommender.request import MAX_SCALE, Request, RequestError
-from recommender.smoke import calibrate, fit, launch, refit
-from recommender.smoke.forecast import met
-from recommender.smoke.observations import Observation, logs, merged, observations, observed, predicted
-from recommender.store import KnowledgeError, load
+from recommender.commands import fit as fit_command
+from recommender.common.errors import KnowledgeError, MaintenanceError, RequestError
+from recommender.estimate import speed
+from recommender.knowledge import records
+from recommender.knowledge.index import read_record
+from recommender.knowledge.load import load
+from recommender.render import artefact
+from recommender.render.formats import render
+from recommender.render.report import report
+from recommender.request.request import MAX_SCALE, Request
+from recommender.request.resolved_request import resolve_request
 
 STORE = load()
+COMMITTED = {name: each.value for name, each in STORE.coefficients.items()}
 FITTED = [name for name, each in STORE.coefficients.items() if each.basis == "fitted"]
 MODELS = ("internvl3-8b-awq", "internvl3-14b-awq", "internvl3-8b", "internvl3-2b", "qwen2.5-7b-instruct")
 
@@ -44,19 +55,19 @@ def invented(values: dict[str, float], noise: float = 0.0, gpu: str = "h100-sxm-
     made, rng = [], random.Random(7)
     for number, model in enumerate(MODELS * 4):
         vision = model.startswith("internvl")
-        for flight in (1, 4, 16, 64):
+        for concurrency in (1, 4, 16, 64):
             size = rng.choice([(448, 448), (1280, 720), (896, 448)])
             shape = {"images": 1, "image_width": size[0], "image_height": size[1]} if vision else {"images": 0}
-            facts = gather(Request(gpu=gpu, model=model, concurrency=flight, **shape), STORE)  # type: ignore[arg-type]
+            resolved = resolve_request(Request(gpu=gpu, model=model, concurrency=concurrency, **shape), STORE)  # type: ignore[arg-type]
             config = replace(
-                next(tiers(facts))[0],
+                next(tiers(resolved))[0],
                 max_batch_size=rng.choice([8, 32, 64]),
                 omp_threads=rng.choice([1, 2, 4, 16]),
                 prefill_tokens=rng.choice([512, 4096, 8192]),
                 session_len=8192,
             )
-            bare = Observation(f"run-{number}", model, gpu, f"launch-{number}", facts, config, flight, {})
-            figures = predicted(bare, values)
+            bare = Observation(f"run-{number}", model, gpu, f"launch-{number}", resolved, config, concurrency, {})
+            figures = predict(bare, values)
             measured = {name: value * math.exp(rng.gauss(0, noise)) for name, value in figures.items()}
             made.append(replace(bare, measured=MappingProxyType(measured)))
     return made
@@ -65,7 +76,7 @@ def invented(values: dict[str, float], noise: float = 0.0, gpu: str = "h100-sxm-
 def true_values(seed: int) -> dict[str, float]:
     """Coefficients somewhere between their ends, not in the middle."""
     rng = random.Random(seed)
-    known = {name: each.value for name, each in STORE.coefficients.items()}
+    known = dict(COMMITTED)
     for name in FITTED:
         low, high = (math.log(getattr(STORE.coefficients[name], end)) for end in ("low", "high"))
         known[name] = math.exp(low + (high - low) * rng.uniform(0.2, 0.8))
@@ -77,10 +88,13 @@ def test_a_fit_finds_what_made_the_observations(seed: int) -> None:
     """Whatever the coefficients are, the fit foretells a load that it has not seen."""
     truth = true_values(seed)
     every = invented(truth)
-    seen, unseen = [each for each in every if each.flight != 16], [each for each in every if each.flight == 16]
+    seen, unseen = (
+        [each for each in every if each.concurrency != 16],
+        [each for each in every if each.concurrency == 16],
+    )
     found = fit.solve(seen, STORE)
     errors = [
-        abs(math.log(predicted(each, found)[name] / value)) for each in unseen for name, value in each.measured.items()
+        abs(math.log(predict(each, found)[name] / value)) for each in unseen for name, value in each.measured.items()
     ]
     assert sorted(errors)[len(errors) // 2] < 0.02
     assert max(errors) < 0.15
@@ -88,8 +102,7 @@ def test_a_fit_finds_what_made_the_observations(seed: int) -> None:
 
 def test_a_fit_stays_between_the_ends_and_leaves_the_rest_alone() -> None:
     """A machine far outside gives the nearest end; what is not fitted keeps its value."""
-    far = {name: each.value for name, each in STORE.coefficients.items()}
-    far |= {"tile-host-ms": 500.0, "megapixel-host-ms": 900.0}
+    far = COMMITTED | {"tile-host-ms": 500.0, "megapixel-host-ms": 900.0}
     found = fit.solve(invented(far), STORE)
     for name, each in STORE.coefficients.items():
         if each.basis == "fitted":
@@ -101,7 +114,7 @@ def test_a_fit_stays_between_the_ends_and_leaves_the_rest_alone() -> None:
 
 def test_what_is_judged_was_not_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Each model, and each start, is predicted by a fit without it; no start is split."""
-    every = invented({name: each.value for name, each in STORE.coefficients.items()})
+    every = invented(COMMITTED)
 
     def spy(among: Any, store: Any) -> dict[str, float]:
         places = [every.index(each) for each in among]
@@ -109,7 +122,7 @@ def test_what_is_judged_was_not_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         return {name: each.value for name, each in store.coefficients.items()}
 
     monkeypatch.setattr(fit, "solve", spy)
-    found = fit.misses(every, STORE, lambda _: None)
+    found = fit.held_out_errors(every, STORE, lambda _: None)
     seen = [[every[place] for place in json.loads(path.read_text())] for path in tmp_path.iterdir()]
     assert len(seen) == len(MODELS) + fit.PARTS
     for among in seen:
@@ -124,13 +137,13 @@ def test_what_is_judged_was_not_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 def test_residuals_by_hand() -> None:
     """Ends, medians and coverage of ten errors, counted on fingers."""
-    of = invented({name: each.value for name, each in STORE.coefficients.items()})
-    logs = [-0.5, -0.2, -0.1, -0.05, 0.0, 0.02, 0.05, 0.1, 0.3, 0.9]
+    of = invented(COMMITTED)
+    log_errors = [-0.5, -0.2, -0.1, -0.05, 0.0, 0.02, 0.05, 0.1, 0.3, 0.9]
     found = [
-        fit.Miss("rps-load", replace(of[number], run=f"run-{number}"), f"model {number % 2}", log)
-        for number, log in enumerate(logs)
+        fit.HeldOutError("rps-load", replace(of[number], run=f"run-{number}"), f"model {number % 2}", log)
+        for number, log in enumerate(log_errors)
     ]
-    found += [fit.Miss("rps-load", of[0], "configuration a", 0.02)]
+    found += [fit.HeldOutError("rps-load", of[0], "configuration a", 0.02)]
     (made,) = fit.residuals(found)
     # Eleven errors: a fifth of twelve is 2.4, so the second largest is how far they reach, to either side.
     assert made.low == pytest.approx(math.exp(-0.5), rel=1e-3)
@@ -144,9 +157,12 @@ def test_residuals_by_hand() -> None:
 
 def test_repeats_count_as_one_run() -> None:
     """Nine runs of a launch and one of another weigh the same: ends, medians and what is inside."""
-    one, other = invented({name: each.value for name, each in STORE.coefficients.items()})[1:3]
-    often = [fit.Miss("rps-load", replace(one, run=f"run-{number}"), "model a", 0.3) for number in range(9)]
-    seldom = [fit.Miss("rps-load", other, "model a", -0.1), fit.Miss("rps-load", other, "configuration a", 0.01)]
+    one, other = invented(COMMITTED)[1:3]
+    often = [fit.HeldOutError("rps-load", replace(one, run=f"run-{number}"), "model a", 0.3) for number in range(9)]
+    seldom = [
+        fit.HeldOutError("rps-load", other, "model a", -0.1),
+        fit.HeldOutError("rps-load", other, "configuration a", 0.01),
+    ]
     (made,) = fit.residuals([*often, *seldom, *rest_of_ten(one)])
     assert (made.predictions, made.starts) == (10, 17)  # the other launch is of the first run
     # Eleven errors, the nine runs as one: a fifth of twelve is 2.4, so the second largest is how far they reach.
@@ -155,57 +171,57 @@ def test_repeats_count_as_one_run() -> None:
     assert made.by_model == pytest.approx(1 - math.exp(-0.01), rel=0.01)
 
 
-def rest_of_ten(of: Observation) -> list[fit.Miss]:
+def rest_of_ten(of: Observation) -> list[fit.HeldOutError]:
     """Eight launches of their own, each 1 % off."""
     return [
-        fit.Miss("rps-load", replace(of, run=f"own-{number}", launch=f"own-{number}"), "model a", 0.01)
+        fit.HeldOutError("rps-load", replace(of, run=f"own-{number}", launch=f"own-{number}"), "model a", 0.01)
         for number in range(8)
     ]
 
 
 def test_what_is_alike_is_merged_and_nothing_else() -> None:
     """Two runs alike become one with the geometric mean; another release, card, host, answer or free memory do not."""
-    one = invented({name: each.value for name, each in STORE.coefficients.items()})[1]
+    one = invented(COMMITTED)[1]
     longer = MappingProxyType({name: 4 * each for name, each in one.measured.items()})
     again = replace(one, run="again", measured=longer)
     only = replace(one, run="only", measured=MappingProxyType({"rps": one.measured["rps"]}))
-    (made,) = merged([one, again])
+    (made,) = merge_repeats([one, again])
     assert made.measured == pytest.approx({name: 2 * each for name, each in one.measured.items()})
-    (made,) = merged([replace(again, measured=MappingProxyType({"latency": 5.0})), only])
+    (made,) = merge_repeats([replace(again, measured=MappingProxyType({"latency": 5.0})), only])
     assert made.measured == pytest.approx({"latency": 5.0, "rps": one.measured["rps"]})
-    facts = one.facts
+    resolved = one.resolved
     for different in (
         replace(one, launch="other"),
-        replace(one, flight=5),
+        replace(one, concurrency=5),
         replace(one, config=replace(one.config, servers=2)),
-        replace(one, facts=replace(facts, release=STORE.releases["0.17.0"])),
-        replace(one, facts=replace(facts, request=replace(facts.request, cpus=3))),
-        replace(one, facts=replace(facts, output_tokens=99)),
-        replace(one, facts=replace(facts, image_width=640)),
-        replace(one, facts=replace(facts, available_bytes=5)),
+        replace(one, resolved=replace(resolved, release=STORE.releases["0.17.0"])),
+        replace(one, resolved=replace(resolved, request=replace(resolved.request, cpus=3))),
+        replace(one, resolved=replace(resolved, output_tokens=99)),
+        replace(one, resolved=replace(resolved, image_width=640)),
+        replace(one, resolved=replace(resolved, available_bytes=5)),
     ):
-        assert len(merged([one, different])) == 2
+        assert len(merge_repeats([one, different])) == 2
 
 
 def test_what_was_free_counts_where_memory_was_asked_for() -> None:
     """A request with --vram is held against the card as it was; any other against the whole card."""
-    run = read_record(KNOWLEDGE / "evidence" / "h200-x2-2026-11-21-38b-tp-2-vram.yaml", r.SmokeRun)
-    facts = gather(Request(gpu=run.gpu, gpu_count=2, model=run.model, vram_gib=60.0), STORE)
-    assert met(facts, run).available_bytes == (run.memory_mib - run.idle_mib) * 2**20
-    plain = gather(Request(gpu=run.gpu, gpu_count=2, model=run.model), STORE)
-    assert met(plain, run) is plain
+    run = read_record(KNOWLEDGE / "evidence" / "h200-x2-2026-11-21-38b-tp-2-vram.yaml", records.SmokeRun)
+    resolved = resolve_request(Request(gpu=run.gpu, gpu_count=2, model=run.model, vram_gib=60.0), STORE)
+    assert with_free_memory(resolved, run).available_bytes == (run.memory_mib - run.idle_mib) * 2**20
+    plain = resolve_request(Request(gpu=run.gpu, gpu_count=2, model=run.model), STORE)
+    assert with_free_memory(plain, run) is plain
 
 
 def test_a_fit_does_not_hang_on_the_last_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begun a millionth beside the middle it ends at the same place: machines round differently, CI holds us to it."""
-    known = [each for each in merged(refit.evidence(KNOWLEDGE, STORE)) if not each.flight]
+    known = [each for each in merge_repeats(fit_command.evidence(KNOWLEDGE, STORE)) if not each.concurrency]
     free = [name for name in FITTED if name not in speed.COEFFICIENTS]
     found = []
     for middle in (fit.MIDDLE, fit.MIDDLE + 1e-6):
         monkeypatch.setattr(fit, "MIDDLE", middle)
-        found.append(fit._solved(known, free, STORE))
+        found.append(fit._solve(known, free, STORE))
     assert len(free) >= 5
-    assert found[1] == pytest.approx(found[0], rel=refit.TOLERANCE / 5)
+    assert found[1] == pytest.approx(found[0], rel=fit_command.TOLERANCE / 5)
 
 
 def test_nothing_is_fitted_to_nothing(tmp_path: Path) -> None:
@@ -223,35 +239,33 @@ def test_nothing_is_fitted_to_nothing(tmp_path: Path) -> None:
 
 def test_a_fit_without_scipy_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is an extra: the recommender runs without it."""
-    monkeypatch.setattr(refit, "find_spec", lambda _: None)
+    monkeypatch.setattr(fit_command, "find_spec", lambda _: None)
     result = CliRunner().invoke(root, ["knowledge", "fit", "--check"])
     assert isinstance(result.exception, MaintenanceError)
-    assert "pip install 'lmdeploy-recommender[fit]'" in str(result.exception)
+    assert "pip install scipy" in str(result.exception)
 
 
 def test_the_committed_files_are_the_fit() -> None:
     """The coefficients and residuals of knowledge/ come out of the evidence again."""
-    from recommender.cli import _knowledge
+    from recommender.commands.knowledge import command
 
-    result = CliRunner().invoke(_knowledge(), ["fit", "--check"])
+    result = CliRunner().invoke(command, ["fit", "--check"])
     assert result.exit_code == 0, result.output
 
 
 def test_a_changed_coefficient_is_seen(tmp_path: Path) -> None:
     """A value edited by hand, a residual that is missing: each is told."""
-    from recommender.smoke import refit
-
     for kind in ("coefficients", "residuals"):
         (tmp_path / kind).mkdir()
         for path in (KNOWLEDGE / kind).glob("*.yaml"):
             (tmp_path / kind / path.name).write_bytes(path.read_bytes())
     fitted = {name: STORE.coefficients[name].value for name in FITTED}
-    wanted = refit.files(tmp_path, fitted, [])
-    assert all(refit._same(path, text) for path, text in wanted.items())
+    wanted = fit_command.files(tmp_path, fitted, [])
+    assert all(fit_command._same(path, text) for path, text in wanted.items())
     edited = tmp_path / "coefficients" / "tile-host-ms.yaml"
     edited.write_text(fit.changed_value(edited.read_text(), 1.01 * fitted["tile-host-ms"]))
-    assert [path for path, text in wanted.items() if not refit._same(path, text)] == [edited]
-    assert not refit._same(tmp_path / "residuals" / "none.yaml", "id: none\n")
+    assert [path for path, text in wanted.items() if not fit_command._same(path, text)] == [edited]
+    assert not fit_command._same(tmp_path / "residuals" / "none.yaml", "id: none\n")
 
 
 def test_only_the_value_of_a_coefficient_is_rewritten() -> None:
@@ -270,31 +284,35 @@ def test_only_the_value_of_a_coefficient_is_rewritten() -> None:
 @pytest.mark.parametrize(("host", "card"), [(1.4, 1.0), (1.0, 0.7), (0.6, 1.8), (1.0, 1.0)])
 def test_calibration_finds_a_slower_host_or_card(host: float, card: float) -> None:
     """Six loads on a machine whose host or card is so many times slower foretell its others; 1 % of noise."""
-    truth = dict(speed.scaled(STORE, host, card)) | rest()
+    truth = dict(speed.scale_coefficients(STORE, host, card)) | rest()
     every = [each for each in invented(truth, 0.01) if each.model == MODELS[0]]
-    found = calibrate.fitted(every[:6], STORE)
+    found = calibrate.fit_factors(every[:6], STORE)
     assert found[0] == pytest.approx(host, rel=0.2)
     assert found[1] == pytest.approx(card, rel=0.05)
-    made = dict(speed.scaled(STORE, *found)) | rest()
+    made = dict(speed.scale_coefficients(STORE, *found)) | rest()
     for each in every[6:]:
-        for name, value in predicted(each, truth).items():
-            assert predicted(each, made)[name] == pytest.approx(value, rel=0.04 if name in ("latency", "rps") else 0.1)
+        for name, value in predict(each, truth).items():
+            assert predict(each, made)[name] == pytest.approx(value, rel=0.04 if name in ("latency", "rps") else 0.1)
 
 
 def test_one_run_of_the_same_card_does_little_harm() -> None:
     """Starts on one H100, each alone calibrating: it costs what is foretold of the others 2.5 % at most."""
-    runs = [read_record(path, r.SmokeRun) for path in sorted((KNOWLEDGE / "evidence").glob("h100-2026-11-21-*.yaml"))]
-    known = [found for run in runs[::12] if (found := [each for each in observed(run, STORE) if each.flight])]
-    others = merged([each for found in known for each in found])[::2]
+    runs = [
+        read_record(path, records.SmokeRun) for path in sorted((KNOWLEDGE / "evidence").glob("h100-2026-11-21-*.yaml"))
+    ]
+    known = [found for run in runs[::12] if (found := [each for each in observe_run(run, STORE) if each.concurrency])]
+    others = merge_repeats([each for found in known for each in found])[::2]
 
     def off(factors: tuple[float, float], run: str) -> float:
-        values = speed.scaled(STORE, *factors)
+        values = speed.scale_coefficients(STORE, *factors)
         unseen = [each for each in others if each.run != run]
-        return fmean(abs(log) for each in unseen for name, log in logs(each, values) if name in ("latency", "rps"))
+        return fmean(
+            abs(log) for each in unseen for name, log in log_errors(each, values) if name in ("latency", "rps")
+        )
 
     assert len(known) >= 10
     plain = fmean(off((1.0, 1.0), found[0].run) for found in known)
-    assert fmean(off(calibrate.fitted(found, STORE), found[0].run) for found in known) < plain + 0.025
+    assert fmean(off(calibrate.fit_factors(found, STORE), found[0].run) for found in known) < plain + 0.025
 
 
 def kept() -> dict[str, Any]:
@@ -312,19 +330,19 @@ def changed(folder: Path, **fields: object) -> Path:
 
 
 @pytest.mark.parametrize(("fields", "said"), [
-    ({"gpu_name": "NVIDIA L4"}, "taken on l4, asked was h100-sxm-80g; name runs of that"),
+    ({"gpu_name": "NVIDIA L4"}, "measured on l4, not on h100-sxm-80g; give runs on that GPU"),
     ({"command": ["--no-such-option", "4"]}, "has '--no-such-option', which is no option of LMDeploy's server"),
     ({"command": ["--session-len"]}, "the command's --session-len has no value"),
-    ({"request": "{"}, "its figures or its request cannot be read"),
-    ({"phases": []}, "no load of it can be used"),
+    ({"request": "{"}, "the request in its head cannot be read"),
+    ({"phases": []}, "no usable load"),
 ])  # fmt: skip
 def test_a_run_that_cannot_calibrate_is_told_in_a_line(fields: dict[str, object], said: str, tmp_path: Path) -> None:
     """With the file's name."""
     path = changed(tmp_path, **fields)
     with pytest.raises(RequestError, match=f"^--calibrate {path}: .*{said}"):
-        calibrate.calibrated(Request(gpu="H100-80G"), [str(path)], STORE)
-    with pytest.raises(RequestError, match="a folder; name the records in it"):
-        calibrate.calibrated(Request(gpu="H100-80G"), [str(tmp_path)], STORE)
+        calibrate.calibrate(Request(gpu="H100-80G"), [str(path)], STORE)
+    with pytest.raises(RequestError, match="a folder; give the records in it"):
+        calibrate.calibrate(Request(gpu="H100-80G"), [str(tmp_path)], STORE)
 
 
 def test_options_with_equals_signs_and_underscores_calibrate_too(tmp_path: Path) -> None:
@@ -332,7 +350,7 @@ def test_options_with_equals_signs_and_underscores_calibrate_too(tmp_path: Path)
     run = kept()
     words = " ".join(run["command"]).replace("--max-batch-size ", "--max_batch_size=").split()
     assert words != run["command"]
-    found = [calibrate.calibrated(Request(gpu="H100-80G"), [str(changed(tmp_path, command=each))], STORE)
+    found = [calibrate.calibrate(Request(gpu="H100-80G"), [str(changed(tmp_path, command=each))], STORE)
              for each in (run["command"], words)]  # fmt: skip
     assert found[0] == found[1]
 
@@ -345,15 +363,15 @@ def test_a_factor_beyond_its_ends_is_told(tmp_path: Path) -> None:
             phase[name] = " ".join(str(10 * int(each)) for each in phase.get(name, "").split())
         phase["window_s"] *= 10
     path = changed(tmp_path, phases=run["phases"])
-    with pytest.raises(RequestError, match="no factors up to 5 bring what is known of h100-sxm-80g near these runs"):
-        calibrate.calibrated(Request(gpu="H100-80G"), [str(path)], STORE)
+    with pytest.raises(RequestError, match="no factors up to 5 make the prediction for h100-sxm-80g match these runs"):
+        calibrate.calibrate(Request(gpu="H100-80G"), [str(path)], STORE)
 
 
 def test_runs_of_ones_own_do_not_narrow_what_they_do_not_tell() -> None:
     """A mixture of experts that nobody ran keeps its width on a calibrated card."""
     request = Request(gpu="L4", gpu_count=4, model="gpt-oss-20b", concurrency=16, host_scale=1.2, card_scale=1.1)
     models = ("gpt-oss-20b", "internvl3-8b-awq")
-    found = [pipeline.recommend(replace(request, model=each), STORE).speed.rps for each in models]
+    found = [recommend.recommend(replace(request, model=each), STORE).speed.rps for each in models]
     widths = [each.high / each.low for each in found]
     assert widths[0] > 1.3 * widths[1]
 
@@ -365,12 +383,12 @@ def rest() -> dict[str, float]:
 
 def test_one_load_alone_moves_little_that_it_cannot_tell() -> None:
     """A single latency does not say whether host or card is slow, but the prediction follows it."""
-    every = invented(dict(speed.scaled(STORE, 1.3, 1.3)) | rest())
-    (one,) = [each for each in every if each.flight == 1 and each.run == "run-0"]
+    every = invented(dict(speed.scale_coefficients(STORE, 1.3, 1.3)) | rest())
+    (one,) = [each for each in every if each.concurrency == 1 and each.run == "run-0"]
     only = replace(one, measured=MappingProxyType({"latency": one.measured["latency"]}))
-    host, card = calibrate.fitted([only], STORE)
+    host, card = calibrate.fit_factors([only], STORE)
     assert 1 / MAX_SCALE < host < MAX_SCALE
-    got = predicted(only, dict(speed.scaled(STORE, host, card)) | rest())["latency"]
+    got = predict(only, dict(speed.scale_coefficients(STORE, host, card)) | rest())["latency"]
     assert got == pytest.approx(only.measured["latency"], rel=0.03)
 
 
@@ -379,17 +397,19 @@ EVIDENCE = sorted((KNOWLEDGE / "evidence").glob("h100*ours-16.yaml"))[-1]
 
 def test_calibrated_requests_say_so_and_remake_without_the_file() -> None:
     """The factors stand in the request, so an artefact can be made again anywhere."""
-    asked = calibrate.calibrated(Request(gpu="H100-80G"), [str(EVIDENCE)], STORE)
+    asked = calibrate.calibrate(Request(gpu="H100-80G"), [str(EVIDENCE)], STORE)
     assert (asked.host_scale, asked.card_scale) != (1.0, 1.0)
-    found = pipeline.recommend(asked, STORE)
-    assert launch.asked(launch.of(render(found, "bash"), "serve.sh"), {})[0] == asked
+    found = recommend.recommend(asked, STORE)
+    assert artefact.parse_request(artefact.parse(render(found, "bash"), "serve.sh"), {})[0] == asked
     assert asked.calibrated_by == EVIDENCE.stem
     assert found.speed.basis == "calibrated by runs of your own"
     assert EVIDENCE.stem in report(found).partition("SPEED")[2][:100]
-    every = [each for each in observations(EVIDENCE.parent, STORE) if each.run == EVIDENCE.stem and each.flight == 16]
-    (one,) = [each for each in every if each.facts.image_width == 448]
-    plain = predicted(one, {name: each.value for name, each in STORE.coefficients.items()})["rps"]
-    scaled = predicted(one, dict(speed.scaled(STORE, asked.host_scale, asked.card_scale)) | rest())["rps"]
+    every = [
+        each for each in observations(EVIDENCE.parent, STORE) if each.run == EVIDENCE.stem and each.concurrency == 16
+    ]
+    (one,) = [each for each in every if each.resolved.image_width == 448]
+    plain = predict(one, COMMITTED)["rps"]
+    scaled = predict(one, dict(speed.scale_coefficients(STORE, asked.host_scale, asked.card_scale)) | rest())["rps"]
     assert abs(math.log(scaled / one.measured["rps"])) <= abs(math.log(plain / one.measured["rps"])) + 0.02
 
 
@@ -398,7 +418,7 @@ def test_calibrated_requests_say_so_and_remake_without_the_file() -> None:
     [
         ("none.yaml", None, "no such file"),
         ("other.yaml", "id: other\n", "other.yaml: "),
-        ("broken.yaml", "a: [", "not readable as YAML"),
+        ("broken.yaml", "a: [", "invalid YAML"),
     ],
 )
 def test_a_file_that_cannot_calibrate(tmp_path: Path, name: str, text: str | None, said: str) -> None:
@@ -406,31 +426,31 @@ def test_a_file_that_cannot_calibrate(tmp_path: Path, name: str, text: str | Non
     if text is not None:
         (tmp_path / name).write_text(text)
     with pytest.raises(RequestError, match=said) as told:
-        calibrate.calibrated(Request(gpu="H100-80G"), [str(tmp_path / name)], STORE)
+        calibrate.calibrate(Request(gpu="H100-80G"), [str(tmp_path / name)], STORE)
     assert "\n" not in str(told.value)
     assert "--save-evidence" in str(told.value)
 
 
 def test_runs_of_another_card_are_refused() -> None:
     """What one card needs says nothing of another."""
-    with pytest.raises(RequestError, match="taken on h100-sxm-80g"):
-        calibrate.calibrated(Request(gpu="L4"), [str(EVIDENCE)], STORE)
+    with pytest.raises(RequestError, match="measured on h100-sxm-80g"):
+        calibrate.calibrate(Request(gpu="L4"), [str(EVIDENCE)], STORE)
 
 
 def test_runs_that_agree_leave_their_names(tmp_path: Path) -> None:
     """Factors of one are a finding too: whose runs they are of stays with the request."""
     name = changed(tmp_path, id="my-own-run").rename(tmp_path / "my-own-run.yaml")
-    asked = replace(calibrate.calibrated(Request(gpu="H100-80G"), [str(name)], STORE), host_scale=1.0, card_scale=1.0)
+    asked = replace(calibrate.calibrate(Request(gpu="H100-80G"), [str(name)], STORE), host_scale=1.0, card_scale=1.0)
     assert asked.calibrated_by == "my-own-run"
-    assert pipeline.recommend(asked, STORE).speed.basis == "calibrated by runs of your own"
-    with pytest.raises(RequestError, match="names of its records"):
+    assert recommend.recommend(asked, STORE).speed.basis == "calibrated by runs of your own"
+    with pytest.raises(RequestError, match="a record's name"):
         replace(asked, calibrated_by="a\nb")
 
 
 def test_a_record_that_cannot_be_fitted_is_named(tmp_path: Path) -> None:
     """By its file, with what is wrong in it."""
     changed(tmp_path, command=["--no-such-option", "4"])
-    with pytest.raises(KnowledgeError, match=r"16\.yaml: cannot be held against a prediction: .*--no-such-option"):
+    with pytest.raises(KnowledgeError, match=r"16\.yaml: cannot be predicted: .*--no-such-option"):
         observations(tmp_path, STORE)
 
 

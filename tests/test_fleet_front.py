@@ -5,24 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-from artefacts import found
+from artefacts import BASH, found, need
 
+from recommender.common.errors import RequestError
 from recommender.fleet import front
 from recommender.fleet.layout import Layout
-from recommender.request import RequestError
 
 DEADLINE_S = 20.0
 LARGE, SMALL = 200_000, 2_000
@@ -78,14 +76,6 @@ asyncio.run(main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))
 '''
 
 
-def program() -> str:
-    """The path of HAProxy, which Debian puts where only root looks; skips where it is missing."""
-    path = shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
-    if path is None:
-        pytest.skip("haproxy is not installed; .ci/run installs it (apt-get install haproxy)")
-    return path
-
-
 def free_ports(count: int) -> int:
     """The first of so many free ports in a row, below those that the system hands out; each process looks elsewhere."""
     slots = 12_000 // count
@@ -109,6 +99,7 @@ class Fleet:
     folder: Path
     batch: int = 16
     seconds: float = 0.15
+    bare: bool = False
     variables: dict[str, str] = field(default_factory=dict)
     running: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -120,14 +111,16 @@ class Fleet:
         config = replace(made.config, servers=2, share=1, tp=1, port=self.first, max_batch_size=self.batch)
         self.layout = Layout(replace(made, config=config))
         (self.folder / "standin.py").write_text(STANDIN)
-        (self.folder / front.NAME).write_text(front.files(self.layout)[front.NAME])
+        for name, text in front.files(self.layout).items():
+            (self.folder / name).write_text(text)
 
     def start(self, port: int) -> None:
         """Starts a server, or the front."""
         environment = {"PATH": os.environ["PATH"], "FRONT_PORT": str(self.port), "STATS_PORT": str(self.figures)}
         words = [sys.executable, str(self.folder / "standin.py"), str(port), str(self.batch), str(self.seconds)]
         if port == self.port:
-            words = [program(), "-db", "-f", str(self.folder / front.NAME)]
+            starter = [] if self.bare else [BASH, str(self.folder / front.STARTER)]
+            words = [*starter, need("haproxy"), "-db", "-f", str(self.folder / front.NAME)]
         log = (self.folder / f"{port}.log").open("ab")
         self.running[port] = subprocess.Popen(words, env=environment | self.variables, stdout=log, stderr=log)
 
@@ -167,26 +160,30 @@ class Fleet:
             await self.wait(healthy)
 
 
-@contextmanager
-def fleet(folder: Path, **said: Any) -> Iterator[Fleet]:
-    """A fleet whose processes end with the test."""
-    program()
-    made = Fleet(folder, **said)
-    try:
-        yield made
-    finally:
-        for process in made.running.values():
-            process.kill()
-            process.wait()
+def served(**said: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable[[Path], None]]:
+    """Makes a test of a fleet and a client without limits of its own; the fleet's processes end with it."""
 
+    def decorate(test: Callable[..., Awaitable[None]]) -> Callable[[Path], None]:
+        async def course(made: Fleet) -> None:
+            async with aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=60)
+            ) as client:
+                await test(made, client)
 
-@asynccontextmanager
-async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    """A client without limits of its own."""
-    async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=60)
-    ) as made:
-        yield made
+        def run(tmp_path: Path) -> None:
+            need("haproxy")
+            made = Fleet(tmp_path, **said)
+            try:
+                asyncio.run(course(made))
+            finally:
+                for process in made.running.values():
+                    process.kill()
+                    process.wait()
+
+        run.__name__, run.__doc__ = test.__name__, test.__doc__
+        return run
+
+    return decorate
 
 
 def body(size: int = SMALL, **said: object) -> bytes:
@@ -233,116 +230,93 @@ class Load:
 # --- one of two servers dies
 
 
-def test_a_dead_server_costs_only_its_requests_in_flight(tmp_path: Path) -> None:
+@served()
+async def test_a_dead_server_costs_only_its_requests_in_flight(made: Fleet, client: aiohttp.ClientSession) -> None:
     """kill -9 under 32 in flight: what began later is never lost, and the server is used again when it is back."""
-    with fleet(tmp_path) as made:
-        asyncio.run(killed(made))
-
-
-async def killed(made: Fleet) -> None:
-    """The course of it."""
     one, two = made.ports
-    async with session() as client:
-        await made.up(client, one, two)
-        load = Load(made, client)
-        workers = [asyncio.create_task(load.worker(LARGE if number % 4 == 0 else SMALL)) for number in range(32)]
-        await load.answers(20, one, two)
-        assert not load.lost()
-        made.kill(one)
-        dead = time.monotonic()
-        await load.answers(60, two)
-        lost = load.lost()
-        assert len(lost) <= front.limits(made.layout).at_server
-        assert all(begun <= dead for begun, _, _ in lost)
-        made.start(one)
-        await load.answers(20, one, two)
-        assert load.lost() == lost, "the server's return lost requests"
-        load.over = True
-        await asyncio.gather(*workers)
+    await made.up(client, one, two)
+    load = Load(made, client)
+    workers = [asyncio.create_task(load.worker(LARGE if number % 4 == 0 else SMALL)) for number in range(32)]
+    await load.answers(20, one, two)
+    assert not load.lost()
+    made.kill(one)
+    dead = time.monotonic()
+    await load.answers(60, two)
+    lost = load.lost()
+    assert len(lost) <= front.limits(made.layout).at_server
+    assert all(begun <= dead for begun, _, _ in lost)
+    made.start(one)
+    await load.answers(20, one, two)
+    assert load.lost() == lost, "the server's return lost requests"
+    load.over = True
+    await asyncio.gather(*workers)
 
 
-def test_a_server_that_does_not_listen_loses_nothing(tmp_path: Path) -> None:
+@served(seconds=0.05)
+async def test_a_server_that_does_not_listen_loses_nothing(made: Fleet, client: aiohttp.ClientSession) -> None:
     """A server whose port is closed, while it loads or since it ended in order, costs no request at all."""
-    with fleet(tmp_path, seconds=0.05) as made:
-        asyncio.run(absent(made))
-
-
-async def absent(made: Fleet) -> None:
-    """The first server never listens."""
-    async with session() as client:
-        await made.up(client, made.ports[1])
-        load = Load(made, client)
-        workers = [asyncio.create_task(load.worker(SMALL)) for _ in range(8)]
-        await load.answers(20, made.ports[1])
-        load.over = True
-        await asyncio.gather(*workers)
-        assert not load.lost()
+    await made.up(client, made.ports[1])
+    load = Load(made, client)
+    workers = [asyncio.create_task(load.worker(SMALL)) for _ in range(8)]
+    await load.answers(20, made.ports[1])
+    load.over = True
+    await asyncio.gather(*workers)
+    assert not load.lost()
 
 
 # --- what goes through, and what waits
 
 
-def test_no_request_meets_a_connection_that_the_server_may_close(tmp_path: Path) -> None:
+@served(seconds=0.01)
+async def test_no_request_meets_a_connection_that_the_server_may_close(
+    made: Fleet, client: aiohttp.ClientSession
+) -> None:
     """Requests that come over one connection of a client go over one each to the server."""
-    with fleet(tmp_path, seconds=0.01) as made:
-        asyncio.run(one_connection(made))
-
-
-async def one_connection(made: Fleet) -> None:
-    """Four requests of a client that has but one connection."""
-    connector = aiohttp.TCPConnector(limit=1)
-    async with aiohttp.ClientSession(connector=connector) as client:
-        await made.up(client, made.ports[0])
+    await made.up(client, made.ports[0])
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as single:
         for _ in range(4):
-            async with client.post(made.url(), data=body()) as answer:
+            async with single.post(made.url(), data=body()) as answer:
                 assert answer.status == 200
-        async with client.get(f"http://127.0.0.1:{made.ports[0]}/health") as answer:
-            assert (await answer.json())["peers"] == 4
+    async with client.get(f"http://127.0.0.1:{made.ports[0]}/health") as answer:
+        assert (await answer.json())["peers"] == 4
 
 
-def test_limits_hold_and_streams_are_not_held_back(tmp_path: Path) -> None:
+@served(seconds=0.02, variables={"SERVER_LIMIT": "2", "QUEUE_TIMEOUT": "1s", "BODY_LIMIT": "300000"})
+async def test_limits_hold_and_streams_are_not_held_back(made: Fleet, client: aiohttp.ClientSession) -> None:
     """A server never has more requests than its limit; what finds no place in time gets 503; events pass at once."""
-    said = {"SERVER_LIMIT": "2", "QUEUE_TIMEOUT": "1s", "BODY_LIMIT": "300000"}
-    with fleet(tmp_path, seconds=0.02, variables=said) as made:
-        asyncio.run(limited(made))
+    await made.up(client, *made.ports)
 
+    async def post(data: Any, path: str = CHAT) -> tuple[int, str, str]:
+        async with client.post(made.url(path), data=data) as answer:
+            return answer.status, await answer.text(), answer.headers.get("Retry-After", "")
 
-async def limited(made: Fleet) -> None:
-    """Twelve requests, then four that hold every place."""
-    async with session() as client:
-        await made.up(client, *made.ports)
+    assert {status for status, *_ in await asyncio.gather(*(post(body(LARGE)) for _ in range(12)))} == {200}
+    for port in made.ports:
+        async with client.get(f"http://127.0.0.1:{port}/health") as answer:
+            seen = await answer.json()
+        assert seen["most"] <= 2
+        assert seen["size"] > LARGE
+    status, text, _ = await post(body(400_000))
+    assert (status, json.loads(text)["error"]["code"]) == (413, 413)
 
-        async def post(data: Any, path: str = CHAT) -> tuple[int, str, str]:
-            async with client.post(made.url(path), data=data) as answer:
-                return answer.status, await answer.text(), answer.headers.get("Retry-After", "")
+    async def pieces() -> AsyncIterator[bytes]:
+        yield body()
 
-        assert {status for status, *_ in await asyncio.gather(*(post(body(LARGE)) for _ in range(12)))} == {200}
+    assert (await post(pieces()))[0] == 411
+    assert (await post(b"", "/terminate"))[0] == 404
+
+    async with client.post(made.url(), data=body(stream=True)) as stream:
+        first = await asyncio.wait_for(stream.content.readuntil(b"\n\n"), DEADLINE_S)
+        assert first == b"data: first\n\n", "nothing ends the stream before it was seen to begin"
+        held = [asyncio.create_task(post(body(hold=True))) for _ in range(3)]
+        await made.wait(lambda: full(made, client))
+        status, text, retry = await post(body())
+        assert (status, json.loads(text)["error"]["code"], retry) == (503, 503, "2")
         for port in made.ports:
-            async with client.get(f"http://127.0.0.1:{port}/health") as answer:
-                seen = await answer.json()
-            assert seen["most"] <= 2
-            assert seen["size"] > LARGE
-        status, text, _ = await post(body(400_000))
-        assert (status, json.loads(text)["error"]["code"]) == (413, 413)
-
-        async def pieces() -> AsyncIterator[bytes]:
-            yield body()
-
-        assert (await post(pieces()))[0] == 411
-        assert (await post(b"", "/terminate"))[0] == 404
-
-        async with client.post(made.url(), data=body(stream=True)) as stream:
-            first = await asyncio.wait_for(stream.content.readuntil(b"\n\n"), DEADLINE_S)
-            assert first == b"data: first\n\n", "nothing ends the stream before it was seen to begin"
-            held = [asyncio.create_task(post(body(hold=True))) for _ in range(3)]
-            await made.wait(lambda: full(made, client))
-            status, text, retry = await post(body())
-            assert (status, json.loads(text)["error"]["code"], retry) == (503, 503, "2")
-            for port in made.ports:
-                async with client.post(f"http://127.0.0.1:{port}/go"):
-                    pass
-            assert await asyncio.wait_for(stream.content.readuntil(b"\n\n"), DEADLINE_S) == b"data: [DONE]\n\n"
-        assert {status for status, *_ in await asyncio.gather(*held)} == {200}
+            async with client.post(f"http://127.0.0.1:{port}/go"):
+                pass
+        assert await asyncio.wait_for(stream.content.readuntil(b"\n\n"), DEADLINE_S) == b"data: [DONE]\n\n"
+    assert {status for status, *_ in await asyncio.gather(*held)} == {200}
 
 
 async def full(made: Fleet, client: aiohttp.ClientSession) -> bool:
@@ -354,53 +328,74 @@ async def full(made: Fleet, client: aiohttp.ClientSession) -> bool:
     return now == [2, 2]
 
 
-def test_nobody_waits_for_servers_that_are_all_down(tmp_path: Path) -> None:
+@served()
+async def test_nobody_waits_for_servers_that_are_all_down(made: Fleet, client: aiohttp.ClientSession) -> None:
     """With every server down a request gets 503 at once, long before the queue's time, and so does /health."""
-    with fleet(tmp_path) as made:
-        asyncio.run(down(made))
-
-
-async def down(made: Fleet) -> None:
-    """Only the front runs."""
     made.start(made.port)
-    async with session() as client:
 
-        async def unhealthy() -> bool:
-            try:
-                async with client.get(made.url("/health")) as answer:
-                    return answer.status == 503
-            except aiohttp.ClientError:
-                return False
+    async def unhealthy() -> bool:
+        try:
+            async with client.get(made.url("/health")) as answer:
+                return answer.status == 503
+        except aiohttp.ClientError:
+            return False
 
-        await made.wait(unhealthy)
-        begun = time.monotonic()
-        async with client.post(made.url(), data=body()) as answer:
-            assert answer.status == 503
-            assert answer.headers["Retry-After"] == "2"
-            assert (await answer.json())["error"]["code"] == 503
-        assert time.monotonic() - begun < front.limits(made.layout).queue_s / 2
-        async with client.get(f"http://127.0.0.1:{made.figures}/metrics") as answer:
-            assert "haproxy_server_status" in await answer.text()
+    await made.wait(unhealthy)
+    begun = time.monotonic()
+    async with client.post(made.url(), data=body()) as answer:
+        assert answer.status == 503
+        assert answer.headers["Retry-After"] == "2"
+        assert (await answer.json())["error"]["code"] == 503
+    assert time.monotonic() - begun < front.limits(made.layout).queue_s / 2
+    async with client.get(f"http://127.0.0.1:{made.figures}/metrics") as answer:
+        assert "haproxy_server_status" in await answer.text()
 
 
-def test_keys_are_asked_for_by_the_front(tmp_path: Path) -> None:
+@served(seconds=0.01)
+async def test_keys_are_asked_for_by_the_front(made: Fleet, client: aiohttp.ClientSession) -> None:
     """With API_KEYS_FILE only a request with a key of it goes through, and comments in it are no keys."""
-    keys = tmp_path / "keys"
-    keys.write_text("# one a line\nsecret-one\nsecret-two\n")
-    with fleet(tmp_path, seconds=0.01, variables={"API_KEYS_FILE": str(keys)}) as made:
-        asyncio.run(keyed(made))
+    keys = made.folder / "keys"
+    keys.write_bytes(b"\xef\xbb\xbf  # one a line\r\nsecret-one \r\n two words\r\n")
+    made.variables["API_KEYS_FILE"] = str(keys)
+    await made.up(client, made.ports[0])
+    wrong = ("", "Bearer wrong", "Bearer # one a line", "Bearer #", "Bearer two", "Basic secret-one", "secret-one")
+    assert await asked(made, client, *wrong) == [401] * len(wrong)
+    assert await asked(made, client, "Bearer secret-one", "Bearer two words") == [200, 200]
 
 
-async def keyed(made: Fleet) -> None:
-    """With no key, a wrong one, a comment, and each of the right ones."""
-    async with session() as client:
-        await made.up(client, made.ports[0])
-        found_out = []
-        for key in ("", "Bearer wrong", "Bearer # one a line", "Bearer secret-one", "Bearer secret-two"):
-            headers = {"Authorization": key} if key else {}
-            async with client.post(made.url(), data=body(), headers=headers) as answer:
-                found_out.append(answer.status)
-        assert found_out == [401, 401, 401, 200, 200]
+@served(seconds=0.01, bare=True)
+async def test_a_comment_is_no_key_for_haproxy_alone(made: Fleet, client: aiohttp.ClientSession) -> None:
+    """Also without front.sh a comment is no key, however far it is indented."""
+    keys = made.folder / "keys"
+    keys.write_text("# one a line\n  # indented\n\t#tab\nsecret\n")
+    made.variables["API_KEYS_FILE"] = str(keys)
+    await made.up(client, made.ports[0])
+    wrong = ("", "Bearer # one a line", "Bearer # indented", "Bearer #tab", "Bearer ")
+    assert await asked(made, client, *wrong) == [401] * len(wrong)
+    assert await asked(made, client, "Bearer secret") == [200]
+
+
+async def asked(made: Fleet, client: aiohttp.ClientSession, *keys: str) -> list[int]:
+    """The statuses of requests with these headers."""
+    statuses = []
+    for key in keys:
+        headers = {"Authorization": key} if key else {}
+        async with client.post(made.url(), data=body(), headers=headers) as answer:
+            statuses.append(answer.status)
+    return statuses
+
+
+@pytest.mark.parametrize(
+    "variables", [{"API_KEYS": "k"}, {"API_KEYS": ""}, {"API_KEYS_FILE": ""}, {"API_KEYS_FILE": "/"}]
+)
+def test_haproxy_alone_starts_no_open_front_where_keys_were_asked_for(
+    tmp_path: Path, variables: dict[str, str]
+) -> None:
+    """What only front.sh can read, and what nothing can read, is an error of the configuration."""
+    path = tmp_path / front.NAME
+    path.write_text(front.files(Layout(found()))[front.NAME])
+    done = subprocess.run([need("haproxy"), "-c", "-f", str(path)], env=variables, capture_output=True, timeout=60)
+    assert done.returncode != 0
 
 
 # --- the text
@@ -416,7 +411,12 @@ def test_the_program_accepts_every_layout(tmp_path: Path, hosts: int, keys: bool
     environment = {f"HOST_{host}": f"10.0.0.{host}" for host in range(1, hosts + 1)}
     environment |= {"API_KEYS_FILE": str(tmp_path / "keys")} if keys else {}
     done = subprocess.run(
-        [program(), "-c", "-f", str(path)], env=environment, capture_output=True, text=True, timeout=30, check=False
+        [need("haproxy"), "-c", "-f", str(path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr

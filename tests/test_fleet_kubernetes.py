@@ -24,11 +24,11 @@ from hypothesis import strategies as st
 from kubernetes_validate import utils as schemas
 from packaging.version import Version
 
+from recommender.common.errors import RequestError
 from recommender.fleet import front, kubernetes
 from recommender.fleet.layout import Layout
-from recommender.request import RequestError
+from recommender.knowledge.startup_times import longest_start
 from recommender.review import engine
-from recommender.review.rules.lmd606_killed_while_loading import longest_start
 
 Manifest = dict[str, Any]
 
@@ -167,10 +167,10 @@ def test_the_grid_is_wide() -> None:
     assert len(LAYOUTS) >= 20
     assert len(VERSIONS) == 4
     made = [layout(at) for at in range(len(LAYOUTS))]
-    assert {each.found.config.tp for each in made} >= {1, 2, 4}
+    assert {each.recommendation.config.tp for each in made} >= {1, 2, 4}
     assert {each.hosts for each in made} >= {1, 40}
-    assert any(each.found.config.share > 1 for each in made)
-    assert {bool(each.found.facts.images) for each in made} == {True, False}
+    assert any(each.recommendation.config.share > 1 for each in made)
+    assert {bool(each.recommendation.resolved.images) for each in made} == {True, False}
 
 
 @EVERY
@@ -221,8 +221,9 @@ def test_names_and_labels_agree(at: int) -> None:
         for selector in meant:
             assert [each for each in labels if selector.items() <= labels[each].items()] == [name]
     listed = every["Kustomization", ""]
-    assert {*listed["resources"], *listed["configMapGenerator"][0]["files"]} <= set(files(at))
-    assert set(files(at)) - {*listed["resources"], front.NAME, "kustomization.yaml"} <= {
+    assert listed["configMapGenerator"][0]["files"] == [front.NAME, front.STARTER]
+    assert {*listed["resources"], front.NAME, front.STARTER} <= set(files(at))
+    assert set(files(at)) - {*listed["resources"], front.NAME, front.STARTER, "kustomization.yaml"} <= {
         "secret.example.yaml",
         "download.yaml",
     }
@@ -243,7 +244,7 @@ def test_ports_agree(at: int) -> None:
     every, container = manifests(at), server(at)
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}
     assert list(ports.values()) == [
-        layout(at).found.config.port + number for number in range(layout(at).found.config.share)
+        layout(at).recommendation.config.port + number for number in range(layout(at).recommendation.config.share)
     ]
     script = container["args"][0]
     assert [int(each) for each in re.findall(r"--server-port (\d+)", script)] == list(ports.values())
@@ -279,16 +280,16 @@ def test_ports_agree(at: int) -> None:
 def test_resources_are_those_of_the_plan(at: int) -> None:
     """As many pods as cards allow, cores of no more than a host has, and memory for the weights."""
     every, container, planned = manifests(at), server(at), layout(at)
-    config, facts = planned.found.config, planned.found.facts
+    config, resolved = planned.recommendation.config, planned.recommendation.resolved
     replicas, resources = every["Deployment", "lmdeploy-server"]["spec"]["replicas"], container["resources"]
     assert replicas * config.share == planned.servers
     a_host = replicas // planned.hosts
     assert a_host * config.tp == config.cards
     assert resources["requests"]["nvidia.com/gpu"] == resources["limits"]["nvidia.com/gpu"] == str(config.tp)
     milli = int(resources["requests"]["cpu"].removesuffix("m"))
-    assert a_host * milli < 1000 * planned.found.request.cpus
+    assert a_host * milli < 1000 * planned.recommendation.request.cpus
     assert "cpu" not in resources["limits"]
-    weights = facts.weight_bytes / 2**30
+    weights = resolved.weight_bytes / 2**30
     assert resources["requests"]["memory"] == resources["limits"]["memory"]
     assert gib(resources["limits"]["memory"]) > weights + config.share * 4 + config.tp
     volumes = {each["name"]: each for each in pod(every["Deployment", "lmdeploy-server"])["volumes"]}
@@ -297,10 +298,10 @@ def test_resources_are_those_of_the_plan(at: int) -> None:
     (claim,) = [each for (kind, _), each in every.items() if kind == "PersistentVolumeClaim"]
     assert gib(claim["spec"]["resources"]["requests"]["storage"]) > weights
     terms = pod(every["Deployment", "lmdeploy-server"]).get("affinity", {})
-    if facts.gpu.nvml_names:
+    if resolved.gpu.nvml_names:
         needed = terms["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
         values = needed[0]["matchExpressions"][0]["values"]
-        assert {each.replace(" ", "-") for each in facts.gpu.nvml_names} == set(values)
+        assert {each.replace(" ", "-") for each in resolved.gpu.nvml_names} == set(values)
         assert all(re.fullmatch(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", each) for each in values)
 
 
@@ -312,7 +313,7 @@ def test_page_locked_buffers_are_counted_in_the_releases_that_have_them() -> Non
         made = Layout(found(**asked, lmdeploy=release), 1)
         (deployed,) = documents(kubernetes.files(made)["deployment.yaml"])
         sizes.append(gib(pod(deployed)["containers"][0]["resources"]["limits"]["memory"]))
-        tokens = made.found.config.prefill_tokens + made.found.config.max_batch_size
+        tokens = made.recommendation.config.prefill_tokens + made.recommendation.config.max_batch_size
     assert sizes[0] - sizes[1] >= 2 * tokens * 2 * 3 * 448**2 * 2 / 2**30
 
 
@@ -322,14 +323,14 @@ def test_probes_wait_for_the_start_and_for_a_full_server(at: int) -> None:
     container, planned = server(at), layout(at)
     begins, lives, ready = (container[f"{each}Probe"] for each in ("startup", "liveness", "readiness"))
     patience = begins["periodSeconds"] * begins["failureThreshold"]
-    share = planned.found.config.share
-    assert patience >= share * 2 * longest_start() + planned.found.facts.weight_bytes / 200e6
+    share = planned.recommendation.config.share
+    assert patience >= share * 2 * longest_start() + planned.recommendation.resolved.weight_bytes / 200e6
     assert "max-concurrent-requests" not in container["args"][0]
     # LMDeploy answers within its own 10 s, and counts as ill after 90 s.
     for probe in (begins, lives, ready):
         assert probe["timeoutSeconds"] > 10
     assert lives["periodSeconds"] * lives["failureThreshold"] > 90
-    probes_engine = planned.found.facts.version >= Version("0.14.0")
+    probes_engine = planned.recommendation.resolved.version >= Version("0.14.0")
     assert ("tcpSocket" in lives) != probes_engine
     if share > 1:
         ports = [str(each["containerPort"]) for each in container["ports"]]
@@ -344,7 +345,7 @@ def test_servers_drain_and_updates_spare_the_fleet(at: int) -> None:
     spec = every["Deployment", "lmdeploy-server"]["spec"]
     sleep = int(server(at)["lifecycle"]["preStop"]["exec"]["command"][1])
     assert pod(every["Deployment", "lmdeploy-server"])["terminationGracePeriodSeconds"] > (
-        sleep + front.client_timeout_s(layout(at).found)
+        sleep + front.client_timeout_s(layout(at).recommendation)
     )
     rolling = spec["strategy"]["rollingUpdate"]
     assert rolling["maxSurge"] == 0
@@ -361,8 +362,8 @@ def test_servers_drain_and_updates_spare_the_fleet(at: int) -> None:
 @pytest.mark.parametrize("at", [0, 2, 12])
 def test_updates_take_no_more_than_is_spare(at: int, hosts: int, spare: int) -> None:
     """Updates and drains go on even where nothing is spare, and of several spare hosts one is kept for a failure."""
-    made = Layout(layout(at).found, hosts, spare)
-    a_host = made.found.config.servers // made.found.config.share
+    made = Layout(layout(at).recommendation, hosts, spare)
+    a_host = made.recommendation.config.servers // made.recommendation.config.share
     texts = kubernetes.files(made)
     (deployment,) = [each for each in documents(texts["deployment.yaml"]) if each["kind"] == "Deployment"]
     budget = next(each for each in documents(texts["pdb.yaml"]) if each["metadata"]["name"] == "lmdeploy-server")
@@ -381,7 +382,7 @@ def test_updates_take_no_more_than_is_spare(at: int, hosts: int, spare: int) -> 
 
 def test_a_layout_has_one_host_to_spare_by_itself() -> None:
     """Whoever names only the hosts gets the plan's own default."""
-    found = layout(2).found
+    found = layout(2).recommendation
     assert Layout(found, 3) == Layout(found, 3, 1)
     assert kubernetes.files(Layout(found)) == kubernetes.files(Layout(found, 1, 0))
 
@@ -389,14 +390,14 @@ def test_a_layout_has_one_host_to_spare_by_itself() -> None:
 @pytest.mark.parametrize("at", [0, 2, 12])
 def test_the_front_is_that_of_hosts_but_for_its_servers(at: int) -> None:
     """One template has both: only the servers differ, and what asks DNS for them."""
-    hosts = front.files(Layout(layout(at).found))[front.NAME].splitlines()
-    pods = kubernetes.files(Layout(layout(at).found))[front.NAME]
+    hosts = front.files(Layout(layout(at).recommendation))[front.NAME].splitlines()
+    pods = kubernetes.files(Layout(layout(at).recommendation))[front.NAME]
     shared, _, resolvers = pods.partition("\nresolvers ")
     assert resolvers.startswith("cluster\n")
     assert "server-template" in shared
     assert not re.search(r"^ +server ", pods, re.MULTILINE)
     own = [line for line in hosts if not line.startswith("    server ")]
-    theirs = [line for line in shared.splitlines() if "server-template" not in line and "Every pod that" not in line]
+    theirs = [line for line in shared.splitlines() if "server-template" not in line and "every ready pod" not in line]
     assert own == theirs
 
 
@@ -461,10 +462,10 @@ def test_manifests_review_clean(at: int) -> None:
     for name, text in files(at).items():
         if name.endswith(".yaml"):
             reviewed = engine.review(name, text)
-            said = [(each.rule.id, each.said.place.line, each.said.message) for each in reviewed.findings]
+            said = [(each.rule.id, each.place.line, each.message) for each in reviewed.findings]
             assert not said, (name, said)
             assert not reviewed.defects
-            launches = layout(at).found.config.share if name == "deployment.yaml" else 0
+            launches = layout(at).recommendation.config.share if name == "deployment.yaml" else 0
             assert len(reviewed.script.launches) == launches, name
 
 
@@ -472,7 +473,7 @@ def test_manifests_review_clean(at: int) -> None:
 def test_every_value_has_its_reason(at: int) -> None:
     """A comment with a source stands before each variable that carries an option."""
     lines = files(at)["deployment.yaml"].splitlines()
-    names = [each.option.upper().replace("-", "_") for each in layout(at).found.explanations if each.emitted]
+    names = [each.option.upper().replace("-", "_") for each in layout(at).recommendation.explanations if each.emitted]
     for number, line in enumerate(lines):
         match = re.fullmatch(r" +- name: ([A-Z_]+)", line)
         if match and match[1] in names:
@@ -484,7 +485,9 @@ def test_every_value_has_its_reason(at: int) -> None:
 
 def run_script(machine: Machine, container: Manifest, **changed: str) -> tuple[int, str]:
     """Runs the container's command as Kubernetes hands it over."""
-    variables = environment(container) | {"API_KEYS_FILE": "", "REVISION": "abc"} | changed
+    variables = environment(container) | {"REVISION": "abc"} | changed
+    if "API_KEYS_FILE" not in changed:
+        del variables["API_KEYS_FILE"]
     command = [expanded(each, variables) for each in (*container["command"], *container["args"])]
     done = subprocess.run(
         [BASH, *command[1:]],
@@ -504,12 +507,12 @@ SINGLE = [at for at, (asked, _) in enumerate(LAYOUTS) if asked["load"]]
 @pytest.mark.parametrize("at", SINGLE)
 def test_the_script_starts_what_was_chosen(at: int, tmp_path: Path) -> None:
     """The release's own parser understands the command, and gets the values of the plan."""
-    machine, planned = Machine(tmp_path), layout(at).found
+    machine, planned = Machine(tmp_path), layout(at).recommendation
     status, said = run_script(machine, server(at))
     assert status == 0, said
     (call,) = machine.calls()
-    asked = parser(planned.facts.release.id).parse_args(call.words[3:])
-    assert asked.model_path == planned.facts.model_source
+    asked = parser(planned.resolved.release.id).parse_args(call.words[3:])
+    assert asked.model_path == planned.resolved.model_source
     assert (asked.server_name, asked.server_port) == ("0.0.0.0", planned.config.port)
     assert int(asked.max_batch_size) == planned.config.max_batch_size
     assert int(asked.session_len) == planned.config.session_len
@@ -555,7 +558,7 @@ WAITS = "#!/bin/bash\nexec sleep 600\n"
 
 def test_servers_of_a_card_start_one_after_the_other_and_end_together(tmp_path: Path) -> None:
     """MPS first, then each server once the one before listens; when one dies, the pod does."""
-    at = next(each for each in range(len(LAYOUTS)) if layout(each).found.config.share > 1)
+    at = next(each for each in range(len(LAYOUTS)) if layout(each).recommendation.config.share > 1)
     machine, container = Machine(tmp_path), server(at)
     machine.tool("lmdeploy", LISTENS)
     machine.tool("nvidia-cuda-mps-control", WAITS)
@@ -564,7 +567,8 @@ def test_servers_of_a_card_start_one_after_the_other_and_end_together(tmp_path: 
         with socket.create_server(("127.0.0.1", 0)) as free:
             ports.append(free.getsockname()[1])
         script = script.replace(str(each["containerPort"]), str(ports[-1]))
-    variables = environment(container) | {"API_KEYS_FILE": "", "REVISION": "abc"}
+    variables = environment(container) | {"REVISION": "abc"}
+    del variables["API_KEYS_FILE"]
     variables["CUDA_MPS_PIPE_DIRECTORY"] = str(tmp_path / "mps")
     process = subprocess.Popen(
         [BASH, "-c", expanded(script, variables)],
@@ -576,12 +580,12 @@ def test_servers_of_a_card_start_one_after_the_other_and_end_together(tmp_path: 
     )
     try:
         made = [tmp_path / "record" / str(port) for port in ports]
-        wait_for(lambda: all(each.is_file() and each.read_text() for each in made), 30)
+        wait_for(lambda: all(each.is_file() and each.read_text() for each in made))
         times = [each.stat().st_mtime_ns for each in made]
         assert times == sorted(times)
         assert process.poll() is None
         os.kill(int(made[-1].read_text()), signal.SIGKILL)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=60)
         assert process.returncode == 3, said
         assert "all stopped" in said
     finally:
@@ -666,7 +670,10 @@ NAME = st.text(
 def named(name: str) -> Layout:
     """A layout whose model has this name; only its text matters here."""
     made = layout(2)
-    return replace(made, found=replace(made.found, facts=replace(made.found.facts, model_source=name)))
+    return replace(
+        made,
+        recommendation=replace(made.recommendation, resolved=replace(made.recommendation.resolved, model_source=name)),
+    )
 
 
 def hostile(test: Any) -> Any:
@@ -690,7 +697,7 @@ def test_a_hostile_name_is_one_value(name: str) -> None:
         container = pod(read)["containers"][0]
         assert environment(container)["MODEL"] == name
         given = next(each for each in container["env"] if each["name"] == "MODEL")
-        given["value"] = layout(2).found.facts.model_source
+        given["value"] = layout(2).recommendation.resolved.model_source
         assert read == manifests(2)[read["kind"], read["metadata"]["name"]], file
 
 

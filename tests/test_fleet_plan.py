@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 import sys
 import time
 from functools import cache
@@ -13,53 +14,58 @@ from typing import Any
 
 import jsonschema
 import pytest
+from cpu_time import allowed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recommender import cli
-from recommender.fleet import published, sizing
+from recommender.fleet import json_output, sizing
 from recommender.fleet.queueing import steady
-from recommender.fleet.sizing import Aim, Kind, Sized, Unfit, sized
-from recommender.request import Request
-from recommender.store import load
+from recommender.fleet.sizing import Aim, HostKind, SizedFleet, Unfit, size_fleet
+from recommender.knowledge.load import load
+from recommender.request.request import Request
 
 ROOT = Path(__file__).parents[1]
 STORE = load()
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """A call of the command: exit code, stdout and stderr."""
-    code = _code(["plan", *words])
-    out, err = capsys.readouterr()
-    return code, out, err
+    """A call of the plan: exit code, stdout and stderr."""
+    return _call(capsys, "plan", *words)
 
 
-def _code(words: list[str]) -> int:
+def _call(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["recommend", *words])
         try:
             cli.main()
         except SystemExit as ended:
-            return int(ended.code or 0)
-    return 0
+            code = int(ended.code or 0)
+    return code, *capsys.readouterr()
 
 
-def fleet(kind: Kind, aim: Aim, **asked: Any) -> Sized:
+def fleet(kind: HostKind, aim: Aim, **asked: Any) -> SizedFleet:
     """The fleet of a kind, which must be possible."""
-    found = sized(Request(gpu=kind.gpu, **asked), kind, aim, STORE)
-    assert isinstance(found, Sized), found
+    found = size_fleet(Request(gpu=kind.gpu, **asked), kind, aim, STORE)
+    assert isinstance(found, SizedFleet), found
     return found
 
 
-KINDS = [Kind("h100-sxm-80g", 8, 1, 128), Kind("l40s", 4, 1, 64), Kind("a100-sxm-80g", 8, 2, 128), Kind("l4", 1, 1, 8)]
+KINDS = [
+    HostKind("h100-sxm-80g", 8, 1, 128),
+    HostKind("l40s", 4, 1, 64),
+    HostKind("a100-sxm-80g", 8, 2, 128),
+    HostKind("l4", 1, 1, 8),
+]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.gpu}-{kind.tp}")
 @pytest.mark.parametrize("aim", [Aim(60, 1500), Aim(200, 900, peak=2, spare=2), Aim(25, burst=3)], ids=str)
-def test_the_smallest_fleet_that_holds(kind: Kind, aim: Aim) -> None:
+def test_the_smallest_fleet_that_holds(kind: HostKind, aim: Aim) -> None:
     """With the spare hosts down the goal holds at the peak; with one host less it does not."""
     found = fleet(kind, aim)
-    completes = sizing.curve(found.facts, found.config)
+    completes = sizing.curve(found.resolved, found.config)
     a_host = found.servers / found.hosts
     assert a_host == kind.cards / kind.tp * found.config.share
 
@@ -78,9 +84,9 @@ def test_the_smallest_fleet_that_holds(kind: Kind, aim: Aim) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.sampled_from(KINDS), st.floats(1, 400), st.floats(1.1, 3), st.floats(700, 4000))
-def test_more_load_never_takes_fewer_cards(kind: Kind, rps: float, more: float, p99: float) -> None:
+def test_more_load_never_takes_fewer_cards(kind: HostKind, rps: float, more: float, p99: float) -> None:
     """More requests, a higher peak or a sharper goal never take fewer cards."""
-    base = sized(Request(gpu=kind.gpu), kind, Aim(rps, p99), STORE)
+    base = size_fleet(Request(gpu=kind.gpu), kind, Aim(rps, p99), STORE)
     if isinstance(base, Unfit):
         return
     assert fleet(kind, Aim(rps * more, p99)).cards >= base.cards
@@ -90,15 +96,15 @@ def test_more_load_never_takes_fewer_cards(kind: Kind, rps: float, more: float, 
 
 def test_what_binds_is_named() -> None:
     """A thin network, few cores, and the card itself."""
-    kind = Kind("h100-sxm-80g", 8, 1, 128)
+    kind = HostKind("h100-sxm-80g", 8, 1, 128)
     assert fleet(kind, Aim(200, 2000, network_gbps=0.05)).limit == "network"
-    few = fleet(Kind("h100-sxm-80g", 8, 1, 16), Aim(200, 2000))
+    few = fleet(HostKind("h100-sxm-80g", 8, 1, 16), Aim(200, 2000))
     assert few.limit == "CPU cores"
     assert few.holds < fleet(kind, Aim(200, 2000)).holds
-    none = sized(Request(gpu="h100-sxm-80g"), Kind("h100-sxm-80g", 8, 1, 8), Aim(200, 2000), STORE)
+    none = size_fleet(Request(gpu="h100-sxm-80g"), HostKind("h100-sxm-80g", 8, 1, 8), Aim(200, 2000), STORE)
     assert isinstance(none, Unfit)
-    assert fleet(Kind("h100-sxm-80g", 8, 1, int(none.needed.split()[1])), Aim(200, 2000))
-    assert fleet(Kind("l4", 1, 1, 16), Aim(20, 4000)).limit == "prefill on the card"
+    assert fleet(HostKind("h100-sxm-80g", 8, 1, int(none.needed.split()[1])), Aim(200, 2000))
+    assert fleet(HostKind("l4", 1, 1, 16), Aim(20, 4000)).limit == "prefill on the card"
 
 
 def test_a_model_that_fits_no_single_card_takes_several(capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,20 +119,7 @@ def test_a_model_that_fits_no_single_card_takes_several(capsys: pytest.CaptureFi
 
 def test_money_is_counted_by_the_average(capsys: pytest.CaptureFixture[str]) -> None:
     """A million requests cost the cards' hours at the average rate; the cheapest comes first."""
-    words = (
-        "--rps",
-        "90",
-        "--p99",
-        "1500",
-        "--gpu",
-        "L40S:4",
-        "--gpu",
-        "H100:8",
-        "--price",
-        "L40S=1",
-        "--price",
-        "H100=9",
-    )
+    words = tuple(shlex.split("--rps 90 --p99 1500 --gpu L40S:4 --gpu H100:8 --price L40S=1 --price H100=9"))
     code, out, _ = run(capsys, *words, "--json")
     assert code == 0
     fleets = json.loads(out)["fleets"]
@@ -141,13 +134,13 @@ def test_money_is_counted_by_the_average(capsys: pytest.CaptureFixture[str]) -> 
 
 BAD = [
     (("--gpu", "L4"), "--rps is needed"),
-    (("--rps", "5"), "--gpu is needed"),
+    (("--rps", "5"), "--gpu is missing"),
     *((("--rps", rps, "--gpu", "L4"), "--rps") for rps in ("-1", "0", "nan", "inf", "1e9", "many", "")),
     *((("--rps", "5", "--gpu", "L4", "--price", f"L4={price}"), "--price L4") for price in ("cheap", "-1", "0", "")),
     *((("--rps", "5", "--gpu", "L4", "--price", f"L4={price}"), "--price L4") for price in ("nan", "inf", "1e30")),
     *((("--rps", "5", "--gpu", "L4", "--price", text), "write GPU=PRICE") for text in ("L4", "=1", "", "L4:2=1")),
     (("--rps", "5", "--gpu", "L4", "--price", "L5=1"), "did you mean l4"),
-    (("--rps", "5", "--gpu", "L4", "--price", "L40S=1"), "l40s is not among the --gpu"),
+    (("--rps", "5", "--gpu", "L4", "--price", "L40S=1"), "l40s is not among the --gpu hosts"),
     (("--rps", "5", "--gpu", "L4", "--price", "L4=1", "--price", "l4=2"), "another price already"),
     (("--rps", "5", "--gpu", "L4:8", "--tp", "3"), "1, 2, 4 or 8"),
     (("--rps", "5", "--gpu", "L4:8", "--tp", "0"), "--tp"),
@@ -184,22 +177,18 @@ BOTH = pytest.mark.parametrize("words", [("--rps", "20"), ()], ids=["plan", "mai
 
 def ask(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], *more: str) -> tuple[int, str, str]:
     """A call of the plan, or of the main job where there is no rate."""
-    if words:
-        return run(capsys, *words, *more)
-    code = _code([*more, "-q", "--format", "json"])
-    out, err = capsys.readouterr()
-    return code, out, err
+    return run(capsys, *words, *more) if words else _call(capsys, *more, "-q", "--format", "json")
 
 
 @BOTH
 @pytest.mark.parametrize(
     ("gpu", "said"),
     [
-        ("H100,L4", "must be alike (tp); name one kind, such as --gpu 'H100'; recommend plan takes"),
-        ("H100+L4:2", "must be alike"),
-        ("H100:2,L4:2", "name one kind, such as --gpu 'H100:2'"),
-        ("H100/L4", "must be alike"),
-        ("H100 and L4", "must be alike"),
+        ("H100,L4", "must be the same model (tp); name one, such as --gpu 'H100'; recommend plan takes"),
+        ("H100+L4:2", "must be the same model"),
+        ("H100:2,L4:2", "name one, such as --gpu 'H100:2'"),
+        ("H100/L4", "must be the same model"),
+        ("H100 and L4", "must be the same model"),
         ("4xH100", "such as 'H100:4'"),
         ("L40S x 2", "such as 'L40S:2'"),
         ("auto:2", "leave the number out"),
@@ -248,7 +237,7 @@ def test_gpu_auto_where_it_cannot_say(
     cards(monkeypatch, tmp_path, "NVIDIA L4", "NVIDIA H100 80GB HBM3", "NVIDIA L4")
     code, out, err = ask(capsys, words, "--gpu", "auto")
     assert (code, out, len(err.splitlines())) == (2, "", 1)
-    assert "2 x NVIDIA L4, 1 x NVIDIA H100 80GB HBM3 are here" in err
+    assert "2 x NVIDIA L4, 1 x NVIDIA H100 80GB HBM3 found" in err
     assert ask(capsys, words, "--gpu", err.split("'")[1])[0] == 0
     cards(monkeypatch, tmp_path, "NVIDIA Strange 9000")
     assert ask(capsys, words, "--gpu", "auto")[0] == 2
@@ -278,21 +267,24 @@ def test_a_host_comes_once(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (("--gpu", "H100:8", "--p99", "30", "--tp", "1"), "a request alone takes"),
         (("--gpu", "L4", "--gpu", "A10:2", "--p99", "150", "--tp", "1"), "mainly decoding steps"),
-        (("--gpu", "L4", "--burst", "4", "--p99", "400"), "arrive beside it"),
+        (("--gpu", "L4", "--burst", "4", "--p99", "400"), "with other arrivals p99 exceeds 400 ms"),
         (("--gpu", "L4:2", "--burst", "1000"), "more than 5,000 requests would wait"),
-        (("--gpu", "L4:2", "--burst", "1000", "--p99", "5000", "--tp", "1"), "99% within 5,000 ms cannot be held"),
-        (("--gpu", "H100:2", "--model", "qwen3-32b", "--lmdeploy", "0.7.0"), "is not known to serve"),
-        (("--gpu", "L4:2", "--model", "internvl3-78b"), "the weights, 146.0 GiB a card"),
+        (
+            ("--gpu", "L4:2", "--burst", "1000", "--p99", "5000", "--tp", "1"),
+            "with other arrivals p99 exceeds 5,000 ms",
+        ),
+        (("--gpu", "H100:2", "--model", "qwen3-32b", "--lmdeploy", "0.7.0"), "is not known to support"),
+        (("--gpu", "L4:2", "--model", "internvl3-78b"), "the weights, 146.0 GiB per GPU"),
         (("--gpu", "L4:4", "--model", "internvl3-38b-awq", "--tp", "1"), "GiB"),
         (("--gpu", "H100:8", "--model", "internvl3-78b", "--tp", "1"), "leave no room for a KV cache in 79.2 GiB"),
-        (("--gpu", "H100:2", "--model", "internvl3-78b", "--tp", "2"), "79.5 GiB may be needed"),
+        (("--gpu", "H100:2", "--model", "internvl3-78b", "--tp", "2"), "Each card may need up to 79.5 GiB"),
         (("--gpu", "A100-80G:8", "--tp", "8"), "28 attention heads"),
-        (("--gpu", "L40S:4", "--tp", "8"), "a server of 8 cards does not fit a host of 4"),
-        (("--gpu", "L4:3", "--tp", "2"), "3 cards of a host cannot be shared out evenly"),
+        (("--gpu", "L40S:4", "--tp", "8"), "a server of 8 GPUs does not fit a host of 4"),
+        (("--gpu", "L4:3", "--tp", "2"), "a host of 3 GPUs cannot be divided into servers of 2"),
         (("--gpu", "a100-sxm-40g-mig-3g:2", "--tp", "2", "--model", "internvl3-2b"), "one slice"),
-        (("--gpu", "H100:8", "--cpus", "8", "--tp", "1"), "8 CPU cores do not carry 8 servers"),
-        (("--gpu", "L4:8", "--cpus", "1", "--tp", "1"), "1 CPU core do"),
-        (("--gpu", "T4", "--rps", "90000"), "a plan has 10,000 at most"),
+        (("--gpu", "H100:8", "--cpus", "8", "--tp", "1"), "8 CPU cores cannot run 8 servers"),
+        (("--gpu", "L4:8", "--cpus", "1", "--tp", "1"), "1 CPU core cannot"),
+        (("--gpu", "T4", "--rps", "90000"), "a plan allows at most 10,000"),
         (("--gpu", "L4:8", "--rps", "90000", "--network", "0.001", "--tp", "1"), "limited by the network"),
         (("--gpu", "L4", "--network", "0.0000001"), "limited by the network"),
     ],
@@ -315,7 +307,7 @@ def mended(words: tuple[str, ...], gpu: str, needed: str) -> list[str]:
     assert needed
     option, value, *more = (needed if needed.startswith("--") else f"--{needed}").split()
     changed = {option: value}
-    if "hosts" in more:  # tp 8 on hosts of 8 cards
+    if "hosts" in more:  # tp 8 on hosts of 8 GPUs
         changed["--gpu"] = f"{gpu}:{value}"
     pairs = list(zip(words[::2], words[1::2], strict=True))
     dropped = {*changed, *(["--tp"] if option == "--gpu" else [])}
@@ -330,7 +322,7 @@ def test_hosts_that_can_beside_hosts_that_cannot(capsys: pytest.CaptureFixture[s
     table, _, cannot = out.partition("CANNOT")
     assert "h100-sxm-80g:8 tp 8" in table
     assert "l4" not in table
-    assert "l4:2 tp 8: A server of 8 cards does not fit a host of 2; --gpu l4:8 would" in cannot
+    assert "l4:2 tp 8: A server of 8 GPUs does not fit a host of 2; --gpu l4:8 would" in cannot
     assert "l4:3 tp 8" in cannot
 
 
@@ -338,7 +330,7 @@ def test_kinds_that_cannot_for_one_reason_share_a_line(capsys: pytest.CaptureFix
     """A list of 8-card hosts does not repeat itself."""
     hosts = [word for gpu in ("H100:8", "L40S:8", "A100-80G:8") for word in ("--gpu", gpu)]
     _, out, _ = run(capsys, "--rps", "20", *hosts)
-    assert " ".join(out.split()).count("attention heads cannot be shared out") == 1
+    assert " ".join(out.split()).count("attention heads cannot be split evenly") == 1
     _, out, _ = run(capsys, "--rps", "20", *hosts, "--json")
     assert sum("attention heads" in each["why"] for each in json.loads(out)["cannot"]) == 3
 
@@ -385,9 +377,9 @@ def test_fifty_choices_are_quick() -> None:
     begun = time.process_time()
     for gpu in gpus:
         for tp in (1, 2):
-            sized(Request(gpu=gpu), Kind(gpu, 4, tp, 64), Aim(200, 900), STORE)
+            size_fleet(Request(gpu=gpu), HostKind(gpu, 4, tp, 64), Aim(200, 900), STORE)
     assert len(gpus) == 25
-    assert time.process_time() - begun < 2
+    assert time.process_time() - begun < allowed(2)
 
 
 @pytest.mark.parametrize("form", ["compose", "systemd", "k8s"])
@@ -419,10 +411,10 @@ def test_a_plan_becomes_files(capsys: pytest.CaptureFixture[str], tmp_path: Path
 @pytest.mark.parametrize("tp", [1, 2])
 def test_the_files_hold_what_was_sized(gpu: str, tp: int) -> None:
     """One host's recommendation has the plan's servers, each laid out as sized."""
-    found = fleet(Kind(gpu, 4, tp, 64), Aim(50, 3000))
+    found = fleet(HostKind(gpu, 4, tp, 64), Aim(50, 3000))
     host = sizing.layout(found, STORE)
     assert (host.hosts, host.servers) == (found.hosts, found.servers)
-    own = host.found.config
+    own = host.recommendation.config
     assert (own.tp, own.share, own.max_batch_size) == (tp, found.config.share, found.config.max_batch_size)
     assert own.kv_bits == found.config.kv_bits
     assert host.spare == 1
@@ -434,7 +426,7 @@ def test_the_files_hold_what_was_sized(gpu: str, tp: int) -> None:
 @cache
 def validator() -> jsonschema.Draft202012Validator:
     """The published schema, itself checked, and closed: a field that it does not know is a mistake here."""
-    schema = published.schema()
+    schema = json_output.schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     for each in (schema, *schema["$defs"].values()):
         if each.get("type") == "object":
@@ -454,18 +446,7 @@ SEVERAL = ("--gpu", "L40S:4", "--gpu", "H100:8", "--gpu", "L4:3")
         ("--rps", "5", "--p99", "20", *SEVERAL),
         ("--rps", "100000", *SEVERAL, "--peak", "1000"),
         ("--rps", "4", "--model", "internvl3-78b", *SEVERAL, "--tp", "1", "--tp", "4"),
-        (
-            "--rps",
-            "9",
-            "--model",
-            "qwen2.5-7b-instruct-awq",
-            "--gpu",
-            "T4",
-            "--gpu",
-            "rtx-4090:2",
-            "--network",
-            "0.001",
-        ),
+        tuple(shlex.split("--rps 9 --model qwen2.5-7b-instruct-awq --gpu T4 --gpu rtx-4090:2 --network 0.001")),
         ("--rps", "9", "--text-only", "--gpu", "a100-sxm-40g-mig-3g:4", "--model", "internvl3-2b"),
         ("--rps", "9", "--gpu", "L4", "--lmdeploy", "0.9.2", "--cpus", "2", "--image", "1280x720x2"),
     ],
@@ -494,7 +475,7 @@ def test_the_json_keeps_the_published_schema(capsys: pytest.CaptureFixture[str],
 def test_the_schema_refuses_a_plan_without_a_part(capsys: pytest.CaptureFixture[str], field: str) -> None:
     """As published, each part is needed; a wrong type is refused."""
     _, out, _ = run(capsys, "--rps", "20", "--gpu", "L4", "--json")
-    said, as_published = json.loads(out), jsonschema.Draft202012Validator(published.schema())
+    said, as_published = json.loads(out), jsonschema.Draft202012Validator(json_output.schema())
     assert as_published.is_valid(said)
     assert not as_published.is_valid({**said, field: "many"})
     del said[field]
@@ -512,7 +493,7 @@ def test_the_text_says_what_is_spare(capsys: pytest.CaptureFixture[str], spare: 
     text = " ".join(out.split())
     assert ("with every host up" in text) == (spare == "0")
     assert ("spare" in text) == (spare != "0")
-    assert ("Most of it is spare: the peak takes 1 host." in text) == (spare == "40")
+    assert ("Most hosts are spare: the peak needs 1 host." in text) == (spare == "40")
     assert ("1 host down" in text) == (spare == "1")
 
 

@@ -14,14 +14,14 @@ from engine import Server, drive, poisson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recommender import records as r
-from recommender.compiling import read_record
+from recommender.calibration.predict import resolve_load
+from recommender.estimate.closed_loop import ServiceTimes, solve_loop
 from recommender.fleet.queueing import Queue, steady
 from recommender.fleet.sizing import GRID, curve, line
-from recommender.smoke import launch
-from recommender.smoke.observations import facts_of
-from recommender.stations import Terms, stations
-from recommender.store import load
+from recommender.knowledge import records
+from recommender.knowledge.index import read_record
+from recommender.knowledge.load import load
+from recommender.render import artefact
 
 STORE = load()
 
@@ -113,19 +113,19 @@ def test_more_arrivals_never_take_less_time(busy: float, more: float, half: floa
 
 # (prepare, prefill, step, row, prompts that join) in ms, output tokens, batch, share of what it can do
 SIMULATED = [
-    (Terms(9.0, 6.0, 7.0, 0.05, 72), 16, 32, 0.5),
-    (Terms(25.0, 10.0, 8.0, 0.1, 60), 24, 32, 0.7),
-    (Terms(1.0, 14.0, 9.0, 0.08, 56), 100, 48, 0.8),
-    (Terms(12.0, 30.0, 8.0, 0.2, 90), 16, 24, 0.4),
-    (Terms(6.0, 9.0, 8.0, 0.05, 36), 12, 6, 0.6),
+    (ServiceTimes(9.0, 6.0, 7.0, 0.05, 72), 16, 32, 0.5),
+    (ServiceTimes(25.0, 10.0, 8.0, 0.1, 60), 24, 32, 0.7),
+    (ServiceTimes(1.0, 14.0, 9.0, 0.08, 56), 100, 48, 0.8),
+    (ServiceTimes(12.0, 30.0, 8.0, 0.2, 90), 16, 24, 0.4),
+    (ServiceTimes(6.0, 9.0, 8.0, 0.05, 36), 12, 6, 0.6),
 ]
 
 
 @pytest.mark.parametrize(("terms", "out", "batch", "busy"), SIMULATED)
-def test_a_simulated_server(terms: Terms, out: int, batch: int, busy: float) -> None:
+def test_a_simulated_server(terms: ServiceTimes, out: int, batch: int, busy: float) -> None:
     """One thread and an engine that steps, event by event: the mean within 20 %, the time of 99 % within 35 %."""
     alone = terms.prepare + terms.prefill + out * terms.step(1)
-    completes = line([1e3 / max(1 / stations(terms, out, n, batch).rate, alone / n) for n in GRID])
+    completes = line([1e3 / max(1 / solve_loop(terms, out, n, batch).rate, alone / n) for n in GRID])
     rate = busy * completes(GRID[-1])
     environment, times = simpy.Environment(), list[float]()
     server = Server(environment, *terms[:4], out=out, batch=batch, joining=round(terms.full_pass / terms.prefill))
@@ -141,24 +141,24 @@ def test_a_simulated_server(terms: Terms, out: int, batch: int, busy: float) -> 
 RUNS = sorted(
     (path.stem, number)
     for path in (KNOWLEDGE / "evidence").glob("*.yaml")
-    for number, phase in enumerate(read_record(path, r.SmokeRun).phases)
+    for number, phase in enumerate(read_record(path, records.SmokeRun).phases)
     if phase.arrivals_rps
 )
 
 
 def modelled(name: str, number: int, faster: float = 1.0) -> Queue | None:
     """What the model says of a run with Poisson arrivals, of a server so many times as fast as predicted."""
-    run = read_record(KNOWLEDGE / "evidence" / f"{name}.yaml", r.SmokeRun)
-    phase, made = run.phases[number], launch.ran(run, STORE)
+    run = read_record(KNOWLEDGE / "evidence" / f"{name}.yaml", records.SmokeRun)
+    phase, made = run.phases[number], artefact.rebuild_run(run, STORE)
     width, height = (int(side) for side in phase.image.split("x"))
-    facts = facts_of(made, 16, phase.images, width, height, run.cpus)
-    completes = curve(facts, made.config)
+    resolved = resolve_load(made, 16, phase.images, width, height, run.cpus)
+    completes = curve(resolved, made.config)
     return steady(phase.arrivals_rps, lambda n: faster * completes(n))
 
 
 def beside(name: str, number: int) -> tuple[list[int], Queue]:
     """The times of a run with Poisson arrivals in their order of size, and what the model says of it."""
-    phase = read_record(KNOWLEDGE / "evidence" / f"{name}.yaml", r.SmokeRun).phases[number]
+    phase = read_record(KNOWLEDGE / "evidence" / f"{name}.yaml", records.SmokeRun).phases[number]
     found = modelled(name, number)
     assert found
     return sorted(map(int, phase.latencies_ms.split())), found

@@ -6,35 +6,17 @@ import configparser
 import os
 import re
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from artefacts import BASH, found, need
+from artefacts import BASH, need
 from hypothesis import given, settings
-from hypothesis import strategies as st
+from layouts import GRID, flag_words, hostile, layout, names, variables
 
+from recommender.common.errors import RequestError
 from recommender.fleet import front, systemd
 from recommender.fleet.layout import Layout
-from recommender.pipeline import Recommendation
-from recommender.request import RequestError
 from recommender.review import engine
-
-GRID: dict[str, tuple[dict[str, object], int]] = {
-    "one-card": ({"gpu": "l4", "load": "single"}, 1),
-    "two-servers": ({"gpu": "h100-sxm", "gpu_count": 2, "load": "", "concurrency": 32}, 1),
-    "old-release": ({"gpu": "a100-sxm-80g", "gpu_count": 2, "load": "high", "lmdeploy": "0.9.2"}, 1),
-    "tp-2": ({"gpu": "h100-sxm", "gpu_count": 4, "model": "internvl3-38b", "load": "medium"}, 3),
-}
-
-
-def layout(name: str) -> Layout:
-    """A case of the grid; ``shared`` has two servers on each card."""
-    asked, hosts = GRID["two-servers" if name == "shared" else name]
-    made = found(**asked)
-    if name == "shared":
-        made = replace(made, config=replace(made.config, servers=4, share=2))
-    return Layout(made, hosts)
 
 
 def written(folder: Path, made: Layout) -> Path:
@@ -70,7 +52,7 @@ def verified(folder: Path, servers: int) -> subprocess.CompletedProcess[str]:
 def test_systemd_accepts_the_units(tmp_path: Path, name: str) -> None:
     """systemd-analyze verify has nothing to say."""
     made = layout(name)
-    done = verified(written(tmp_path, made), made.found.config.servers)
+    done = verified(written(tmp_path, made), made.recommendation.config.servers)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
@@ -94,18 +76,21 @@ def test_the_units_review_clean(tmp_path: Path, name: str) -> None:
     """The one launch is found with the values of server.env, in the template and in each instance."""
     made = layout(name)
     written(tmp_path, made)
-    for each in ("lmdeploy@.service", *(f"lmdeploy@{number}.service" for number in range(made.found.config.servers))):
+    for each in (
+        "lmdeploy@.service",
+        *(f"lmdeploy@{number}.service" for number in range(made.recommendation.config.servers)),
+    ):
         found = reviewed(tmp_path, each)
         assert len(found.script.launches) == 1, each
-        assert not found.script.troubles, each
+        assert not found.script.problems, each
         assert not found.defects, each
         (launch,) = found.script.launches
         assert launch.model is not None
-        assert launch.model.value == made.found.facts.model_source
+        assert launch.model.value == made.recommendation.resolved.model_source
         given = {option.name: option.values[0].value for option in launch.options if option.values}
-        assert given["--session-len"] == str(made.found.config.session_len)
+        assert given["--session-len"] == str(made.recommendation.config.session_len)
         assert given["--server-port"] == (
-            None if each == "lmdeploy@.service" and made.found.config.servers > 1 else launch_port(made, each)
+            None if each == "lmdeploy@.service" and made.recommendation.config.servers > 1 else launch_port(made, each)
         )
         said = {finding.rule.id for finding in found.findings}
         assert not said, (each, said)
@@ -118,7 +103,7 @@ def test_the_units_review_clean(tmp_path: Path, name: str) -> None:
 def launch_port(made: Layout, name: str) -> str:
     """The port of an instance; the only one's of a template that has one."""
     number = re.search(r"@(\d+)", name)
-    return str(made.found.config.port + (int(number[1]) if number else 0))
+    return str(made.recommendation.config.port + (int(number[1]) if number else 0))
 
 
 # The file, what is replaced by what, and the rule that finds it at the unit's line with the text.
@@ -145,7 +130,7 @@ def test_a_broken_copy_is_found(tmp_path: Path, file: str, old: str, new: str, r
     assert old in text
     path.write_text(text.replace(old, new, 1), encoding="utf-8")
     lines = (tmp_path / "lmdeploy@.service").read_text("utf-8").split("\n")
-    said = [each.said for each in reviewed(tmp_path).findings if each.rule.id == rule]
+    said = [each.diagnostic for each in reviewed(tmp_path).findings if each.rule.id == rule]
     assert said, {each.rule.id for each in reviewed(tmp_path).findings}
     assert at in lines[said[0].place.line - 1]
 
@@ -182,24 +167,20 @@ def test_a_server_gets_what_was_recommended(name: str) -> None:
     (start,) = unit(made, "lmdeploy@.service")["ExecStart"]
     words = [re.sub(r"\$\{(\w+)\}", lambda match: known[match[1]], word) for word in start.split()]
     assert words[:3] == ["/usr/bin/env", "--", "/opt/lmdeploy/bin/lmdeploy"]
-    assert words[3:6] == ["serve", "api_server", made.found.facts.model_source]
-    expected = []
-    for each in made.found.explanations:
-        if each.emitted and each.kind == "flag" and each.name not in ("--proxy-url", "--server-name", "--server-port"):
-            expected += [each.name] if each.switch else [each.name, each.value]
-        if each.emitted and each.kind == "environment":
-            assert known[each.name] == each.value
+    assert words[3:6] == ["serve", "api_server", made.recommendation.resolved.model_source]
+    expected = flag_words(made.recommendation)
+    assert known.items() >= variables(made.recommendation).items()
     assert words[6 : 6 + len(expected)] == expected
-    assert words[-2:] == ["--server-port", str(made.found.config.port)]
+    assert words[-2:] == ["--server-port", str(made.recommendation.config.port)]
 
 
 def test_cards_and_ports_are_each_server_s_own() -> None:
     """No card and no port is given twice, and the front has the same ports."""
     made = layout("tp-2")
     texts = systemd.files(made)
-    known = [environment(texts[f"server-{number}.env"]) for number in range(made.found.config.servers)]
+    known = [environment(texts[f"server-{number}.env"]) for number in range(made.recommendation.config.servers)]
     cards = [card for each in known for card in each["CUDA_VISIBLE_DEVICES"].split(",")]
-    assert cards == [str(card) for card in range(made.found.config.cards)]
+    assert cards == [str(card) for card in range(made.recommendation.config.cards)]
     for each in known:
         assert f'"${{HOST_3}}:{each["SERVER_PORT"]}"' in texts[front.NAME]
 
@@ -242,24 +223,17 @@ def test_no_key_stands_in_a_file() -> None:
     assert "LoadCredential=api-keys:/etc/lmdeploy/api-keys\n" in texts["lmdeploy-front.service"]
 
 
-def hostile(name: str) -> Recommendation:
-    """A recommendation whose model is called so."""
-    made = layout("two-servers").found
-    return replace(made, facts=replace(made.facts, model_source=name), request=replace(made.request, model=name))
-
-
 @settings(max_examples=60, deadline=None)
 @given(
-    st.one_of(
-        st.text(min_size=1, max_size=60),
-        st.text(alphabet="\"'\\${}%:-#;=\n\r\t &*!|`[]\u2028\x85", min_size=1, max_size=30),
-        st.sampled_from(['"\nLMDEPLOY=/bin/evil', "$(id)", "`id`", "%h", "a\\", "#", "${PATH}", "'", "a b"]),
+    names(
+        "\"'\\${}%:-#;=\n\r\t &*!|`[]\u2028\x85",
+        *('"\nLMDEPLOY=/bin/evil', "$(id)", "`id`", "%h", "a\\", "#", "${PATH}", "'", "a b"),
     ).filter(lambda name: name.strip() and "\0" not in name)
 )
 def test_no_name_breaks_out_of_the_files(name: str) -> None:
     """Whatever a model is called, it is one variable's value and the units' settings stay as they were."""
     try:
-        texts = systemd.files(Layout(hostile(name)))
+        texts = systemd.files(hostile(name))
     except RequestError:
         assert not name.isprintable()
         return

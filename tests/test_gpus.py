@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from recommender.facts import resolve_gpu
-from recommender.records import Gpu
-from recommender.store import load
+from recommender.knowledge.load import load
+from recommender.knowledge.names import resolve_gpu
+from recommender.knowledge.records import Gpu
 
 STORE = load()
 GPUS = STORE.gpus

@@ -21,8 +21,8 @@ from pathlib import Path
 import pytest
 from artefacts import wait_for
 
-from recommender.smoke import guard as guard_module
-from recommender.smoke.guard import Guard
+from recommender.smoke.process import process_guard as guard_module
+from recommender.smoke.process.process_guard import Guard
 
 ROOT = Path(__file__).parent.parent
 TRIALS = int(os.environ.get("GUARD_TRIALS", "60"))
@@ -58,7 +58,7 @@ time.sleep(300)
 PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
-from recommender.smoke.guard import Guard
+from recommender.smoke.process.process_guard import Guard
 
 token, script, doing, grace_s = sys.argv[1:5]
 environment = {"PATH": os.environ["PATH"], "GUARD_TEST_TOKEN": token}
@@ -126,7 +126,7 @@ def described(pid: int) -> str:
 def offspring(pid: int) -> list[int]:
     """A process's children."""
     with contextlib.suppress(OSError):
-        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
 
 
@@ -261,7 +261,7 @@ def test_a_command_that_cannot_be_executed_is_told(
         with pytest.raises(error) as told:
             guard.start([command], environment(token), tmp_path / log, tmp_path / cwd)
         assert command in str(told.value) or "no-such" in str(told.value)
-        wait_for(lambda: guard.processes() == [], 30)  # what told of it is about to end
+        wait_for(lambda: guard.processes() == [])  # what told of it is about to end
         guard.start(["sleep", "300"], environment(token), tmp_path / "log", tmp_path)
     assert not carriers(token)
     with pytest.raises(RuntimeError):
@@ -372,7 +372,7 @@ def trial(number: int, prefix: str, victims: str) -> tuple[bool, subprocess.Pope
         told(process, "entered")
     if chance.random() < 0.5:
         with contextlib.suppress(AssertionError):  # by chance they all have ended again at each look
-            wait_for(lambda: carriers(token), 20)
+            wait_for(lambda: carriers(token))
     time.sleep(chance.uniform(0, chance.choice([0.02, 0.3])))
     ran = bool(carriers(token))
     standby, keeper = pair(process.pid)

@@ -24,11 +24,11 @@ import pytest
 from aiohttp import web
 from PIL import Image
 
-from recommender.smoke import exchange, load
-from recommender.smoke import pictures as made
+from recommender.smoke.client import conversation, http, load, sizing
+from recommender.smoke.client import images as made
+from recommender.smoke.client.images import pictures, vary
+from recommender.smoke.client.load import LoadPlan, Outcome, Shape, Target
 from recommender.smoke.failures import KINDS, Failure
-from recommender.smoke.load import Outcome, Plan, Shape, Target
-from recommender.smoke.pictures import pictures, turned
 
 TEXT = Shape(images=0, width=0, height=0, prompt_chars=40, output_tokens=4, max_tiles=0)
 PICTURE = Shape(images=1, width=64, height=48, prompt_chars=40, output_tokens=4, max_tiles=0)
@@ -189,14 +189,14 @@ async def close_in_stream(stub: Stub, request: web.Request, body: Body) -> web.S
     return response
 
 
-def plan(concurrency: int = 1, seconds: float = 5.0, enough: int = 0, **more: Any) -> Plan:
+def plan(concurrency: int = 1, seconds: float = 5.0, enough: int = 0, **more: Any) -> LoadPlan:
     """A plan with the usual rest."""
-    return Plan(
+    return LoadPlan(
         **{"concurrency": concurrency, "rps": 0.0, "seconds": seconds, "enough": enough, "limit_s": 15.0} | more
     )
 
 
-def drive(stub: Stub, how: Plan, shape: Shape = TEXT, **target: Any) -> Outcome:
+def drive(stub: Stub, how: LoadPlan, shape: Shape = TEXT, **target: Any) -> Outcome:
     """Drive a load on one stub."""
     return load.run(Target((stub.url,), "probe", **target), shape, how, lambda done, failed: None)
 
@@ -688,7 +688,7 @@ def test_tiles_are_left_to_the_server_unless_given() -> None:
 @pytest.mark.filterwarnings("error")
 def test_bodies_of_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Large pictures go through, without a word of warning."""
-    monkeypatch.setattr(exchange, "POOL", 1)
+    monkeypatch.setattr(http, "POOL", 1)
     shape = Shape(images=1, width=2600, height=2000, prompt_chars=40, output_tokens=4, max_tiles=0)
     with Stub(steady(0)) as stub:
         outcome = drive(stub, plan(1, enough=1), shape)
@@ -754,17 +754,17 @@ def words(text: str) -> int:
 def test_the_prompt_is_sized(count: Callable[[str], int], most: int, wanted: int) -> None:
     """With a few requests the input has as many tokens as wanted, and none was longer than that."""
     with Stub(tokenizing(count, wanted + 20)) as stub:
-        chars = load.size_prompt(Target((stub.url,), "probe"), PICTURE, wanted)
+        chars = sizing.size_prompt(Target((stub.url,), "probe"), PICTURE, wanted)
         assert len(stub.bodies) <= most
         assert {body["max_tokens"] for body in stub.bodies} == {1}
-    text = f"{123456} {exchange.FILLER * 2000}"[:chars]
+    text = f"{123456} {conversation.FILLER * 2000}"[:chars]
     assert abs(300 + count(text) - wanted) <= 1
 
 
 def test_a_prompt_that_cannot_be_short_enough() -> None:
     """The shortest there is."""
     with Stub(tokenizing(len)) as stub:
-        assert load.size_prompt(Target((stub.url,), "probe"), PICTURE, 200) == exchange.LEAST
+        assert sizing.size_prompt(Target((stub.url,), "probe"), PICTURE, 200) == conversation.LEAST
         assert len(stub.bodies) == 1
 
 
@@ -772,7 +772,7 @@ def test_a_prompt_that_cannot_be_short_enough() -> None:
 def test_sizing_that_fails(behaviour: Behaviour, cause: str) -> None:
     """The failure is the run's, with its cause."""
     with Stub(behaviour) as stub, pytest.raises(Failure) as raised:
-        load.size_prompt(Target((stub.url,), "probe"), PICTURE, 400)
+        sizing.size_prompt(Target((stub.url,), "probe"), PICTURE, 400)
     assert raised.value.kind.name == cause
 
 
@@ -942,9 +942,9 @@ def test_a_pool_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_turned_picture_is_another_of_the_same_length() -> None:
     """Its pixels differ from every other turn's, though not by much."""
     (picture,) = pictures(448, 448, 1, 1)
-    turns = [turned(picture, turn) for turn in range(40)]
+    turns = [vary(picture, turn) for turn in range(40)]
     assert turns[0] == picture
     assert {len(turn) for turn in turns} == {len(picture)}
     pixels = [np.asarray(decoded(turn), dtype=np.int16) for turn in turns]
-    assert len({each.tobytes() for each in pixels}) == 40
-    assert max(np.abs(each - pixels[0]).mean() for each in pixels) < 3
+    assert len({pixel.tobytes() for pixel in pixels}) == 40
+    assert max(np.abs(pixel - pixels[0]).mean() for pixel in pixels) < 3

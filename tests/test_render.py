@@ -11,10 +11,11 @@ import os
 import re
 import runpy
 import signal
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -27,6 +28,7 @@ from artefacts import (
     GPUS,
     LOADS,
     MODELS,
+    RECORD,
     RELEASES,
     Machine,
     alive,
@@ -34,10 +36,10 @@ from artefacts import (
     finish,
     found,
     grid,
-    need,
     parser,
     release_facts,
     requests,
+    shellcheck,
     text,
     vision,
     wait_for,
@@ -45,16 +47,16 @@ from artefacts import (
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from recommender import pipeline, publish
-from recommender.candidates import tiers
-from recommender.choose import measure
-from recommender.facts import gather
-from recommender.pipeline import NothingFits, Recommendation, recommend
-from recommender.render import render
-from recommender.request import Request, RequestError
-from recommender.store import load
-
-PORT = "23333"
+from recommender.choose import recommend as pipeline
+from recommender.choose.candidates import tiers
+from recommender.choose.recommend import NothingFits, Recommendation, recommend
+from recommender.choose.select import predict
+from recommender.common.errors import RequestError
+from recommender.knowledge.load import load
+from recommender.render import json_output
+from recommender.render.formats import render
+from recommender.request.request import Request
+from recommender.request.resolved_request import resolve_request
 
 
 def accepted(release: str, words: list[str]) -> Any:
@@ -68,6 +70,11 @@ def accepted(release: str, words: list[str]) -> Any:
         pytest.fail(f"LMDeploy {release} refuses {words}: {said.getvalue()}")
 
 
+def recording(then: str) -> str:
+    """The recording stand-in, which then does something."""
+    return RECORD + then + "\n"
+
+
 def fits(request: Request) -> Recommendation:
     """The recommendation; the example is passed over where nothing fits."""
     made = answer(request)
@@ -77,12 +84,6 @@ def fits(request: Request) -> Recommendation:
 
 
 # --- bash: the text
-
-
-def shellcheck(paths: list[Path]) -> None:
-    """Fails where shellcheck has anything to say."""
-    done = subprocess.run([need("shellcheck"), "--shell=bash", *map(str, paths)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[:3000]
 
 
 def test_every_script_of_the_grid_is_bash_and_its_command_is_the_releases(tmp_path: Path) -> None:
@@ -97,8 +98,8 @@ def test_every_script_of_the_grid_is_bash_and_its_command_is_the_releases(tmp_pa
                 assert request.lmdeploy in said, (request, said)
             continue
         fitting += 1
-        taken = accepted(request.lmdeploy, publish.command(made))
-        assert taken.model_path == made.facts.model_source
+        taken = accepted(request.lmdeploy, json_output.command(made))
+        assert taken.model_path == made.resolved.model_source
         scripts.append(tmp_path / f"{fitting}.sh")
         scripts[-1].write_text(render(made, "bash"))
     assert fitting > 150
@@ -122,21 +123,14 @@ def test_shellcheck_finds_nothing_in_the_scripts_of_the_table(tmp_path: Path) ->
         {"model": "qwen2.5-7b-instruct", "load": "high"},
         {"model": "internvl3-8b-hf", "kv": "int8", "image_width": 1280, "image_height": 720, "images": 2},
     ]
-    paths = []
-    for index, asked in enumerate(table):
-        paths.append(tmp_path / f"{index}.sh")
-        paths[-1].write_text(text("bash", **asked))
-    shellcheck(paths)
+    shellcheck(tmp_path, *(text("bash", **asked) for asked in table))
 
 
 @settings(max_examples=25)
 @given(request=requests())
 def test_any_script_passes_bash_and_shellcheck(request: Request, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Whatever is asked, the script passes bash -n and shellcheck."""
-    script = tmp_path_factory.getbasetemp() / "sampled.sh"
-    script.write_text(render(fits(request), "bash"))
-    subprocess.run([BASH, "-n", str(script)], check=True)
-    shellcheck([script])
+    shellcheck(tmp_path_factory.getbasetemp(), render(fits(request), "bash"))
 
 
 # --- bash: what runs
@@ -152,7 +146,7 @@ def test_the_launched_command_is_the_published_one(request: Request, shared_mach
     published = json.loads(render(made, "json"))["command"]
     extra = ["--revision", "abc"] if "--revision" in launched else []
     assert sorted(launched) == sorted([*published, *extra])
-    assert launched[3] == made.facts.model_source
+    assert launched[3] == made.resolved.model_source
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -170,7 +164,7 @@ def test_every_release_accepts_the_launched_command_of_the_main_job(release: str
     made = found(lmdeploy=release, model=model)
     taken = accepted(release, machine.words(render(made, "bash")))
     assert (taken.model_path, taken.backend) == (hub, "turbomind")
-    assert taken.session_len > made.facts.total_tokens()
+    assert taken.session_len > made.resolved.total_tokens()
 
 
 def test_the_environment_overrides_what_the_script_says(machine: Machine) -> None:
@@ -220,28 +214,21 @@ def test_a_model_without_code_needs_no_revision(machine: Machine) -> None:
 
 def test_signals_reach_the_server_itself(machine: Machine) -> None:
     """Without RESTART the script becomes the server: same process, so it gets each signal."""
-    machine.tool("lmdeploy", RECORD_AND("exec sleep 60"))
+    machine.tool("lmdeploy", recording("exec sleep 60"))
     process = machine.start(text())
     try:
         wait_for(machine.calls)
         assert machine.calls()[0].pid == process.pid
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=10) == -signal.SIGTERM
+        assert process.wait(timeout=60) == -signal.SIGTERM
     finally:
         finish(process)
-
-
-def RECORD_AND(then: str) -> str:
-    """The recording stand-in, which then does something."""
-    from artefacts import RECORD
-
-    return RECORD + then + "\n"
 
 
 def test_restart_backs_off_and_gives_up(machine: Machine, tmp_path: Path) -> None:
     """A server that keeps crashing is started again after 5, 10, 20 s, and given up after RESTART restarts."""
     pauses = tmp_path / "pauses"
-    machine.tool("lmdeploy", RECORD_AND("exit 1"))
+    machine.tool("lmdeploy", recording("exit 1"))
     machine.tool("sleep", f'#!/bin/bash\necho "$1" >>"{pauses}"\n')
     done = machine.run(text(), RESTART="3")
     assert done.returncode not in (0, 1)
@@ -256,25 +243,16 @@ def test_restart_ends_when_the_server_ends_well(machine: Machine) -> None:
     assert len(machine.calls()) == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_restart_passes_signals_on(machine: Machine, number: signal.Signals) -> None:
-    """Under RESTART a signal ends the server and the script, and nothing stays behind."""
-    machine.tool("lmdeploy", RECORD_AND("exec sleep 60"))
-    process = machine.start(text(), RESTART="3")
-    try:
-        wait_for(machine.calls)
-        server = machine.calls()[0].pid
-        process.send_signal(number)
-        assert process.wait(timeout=10) not in (0, None)
-        wait_for(lambda: not alive(server))
-        assert len(machine.calls()) == 1
-    finally:
-        finish(process)
-
-
 # --- bash: preflight
 
+UNUSED = socket.socket()
+"""Has a port for as long as the tests run and does not listen on it, so that nothing does."""
+UNUSED.bind(("127.0.0.1", 0))
 FIT = {"PREFLIGHT": "yes", "LMDEPLOY_VERSION": "0.18.0", "HF_HUB_OFFLINE": "0", "FREE_MIB": "81000"}
+FIT |= {"SERVER_PORT": str(UNUSED.getsockname()[1])}
+
+
+FAILED = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
 
 
 @pytest.mark.parametrize(
@@ -285,7 +263,19 @@ FIT = {"PREFLIGHT": "yes", "LMDEPLOY_VERSION": "0.18.0", "HF_HUB_OFFLINE": "0", 
         ({"PYTHON_OLD": "1"}, "too old"),
         ({"FREE_MIB": "900"}, "900 MiB free"),
         ({"CARDS": "0"}, "GPU"),
-        ({"HF_HUB_OFFLINE": "1"}, "cannot be fetched"),
+        ({"SMI_FAILS": FAILED, "SMI_CODE": "9"}, FAILED),
+        ({"SMI_FAILS": FAILED, "SMI_CODE": "0"}, FAILED),
+        ({"SMI_FAILS": "No devices were found", "SMI_CODE": "6"}, "No devices were found"),
+        ({"SMI_FAILS": "No devices were found", "SMI_CODE": "0"}, "No devices were found"),
+        ({"SMI_FAILS": "No devices were found", "SMI_CODE": "0", "CUDA_VISIBLE_DEVICES": "0"}, "No devices were found"),
+        ({"CARDS": "0", "CUDA_VISIBLE_DEVICES": "0"}, "GPU"),
+        ({"CARDS": "2", "CUDA_VISIBLE_DEVICES": "2"}, "nvidia-smi lists 0 1"),
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, "nvidia-smi lists 0"),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-1b5e"}, "nvidia-smi lists 0"),
+        ({"CUDA_VISIBLE_DEVICES": ""}, "0 GPU(s) found"),
+        ({"CUDA_VERSION": "11.8"}, "supports CUDA 11"),
+        ({"CUDA_VERSION": "N/A"}, "no driver for CUDA"),
+        ({"HF_HUB_OFFLINE": "1"}, "cannot be downloaded"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
@@ -296,6 +286,20 @@ def test_preflight_refuses_before_the_launch(machine: Machine, changed: dict[str
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not machine.calls()
+
+
+@pytest.mark.parametrize("visible", ["0", "1", "1,0", "GPU-0", "GPU-0000", "MIG-5f4e", "0 , 1"])
+def test_preflight_accepts_the_cards_that_are_there(machine: Machine, visible: str) -> None:
+    """By number, by the beginning of a UUID, or a slice, whose UUIDs nvidia-smi lists elsewhere."""
+    done = machine.run(text(), **FIT, CARDS="2", CUDA_VISIBLE_DEVICES=visible)
+    assert done.returncode == 0, done.stderr
+
+
+def test_preflight_counts_a_card_once(machine: Machine) -> None:
+    """Two servers need two cards; one that is named twice is one."""
+    done = machine.run(text(**SERVERS), **FIT, CARDS="2", CUDA_VISIBLE_DEVICES="1,1")
+    assert (done.returncode, machine.calls()) == (3, [])
+    assert "twice" in done.stderr
 
 
 def test_preflight_accepts_a_local_folder_offline(machine: Machine, tmp_path: Path) -> None:
@@ -316,7 +320,7 @@ def test_preflight_accepts_a_cached_model_offline(machine: Machine, tmp_path: Pa
 # --- bash: several servers
 
 SERVERS = {"gpu": "h100-sxm-80g", "gpu_count": 2, "load": "high", "goal": "throughput"}
-SERVE = RECORD_AND('if [[ $2 == proxy ]]; then exec "$REAL_PYTHON" "$PROXY" "$@"; fi\nexec sleep 60')
+SERVE = recording('if [[ $2 == proxy ]]; then exec "$REAL_PYTHON" "$PROXY" "$@"; fi\nexec sleep 60')
 PROXY = """
 import os, socket, sys, time
 server = socket.create_server(("127.0.0.1", int(sys.argv[1 + sys.argv.index("--server-port")])))
@@ -328,24 +332,36 @@ while True:
 @pytest.fixture
 def servers(machine: Machine, tmp_path: Path) -> Machine:
     """A machine whose servers sleep and whose proxy listens."""
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     (tmp_path / "proxy.py").write_text(PROXY)
     machine.tool("lmdeploy", SERVE)
     machine.variables |= {"REAL_PYTHON": sys.executable, "PROXY": str(tmp_path / "proxy.py")}
-    machine.variables |= {"PROXY_URL": f"http://127.0.0.1:{port}"}
+    machine.variables |= {"PROXY_URL": f"http://127.0.0.1:{free_port()}"}
     return machine
+
+
+@contextlib.contextmanager
+def started(machine: Machine, body: str, calls: int, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    """A script once it has started so many programs; after the test it is ended."""
+    process = machine.start(body, **variables)
+    try:
+        wait_for(lambda: len(machine.calls()) == calls)
+        yield process
+    finally:
+        finish(process)
+
+
+def ended(process: subprocess.Popen[str], number: signal.Signals, pids: Sequence[int]) -> None:
+    """Fails unless a signal to the script ends all that it started, and its status tells the signal."""
+    process.send_signal(number)
+    assert process.wait(timeout=60) == 128 + number
+    wait_for(lambda: not any(map(alive, pids)))
 
 
 def test_several_servers_each_have_their_card_and_port_behind_the_proxy(servers: Machine) -> None:
     """The proxy starts first; each server has a card and a port of its own and registers with that proxy."""
     made = found(**SERVERS)
     assert made.config.servers == 2
-    process = servers.start(render(made, "bash"))
-    try:
-        wait_for(lambda: len(servers.calls()) == 3)
+    with started(servers, render(made, "bash"), 3):
         proxy, *two = servers.calls()
         assert proxy.words[1:3] == ["serve", "proxy"]
         address = servers.variables["PROXY_URL"]
@@ -354,71 +370,44 @@ def test_several_servers_each_have_their_card_and_port_behind_the_proxy(servers:
         taken = [accepted("0.18.0", each.words) for each in two]
         assert sorted(each.server_port for each in taken) == [23333, 23334]
         assert {each.proxy_url for each in taken} == {address}
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=10)
-        finish(process)
 
 
 def test_several_servers_share_the_cards_the_user_names(servers: Machine) -> None:
     """CUDA_VISIBLE_DEVICES of the user is divided among the servers."""
-    process = servers.start(text(**SERVERS), CUDA_VISIBLE_DEVICES="5,3")
-    try:
-        wait_for(lambda: len(servers.calls()) == 3)
+    with started(servers, text(**SERVERS), 3, CUDA_VISIBLE_DEVICES="5,3"):
         assert sorted(each.environment["CUDA_VISIBLE_DEVICES"] for each in servers.calls()[1:]) == ["3", "5"]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=10)
-        finish(process)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
 def test_several_servers_end_with_the_script(servers: Machine, number: signal.Signals) -> None:
     """A signal to the script ends the proxy and all servers; no orphan stays."""
-    process = servers.start(text(**SERVERS))
-    try:
-        wait_for(lambda: len(servers.calls()) == 3)
-        pids = [call.pid for call in servers.calls()]
-        process.send_signal(number)
-        assert process.wait(timeout=10) not in (0, None)
-        wait_for(lambda: not any(map(alive, pids)))
-    finally:
-        finish(process)
+    with started(servers, text(**SERVERS), 3) as process:
+        ended(process, number, [call.pid for call in servers.calls()])
 
 
 @pytest.mark.parametrize("victim", [0, 1, 2], ids=["proxy", "first", "second"])
 def test_several_servers_end_when_one_does(servers: Machine, victim: int) -> None:
     """When the proxy or a server dies, the others are stopped and the script fails."""
-    process = servers.start(text(**SERVERS))
-    try:
-        wait_for(lambda: len(servers.calls()) == 3)
+    with started(servers, text(**SERVERS), 3) as process:
         pids = [call.pid for call in servers.calls()]
         os.kill(pids[victim], signal.SIGKILL)
-        assert process.wait(timeout=10) not in (0, None)
+        assert process.wait(timeout=60) not in (0, None)
         wait_for(lambda: not any(map(alive, pids)))
-    finally:
-        finish(process)
 
 
 def test_several_servers_restart_together(servers: Machine) -> None:
     """Under RESTART a dead server brings all down, all start again, and a signal then leaves nothing behind."""
-    process = servers.start(text(**SERVERS), RESTART="1")
-    try:
-        wait_for(lambda: len(servers.calls()) == 3)
+    with started(servers, text(**SERVERS), 3, RESTART="1") as process:
         first = [call.pid for call in servers.calls()]
         os.kill(first[1], signal.SIGKILL)
-        wait_for(lambda: len(servers.calls()) == 6, seconds=20)
+        wait_for(lambda: len(servers.calls()) == 6)
         assert not any(map(alive, first))
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=10) not in (0, None)
-        wait_for(lambda: not any(alive(call.pid) for call in servers.calls()))
-    finally:
-        finish(process)
+        ended(process, signal.SIGTERM, [call.pid for call in servers.calls()])
 
 
 def test_several_servers_do_not_start_when_the_proxy_fails(machine: Machine) -> None:
     """A proxy that ends at once is the end: no server is launched."""
-    machine.tool("lmdeploy", RECORD_AND("exit 9"))
+    machine.tool("lmdeploy", recording("exit 9"))
     done = machine.run(text(**SERVERS), PROXY_URL="http://127.0.0.1:1")
     assert done.returncode != 0
     assert [call.words[2] for call in machine.calls()] == ["proxy"]
@@ -426,18 +415,12 @@ def test_several_servers_do_not_start_when_the_proxy_fails(machine: Machine) -> 
 
 def test_several_servers_ask_for_keys_too(servers: Machine) -> None:
     """With keys the proxy asks its clients for them, and the servers too or they listen on loopback only."""
-    process = servers.start(text(**SERVERS), API_KEYS="one two")
-    try:
-        wait_for(lambda: len(servers.calls()) == 3)
+    with started(servers, text(**SERVERS), 3, API_KEYS="one two"):
         proxy, *two = servers.calls()
         assert proxy.words[proxy.words.index("--api-keys") + 1 :][:2] == ["one", "two"]
         for each in two:
             guarded = "--api-keys" in each.words
             assert guarded or accepted("0.18.0", each.words).server_name == "127.0.0.1"
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=10)
-        finish(process)
 
 
 # --- bash: servers that share a card under CUDA MPS
@@ -454,9 +437,9 @@ while True:
 
 def shared(cards: int = 1) -> Recommendation:
     """A recommendation of two servers to a card, whether or not it would be the choice."""
-    facts = gather(Request(gpu="h100-sxm-80g", gpu_count=cards, concurrency=64), load())
-    config = next(each for each in next(tiers(facts)) if each.share == 2)
-    return pipeline._explained(facts, measure(facts, config), "", (), None)
+    resolved = resolve_request(Request(gpu="h100-sxm-80g", gpu_count=cards, concurrency=64), load())
+    config = next(each for each in next(tiers(resolved)) if each.share == 2)
+    return pipeline._complete(resolved, predict(resolved, config), ())
 
 
 @pytest.fixture
@@ -464,16 +447,14 @@ def sharing(servers: Machine, tmp_path: Path) -> Machine:
     """Servers that listen a second after their start, and a daemon of CUDA MPS."""
     (tmp_path / "listen.py").write_text(LISTEN)
     serve = 'if [[ $2 == proxy ]]; then exec "$REAL_PYTHON" "$PROXY" "$@"; fi\nexec "$REAL_PYTHON" "$LISTEN" 1 "$@"'
-    servers.tool("lmdeploy", RECORD_AND(serve))
-    servers.tool("nvidia-cuda-mps-control", RECORD_AND("exec sleep 60"))
+    servers.tool("lmdeploy", recording(serve))
+    servers.tool("nvidia-cuda-mps-control", recording("exec sleep 60"))
     servers.variables |= {"LISTEN": str(tmp_path / "listen.py"), "SERVER_PORT": str(free_port())}
     return servers
 
 
 def free_port() -> int:
-    """The first of a few ports in a row that nothing listens on."""
-    import socket
-
+    """A port that nothing listens on."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return int(free.getsockname()[1])
 
@@ -483,9 +464,7 @@ def test_servers_of_a_card_start_one_after_the_other(
     sharing: Machine, cards: int, visible: str, order: list[str]
 ) -> None:
     """The daemon sees every card; a second server of a card starts once the first listens; all end together."""
-    process = sharing.start(render(shared(cards), "bash"), CUDA_VISIBLE_DEVICES=visible)
-    try:
-        wait_for(lambda: len(sharing.calls()) == 2 + 2 * cards, seconds=20)
+    with started(sharing, render(shared(cards), "bash"), 2 + 2 * cards, CUDA_VISIBLE_DEVICES=visible) as process:
         proxy, daemon, *each = sharing.calls()
         each.sort(key=lambda call: accepted("0.18.0", call.words).server_port)
         assert proxy.words[1:3] == ["serve", "proxy"]
@@ -497,42 +476,31 @@ def test_servers_of_a_card_start_one_after_the_other(
         first = int(sharing.variables["SERVER_PORT"])
         ports = [accepted("0.18.0", call.words).server_port for call in each]
         assert ports == [first + number for number in range(2 * cards)]
-        pids = [call.pid for call in sharing.calls()]
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=10) not in (0, None)
-        wait_for(lambda: not any(map(alive, pids)))
-    finally:
-        finish(process)
+        ended(process, signal.SIGTERM, [call.pid for call in sharing.calls()])
 
 
 def test_the_second_server_waits_for_the_first(sharing: Machine) -> None:
     """As long as the first does not listen, no second is started; where it ends instead, all end."""
     serve = 'if [[ $2 == proxy ]]; then exec "$REAL_PYTHON" "$PROXY" "$@"; fi\nsleep 3; exit 7'
-    sharing.tool("lmdeploy", RECORD_AND(serve))
+    sharing.tool("lmdeploy", recording(serve))
     done = sharing.run(render(shared(), "bash"))
     assert done.returncode == 3
-    assert "ended before all were up" in done.stderr
+    assert "exited before all were up" in done.stderr
     assert [call.words[2] for call in sharing.calls() if call.words[1:2] == ["serve"]] == ["proxy", "api_server"]
 
 
 def test_a_daemon_that_runs_is_used(sharing: Machine) -> None:
     """Where the host has CUDA MPS already, no second daemon is started."""
-    process = sharing.start(render(shared(), "bash"), CUDA_MPS_PIPE_DIRECTORY="/run/mps")
-    try:
-        wait_for(lambda: len(sharing.calls()) == 3, seconds=20)
+    with started(sharing, render(shared(), "bash"), 3, CUDA_MPS_PIPE_DIRECTORY="/run/mps"):
         assert not [call for call in sharing.calls() if call.words[1:] == ["-f"]]
         assert {call.environment["CUDA_MPS_PIPE_DIRECTORY"] for call in sharing.calls()} == {"/run/mps"}
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=10)
-        finish(process)
 
 
 def test_preflight_wants_mps(machine: Machine) -> None:
     """Without the daemon's program nothing is launched, and the line says why it is needed."""
     done = machine.run(render(shared(), "bash"), **FIT)
     assert done.returncode == 3
-    assert "no nvidia-cuda-mps-control" in done.stderr
+    assert "nvidia-cuda-mps-control not found" in done.stderr
     assert not machine.calls()
 
 
@@ -779,7 +747,7 @@ def test_json_keeps_the_published_schema(request: Request) -> None:
 @cache
 def validator() -> jsonschema.Draft202012Validator:
     """The published schema, itself checked."""
-    schema = publish.schema()
+    schema = json_output.schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
 

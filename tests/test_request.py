@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recommender import cli
-from recommender.request import Request, RequestError, parse_gpu, parse_image, positive_float, positive_int
+from recommender.common.errors import RequestError
+from recommender.request.command_line import parse_gpu, parse_image, positive_float, positive_int
+from recommender.request.request import Request
 
 GPU = ["--gpu", "A100-80G"]
 
@@ -65,7 +67,7 @@ BAD: list[tuple[list[str], str]] = [
     ([*GPU, "--vram", "0"], "--vram"),
     ([*GPU, "--vram", "1e30"], "--vram"),
     ([*GPU, "--vram", "81"], "--vram"),
-    ([*GPU, "--vram", "24GB"], "--vram"),
+    ([*GPU, "--vram", "24 boxes"], "--vram"),
     ([*GPU, "--cpus", "0"], "--cpus"),
     ([*GPU, "--cpus", "\u0661"], "--cpus"),
     ([*GPU, "--prompt-tokens", "0"], "--prompt-tokens"),

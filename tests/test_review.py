@@ -9,24 +9,23 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import handread
 import pytest
 from artefacts import KNOWLEDGE, Called, text
+from scripts import read_bash
 
-from recommender import constraints as c
-from recommender.review import case, context, engine, settings
-from recommender.review.rule import Case, Finding, Rule, Said
-from recommender.review.script import Call, Container, Launch, Place, Script, Word
-from recommender.store import load
+from recommender.knowledge.load import load
+from recommender.review import case, checks, context, engine, settings
+from recommender.review.rule import Case, Diagnostic, Finding, Rule
+from recommender.review.script.model import Call, Container, Launch, Script, Span, Word
 
 ROOT = KNOWLEDGE.parent
 SERVE = "lmdeploy serve api_server OpenGVLab/InternVL3-8B-AWQ"
-HERE = Place(0, 1, 1, 1)
+HERE = Span(0, 1, 1, 1)
 
 
 def one(script: str, **options: object) -> Case:
     """The case of a script's only launch."""
-    (found,) = case.cases(handread.read("deploy.sh", script), options)
+    (found,) = case.cases(read_bash("deploy.sh", script), options)
     return found
 
 
@@ -38,23 +37,23 @@ def word(value: str | None) -> Word:
 def speaking(name: str = "LMD900", about: str = "--", severity: str = "warning", **more: object) -> Rule:
     """A rule that finds every option that begins so."""
 
-    def check(case: Case) -> Iterator[Said]:
+    def check(case: Case) -> Iterator[Diagnostic]:
         for option in case.launch.options:
             if option.name.startswith(about):
-                yield Said(option.place, f"{option.name} is there.", "It must not be.")
+                yield Diagnostic(option.place, f"{option.name} is there.", "It must not be.")
 
     return Rule(name, f"no{about.strip('-') or 'thing'}", "nothing", severity, (), check, **more)  # type: ignore[arg-type]
 
 
 def found(review: engine.Review) -> list[tuple[str, int]]:
     """Rule and line of each finding."""
-    return [(each.rule.id, each.said.place.line) for each in review.findings]
+    return [(finding.rule.id, finding.place.line) for finding in review.findings]
 
 
 def judged(script: str, *rules: Rule, **options: object) -> engine.Review:
     """A review by some rules, and those of the ignores."""
-    own = [each for each in engine.rules() if each.id.startswith("LMD00")]
-    return engine.examine(handread.read("deploy.sh", script), options, among=[*rules, *own])
+    own = [rule for rule in engine.rules() if rule.id.startswith("LMD00")]
+    return engine.examine(read_bash("deploy.sh", script), options, among=[*rules, *own])
 
 
 # --- settings and context
@@ -88,10 +87,10 @@ def test_the_last_of_an_option_given_twice_counts() -> None:
 
 def test_keywords_of_python_are_found_by_their_class() -> None:
     """A pipeline's keywords are those of its engine's class; a dotted one names the class itself."""
-    from recommender.review.script import Option
+    from recommender.review.script.model import GivenOption
 
     names = ("session_len", "VisionConfig.max_batch_size", "max_batch_size", "tp", "GenerationConfig.max_new_tokens")
-    options = tuple(Option(each, (word("4"),), HERE, HERE) for each in names)
+    options = tuple(GivenOption(name, (word("4"),), HERE, HERE) for name in names)
     launch = Launch("pipeline", HERE, word("OpenGVLab/InternVL3-8B-AWQ"), options, {}, engine="TurbomindEngineConfig")
     (found,) = case.cases(Script("run.py", "python", "", (launch,)), {})
     assert set(found.settings) == {"session-len", "vision-max-batch-size", "max-batch-size", "tp", "max-tokens"}
@@ -112,7 +111,7 @@ def test_the_model_is_the_scripts(model: str, known: bool) -> None:
     """A hub name, an alias, a folder called like one and a place in the cache are known; nothing else is guessed."""
     found = one(f"lmdeploy serve api_server {model}")
     assert found.model_known is known
-    assert not known or found.facts.model.id == "internvl3-8b-awq"
+    assert not known or found.resolved.model.id == "internvl3-8b-awq"
 
 
 def test_what_nobody_told_is_not_known() -> None:
@@ -121,8 +120,8 @@ def test_what_nobody_told_is_not_known() -> None:
     assert (bare.gpu_known, bare.model_known, bare.load_known, bare.release_known) == (False, False, False, False)
     told = one(SERVE, gpu="L4", load="16", lmdeploy="0.9.2", image="1280x720")
     assert (told.gpu_known, told.model_known, told.load_known, told.release_known) == (True, True, True, True)
-    assert (told.facts.gpu.id, told.facts.concurrency, told.facts.release.id) == ("l4", 16, "0.9.2")
-    assert case.told(told) == {"gpu", "model", "load", "lmdeploy", "image"}
+    assert (told.resolved.gpu.id, told.resolved.concurrency, told.resolved.release.id) == ("l4", 16, "0.9.2")
+    assert told.answered == {"gpu", "model", "load", "lmdeploy", "image"}
 
 
 @pytest.mark.parametrize(
@@ -143,7 +142,7 @@ def test_the_release_is_the_scripts(image: str, install: str, release: str) -> N
     launch = Launch("api_server", HERE, word("a/b"), (), {}, container=container)
     calls = (Call((word("pip"), word("install"), word(install)), HERE),)
     (found,) = case.cases(Script("x.sh", "bash", "", (launch,), calls=calls), {})
-    assert (found.release_known, found.facts.release.id if release else "") == (bool(release), release)
+    assert (found.release_known, found.resolved.release.id if release else "") == (bool(release), release)
 
 
 def test_a_release_that_is_not_covered_is_said() -> None:
@@ -171,26 +170,38 @@ def test_the_cards_are_counted_where_something_tells(
     around = Container(HERE, gpus=container) if container else None
     launch = Launch("api_server", HERE, word("a/b"), (), environment, container=around)
     (found,) = case.cases(Script("x.sh", "bash", "", (launch,)), {"gpu": gpu})
-    assert case.cards(found) == cards
+    assert found.visible_gpus == cards
 
 
 def test_the_command_line_counts_before_the_script_and_the_project() -> None:
     """What is said now beats the file, and that the project; but a launch's model is the one that it starts."""
-    script = handread.read("x.sh", SERVE)
+    script = read_bash("x.sh", SERVE)
     (found,) = case.cases(script, {}, {"model": "internvl3-38b", "gpu": "L4", "load": "high"})
-    assert (found.facts.model.id, found.facts.gpu.id, found.facts.request.load) == ("internvl3-8b-awq", "l4", "high")
+    assert (found.resolved.model.id, found.resolved.gpu.id, found.resolved.request.load) == (
+        "internvl3-8b-awq",
+        "l4",
+        "high",
+    )
     (found,) = case.cases(script, {"model": "internvl3-2b", "rps": "3"}, {"load": "high"})
-    assert (found.facts.model.id, found.facts.request.rps, found.facts.request.load) == ("internvl3-8b-awq", 3.0, "")
-    (found,) = case.cases(handread.read("x.sh", "lmdeploy serve api_server /models/ours"), {"model": "internvl3-2b"})
-    assert (found.facts.model.id, found.model_known) == ("internvl3-2b", True)
+    assert (found.resolved.model.id, found.resolved.request.rps, found.resolved.request.load) == (
+        "internvl3-8b-awq",
+        3.0,
+        "",
+    )
+    (found,) = case.cases(read_bash("x.sh", "lmdeploy serve api_server /models/ours"), {"model": "internvl3-2b"})
+    assert (found.resolved.model.id, found.model_known) == ("internvl3-2b", True)
 
 
 def test_an_artefact_of_ours_tells_its_request() -> None:
     """The header of a recommended script answers every question."""
     made = text(gpu="l4", load="low", lmdeploy="0.10.2", images=1, image_width=1280, image_height=720)
-    facts = context.context(Script("serve.sh", "bash", made), None, {})
-    assert {"gpu", "model", "load", "lmdeploy", "image"} <= facts.told
-    assert (facts.facts.gpu.id, facts.facts.release.id, facts.facts.image_width) == ("l4", "0.10.2", 1280)
+    resolved = context.context(Script("serve.sh", "bash", made), None, {})
+    assert {"gpu", "model", "load", "lmdeploy", "image"} <= resolved.answered
+    assert (resolved.resolved.gpu.id, resolved.resolved.release.id, resolved.resolved.image_width) == (
+        "l4",
+        "0.10.2",
+        1280,
+    )
 
 
 def test_a_header_that_was_edited_is_no_error() -> None:
@@ -205,15 +216,15 @@ def test_a_header_that_was_edited_is_no_error() -> None:
         "[]",
     ):
         script = Script("serve.sh", "bash", f"# Made by lmdeploy-recommender 1\n# request: {line}\n")
-        assert "gpu" not in context.context(script, None, {}).told
+        assert "gpu" not in context.context(script, None, {}).answered
 
 
 def test_an_artefact_for_a_folder_tells_all_but_the_model() -> None:
     """The folder may be on another machine."""
     line = '# request: {"gpu": "l4", "load": "low", "model": "/models/ours"}'
-    facts = context.context(Script("serve.sh", "bash", f"# Made by lmdeploy-recommender 1\n{line}\n"), None, {})
-    assert {"gpu", "load"} <= facts.told
-    assert "model" not in facts.told
+    resolved = context.context(Script("serve.sh", "bash", f"# Made by lmdeploy-recommender 1\n{line}\n"), None, {})
+    assert {"gpu", "load"} <= resolved.answered
+    assert "model" not in resolved.answered
 
 
 # --- what a launch comes to
@@ -221,21 +232,21 @@ def test_an_artefact_for_a_folder_tells_all_but_the_model() -> None:
 
 def test_a_configuration_needs_gpu_model_and_known_values() -> None:
     """A value that cannot be known, or words that cannot be counted, leave nothing to estimate."""
-    assert case.configuration(one(SERVE)) is None
-    assert case.configuration(one(f'{SERVE} --session-len $LEN "$@"', gpu="L4")) is None
-    assert case.configuration(one(f"{SERVE} --session-len $LEN", gpu="L4")) is None
-    assert case.configuration(one(f"{SERVE} --session-len many", gpu="L4")) is None
-    made = case.configuration(one(f"{SERVE} --session-len 4096 --server-port $PORT --quant-policy 8", gpu="L4"))
+    assert one(SERVE).configuration is None
+    assert one(f'{SERVE} --session-len $LEN "$@"', gpu="L4").configuration is None
+    assert one(f"{SERVE} --session-len $LEN", gpu="L4").configuration is None
+    assert one(f"{SERVE} --session-len many", gpu="L4").configuration is None
+    made = one(f"{SERVE} --session-len 4096 --server-port $PORT --quant-policy 8", gpu="L4").configuration
     assert made is not None
     assert (made.session_len, made.kv_bits, made.max_batch_size) == (4096, 8, 128)
 
 
 def test_the_estimate_is_that_of_the_estimate_command() -> None:
     """The same options give the same memory as ``recommend estimate``."""
-    from recommender.pipeline import recommend_adviser
-    from recommender.request import Request
+    from recommender.choose.recommend import recommend_adviser
+    from recommender.request.request import Request
 
-    found = case.estimate(one(f"{SERVE} --session-len 4096", gpu="A100-80G", load="single"))
+    found = one(f"{SERVE} --session-len 4096", gpu="A100-80G", load="single").candidate
     known = recommend_adviser(Request("A100-80G", load="single"), "defaults", {"session-len": "4096"})
     assert found is not None
     assert (found.config, found.memory.total) == (known.config, known.memory.total)
@@ -244,27 +255,21 @@ def test_the_estimate_is_that_of_the_estimate_command() -> None:
 def test_violations_rest_on_nothing_assumed() -> None:
     """A batch below the load is a fault only where the load was told."""
     script = f"{SERVE} --max-batch-size 2 --trust-remote-code"
-    assert "batch-holds-concurrency" in {each.constraint for each in case.violations(one(script, gpu="L4", load="16"))}
-    assert not {each.constraint for each in case.violations(one(script, gpu="L4"))}
-    assert case.violations(one(script)) == ()
+    assert list(checks.broken(one(script, gpu="L4", load="16"), "batch-holds-concurrency"))
+    assert not list(checks.broken(one(script, gpu="L4"), "batch-holds-concurrency"))
+    assert not list(checks.broken(one(script), *load().constraints))
 
 
 def test_without_a_release_the_newest_is_assumed() -> None:
     """A constraint that compares the release is judged all the same; the summary says what was assumed."""
-    from recommender.review import output
+    from recommender.review.output import text
 
     made = one(f"{SERVE} --max-prefill-token-num 8192 --session-len 1024", gpu="A100-80G", load="single")
     assert not made.release_known
-    names = [each.record.id for each in c.rules(made.facts.store) if case._told_enough(made, each)]  # type: ignore[arg-type]
-    compared = {
-        each.record.id
-        for each in c.rules(made.facts.store)
-        if "lmdeploy" in {name for one in (*each.when, *each.require) for name in one.names}
-    }
-    assert compared & set(names)
-    said = "\n".join(output.summary([engine.review("x.sh", f"{SERVE} --tp 1")]))
-    assert f"No LMDeploy release was told: {made.facts.release.id}" in said.replace("\n", " ")
-    assert "No LMDeploy" not in "".join(output.summary([engine.review("x.sh", SERVE, {"lmdeploy": "0.16.0"})]))
+    assert "lmdeploy" in made.known
+    said = "\n".join(text.summary([engine.review("x.sh", f"{SERVE} --tp 1")]))
+    assert f"Assuming LMDeploy {made.resolved.release.id}" in said.replace("\n", " ")
+    assert "Assuming LMDeploy" not in "".join(text.summary([engine.review("x.sh", SERVE, {"lmdeploy": "0.16.0"})]))
 
 
 @pytest.mark.parametrize(
@@ -286,14 +291,13 @@ def test_without_a_release_the_newest_is_assumed() -> None:
 def test_the_precision_of_the_cache_is_a_number_or_a_name(options: str, release: str, bits: int | None) -> None:
     """As the release's parser takes them; what it does not take, or nobody estimates, has no estimate."""
     made = one(f"{SERVE} {options}", gpu="A100-80G", load="single", lmdeploy=release)
-    found = case.estimate(made)
+    found = made.candidate
     assert (found.config.kv_bits if found else None) == bits
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        "--max-prefill-token-num 0",
         "--quant-policy 1",
         "--session-len 9999999999999999999999999999",
         "--cache-max-entry-count nan",
@@ -304,15 +308,15 @@ def test_the_precision_of_the_cache_is_a_number_or_a_name(options: str, release:
 )
 def test_what_no_engine_runs_with_has_no_estimate(options: str) -> None:
     """None, and no error."""
-    assert case.estimate(one(f"{SERVE} {options}", gpu="A100-80G:2", load="single")) is None
+    assert one(f"{SERVE} {options}", gpu="A100-80G:2", load="single").candidate is None
 
 
 def test_the_value_in_effect_is_the_given_one_or_the_default() -> None:
     """An unknown value, and a missing one among words that cannot be counted, is unknown."""
-    assert case.effective(one(f"{SERVE} --tp 2"), "tp") == "2"
-    assert case.effective(one(SERVE), "tp") == "1"
-    assert case.effective(one(f'{SERVE} "$@"'), "tp") is None
-    assert case.effective(one(f"{SERVE} --tp $N"), "tp") is None
+    assert one(f"{SERVE} --tp 2").effective("tp") == "2"
+    assert one(SERVE).effective("tp") == "1"
+    assert one(f'{SERVE} "$@"').effective("tp") is None
+    assert one(f"{SERVE} --tp $N").effective("tp") is None
 
 
 # --- the engine
@@ -340,7 +344,7 @@ def test_findings_are_in_the_order_of_the_file_and_said_once() -> None:
     """By place, whatever the order of the rules; the same word about the same place comes once."""
     made = judged(f"{SERVE} --tp 1\n{SERVE} --dp 2\n", speaking("LMD902", "--dp"), speaking("LMD901", "--tp"))
     assert found(made) == [("LMD901", 1), ("LMD902", 2)]
-    script = handread.read("x.sh", f"{SERVE} --tp 1")
+    script = read_bash("x.sh", f"{SERVE} --tp 1")
     twice = Script(**{**vars(script), "launches": script.launches * 2})
     assert len(engine.examine(twice, among=[speaking()]).findings) == 1
 
@@ -358,14 +362,14 @@ def test_a_rule_without_what_it_needs_stays_silent(need: str) -> None:
 def test_a_rule_that_fails_does_not_take_the_others_along(monkeypatch: pytest.MonkeyPatch) -> None:
     """What fails is told as a defect of ours; with RECOMMEND_DEBUG it is raised."""
 
-    def fails(_: Case) -> Iterator[Said]:
+    def fails(_: Case) -> Iterator[Diagnostic]:
         raise KeyError("odd")
         yield
 
     broken = Rule("LMD901", "broken", "nothing", "error", (), fails)
     monkeypatch.delenv("RECOMMEND_DEBUG", raising=False)
     made = judged(f"{SERVE} --tp 1", broken, speaking())
-    assert (found(made), [each.rule for each in made.defects]) == ([("LMD900", 1)], ["LMD901"])
+    assert (found(made), [defect.rule for defect in made.defects]) == ([("LMD900", 1)], ["LMD901"])
     monkeypatch.setenv("RECOMMEND_DEBUG", "1")
     with pytest.raises(KeyError):
         judged(f"{SERVE} --tp 1", broken)
@@ -374,8 +378,8 @@ def test_a_rule_that_fails_does_not_take_the_others_along(monkeypatch: pytest.Mo
 def test_a_rule_of_the_whole_script_runs_once() -> None:
     """However many servers it starts, and if it starts none."""
 
-    def whole(script: Script) -> Iterator[Said]:
-        yield Said(HERE, "Seen.", "Once.")
+    def whole(script: Script) -> Iterator[Diagnostic]:
+        yield Diagnostic(HERE, "Seen.", "Once.")
 
     rule = Rule("LMD901", "whole", "nothing", "info", (), whole=whole)
     assert found(judged(f"{SERVE}\n{SERVE}\n", rule)) == found(judged("echo\n", rule)) == [("LMD901", 1)]
@@ -383,8 +387,8 @@ def test_a_rule_of_the_whole_script_runs_once() -> None:
 
 def test_a_text_that_cannot_be_read_is_told() -> None:
     """Of a script that names LMDeploy; of others nothing is said."""
-    assert found(judged(f"{SERVE}\n!!\n")) == [("LMD002", 2)]
-    assert found(judged("echo !!\n")) == []
+    assert found(judged(f"{SERVE}\n;;\n")) == [("LMD002", 2)]
+    assert found(judged("echo\n;;\n")) == []
 
 
 # --- ignores
@@ -415,9 +419,9 @@ IGNORED = [
 def test_ignores(script: str, left: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch) -> None:
     """What each comment hides, and what is said of it."""
     rules = (speaking("LMD900", "--tp"), speaking("LMD901", "--dp"))
-    own = tuple(each for each in engine.rules() if each.id.startswith("LMD00"))
+    own = tuple(rule for rule in engine.rules() if rule.id.startswith("LMD00"))
     monkeypatch.setattr(engine, "rules", lambda: (*rules, *own))
-    assert found(engine.examine(handread.read("x.sh", script))) == left
+    assert found(engine.examine(read_bash("x.sh", script))) == left
 
 
 def test_an_ignore_of_a_rule_that_did_not_run_is_not_called_idle() -> None:
@@ -461,7 +465,7 @@ def test_settings_are_found_upward(tmp_path: Path) -> None:
         ("gpus = 1", "unknown key 'gpus': did you mean gpu"),
         ("gpu = 1 2", "cannot be read"),
         ('gpu = "nope"', "unknown GPU"),
-        ("gpu = []", "gpu: write a text"),
+        ("gpu = []", "gpu: write a string"),
         ('load = "most"', "unknown load"),
         ('fail-on = "all"', "use one of error, warning, info, never"),
         ('ignore = "LMD001"', "write a list"),
@@ -485,7 +489,7 @@ def test_settings_that_cannot_be_used_are_one_line(text: str, said: str, tmp_pat
 @pytest.fixture
 def faked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rules that find --tp (an error), --dp (a warning) and --ep (of note), and those of the ignores."""
-    own = tuple(each for each in engine.rules() if each.id.startswith("LMD00"))
+    own = tuple(rule for rule in engine.rules() if rule.id.startswith("LMD00"))
     by = {"tp": "error", "dp": "warning", "ep": "info"}
     rules = tuple(speaking(f"LMD90{n}", f"--{name}", severity) for n, (name, severity) in enumerate(by.items()))
     monkeypatch.setattr(engine, "rules", lambda: (*rules, *own))
@@ -527,7 +531,7 @@ def test_a_project_says_what_fails_and_what_is_ignored(call: Called) -> None:
     [
         ((), "name a script"),
         (("none.sh",), "none.sh: cannot be read: No such file"),
-        (("binary.sh",), "no text but a binary file"),
+        (("binary.sh",), "a binary file (or UTF-16), not text"),
         (("latin.sh",), "line 2 is not UTF-8"),
         (("huge.sh",), "larger than"),
         (("x.sh", "--gpu", "nope"), "unknown GPU"),
@@ -537,7 +541,7 @@ def test_a_project_says_what_fails_and_what_is_ignored(call: Called) -> None:
         (("x.sh", "--image", "big"), "--image"),
         (("x.sh", "--format", "xml"), "xml"),
         (("x.sh", "--fix", "--diff"), "exclude each other"),
-        (("-", "--fix"), "--fix needs a file"),
+        (("-", "--fix"), "--fix cannot change stdin; name a file"),
         (("x.sh", "--diff", "--format", "json"), "write a patch"),
         (("--explain", "LMD0O1"), "did you mean"),
         (("x.sh", "--nonsense"), "no such option"),
@@ -596,7 +600,7 @@ def test_stdin_is_a_script_or_a_command(tmp_path: Path) -> None:
 def test_a_defect_of_a_rule_is_told(call: Called, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line that asks to report it; with nothing found the exit code is that of a defect."""
 
-    def fails(_: Script) -> Iterator[Said]:
+    def fails(_: Script) -> Iterator[Diagnostic]:
         raise ValueError("odd\nvery")
         yield
 
@@ -607,31 +611,31 @@ def test_a_defect_of_a_rule_is_told(call: Called, monkeypatch: pytest.MonkeyPatc
     Path("x.sh").write_text(f"{SERVE}\n")
     status, _, err = call("x.sh")
     assert status == 70
-    assert [line for line in err.splitlines() if "a defect in LMD950" in line]
+    assert [line for line in err.splitlines() if "internal error in LMD950" in line]
 
 
 def test_a_defect_of_the_reader_is_told(call: Called, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other files are reviewed all the same."""
-    from recommender.review import reader
+    from recommender.review.readers import detect_kind
 
     def read(path: str, text: str) -> Script:
         if path == "odd.sh":
             raise RecursionError("deep")
-        return handread.read(path, text)
+        return read_bash(path, text)
 
-    monkeypatch.setattr(reader, "read", read)
+    monkeypatch.setattr(detect_kind, "read", read)
     monkeypatch.delenv("RECOMMEND_DEBUG", raising=False)
     for name in ("odd.sh", "x.sh"):
         Path(name).write_text(f"{SERVE}\n# recommend: ignore LMD001\n")
     status, out, err = call("odd.sh", "x.sh")
-    assert (status, "LMD003" in out, "a defect in the reader" in err) == (1, True, True)
+    assert (status, "LMD003" in out, "internal error in the reader" in err) == (1, True, True)
 
 
 def test_rules_are_listed_and_explained(call: Called) -> None:
     """Each rule is in the list; its page is its module's docstring."""
     status, out, _ = call("--rules")
     assert status == 0
-    assert all(each.id in out for each in engine.rules())
+    assert all(rule.id in out for rule in engine.rules())
     status, out, _ = call("--explain", "lmd003")
     assert status == 0
     assert engine.page(engine.rule("LMD003")).splitlines()[-1] in out
@@ -640,8 +644,11 @@ def test_rules_are_listed_and_explained(call: Called) -> None:
 def test_the_help_loads_no_knowledge() -> None:
     """``recommend review --help`` reads no record and no rule; ``recommend --gpu ...`` loads no review."""
     for words, banned in (
-        (["review", "--help"], {"recommender.store", "yaml", "pydantic", "recommender.review.engine"}),
-        (["--gpu", "A100-80G", "-q"], {"recommender.review", "recommender.review.command"}),
+        (["review", "--help"], {"recommender.knowledge.store", "yaml", "pydantic", "recommender.review.engine"}),
+        (
+            ["--gpu", "A100-80G", "-q"],
+            {"recommender.review.engine", "recommender.review.rule", "recommender.commands.review"},
+        ),
     ):
         code = (
             f"import sys\nsys.argv = {['recommend', *words]!r}\nfrom recommender.cli import main\n"
@@ -657,27 +664,20 @@ def test_the_workflow_and_the_hook_call_what_there_is() -> None:
     """Each option that they name exists."""
     import yaml
 
-    from recommender.review.command import review
+    from recommender.commands.review import command
 
-    known = {name for each in review.params for name in each.opts}
+    known = {name for param in command.params for name in param.opts}
     hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
     flow = yaml.safe_load((ROOT / "templates/review-workflow.yml").read_text("utf-8"))
-    commands = [each["entry"] for each in hooks] + [each.get("run", "") for each in flow["jobs"]["review"]["steps"]]
+    commands = [hook["entry"] for hook in hooks] + [each.get("run", "") for each in flow["jobs"]["review"]["steps"]]
     commands = [each for each in commands if each.startswith("recommend review")]
     assert len(commands) == 4
     for each in commands:
         assert {word for word in each.split() if word.startswith("--")} <= known
 
 
-def test_the_store_is_loaded_once() -> None:
-    """Facts of the same request are the same object, so that many launches cost one look-up."""
-    first, second = one(SERVE, gpu="L4"), one(SERVE, gpu="L4")
-    assert first.facts is second.facts
-    assert first.facts.store is load()
-
-
 def test_a_finding_has_its_own_severity_or_the_rules() -> None:
     """A rule may find one case graver than another."""
     rule = speaking()
-    assert Finding(rule, "x", Said(HERE, "a", "b")).severity == "warning"
-    assert Finding(rule, "x", Said(HERE, "a", "b", severity="info")).severity == "info"
+    assert Finding(rule, "x", Diagnostic(HERE, "a", "b")).severity == "warning"
+    assert Finding(rule, "x", Diagnostic(HERE, "a", "b", severity="info")).severity == "info"

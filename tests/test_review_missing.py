@@ -18,15 +18,15 @@ def test_a_template_that_is_not_there_is_taken_out(tmp_path: Path, there: bool) 
     script.write_text(TEXT)
     if there:
         (tmp_path / "own.json").write_text("{}")
-    (finding,) = [each for each in review(str(script), TEXT).findings if each.rule.id == "LMD116"]
+    (finding,) = [finding for finding in review(str(script), TEXT).findings if finding.rule.id == "LMD116"]
     assert finding.severity == ("info" if there else "warning")
-    assert (finding.said.fix is None) == there
-    if finding.said.fix:
-        ((place, text),) = finding.said.fix.edits
+    assert (finding.fix is None) == there
+    if finding.fix:
+        ((place, text),) = finding.fix.edits
         assert (TEXT[: place.start] + text + TEXT[place.end :]).split() == TEXT.split()[:-2]
 
 
 def test_a_text_that_is_no_file_is_left_alone() -> None:
     """From stdin nothing tells what lies where it will run."""
-    found = [each for each in review("-", TEXT).findings if each.rule.id == "LMD116"]
-    assert [(each.severity, each.said.fix) for each in found] == [("info", None)]
+    found = [finding for finding in review("-", TEXT).findings if finding.rule.id == "LMD116"]
+    assert [(each.severity, each.fix) for each in found] == [("info", None)]

@@ -10,16 +10,17 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
-import handread
 import jsonschema
 import pytest
 from artefacts import KNOWLEDGE
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scripts import place_of, read_bash
 
-from recommender.review import engine, machine, output, sarif
-from recommender.review.rule import Finding, Fix, Rule, Said
-from recommender.review.script import Place, Script
+from recommender.review import engine
+from recommender.review.output import json_output, sarif
+from recommender.review.output import text as output
+from recommender.review.rule import Diagnostic, Finding, Fix, Rule
 
 SERVE = "lmdeploy serve api_server OpenGVLab/InternVL3-8B-AWQ"
 ODD = "a:b,c%d\r\ne]]>&<\"'\t\x00\x1b[31m\ud800\ufffe Tiếng Việt 漢"
@@ -31,20 +32,22 @@ def rule(severity: str = "warning", **more: Any) -> Rule:
     return Rule("LMD900", "odd-thing", "nothing", severity, **({"sources": ()} | more))  # type: ignore[arg-type]
 
 
-def review(text: str, *said: Said, path: str = "deploy.sh", severity: str = "warning", **more: Any) -> engine.Review:
+def review(
+    text: str, *said: Diagnostic, path: str = "deploy.sh", severity: str = "warning", **more: Any
+) -> engine.Review:
     """A review with some findings."""
-    script = handread.read(path, text)
+    script = read_bash(path, text)
     found = tuple(Finding(rule(severity, **more), path, each) for each in said)
     return engine.Review(path, script, found, {"gpu": frozenset({"LMD901", "LMD902"})})
 
 
-def about(text: str, part: str, **more: Any) -> Said:
+def about(text: str, part: str, **more: Any) -> Diagnostic:
     """A finding about a part of a text."""
-    return Said(handread.at(text, part), **({"message": "It is odd.", "why": "Odd things break."} | more))
+    return Diagnostic(place_of(text, part), **({"message": "It is odd.", "why": "Odd things break."} | more))
 
 
 TEXT = f"#!/bin/bash\n{SERVE} \\\n\t--tp 7 --quant-policy 8\n"
-FIXED = about(TEXT, "7", fix=Fix(((handread.at(TEXT, "7"), "4"),), "use 4"))
+FIXED = about(TEXT, "7", fix=Fix(((place_of(TEXT, "7"), "4"),), "use 4"))
 
 
 # --- text
@@ -63,13 +66,13 @@ def test_a_finding_as_text() -> None:
     ]
     assert made[5].startswith("  source: https://example.org/a; flags/tp (0.18.0 ") or "flags/tp" in "".join(made[5:8])
     assert "  fix: use 4" in made
-    assert made[-2] == "1 file, 1 launch: 1 finding (1 warning); --fix mends 1."
-    assert made[-1] == "2 rules stayed silent for want of --gpu: LMD901, LMD902."
+    assert made[-2] == "1 file, 1 launch: 1 finding (1 warning); --fix repairs 1."
+    assert made[-1] == "2 rules skipped; pass --gpu to run: LMD901, LMD902."
 
 
 def test_a_clean_review_is_one_line() -> None:
     """And what stayed silent."""
-    script = handread.read("x", "echo")
+    script = read_bash("x", "echo")
     assert list(output.text([engine.Review("x", script, ())])) == ["1 file, 0 launches: nothing found."]
 
 
@@ -91,8 +94,10 @@ def test_the_mark_stands_below_the_place(part: str) -> None:
 def test_no_line_is_wider_than_80_and_none_holds_a_control_character(text: str, at: int, size: int, path: str) -> None:
     """Whatever a file, its name and a message hold; only one long word may stand out."""
     start = min(at, len(text))
-    place = handread.read("x", text).place(start, min(start + size, len(text)))
-    made = output.text([review(text, Said(place, f"{text} is odd.", "why", Fix(((place, ""),), "mend")), path=path)])
+    place = read_bash("x", text).place(start, min(start + size, len(text)))
+    made = output.text(
+        [review(text, Diagnostic(place, f"{text} is odd.", "why", Fix(((place, ""),), "mend")), path=path)]
+    )
     for line in made:
         width = sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line if not unicodedata.combining(c))
         assert width <= 80 or len(line.split()) <= 3 or not line.isascii()
@@ -123,7 +128,7 @@ def test_colour_changes_no_word() -> None:
 def test_the_json_is_what_its_schema_says() -> None:
     """The schema is the committed one, closed by what a finding must have; lines and columns count from 1."""
     schema = json.loads((KNOWLEDGE / "schema/review.json").read_text("utf-8"))
-    made = json.loads(machine.as_json([review(TEXT, FIXED), review(ODD, about(ODD, "漢", message=ODD), path=ODD)]))
+    made = json.loads(json_output.as_json([review(TEXT, FIXED), review(ODD, about(ODD, "漢", message=ODD), path=ODD)]))
     jsonschema.validate(made, schema)
     first = made["findings"][0]
     assert first["at"] == {"line": 3, "column": 7, "end_line": 3, "end_column": 8}
@@ -134,10 +139,10 @@ def test_the_json_is_what_its_schema_says() -> None:
 
 def test_a_place_over_several_lines_has_its_end() -> None:
     """The end is the first character beyond it."""
-    script = handread.read("x", "ab\ncd\nef")
-    assert machine.spot(script, script.place(1, 7)) == machine.Spot(1, 2, 3, 2)
-    assert machine.spot(script, script.place(1, 3)) == machine.Spot(1, 2, 2, 1)
-    assert machine.spot(script, script.place(8, 8)) == machine.Spot(3, 3, 3, 3)
+    script = read_bash("x", "ab\ncd\nef")
+    assert json_output.spot(script, script.place(1, 7)) == json_output.Spot(1, 2, 3, 2)
+    assert json_output.spot(script, script.place(1, 3)) == json_output.Spot(1, 2, 2, 1)
+    assert json_output.spot(script, script.place(8, 8)) == json_output.Spot(3, 3, 3, 3)
 
 
 # --- SARIF: the parts of the standard's schema that are used here, with nothing else allowed beside them
@@ -234,7 +239,7 @@ def test_the_sarif_is_of_the_standards_shape() -> None:
     first, second = run["results"]
     assert first["fixes"][0]["artifactChanges"][0]["replacements"][0]["insertedContent"]["text"] == "4"
     assert unquote(second["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]) == "file:///ä b/%.sh"
-    assert run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"].startswith("LMD901 stayed silent")
+    assert run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"].startswith("LMD901 skipped")
 
 
 def test_the_mark_of_a_result_outlives_lines_above_it() -> None:
@@ -252,7 +257,7 @@ def test_the_mark_of_a_result_outlives_lines_above_it() -> None:
 
 def test_workflow_commands_are_escaped() -> None:
     """One line each; what ends a property or a command is written as GitHub reads it."""
-    made = machine.as_github([review(ODD, about(ODD, "漢", message=ODD), path="a:b,c%\n.sh", severity="info")])
+    made = json_output.as_github([review(ODD, about(ODD, "漢", message=ODD), path="a:b,c%\n.sh", severity="info")])
     (line,) = made.splitlines()[:1]
     match = re.fullmatch(
         r"::notice file=([^:,]+),line=2,endLine=2,col=(\d+),endColumn=\2,title=LMD900 odd-thing::(.*)", line
@@ -266,8 +271,8 @@ def test_workflow_commands_are_escaped() -> None:
 def test_a_place_over_several_lines_has_no_columns() -> None:
     """GitHub takes columns within one line only."""
     text = "ab\ncd\n"
-    script = handread.read("x", text)
-    made = machine.as_github([review(text, Said(script.place(0, 5), "No.", "No."), severity="error")])
+    script = read_bash("x", text)
+    made = json_output.as_github([review(text, Diagnostic(script.place(0, 5), "No.", "No."), severity="error")])
     assert made.startswith("::error file=deploy.sh,line=1,endLine=2,title=")
 
 
@@ -277,7 +282,7 @@ def test_a_place_over_several_lines_has_no_columns() -> None:
 def test_junit_is_xml_with_failures_where_it_fails() -> None:
     """A suite a file, counts that add up, and any text."""
     reviews = [review(TEXT, FIXED), review(ODD, about(ODD, "漢", message=ODD), path=ODD), review("echo", path="clean")]
-    root = ET.fromstring(machine.as_junit(reviews, [ALL, frozenset(), ALL]))
+    root = ET.fromstring(json_output.as_junit(reviews, [ALL, frozenset(), ALL]))
     assert (root.get("tests"), root.get("failures")) == ("3", "1")
     assert [(each.get("tests"), each.get("failures")) for each in root] == [("1", "1"), ("1", "0"), ("1", "0")]
     (failure,) = root.iter("failure")
@@ -290,9 +295,9 @@ def test_junit_is_xml_with_failures_where_it_fails() -> None:
 
 def _forms(reviews: list[engine.Review]) -> Iterator[str]:
     yield "".join(output.text(reviews))
-    yield machine.as_json(reviews)
-    yield machine.as_github(reviews)
-    yield machine.as_junit(reviews, [ALL] * len(reviews))
+    yield json_output.as_json(reviews)
+    yield json_output.as_github(reviews)
+    yield json_output.as_junit(reviews, [ALL] * len(reviews))
     yield sarif.as_sarif(reviews)
 
 
@@ -301,17 +306,10 @@ def _forms(reviews: list[engine.Review]) -> Iterator[str]:
 def test_any_text_and_place_can_be_written(text: str, start: int, size: int, path: str) -> None:
     """No form fails on odd input, and those for machines are read back."""
     start = min(start, len(text))
-    place = handread.read("x", text).place(start, min(start + size, len(text)))
-    made = [review(text, Said(place, text or "No.", path or "No."), path=path or "x")]
+    place = read_bash("x", text).place(start, min(start + size, len(text)))
+    made = [review(text, Diagnostic(place, text or "No.", path or "No."), path=path or "x")]
     _, as_json, as_github, as_junit, as_sarif = _forms(made)
     assert json.loads(as_json)["findings"][0]["path"] == (path or "x")
     assert as_github.count("\n") == 1
     ET.fromstring(as_junit.encode("utf-8"))
     jsonschema.validate(json.loads(as_sarif), SARIF)
-
-
-def test_a_script_made_by_hand_may_know_no_lines() -> None:
-    """Places tell lines by themselves."""
-    bare = Script("x", "bash", "a\nb")
-    made = engine.Review("x", bare, (Finding(rule(), "x", Said(Place(2, 3, 2, 1), "No.", "No.")),))
-    assert len(list(_forms([made]))) == 5

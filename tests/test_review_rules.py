@@ -1,4 +1,4 @@
-"""Every rule against its table: what it finds and what stands beside it, its page, its sources, its repairs."""
+"""Every rule against its table: hits, near misses, fixes, page and sources."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pkgutil
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,14 @@ from typing import Any
 import pytest
 import yaml
 
+from recommender.knowledge.load import load
+from recommender.knowledge.store import FOLDERS
 from recommender.review import engine, rules
-from recommender.review.rule import Fix, Rule
-from recommender.store import FOLDERS, load
+from recommender.review.rule import RETIRED, Fix, Rule
+from recommender.review.rules.constraint_rule import FAMILIES
 
 TABLES = Path(__file__).parent / "reviews" / "rules"
-OWN_TESTS = frozenset({"LMD001", "LMD002", "LMD003"})  # of ignores and of the reader, which have tests of their own
+OWN_TESTS = frozenset({"LMD001", "LMD002", "LMD003"})  # about ignores and the reader, tested in test_review.py
 NAMES = {
     "bash": "serve.sh",
     "command": "-",
@@ -31,19 +32,20 @@ NAMES = {
     "kubernetes": "deployment.yaml",
     "docker": "Dockerfile",
 }
-RULES = [each for each in engine.rules() if each.id not in OWN_TESTS]
-IDS = [each.id for each in RULES]
+RULES = [rule for rule in engine.rules() if rule.id not in OWN_TESTS]
+IDS = [rule.id for rule in RULES]
+SECTIONS = ["What it does", "Why", "Bad", "Good"]
 
 
 @cache
 def table(rule_id: str) -> tuple[dict[str, Any], ...]:
-    """The rows of a rule's table."""
+    """Return the rows of a rule's table."""
     return tuple(yaml.safe_load((TABLES / f"{rule_id}.yaml").read_text("utf-8")))
 
 
 @cache
 def checkpoint(config: str) -> str:
-    """A folder with a config.json, for a model that no record knows."""
+    """Return a folder with a config.json, for a model without a record."""
     folder = Path(tempfile.mkdtemp(prefix="checkpoint-"))
     (folder / "config.json").write_text(config, encoding="utf-8")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -51,7 +53,7 @@ def checkpoint(config: str) -> str:
 
 
 def reviewed(rule: Rule, row: dict[str, Any], text: str | None = None) -> engine.Review:
-    """What one rule finds in a row's text, or in another text in its place."""
+    """Run one rule on a row's text, or on another text in its place."""
     name = row.get("path") or NAMES[row.get("kind", "bash")]
     context = row.get("context", {})
     if "config" in row:
@@ -60,100 +62,96 @@ def reviewed(rule: Rule, row: dict[str, Any], text: str | None = None) -> engine
 
 
 def edited(text: str, fix: Fix) -> str:
-    """A text after a repair."""
+    """Apply a fix to a text."""
     for place, new in sorted(fix.edits, key=lambda edit: edit[0], reverse=True):
         text = text[: place.start] + new + text[place.end :]
     return text
 
 
-def modules() -> Iterator[Any]:
-    """The rules' modules."""
-    for info in pkgutil.iter_modules(rules.__path__):
-        if info.name.startswith("lmd"):
-            yield importlib.import_module(f"{rules.__name__}.{info.name}")
+MODULES = [
+    importlib.import_module(info.name)
+    for info in pkgutil.walk_packages(rules.__path__, f"{rules.__name__}.")
+    if info.name.rpartition(".")[2].startswith("lmd")
+]
 
 
-def test_there_are_rules_enough_and_no_id_twice() -> None:
-    """At least 45 rules, each id once and of its family."""
-    families = {"1": "starts", "2": "answers", "3": "nothing", "4": "costs", "5": "safety", "6": "operations"}
-    assert len(RULES) >= 45
-    assert len({each.name for each in RULES}) == len(RULES)
-    for each in RULES:
-        assert re.fullmatch(r"LMD[1-6]\d\d", each.id)
-        assert each.family == families[each.id[3]], each.id
-        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", each.name)
-        assert (each.check is None) != (each.whole is None), each.id
-
-
-def test_every_rule_has_a_table_and_every_table_a_rule() -> None:
-    """No rule without cases, no cases without a rule."""
+def test_each_rule_has_a_table_an_id_and_a_name_of_its_own() -> None:
+    """No rule without cases, no cases without a rule; the id's first digit is the family."""
     assert {path.stem for path in TABLES.glob("*.yaml")} == set(IDS)
+    assert len(MODULES) == len(engine.rules()) >= 45
+    assert len({rule.name for rule in RULES}) == len(RULES)
+    for rule in RULES:
+        assert re.fullmatch(r"LMD[1-6]\d\d", rule.id)
+        assert rule.family == FAMILIES[rule.id[3]], rule.id
+        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.name)
+        assert (rule.check is None) != (rule.whole is None), rule.id
 
 
-@pytest.mark.parametrize("module", list(modules()), ids=lambda module: module.RULE.id)
-def test_every_page_says_what_why_and_how(module: Any) -> None:
-    """A rule's docstring is its page: a title, prose, and an example of each kind; its file is named after it."""
-    page = (module.__doc__ or "").strip()
-    title, _, rest = page.partition("\n")
-    assert title
-    assert not title.endswith("."), "a title, not a sentence"
-    assert rest.startswith("\n")
-    assert len(rest) > 200
-    assert re.search(r"^Bad\b.*:$", rest, re.MULTILINE)
-    assert re.search(r"^Good\b", rest, re.MULTILINE)
-    assert all(len(line) <= 120 for line in page.splitlines())
-    name = module.__name__.rpartition(".")[2]
-    assert name.startswith(module.RULE.id.casefold() + "_")
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.RULE.id)
+def test_every_page_has_the_same_sections(module: Any) -> None:
+    """A rule's docstring is its page: title and four sections. What prints it adds Sources from RULE.sources."""
+    title, *blocks = re.split(r"^## ", (module.__doc__ or "").strip(), flags=re.MULTILINE)
+    assert re.fullmatch(r"\S.*[^.]\n\n", title), "one line, a title and not a sentence"
+    sections = dict(block.rstrip().split("\n", 1) for block in blocks)
+    assert list(sections) == SECTIONS
+    assert sections["What it does"].startswith("Reports ")
+    for heading, text in sections.items():
+        assert text.strip()
+        shows_code = any(line.startswith("    ") for line in text.splitlines())
+        assert shows_code == (heading in ("Bad", "Good")), heading
+        assert all(len(line) <= 120 for line in text.splitlines())
+    assert module.__name__.rpartition(".")[2].startswith(module.RULE.id.casefold() + "_")
+
+
+@pytest.mark.parametrize(("rule_id", "instead"), RETIRED.items())
+def test_a_retired_id_is_answered_with_what_replaces_it(rule_id: str, instead: str) -> None:
+    """--explain, the settings file and an ignore name ShellCheck's rule; no rule takes the id again."""
+    answer = f"{rule_id} was retired; use ShellCheck {instead}"
+    with pytest.raises(engine.UnknownRule, match=f"^{answer}$"):
+        engine.rule(rule_id.lower())
+    text = f"# recommend: ignore {rule_id} because we know\nlmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct\n"
+    findings = engine.review("x.sh", text).findings
+    messages = [finding.message for finding in findings if finding.rule.id == "LMD003"]
+    assert messages == [f"This ignore names a rule that no longer exists: {answer}."]
+    assert rule_id not in {each.id for each in engine.rules()}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=IDS)
 def test_every_source_is_there(rule: Rule) -> None:
     """A source is a record that exists or an address."""
-    store = load()
     assert rule.sources
-    kinds = {"requests": "requests", "loads": "loads"} | {kind: kind for kind in FOLDERS}
     for source in rule.sources:
         kind, _, name = source.partition("/")
-        assert source.startswith("https://") or name in getattr(store, kinds[kind]), source
-
-
-@pytest.mark.parametrize("rule", RULES, ids=IDS)
-def test_hit_and_near_miss_stand_beside_each_other(rule: Rule) -> None:
-    """At least two texts in which the rule finds something, and two that come near."""
-    rows = table(rule.id)
-    assert all(row.keys() <= {"text", "kind", "path", "context", "config", "finds", "severity"} for row in rows)
-    assert sum(bool(row["finds"]) for row in rows) >= 2
-    assert sum(not row["finds"] for row in rows) >= 2
+        assert source.startswith("https://") or (kind in FOLDERS and name in getattr(load(), kind)), source
 
 
 @pytest.mark.parametrize("rule", RULES, ids=IDS)
 def test_the_rule_finds_what_its_table_says(rule: Rule) -> None:
-    """The findings' places are the pieces of text that the table lists, no more and no less."""
-    for number, row in enumerate(table(rule.id)):
-        found = reviewed(rule, row)
-        assert not found.defects, (number, found.defects)
-        text = found.script.text
-        places = [text[each.said.place.start : each.said.place.end] for each in found.findings]
+    """Findings are at the pieces of text that the table lists, no more and no less; fixes remove their findings."""
+    rows = table(rule.id)
+    assert all(row.keys() <= {"text", "kind", "path", "context", "config", "finds", "severity"} for row in rows)
+    assert sum(bool(row["finds"]) for row in rows) >= 2, "at least two hits"
+    assert sum(not row["finds"] for row in rows) >= 2, "at least two near misses"
+    for number, row in enumerate(rows):
+        review = reviewed(rule, row)
+        assert not review.defects, (number, review.defects)
+        text = review.script.text
+        places = [text[finding.place.start : finding.place.end] for finding in review.findings]
         assert places == row["finds"], f"row {number}: {row['text']}"
         if "severity" in row:
-            assert {each.severity for each in found.findings} == {row["severity"]}, f"row {number}"
-        for each in found.findings:
-            assert each.said.message
-            assert each.said.why
-            assert "\n" not in each.said.message + each.said.why
+            assert {finding.severity for finding in review.findings} == {row["severity"]}, f"row {number}"
+        for finding in review.findings:
+            assert finding.message
+            assert finding.diagnostic.why
+            assert "\n" not in finding.message + finding.diagnostic.why
+            if finding.fix is not None:
+                assert_fixed(rule, row, review, edited(text, finding.fix))
 
 
-@pytest.mark.parametrize("rule", RULES, ids=IDS)
-def test_a_repair_mends_what_it_claims(rule: Rule) -> None:
-    """After a finding's repair the finding is gone, everything is read as before, and the repair is not asked again."""
-    for number, row in enumerate(table(rule.id)):
-        found = reviewed(rule, row)
-        for each in found.findings:
-            if each.said.fix is None:
-                continue
-            text = edited(found.script.text, each.said.fix)
-            assert text != found.script.text
-            after = reviewed(rule, row, text)
-            assert len(after.findings) < len(found.findings), f"row {number}: {text}"
-            assert len(after.script.launches) == len(found.script.launches), f"row {number}: {text}"
-            assert len(after.script.troubles) <= len(found.script.troubles), f"row {number}: {text}"
+def assert_fixed(rule: Rule, row: dict[str, Any], before: engine.Review, text: str) -> None:
+    """A fix removes its finding; the rest of the text is read as before."""
+    assert text != before.script.text
+    after = reviewed(rule, row, text)
+    assert len(after.findings) < len(before.findings), text
+    assert len(after.script.launches) == len(before.script.launches), text
+    assert len(after.script.problems) <= len(before.script.problems), text

@@ -16,11 +16,14 @@ from pathlib import Path
 import pytest
 from artefacts import need
 from click.testing import CliRunner, Result
+from scripts import given_options, only_launch, text_at
 
-from recommender.review import command, engine, fix, unitfile, unitwords
-from recommender.review.reader import kind_of, read
-from recommender.review.script import Launch, Place
-from recommender.review.source import Source
+from recommender.commands import review as command
+from recommender.review import engine, fix
+from recommender.review.readers import unit_file, unit_words
+from recommender.review.readers.detect_kind import kind_of, read
+from recommender.review.script.model import Launch
+from recommender.review.script.source import Source
 
 GENERATOR = Path("/usr/lib/systemd/user-environment-generators/30-systemd-environment-d-generator")
 SERVER = "/usr/bin/lmdeploy serve api_server org/m"
@@ -33,25 +36,13 @@ def service(*lines: str) -> str:
 
 def one(text: str, path: Path | str = "server.service") -> Launch:
     """The only launch of a unit."""
-    script = read(str(path), text)
-    assert script.kind == "systemd"
-    assert len(script.launches) == 1, (script.launches, script.troubles)
-    return script.launches[0]
-
-
-def given(launch: Launch) -> dict[str, list[str | None]]:
-    """Options by name, with their values."""
-    return {option.name: [word.value for word in option.values] for option in launch.options}
-
-
-def cut(text: str, place: Place | None) -> str | None:
-    """What stands at a place."""
-    return text[place.start : place.end] if place else None
+    assert read(str(path), text).kind == "systemd"
+    return only_launch(text, None, str(path))
 
 
 def arguments(text: str, path: str = "server.service") -> list[list[str | None]]:
     """The words of each command of a unit."""
-    return [[field.value for field in command] for command in unitfile.commands(read(path, text))]
+    return [[field.value for field in command] for command in unit_file.commands(read(path, text))]
 
 
 # --- the words of a command
@@ -190,10 +181,10 @@ def test_systemd_reads_the_same_of_lines_made_by_chance(tmp_path: Path) -> None:
     for _ in range(300):
         line = "".join(rng.choice(PARTS) for _ in range(rng.randrange(1, 14)))
         text = service("Type=oneshot", f"ExecStart=:/bin/echo {line}", "")
-        troubles = read("a-b.service", text).troubles
-        if any("quote" in each.message for each in troubles):
+        problems = read("a-b.service", text).problems
+        if any("quote" in problem.message for problem in problems):
             refused.append(text)
-        elif not troubles and ";" not in line:
+        elif not problems and ";" not in line:
             good.append((line, arguments(text, "a-b.service")[0]))
     assert (len(good) > 120, len(refused) > 20) == (True, True)
     path = tmp_path / "a-b.service"
@@ -281,10 +272,10 @@ FILES: list[tuple[str, dict[str, str]]] = [
 @pytest.mark.parametrize(("text", "expected"), FILES)
 def test_an_environment_file(text: str, expected: dict[str, str]) -> None:
     """Comments, quotes, escapes and lines that go on; no variable and no specifier is replaced in it."""
-    assert unitwords.environment_file(text) == expected
+    assert unit_words.environment_file(text) == expected
 
 
-PLAIN = [each for each in FILES if "$" not in each[0] and "" not in each[1].values()]
+PLAIN = [file for file in FILES if "$" not in file[0] and "" not in file[1].values()]
 
 
 @pytest.mark.parametrize(("text", "expected"), PLAIN)
@@ -317,7 +308,7 @@ def test_systemd_reads_the_same_of_files_made_by_chance(tmp_path: Path) -> None:
         environment = {"XDG_CONFIG_HOME": str(folder.parent), "HOME": str(tmp_path), "PATH": os.defpath}
         done = subprocess.run([GENERATOR], env=environment, capture_output=True, text=True, timeout=20, check=True)
         theirs = dict(line.split("=", 1) for line in done.stdout.splitlines() if re.match(r"V\d+=", line))
-        ours = unitwords.environment_file(text)
+        ours = unit_words.environment_file(text)
         for name, value in theirs.items():
             assert ours[name] == plain(value), text
         compared += len(theirs)
@@ -357,8 +348,9 @@ def test_values_of_files_beside_the_unit(tmp_path: Path) -> None:
     assert launch.starts == "api_server"
     assert launch.model is not None
     assert (launch.model.value, launch.model.raw, launch.model.variable) == ("org/m", "${MODEL}", "MODEL")
-    assert given(launch) == {"--tp": ["2"], "--session-len": ["4096"], "--log-level": [None], "--max-batch-size": ["7"]}
-    assert [cut(text, option.values[0].written) for option in launch.options] == [None, None, None, "7"]
+    values = {"--tp": ["2"], "--session-len": ["4096"], "--log-level": [None], "--max-batch-size": ["7"]}
+    assert given_options(launch) == values
+    assert [text_at(text, option.values[0].written) for option in launch.options] == [None, None, None, "7"]
     assert [option.place.line for option in launch.options] == [7, 7, 7, 7]
     assert launch.place.line == 6
     assert text[launch.place.start : launch.place.end].startswith("${LMDEPLOY} serve")
@@ -373,11 +365,11 @@ def test_what_instances_share(tmp_path: Path) -> None:
         f"ExecStart={SERVER} --server-port ${{PORT}} --tp ${{TP}} --session-len ${{LEN}}",
     )
     path, text = fleet(tmp_path, *lines, server_0="PORT=1\nTP=2\nLEN=9\n", server_1="PORT=2\nTP=2\n", other="TP=4\n")
-    assert given(one(text, path)) == {"--server-port": [None], "--tp": ["2"], "--session-len": [None]}
+    assert given_options(one(text, path)) == {"--server-port": [None], "--tp": ["2"], "--session-len": [None]}
     instance = path.with_name("lmdeploy@0.service")
-    assert given(one(text, instance)) == {"--server-port": ["1"], "--tp": ["2"], "--session-len": ["9"]}
+    assert given_options(one(text, instance)) == {"--server-port": ["1"], "--tp": ["2"], "--session-len": ["9"]}
     (tmp_path / "server-0.env").unlink()
-    assert given(one(text, instance)) == {"--server-port": [None], "--tp": [None], "--session-len": [None]}
+    assert given_options(one(text, instance)) == {"--server-port": [None], "--tp": [None], "--session-len": [None]}
 
 
 def test_a_later_file_counts(tmp_path: Path) -> None:
@@ -451,12 +443,12 @@ def test_a_word_of_options_from_another_file(tmp_path: Path) -> None:
         lmdeploy="OPTIONS='--sesion-len 4096 --model-name \"a b\"'\n",
     )
     launch = one(text, path)
-    assert given(launch) == {"--sesion-len": ["4096"], "--model-name": ["a b"], "--tp": ["2"]}
+    assert given_options(launch) == {"--sesion-len": ["4096"], "--model-name": ["a b"], "--tp": ["2"]}
     found = engine.review(str(path), text)
-    (said,) = [each.said for each in found.findings if each.rule.id == "LMD101"]
+    (said,) = [finding.diagnostic for finding in found.findings if finding.rule.id == "LMD101"]
     assert said.place.line == 5
     source = Source(str(path), text)
-    made = fix.mend(source, lambda now: engine.review(now.path, now.text))
+    made = fix.repair(source, lambda now: engine.review(now.path, now.text))
     assert made.source.whole == text
 
 
@@ -464,9 +456,9 @@ def test_a_word_of_options_of_the_unit() -> None:
     """Of the unit's own variable the words are mended where they stand."""
     text = service('Environment="OPTIONS=--sesion-len 4096 --tp 2"', f"ExecStart={SERVER} $OPTIONS")
     launch = one(text)
-    assert given(launch) == {"--sesion-len": ["4096"], "--tp": ["2"]}
-    assert [cut(text, each.place) for each in launch.options] == ["--sesion-len", "--tp"]
-    made = fix.mend(Source("x.service", text), lambda now: engine.review(now.path, now.text))
+    assert given_options(launch) == {"--sesion-len": ["4096"], "--tp": ["2"]}
+    assert [text_at(text, option.place) for option in launch.options] == ["--sesion-len", "--tp"]
+    made = fix.repair(Source("x.service", text), lambda now: engine.review(now.path, now.text))
     assert made.source.whole == text.replace("--sesion-len", "--session-len")
 
 
@@ -500,7 +492,7 @@ def test_what_a_unit_starts(line: str, model: str, options: dict[str, list[str |
     """The server itself, behind env and other wrappers, and within the script of a shell."""
     launch = one(service("Environment=MODEL=org/x TP=4", f"ExecStart={line}"))
     assert launch.model is not None
-    assert (launch.model.value, given(launch)) == (model, options)
+    assert (launch.model.value, given_options(launch)) == (model, options)
 
 
 NOTHING = [
@@ -529,17 +521,19 @@ def test_places_within_the_unit() -> None:
     )
     launch = one(text)
     assert launch.model is not None
-    assert (cut(text, launch.model.place), cut(text, launch.model.written)) == ("'org/m'", "org/m")
-    found = {each.name: (cut(text, each.place), cut(text, each.values[0].written)) for each in launch.options}
+    assert (text_at(text, launch.model.place), text_at(text, launch.model.written)) == ("'org/m'", "org/m")
+    found = {
+        option.name: (text_at(text, option.place), text_at(text, option.values[0].written)) for option in launch.options
+    }
     assert found == {
         name: (name, value)
         for name, value in {"--tp": "2", "--session-len": "4096", "--model-name": "é", "--seed": "3"}.items()
     }
-    assert [each.place.line for each in launch.options] == [7, 7, 8, 8]
-    assert [each.text for each in read("x.service", text).comments] == ["# the server", "# two cards"]
+    assert [option.place.line for option in launch.options] == [7, 7, 8, 8]
+    assert [comment.text for comment in read("x.service", text).comments] == ["# the server", "# two cards"]
     text = service("ExecStart=/bin/bash -c 'exec lmdeploy serve api_server org/m \\", "  --tp 2'")
     (option,) = one(text).options
-    assert (cut(text, option.whole), option.place.line) == ("--tp 2", 5)
+    assert (text_at(text, option.whole), option.place.line) == ("--tp 2", 5)
 
 
 RESTARTS = [
@@ -563,31 +557,31 @@ def test_restarts(lines: list[str], pauses: bool | None) -> None:
     text = service(f"ExecStart={SERVER}", *lines)
     loop = one(text).loop
     assert (loop.pauses if loop else None) == pauses
-    found = {each.rule.id for each in engine.review("x.service", text).findings}
+    found = {finding.rule.id for finding in engine.review("x.service", text).findings}
     assert ("LMD601" in found) == (pauses is False)
 
 
 def test_set_e_of_a_script_does_not_end_the_restarts() -> None:
     """systemd restarts whatever ended the shell."""
     text = service("ExecStart=/bin/bash -c 'set -e; lmdeploy serve api_server org/m'", "Restart=always")
-    assert "LMD603" not in {each.rule.id for each in engine.review("x.service", text).findings}
+    assert "LMD603" not in {finding.rule.id for finding in engine.review("x.service", text).findings}
 
 
 # --- what cannot be read
 
 TROUBLES = [
     (f'ExecStart={SERVER} "--tp 2', 4, "quote"),
-    (f"ExecStart={SERVER}\n  --tp 2", 5, "no setting"),
-    (f"ExecStart={SERVER}\n  --tp=2", 5, "no setting"),
-    (f"ExecStart={SERVER} \\ \n  --tp 2", 5, "no setting"),
+    (f"ExecStart={SERVER}\n  --tp 2", 5, "not a setting"),
+    (f"ExecStart={SERVER}\n  --tp=2", 5, "not a setting"),
+    (f"ExecStart={SERVER} \\ \n  --tp 2", 5, "not a setting"),
     (f"ExecStart={SERVER}\n[Install\nWantedBy=x", 5, "section"),
     ("ExecStart=${LMDEPLOY} serve api_server org/m", 4, "variable"),
     ("ExecStart=venv/bin/lmdeploy serve api_server org/m", 4, "absolute"),
     (f"EnvironmentFile=server.env\nExecStart={SERVER}", 4, "absolute"),
     (f"Environment='A=1\nExecStart={SERVER}", 4, "quote"),
-    (f"Environment=TP=2\nExecStart={SERVER} \\\n  --tp ${{PT}}", 6, "sets 'PT'"),
-    (f"Environment=TP=2\nExecStart={SERVER} $PT", 5, "sets 'PT'"),
-    ("ExecStart=/bin/bash -c 'TP=2; \\\n  lmdeploy serve api_server org/m --tp ${TP}'", 5, "sets 'TP'"),
+    (f"Environment=TP=2\nExecStart={SERVER} \\\n  --tp ${{PT}}", 6, "'PT' is not set here"),
+    (f"Environment=TP=2\nExecStart={SERVER} $PT", 5, "'PT' is not set here"),
+    ("ExecStart=/bin/bash -c 'TP=2; \\\n  lmdeploy serve api_server org/m --tp ${TP}'", 5, "'TP' is not set here"),
 ]
 QUIET = [
     "ExecStart=/usr/bin/lmdeploy serve api_server org/m --model-name ${USER} --download-dir $CACHE_DIRECTORY",
@@ -602,21 +596,21 @@ QUIET = [
 def test_troubles(lines: str, line: int, what: str) -> None:
     """What systemd passes over or refuses is told, at its line."""
     script = read("lmdeploy.service", service(lines))
-    (trouble,) = script.troubles
+    (trouble,) = script.problems
     assert (trouble.place.line, what in trouble.message) == (line, True), trouble
-    assert "LMD002" in {each.rule.id for each in engine.review(script.path, script.text).findings}
+    assert "LMD002" in {finding.rule.id for finding in engine.review(script.path, script.text).findings}
 
 
 @pytest.mark.parametrize("lines", QUIET)
 def test_no_trouble(lines: str) -> None:
     """What systemd sets itself, what another file or the manager may set, and what the shell is to replace."""
-    assert read("lmdeploy.service", service(lines)).troubles == ()
+    assert read("lmdeploy.service", service(lines)).problems == ()
 
 
 def test_a_program_of_a_variable_is_reviewed_all_the_same() -> None:
     """The author's intention is plain."""
     text = service("ExecStart=${LMDEPLOY} serve api_server org/m --tpp 2")
-    assert "LMD101" in {each.rule.id for each in engine.review("x.service", text).findings}
+    assert "LMD101" in {finding.rule.id for finding in engine.review("x.service", text).findings}
 
 
 @pytest.mark.parametrize(
@@ -658,7 +652,7 @@ def test_the_kind_of_a_unit(path: str, text: str, kind: str) -> None:
 
 def review(*arguments: str, stdin: str | None = None) -> Result:
     """The command."""
-    return CliRunner().invoke(command.review, arguments, input=stdin)
+    return CliRunner().invoke(command.command, arguments, input=stdin)
 
 
 def test_a_folder_s_units_are_reviewed(tmp_path: Path) -> None:
@@ -718,13 +712,13 @@ def test_an_ignore_covers_the_command() -> None:
     lines = UNIT.split("\n")
     lines.insert(3, "# recommend: ignore LMD101, LMD302 because it is an exercise")
     found = engine.review("x.service", "\n".join(lines))
-    assert not {"LMD101", "LMD302", "LMD001"} & {each.rule.id for each in found.findings}
+    assert not {"LMD101", "LMD302", "LMD001"} & {finding.rule.id for finding in found.findings}
 
 
 def test_a_misspelt_variable_of_a_file_is_found(tmp_path: Path) -> None:
     """At the line that names the file, whichever of its variables it is."""
     path, text = fleet(tmp_path, "EnvironmentFile=/x/a.env", f"ExecStart={SERVER}", a="A=1\nTM_LOG_LEVL=INFO\n")
-    found = [each.said for each in engine.review(str(path), text).findings if each.rule.id == "LMD311"]
+    found = [finding.diagnostic for finding in engine.review(str(path), text).findings if finding.rule.id == "LMD311"]
     assert [(each.place.line, "TM_LOG_LEVEL" in each.message, each.fix) for each in found] == [(4, True, None)]
 
 
@@ -733,8 +727,8 @@ def test_variables_that_another_file_may_set(tmp_path: Path) -> None:
     lines = ("EnvironmentFile=/x/a.env", "ExecStart=/usr/bin/lmdeploy serve api_server OpenGVLab/InternVL3-8B")
     lines = (*lines[:1], f"{lines[1]} --trust-remote-code --max-batch-size 64")
     path, text = fleet(tmp_path, *lines)
-    assert "LMD401" not in {each.rule.id for each in engine.review(str(path), text).findings}
+    assert "LMD401" not in {finding.rule.id for finding in engine.review(str(path), text).findings}
     fleet(tmp_path, *lines, a="HF_HOME=/x\n")
-    assert "LMD401" in {each.rule.id for each in engine.review(str(path), text).findings}
+    assert "LMD401" in {finding.rule.id for finding in engine.review(str(path), text).findings}
     fleet(tmp_path, *lines, a="OMP_NUM_THREADS=4\n")
-    assert "LMD401" not in {each.rule.id for each in engine.review(str(path), text).findings}
+    assert "LMD401" not in {finding.rule.id for finding in engine.review(str(path), text).findings}

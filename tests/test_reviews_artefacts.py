@@ -11,9 +11,10 @@ import pytest
 from artefacts import MODELS, answer, requests
 from hypothesis import given, settings
 
-from recommender.pipeline import Recommendation
-from recommender.render import render
-from recommender.request import Request, RequestError
+from recommender.choose.recommend import Recommendation
+from recommender.common.errors import RequestError
+from recommender.render.formats import render
+from recommender.request.request import Request
 from recommender.review import engine
 
 FORMS = {"bash": "serve.sh", "python": "serve.py", "docker": "serve.sh", "client": "client.py", "env": "serve.env"}
@@ -46,7 +47,7 @@ def assert_clean(request: Request) -> None:
     """No finding, no defect, in any form."""
     for form, text in written(request).items():
         found = engine.review(FORMS[form], text)
-        said = [(each.rule.id, each.said.place.line, each.said.message) for each in found.findings]
+        said = [(finding.rule.id, finding.place.line, finding.message) for finding in found.findings]
         assert not said, (request, form, said)
         assert not found.defects, (request, form, found.defects)
         if form in LAUNCHES:

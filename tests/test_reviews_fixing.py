@@ -10,8 +10,8 @@ import pytest
 
 from recommender.review import engine, fix
 from recommender.review.rule import Finding
-from recommender.review.script import Place, Script
-from recommender.review.source import Source
+from recommender.review.script.model import Script, Span
+from recommender.review.script.source import Source
 
 TOLD = ({}, {"gpu": "A100-80G", "load": "16", "image": "1280x720"})
 PARTS = 4
@@ -27,7 +27,7 @@ def texts() -> tuple[fuzz_reviews.Text, ...]:
 
 
 @cache
-def mended(at: int, told: int) -> tuple[engine.Review, fix.Mended, engine.Review] | None:
+def mended(at: int, told: int) -> tuple[engine.Review, fix.Repaired, engine.Review] | None:
     """The review before, what the repairs made, and the review after; None where there is nothing to repair."""
     text = texts()[at]
 
@@ -36,13 +36,13 @@ def mended(at: int, told: int) -> tuple[engine.Review, fix.Mended, engine.Review
 
     source = Source(text.path, text.text)
     before = look(source)
-    if not any(each.said.fix for each in before.findings):
+    if not any(finding.fix for finding in before.findings):
         return None
-    made = fix.mend(source, look)
+    made = fix.repair(source, look)
     return before, made, look(made.source)
 
 
-def repaired(part: int) -> Iterator[tuple[int, int, engine.Review, fix.Mended, engine.Review]]:
+def repaired(part: int) -> Iterator[tuple[int, int, engine.Review, fix.Repaired, engine.Review]]:
     """All texts of a part in which something was repaired."""
     for at in range(part, len(texts()), PARTS):
         for told in range(len(TOLD)):
@@ -53,7 +53,7 @@ def repaired(part: int) -> Iterator[tuple[int, int, engine.Review, fix.Mended, e
 
 def edits(findings: tuple[Finding, ...]) -> list[tuple[int, int, str]]:
     """What the repairs of some findings replace, each stretch once."""
-    return list(dict.fromkeys((p.start, p.end, new) for f in findings if f.said.fix for p, new in f.said.fix.edits))
+    return list(dict.fromkeys((p.start, p.end, new) for f in findings if f.fix for p, new in f.fix.edits))
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -61,7 +61,7 @@ def test_fixing_twice_changes_nothing(part: int) -> None:
     """A repaired text is as it stays."""
     for at, told, _, made, _ in repaired(part):
         text = texts()[at]
-        again = fix.mend(made.source, lambda each: engine.review(text.path, each.text, TOLD[told]))  # noqa: B023
+        again = fix.repair(made.source, lambda each: engine.review(text.path, each.text, TOLD[told]))  # noqa: B023
         assert again.source.whole == made.source.whole, text.text
         assert again.applied == (), text.text
 
@@ -73,13 +73,13 @@ def test_what_a_repair_claims_to_mend_is_mended(part: int) -> None:
         text = texts()[at].text
         for name in {each.rule.id for each in made.applied}:
             claimed = sum(each.rule.id == name for each in made.applied)
-            then, now = (sum(each.rule.id == name for each in one.findings) for one in (before, after))
+            then, now = (sum(finding.rule.id == name for finding in one.findings) for one in (before, after))
             first = sum(each.rule.id == name for each in made.applied if each in before.findings)
             assert now <= then - first, (name, claimed, text)
-        errors = [sum(each.severity == "error" for each in one.findings) for one in (before, after)]
+        errors = [sum(finding.severity == "error" for finding in one.findings) for one in (before, after)]
         assert errors[1] <= errors[0], text
         assert len(after.script.launches) == len(before.script.launches), text
-        assert len(after.script.troubles) <= len(before.script.troubles), text
+        assert len(after.script.problems) <= len(before.script.problems), text
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -101,7 +101,7 @@ def test_comments_variables_and_options_keep_their_order(part: int) -> None:
     for at, _, before, made, after in repaired(part):
         touched = edits(made.applied)
 
-        def whole(place: Place, touched: list[tuple[int, int, str]] = touched) -> bool:
+        def whole(place: Span, touched: list[tuple[int, int, str]] = touched) -> bool:
             return all(last <= place.start or place.end <= first for first, last, _ in touched)
 
         if not all(each in before.findings for each in made.applied):
@@ -113,9 +113,11 @@ def test_comments_variables_and_options_keep_their_order(part: int) -> None:
 def named(script: Script, whole: object) -> tuple[list[str], list[str], list[str]]:
     """The comments, the variables and the options of a script, as far as no repair touches them."""
     assert callable(whole)
-    comments = [each.text for each in script.comments if whole(each.place)]
-    variables = [f"{each.name}={each.word.raw}" for each in script.assignments if whole(each.place)]
-    options = [each.name for launch in script.launches for each in launch.options if whole(each.whole)]
+    comments = [comment.text for comment in script.comments if whole(comment.place)]
+    variables = [
+        f"{assignment.name}={assignment.word.raw}" for assignment in script.assignments if whole(assignment.place)
+    ]
+    options = [option.name for launch in script.launches for option in launch.options if whole(option.whole)]
     return comments, variables, options
 
 

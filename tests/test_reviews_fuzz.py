@@ -11,7 +11,7 @@ import fuzz_reviews
 import pytest
 
 from recommender.review import engine, fix
-from recommender.review.source import Source
+from recommender.review.script.source import Source
 
 SCRIPTS, FILES, SEED = 1650, 350, 20261121
 LIMIT = 5.0
@@ -65,13 +65,13 @@ def test_nothing_of_a_file_is_run(name: str, trapped: tuple[Path, dict[str, str]
     """Neither its commands, nor its imports, nor what its YAML would make, with every option that does anything."""
     work, environment = trapped
     (work / name).write_text(HOSTILE[name], encoding="utf-8")
-    before = {each.name for each in work.iterdir()}
+    before = {path.name for path in work.iterdir()}
     for more in ([], ["--format", "sarif"], ["--diff"], ["--fix"], ["--optimize", "--diff"]):
         command = [sys.executable, "-m", "recommender", "review", name, "--gpu", "A100-80G", "--load", "4", *more]
         run = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False)
         assert run.returncode in (0, 1), run.stderr
         assert "defect" not in run.stderr
-    assert {each.name for each in work.iterdir()} == before
+    assert {path.name for path in work.iterdir()} == before
 
 
 def test_the_watch_sees_what_is_run() -> None:
@@ -104,4 +104,4 @@ def test_a_number_that_is_none_is_no_crash(value: str) -> None:
             text += f" {option} {value} {option}={value}\n"
             found = engine.review("x.sh", text, {"gpu": "A100-80G:2", "load": "16"})
             assert not found.defects, (option, value)
-            assert not fix.mend(Source("x.sh", text), lambda each: engine.review("x.sh", each.text)).review.defects
+            assert not fix.repair(Source("x.sh", text), lambda each: engine.review("x.sh", each.text)).review.defects

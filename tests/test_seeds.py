@@ -17,7 +17,7 @@ import yaml
 from packaging.version import Version
 from seeds import ROOT, Seeds, read_config, read_script, repair
 
-from recommender.records import Adviser, Claim, Disagreement, Place, Record, Scenario
+from recommender.knowledge.records import Adviser, Claim, Disagreement, Place, Record, Scenario
 
 KNOWLEDGE = ROOT / "knowledge"
 R = TypeVar("R", bound=Record)
@@ -62,8 +62,8 @@ def places(node: Any) -> Iterator[Place]:
 
 
 def with_places() -> list[Path]:
-    found = KNOWLEDGE.glob("*/**/*.yaml")
-    return sorted(path for path in found if re.search(r"^ *places:", path.read_text(encoding="utf-8"), re.MULTILINE))
+    paths = KNOWLEDGE.glob("*/**/*.yaml")
+    return sorted(path for path in paths if re.search(r"^ *places:", path.read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def test_shell_reader_knows_the_forms_that_scripts_use() -> None:

@@ -1,8 +1,9 @@
-"""Bytes, parameters and arithmetic agree with what publishers state."""
+"""Test bytes, parameters and FLOP against what publishers state."""
 
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recommender import shapes
-from recommender.records import Model
+from recommender.estimate import model_shape, vision_shape
+from recommender.knowledge.records import Model
 
 MODELS = Path(__file__).parent.parent / "knowledge" / "models"
 
 
+@cache
 def load(model: str) -> Model:
     return Model.model_validate_json(json.dumps(yaml.safe_load((MODELS / f"{model}.yaml").read_text("utf-8"))))
 
@@ -57,41 +59,30 @@ def test_enough_models_have_a_published_size() -> None:
 def test_weight_bytes_match_the_published_files(name: str) -> None:
     """Computed bytes are within 1 % of the sum of the weight files."""
     model = load(name)
-    assert shapes.weight_bytes(model) == pytest.approx(model.published[0].bytes, rel=0.01)
+    assert model_shape.weight_bytes(model) == pytest.approx(model.published[0].bytes, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("name", "billions"),
-    [("qwen2.5-7b-instruct", 7.61), ("llama-3.1-8b-instruct", 8.03), ("internvl3-1b", 0.938), ("internvl3-8b", 7.94)],
-)
-def test_parameter_counts(name: str, billions: float) -> None:
+CARDS = {"qwen2.5-7b-instruct": 7.61, "llama-3.1-8b-instruct": 8.03, "internvl3-1b": 0.938, "internvl3-8b": 7.94}
+README = {"1b": 1.1, "2b": 2.3, "4b": 4.7, "8b": 8.5, "14b": 15.1, "38b": 38.4, "20b-a4b": 21.2, "30b-a3b": 30.8}
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_parameter_counts(name: str) -> None:
     """Totals agree with the cards to the digits that these print."""
-    assert shapes.parameters(load(name)) / 1e9 == pytest.approx(billions, rel=1e-3)
+    assert model_shape.parameters(load(name)) / 1e9 == pytest.approx(CARDS[name], rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("name", "billions"),
-    [
-        ("internvl3.5-1b", 1.1),
-        ("internvl3.5-2b", 2.3),
-        ("internvl3.5-4b", 4.7),
-        ("internvl3.5-8b", 8.5),
-        ("internvl3.5-14b", 15.1),
-        ("internvl3.5-38b", 38.4),
-        ("internvl3.5-20b-a4b", 21.2),
-        ("internvl3.5-30b-a3b", 30.8),
-    ],
-)
-def test_parameter_counts_of_a_family(name: str, billions: float) -> None:
-    """As github.com/OpenGVLab/InternVL's README prints them, to its one decimal."""
-    assert shapes.parameters(load(name)) / 1e9 == pytest.approx(billions, abs=0.051)
+@pytest.mark.parametrize("size", README)
+def test_parameter_counts_of_a_family(size: str) -> None:
+    """InternVL3.5 as github.com/OpenGVLab/InternVL's README prints it, to its one decimal."""
+    assert model_shape.parameters(load(f"internvl3.5-{size}")) / 1e9 == pytest.approx(README[size], abs=0.051)
 
 
 def test_parameters_without_embeddings() -> None:
     """Qwen2.5-7B's card says 6.53 billion without embeddings; its files hold 7,615,616,512 in all."""
     model = load("qwen2.5-7b-instruct")
-    assert round((shapes.parameters(model) - shapes.embedding_parameters(model)) / 1e9, 2) == 6.53
-    assert shapes.parameters(model) == 7_615_616_512
+    assert round((model_shape.parameters(model) - model_shape.embedding_parameters(model)) / 1e9, 2) == 6.53
+    assert model_shape.parameters(model) == 7_615_616_512
 
 
 @pytest.mark.parametrize(("name", "millions"), [("internvl3-8b", 304), ("internvl3-78b", 5540)])
@@ -100,24 +91,24 @@ def test_vision_parameters(name: str, millions: int) -> None:
     model = load(name)
     merged, hidden = 4 * model.vision[0].hidden, model.text.hidden
     projector = 2 * merged + merged * hidden + hidden * hidden + 2 * hidden
-    assert (shapes.vision_parameters(model) - projector) / 1e6 == pytest.approx(millions, rel=2e-3)
+    assert (vision_shape.vision_parameters(model) - projector) / 1e6 == pytest.approx(millions, rel=2e-3)
 
 
 def test_text_models_have_no_vision() -> None:
     """Nothing is counted for an encoder that is not there."""
     model = load("qwen2.5-7b-instruct")
-    assert shapes.vision_weight_bytes(model) == shapes.vision_flops_per_tile(model) == 0
+    assert vision_shape.vision_weight_bytes(model) == vision_shape.vision_flops_per_tile(model) == 0
 
 
 def test_awq_bits() -> None:
     """Four bits, and a 16-bit scale with a 4-bit zero for 128 weights."""
-    assert shapes.linear_bits(load("internvl3-8b-awq")) == 4 + 20 / 128
-    assert shapes.linear_bits(load("internvl3-8b")) == 16
+    assert model_shape.linear_bits(load("internvl3-8b-awq")) == 4 + 20 / 128
+    assert model_shape.linear_bits(load("internvl3-8b")) == 16
 
 
 def test_awq_of_the_same_shape_elsewhere() -> None:
     """Two files of 4.48 and 1.09 GB, at huggingface.co/graelo/Qwen2.5-7B-Instruct-1M-AWQ."""
-    assert shapes.weight_bytes(load("qwen2.5-7b-instruct-awq")) == pytest.approx(5.57e9, rel=0.01)
+    assert model_shape.weight_bytes(load("qwen2.5-7b-instruct-awq")) == pytest.approx(5.57e9, rel=0.01)
 
 
 @pytest.mark.parametrize("name", AWQ)
@@ -127,80 +118,78 @@ def test_awq_packs_linear_layers_only(name: str) -> None:
     if name in PADDED:
         assert packed.text.intermediate > plain.text.intermediate
         plain = plain.model_copy(update={"text": packed.text})
-    saved = shapes.weight_bytes(plain) - shapes.weight_bytes(packed)
-    assert saved == pytest.approx(shapes.linear_parameters(plain) * 2 * (1 - (4 + 20 / 128) / 16), abs=2)
-    assert shapes.vision_weight_bytes(packed) == shapes.vision_weight_bytes(plain)
+    saved = model_shape.weight_bytes(plain) - model_shape.weight_bytes(packed)
+    assert saved == pytest.approx(model_shape.linear_parameters(plain) * 2 * (1 - (4 + 20 / 128) / 16), abs=2)
+    assert vision_shape.vision_weight_bytes(packed) == vision_shape.vision_weight_bytes(plain)
 
 
 def test_converted_checkpoint_weighs_the_same() -> None:
     """Another layout of the same weights changes no bytes."""
-    assert shapes.weight_bytes(load("internvl3-8b")) == shapes.weight_bytes(load("internvl3-8b-hf"))
+    assert model_shape.weight_bytes(load("internvl3-8b")) == model_shape.weight_bytes(load("internvl3-8b-hf"))
 
 
 @pytest.mark.parametrize(("bits", "tp", "expected"), [(16, 1, 57_344), (8, 1, 29_568), (4, 1, 15_232), (16, 2, 28_672)])
 def test_kv_bytes(bits: int, tp: int, expected: int) -> None:
     """Qwen2.5-7B: 28 layers, 4 heads of 128, keys and values."""
-    assert shapes.kv_bytes_per_token(load("qwen2.5-7b-instruct"), bits, tp) == expected
+    assert model_shape.kv_bytes_per_token(load("qwen2.5-7b-instruct"), bits, tp) == expected
 
 
 def test_few_kv_heads_are_copied() -> None:
     """With more GPUs than key/value heads each holds one whole head."""
     model = load("qwen2.5-7b-instruct")
-    assert shapes.kv_bytes_per_token(model, 16, 8) == shapes.kv_bytes_per_token(model, 16, 4) == 57_344 // 4
+    assert model_shape.kv_bytes_per_token(model, 16, 8) == model_shape.kv_bytes_per_token(model, 16, 4) == 57_344 // 4
 
 
 @pytest.mark.parametrize(("bits", "tp"), [(5, 1), (16, 0)])
 def test_impossible_cache_is_refused(bits: int, tp: int) -> None:
     """A width that no cache has, or no GPU at all, is an error."""
     with pytest.raises(ValueError, match="must be"):
-        shapes.kv_bytes_per_token(load("qwen2.5-7b-instruct"), bits, tp)
+        model_shape.kv_bytes_per_token(load("qwen2.5-7b-instruct"), bits, tp)
+    if not tp:
+        with pytest.raises(ValueError, match="at least 1"):
+            model_shape.weight_bytes_per_rank(load("internvl3-8b"), tp)
 
 
 @given(name=st.sampled_from(NAMES), tp=st.sampled_from([1, 2, 4, 8]))
 def test_rank_holds_its_share(name: str, tp: int) -> None:
     """A GPU of the group holds at least an even share, less than all, and all of it when alone."""
     model = load(name)
-    held = shapes.weight_bytes_per_rank(model, 1)
-    part = shapes.weight_bytes_per_rank(model, tp)
+    held = model_shape.weight_bytes_per_rank(model, 1)
+    part = model_shape.weight_bytes_per_rank(model, tp)
     assert held / tp - 1 <= part <= held
     padded = any(vision.pixels for vision in model.vision)
-    assert padded or held == pytest.approx(shapes.weight_bytes(model), abs=1)
-    assert shapes.weight_bytes_per_rank(model, 1, vision_split=False) == pytest.approx(
-        shapes.weight_bytes(model), abs=1
-    )
-    assert padded or part <= shapes.weight_bytes_per_rank(model, tp, vision_split=False)
+    stored = pytest.approx(model_shape.weight_bytes(model), abs=1)
+    assert padded or held == stored
+    assert model_shape.weight_bytes_per_rank(model, 1, vision_split=False) == stored
+    assert padded or part <= model_shape.weight_bytes_per_rank(model, tp, vision_split=False)
 
 
 def test_vision_heads_of_80_are_held_as_128() -> None:
     """TurboMind's encoder of Qwen2-VL: 32 layers of four matrices 1280 by 1280 and three biases, 16 heads."""
     model = load("qwen2-vl-7b-instruct")
-    more = shapes.weight_bytes_per_rank(model, 1) - shapes.weight_bytes(model)
+    more = model_shape.weight_bytes_per_rank(model, 1) - model_shape.weight_bytes(model)
     assert more == 32 * 16 * (128 - 80) * (4 * 1280 + 3) * 2
-
-
-def test_no_group_without_a_gpu() -> None:
-    """tp 0 is an error, not a division by zero."""
-    with pytest.raises(ValueError, match="at least 1"):
-        shapes.weight_bytes_per_rank(load("internvl3-8b"), 0)
 
 
 def test_flops() -> None:
     """Two FLOP a weight and token; attention grows with the square of the prompt; one tile of InternViT-300M."""
     model = load("internvl3-8b")
-    assert shapes.text_flops_per_token(model) == 2 * shapes.linear_parameters(model)
-    assert shapes.attention_flops(model, 1) == 4 * 28 * 3584
-    assert shapes.attention_flops(model, 1, context=99) == 100 * shapes.attention_flops(model, 1)
-    assert shapes.attention_flops(model, 2000) / shapes.attention_flops(model, 1000) == pytest.approx(4, rel=0.01)
-    assert shapes.vision_flops_per_tile(model) == pytest.approx(0.74e12, rel=0.02)
-    assert shapes.prefill_flops(model, 313) == pytest.approx(4.1e12, rel=0.02)
+    assert model_shape.text_flops_per_token(model) == 2 * model_shape.linear_parameters(model)
+    assert model_shape.attention_flops(model, 1) == 4 * 28 * 3584
+    assert model_shape.attention_flops(model, 1, context=99) == 100 * model_shape.attention_flops(model, 1)
+    short, long = (model_shape.attention_flops(model, tokens) for tokens in (1000, 2000))
+    assert long / short == pytest.approx(4, rel=0.01)
+    assert vision_shape.vision_flops_per_tile(model) == pytest.approx(0.74e12, rel=0.02)
+    assert model_shape.prefill_flops(model, 313) == pytest.approx(4.1e12, rel=0.02)
 
 
 @given(before=st.integers(0, 5000), first=st.integers(1, 3000), second=st.integers(1, 3000))
 def test_chunks_cost_what_the_prompt_costs(before: int, first: int, second: int) -> None:
     """A prompt in two chunks does the same attention work as in one."""
     model = load("internvl3-8b")
-    chunks = shapes.attention_flops(model, first, before) + shapes.attention_flops(model, second, before + first)
-    assert chunks == shapes.attention_flops(model, first + second, before)
+    chunks = model_shape.attention_flops(model, first, before)
+    chunks += model_shape.attention_flops(model, second, before + first)
+    assert chunks == model_shape.attention_flops(model, first + second, before)
 
 
 # --- mixtures of experts, windows, vision without tiles ---------------------------------------
@@ -210,9 +199,9 @@ def test_a_token_goes_through_its_experts_only() -> None:
     """Cards say 3.3 of 30.5 billion, 22 of 235 billion and 12.9 of 46.7 billion with embeddings."""
     for name, active in (("qwen3-30b-a3b", 3.3), ("qwen3-235b-a22b", 22), ("mixtral-8x7b-instruct", 12.9)):
         model = load(name)
-        counted = shapes.active_parameters(model) + shapes.embedding_parameters(model)
+        counted = model_shape.active_parameters(model) + model_shape.embedding_parameters(model)
         assert counted / 1e9 == pytest.approx(active, rel=0.02)
-        assert shapes.text_flops_per_token(model) == 2 * shapes.active_parameters(model)
+        assert model_shape.text_flops_per_token(model) == 2 * model_shape.active_parameters(model)
 
 
 def test_mixture_by_hand() -> None:
@@ -220,35 +209,35 @@ def test_mixture_by_hand() -> None:
     layer = 2048 * (32 + 4 + 4) * 128 + 32 * 128 * 2048  # query, key, value; output
     layer += 128 * 3 * 2048 * 768 + 128 * 2048  # experts; router
     layer += 2 * 2048 + 2 * 128  # norms of the layer; of query and key
-    assert shapes.parameters(load("qwen3-30b-a3b")) == 48 * layer + 2 * 151936 * 2048 + 2048
+    assert model_shape.parameters(load("qwen3-30b-a3b")) == 48 * layer + 2 * 151936 * 2048 + 2048
 
 
 def test_decoding_reads_experts_by_the_batch() -> None:
     """One token reads 8 of 128 experts, four 32 at most, sixteen all; more requests cannot read more."""
     model = load("qwen3-30b-a3b")
-    assert [shapes.experts_read(model, batch) for batch in (1, 4, 16, 99)] == [8, 32, 128, 128]
-    reads = [shapes.decode_bytes(model, 1, batch) for batch in (1, 4, 16, 99)]
+    assert [model_shape.experts_read(model, batch) for batch in (1, 4, 16, 99)] == [8, 32, 128, 128]
+    reads = [model_shape.decode_bytes(model, 1, batch) for batch in (1, 4, 16, 99)]
     expert = 48 * 3 * 2048 * 768 * 2
-    assert [each - reads[0] for each in reads] == [0, 24 * expert, 120 * expert, 120 * expert]
-    assert shapes.decode_bytes(model) == reads[0]
+    assert [read - reads[0] for read in reads] == [0, 24 * expert, 120 * expert, 120 * expert]
+    assert model_shape.decode_bytes(model) == reads[0]
 
 
 @given(name=st.sampled_from(NAMES), tp=st.sampled_from([1, 2, 4, 8]), batch=st.integers(1, 300))
 def test_decoding_reads_no_more_than_there_is(name: str, tp: int, batch: int) -> None:
     """A step reads no more than a card holds; of a dense model the same whatever the batch."""
     model = load(name)
-    read = shapes.decode_bytes(model, tp, batch)
-    assert 0 < read <= shapes.weight_bytes_per_rank(model, tp)
-    assert model.text.mixture or read == shapes.decode_bytes(model, tp)
+    read = model_shape.decode_bytes(model, tp, batch)
+    assert 0 < read <= model_shape.weight_bytes_per_rank(model, tp)
+    assert model.text.mixture or read == model_shape.decode_bytes(model, tp)
 
 
 def test_mxfp4_packs_experts_only() -> None:
     """Four bits and an 8-bit scale for 32 weights; everything else stays 16-bit."""
     packed = load("gpt-oss-20b")
-    assert shapes.linear_bits(packed) == 4.25
+    assert model_shape.linear_bits(packed) == 4.25
     plain = packed.model_copy(update={"quantization": ()})
     experts = 24 * 32 * 3 * 2880 * 2880
-    saved = shapes.weight_bytes(plain) - shapes.weight_bytes(packed)
+    saved = model_shape.weight_bytes(plain) - model_shape.weight_bytes(packed)
     assert saved == pytest.approx(experts * (16 - 4.25) / 8, abs=2)
 
 
@@ -256,8 +245,8 @@ def test_fp8_halves_the_linear_layers() -> None:
     """Embeddings, output head and routers stay 16-bit."""
     for name in ("qwen3-32b", "qwen3-30b-a3b", "qwen3-235b-a22b"):
         packed, plain = load(f"{name}-fp8"), load(name)
-        saved = shapes.weight_bytes(plain) - shapes.weight_bytes(packed)
-        assert saved == pytest.approx(shapes.linear_parameters(plain), abs=2)
+        saved = model_shape.weight_bytes(plain) - model_shape.weight_bytes(packed)
+        assert saved == pytest.approx(model_shape.linear_parameters(plain), abs=2)
 
 
 @given(before=st.integers(0, 400), tokens=st.integers(1, 400))
@@ -265,18 +254,18 @@ def test_a_window_sees_its_tokens_only(before: int, tokens: int) -> None:
     """gpt-oss-20b: half of 24 layers see all before a token, half the last 128; counted one by one."""
     model = load("gpt-oss-20b")
     pairs = sum(12 * (before + turn) + 12 * min(before + turn, 128) for turn in range(1, tokens + 1))
-    assert shapes.attention_flops(model, tokens, before) == 4 * 64 * 64 * pairs
+    assert model_shape.attention_flops(model, tokens, before) == 4 * 64 * 64 * pairs
 
 
 def test_a_window_saves_reading_not_memory() -> None:
     """The cache keeps every token of every layer; decoding reads a window's layers no further than it."""
     model = load("gpt-oss-20b")
-    each = 2 * 8 * 64 * 2
-    assert shapes.kv_bytes_per_token(model, 16) == 24 * each
-    assert shapes.kv_read_bytes(model, 16, 100) == 100 * 24 * each
-    assert shapes.kv_read_bytes(model, 16, 1000) == (12 * 1000 + 12 * 128) * each
+    layer = 2 * 8 * 64 * 2
+    assert model_shape.kv_bytes_per_token(model, 16) == 24 * layer
+    assert model_shape.kv_read_bytes(model, 16, 100) == 100 * 24 * layer
+    assert model_shape.kv_read_bytes(model, 16, 1000) == (12 * 1000 + 12 * 128) * layer
     dense = load("qwen3-8b")
-    assert shapes.kv_read_bytes(dense, 8, 1000, 2) == 1000 * shapes.kv_bytes_per_token(dense, 8, 2)
+    assert model_shape.kv_read_bytes(dense, 8, 1000, 2) == 1000 * model_shape.kv_bytes_per_token(dense, 8, 2)
 
 
 def test_vision_without_tiles_by_hand() -> None:
@@ -286,13 +275,13 @@ def test_vision_without_tiles_by_hand() -> None:
     merger = 1280 + 5120 * 5120 + 5120 + 5120 * 3584 + 3584
     patches = 3 * 2 * 14 * 14 * 1280
     model = load("qwen2.5-vl-7b-instruct")
-    assert shapes.vision_parameters(model) == 32 * layer + merger + patches
-    assert shapes.parameters(model) == 7_615_616_512 + 32 * layer + merger + patches
+    assert vision_shape.vision_parameters(model) == 32 * layer + merger + patches
+    assert model_shape.parameters(model) == 7_615_616_512 + 32 * layer + merger + patches
 
 
 def test_a_windowed_encoder_costs_less() -> None:
     """Of Qwen2.5-VL's 32 layers 28 see 64 patches, where without windows they would see a tile's 1024."""
     model = load("qwen2.5-vl-7b-instruct")
     blind = model.vision[0].model_copy(update={"window": ()})
-    more = shapes.vision_flops_per_tile(model.model_copy(update={"vision": (blind,)}))
-    assert more - shapes.vision_flops_per_tile(model) == 4 * 1024 * 28 * (1024 - 64) * 1280
+    more = vision_shape.vision_flops_per_tile(model.model_copy(update={"vision": (blind,)}))
+    assert more - vision_shape.vision_flops_per_tile(model) == 4 * 1024 * 28 * (1024 - 64) * 1280

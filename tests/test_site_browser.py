@@ -19,10 +19,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from browser import Visit, chromium, served, visiting
 from click.testing import CliRunner
+from cpu_time import slowness
 
-from recommender.changes import diff
 from recommender.cli import root
-from recommender.store import load
+from recommender.knowledge.load import load
+from recommender.lookup.release_diff import diff
 
 STORE = load()
 PHONES = (390, 360)
@@ -66,6 +67,9 @@ RUN_OUT = """() => [...document.querySelectorAll("svg.diagram")].flatMap(drawing
   }).map(each => each.textContent))"""
 SHOWN = "selector => [...document.querySelectorAll(selector)].filter(each => each.checkVisibility())"
 PALETTES = "form[data-md-component=palette] label:visible"
+SEARCHABLE = """() => document.querySelector(".md-search-result__meta").textContent.trim() ===
+  JSON.parse(document.querySelector("#__config").textContent).translations["search.result.placeholder"]"""
+"""The index is read: what was typed before is looked for at the next key only."""
 ANSWERED = "state => document.querySelector('#picker-answer')?.dataset.state === state"
 
 
@@ -166,14 +170,9 @@ def test_search_finds_a_flag_and_opens_it(visit: Visit, start: str, typed: str, 
     page.keyboard.press("/")
     field = page.locator("input.md-search__input")
     field.click()
+    visit.wait(SEARCHABLE)
     field.press_sequentially(typed)
-    found = page.locator(f'a.md-search-result__link[href^="{visit.base}{wanted}"]').first
-    for _ in range(100):  # what was typed before the index was read is looked for at the next key only
-        if found.is_visible():
-            break
-        field.press("End")
-        page.wait_for_timeout(500)
-    found.focus()
+    page.locator(f'a.md-search-result__link[href^="{visit.base}{wanted}"]').first.focus()
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(re.escape(visit.base + wanted)))
     page.locator("h1", has_text="session-len").wait_for()
@@ -319,7 +318,7 @@ def test_two_releases_differ_as_the_command_says(visit: Visit, old: str, new: st
     assert any(wanted)
     page = visit.open(f"releases/compare.html#old={old}&new={new}")
     visit.wait("() => document.querySelector('#release-diff h2')")
-    titles = ("Options that are gone", "Options that changed", "New options")
+    titles = ("Removed options", "Changed options", "New options")
     shown = """title => {
       const head = [...document.querySelectorAll("#release-diff h2")].find(each => each.textContent.startsWith(title));
       return head ? [...head.parentElement.querySelectorAll("h2 ~ ul")]
@@ -417,8 +416,9 @@ def test_the_picker_by_keyboard_alone(visit: Visit) -> None:
     visit.wait("""() => document.querySelector("input[name=goal]:checked").value !== "throughput" """)
 
 
+@pytest.mark.alone
 def test_the_picker_answers_at_once(visit: Visit) -> None:
-    """Half of the changes after loading are answered in under 100 ms; a busy machine has three tries."""
+    """Half of the changes after loading are answered in under 100 ms; times are those of a machine of usual speed."""
     page = visit.open(STATE)
     visit.wait(ANSWERED, "answer")
     change = """async () => {
@@ -433,9 +433,9 @@ def test_the_picker_answers_at_once(visit: Visit) -> None:
       }
       return took;
     }"""
-    rounds = []
+    rounds: list[float] = []
     while len(rounds) < 3 and not (rounds and min(rounds) < 100):
-        rounds.append(statistics.median(page.evaluate(change)))
+        rounds.append(statistics.median(page.evaluate(change)) / slowness())
     assert min(rounds) < 100, rounds
 
 

@@ -13,14 +13,15 @@ import pytest
 from babel.messages.pofile import read_po
 from sitepages import ROOT, words
 
-from recommender.about import about
-from recommender.site import translation
-from recommender.site.book import Book
+from recommender.knowledge.load import load
+from recommender.lookup.option import option_info
+from recommender.site.i18n import translation
 from recommender.site.markup import text
-from recommender.store import load
+from recommender.site.site_data import SiteData
+from recommender.site.untranslated import lacking
 
 STORE = load()
-BOOK = Book(STORE)
+DATA = SiteData(STORE)
 GUIDE = STORE.advisers["guide"]
 GUIDED = list(dict.fromkeys(each.option for each in GUIDE.settings if each.final))
 BY_HAND = [
@@ -129,7 +130,7 @@ def test_the_guide_comes_first(site: Path, option: str) -> None:
     assert start < made.index('id="effect"')
     assert 'id="advised"' not in made[:start]
     part = " ".join(words(made[start:end]).split())
-    known = about(STORE, STORE.flags[option], BOOK.newest)
+    known = option_info(STORE, STORE.flags[option], DATA.newest)
     for each in known.said:
         if each.adviser == "guide":
             assert each.value in part
@@ -169,7 +170,7 @@ def test_each_language_has_its_search(site: Path) -> None:
 
 def test_the_catalogue_has_what_the_pages_use() -> None:
     """Nothing is missing in it, nothing in it is out of use, and nothing stands there twice."""
-    lacks, unused = translation.lacking("vi")
+    lacks, unused = lacking("vi")
     assert not lacks
     assert not unused
     said = translation.path("vi").read_text("utf-8")
@@ -199,7 +200,7 @@ def test_texts_without_a_translation_are_marked() -> None:
     assert '<text><tspan lang="en" class="untranslated">' in drawn
     assert "data-untranslated" in drawn
     assert translation.translated("vi", "") == ""
-    assert BOOK.t("no such text, ever") == "no such text, ever"
+    assert DATA.t("no such text, ever") == "no such text, ever"
 
 
 def test_the_language_of_a_page_is_in_its_name() -> None:

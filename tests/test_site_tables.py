@@ -1,4 +1,4 @@
-"""The site's tables, charts and comparisons of releases hold what the records hold, and what their controls need."""
+"""The site's tables and comparisons of releases hold what the records hold, and what their controls need."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import gzip
 import html
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import product
+from types import ModuleType
 
 import pytest
+from sitepages import words
 
-from recommender import measured
-from recommender.changes import diff
-from recommender.conditions import version
-from recommender.diff import published
-from recommender.facts import options_of
-from recommender.site import charts, claimed, comparison, history, measurements, options, people, series, sidebyside
-from recommender.site.book import Book
-from recommender.store import load
+from recommender.knowledge import run_figures
+from recommender.knowledge.load import load
+from recommender.lookup.release_diff import diff
+from recommender.lookup.release_diff_text import as_json
+from recommender.site.pages import advisers, claimed_figures, comparison, measured_table, measurements, releases
+from recommender.site.site_data import site_data
 
 STORE = load()
-BOOK = Book(STORE)
+DATA = site_data()
 SEEDS = (
     "session-len",
     "cache-max-entry-count",
@@ -40,9 +41,9 @@ SEEDS = (
 """The rows of the table that the users had."""
 
 
-def words(text: str) -> str:
-    """Text without its markup."""
-    return html.unescape(re.sub(r"<[^>]+>", "", text))
+def body(kind: ModuleType, path: str) -> str:
+    """A generated page, of those that a module makes."""
+    return next(page.body for page in kind.pages(DATA) if page.path == path)
 
 
 def attributes(tag: str) -> dict[str, str]:
@@ -61,7 +62,7 @@ class Row:
 @pytest.fixture(scope="module")
 def compare() -> str:
     """The page's body."""
-    return next(iter(comparison.pages(BOOK))).body
+    return body(comparison, "compare.md")
 
 
 @pytest.fixture(scope="module")
@@ -125,11 +126,11 @@ def test_the_controls_name_what_is_there(compare: str, rows: dict[str, Row]) -> 
 
 def test_every_figure_that_is_claimed_is_in_the_table() -> None:
     """All kinds of figures are known, and each has its row; of each adviser memory and throughput are told."""
-    made = list(claimed.rows(BOOK))
+    made = list(claimed_figures.rows(DATA))
     figures = [each for adviser in STORE.advisers.values() for each in adviser.figures]
-    assert {each.kind for each in figures} <= set(claimed.KINDS)
+    assert {each.kind for each in figures} <= set(claimed_figures.KINDS)
     assert sorted(map(id, figures)) == sorted(id(row.figure) for row in made if row.figure)
-    for adviser, kind in product(STORE.advisers, claimed.ALWAYS):
+    for adviser, kind in product(STORE.advisers, claimed_figures.ALWAYS):
         assert [row for row in made if (row.adviser, row.kind) == (adviser, kind) and row.runs], (adviser, kind)
 
 
@@ -137,7 +138,7 @@ def test_what_was_measured_is_what_the_evidence_has(compare: str) -> None:
     """Beside each claim stand the figures of that adviser's own runs, from the raw records."""
     table = compare[compare.index('<table class="claimed"') :]
     shown = re.findall(r'<tr role="row" data-adviser="([^"]+)" data-kind="([^"]+)">(.*?)</tr>', table, re.DOTALL)
-    made = list(claimed.rows(BOOK))
+    made = list(claimed_figures.rows(DATA))
     assert len(shown) == len(made)
     for row, (adviser, kind, text) in zip(made, shown, strict=True):
         assert (row.adviser, row.kind) == (adviser, kind)
@@ -151,8 +152,8 @@ def test_what_was_measured_is_what_the_evidence_has(compare: str) -> None:
                 values.append((run.ready_mib - run.idle_mib) * 2**20 / 1e9)
             for phase in run.phases:
                 wanted = {"throughput": ("448x448", 16), "latency": ("448x448", 1)}.get(kind)
-                got = measured.figures(phase)
-                if (phase.image, phase.concurrency) == wanted and got.requests:
+                got = run_figures.figures(phase)
+                if (phase.image, phase.concurrency) == wanted and got.requests and got.trusted:
                     values.append(got.rps if kind == "throughput" else got.p50_ms)
         if values:
             assert (row.low, row.high) == (min(values), max(values))
@@ -165,161 +166,61 @@ def test_what_was_measured_is_what_the_evidence_has(compare: str) -> None:
 
 def test_ours_in_the_table_is_what_is_recommended_now() -> None:
     """A run of what was recommended for that load once, with another prefill budget, is none of ours any more."""
-    every = {each.name: {run.id for run in each.runs} for each in sidebyside.lines(BOOK)}
-    asked = {run.id for run in BOOK.runs.values() if json.loads(run.request) == sidebyside.OURS["ours, 16 in flight"]}
-    ours = every["ours, 16 in flight"]
+    every = {each.name: {run.id for run in each.runs} for each in measured_table.lines(DATA)}
+    asked = {
+        run.id for run in DATA.runs.values() if json.loads(run.request) == measured_table.OURS["ours, concurrency 16"]
+    }
+    ours = every["ours, concurrency 16"]
     assert {"h100-2026-11-21-ours-16", "h100-2026-11-21-rec-16-r2"} <= ours < asked
-    budgets = {each: tuple(BOOK.runs[each].command).index("--max-prefill-token-num") + 1 for each in asked}
-    values = {each: BOOK.runs[each].command[place] for each, place in budgets.items()}
+    budgets = {each: tuple(DATA.runs[each].command).index("--max-prefill-token-num") + 1 for each in asked}
+    values = {each: DATA.runs[each].command[place] for each, place in budgets.items()}
     assert {values[each] for each in ours} == {"4096"}
     assert {values[each] for each in asked - ours} >= {"1024"}
 
 
 def test_claims_carry_what_their_controls_filter_by() -> None:
     """Each claim is a part of the page with its verdict and its advisers; the buttons count them."""
-    body = next(each.body for each in people.pages(BOOK) if each.path == "claims.md")
+    claims = body(advisers, "claims.md")
     parts = re.findall(
         r'<section class="claim" markdown="1" data-verdict="([^"]+)" data-advisers="([^"]*)">\s+### .*? \{ #(\S+) \}',
-        body,
+        claims,
     )
-    assert {name: (verdict, advisers) for verdict, advisers, name in parts} == {
-        each.id: (each.verdict, " ".join(each.advisers)) for each in STORE.claims.values()
+    assert {name: (verdict, who) for verdict, who, name in parts} == {
+        claim.id: (claim.verdict, " ".join(claim.advisers)) for claim in STORE.claims.values()
     }
-    assert len(parts) == len(STORE.claims) == body.count("</section>")
-    counts = re.findall(r'data-verdict="([^"]+)" aria-pressed="false">(.*?)</button>', body)
-    assert {name: int(words(said).split()[-1]) for name, said in counts} == {
-        name: sum(each.verdict == name for each in STORE.claims.values()) for name, _ in counts
-    }
-    assert sum(int(words(said).split()[-1]) for _, said in counts) == len(STORE.claims)
-    assert re.findall(r'<option value="([^"]+)"', body) == list(STORE.advisers)
-
-
-SERIES = {option.id: found for option in STORE.options() if (found := series.series_of(BOOK, option))}
-
-
-def test_the_evidence_has_series() -> None:
-    """The campaign varied at least these one at a time."""
-    assert {"omp-num-threads", "quant-policy", "max-prefill-token-num", "max-dynamic-patch"} <= set(SERIES)
-
-
-@pytest.mark.parametrize("option", SERIES)
-def test_runs_of_a_series_differ_in_its_option_only(option: str) -> None:
-    """What ran, read anew from the records, is the same but for the option and for what is a default."""
-    flag = STORE.flags.get(option)
-    for each in SERIES[option]:
-        launches = set()
-        for value, run in each.runs:
-            command = " ".join(run.command)
-            variables = [word for word in run.environment if not word.startswith(f"{each.name}=")]
-            if flag:
-                command = re.sub(rf"{re.escape(flag.option)}(?: (?!--)\S+)?(?= |$)", "", command)
-            for name in series.ANY:
-                command = re.sub(rf"--{name}(?: (?!--)\S+)?(?= |$)", "", command)
-            for name, era in options_of(STORE, version(run.lmdeploy)).items():
-                command = re.sub(rf"--{name} {re.escape(era.default or '-')}(?= |$)", "", command)
-            tiles = run.max_tiles if option != "max-dynamic-patch" else 0
-            launches.add(
-                (*sorted([*command.split(), *variables]), run.gpu, run.cpus, run.model, run.copies, run.mps, tiles)
-            )
-            if value.given and value.text:
-                assert value.text in (*run.command, str(run.max_tiles), "true") or (
-                    f"{each.name}={value.text}" in run.environment or each.values.count(value) == 1
-                )
-        assert len(launches) == 1, each.runs
-        assert len(each.values) > 1
-
-
-@pytest.mark.parametrize("option", SERIES)
-def test_a_chart_shows_the_figures_of_the_evidence(option: str) -> None:
-    """Every dot leads to its run and says the figure that the record has; so does the table."""
-    body = "\n".join(charts.for_option(BOOK, next(each for each in STORE.options() if each.id == option)))
-    dots = re.findall(r'<a href="md:evidence/([^"]+)\.md" tabindex="-1" aria-label="([^"]+)"><circle', body)
-    known = [
-        (run.id, figure, panel.digits)
-        for each in SERIES[option]
-        if charts._tells(each)
-        for panel in charts.PANELS
-        for _, run, _, figure in charts.dots(each, panel)
-    ]
-    assert len(dots) == len(known)
-    assert bool(dots) == bool(body)
-    for (link, said), (name, figure, digits) in zip(dots, known, strict=True):
-        assert link == name
-        assert html.unescape(said).endswith(f": {figure:,.{digits}f} ({name})")
-        run = BOOK.runs[name]
-        every = [measured.figures(phase) for phase in run.phases]
-        assert figure in {run.ready_mib - run.idle_mib, *(x.rps for x in every), *(x.p50_ms for x in every)}
-        assert re.search(rf"\[{re.escape(name)}\]\(.*\|.*{re.escape(f'{figure:,.{digits}f}')}", body)
-
-
-@pytest.mark.parametrize("option", SERIES)
-def test_a_chart_stays_in_its_frame(option: str) -> None:
-    """No dot leaves it, and no two words of a line run into each other, at 6 units a sign."""
-    body = "\n".join(charts.for_option(BOOK, next(each for each in STORE.options() if each.id == option)))
-    for width, height, inner in re.findall(r'<svg viewBox="0 0 (\d+) (\d+)"[^>]*>(.*?)</svg>', body, re.DOTALL):
-        for x, y in re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', inner):
-            assert 4.5 <= float(x) <= float(width) - 4.5
-            assert 0 <= float(y) <= float(height)
-        rows: dict[str, list[tuple[float, float]]] = {}
-        for x, y, anchor, text in re.findall(
-            r'<text class="small" x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)">([^<]*)<', inner
-        ):
-            wide = 6 * len(html.unescape(text))
-            left = float(x) - {"middle": wide / 2, "end": wide}[anchor]
-            rows.setdefault(y, []).append((left, left + wide))
-            assert float(y) <= float(height)
-        for row in rows.values():
-            assert all(one[1] <= other[0] for one, other in pairwise(sorted(row))), row
-
-
-def test_no_series_no_chart() -> None:
-    """A page of an option that nobody varied has no heading for it."""
-    bare = [each for each in STORE.options() if each.id not in SERIES]
-    assert bare
-    for each in bare:
-        assert not list(charts.for_option(BOOK, each))
-
-
-def test_charts_are_the_same_each_time() -> None:
-    """Their bytes follow from the records alone, and they stand on the options' pages."""
-    again = Book(STORE)
-    body = {each.path: each.body for each in options.pages(again)}
-    for option in STORE.options():
-        made = "\n".join(charts.for_option(BOOK, option))
-        assert made == "\n".join(charts.for_option(again, option))
-        assert made in body[f"flags/{option.id}.md"]
-    assert "\n".join(charts.copies(BOOK)) == "\n".join(charts.copies(again))
-
-
-def test_a_run_that_failed_has_no_dot() -> None:
-    """Runs that did not end well are left out of series."""
-    used = {run.outcome for found in SERIES.values() for each in found for _, run in each.runs}
-    assert used == {"ok"}
+    assert len(parts) == len(STORE.claims) == claims.count("</section>")
+    buttons = re.findall(r'data-verdict="([^"]+)" aria-pressed="false">(.*?)</button>', claims)
+    counts = {name: int(words(label).split()[-1]) for name, label in buttons}
+    verdicts = Counter(claim.verdict for claim in STORE.claims.values())
+    assert counts == {name: verdicts[name] for name in counts}
+    assert sum(counts.values()) == len(STORE.claims)
+    assert re.findall(r'<option value="([^"]+)"', claims) == list(STORE.advisers)
 
 
 @pytest.fixture(scope="module")
 def files() -> dict[str, str]:
     """The files that the page about two releases loads, made once."""
-    return dict(history.files(BOOK))
+    return dict(releases.files(DATA))
 
 
-PAIRS = [(old, new) for old, new in product(BOOK.releases[::4], BOOK.releases[::5]) if old is not new]
+PAIRS = [(old, new) for old, new in product(DATA.releases[::4], DATA.releases[::5]) if old is not new]
 
 
 def test_the_files_hold_what_diff_says(files: dict[str, str]) -> None:
     """Of more than thirty pairs, both ways, each file has all that the command says but for its sources."""
     assert len(PAIRS) >= 30
-    assert any(history.diff(STORE, old, new).back for old, new in PAIRS)
+    assert any(releases.diff(STORE, old, new).back for old, new in PAIRS)
     for old, new in PAIRS:
-        wanted = json.loads(json.dumps(published(diff(STORE, old, new))))
+        wanted = json.loads(json.dumps(as_json(diff(STORE, old, new))))
         for name in ("removed", "added", "changed"):
-            wanted[name] = [{key: each[key] for key in each if key != "sources"} for each in wanted[name]]
+            for each in wanted[name]:
+                del each["sources"], each["caveat"]
         assert json.loads(files[f"api/v1/diff/{old.id}.json"])["new"][new.id] == wanted
 
 
 def test_there_is_a_file_a_release_and_each_is_small(files: dict[str, str]) -> None:
     """Each holds all other releases, in less than 25 kB compressed."""
-    names = [each.id for each in BOOK.releases]
+    names = [each.id for each in DATA.releases]
     assert set(files) == {f"api/v1/diff/{name}.json" for name in names}
     for name in names:
         text = files[f"api/v1/diff/{name}.json"]
@@ -329,38 +230,18 @@ def test_there_is_a_file_a_release_and_each_is_small(files: dict[str, str]) -> N
 
 def test_the_page_offers_every_release() -> None:
     """Both lists have all covered releases, and the command stands there without a script."""
-    body = next(each.body for each in history.pages(BOOK) if each.path == "releases/compare.md")
-    lists = re.findall(r"<select .*?</select>", body)
+    page = body(releases, "releases/compare.md")
+    lists = re.findall(r"<select .*?</select>", page)
     assert len(lists) == 2
-    for each in lists:
-        assert re.findall(r'value="([^"]+)"', each) == [release.id for release in reversed(BOOK.releases)]
-    assert f"recommend diff 0.9.2 {BOOK.newest.id}" in body
+    for options in lists:
+        assert re.findall(r'value="([^"]+)"', options) == [release.id for release in reversed(DATA.releases)]
+    assert f"recommend diff 0.9.2 {DATA.newest.id}" in page
 
 
 def test_a_record_shows_its_errors() -> None:
     """A page of a run has a picture of predicted over measured wherever something was predicted."""
-    made = {each.path: each.body for each in measurements.pages(BOOK)}
-    for run in BOOK.runs.values():
-        body = made[f"evidence/{run.id}.md"]
-        assert "recommend smoke" in body
-        assert ("Predicted over measured" in body) == bool(re.search(r"[+-]\d+\.\d%", body))
-
-
-def test_another_release_of_a_run_is_another_series() -> None:
-    """Runs of different releases are never in one picture."""
-    first = SERIES["quant-policy"][0].runs[0][1].id
-    runs = {**BOOK.runs, first: BOOK.runs[first].model_copy(update={"lmdeploy": "0.17.0"})}
-
-    class Other(Book):
-        """A book with those runs."""
-
-        @property
-        def runs(self):  # type: ignore[no-untyped-def]
-            """The altered ones."""
-            return runs
-
-    option = next(each for each in STORE.options() if each.id == "quant-policy")
-    found = series.series_of(Other(STORE), option)
-    assert len(found[0].runs) == len(SERIES["quant-policy"][0].runs) - 1
-    for each in found:
-        assert len({run.lmdeploy for _, run in each.runs}) == 1
+    bodies = {page.path: page.body for page in measurements.pages(DATA)}
+    for name in DATA.runs:
+        page = bodies[f"evidence/{name}.md"]
+        assert "recommend smoke" in page
+        assert ("Predicted / measured" in page) == bool(re.search(r"[+-]\d+\.\d%", page))

@@ -32,19 +32,26 @@ from artefacts import wait_for
 from fleet import made_ahead, uses
 from standin.machine import Standin
 
-from recommender import measured, records
-from recommender.request import Request
-from recommender.smoke import launch, report, weights
+from recommender.knowledge import records, run_figures
+from recommender.render import artefact
+from recommender.request.request import Request
+from recommender.smoke import report
 from recommender.smoke.failures import KINDS
-from recommender.smoke.run import GRACE_S
 
 RECOMMEND = (sys.executable, "-m", "recommender")
 AT_ONCE = 4
 # Below the ports that the kernel gives to clients, so that nothing else takes one between the look and the use.
 _PORTS = itertools.count(10000 + os.getpid() % 1000 * 10, 4)
 BUSY_S = 100.0
-# Evidence wants the script's own port: one run at a time.
-OWN_PORT, OWN_PORTS = 23333, threading.Lock()
+
+
+def with_changed(module: str, change: str) -> tuple[str, ...]:
+    """The command with a constant of a module changed."""
+    return (
+        sys.executable,
+        "-c",
+        f"import recommender.{module} as m; m.{change}; import recommender.cli; recommender.cli.main()",
+    )
 
 
 def ports() -> int:
@@ -95,9 +102,6 @@ def prepared(folder: Path, fault: str, cards: int, variables: Mapping[str, str])
     """A machine with a model, and the environment of a command there. A variable set to "" is left out."""
     machine = Standin(folder, fault=fault, cards=cards)
     model = machine.model()
-    config = json.loads((model / "config.json").read_text())
-    config["synthetic"]["made_by"] = weights.MADE_BY
-    (model / "config.json").write_text(json.dumps(config))
     temporary = folder / "tmp"
     temporary.mkdir()
     first = ports()
@@ -118,14 +122,10 @@ def smoke(
     told = {"model": str(folder / "model"), "work": str(work), "port": environment.get("SERVER_PORT", "")}
     command = [*RECOMMEND, "smoke", *([name] if script else []), *(["--gpu", gpu] if gpu else [])]
     command += ["--seconds", seconds, "--patience", patience, *(word.format(**told) for word in words)]
-    own = "SERVER_PORT" not in environment
-    with OWN_PORTS if own else contextlib.nullcontext():
-        if own:
-            wait_for(lambda: not listens(OWN_PORT), BUSY_S)
-        begun = time.monotonic()
-        done = subprocess.run(
-            command, env=environment, cwd=work, capture_output=True, text=True, timeout=BUSY_S, check=False
-        )
+    begun = time.monotonic()
+    done = subprocess.run(
+        command, env=environment, cwd=work, capture_output=True, text=True, timeout=BUSY_S, check=False
+    )
     took, folders = time.monotonic() - begun, list((folder / "tmp").iterdir())
     return Ran(done.returncode, done.stdout, done.stderr, machine.processes(), folders, machine, took)
 
@@ -210,7 +210,8 @@ lmdeploy serve api_server "$MODEL_DIR" \\
   --server-port "${SERVER_PORT:-23333}" --trust-remote-code \\
   --session-len 8192 --cache-max-entry-count=0.2 2>&1
 """
-TOO_SHORT = ("--follow", "chatgpt", "--with", "trust-remote-code", "--without", "chat-template")
+TOO_SHORT = ("--follow", "chatgpt", "--with", "trust-remote-code", "--with", "server-port={port}")
+TOO_SHORT += ("--without", "chat-template")
 W = ("--gpu", "H100-80G", "--load", "4")
 Job = Callable[[Path], Ran]
 
@@ -229,11 +230,11 @@ def job(*words: str, edit: tuple[str, str] | None = None, render: tuple[str, ...
 
 # Name -> exit code, a piece of the message, the run.
 FAULTS: dict[str, tuple[int, str, Job]] = {
-    "port-taken": (10, r"something listens on port \d+ already; .*SERVER_PORT", on_taken_port),
+    "port-taken": (10, r"another process listens on port \d+; .*SERVER_PORT", on_taken_port),
     "absent": (3, r"machine: LMDeploy is not installed .*pip install lmdeploy==0\.18\.0", job(fault="absent")),
     "other-release": (11, r"LMDeploy 0\.17\.0 is installed .*for 0\.18\.0", job(fault="other-release")),
     "no-gpu": (3, r"machine: no NVIDIA GPU on this machine", job(cards=0)),
-    "too-few-gpus": (3, r"machine: 2 GPU\(s\) are needed, 1 can be seen", job(gpu="H100-80G:2")),
+    "too-few-gpus": (3, r"machine: 2 GPU\(s\) needed, 1 visible", job(gpu="H100-80G:2")),
     "no-folder": (12, r"model: MODEL is /nowhere/model, and there is no config\.json", job(MODEL="/nowhere/model")),
     "unsupported": (12, r"model: .*not supported by turbomind engine; name a folder", job(fault="unsupported-model")),
     "fallback": (13, r"pytorch-fallback: the engine is pytorch", job(fault="fallback")),
@@ -246,22 +247,26 @@ FAULTS: dict[str, tuple[int, str, Job]] = {
     "oom-image-load": (15, r"out-of-memory-image: .*requests under load", job(fault="oom-image:9:die")),
     "oom-image-500": (15, r"HTTP 500: .*the log says: torch\.OutOfMemoryError", job(fault="oom-image:1:500")),
     "oom-image-abort": (15, r"finish_reason .*the log says: torch\.Out", job(fault="oom-image:9:abort")),
-    "hang": (16, r"not ready after .* says nothing new for \d s; the warm-up", job(fault="hang-start", patience="5")),
+    "hang": (16, r"not ready after .* no new log line for \d+ s; the warm-up", job(fault="hang-start", patience="12")),
     "hang-by-nature": (
         16,
         r"hang-at-start: .*as with a KV cache too small for it",
-        job(render=W, edit=(r"(?m)^(CACHE_MAX_ENTRY_COUNT=.*:-)[\d.]+", r"\g<1>0.001"), patience="5"),
+        job(render=W, edit=(r"(?m)^(CACHE_MAX_ENTRY_COUNT=.*:-)[\d.]+", r"\g<1>0.001"), patience="12"),
     ),
     "dies": (17, r"server-died: .*\d+ of \d+ requests under load: Server", job(fault="die-under-load:9")),
-    "hangs": (18, r"requests-hang: a text request: .*/health says 200", job(fault="hang-requests:0", patience="5")),
+    "hangs": (18, r"requests-hang: a text request: .*/health answers 200", job(fault="hang-requests:0", patience="5")),
     "hangs-load": (18, r"\d of \d+ requests under load: no answer", job(fault="hang-requests:9", patience="5")),
     "too-long": (19, r"too-long: .*HTTP 400: .*Input length", job("--load", "4", *TOO_SHORT)),
     "malformed": (20, r"malformed-json: a JSON request: the answer is not JSON", job(fault="malformed-json")),
     "error-200": (21, r"error-in-200: .*Failed to get response", job(fault="error-200")),
     "error-200-load": (21, r"error-in-200: \d+ of \d+ requests", job(fault="error-200:9")),
-    "dead-proxy": (22, r"http_proxy=http://127\.0\.0\.1:9 catches", job(HTTP_PROXY="http://user:secret@127.0.0.1:9")),
+    "dead-proxy": (
+        22,
+        r"http_proxy=http://127\.0\.0\.1:9 intercepts",
+        job(HTTP_PROXY="http://user:secret@127.0.0.1:9"),
+    ),
     "web-proxy": (22, r"environment-proxy: http_proxy=http://.* NO_PROXY=127\.0\.0\.1", behind_web_server),
-    "settings": (23, r"settings-differ: session_len is \d+, asked was \d+", job(fault="settings")),
+    "settings": (23, r"settings-differ: session_len is \d+, not \d+ as requested", job(fault="settings")),
     "crash": (24, r"start-failed: .*status 1 before it was ready: ValueError: Unrec", job(fault="crash-start")),
     "restarting": (24, r"start-failed: .*ValueError", job(fault="crash-start", RESTART="5")),
     "refuses": (25, r"request-failed: a text request: HTTP 503: .*come back later", refusing),
@@ -275,11 +280,11 @@ UNSTARTED = {"port-taken", "absent", "other-release", "no-gpu", "too-few-gpus", 
 OTHERS: dict[str, Job] = {
     "evidence": lambda folder: smoke(
         folder, "--model", "{model}", "--load", "4", "--save-evidence", "run-1.yaml", "--note", "quiet host",
-        seconds="1.5", SERVER_PORT="", MODEL="", PROXY_URL="",
+        seconds="1.5", MODEL="", PROXY_URL="",
     ),
     "json": job("--json", "--load", "2", "--p99", "900"),
     "json-goal": job("--json", "--p99", "260", STANDIN_STEP_MS="30"),
-    "unready": job("--save-evidence", "none.yaml", "--model", "{model}", fault="oom-start", SERVER_PORT="", MODEL=""),
+    "unready": job("--save-evidence", "none.yaml", "--model", "{model}", fault="oom-start", MODEL=""),
     "overridden": job("--save-evidence", "none.yaml"),
     "file": job(render=W),
     "edited": job(render=W, edit=(r"(?m)^(SESSION_LEN=.*:-)\d+", r"\g<1>2048")),
@@ -349,13 +354,13 @@ def test_failed_requests_are_still_measured(case: str, fleet: Callable[[str], Ra
     assert "LOAD 1: " in ran.out
     assert "\nRESULT\n  " in ran.out
     if case == "too-long":
-        assert "LOAD 2: 4 in flight" in ran.out
+        assert "LOAD 2: concurrency 4" in ran.out
         assert ran.out.count("x too-long: HTTP 400") == 2
 
 
 @uses("dead-proxy")
 def test_a_password_is_not_told(fleet: Callable[[str], Ran]) -> None:
-    """The proxy that catches loopback traffic is named without the password in its address."""
+    """The proxy that intercepts loopback traffic is named without the password in its address."""
     assert "secret" not in fleet("dead-proxy").err + fleet("dead-proxy").out
 
 
@@ -379,8 +384,8 @@ def test_the_report_says_what_was_proved_and_measured(fleet: Callable[[str], Ran
     assert "DIFFERS" not in ran.out
     assert all(line[22:48].strip() == line[48:].strip() for line in settings)
     assert re.search(r"VRAM ready MiB +8,\d\d\d +\d,\d\d\d  [\d,]+ to [\d,]+ +[+-]\d+\.\d %", ran.out)
-    assert "LOAD 1: 1 in flight, 448x448, 330 tokens in, 16 out" in ran.out
-    assert "LOAD 2: 4 in flight, 448x448" in ran.out
+    assert "LOAD 1: concurrency 1, 448x448, 330 input and 16 output tokens" in ran.out
+    assert "LOAD 2: concurrency 4, 448x448" in ran.out
     assert "random, seed 0; not the real model" in ran.out
 
 
@@ -393,12 +398,12 @@ def test_evidence_is_a_valid_record_that_renders_again(fleet: Callable[[str], Ra
     assert path.stat().st_mode & 0o777 == 0o644
     made = records.SmokeRun.model_validate_json(json.dumps(yaml.safe_load(path.read_text())))
     head = json.loads(made.request)
-    found = launch.remake(Request(**head), {})
-    from recommender.render import render
+    found = artefact.remake(Request(**head), {})
+    from recommender.render.formats import render
 
     text = render(found, "bash")
     assert hashlib.sha256(text.encode()).hexdigest() == made.artefact_sha256
-    assert launch.of(text, "serve.sh").launch_sha256(found.facts) == made.launch_sha256
+    assert artefact.parse(text, "serve.sh").launch_sha256(found.resolved) == made.launch_sha256
     assert report.text(found, made) == ran.out
     assert (made.id, made.outcome, made.notes) == ("run-1", "ok", ("quiet host",))
     assert made.checkpoint == "random, seed 0; not the real model"
@@ -424,7 +429,7 @@ def test_json_is_the_whole_run(fleet: Callable[[str], Ran]) -> None:
     assert (told["format"], told["outcome"], told["exit_code"]) == (1, "ok", 0)
     assert len(told["phases"]) == len(made.phases) == 2
     for shown, phase in zip(told["phases"], made.phases, strict=True):
-        figures = measured.figures(phase)
+        figures = run_figures.figures(phase)
         assert shown["figures"] == json.loads(json.dumps(figures.__dict__ if hasattr(figures, "__dict__") else {
             name: getattr(figures, name) for name in figures.__slots__}))  # fmt: skip
         assert figures.requests == len(phase.latencies_ms.split()) > 5
@@ -446,7 +451,7 @@ def test_evidence_is_not_written_of_what_proves_nothing(fleet: Callable[[str], R
     ran = fleet("unready")
     clean(ran)
     assert ran.code == 14
-    assert "no evidence is written of a server that never got ready" in ran.err
+    assert "no evidence written: the server never became ready" in ran.err
     assert not list(ran.work.glob("*.yaml"))
     ran = fleet("overridden")
     clean(ran)
@@ -461,7 +466,7 @@ def test_evidence_is_never_replaced(tmp_path: Path) -> None:
     ran = smoke(tmp_path, "--save-evidence", "run.yaml")
     clean(ran)
     assert ran.code == 2
-    assert "exists, and evidence is never replaced" in ran.err
+    assert "exists and is never replaced" in ran.err
     assert (tmp_path / "work" / "run.yaml").read_text() == "precious"
 
 
@@ -478,10 +483,10 @@ def test_what_smoke_can_launch(case: str, fleet: Callable[[str], Ran]) -> None:
         "copies": r", 2 copies; LMDeploy 0\.18\.0",
         "mps": r"2 copies under CUDA MPS",
         "own": r"session-len +8192 +8192(?s:.*)14,?585 MiB \(0\.200\)",
-        "text": r"1 in flight, text, \d+ tokens in, 4 out",
+        "text": r"concurrency 1, text, \d+ input and 4 output tokens",
         "garbage": r"max-batch-size",
     }
-    assert re.search(pieces.get(case, "PROVED"), ran.out), ran.out
+    assert re.search(pieces.get(case, "CHECKED"), ran.out), ran.out
     assert ("predicted" in ran.out and "p50 ms   " in ran.out) or case == "text"
 
 
@@ -501,10 +506,10 @@ def test_a_pipeline_is_one_batch(fleet: Callable[[str], Ran]) -> None:
     """Every input has an answer, each answer parses, and the script's own end is looked at."""
     ran = fleet("pipeline")
     sound(ran)
-    assert "16 inputs have an answer each" in ran.out
+    assert "each of the 16 inputs has an answer" in ran.out
     assert "all 16 answers parse by the JSON schema" in ran.out
     assert "the script ended with status 0" in ran.out
-    assert "LOAD 1: a batch of 16, 448x448" in ran.out
+    assert "LOAD 1: batch of 16, 448x448" in ran.out
     assert "16 requests answered in" in ran.out
     assert re.search(r"session-len +4096 +4096", ran.out)
     assert "TTFT" not in ran.out
@@ -516,7 +521,7 @@ def test_arrivals_at_a_rate_are_a_goal(fleet: Callable[[str], Ran]) -> None:
     ran = fleet("rate")
     clean(ran)
     assert ran.code in (0, 27)
-    assert "LOAD 2: 8/s Poisson, 96x96" in ran.out
+    assert "LOAD 2: 8 requests/s (Poisson), 96x96" in ran.out
     assert re.search(r"GOALS\n  requests/s 8: (met|missed), measured \d+\.\d", ran.out)
 
 
@@ -525,8 +530,13 @@ def test_loads_of_ones_own(fleet: Callable[[str], Ran]) -> None:
     """Each --phase is one load, in their order."""
     ran = fleet("phases")
     sound(ran)
-    loads = re.findall(r"^LOAD \d: (.*?), \d+ tokens in", ran.out, re.MULTILINE)
-    assert loads == ["2 in flight, 448x448", "1 in flight, text", "2 in flight, 96x64 x 2", "9/s Poisson, 96x64"]
+    loads = re.findall(r"^LOAD \d: (.*?), \d+ input and", ran.out, re.MULTILINE)
+    assert loads == [
+        "concurrency 2, 448x448",
+        "concurrency 1, text",
+        "concurrency 2, 96x64 x 2",
+        "9 requests/s (Poisson), 96x64",
+    ]
 
 
 # --- the command line ----------------------------------------------------------------------------
@@ -546,33 +556,33 @@ def said(*words: str, code: int = 2, fault: str = "", folder: Path | None = None
 
 
 WRONG = {
-    "nothing to launch": ((), "name a script that recommend wrote, or say --gpu"),
+    "nothing to launch": ((), "name a script that recommend wrote, or pass --gpu"),
     "no such file": (("gone.sh",), r"gone\.sh: No such file"),
-    "no cores": (("--gpu", "L4", "--pin", "all"), r"--pin '?all'?: write cores as taskset -c takes them"),
-    "other cores": (("--gpu", "L4", "--pin", "0-99999"), r"--pin 0-99999: this machine has the cores \d+ to \d+"),
-    "a folder": (("/usr",), r"/usr: no compose.yaml, .*name a folder that --format wrote"),
+    "no cores": (("--gpu", "L4", "--pin", "all"), r"--pin '?all'?: use the format of taskset -c"),
+    "other cores": (("--gpu", "L4", "--pin", "0-99999"), r"--pin 0-99999: this machine has cores \d+ to \d+"),
+    "a folder": (("/usr",), r"/usr: it has no compose.yaml, .*name a folder that --format wrote"),
     "no script": (("notes.txt",), "neither a shell nor a Python script"),
-    "by hand without a GPU": (("own.sh",), "recommend did not write this .* say --gpu"),
+    "by hand without a GPU": (("own.sh",), "recommend did not write this .* pass --gpu"),
     "nothing to see in it": (("empty.sh", "--gpu", "L4"), "no 'lmdeploy serve api_server' in it"),
     "unknown option": (("--gpus", "L4"), "no such option --gpus"),
     "unknown GPU": (("--gpu", "H1000"), "unknown GPU .* did you mean"),
-    "a phase": (("--gpu", "L4", "--phase", "often"), r"--phase 'often': write N, Nrps, N@WIDTHxHEIGHT or N@text"),
+    "a phase": (("--gpu", "L4", "--phase", "often"), r"--phase 'often': use N, Nrps, N@WIDTHxHEIGHT or N@text"),
     "no load": (("--gpu", "L4", "--phase", "0"), "use a whole number from 1"),
     "a picture for text": (
         ("--gpu", "H100-80G", "--model", "qwen2.5-7b-instruct", "--phase", "1@64x64"),
-        "reads text only",
+        "is a text model",
     ),
     "patience": (("--gpu", "L4", "--patience", "0"), "0.* is not in the range"),
     "seconds": (("--gpu", "L4", "--seconds", "-1"), "--seconds"),
     "weights": (("--gpu", "L4", "--weights", "real"), "'real' is not 'random'"),
-    "evidence's name": (("--gpu", "L4", "--save-evidence", "My Run.yaml"), "small letters, digits and dashes"),
-    "evidence's folder": (("--gpu", "L4", "--save-evidence", "/nowhere/run.yaml"), "no folder that can be written to"),
-    "follow with a script": (("serve.sh", "--follow", "gemini"), "cannot be given with a script"),
+    "evidence's name": (("--gpu", "L4", "--save-evidence", "My Run.yaml"), "lower-case letters, digits and dashes"),
+    "evidence's folder": (("--gpu", "L4", "--save-evidence", "/nowhere/run.yaml"), "is not a writable folder"),
+    "follow with a script": (("serve.sh", "--follow", "gemini"), "cannot go with a script"),
     "copies of one port": (
         ("--gpu", "H100-80G", "--follow", "defaults", "--copies", "2"),
         "does not take its port from SERVER_PORT",
     ),
-    "mps for python": (("--mps", "pipeline.py"), "--mps: a pipeline.py is one process"),
+    "mps for python": (("--mps", "pipeline.py"), "--mps: a pipeline.py is a single process"),
     "a broken head": (("broken.sh",), "the request in its head cannot be read"),
 }
 
@@ -612,7 +622,7 @@ def command_lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def test_options_belong_behind_smoke() -> None:
     """An option before the command's name is refused with its place, not silently dropped."""
-    assert "--gpu belongs behind smoke" in said("--gpu", "L4", "smoke")
+    assert "--gpu belongs after smoke" in said("--gpu", "L4", "smoke")
 
 
 def test_nothing_fits() -> None:
@@ -622,7 +632,7 @@ def test_nothing_fits() -> None:
 
 def test_the_help_fits_and_lists_every_code() -> None:
     """80 columns, every exit code, examples."""
-    told = said("smoke", "--help", code=0)
+    told = said("smoke", "--help-all", code=0)
     assert max(map(len, told.splitlines())) <= 80
     for kind in KINDS.values():
         assert re.search(rf"^ +{kind.code}  {kind.name} ", told, re.MULTILINE)
@@ -637,7 +647,7 @@ def test_a_dry_run_needs_no_lmdeploy(tmp_path: Path) -> None:
     for place, fault, by in (("none", "absent", "the facts extracted from"), ("some", "", "the parser of the insta")):
         folder = tmp_path / place
         told = said("smoke", *W, "--dry-run", code=0, fault=fault, folder=folder)
-        assert f"options checked with {by}" in told
+        assert f"options checked by {by}" in told
         assert "nothing was started" in told
         shown = subprocess.run(
             [*RECOMMEND, *wrong], env=_again(folder, fault), capture_output=True, text=True, timeout=BUSY_S, check=False
@@ -666,13 +676,14 @@ def test_values_that_are_no_numbers(name: str, value: str, tmp_path: Path) -> No
     assert value in ran.err
 
 
-def test_seconds_are_driven_in_full(tmp_path: Path) -> None:
-    """A load with a length of its own ends by the clock, however many answers came before."""
-    ran = smoke(tmp_path, "--phase", "32@text", "--json", seconds="6", STANDIN_STEP_MS="0")
+def test_seconds_are_driven_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load with a length of its own goes on though enough answers for one without came early."""
+    monkeypatch.setattr(sys.modules[__name__], "RECOMMEND", with_changed("commands.smoke", "ENOUGH = 5"))
+    ran = smoke(tmp_path, "--phase", "32@text", "--json", seconds="1", STANDIN_STEP_MS="0")
     clean(ran)
     (phase,) = json.loads(ran.out)["run"]["phases"]
-    assert phase["window_requests"] > 400
-    assert phase["window_s"] == pytest.approx(6, abs=0.2)
+    assert phase["window_requests"] > 5
+    assert phase["window_s"] >= 1
 
 
 # --- a terminal ----------------------------------------------------------------------------------
@@ -754,26 +765,62 @@ class Started:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_stops_everything_and_says_so(number: signal.Signals, code: int, tmp_path: Path) -> None:
-    """The exit code of the signal, one line, no traceback, and no folder left."""
+    """The exit code of the signal, one line after those of progress on a slow machine, and no folder left."""
     run = Started(tmp_path, "")
     run.ready()
     run.process.send_signal(number)
     assert run.ended() == code
-    assert run.said() == f"recommend smoke: stopped by {number.name}; nothing is left running\n"
+    *before, last = run.said().splitlines()
+    assert last == f"recommend smoke: stopped by {number.name}; all processes are stopped"
+    assert all(re.match("recommend smoke: (waiting|reading|checking|load|1 |stopping)", line) for line in before)
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_a_second_interrupt_cuts_the_wait_for_a_stubborn_server(tmp_path: Path) -> None:
+def test_the_next_run_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+    """SIGKILL leaves the work folder, and the run after it removes that too."""
+    run = Started(tmp_path / "killed", "")
+    run.ready()
+    run.process.kill()
+    run.ended()
+    temporary = tmp_path / "killed/tmp"
+    assert [path.name[:16] for path in temporary.iterdir()] == ["recommend-smoke-"]
+    (tmp_path / "next").mkdir()
+    assert smoke(tmp_path / "next", "--text-only", TMPDIR=str(temporary)).code == 0
+    assert not list(temporary.iterdir())
+
+
+@pytest.mark.parametrize(("redirections", "code"), [("<&- >&- 2>&-", 3), (">/dev/full 2>&1", 3), (">&3 2>&3", 141)])
+def test_a_run_that_cannot_say_anything_ends_as_any_other(redirections: str, code: int, tmp_path: Path) -> None:
+    """Its streams are closed, full or read by nobody: evidence is written, and nothing is left behind."""
+    machine, environment = prepared(tmp_path, "", 1, {"MODEL": "", "PROXY_URL": ""})
+    command = [*RECOMMEND, "smoke", "--gpu", "H100-80G", "--model", str(tmp_path / "model"), "--text-only"]
+    command += ["--seconds", "0.6", "--patience", "20", "--save-evidence", "kept.yaml"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        ["bash", "-c", f'exec 3>&{writer}; exec "$@" {redirections}', "bash", *command],
+        env=environment, cwd=tmp_path / "work", pass_fds=(writer,), timeout=BUSY_S, check=False,
+    )  # fmt: skip
+    os.close(writer)
+    assert done.returncode == code
+    assert yaml.safe_load((tmp_path / "work/kept.yaml").read_text("utf-8"))["id"] == "kept"
+    assert not machine.processes()
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_a_second_interrupt_cuts_the_wait_for_a_stubborn_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first Ctrl-C gives the server time to end; the second does not, and still leaves nothing."""
+    grace_s = 10 * BUSY_S
+    monkeypatch.setattr(sys.modules[__name__], "RECOMMEND", with_changed("smoke.run", f"GRACE_S = {grace_s}"))
     run = Started(tmp_path, "stubborn")
     run.ready()
     run.process.send_signal(signal.SIGINT)
     time.sleep(0.7)
     assert run.process.poll() is None
-    begun = time.monotonic()
     run.process.send_signal(signal.SIGINT)
-    assert run.ended() == 130
-    assert time.monotonic() - begun < 0.9 * GRACE_S
+    assert run.ended() == 130  # long before the time that the first one gives
     assert "Traceback" not in run.said()
 
 

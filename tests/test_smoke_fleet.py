@@ -20,16 +20,18 @@ import pytest
 from artefacts import found
 from test_smoke import BUSY_S, RECOMMEND, ports, prepared, rendered
 
-from recommender import records as r
+from recommender.common.errors import RequestError
 from recommender.fleet.layout import Layout
-from recommender.fleet.written import made
-from recommender.render import render, request_json
-from recommender.request import RequestError
-from recommender.smoke import dryrun, folder, launch
+from recommender.fleet.write import render_files
+from recommender.knowledge import records
+from recommender.knowledge.load import load
+from recommender.render import artefact
+from recommender.render.formats import render
+from recommender.render.template import request_json
+from recommender.smoke import dryrun, fleet_folder, fleet_service
 from recommender.smoke.failures import KINDS
-from recommender.smoke.fleet import FleetSession, fewer
-from recommender.smoke.taken import Asked
-from recommender.store import load
+from recommender.smoke.fleet_session import FleetSession, limit_connections
+from recommender.smoke.result import RunRequest
 
 FORMS = ("systemd", "compose")
 PORT = 23333
@@ -63,7 +65,7 @@ def smoke(
     first = ports()
     environment |= {"FRONT_PORT": str(first + 2), "STATS_PORT": str(first + 3)}
     request = {"gpu": gpu.partition(":")[0], "gpu_count": int(gpu.partition(":")[2] or 1), "concurrency": int(load)}
-    files = made(Layout(found(load="", **request)), form)
+    files = render_files(Layout(found(load="", **request)), form)
     for number in range(2):
         files = {name: text.replace(str(PORT + number), str(first + number)) for name, text in files.items()}
     change(files)
@@ -138,7 +140,7 @@ def test_a_server_that_never_comes_back_is_told(tmp_path: Path) -> None:
 
     ran = smoke(tmp_path, "systemd", "--phase", "4", "--kill", change=wrapped)
     assert ran.code == 17, (ran.out, ran.err)
-    assert "got no request again" in ran.err
+    assert "served no request again" in ran.err
     assert not ran.left
 
 
@@ -175,19 +177,19 @@ def test_a_front_that_does_not_start_is_told(tmp_path: Path) -> None:
 
     ran = smoke(tmp_path, "compose", "--phase", "4", change=broken)
     assert ran.code == 24, (ran.out, ran.err)
-    assert "the front ended" in ran.err
+    assert "HAProxy ended" in ran.err
     assert "balance" in ran.err
     assert not ran.left
 
 
-@pytest.mark.parametrize("whose", ["lmdeploy@1's", "the front's: set FRONT_PORT"])
+@pytest.mark.parametrize("whose", ["lmdeploy@1's", "HAProxy's: set FRONT_PORT"])
 def test_a_taken_port_is_told_by_who_wants_it(whose: str, tmp_path: Path) -> None:
     """Before anything is started; LMDeploy's proxy, which no fleet has, is not named."""
     with socket.socket() as other:
 
         def listen(files: dict[str, str]) -> None:
             port = int(files["server-1.env"].rpartition("=")[2])
-            other.bind(("127.0.0.1", port + whose.startswith("the front")))
+            other.bind(("127.0.0.1", port + whose.startswith("HAProxy")))
             other.listen()
 
         ran = smoke(tmp_path, "systemd", "--phase", "4", change=listen)
@@ -202,15 +204,17 @@ def test_servers_of_a_card_share_it_by_mps(tmp_path: Path) -> None:
     session = object.__new__(FleetSession)
     answer = found(load="", concurrency=32, gpu="H100-80G", gpu_count=2)
     answer = replace(answer, config=replace(answer.config, servers=4, share=2))
-    texts = made(Layout(answer), "systemd")
-    session.asked = Asked(folder.of(texts, "systemd", "fleet"), answer, (), {"PATH": "/bin"}, {"REVISION": "main"}, "")
+    texts = render_files(Layout(answer), "systemd")
+    session.request = RunRequest(
+        fleet_folder.from_texts(texts, "systemd", "fleet"), answer, (), {"PATH": "/bin"}, {"REVISION": "main"}, ""
+    )
     session.folder = tmp_path
-    session.parts = session.fleet.servers(answer, session.asked.variables)
+    session.fleet_servers = session.fleet.servers(answer, session.request.variables)
     session.guard = SimpleNamespace(start=lambda *given: seen.append(given[1]))  # type: ignore[assignment]
-    for name in ("pinned", "program"):
+    for name in ("pin_command", "find_lmdeploy"):
         setattr(session, name, lambda: "")
     for number in range(4):
-        session.start_one(number)
+        session.start_server(number)
     assert [each["CUDA_VISIBLE_DEVICES"] for each in seen] == ["0", "1", "0", "1"]
     assert {each["CUDA_MPS_PIPE_DIRECTORY"] for each in (*seen, session.variables())} == {str(tmp_path)}
     assert "CUDA_MPS_PIPE_DIRECTORY=/run/lmdeploy-mps" in texts["server.env"]
@@ -226,59 +230,65 @@ def test_servers_of_a_card_share_it_by_mps(tmp_path: Path) -> None:
 def test_a_folder_says_what_the_script_says(form: str, request_: dict[str, Any]) -> None:
     """Options and environment are those of serve.sh for the same request, its proxy and port aside."""
     answer = found(load="", concurrency=32, **request_)
-    fleet = folder.of(made(Layout(answer), form), form, "fleet")
-    script = launch.of(render(answer, "bash"), "serve.sh")
-    theirs = dict(_pairs(script.words(answer.facts, {})))
+    fleet = fleet_folder.from_texts(render_files(Layout(answer), form), form, "fleet")
+    script = artefact.parse(render(answer, "bash"), "serve.sh")
+    theirs = dict(_pairs(script.words(answer.resolved, {})))
     for name in ("--proxy-url", "--server-port", "--server-name"):
         theirs.pop(name, None)
-    assert dict(_pairs(fleet.words(answer.facts, {}))) == theirs
+    assert dict(_pairs(fleet.words(answer.resolved, {}))) == theirs
     assert set(fleet.exported({})) == set(script.exported({}))
-    parts = fleet.parts({"REVISION": "main"})
+    parts = fleet.read_servers({"REVISION": "main"})
     tp = request_.get("tp", 1)
-    assert [each.cards for each in parts] == [",".join(map(str, range(first, first + tp))) for first in range(0, 4, tp)]
-    assert [each.port for each in parts] == [PORT + number for number in range(4 // tp)]
+    assert [part.cards for part in parts] == [",".join(map(str, range(first, first + tp))) for first in range(0, 4, tp)]
+    assert [part.port for part in parts] == [PORT + number for number in range(4 // tp)]
 
 
 def _pairs(words: tuple[str, ...]) -> list[tuple[str, str]]:
     after = (*words[1:], "--")
-    return [(each, "" if after[n].startswith("--") else after[n]) for n, each in enumerate(words) if each[:2] == "--"]
+    return [(word, "" if after[n].startswith("--") else after[n]) for n, word in enumerate(words) if word[:2] == "--"]
 
 
 def test_of_several_hosts_the_first_is_started() -> None:
     """The others are addresses that refuse at once."""
-    fleet = folder.of(
-        made(Layout(found(load="", concurrency=32, gpu="H100-80G", gpu_count=2), 3), "systemd"), "systemd", "fleet"
+    fleet = fleet_folder.from_texts(
+        render_files(Layout(found(load="", concurrency=32, gpu="H100-80G", gpu_count=2), 3), "systemd"),
+        "systemd",
+        "fleet",
     )
     assert fleet.hosts == 3
     front = fleet.front({"HOST_2": "10.0.0.2", "FRONT_ADDRESS": "0.0.0.0"})
     assert front["FRONT_ADDRESS"] == "127.0.0.1"
     assert {name: value for name, value in front.items() if name.startswith("HOST_")} == {
-        "HOST_1": "127.0.0.1", "HOST_2": folder.NOWHERE, "HOST_3": folder.NOWHERE,
+        "HOST_1": "127.0.0.1", "HOST_2": fleet_folder.NOWHERE, "HOST_3": fleet_folder.NOWHERE,
     }  # fmt: skip
-    assert len(fleet.parts({"REVISION": "main"})) == 2
+    assert len(fleet.read_servers({"REVISION": "main"})) == 2
 
 
 TWO: dict[str, Any] = {"load": "", "concurrency": 32, "gpu": "H100-80G", "gpu_count": 2}
 
 
-def of(form: str, change: Callable[[dict[str, str]], object] = lambda _: None, hosts: int = 1) -> folder.Fleet:
+def of(
+    form: str, change: Callable[[dict[str, str]], object] = lambda _: None, hosts: int = 1
+) -> fleet_folder.FleetArtefact:
     """Two servers' folder, changed."""
-    texts = made(Layout(found(**TWO), hosts), form)
+    texts = render_files(Layout(found(**TWO), hosts), form)
     change(texts)
-    return folder.of(texts, form, "fleet")
+    return fleet_folder.from_texts(texts, form, "fleet")
 
 
 @pytest.mark.parametrize(("file", "text", "said"), [
-    ("server-1.env", "", "listen on 23333, and haproxy.cfg deals out to 23333, 23334"),
-    ("server-2.env", "CUDA_VISIBLE_DEVICES=0\nSERVER_PORT=23335\n", "listen on 23333, 23334, 23335, and"),
-    ("server-1.env", "CUDA_VISIBLE_DEVICES=1\nSERVER_PORT=23333\n", "listen on 23333, 23333, and"),
+    ("server-1.env", "", "listen on 23333, but haproxy.cfg names 23333, 23334"),
+    ("server-2.env", "CUDA_VISIBLE_DEVICES=0\nSERVER_PORT=23335\n", "listen on 23333, 23334, 23335, but"),
+    ("server-1.env", "CUDA_VISIBLE_DEVICES=1\nSERVER_PORT=23333\n", "listen on 23333, 23333, but"),
     ("server-1.env", "CUDA_VISIBLE_DEVICES=1\nSERVER_PORT=99999\n", "--server-port is '99999'"),
     ("server-1.env", "CUDA_VISIBLE_DEVICES=1\nSERVER_PORT=\n", "SERVER_PORT is not set"),
 ])  # fmt: skip
 def test_servers_and_front_have_the_same_ports(file: str, text: str, said: str) -> None:
     """Else a server would run without requests, or be counted that does not run."""
     with pytest.raises(RequestError, match=said):
-        of("systemd", lambda texts: texts.update({file: text}) if text else texts.pop(file)).parts({"REVISION": "main"})
+        of("systemd", lambda texts: texts.update({file: text}) if text else texts.pop(file)).read_servers(
+            {"REVISION": "main"}
+        )
 
 
 def test_fewer_servers_than_its_request_is_for() -> None:
@@ -289,8 +299,8 @@ def test_fewer_servers_than_its_request_is_for() -> None:
         texts["haproxy.cfg"] = re.sub(".*:23334.*", "", texts["haproxy.cfg"])
 
     fleet = of("systemd", one)
-    assert len(fleet.parts({"REVISION": "main"})) == 1
-    with pytest.raises(RequestError, match="starts 1 server, its request gets 2 now"):
+    assert len(fleet.read_servers({"REVISION": "main"})) == 1
+    with pytest.raises(RequestError, match="starts 1 server, but its request gets 2"):
         fleet.servers(found(**TWO), {"REVISION": "main"})
 
 
@@ -298,8 +308,8 @@ def test_files_of_variables_count_as_on_the_host() -> None:
     """compose reads .env beside its file, below the environment; a unit reads its files, blanks and all."""
     compose = of("compose", lambda texts: texts.update({".env": "SESSION_LEN=2048\nSERVER_LIMIT=3\n"}))
     answer = found(**TWO)
-    assert dict(_pairs(compose.words(answer.facts, {})))["--session-len"] == "2048"
-    assert dict(_pairs(compose.words(answer.facts, {"SESSION_LEN": "1024"})))["--session-len"] == "1024"
+    assert dict(_pairs(compose.words(answer.resolved, {})))["--session-len"] == "2048"
+    assert dict(_pairs(compose.words(answer.resolved, {"SESSION_LEN": "1024"})))["--session-len"] == "1024"
     assert compose.overridden({}) == []
     assert compose.overridden({"SESSION_LEN": "1024", "QUEUE_LIMIT": "7"}) == ["QUEUE_LIMIT", "SESSION_LEN"]
     assert compose.front({})["SERVER_LIMIT"] == "3"
@@ -324,7 +334,7 @@ def test_no_token_gets_into_a_record(form: str) -> None:
         texts["compose.yaml"] = told.replace("    PYTHONUNBUFFERED:", "    HF_TOKEN: secret\n    PYTHONUNBUFFERED:", 1)
 
     fleet = of(form, added)
-    assert fleet.parts({"REVISION": "main"})[0].environment["HF_TOKEN"] == "secret"
+    assert fleet.read_servers({"REVISION": "main"})[0].environment["HF_TOKEN"] == "secret"
     assert fleet.exported({}) == of(form).exported({}) == ("OMP_NUM_THREADS=4",)
 
 
@@ -345,7 +355,7 @@ def test_a_service_as_others_write_it() -> None:
         texts["compose.yaml"] = re.sub(r"(?s)  environment:\n.*?\n  shm_size", listed, texts["compose.yaml"], count=1)
 
     fleet = of("compose", rewritten, hosts=2)
-    first, _ = fleet.parts({"REVISION": "main", "HF_TOKEN": "t"})
+    first, _ = fleet.read_servers({"REVISION": "main", "HF_TOKEN": "t"})
     assert dict(first.environment) == {"OMP_NUM_THREADS": "4", "HF_TOKEN": "t"}
     assert dict(zip(first.words, first.words[1:], strict=False))["--server-name"] == "127.0.0.1"
 
@@ -355,8 +365,8 @@ def test_a_service_as_others_write_it() -> None:
 def test_a_local_model_is_loaded_from_where_it_is(form: str, name: str) -> None:
     """Also where a container has it elsewhere."""
     answer = found(**TWO)
-    local = replace(answer, facts=replace(answer.facts, model_source=f"/srv/{name}", weight_bytes=1))
-    fleet = folder.of(made(Layout(local), form), form, "fleet")
+    local = replace(answer, resolved=replace(answer.resolved, model_source=f"/srv/{name}", weight_bytes=1))
+    fleet = fleet_folder.from_texts(render_files(Layout(local), form), form, "fleet")
     assert fleet.model({}) == f"/srv/{name}"
     assert fleet.model({"MODEL": "/elsewhere"}) == "/elsewhere"
 
@@ -365,7 +375,7 @@ def test_a_local_model_is_loaded_from_where_it_is(form: str, name: str) -> None:
 def test_the_front_opens_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch, limit: int, option: list[str]) -> None:
     """HAProxy ends at once where its configuration wants more files than the hard limit of this process."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, limit))
-    assert fewer("global\n    maxconn 12837\ndefaults\n") == option
+    assert limit_connections("global\n    maxconn 12837\ndefaults\n") == option
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -382,15 +392,15 @@ def test_what_a_record_ran_with_renders_again(form: str, asked: dict[str, Any]) 
     """From its command and environment to the launch that its digest names; nothing is edited as rendered."""
     answer = found(**asked)
     assert (answer.config.share > 1) == (asked.get("model") == "internvl3-2b")
-    fleet = folder.of(made(Layout(answer), form), form, "fleet")
+    fleet = fleet_folder.from_texts(render_files(Layout(answer), form), form, "fleet")
     kept = SimpleNamespace(
         id="fleet", kind=form, request=request_json(answer),
-        command=fleet.words(answer.facts, {}), environment=fleet.exported({}),
+        command=fleet.words(answer.resolved, {}), environment=fleet.exported({}),
     )  # fmt: skip
-    again = launch.ran(cast("r.SmokeRun", kept), load())
-    rendered_again = folder.of(made(Layout(again), form), form, "fleet")
-    assert rendered_again.launch_sha256(answer.facts) == fleet.launch_sha256(answer.facts)
-    assert dryrun.edited(fleet, answer) == []
+    again = artefact.rebuild_run(cast("records.SmokeRun", kept), load())
+    rendered_again = fleet_folder.from_texts(render_files(Layout(again), form), form, "fleet")
+    assert rendered_again.launch_sha256(answer.resolved) == fleet.launch_sha256(answer.resolved)
+    assert dryrun.find_edits(fleet, answer) == []
 
 
 def test_what_an_edit_took_away_or_added_is_told() -> None:
@@ -401,32 +411,34 @@ def test_what_an_edit_took_away_or_added_is_told() -> None:
         texts["server-1.env"] = f"# mine\n{texts['server-1.env']}"
 
     answer = found(**TWO)
-    assert dryrun.edited(of("systemd", edited), answer) == ["lmdeploy@.service (without '--trust-remote-code \\\\')"]
-    assert dryrun.edited(of("compose", lambda texts: texts.update({".env": ""})), answer) == [".env (added)"]
+    assert dryrun.find_edits(of("systemd", edited), answer) == [
+        "lmdeploy@.service (without '--trust-remote-code \\\\')"
+    ]
+    assert dryrun.find_edits(of("compose", lambda texts: texts.update({".env": ""})), answer) == [".env (added)"]
 
 
 @pytest.mark.parametrize(
     ("form", "name", "old", "new", "said"),
     [
         ("systemd", "lmdeploy@.service", "# request:", "# wish:", "recommend did not write lmdeploy@.service"),
-        ("systemd", "haproxy.cfg", "", "", "no haproxy.cfg in it"),
+        ("systemd", "haproxy.cfg", "", "", "it has no haproxy.cfg"),
         ("systemd", "server.env", 'MAX_BATCH_SIZE="', 'OTHER="', "MAX_BATCH_SIZE is not set"),
         ("systemd", "lmdeploy@.service", "api_server", "gradio", "starts no api_server"),
         ("systemd", "lmdeploy@.service", "${SERVER_PORT}\n", '"${SERVER_PORT}\n', "ExecStart cannot be read"),
         ("compose", "compose.yaml", "services:", "services: [", "cannot be read"),
         ("compose", "compose.yaml", "- api_server", "- gradio", "it starts no server"),
-        ("compose", "compose.yaml", "device_ids", "ids", "reserves no card"),
+        ("compose", "compose.yaml", "device_ids", "ids", "reserves no GPU"),
         ("compose", "compose.yaml", "# request: {", "# request: {,", "the request in its head cannot be read"),
     ],
 )
 def test_a_folder_that_cannot_be_read_is_one_line(form: str, name: str, old: str, new: str, said: str) -> None:
     """What, where, and how to mend."""
-    texts = made(Layout(found(load="", concurrency=32, gpu="H100-80G", gpu_count=2)), form)
+    texts = render_files(Layout(found(load="", concurrency=32, gpu="H100-80G", gpu_count=2)), form)
     texts[name] = texts[name].replace(old, new) if old else ""
     if not old:
         del texts[name]
     with pytest.raises(RequestError, match=said):
-        folder.of(texts, form, "fleet").parts({"REVISION": "main"})
+        fleet_folder.from_texts(texts, form, "fleet").read_servers({"REVISION": "main"})
 
 
 def test_compose_variables() -> None:
@@ -436,9 +448,9 @@ def test_compose_variables() -> None:
         ("${SET}", "v"), ("${SET:-d}", "v"), ("${EMPTY:-d}", "d"), ("${NONE-d}", "d"), ("${NONE:-}", ""),
         ("${SET:?no}", "v"), ("${SET:+r}", "r"), ("${NONE:+r}", ""), ("$${SET}", "${SET}"), ("a${SET}b", "avb"),
     ):  # fmt: skip
-        assert folder.expanded(text, given, "here") == value, text
+        assert fleet_service.expand(text, given, "here") == value, text
     with pytest.raises(RequestError, match="here: NONE is not set: why"):
-        folder.expanded("${NONE:?why}", given, "here")
+        fleet_service.expand("${NONE:?why}", given, "here")
 
 
 # --- the command line ---------------------------------------------------------------------------------
@@ -457,7 +469,7 @@ def written(tmp_path: Path) -> Path:
     """A folder with three fleets, a script and an empty folder."""
     layout = Layout(found(load="", concurrency=32, gpu="H100-80G", gpu_count=2))
     for form in ("compose", "systemd", "k8s"):
-        for name, text in made(layout, form).items():
+        for name, text in render_files(layout, form).items():
             path = tmp_path / form / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
@@ -473,12 +485,12 @@ def written(tmp_path: Path) -> Path:
     ("words", "said"),
     [
         (("empty",), "name a folder that --format wrote"),
-        (("both",), "compose.yaml and lmdeploy@.service are in it"),
+        (("both",), "it has compose.yaml and lmdeploy@.service"),
         (("k8s",), "Kubernetes starts these"),
-        (("serve.sh", "--kill"), "--kill is for a fleet"),
-        (("--gpu", "H100-80G", "--kill"), "--kill is for a fleet"),
-        (("systemd", "--copies", "2"), "--copies and --mps are for a script"),
-        (("compose", "--follow", "gemini"), "--follow says what to render"),
+        (("serve.sh", "--kill"), "--kill needs a fleet"),
+        (("--gpu", "H100-80G", "--kill"), "--kill needs a fleet"),
+        (("systemd", "--copies", "2"), "--copies and --mps need a script"),
+        (("compose", "--follow", "gemini"), "--follow changes what is rendered"),
     ],
 )
 def test_what_a_fleet_cannot_be_asked_is_one_line(words: tuple[str, ...], said: str, written: Path) -> None:
@@ -491,17 +503,17 @@ def test_what_a_fleet_cannot_be_asked_is_one_line(words: tuple[str, ...], said: 
 
 def test_what_is_no_part_of_a_fleet_is_not_read(written: Path) -> None:
     """An editor's files, keys, a stray archive; line ends of another system are the same text."""
-    kept = folder.read(written / "systemd")
+    kept = fleet_folder.read(written / "systemd")
     for name in (".server.env.swp", "notes.tar", "core"):
         (written / "systemd" / name).write_bytes(b"\xff\x00")
     (written / "systemd" / "api-keys").write_text("secret")
     path = written / "systemd" / "server.env"
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    assert folder.read(written / "systemd").sha256 == kept.sha256
+    assert fleet_folder.read(written / "systemd").sha256 == kept.sha256
     drop_in = written / "systemd" / "lmdeploy@1.service.d" / "order.conf"
     drop_in.parent.mkdir()
     drop_in.write_text("[Unit]\n")
-    assert "lmdeploy@1.service.d/order.conf" in folder.read(written / "systemd").texts
+    assert "lmdeploy@1.service.d/order.conf" in fleet_folder.read(written / "systemd").texts
 
 
 def test_a_folder_that_nobody_may_list_is_one_line(monkeypatch: pytest.MonkeyPatch, written: Path) -> None:
@@ -512,7 +524,7 @@ def test_a_folder_that_nobody_may_list_is_one_line(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Path, "iterdir", refused)
     with pytest.raises(RequestError, match="systemd: Permission denied; it must be readable"):
-        folder.read(written / "systemd")
+        fleet_folder.read(written / "systemd")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -520,7 +532,7 @@ def test_a_dry_run_shows_every_server_and_what_was_edited(form: str, written: Pa
     """As rendered; then with one value changed."""
     code, out, _ = cli(form, "--dry-run", cwd=written)
     assert code == 0
-    assert "as recommend renders it; nothing was started" in out
+    assert "unchanged; nothing was started" in out
     assert [line.split()[0] for line in out.splitlines() if "api_server" in line] == [
         "CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=1",
     ]  # fmt: skip
@@ -528,7 +540,7 @@ def test_a_dry_run_shows_every_server_and_what_was_edited(form: str, written: Pa
     if form == "compose":
         name, old, new = "compose.yaml", "SESSION_LEN:-4096", "SESSION_LEN:-8192"
     path = written / form / name
-    line = next(n for n, each in enumerate(path.read_text().split("\n"), 1) if old in each)
+    line = next(n for n, word in enumerate(path.read_text().split("\n"), 1) if old in word)
     path.write_text(path.read_text().replace(old, new))
     _, out, _ = cli(form, "--dry-run", cwd=written)
     assert f"{name} line {line} is edited" in out

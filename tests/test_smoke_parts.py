@@ -19,29 +19,32 @@ import pytest
 import yaml
 from artefacts import found, text, wait_for
 
-from recommender import measured
-from recommender import records as r
-from recommender.render import render
-from recommender.request import Request, RequestError
-from recommender.smoke import checks, command, diagnose, dryrun, gpu, host, launch, load, readback, record, report
+from recommender.calibration.predict import predict_phase
+from recommender.commands import smoke
+from recommender.common.errors import RequestError
+from recommender.knowledge import records, run_figures
+from recommender.render import artefact as launch
+from recommender.render.formats import render
+from recommender.request.request import Request
+from recommender.smoke import dryrun, phases, record, report
+from recommender.smoke.client import checks, load
 from recommender.smoke.failures import KINDS, TAIL_LINES, Failure
-from recommender.smoke.forecast import predicted
-from recommender.smoke.host import api_key
-from recommender.smoke.metrics import Metrics
-from recommender.smoke.taken import Asked, Load, Taken, described
+from recommender.smoke.process import diagnose, gpu, host, readback
+from recommender.smoke.process.metrics import Metrics
+from recommender.smoke.result import Load, RunRequest, RunResult, describe_load
 
 H100 = {"gpu": "h100-80g", "load": "", "concurrency": 4}
 
 
 def artefact(form: str = "bash", **asked: Any) -> launch.Artefact:
     """An artefact as recommend writes it."""
-    return launch.of(text(form, **(H100 | asked)), "serve.sh" if form == "bash" else "pipeline.py")
+    return launch.parse(text(form, **(H100 | asked)), "serve.sh" if form == "bash" else "pipeline.py")
 
 
 def changed(made: launch.Artefact, old: str, new: str) -> launch.Artefact:
     """The same, edited by hand."""
     assert old in made.text
-    return launch.of(made.text.replace(old, new, 1), made.name)
+    return launch.parse(made.text.replace(old, new, 1), made.name)
 
 
 FOUND = found(**H100)
@@ -53,7 +56,7 @@ SERVE = artefact()
 def test_the_head_is_the_request() -> None:
     """What recommend wrote tells what it was asked; other scripts do not."""
     assert SERVE.head == {"concurrency": 4, "gpu": "h100-80g"}
-    assert launch.of("#!/bin/bash\nlmdeploy serve api_server m\n", "x.sh").head is None
+    assert launch.parse("#!/bin/bash\nlmdeploy serve api_server m\n", "x.sh").head is None
 
 
 @pytest.mark.parametrize(
@@ -67,7 +70,7 @@ def test_the_head_is_the_request() -> None:
 )
 def test_the_kind_is_told_by_name_or_first_line(name: str, body: str, kind: str) -> None:
     """A suffix or a first line of a shell or of Python."""
-    assert launch.of(body, name).kind == kind
+    assert launch.parse(body, name).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -84,23 +87,27 @@ def test_the_kind_is_told_by_name_or_first_line(name: str, body: str, kind: str)
 def test_what_cannot_be_launched(name: str, body: str, piece: str) -> None:
     """A text of another kind, or one whose settings cannot be told, is refused in one line."""
     with pytest.raises(RequestError, match=piece):
-        launch.of(body, name)
+        launch.parse(body, name)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     """A missing file, a folder and bytes that are no text."""
     (tmp_path / "b.sh").write_bytes(b"\xff\xfe")
-    for name, piece in (("gone.sh", "No such file"), ("", "Is a directory"), ("b.sh", "not a text in UTF-8")):
+    for name, piece in (
+        ("gone.sh", "No such file"),
+        ("", "a folder, not a regular file"),
+        ("b.sh", "is not UTF-8"),
+    ):
         with pytest.raises(RequestError, match=piece):
             launch.read(tmp_path / name)
 
 
 def test_options_and_variables_without_running_it() -> None:
     """The words and exports of the script; a variable of the environment changes them as it would for bash."""
-    words = SERVE.words(FOUND.facts, {})
+    words = SERVE.words(FOUND.resolved, {})
     assert words[words.index("--session-len") + 1] == str(FOUND.config.session_len)
     assert "--trust-remote-code" in words
-    now = SERVE.words(FOUND.facts, {"SESSION_LEN": "2048", "TRUST_REMOTE_CODE": "false", "OTHER": "x"})
+    now = SERVE.words(FOUND.resolved, {"SESSION_LEN": "2048", "TRUST_REMOTE_CODE": "false", "OTHER": "x"})
     assert now[now.index("--session-len") + 1] == "2048"
     assert "--trust-remote-code" not in now
     assert SERVE.exported({}) == ("OMP_NUM_THREADS=4",)
@@ -111,17 +118,17 @@ def test_options_and_variables_without_running_it() -> None:
 
 def test_the_launch_digest_is_of_what_runs() -> None:
     """A comment does not change it; a value and a switch do."""
-    digest = SERVE.launch_sha256(FOUND.facts)
-    assert changed(SERVE, "# The model:", "# A model:").launch_sha256(FOUND.facts) == digest
-    assert changed(SERVE, "SESSION_LEN:-", "SESSION_LEN:-1").launch_sha256(FOUND.facts) != digest
-    assert changed(SERVE, "CODE:-true", "CODE:-false").launch_sha256(FOUND.facts) != digest
+    digest = SERVE.launch_sha256(FOUND.resolved)
+    assert changed(SERVE, "# The model:", "# A model:").launch_sha256(FOUND.resolved) == digest
+    assert changed(SERVE, "SESSION_LEN:-", "SESSION_LEN:-1").launch_sha256(FOUND.resolved) != digest
+    assert changed(SERVE, "CODE:-true", "CODE:-false").launch_sha256(FOUND.resolved) != digest
     assert changed(SERVE, "# The model:", "# A model:").sha256 != SERVE.sha256
 
 
 def test_a_pipeline_tells_the_same_settings() -> None:
     """The keywords of its engine configuration as options, and its defaults of variables."""
     made = artefact("python")
-    words = made.words(FOUND.facts, {})
+    words = made.words(FOUND.resolved, {})
     assert words[words.index("--session-len") + 1] == str(FOUND.config.session_len)
     assert {"--max-batch-size", "--max-prefill-token-num", "--cache-max-entry-count"} < set(words)
     assert made.exported({}) == ("OMP_NUM_THREADS=4",)
@@ -146,30 +153,33 @@ OWN = "#!/bin/bash\nM=/models/x\nexport PORT=${PORT:-8000}\n{}\n"
 )
 def test_a_script_of_another_hand_is_read(line: str, words: tuple[str, ...]) -> None:
     """The server's command line, with the variables as bash would put them in."""
-    made = launch.of(OWN.replace("{}", line), "own.sh")
+    made = launch.parse(OWN.replace("{}", line), "own.sh")
     assert made.foreign
     assert made.command_line({"PORT": "9001"})[: len(words)] == words
     assert made.model({"PORT": "9001"}) == words[0]
-    assert made.words(FOUND.facts, {"PORT": "9001"})[: len(words) - 1] == words[1:]
+    assert made.words(FOUND.resolved, {"PORT": "9001"})[: len(words) - 1] == words[1:]
 
 
 def test_our_own_form_needs_no_head() -> None:
     """A script whose head was removed is still read by its variables."""
-    made = launch.of(SERVE.text.replace("# request:", "# asked:"), "serve.sh")
+    made = launch.parse(SERVE.text.replace("# request:", "# asked:"), "serve.sh")
     assert made.head is None
     assert not made.foreign
-    assert made.words(FOUND.facts, {}) == SERVE.words(FOUND.facts, {})
+    assert made.words(FOUND.resolved, {}) == SERVE.words(FOUND.resolved, {})
 
 
 def test_fields_of_the_command_line_come_on_top_of_the_head() -> None:
     """A load of any kind takes the place of the head's; whom it follows stays."""
-    request, follow = launch.asked(SERVE, {})
+    request, follow = launch.parse_request(SERVE, {})
     assert (request.concurrency, dict(follow)) == (4, {})
-    assert launch.asked(SERVE, {"rps": 3.0})[0].concurrency == 0
-    assert launch.asked(SERVE, {"load": "high"})[0].load == "high"
-    assert launch.asked(SERVE, {"cpus": 8})[0].concurrency == 4
+    assert launch.parse_request(SERVE, {"rps": 3.0})[0].concurrency == 0
+    assert launch.parse_request(SERVE, {"load": "high"})[0].load == "high"
+    assert launch.parse_request(SERVE, {"cpus": 8})[0].concurrency == 4
     head = '# request: {"follow": "gemini", "gpu": "h100-80g", "with": {"trust-remote-code": ""}}\n--tp "$TP"'
-    assert dict(launch.asked(launch.of(head, "s.sh"), {})[1]) == {"follow": "gemini", "with": {"trust-remote-code": ""}}
+    assert dict(launch.parse_request(launch.parse(head, "s.sh"), {})[1]) == {
+        "follow": "gemini",
+        "with": {"trust-remote-code": ""},
+    }
 
 
 @pytest.mark.parametrize(
@@ -182,7 +192,7 @@ def test_fields_of_the_command_line_come_on_top_of_the_head() -> None:
 def test_heads_that_cannot_be_used(head: str, piece: str) -> None:
     """A field of another version, or none that is needed, is refused by name."""
     with pytest.raises(RequestError, match=piece):
-        launch.asked(launch.of(f'# request: {head}\n  --tp "$TP"', "s.sh"), {})
+        launch.parse_request(launch.parse(f'# request: {head}\n  --tp "$TP"', "s.sh"), {})
 
 
 def test_a_followed_configuration_is_made_again() -> None:
@@ -194,27 +204,27 @@ def test_a_followed_configuration_is_made_again() -> None:
 
 def test_settings_are_the_options_or_the_releases_defaults() -> None:
     """What is not given is the release's default; a switch is true."""
-    given = launch.settings(FOUND.facts, SERVE.words(FOUND.facts, {}))
+    given = launch.settings(FOUND.resolved, SERVE.words(FOUND.resolved, {}))
     assert given["session_len"] == str(FOUND.config.session_len)
     assert given["trust_remote_code"] == "true"
-    bare = launch.settings(FOUND.facts, ("--cache-max-entry-count=0.5", "--tp", "2"))
+    bare = launch.settings(FOUND.resolved, ("--cache-max-entry-count=0.5", "--tp", "2"))
     assert (bare["cache_ratio"], bare["tp"], bare["session_len"]) == ("0.5", "2", "")
-    assert launch.settings(FOUND.facts, ("--quant-policy", "8"))["kv_bits"] == "8"
+    assert launch.settings(FOUND.resolved, ("--quant-policy", "8"))["kv_bits"] == "8"
 
 
 @pytest.mark.parametrize(
     ("words", "piece"),
     [
-        (("--session-len", "4k"), "--session-len is '4k', which is no number"),
-        (("--cache-max-entry-count", "half"), "no number"),
-        (("--server-port", "70000"), "a port from 1 to 65535"),
-        (("--server-port", "0"), "a port from 1 to 65535"),
+        (("--session-len", "4k"), "--session-len: expected a whole number, got '4k'"),
+        (("--cache-max-entry-count", "half"), "--cache-max-entry-count: expected a number, got 'half'"),
+        (("--server-port", "70000"), "--server-port: expected a whole number from 1 to 65535"),
+        (("--server-port", "0"), "--server-port: expected a whole number from 1 to 65535"),
     ],
 )
 def test_settings_that_are_no_numbers(words: tuple[str, ...], piece: str) -> None:
     """They are refused before anything starts."""
     with pytest.raises(RequestError, match=piece):
-        launch.settings(FOUND.facts, words)
+        launch.settings(FOUND.resolved, words)
 
 
 # --- readback --------------------------------------------------------------------------------
@@ -241,29 +251,32 @@ def log(budget: str = BUDGET, *more: str) -> str:
 
 def differing(asked: dict[str, str], told: str) -> list[str]:
     """Which settings a log contradicts."""
-    compared = readback.compare(FOUND.facts, asked, readback.effective(told))
+    compared = readback.compare_settings(FOUND.resolved, asked, readback.parse_log(told))
     return [each.name for each in compared if each.differs]
 
 
 def test_the_engines_words_are_read() -> None:
     """Every figure of the log, through colours and redrawn progress lines."""
-    told = readback.effective(log())
-    assert told == readback.Effective("turbomind", 4096, 0, 8256, 0.2, 14584.84, 72924.19, 3670016)
-    assert readback.effective(log(BUDGET, CONFIG.format(2048, 32))).session_len == 2048
-    last = readback.effective(log(BUDGET, CONFIG.format(2048, 32), CONFIG.format("None", 16)))
+    told = readback.parse_log(log())
+    assert told == readback.EngineSettings("turbomind", 4096, 0, 8256, 0.2, 14584.84, 72924.19, 3670016)
+    assert readback.parse_log(log(BUDGET, CONFIG.format(2048, 32))).session_len == 2048
+    last = readback.parse_log(log(BUDGET, CONFIG.format(2048, 32), CONFIG.format("None", 16)))
     assert (last.session_len, last.max_batch_size) == (4096, 16)
 
 
 def test_a_silent_log_contradicts_nothing() -> None:
     """What is not told is empty, and differs from nothing."""
-    assert readback.effective("") == readback.Effective("", 0, 0, 0, 0.0, 0.0, 0.0, 0)
+    assert readback.parse_log("") == readback.EngineSettings("", 0, 0, 0, 0.0, 0.0, 0.0, 0)
     assert differing(ASKED, "") == []
 
 
 def test_what_is_as_asked_does_not_differ() -> None:
     """All six settings, the batch told by the warm-up's longest prompt."""
     assert differing(ASKED, log()) == []
-    found = {each.name: each.found for each in readback.compare(FOUND.facts, ASKED, readback.effective(log()))}
+    found = {
+        setting.name: setting.found
+        for setting in readback.compare_settings(FOUND.resolved, ASKED, readback.parse_log(log()))
+    }
     assert found == {"backend": "turbomind", "session_len": "4096", "cache_budget": "14585 MiB (0.200)",
                      "max_batch_size": "64", "forward_tokens": "8256", "kv_block_bytes": "3670016"}  # fmt: skip
 
@@ -293,7 +306,7 @@ def test_what_differs_is_named(asked: dict[str, str], told: str, names: list[str
     [
         ("[TM][FATAL][x][allocator.cc:85] CUDA error: out of memory", "out-of-memory"),
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate", "out-of-memory"),
-        ("serve.sh: 900 MiB free on GPU 0; 11421 MiB may be needed: stop what else runs there", "out-of-memory"),
+        ("serve.sh: 900 MiB free on GPU 0; 11421 MiB may be needed: stop other processes there", "out-of-memory"),
         ("ERROR: [Errno 98] error while attempting to bind: address already in use", "port-taken"),
         ("serve.sh: something listens on port 8000 already; set SERVER_PORT", "port-taken"),
         ("serve.sh: LMDeploy 0.9.0 is installed; this script is for 0.18.0: run recommend", "other-release"),
@@ -308,21 +321,21 @@ def test_what_differs_is_named(asked: dict[str, str], told: str, names: list[str
 )
 def test_the_cause_of_an_end_at_start(line: str, name: str) -> None:
     """The line that names the cause is told, however much comes before and after it."""
-    failure = diagnose.ended_at_start(("begin", line, "end"), 1)
+    failure = diagnose.startup_failure(("begin", line, "end"), 1)
     assert failure.kind.name == name
-    assert line in failure.said or name in ("start-failed", "pytorch-fallback")
+    assert line in failure.message or name in ("start-failed", "pytorch-fallback")
     assert failure.tail == ("begin", line, "end")
 
 
 def test_an_end_without_a_word() -> None:
     """An empty log is said to be empty."""
-    failure = diagnose.ended_at_start((), -9)
-    assert failure.said == "the server ended by SIGKILL before it was ready, and its log is empty"
+    failure = diagnose.startup_failure((), -9)
+    assert failure.message == "the server ended by SIGKILL before it was ready, and its log is empty"
 
 
 def test_how_a_process_ended() -> None:
     """Signals by name where they have one."""
-    assert [diagnose.how(each) for each in (0, 3, -11, -99)] == [
+    assert [diagnose.describe_exit(each) for each in (0, 3, -11, -99)] == [
         "with status 0",
         "with status 3",
         "by SIGSEGV",
@@ -332,21 +345,21 @@ def test_how_a_process_ended() -> None:
 
 def test_a_hang_tells_where_it_stands() -> None:
     """In the warm-up, or serving where nobody asked."""
-    warming = diagnose.hung_at_start(("Warm-up lengths: 8, 16", "8"), 30, 20)
+    warming = diagnose.startup_hang(("Warm-up lengths: 8, 16", "8"), 30, 20)
     assert warming.kind.name == "hang-at-start"
-    assert "KV cache too small" in warming.said
+    assert "KV cache too small" in warming.message
     done = ("Warm-up lengths: 8", "Warm-up finished in 1 s", "INFO: Uvicorn running on http://0.0.0.0:8000 (Press")
-    elsewhere = diagnose.hung_at_start(done, 30, 20).said
+    elsewhere = diagnose.startup_hang(done, 30, 20).message
     assert "KV cache" not in elsewhere
-    assert "it says that it serves on http://0.0.0.0:8000" in elsewhere
-    assert diagnose.hung_at_start((), 30, 20).said == "not ready after 30 s, and its log says nothing new for 20 s"
+    assert "its log says it serves on http://0.0.0.0:8000" in elsewhere
+    assert diagnose.startup_hang((), 30, 20).message == "not ready after 30 s, and no new log line for 20 s"
 
 
 def test_an_end_later() -> None:
     """Out of memory where the log says so, else a death."""
-    assert diagnose.ended_later(("CUDA error: out of memory",), -6, "x").kind.name == "out-of-memory-image"
-    failure = diagnose.ended_later(("fine",), -11, "a request")
-    assert (failure.kind.name, failure.said) == ("server-died", "the server ended by SIGSEGV: a request")
+    assert diagnose.later_failure(("CUDA error: out of memory",), -6, "x").kind.name == "out-of-memory-image"
+    failure = diagnose.later_failure(("fine",), -11, "a request")
+    assert (failure.kind.name, failure.message) == ("server-died", "the server ended by SIGSEGV: a request")
 
 
 def test_the_tail_of_a_log_is_fit_to_show(tmp_path: Path) -> None:
@@ -370,7 +383,7 @@ def test_the_tail_of_a_log_is_fit_to_show(tmp_path: Path) -> None:
 def test_a_failure_is_one_line_with_few_log_lines() -> None:
     """Line breaks in a server's words do not break the message."""
     failure = Failure("model", "two\n  lines", tuple(map(str, range(99))))
-    assert failure.said == "two lines"
+    assert failure.message == "two lines"
     assert failure.tail == tuple(map(str, range(99 - TAIL_LINES, 99)))
     codes = [kind.code for kind in KINDS.values()]
     assert len(set(codes)) == len(codes)
@@ -380,9 +393,9 @@ def test_a_failure_is_one_line_with_few_log_lines() -> None:
 # --- record and report -----------------------------------------------------------------------
 
 
-def phase(**values: Any) -> r.Phase:
+def phase(**values: Any) -> records.Phase:
     """A load as measured."""
-    return r.Phase(**{
+    return records.Phase(**{
         "concurrency": 4, "arrivals_rps": 0, "images": 1, "image": "448x448", "input_tokens": 330, "output_tokens": 16,
         "window_s": 2.0, "window_requests": 8, "latencies_ms": "100 200 300 400", "ttft_ms": "50 70",
         "streamed_ms": "200 250", "peak_mib": 9000, "host_cpu_percent": 12.5, "server_cores": 1.5, "running_most": 4,
@@ -390,49 +403,52 @@ def phase(**values: Any) -> r.Phase:
     } | values)  # fmt: skip
 
 
-def smoked(*phases: r.Phase, **values: Any) -> r.SmokeRun:
+def smoked(*phases: records.Phase, **values: Any) -> records.SmokeRun:
     """A run as recorded."""
-    return r.SmokeRun(**{
+    return records.SmokeRun(**{
         "id": "run", "taken": "2026-01-02", "made_by": "lmdeploy-recommender 0.1.0", "lmdeploy": "0.18.0",
         "gpu": "h100-sxm-80g", "gpu_name": "NVIDIA H100 80GB HBM3", "gpu_count": 1, "driver": "580.1",
         "memory_mib": 81559, "cpus": 16, "cpu_name": "Xeon", "model": "internvl3-8b-awq", "checkpoint": "random",
         "request": "{}", "kind": "bash", "artefact_sha256": "0" * 64, "launch_sha256": "1" * 64, "environment": (),
         "command": ("--tp", "1"), "set_by_smoke": (), "copies": 1, "mps": False, "startup_s": 12.0, "idle_mib": 480,
         "start_peak_mib": 9500, "ready_mib": 9300,
-        "effective": (r.Readback(name="session-len", asked="4096", found="4096"),), "checks": ("/health answers 200",),
+        "effective": (records.Readback(name="session-len", asked="4096", found="4096"),),
+        "checks": ("/health answers 200",),
         "outcome": "ok", "log_sha256": "2" * 64, "phases": phases,
     } | values)  # fmt: skip
 
 
 def test_figures_are_computed_from_the_raw_numbers() -> None:
     """Medians, nearest-rank shares, rates of the window; no p99 below 300 samples."""
-    got = measured.figures(phase())
+    got = run_figures.figures(phase())
     assert (got.requests, got.failed, got.rps, got.output_tokens_s) == (4, 0, 4.0, 64.0)
     assert (got.p50_ms, got.p95_ms, got.p99_ms, got.ttft_ms) == (250.0, 400.0, 0.0, 60.0)
     assert got.token_ms == pytest.approx((150 + 180) / 2 / 15)
-    many = " ".join(map(str, range(1, 301)))
-    assert measured.figures(phase(latencies_ms=many)).p99_ms == 297.0
-    assert measured.figures(phase(latencies_ms=many.rpartition(" ")[0])).p99_ms == 0.0
-    nothing = measured.figures(phase(latencies_ms="", ttft_ms="", streamed_ms="", window_s=0, window_requests=0))
+    many = " ".join(map(str, range(1, 305)))  # the first of each of four clients does not count
+    assert run_figures.figures(phase(latencies_ms=many)).p99_ms == 301.0
+    assert run_figures.figures(phase(latencies_ms=many.rpartition(" ")[0])).p99_ms == 0.0
+    nothing = run_figures.figures(phase(latencies_ms="", ttft_ms="", streamed_ms="", window_s=0, window_requests=0))
     assert (nothing.requests, nothing.rps, nothing.p50_ms, nothing.token_ms) == (0, 0.0, 0.0, 0.0)
 
 
 def test_a_record_names_no_folder_of_this_machine() -> None:
     """Paths in a server's words lose their folders; addresses and control characters stay readable."""
-    assert record.shown("because '/home/me/models/x' is odd") == "because 'x' is odd"
-    assert record.shown("at http://127.0.0.1:9/v1") == "at http://127.0.0.1:9/v1"
-    assert record.shown("MODEL is /a/b, gone") == "MODEL is b, gone"
-    assert record.shown("a\nb\x1b") == "a?b?"
-    assert len(record.shown("x" * 999)) == 400
+    assert record.clean_message("because '/home/me/models/x' is odd") == "because 'x' is odd"
+    assert record.clean_message("at http://127.0.0.1:9/v1") == "at http://127.0.0.1:9/v1"
+    assert record.clean_message("MODEL is /a/b, gone") == "MODEL is b, gone"
+    assert record.clean_message("a\nb\x1b") == "a?b?"
+    assert len(record.clean_message("x" * 999)) == 400
 
 
 def test_a_run_becomes_a_record() -> None:
     """Also one that never got ready, whose script has an empty value."""
     made = changed(SERVE, "SERVER_NAME:-127.0.0.1", "SERVER_NAME:-")
-    asked = Asked(made, FOUND, (Load(1, 0.0, 1, 448, 448),), {}, {"MODEL": "/home/me/m", "A": "1"}, "a local folder")
+    asked = RunRequest(
+        made, FOUND, (Load(1, 0.0, 1, 448, 448),), {}, {"MODEL": "/home/me/m", "A": "1"}, "a local folder"
+    )
     machine = gpu.Host("NVIDIA H100", 1, "580.1", 81559, 16, "")
-    taken = Taken(machine, 480, failure=Failure("model", "no /home/me/m/config.json"), log_sha256="3" * 64)
-    kept = record.record("x", asked, taken, "2026-01-02")
+    taken = RunResult(machine, 480, failure=Failure("model", "no /home/me/m/config.json"), log_sha256="3" * 64)
+    kept = record.build_record("x", asked, taken, "2026-01-02")
     assert kept.set_by_smoke == ("A=1", "MODEL=m")
     assert (kept.outcome, kept.said) == ("model", "no config.json")
     assert kept.command[kept.command.index("--server-name") + 1] == "''"
@@ -443,19 +459,24 @@ def test_a_run_becomes_a_record() -> None:
 def test_the_place_of_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The name becomes the id; nothing that is there is replaced."""
     monkeypatch.chdir(tmp_path)
-    assert record.place("h100-a.yaml") == (Path("h100-a.yaml"), "h100-a")
-    assert record.place("h100-a")[0] == Path("h100-a.yaml")
+    assert record.evidence_path("h100-a.yaml") == (Path("h100-a.yaml"), "h100-a")
+    assert record.evidence_path("h100-a")[0] == Path("h100-a.yaml")
     (tmp_path / "there.yaml").touch()
-    for name, piece in (("there", "exists"), ("Not This", "small letters"), ("gone/x", "no folder"), ("..", "letters")):
+    for name, piece in (
+        ("there", "exists"),
+        ("Not This", "lower-case letters"),
+        ("gone/x", "not a writable folder"),
+        ("..", "letters"),
+    ):
         with pytest.raises(RequestError, match=piece):
-            record.place(name)
+            record.evidence_path(name)
 
 
 def test_evidence_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads back as the same record; a write that fails leaves no file."""
     run = smoked(phase())
     record.save(tmp_path / "a.yaml", run)
-    read = r.SmokeRun.model_validate_json(json.dumps(yaml.safe_load((tmp_path / "a.yaml").read_text())))
+    read = records.SmokeRun.model_validate_json(json.dumps(yaml.safe_load((tmp_path / "a.yaml").read_text())))
     assert read == run
 
     def fails(*_: object) -> None:
@@ -469,30 +490,30 @@ def test_evidence_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: py
 
 def test_shares_are_nearest_ranks() -> None:
     """The value that so large a part does not exceed, which was measured, not one between two."""
-    assert measured.share([], 0.5) == 0.0
-    assert measured.share([3], 0.01) == measured.share([3], 1.0) == 3.0
-    assert [measured.share(range(1, 21), part) for part in (0.05, 0.5, 0.95, 0.951, 1.0)] == [1, 10, 19, 20, 20]
-    assert measured.share([7, 1, 5], 0.5) == 5.0
+    assert run_figures.quantile([], 0.5) == 0.0
+    assert run_figures.quantile([3], 0.01) == run_figures.quantile([3], 1.0) == 3.0
+    assert [run_figures.quantile(range(1, 21), part) for part in (0.05, 0.5, 0.95, 0.951, 1.0)] == [1, 10, 19, 20, 20]
+    assert run_figures.quantile([7, 1, 5], 0.5) == 5.0
 
 
 def test_the_report_tells_what_the_first_round_is_left_out_of() -> None:
     """Where there are rounds to tell it of; figures as they are computed."""
     steady = phase(concurrency=2, window_requests=4, gaps_ms="200 0 300 0")
-    said = "rate and times without the first round"
+    said = "rate and times exclude the first round"
     assert said in " ".join(report.text(FOUND, smoked(steady)).split())
     assert said not in " ".join(report.text(FOUND, smoked(phase())).split())
 
 
 def test_the_error_of_a_prediction() -> None:
     """Positive where the prediction is too high; none where one of the two is missing."""
-    assert report.Row("x", 100, 120).error == pytest.approx(0.2)
-    assert report.Row("x", 100).error is None
-    assert report.Row("x", 0, 120).error is None
+    assert report.ReportRow("x", 100, 120).error == pytest.approx(0.2)
+    assert report.ReportRow("x", 100).error is None
+    assert report.ReportRow("x", 0, 120).error is None
 
 
 def test_predictions_stand_beside_comparable_loads_only() -> None:
     """One artefact on its own card, or copies under CUDA MPS, under a closed loop; neither arrivals nor a batch."""
-    speed = predicted(FOUND, smoked(), phase())
+    speed = predict_phase(FOUND, smoked(), phase())
     rows = {row.name: row for row in report.phase_rows(FOUND, smoked(), phase())}
     assert rows["requests/s"].predicted == speed.rps.value
     assert rows["output tokens/s"].predicted == speed.rps.value * 16
@@ -524,20 +545,20 @@ def wanting(**goals: Any) -> Any:
 def test_goals_are_held_against_the_last_load() -> None:
     """By the p95 where there are too few samples for a p99, and said so."""
     asked = wanting(p99_ms=390.0, ttft_ms=100.0)
-    tail, first = report.goals(asked, smoked(phase(latencies_ms="1"), phase()))
+    tail, first = report.check_goals(asked, smoked(phase(latencies_ms="1"), phase()))
     assert (tail.measured, tail.met, first.met) == (400.0, False, True)
-    assert "by the p95: a p99 needs 300 samples, 4 were taken" in tail.note
-    assert report.goals(asked, smoked()) == []
-    assert report.goals(wanting(p99_ms=400.0), smoked(phase()))[0].met
+    assert "p95 used: a p99 needs 300 samples, this load has 4" in tail.note
+    assert report.check_goals(asked, smoked()) == []
+    assert report.check_goals(wanting(p99_ms=400.0), smoked(phase()))[0].met
     empty = phase(latencies_ms="", ttft_ms="", streamed_ms="")
-    assert not any(each.met for each in report.goals(asked, smoked(empty)))
+    assert not any(goal.met for goal in report.check_goals(asked, smoked(empty)))
 
 
 def test_a_rate_is_met_within_a_twentieth() -> None:
     """Arrivals are random: 95 % of the rate counts."""
     asked = wanting(concurrency=0, rps=4.2)
-    assert report.goals(asked, smoked(phase()))[0].met
-    assert not report.goals(asked, smoked(phase(window_requests=7)))[0].met
+    assert report.check_goals(asked, smoked(phase()))[0].met
+    assert not report.check_goals(asked, smoked(phase(window_requests=7)))[0].met
 
 
 def test_a_missed_goal_is_the_outcome_of_a_sound_run_only() -> None:
@@ -552,30 +573,30 @@ def test_a_missed_goal_is_the_outcome_of_a_sound_run_only() -> None:
 
 def test_the_report_fits_80_columns_and_marks_what_differs() -> None:
     """Long words of a server are wrapped; a percent sign stays with its number."""
-    failures = (r.FailedRequests(cause="too-long", count=3, said="HTTP 400: " + "a word " * 50),)
+    failures = (records.FailedRequests(cause="too-long", count=3, said="HTTP 400: " + "a word " * 50),)
     told = report.text(
         wanting(p99_ms=390.0),
         smoked(
             phase(failures=failures),
             effective=(
-                r.Readback(name="session-len", asked="4096", found="2048"),
-                r.Readback(name="max-batch-size", asked="4", found=""),
+                records.Readback(name="session-len", asked="4096", found="2048"),
+                records.Readback(name="max-batch-size", asked="4", found=""),
             ),
         ),
     )
     assert max(map(len, told.splitlines())) <= 80
     assert "  session-len         4096                      2048  DIFFERS\n" in told
-    assert "  max-batch-size      4                         nothing\n" in told
+    assert "  max-batch-size      4                         unknown\n" in told
     assert "3 x too-long: HTTP 400" in told
     assert "RESULT\n  goals-missed: " in told
     assert not any(line.strip().startswith("%") for line in told.splitlines())
-    assert "no p99: it needs 300 samples" in told
+    assert "no p99: at least 300 samples needed" in told
 
 
 def test_loads_in_a_few_words() -> None:
     """As progress shows them."""
-    assert described(Load(4, 0.0, 2, 96, 64)) == "4 in flight, 96x64 x 2"
-    assert described(Load(0, 2.5, 0, 0, 0)) == "2.5 a second (Poisson), text only"
+    assert describe_load(Load(4, 0.0, 2, 96, 64)) == "concurrency 4, 96x64 x 2"
+    assert describe_load(Load(0, 2.5, 0, 0, 0)) == "2.5 requests/s (Poisson), text only"
 
 
 # --- checks ----------------------------------------------------------------------------------
@@ -598,7 +619,7 @@ SCHEMA = {"type": "object", "required": ["a"], "properties": {"a": {"type": "boo
 )
 def test_an_answer_by_a_schema(answer: str, wrong: str) -> None:
     """It parses, has what is required, and of the right types."""
-    said = checks.nonconformity(answer, SCHEMA)
+    said = checks.schema_error(answer, SCHEMA)
     assert (wrong in said) if wrong else (said == "")
 
 
@@ -661,9 +682,9 @@ def test_the_cause_of_a_failed_request(answer: tuple[int, bytes] | None, name: s
     with made as server, pytest.raises(Failure) as raised:
         server.chat({}, "a request")
     assert raised.value.kind.name == name
-    assert raised.value.said.startswith("a request: ")
+    assert raised.value.message.startswith("a request: ")
     if answer is None:
-        assert "/health says 200 meanwhile" in raised.value.said
+        assert "/health answers 200 meanwhile" in raised.value.message
 
 
 def both(status: int, body: bytes) -> tuple[str, str]:
@@ -671,10 +692,10 @@ def both(status: int, body: bytes) -> tuple[str, str]:
     with serving(lambda path: (status, body)) as server:
         with pytest.raises(Failure) as raised:
             server.chat({}, "a request")
-        plan = load.Plan(concurrency=1, rps=0.0, seconds=20.0, enough=1, limit_s=30.0, stream_every=0)
+        plan = load.LoadPlan(concurrency=1, rps=0.0, seconds=20.0, enough=1, limit_s=30.0, stream_every=0)
         outcome = load.run(load.Target((server.url,), "m"), load.Shape(0, 0, 0, 9, 1, 0), plan, lambda *_: None)
     (cause,) = outcome.failures
-    assert raised.value.said == f"a request: {outcome.failures[cause][1]}"
+    assert raised.value.message == f"a request: {outcome.failures[cause][1]}"
     return raised.value.kind.name, cause
 
 
@@ -721,7 +742,7 @@ def proved(structured: bool, **answers: bytes) -> list[str]:
     """What the checks say of a server."""
     bodies = iter(answers.values())
     with serving(lambda path: (200, b"" if path == "/health" else next(bodies))) as server:
-        return list(checks.proofs(server, [server], "m", FOUND.facts, "", 0, structured))
+        return list(checks.check_server(server, [server], "m", FOUND.resolved, "", 0, structured))
 
 
 def test_proofs_one_after_another() -> None:
@@ -742,23 +763,23 @@ def test_variables_that_catch_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only one that really does; an exception for loopback is respected, and a password never told."""
     for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    assert checks.environment_proxy() == ""
+    assert checks.intercepting_proxy() == ""
     monkeypatch.setenv("http_proxy", "http://me:secret@127.0.0.1:9")
-    assert checks.environment_proxy() == "http_proxy=http://127.0.0.1:9"
+    assert checks.intercepting_proxy() == "http_proxy=http://127.0.0.1:9"
     monkeypatch.setenv("no_proxy", "localhost,127.0.0.1")
-    assert checks.environment_proxy() == ""
+    assert checks.intercepting_proxy() == ""
     monkeypatch.delenv("no_proxy")
     with serving(lambda _: (200, b"<html>welcome</html>")) as server:
         monkeypatch.setenv("http_proxy", server.url)
-        assert checks.environment_proxy() == f"http_proxy={server.url}"
+        assert checks.intercepting_proxy() == f"http_proxy={server.url}"
 
 
 def test_gauges_of_all_servers() -> None:
     """The highest of each; lines that mean nothing to us, or nothing at all, are passed over."""
     metrics = Metrics([])
-    metrics.take('lmdeploy:num_requests_running{engine="0"} 3.0\nlmdeploy:num_requests_running 7\nother 9\n')
-    metrics.take("lmdeploy:num_requests_running{} 2\nlmdeploy:gpu_cache_usage_perc{} much\n# HELP\n\n")
-    assert metrics.most == {"running": 7.0}
+    metrics.update('lmdeploy:num_requests_running{engine="0"} 3.0\nlmdeploy:num_requests_running 7\nother 9\n')
+    metrics.update("lmdeploy:num_requests_running{} 2\nlmdeploy:gpu_cache_usage_perc{} much\n# HELP\n\n")
+    assert metrics.peaks == {"running": 7.0}
 
 
 # --- the command's options -------------------------------------------------------------------
@@ -776,7 +797,7 @@ LOADS = {
 @pytest.mark.parametrize("form", LOADS)
 def test_forms_of_a_load(form: str) -> None:
     """In flight or arrivals, of the request's image, of another, or of text."""
-    assert command.loads((form,), FOUND) == (LOADS[form],)
+    assert phases.parse_loads((form,), FOUND) == (LOADS[form],)
 
 
 @pytest.mark.parametrize(
@@ -785,17 +806,17 @@ def test_forms_of_a_load(form: str) -> None:
 def test_wrong_forms_of_a_load(form: str) -> None:
     """Refused with the right forms."""
     with pytest.raises(RequestError, match="--phase"):
-        command.loads((form,), FOUND)
+        phases.parse_loads((form,), FOUND)
 
 
 def test_loads_without_being_told() -> None:
     """One request at a time, then the request's own load; once only where both are the same."""
-    assert command.loads((), FOUND) == (Load(1, 0.0, 1, 448, 448), Load(4, 0.0, 1, 448, 448))
-    assert command.loads((), found(gpu="h100-80g", load="single")) == (Load(1, 0.0, 1, 448, 448),)
+    assert phases.parse_loads((), FOUND) == (Load(1, 0.0, 1, 448, 448), Load(4, 0.0, 1, 448, 448))
+    assert phases.parse_loads((), found(gpu="h100-80g", load="single")) == (Load(1, 0.0, 1, 448, 448),)
     rate = found(gpu="h100-80g", load="", rps=3.0)
-    assert command.loads((), rate) == (Load(1, 0.0, 1, 448, 448), Load(0, 3.0, 1, 448, 448))
-    with pytest.raises(RequestError, match="reads text only"):
-        command.loads(("4@64x64",), found(gpu="h100-80g", model="qwen2.5-7b-instruct"))
+    assert phases.parse_loads((), rate) == (Load(1, 0.0, 1, 448, 448), Load(0, 3.0, 1, 448, 448))
+    with pytest.raises(RequestError, match="is a text model"):
+        phases.parse_loads(("4@64x64",), found(gpu="h100-80g", model="qwen2.5-7b-instruct"))
 
 
 def options(**given: Any) -> dict[str, Any]:
@@ -807,34 +828,34 @@ def options(**given: Any) -> dict[str, Any]:
 
 def test_what_the_command_line_changes_of_a_script() -> None:
     """Only what is given; the GPU with its count where it is given."""
-    assert dict(command._changed(options(), SERVE)) == {}
-    assert dict(command._changed(options(cpus="8"), SERVE)) == {"cpus": 8}
-    assert dict(command._changed(options(load="16"), SERVE)) == {"concurrency": 16}
-    assert dict(command._changed(options(text_only=True), SERVE))["images"] == 0
-    with_gpu = dict(command._changed(options(gpu="h100-80g:2"), SERVE))
+    assert dict(smoke._request_overrides(options(), SERVE)) == {}
+    assert dict(smoke._request_overrides(options(cpus="8"), SERVE)) == {"cpus": 8}
+    assert dict(smoke._request_overrides(options(load="16"), SERVE)) == {"concurrency": 16}
+    assert dict(smoke._request_overrides(options(text_only=True), SERVE))["images"] == 0
+    with_gpu = dict(smoke._request_overrides(options(gpu="h100-80g:2"), SERVE))
     assert with_gpu["gpu_count"] == 2
 
 
 def test_a_dry_run_names_edits() -> None:
     """Values by their variable, other lines by number; comments do not count."""
-    assert dryrun.edited(SERVE, FOUND) == []
-    assert dryrun.edited(changed(SERVE, "# The model", "# Our model"), FOUND) == []
-    assert dryrun.edited(changed(SERVE, "CODE:-true", "CODE:-false"), FOUND) == ["TRUST_REMOTE_CODE"]
-    (line,) = dryrun.edited(changed(SERVE, '  --backend "$BACKEND"', '  --backend "$BACKEND" --tp 2'), FOUND)
+    assert dryrun.find_edits(SERVE, FOUND) == []
+    assert dryrun.find_edits(changed(SERVE, "# The model", "# Our model"), FOUND) == []
+    assert dryrun.find_edits(changed(SERVE, "CODE:-true", "CODE:-false"), FOUND) == ["TRUST_REMOTE_CODE"]
+    (line,) = dryrun.find_edits(changed(SERVE, '  --backend "$BACKEND"', '  --backend "$BACKEND" --tp 2'), FOUND)
     assert SERVE.text.split("\n")[int(line.split()[1]) - 1].strip() == '--backend "$BACKEND"'
 
 
 def test_a_dry_run_without_lmdeploy_refuses_what_the_release_has_not(tmp_path: Path) -> None:
     """The extracted facts stand in for the parser, with its words."""
     nowhere = {"PATH": str(tmp_path), "PYTHON": str(tmp_path / "python")}
-    by = dryrun.check(["/m", *SERVE.words(FOUND.facts, {})], "0.18.0", nowhere)
+    by = dryrun.check_options(["/m", *SERVE.words(FOUND.resolved, {})], "0.18.0", nowhere)
     assert by == "the facts extracted from LMDeploy 0.18.0 (it is not installed here)"
     with pytest.raises(RequestError, match=r"LMDeploy 0\.18\.0 refuses the options: .*--colour"):
-        dryrun.check(["/m", "--colour", "red"], "0.18.0", nowhere)
+        dryrun.check_options(["/m", "--colour", "red"], "0.18.0", nowhere)
     with pytest.raises(RequestError, match="invalid int value: 'x'"):
-        dryrun.check(["/m", "--tp", "x"], "0.18.0", nowhere)
-    foreign = launch.of("lmdeploy serve api_server m", "own.sh")
-    with pytest.raises(RequestError, match="leave --dry-run out"):
+        dryrun.check_options(["/m", "--tp", "x"], "0.18.0", nowhere)
+    foreign = launch.parse("lmdeploy serve api_server m", "own.sh")
+    with pytest.raises(RequestError, match="omit --dry-run"):
         dryrun.dry_run(foreign, FOUND, nowhere)
     told = dryrun.dry_run(artefact("python"), FOUND, nowhere)
     assert "  python3 pipeline.py, its engine settings as options: --" in told
@@ -845,8 +866,8 @@ def test_lines_of_progress_only_after_some_seconds(
 ) -> None:
     """Without a terminal a short run says nothing; a long one a line now and then, and no line twice."""
     now = [100.0]
-    monkeypatch.setattr(command.time, "monotonic", lambda: now[0])
-    with command._progress() as say:
+    monkeypatch.setattr(smoke.time, "monotonic", lambda: now[0])
+    with smoke.progress() as say:
         say("starting")
         now[0] += 5.5
         say("")
@@ -862,7 +883,7 @@ def test_lines_of_progress_only_after_some_seconds(
 def test_signals_end_a_block_with_their_code(number: int, code: int, capsys: pytest.CaptureFixture[str]) -> None:
     """The handlers of before are back afterwards."""
     before = signal.getsignal(number)
-    with pytest.raises(SystemExit) as raised, command._signals(60):
+    with pytest.raises(SystemExit) as raised, smoke.handle_signals(60):
         signal.raise_signal(number)
     assert raised.value.code == code
     assert signal.getsignal(number) is before
@@ -871,10 +892,10 @@ def test_signals_end_a_block_with_their_code(number: int, code: int, capsys: pyt
 
 def test_the_time_limit_is_a_failure() -> None:
     """It comes as one, wherever the run happens to be, and not after the block."""
-    with pytest.raises(Failure) as raised, command._signals(0.05):
+    with pytest.raises(Failure) as raised, smoke.handle_signals(0.05):
         time.sleep(5)
     assert raised.value.kind.name == "time-limit"
-    with command._signals(0.5):
+    with smoke.handle_signals(0.5):
         pass
     time.sleep(0.6)
 
@@ -931,7 +952,7 @@ def two(monkeypatch: pytest.MonkeyPatch) -> Nvml:
 )
 def test_the_fullest_of_the_cards_used(shown: str | None, count: int, used: int, two: Nvml) -> None:
     """The first of CUDA_VISIBLE_DEVICES, by number or by name."""
-    cards = gpu.Cards(count, {} if shown is None else {"CUDA_VISIBLE_DEVICES": shown})
+    cards = gpu.Gpus(count, {} if shown is None else {"CUDA_VISIBLE_DEVICES": shown})
     assert cards.used() == used
     seen = cards.host()
     assert (seen.gpu_name, seen.gpu_count, seen.memory_mib, seen.driver) == (
@@ -946,26 +967,24 @@ def test_the_fullest_of_the_cards_used(shown: str | None, count: int, used: int,
 @pytest.mark.parametrize(("shown", "seen"), [("", 0), ("5", 0), ("0,9", 1), ("-1", 0)])
 def test_cards_that_cannot_be_seen(shown: str, seen: int, two: Nvml) -> None:
     """The variable is told where it hides them."""
-    with pytest.raises(
-        Failure, match=rf"2 GPU\(s\) are needed, {seen} can be seen here \(CUDA_VISIBLE_DEVICES={shown}"
-    ):
-        gpu.Cards(2, {"CUDA_VISIBLE_DEVICES": shown})
+    with pytest.raises(Failure, match=rf"2 GPU\(s\) needed, {seen} visible \(CUDA_VISIBLE_DEVICES={shown}"):
+        gpu.Gpus(2, {"CUDA_VISIBLE_DEVICES": shown})
 
 
 def test_no_driver_and_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both are failures of the machine, with what to do."""
     monkeypatch.setitem(sys.modules, "pynvml", Nvml(broken=True))  # type: ignore[arg-type]
     with pytest.raises(Failure, match="NVML says Driver Not Loaded") as raised:
-        gpu.Cards(1, {})
+        gpu.Gpus(1, {})
     assert raised.value.kind.code == 3
     monkeypatch.setitem(sys.modules, "pynvml", None)  # type: ignore[arg-type]
-    with pytest.raises(Failure, match=r"pip install 'lmdeploy-recommender\[smoke\]'"):
-        gpu.Cards(1, {})
+    with pytest.raises(Failure, match="pip install nvidia-ml-py"):
+        gpu.Gpus(1, {})
 
 
 def test_the_peak_is_caught_between_looks(two: Nvml) -> None:
     """A thread looks ten times a second; a reset forgets."""
-    watch = gpu.Watch(gpu.Cards(2, {}))
+    watch = gpu.MemoryWatch(gpu.Gpus(2, {}))
     try:
         two.used_mib[0] = 5000
         wait_for(lambda: watch._peak == 5000)
@@ -981,7 +1000,7 @@ def test_the_peak_is_caught_between_looks(two: Nvml) -> None:
 
 def test_memory_comes_back_or_not(two: Nvml) -> None:
     """Waits for the idle figure, within what a driver keeps, and gives up in the end."""
-    cards = gpu.Cards(2, {})
+    cards = gpu.Gpus(2, {})
     assert gpu.wait_for_memory(cards, 900, seconds=0.1)
     assert gpu.wait_for_memory(cards, 700, seconds=0.1)
     assert not gpu.wait_for_memory(cards, 100, seconds=0.2)
@@ -989,16 +1008,16 @@ def test_memory_comes_back_or_not(two: Nvml) -> None:
 
 def test_the_interpreter_of_an_artefact(tmp_path: Path) -> None:
     """PYTHON, else the one of the lmdeploy command, else that beside it, else python3."""
-    assert host.python({"PYTHON": "/opt/py"}) == ["/opt/py"]
-    assert host.python({"PATH": str(tmp_path)}) == ["python3"]
+    assert host.find_python({"PYTHON": "/opt/py"}) == ["/opt/py"]
+    assert host.find_python({"PATH": str(tmp_path)}) == ["python3"]
     tool = tmp_path / "lmdeploy"
     tool.write_text(f"#!{sys.executable}\n")
     tool.chmod(0o755)
-    assert host.python({"PATH": str(tmp_path)}) == [sys.executable]
+    assert host.find_python({"PATH": str(tmp_path)}) == [sys.executable]
     tool.write_text("#!/bin/sh\n'''exec' python3\n")
-    assert host.python({"PATH": str(tmp_path)}) == ["python3"]
+    assert host.find_python({"PATH": str(tmp_path)}) == ["python3"]
     (tmp_path / "python3").symlink_to(sys.executable)
-    assert host.python({"PATH": str(tmp_path)}) == [str(tmp_path / "python3")]
+    assert host.find_python({"PATH": str(tmp_path)}) == [str(tmp_path / "python3")]
 
 
 def test_the_model_of_an_artefact(tmp_path: Path) -> None:
@@ -1006,37 +1025,37 @@ def test_the_model_of_an_artefact(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
 
     def asked(script: launch.Artefact, **environment: str) -> tuple[str, str]:
-        return host.model(script, FOUND, {"weights": None}, environment, print)
+        return host.find_model(script, FOUND, {"weights": None}, environment, print)
 
     assert asked(SERVE) == ("", "OpenGVLab/InternVL3-8B-AWQ from the hub")
     assert asked(SERVE, MODEL=str(tmp_path)) == (str(tmp_path), "a local folder")
     (tmp_path / "config.json").write_text('{"synthetic": {"made_by": "lmdeploy-recommender", "seed": 3}}')
     assert asked(SERVE, MODEL=str(tmp_path))[1] == "random, seed 3; not the real model"
-    assert asked(launch.of("lmdeploy serve api_server $M", "x.sh"), M="") == ("", "as the script has it")
+    assert asked(launch.parse("lmdeploy serve api_server $M", "x.sh"), M="") == ("", "as the script has it")
     with pytest.raises(Failure, match=r"no config\.json in that folder"):
         asked(SERVE, MODEL=str(tmp_path / "gone"))
 
 
 def test_what_smoke_sets() -> None:
     """The engine's own words, no network for a local model, and no restarts that hide an end."""
-    assert host.variables("", {}) == {"TM_LOG_LEVEL": "INFO", "PYTHONUNBUFFERED": "1"}
-    made = host.variables("/m", {"RESTART": "5"})
+    assert host.launch_variables("", {}) == {"TM_LOG_LEVEL": "INFO", "PYTHONUNBUFFERED": "1"}
+    made = host.launch_variables("/m", {"RESTART": "5"})
     assert (made["MODEL"], made["HF_HUB_OFFLINE"], made["RESTART"]) == ("/m", "1", "0")
 
 
 def test_a_followed_head_renders_to_its_bytes() -> None:
     """Reading an adviser's script and rendering its request anew gives the same script."""
     first = launch.remake(Request(**H100), {"follow": "gemini", "with": {"trust-remote-code": ""}})
-    script = launch.of(render(first, "bash"), "serve.sh")
-    again = launch.remake(*launch.asked(script, {}))
+    script = launch.parse(render(first, "bash"), "serve.sh")
+    again = launch.remake(*launch.parse_request(script, {}))
     assert render(again, "bash") == script.text
 
 
 def test_a_log_that_repeats_itself_says_nothing_new(tmp_path: Path) -> None:
     """A line that differs in numbers only is no news, a progress bar's step is; nothing is read twice."""
     log = tmp_path / "log"
-    news = diagnose.News(log)
-    assert not news.any()
+    news = diagnose.LogWatch(log)
+    assert not news.has_news()
     told = [
         ("[TM][INFO][1121.05:21:39.192218][scheduler.cc:1186] out of memory at 0/1\n", True),
         ("[TM][INFO][1121.05:21:44.224786][scheduler.cc:1186] out of memory at 0/1\n", False),
@@ -1048,32 +1067,21 @@ def test_a_log_that_repeats_itself_says_nothing_new(tmp_path: Path) -> None:
     for line, fresh in told:
         with log.open("a") as file:
             file.write(line)
-        assert news.any() == fresh, line
-        assert not news.any()
+        assert news.has_news() == fresh, line
+        assert not news.has_news()
 
 
 def test_a_scheduler_that_waits_for_blocks_is_not_out_of_memory() -> None:
     """TurboMind's scheduler writes "out of memory" where a request waits for KV blocks: a hang names the cache."""
     lines = ("[TM][INFO][1121.05:21:39.192218][scheduler.cc:1186] out of memory at 0/1",)
     assert not diagnose.out_of_memory(lines)
-    assert "KV cache too small" in diagnose.hung_at_start(lines, 30, 20).said
-
-
-def test_the_first_api_key_is_used(tmp_path: Path) -> None:
-    """A server that asks for keys is asked with the first of API_KEYS, else of API_KEYS_FILE."""
-    keys = tmp_path / "keys"
-    keys.write_text("one\ntwo\n")
-    assert api_key({"API_KEYS": "a b", "API_KEYS_FILE": str(keys)}) == "a"
-    assert api_key({"API_KEYS_FILE": str(keys)}) == "one"
-    assert api_key({}) == ""
-    with pytest.raises(Failure, match="API_KEYS_FILE"):
-        api_key({"API_KEYS_FILE": str(tmp_path / "absent")})
+    assert "KV cache too small" in diagnose.startup_hang(lines, 30, 20).message
 
 
 def test_a_wrong_phase_is_told_before_anything_starts() -> None:
     """A load that cannot be read ends a dry run too, with exit code 2's error."""
     from click.testing import CliRunner
 
-    done = CliRunner().invoke(command.smoke, ["--gpu", "H100-80G", "--phase", "x", "--dry-run"])
+    done = CliRunner().invoke(smoke.command, ["--gpu", "H100-80G", "--phase", "x", "--dry-run"])
     assert isinstance(done.exception, RequestError)
     assert "--phase 'x'" in str(done.exception)

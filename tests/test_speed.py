@@ -1,4 +1,4 @@
-"""The speed model: its two stations against a linear-algebra solution, its limits, and what must never go down."""
+"""Test the speed model: exact solution, limits, and what must never go down."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recommender import memory, ranges, shapes, speed, stations
-from recommender.candidates import tiers
-from recommender.choose import Candidate, measure, pick
-from recommender.facts import gather
-from recommender.request import Request
-from recommender.store import Plain, load
+from recommender.choose.candidates import tiers
+from recommender.choose.select import Candidate, pick, predict
+from recommender.common.plain import Plain
+from recommender.estimate import closed_loop, memory, model_shape, request_times, speed, uncertainty
+from recommender.estimate.closed_loop import ServiceTimes
+from recommender.estimate.configuration import Configuration
+from recommender.knowledge.load import load
+from recommender.request.request import Request
+from recommender.request.resolved_request import ResolvedRequest, resolve_request
 
 STORE = load()
-TERMS = st.builds(
-    stations.Terms,
+SERVICE_TIMES = st.builds(
+    ServiceTimes,
     prepare=st.floats(0.1, 300),
     prefill=st.floats(0.5, 300),
-    step_base=st.floats(0.5, 30),
+    step_base=st.floats(1.6, 30),  # what is hidden of reading experts, up to 1.5, is a part of it
     step_row=st.floats(0, 0.4),
     full_pass=st.sampled_from([5.0, 60.0, 400.0]),
     expert_row=st.sampled_from([0.0, 0.5]),
@@ -31,51 +34,64 @@ TERMS = st.builds(
 )
 
 
-def asked(**changed: Any) -> speed.Speed:
-    """The speed of one fixed configuration under a request."""
-    fields = {"gpu": "h100-sxm-80g", "concurrency": 1, **changed}
-    batch, threads, budget = fields.pop("batch", 16), fields.pop("threads", 4), fields.pop("budget", 8192)
-    facts = gather(Request(**fields), STORE)
-    config = replace(next(tiers(facts))[0], max_batch_size=batch, prefill_tokens=budget, session_len=16384)
-    return speed.estimate(facts, replace(config, omp_threads=threads))
+def resolve(**fields: Any) -> ResolvedRequest:
+    """Return a resolved request, on an H100 unless ``fields`` name a GPU."""
+    return resolve_request(Request(**{"gpu": "h100-sxm-80g"} | fields), STORE)
 
 
-@given(TERMS, st.integers(1, 64), st.integers(1, 40), st.integers(1, 40))
-@settings(max_examples=150, deadline=None)
-def test_the_two_stations_are_solved_exactly(terms: stations.Terms, out: int, flight: int, batch: int) -> None:
-    """Rate and times are those of the chain's stationary distribution, found as a null space."""
-    feed = 1 / terms.prepare
-    done = [0.0] + [
-        min(n, batch) / (out * terms.step(min(n, batch)) + min(n, batch) * terms.prefill) for n in range(1, flight + 1)
-    ]
-    moves = np.zeros((flight + 1, flight + 1))
-    for n in range(flight):
-        moves[n, n + 1], moves[n + 1, n] = feed, done[n + 1]
+def configure(resolved: ResolvedRequest, **changes: Any) -> Configuration:
+    """Return the first configuration considered, with other settings."""
+    return replace(next(tiers(resolved))[0], **changes)
+
+
+def predict_speed(batch: int = 16, threads: int = 4, prefill: int = 8192, **fields: Any) -> speed.Speed:
+    """Return the speed of one fixed configuration under a request."""
+    resolved = resolve(**{"concurrency": 1} | fields)
+    fixed = {"max_batch_size": batch, "prefill_tokens": prefill, "session_len": 16384, "omp_threads": threads}
+    return speed.estimate(resolved, configure(resolved, **fixed))
+
+
+def assert_no_faster(slow: speed.Speed, fast: speed.Speed, *times: str, near: float = 1e-9) -> None:
+    """Assert that none of these times is shorter by more than a share of ``near``."""
+    for name in times:
+        assert getattr(slow, name).value >= getattr(fast, name).value * (1 - near), name
+
+
+@given(SERVICE_TIMES, st.integers(1, 64), st.integers(1, 40), st.integers(1, 40))
+@settings(max_examples=150)
+def test_the_two_stations_are_solved_exactly(
+    times: ServiceTimes, output_tokens: int, concurrency: int, batch: int
+) -> None:
+    """Rate and times match the chain's stationary distribution, found as a null space."""
+    running = np.minimum(np.arange(concurrency + 1), batch)
+    done = [0.0] + [m / (output_tokens * times.step(m) + m * times.prefill) for m in map(int, running[1:])]
+    moves = np.diag([1 / times.prepare] * concurrency, 1) + np.diag(done[1:], -1)
     moves -= np.diag(moves.sum(axis=1))
-    balance = np.vstack([moves.T, np.ones(flight + 1)])
-    share = np.linalg.lstsq(balance, np.array([0.0] * (flight + 1) + [1.0]), rcond=None)[0]
+    balance = np.vstack([moves.T, np.ones(concurrency + 1)])
+    share = np.linalg.lstsq(balance, np.array([0.0] * (concurrency + 1) + [1.0]), rcond=None)[0]
     rate = float(share @ np.array(done))
-    inside = float(share @ np.minimum(np.arange(flight + 1), batch))
-    got = stations.stations(terms, out, flight, batch)
-    assert got.rate == pytest.approx(rate, rel=1e-6)
-    assert got.engine == pytest.approx(inside / rate, rel=1e-6)
+    loop = closed_loop.solve_loop(times, output_tokens, concurrency, batch)
+    assert loop.rate == pytest.approx(rate, rel=1e-6)
+    assert loop.engine == pytest.approx(float(share @ running) / rate, rel=1e-6)
     # Little's law: all that are in flight are either in the engine or before it.
-    assert got.rate * (got.waiting + got.engine) == pytest.approx(flight, rel=1e-9)
+    assert loop.rate * (loop.waiting + loop.engine) == pytest.approx(concurrency, rel=1e-9)
 
 
-@given(TERMS, st.integers(1, 64), st.integers(1, 500), st.integers(1, 128))
-@settings(max_examples=150, deadline=None)
-def test_no_station_is_passed_faster_than_it_serves(terms: stations.Terms, out: int, flight: int, batch: int) -> None:
-    """The rate stays under what the preparing thread and a full engine can do, and rises with the load."""
-    got = stations.stations(terms, out, flight, batch).rate
-    assert got <= 1 / terms.prepare * (1 + 1e-9)
-    assert got <= batch / (out * terms.step(batch) + batch * terms.prefill) * (1 + 1e-9)
-    assert got <= stations.stations(terms, out, flight + 1, batch).rate * (1 + 1e-9)
+@given(SERVICE_TIMES, st.integers(1, 64), st.integers(1, 500), st.integers(1, 128))
+@settings(max_examples=150)
+def test_no_station_is_passed_faster_than_it_serves(
+    times: ServiceTimes, output_tokens: int, concurrency: int, batch: int
+) -> None:
+    """The rate stays below what each station can serve, and rises with the load."""
+    rate = closed_loop.solve_loop(times, output_tokens, concurrency, batch).rate
+    assert rate <= 1 / times.prepare * (1 + 1e-9)
+    assert rate <= batch / (output_tokens * times.step(batch) + batch * times.prefill) * (1 + 1e-9)
+    assert rate <= closed_loop.solve_loop(times, output_tokens, concurrency + 1, batch).rate * (1 + 1e-9)
 
 
 def test_one_request_takes_the_sum_of_its_parts() -> None:
-    """Alone: overhead, preparing, prefill with the first token, then a step for each further token."""
-    one, two = asked(output_tokens=16), asked(output_tokens=17)
+    """Alone: overhead, preprocessing, prefill with the first token, a step a token."""
+    one, two = predict_speed(output_tokens=16), predict_speed(output_tokens=17)
     assert one.alone_ms.value == one.latency_ms.value
     assert one.rps.value == pytest.approx(1000 / one.alone_ms.value)
     assert one.alone_ms.value == pytest.approx(one.ttft_ms.value + 15 * one.token_ms.value, rel=1e-6)
@@ -84,7 +100,7 @@ def test_one_request_takes_the_sum_of_its_parts() -> None:
 
 MODELS = ("internvl3-8b-awq", "internvl3-8b", "internvl3-2b", "qwen2.5-7b-instruct")
 MIXTURES = ("qwen3-30b-a3b", "gpt-oss-20b", "internvl3.5-30b-a3b")
-BUDGETS = (256, 512, 1024, 8192)
+PREFILL_TOKENS = (256, 512, 1024, 8192)
 
 
 @given(
@@ -94,33 +110,31 @@ BUDGETS = (256, 512, 1024, 8192)
     st.sampled_from([1, 4, 16, 64]),
     st.sampled_from([1, 4, 16]),
     st.sampled_from([1, 8, 16, 200]),
-    st.sampled_from(BUDGETS),
+    st.sampled_from(PREFILL_TOKENS),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_more_load_never_speeds_up(
-    model: str, flight: int, more: int, batch: int, threads: int, out: int, budget: int
+    model: str, concurrency: int, more: int, batch: int, threads: int, output_tokens: int, prefill: int
 ) -> None:
-    """With more in flight no request gets faster and no fewer are answered."""
-    common: dict[str, Any] = {"model": model, "batch": batch, "threads": threads, "output_tokens": out}
-    less = asked(concurrency=flight, budget=budget, **common)
-    most = asked(concurrency=flight + more, budget=budget, **common)
+    """At higher concurrency no request is faster and throughput does not fall."""
+    common: dict[str, Any] = {"model": model, "output_tokens": output_tokens}
+    less, most = (
+        predict_speed(batch, threads, prefill, concurrency=each, **common) for each in (concurrency, concurrency + more)
+    )
     assert most.rps.value >= less.rps.value * (1 - 1e-9)
-    for name in ("latency_ms", "p99_ms", "ttft_ms", "token_ms"):
-        assert getattr(most, name).value >= getattr(less, name).value * (1 - 1e-9), name
+    assert_no_faster(most, less, "latency_ms", "p99_ms", "ttft_ms", "token_ms")
 
 
 @given(st.integers(0, 11), st.integers(1, 12), st.sampled_from([1, 2, 16, 64]), st.sampled_from([1, 16, 64]))
-@settings(max_examples=100, deadline=None)
-def test_more_tiles_never_speed_up(tiles: int, more: int, flight: int, batch: int) -> None:
-    """An image of more pixels and tiles takes longer, and fewer requests are answered."""
-
-    def wide(count: int) -> speed.Speed:
-        return asked(images=1, image_width=448 * count, image_height=448, concurrency=flight, batch=batch)
-
-    few, many = wide(tiles + 1), wide(min(tiles + 1 + more, 12))
+@settings(max_examples=100)
+def test_more_tiles_never_speed_up(tiles: int, more: int, concurrency: int, batch: int) -> None:
+    """A larger image takes longer, and throughput does not rise."""
+    few, many = (
+        predict_speed(batch, images=1, image_width=448 * count, image_height=448, concurrency=concurrency)
+        for count in (tiles + 1, min(tiles + 1 + more, 12))
+    )
     assert many.rps.value <= few.rps.value * (1 + 1e-9)
-    for name in ("alone_ms", "latency_ms", "p99_ms", "ttft_ms"):
-        assert getattr(many, name).value >= getattr(few, name).value * (1 - 1e-9), name
+    assert_no_faster(many, few, "alone_ms", "latency_ms", "p99_ms", "ttft_ms")
 
 
 @given(
@@ -131,83 +145,106 @@ def test_more_tiles_never_speed_up(tiles: int, more: int, flight: int, batch: in
     st.integers(0, 500),
     st.sampled_from([1, 2, 16, 64]),
     st.sampled_from([4, 64]),
-    st.sampled_from(BUDGETS),
+    st.sampled_from(PREFILL_TOKENS),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_more_tokens_never_speed_up(
-    of: tuple[str, int], taken: int, further: int, given_: int, longer: int, flight: int, batch: int, budget: int
+    model: tuple[str, int],
+    prompt: int,
+    further: int,
+    answer: int,
+    longer: int,
+    concurrency: int,
+    batch: int,
+    prefill: int,
 ) -> None:
-    """Longer prompts and longer answers take longer, and the first token of a longer prompt comes no earlier."""
-    common: dict[str, Any] = {"model": of[0], "images": of[1], "concurrency": flight, "batch": batch, "budget": budget}
-    common |= {"image_width": 448, "image_height": 448} if of[1] else {}
-    base = asked(prompt_tokens=taken, output_tokens=given_, **common)
-    prompt = asked(prompt_tokens=taken + further, output_tokens=given_, **common)
-    for other in (prompt, asked(prompt_tokens=taken, output_tokens=given_ + longer, **common)):
-        for name in ("alone_ms", "latency_ms", "p99_ms"):
-            assert getattr(other, name).value >= getattr(base, name).value * (1 - 1e-9), name
-        assert other.rps.value <= base.rps.value * (1 + 1e-9)
-    assert prompt.token_ms.value >= base.token_ms.value * (1 - 1e-9)
-    assert prompt.ttft_ms.value >= base.ttft_ms.value * (1 - 1e-4)  # see ``figures``: nearly so
+    """Longer prompts and answers take longer; TTFT does not fall.
+
+    Of simulated loads (text under load) only where lengths double, and nearly: one token more can part requests that
+    would have shared a pass. Answers shorter than 16 tokens do that in earnest.
+    """
+    simulated = not model[1] and concurrency > 1
+    if simulated:
+        prompt, answer = prompt + 15, answer + 15
+        further, longer = prompt, answer
+    near = 0.01 if simulated else 1e-9
+    common: dict[str, Any] = {"model": model[0], "images": model[1], "concurrency": concurrency}
+    common |= {"image_width": 448, "image_height": 448} if model[1] else {}
+    base, long_prompt, long_answer = (
+        predict_speed(batch, prefill=prefill, prompt_tokens=inputs, output_tokens=outputs, **common)
+        for inputs, outputs in ((prompt, answer), (prompt + further, answer), (prompt, answer + longer))
+    )
+    for slower in (long_prompt, long_answer):
+        assert_no_faster(slower, base, "alone_ms", "latency_ms", "p99_ms", near=near)
+        assert slower.rps.value <= base.rps.value * (1 + near)
+    if not simulated:  # longer prompts leave fewer requests to decode beside each other
+        assert_no_faster(long_prompt, base, "token_ms")
+    assert long_prompt.ttft_ms.value >= base.ttft_ms.value * (1 - max(near, 1e-4))  # see ``estimate_server``: nearly so
 
 
 @given(st.sampled_from(MIXTURES), st.sampled_from([1, 2]), st.integers(1, 300))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_step_reads_the_experts_of_its_requests(model: str, tp: int, running: int) -> None:
-    """A step with m requests takes what the bytes of m tokens' experts take at the card's bandwidth, and no more."""
-    facts = gather(Request(gpu="h100-sxm-80g", gpu_count=tp, model=model, concurrency=1), STORE)
-    config = replace(next(tiers(facts))[0], tp=tp)
-    c = speed.values(STORE)
-    terms = speed._terms(facts, config, False, c)._replace(expert_hidden=0.0)
-    read = [shapes.decode_bytes(facts.model, tp, tokens) for tokens in (1, running)]
-    bandwidth = facts.gpu.bandwidth_gb_s * 1e6 * c["bandwidth-efficiency"]
-    grown = terms.step(running) - terms.step(1) - (running - 1) * terms.step_row
+    """A step takes as long as reading the experts of its m tokens, and no longer."""
+    resolved = resolve(gpu_count=tp, model=model, concurrency=1)
+    coefficients = speed.read_coefficients(STORE)
+    times = request_times.estimate_times(resolved, configure(resolved, tp=tp), False, coefficients)
+    times = times._replace(expert_hidden=0.0)
+    read = [model_shape.decode_bytes(resolved.model, tp, tokens) for tokens in (1, running)]
+    bandwidth = resolved.gpu.bandwidth_gb_s * 1e6 * coefficients["bandwidth-efficiency"]
+    grown = times.step(running) - times.step(1) - (running - 1) * times.step_row
     assert grown == pytest.approx((read[1] - read[0]) / bandwidth, rel=1e-6, abs=1e-9)
 
 
 @given(st.integers(1, 8), st.integers(1, 70), st.integers(1, 16))
-@settings(max_examples=60, deadline=None)
-def test_uneven_servers_keep_littles_law(servers: int, flight: int, batch: int) -> None:
-    """However the requests in flight divide by the servers: their number is the rate times the mean time."""
-    facts = gather(Request(gpu="h100-sxm-80g", gpu_count=8, concurrency=flight), STORE)
-    config = replace(next(tiers(facts))[0], servers=servers, tp=1, share=1, max_batch_size=batch)
-    found = speed.estimate(facts, config)
-    assert found.rps.value * found.latency_ms.value / 1000 == pytest.approx(flight)
-    whole = found.ttft_ms.value + (facts.output_tokens - 1) * found.token_ms.value
-    assert whole == pytest.approx(found.latency_ms.value)
-    one = speed.estimate(replace(facts, request=replace(facts.request, concurrency=flight + 1)), config)
-    assert one.rps.value >= found.rps.value * (1 - 1e-9)
+@settings(max_examples=60)
+def test_uneven_servers_keep_littles_law(servers: int, concurrency: int, batch: int) -> None:
+    """Concurrency equals rate times mean latency, even if servers have unequal load."""
+    resolved = resolve(gpu_count=8, concurrency=concurrency)
+    config = configure(resolved, servers=servers, tp=1, share=1, max_batch_size=batch)
+    predicted = speed.estimate(resolved, config)
+    assert predicted.rps.value * predicted.latency_ms.value / 1000 == pytest.approx(concurrency)
+    whole = predicted.ttft_ms.value + (resolved.output_tokens - 1) * predicted.token_ms.value
+    assert whole == pytest.approx(predicted.latency_ms.value)
+    more = speed.estimate(replace(resolved, concurrency=concurrency + 1), config)
+    assert more.rps.value >= predicted.rps.value * (1 - 1e-9)
 
 
 def test_one_at_a_time_is_as_sure_of_its_rate_as_of_its_time() -> None:
-    """The ends of the one follow from those of the other."""
-    found = asked()
-    assert found.rps.high * found.latency_ms.low == pytest.approx(1000)
-    assert found.rps.low * found.latency_ms.high == pytest.approx(1000)
+    """At concurrency 1 per server, the rate's range follows from the latency's."""
+    predicted = predict_speed()
+    assert predicted.rps.high * predicted.latency_ms.low == pytest.approx(1000)
+    assert predicted.rps.low * predicted.latency_ms.high == pytest.approx(1000)
 
 
 def test_one_core_is_no_faster_than_two() -> None:
-    """A single core has no thread to spare for the tiles either."""
-    one, two = (asked(concurrency=16, cpus=cpus, threads=1).rps.value for cpus in (1, 2))
+    """A single core has no spare thread for the tiles."""
+    one, two = (predict_speed(concurrency=16, cpus=cpus, threads=1).rps.value for cpus in (1, 2))
     assert one < two
 
 
 def test_a_range_is_what_unseen_runs_were_off_by() -> None:
-    """The ends are the held-out errors of the figure; on a card never measured they are wider, and it says so."""
-    got, known = asked(concurrency=16), STORE.residuals["rps-load"]
-    assert got.basis == "modelled from measurements on the same GPU"
-    assert got.rps.low == pytest.approx(got.rps.value * min(known.low, 1))
-    assert got.rps.high == pytest.approx(got.rps.value * max(known.high, 1))
-    other = asked(gpu="l4", concurrency=16)
-    assert other.basis == "extrapolated from datasheets"
-    assert other.rps.high / other.rps.low > 1.5 * got.rps.high / got.rps.low
+    """A range is the held-out error; on an unmeasured GPU it is wider and says so."""
+    measured, residual = predict_speed(concurrency=16), STORE.residuals["rps-load"]
+    assert measured.basis == "modelled from measurements on the same GPU"
+    assert measured.rps.low == pytest.approx(measured.rps.value * min(residual.low, 1))
+    littles = 1e3 * 16 / measured.latency_ms.low
+    assert measured.rps.high == pytest.approx(min(measured.rps.value * max(residual.high, 1), littles))
+    unmeasured = predict_speed(gpu="l4", concurrency=16)
+    assert unmeasured.basis == "extrapolated from datasheets"
+    assert unmeasured.rps.high / unmeasured.rps.low > 1.5 * measured.rps.high / measured.rps.low
+
+
+def test_without_a_prefill_budget_a_pass_has_the_batch_size() -> None:
+    """LMDeploy accepts a budget of 0 from 0.12.0 and then adds nothing to the batch size."""
+    for batch in (1, 16):
+        assert predict_speed(batch, prefill=0) == predict_speed(batch, prefill=batch)
 
 
 def test_scales_of_host_and_card() -> None:
-    """What a user's own runs say of host and card moves what rests on it, and nothing where both are 1."""
-    base = asked(concurrency=1)
-    host = asked(concurrency=1, host_scale=2.0)
-    card = asked(concurrency=1, card_scale=2.0)
-    assert asked(concurrency=1, host_scale=1.0, card_scale=1.0) == base
+    """Calibration factors move only what depends on them; factors of 1 change nothing."""
+    base, host, card = predict_speed(), predict_speed(host_scale=2.0), predict_speed(card_scale=2.0)
+    assert predict_speed(host_scale=1.0, card_scale=1.0) == base
     assert host.token_ms.value == base.token_ms.value  # of this model the card's kernels take longest
     assert host.ttft_ms.value > base.ttft_ms.value
     assert card.token_ms.value == pytest.approx(2 * base.token_ms.value)
@@ -218,83 +255,80 @@ def test_scales_of_host_and_card() -> None:
 
 @pytest.mark.parametrize("release", ["0.15.0", "0.16.0", "0.18.0"])
 @pytest.mark.parametrize("image", [(448, 448), (640, 480), (1280, 720)])
-@pytest.mark.parametrize("flight", [2, 16, 33, 47, 48, 49, 64, 100, 128, 192, 256])
-@pytest.mark.parametrize("out", [1, 4, 16, 100])
+@pytest.mark.parametrize("concurrency", [2, 16, 33, 47, 48, 49, 64, 100, 128, 192, 256])
+@pytest.mark.parametrize("output_tokens", [1, 4, 16, 100])
 def test_no_budget_for_many_more_images_than_end_in_a_pass(
-    release: str, image: tuple[int, int], flight: int, out: int
+    release: str, image: tuple[int, int], concurrency: int, output_tokens: int
 ) -> None:
-    """Where the default holds twice what ends in a pass or more: two whole prompts or more, none above what ends."""
-    width, height = image
-    request = Request(gpu="A100-80G", concurrency=flight, images=1, image_width=width, image_height=height)
-    facts = gather(replace(request, output_tokens=out, lmdeploy=release), STORE)
-    largest = max(each.prefill_tokens for each in next(tiers(facts)))
-    prompt, ends = facts.input_tokens(), flight / out
+    """If many image requests end per pass, the budget holds two to that many prompts."""
+    asked = {"lmdeploy": release, "concurrency": concurrency, "output_tokens": output_tokens}
+    resolved = resolve(gpu="A100-80G", images=1, image_width=image[0], image_height=image[1], **asked)
+    largest = max(config.prefill_tokens for config in next(tiers(resolved)))
+    prompt, ends = resolved.input_tokens(), concurrency / output_tokens
     if release >= "0.16.0" and ends >= 3 and 2 * ends * prompt < 8192:
         assert 2 * prompt <= largest <= ends * prompt
     else:
-        assert largest >= min(facts.largest_tokens() - out, 8192)
+        assert largest >= min(resolved.largest_tokens() - output_tokens, 8192)
 
 
 def test_no_budget_is_held_back_where_no_image_is_asked_about() -> None:
-    """Texts wait for no thread that prepares them."""
-    request = Request(gpu="A100-80G", model="qwen2.5-7b-instruct", concurrency=64, prompt_tokens=330, output_tokens=16)
-    assert max(each.prefill_tokens for each in next(tiers(gather(request, STORE)))) == 4096
+    """Text requests do not wait for preprocessing, so their budget is not limited."""
+    resolved = resolve(gpu="A100-80G", model="qwen2.5-7b-instruct", concurrency=64, prompt_tokens=330, output_tokens=16)
+    assert max(config.prefill_tokens for config in next(tiers(resolved))) == 4096
 
 
 # --- servers that share a card
 
 
-def sharing() -> list[Candidate]:
-    """All candidates of 64 in flight on a card where runs of two servers under CUDA MPS were made."""
-    facts = gather(Request(gpu="h100-sxm-80g", concurrency=64), STORE)
-    return [measure(facts, each) for each in next(tiers(facts))]
+def list_sharing_candidates() -> list[Candidate]:
+    """Return all candidates of concurrency 64 on a GPU measured with CUDA MPS."""
+    resolved = resolve(concurrency=64)
+    return [predict(resolved, config) for config in next(tiers(resolved))]
 
 
 def test_servers_share_a_card_only_where_a_tenth_more_is_answered() -> None:
-    """A daemon and a proxy more to run must be worth it."""
-    every = sharing()
-    two, one = ([each for each in every if (each.config.share == 2) == shared] for shared in (True, False))
-    assert two
-    best = max(each.speed.rps.value for each in one)
+    """Sharing must gain a tenth: it needs a daemon and a proxy."""
+    candidates = list_sharing_candidates()
+    shared, single = ([each for each in candidates if (each.config.share == 2) == two] for two in (True, False))
+    assert shared
+    best = max(candidate.speed.rps.value for candidate in single)
 
-    def at(factor: float) -> list[Candidate]:
-        rps = ranges.Range(best * factor, best, best)
-        return [*one, *(replace(each, speed=replace(each.speed, rps=rps)) for each in two)]
+    def pick_share(factor: float, goal: str) -> int:
+        rps = uncertainty.Range(best * factor, best, best)
+        faster = [replace(candidate, speed=replace(candidate.speed, rps=rps)) for candidate in shared]
+        return pick([*single, *faster], goal).config.share
 
-    assert pick(at(1.09), "throughput").config.share == 1
-    assert pick(at(1.11), "throughput").config.share == 2
-    assert pick(at(5.0), "memory").config.share == 1
+    assert pick_share(1.09, "throughput") == 1
+    assert pick_share(1.11, "throughput") == 2
+    assert pick_share(5.0, "memory") == 1
 
 
 def test_no_server_shares_a_card_that_was_never_measured_so() -> None:
-    """On other cards what sharing gives is not known."""
-    facts = gather(Request(gpu="l40s", concurrency=64), STORE)
-    assert {each.share for each in next(tiers(facts))} == {1}
+    """Servers do not share a GPU on which that was never measured."""
+    assert {config.share for config in next(tiers(resolve(gpu="l40s", concurrency=64)))} == {1}
 
 
 def test_memory_of_a_shared_card_is_that_of_both() -> None:
-    """The second takes its cache from what the first leaves, and the least of both is what is promised."""
-    for each in (each for each in sharing() if each.config.share == 2):
-        facts = gather(Request(gpu="h100-sxm-80g", concurrency=64), STORE)
-        alone = memory.estimate(facts, replace(each.config, share=1, servers=1))
+    """Items are sums; free memory and cache tokens are those of the last server."""
+    for candidate in (each for each in list_sharing_candidates() if each.config.share == 2):
+        alone = memory.estimate(resolve(concurrency=64), replace(candidate.config, share=1, servers=1))
         free = alone.free - alone.total
-        region = int(free * each.config.cache_ratio)
-        assert each.memory.free == free
-        assert each.memory.item("weights").bytes == 2 * alone.item("weights").bytes
-        assert each.memory.item("kv cache").bytes == alone.item("kv cache").bytes + region
-        assert each.memory.kv_tokens <= alone.kv_tokens
-        assert each.memory.kv_tokens >= each.memory.kv_needed_tokens
+        region = int(free * candidate.config.cache_ratio)
+        assert candidate.memory.free == free
+        assert candidate.memory.item("weights").bytes == 2 * alone.item("weights").bytes
+        assert candidate.memory.item("kv cache").bytes == alone.item("kv cache").bytes + region
+        assert candidate.memory.kv_needed_tokens <= candidate.memory.kv_tokens <= alone.kv_tokens
 
 
 @given(st.integers(2, 100), st.integers(1, 8))
-@settings(max_examples=60, deadline=None)
-def test_sharing_never_beats_two_cards(flight: int, more: int) -> None:
-    """Two servers of one card are no faster than two with a card each, and more load does not slow them."""
-    facts = gather(Request(gpu="h100-sxm-80g", concurrency=flight), STORE)
-    base = replace(next(tiers(facts))[0], max_batch_size=64, servers=2)
-    own, shared = (speed.estimate(facts, replace(base, share=share)) for share in (1, 2))
+@settings(max_examples=60)
+def test_sharing_never_beats_two_cards(concurrency: int, more: int) -> None:
+    """Two servers on one GPU are no faster than on two, and more load does not slow them."""
+    resolved = resolve(concurrency=concurrency)
+    base = configure(resolved, max_batch_size=64, servers=2)
+    own, shared = (speed.estimate(resolved, replace(base, share=share)) for share in (1, 2))
     assert shared.rps.value <= own.rps.value * (1 + 1e-6)
-    later = speed.estimate(replace(facts, concurrency=flight + more), replace(base, share=2))
+    later = speed.estimate(replace(resolved, concurrency=concurrency + more), replace(base, share=2))
     assert later.rps.value >= shared.rps.value * (1 - 2e-3)  # how busy the card is, is found by halving
 
 
@@ -305,73 +339,79 @@ def test_sharing_never_beats_two_cards(flight: int, more: int) -> None:
     st.sampled_from([0.02, 0.2, 0.8]),
     st.sampled_from([512, 8192]),
 )
-@settings(max_examples=60, deadline=None)
-def test_memory_is_told_in_order(gpu: str, model: str, flight: int, ratio: float, budget: int) -> None:
-    """The likely range holds the middle and stays under what it is at most."""
-    facts = gather(Request(gpu=gpu, model=model, concurrency=flight), STORE)
-    config = replace(next(tiers(facts))[0], cache_ratio=ratio, prefill_tokens=budget, max_batch_size=flight)
-    made = memory.estimate(facts, config)
-    low, high = memory.likely(facts, made, config.tp)
-    assert low <= made.total <= high <= made.high
+@settings(max_examples=60)
+def test_the_likely_memory_lies_within_its_parts_ends(
+    gpu: str, model: str, concurrency: int, ratio: float, prefill: int
+) -> None:
+    """The likely range holds the total and stays below the maximum."""
+    resolved = resolve(gpu=gpu, model=model, concurrency=concurrency)
+    config = configure(resolved, cache_ratio=ratio, prefill_tokens=prefill, max_batch_size=concurrency)
+    used = memory.estimate(resolved, config)
+    low, high = memory.likely_range(resolved, used, config.tp)
+    assert low <= used.total <= high <= used.high
 
 
 def test_the_likely_memory_is_what_unseen_starts_took() -> None:
-    """On a measured card the ends are held-out errors, narrow; elsewhere, and over several cards, all parts' ends."""
-    facts = gather(Request(gpu="h100-sxm-80g", concurrency=16), STORE)
-    made = memory.estimate(facts, next(tiers(facts))[0])
-    known, vision = STORE.residuals["memory"], made.item("vision").bytes
-    low, high = memory.likely(facts, made, 1)
-    assert low == pytest.approx((made.total - vision) * min(known.low, 1), rel=1e-6)
-    assert high == pytest.approx((made.total - vision) * max(known.high, 1) + vision, rel=1e-6)
-    parts = (made.low, sum(each.high for each in made.items))
-    assert memory.likely(facts, made, 2) == parts
-    assert parts[0] < low <= made.total <= high < parts[1]
-    other = gather(Request(gpu="l4", concurrency=16), STORE)
-    assert memory.likely(other, made, 1) == parts
+    """The likely range is the held-out error; unmeasured or over several GPUs, all ends."""
+    resolved = resolve(concurrency=16)
+    used = memory.estimate(resolved, configure(resolved))
+    residual, vision = STORE.residuals["memory"], used.item("vision").bytes
+    low, high = memory.likely_range(resolved, used, 1)
+    assert low == pytest.approx((used.total - vision) * min(residual.low, 1), rel=1e-6)
+    assert high == pytest.approx((used.total - vision) * max(residual.high, 1) + vision, rel=1e-6)
+    parts = (used.low, sum(item.high for item in used.items))
+    assert memory.likely_range(resolved, used, 2) == parts
+    assert parts[0] < low <= used.total <= high < parts[1]
+    assert memory.likely_range(resolve(gpu="l4", concurrency=16), used, 1) == parts
 
 
 @pytest.mark.parametrize("model", ["qwen3-30b-a3b", "qwen2.5-vl-7b-instruct", "gpt-oss-20b"])
 def test_a_kind_of_model_that_never_ran_says_so(model: str) -> None:
-    """Experts, other weight formats, encoders without tiles: wider, in speed and in memory, on a measured card too."""
-    facts = gather(Request(gpu="h100-sxm-80g", model=model, concurrency=16), STORE)
-    config = next(tiers(facts))[0]
-    got, made = speed.estimate(facts, config), memory.estimate(facts, config)
-    assert got.basis == "modelled from measurements of other kinds of models"
-    usual = STORE.residuals["rps-load"]
-    assert got.rps.high / got.rps.low > 1.5 * usual.high / usual.low
-    assert memory.likely(facts, made, 1) == (made.low, sum(each.high for each in made.items))
+    """An unmeasured kind of model has wider ranges of speed and memory, and says so."""
+    resolved = resolve(model=model, concurrency=16)
+    config = configure(resolved)
+    predicted, used = speed.estimate(resolved, config), memory.estimate(resolved, config)
+    assert predicted.basis == "modelled from measurements of other kinds of models"
+    residual = STORE.residuals["rps-load"]
+    assert predicted.rps.high / predicted.rps.low > 1.5 * residual.high / residual.low
+    assert memory.likely_range(resolved, used, 1) == (used.low, sum(item.high for item in used.items))
+
+
+def without_nvlink(resolved: ResolvedRequest) -> ResolvedRequest:
+    """Return the same case on GPUs connected by PCIe only."""
+    return replace(resolved, gpu=Plain(vars(resolved.gpu) | {"nvlink_gb_s": 0.0}))
 
 
 def test_what_more_cards_than_measured_add_is_a_guess_and_says_so() -> None:
-    """Two and four H200s with NVLink were run; eight, or H100s, or cards without it: the range is wider."""
-    facts = gather(Request(gpu="h200-sxm", gpu_count=8, concurrency=16), STORE)
-    config = replace(next(tiers(facts))[0], servers=1)
-    one, two, four, eight = (speed.estimate(facts, replace(config, tp=tp)) for tp in (1, 2, 4, 8))
+    """GPU groups that were never measured have a wider range, and say so."""
+    resolved = resolve(gpu="h200-sxm", gpu_count=8, concurrency=16)
+    config = configure(resolved, servers=1)
+    one, two, four, eight = (speed.estimate(resolved, replace(config, tp=tp)) for tp in (1, 2, 4, 8))
     assert one.basis == two.basis == four.basis == "modelled from measurements on the same GPU"
     assert eight.basis == "modelled from measurements of fewer cards a server"
     assert eight.rps.high / eight.rps.low > 2 * two.rps.high / two.rps.low
-    apart = replace(facts, gpu=Plain(vars(facts.gpu) | {"nvlink_gb_s": 0.0}))
-    assert speed.estimate(apart, replace(config, tp=2)).basis == eight.basis
-    other = gather(Request(gpu="h100-sxm-80g", gpu_count=8, concurrency=16), STORE)
-    assert [speed.estimate(other, replace(config, tp=tp)).basis for tp in (1, 2)] == [one.basis, eight.basis]
+    assert speed.estimate(without_nvlink(resolved), replace(config, tp=2)).basis == eight.basis
+    h100 = resolve(gpu_count=8, concurrency=16)
+    assert [speed.estimate(h100, replace(config, tp=tp)).basis for tp in (1, 2)] == [one.basis, eight.basis]
 
 
 def test_a_card_half_as_fast_takes_twice_as_long() -> None:
-    """All of the card's work follows its factor, each part of it once; the host's does not."""
-    facts = gather(Request(gpu="h200-sxm", concurrency=16), STORE)
-    config = replace(next(tiers(facts))[0], servers=1)
-    one, half = (speed._terms(facts, config, True, speed.scaled(STORE, 1.0, card)) for card in (1.0, 2.0))
+    """The GPU's factor scales all GPU work once, and no host work."""
+    resolved = resolve(gpu="h200-sxm", concurrency=16)
+    scaled = (speed.scale_coefficients(STORE, 1.0, card) for card in (1.0, 2.0))
+    one, half = (request_times.estimate_times(resolved, configure(resolved, servers=1), True, each) for each in scaled)
     assert half.prefill == pytest.approx(2 * one.prefill)
     assert half.step_base == pytest.approx(2 * one.step_base)
     assert half.prepare == one.prepare
 
 
 def test_cards_meet_sooner_over_nvlink() -> None:
-    """The bytes of an all-reduce take longer over PCIe, and a single card has none."""
-    facts = gather(Request(gpu="h100-sxm-80g", gpu_count=2, concurrency=1), STORE)
-    apart = replace(facts, gpu=Plain(vars(facts.gpu) | {"nvlink_gb_s": 0.0}))
-    config = replace(next(tiers(facts))[0], servers=1)
-    first = {tp: speed.estimate(facts, replace(config, tp=tp)).ttft_ms.value for tp in (1, 2)}
-    without = {tp: speed.estimate(apart, replace(config, tp=tp)).ttft_ms.value for tp in (1, 2)}
-    assert without[1] == first[1]
-    assert without[2] > first[2]
+    """An all-reduce takes longer over PCIe; a single GPU has none."""
+    resolved = resolve(gpu_count=2, concurrency=1)
+    config = configure(resolved, servers=1)
+    nvlink, pcie = (
+        [speed.estimate(case, replace(config, tp=tp)).ttft_ms.value for tp in (1, 2)]
+        for case in (resolved, without_nvlink(resolved))
+    )
+    assert pcie[0] == nvlink[0]
+    assert pcie[1] > nvlink[1]

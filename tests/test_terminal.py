@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import pytest
 from artefacts import BASH, KNOWLEDGE, recommend_process
 
-from recommender import terminal
-from recommender.store import load
+from recommender.common import terminal
+from recommender.knowledge.load import load
 
 COMMANDS = [
     ("compare", "--gpu", "A100-80G", "--load", "single"),

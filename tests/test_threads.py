@@ -10,14 +10,14 @@ import pytest
 import yaml
 from packaging.version import Version
 
-from recommender import records as r
-from recommender.base import Base, read
-from recommender.linters import LINTERS
-from recommender.store import data_root, load
+from recommender.knowledge import records
+from recommender.knowledge.load import data_root, load
+from recommender.maintenance.knowledge_folder import KnowledgeFolder, read
+from recommender.maintenance.linters import LINTERS
 
 KNOWLEDGE = data_root() / "knowledge"
 BASE = read(KNOWLEDGE)
-THREADS = {thread.id: thread for _, thread in BASE.every(r.Thread)}
+THREADS = {thread.id: thread for _, thread in BASE.records_of(records.Thread)}
 LEAST = 30
 
 
@@ -37,7 +37,7 @@ def test_the_index_lists_those_of_an_option() -> None:
 
 
 @pytest.mark.parametrize("thread", THREADS.values(), ids=list(THREADS))
-def test_a_thread_says_where_it_was_read_and_what_to_do(thread: r.Thread) -> None:
+def test_a_thread_says_where_it_was_read_and_what_to_do(thread: records.Thread) -> None:
     """Each text is a sentence of its own, and a repaired failure has the release that repairs it."""
     texts = {thread.symptom, thread.cause, thread.remedy, thread.thread.says}
     assert len(texts) == 4
@@ -67,7 +67,7 @@ def told(copy: Path, **fields: object) -> list[str]:
     """What the linters of threads, references, ranges and releases tell of one record with other fields."""
     path = copy / "threads/runs-out-of-tokens.yaml"
     path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text(encoding="utf-8")) | fields), encoding="utf-8")
-    base: Base = read(copy)
+    base: KnowledgeFolder = read(copy)
     names = ("types", "threads", "references", "eras", "releases")
     return [str(problem) for name in names for problem in LINTERS[name](base) if "runs-out-of-tokens" in str(problem)]
 
@@ -115,14 +115,14 @@ def test_an_address_is_a_threads_or_that_of_a_tagged_page(copy: Path, url: str, 
 def test_two_records_of_one_thread_are_told(copy: Path) -> None:
     """One record an address."""
     other = yaml.safe_load((copy / "threads/answer-cut-off.yaml").read_text(encoding="utf-8"))
-    assert any("is that of" in line for line in told(copy, thread=other["thread"]))
+    assert any("already has" in line for line in told(copy, thread=other["thread"]))
 
 
 def test_the_template_has_the_fields_of_the_type() -> None:
     """What a contributor starts from is refused for its TODOs only, never for a field."""
     text = (KNOWLEDGE / "templates-for-contributors/thread.yaml").read_text(encoding="utf-8")
     filled = yaml.safe_load(text)
-    assert set(filled) == set(r.Thread.model_fields)
-    assert set(filled["thread"]) == set(r.PageSource.model_fields)
-    assert set(filled["code"][0]) == set(r.CodeSource.model_fields)
+    assert set(filled) == set(records.Thread.model_fields)
+    assert set(filled["thread"]) == set(records.PageSource.model_fields)
+    assert set(filled["code"][0]) == set(records.CodeSource.model_fields)
     assert all(str(value) == "ID" or "TODO" in str(value) or name == "since" for name, value in filled.items())

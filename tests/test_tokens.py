@@ -2,12 +2,13 @@
 
 The expected counts of InternVL came from LMDeploy 0.18.0's own tiling function, run once on these
 sizes; those of Qwen2-VL and Qwen2.5-VL are worked out here a second time, from what transformers'
-smart_resize promises, by search in whole numbers instead of square roots.
+smart_resize promises, in whole numbers only.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import time
 from pathlib import Path
 
@@ -16,12 +17,12 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from recommender.candidates import tiers
-from recommender.facts import gather
-from recommender.records import Model, VisionShape
-from recommender.request import Request
-from recommender.store import load as load_store
-from recommender.tokens import image_tokens, prompt_image_tokens, resized, tiles
+from recommender.choose.candidates import tiers
+from recommender.knowledge.load import load as load_store
+from recommender.knowledge.records import Model, VisionShape
+from recommender.request.image_tokens import image_tokens, prompt_image_tokens, resized, tiles
+from recommender.request.request import Request
+from recommender.request.resolved_request import resolve_request
 
 STORE = load_store()
 MODELS = Path(__file__).parent.parent / "knowledge" / "models"
@@ -71,12 +72,6 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("width", "height", "limit", "expected"), TABLE)
-def test_tiles(width: int, height: int, limit: int, expected: int) -> None:
-    """The table holds."""
-    assert tiles(VISION, width, height, limit) == expected
-
-
 @pytest.mark.parametrize(
     ("width", "height", "limit", "expected"),
     [(448, 448, None, 256), (1280, 720, None, 2304), (1280, 720, 1, 256)],
@@ -111,19 +106,22 @@ def test_no_grid_fits() -> None:
 def test_a_checkpoint_that_reads_no_limit_keeps_its_own(limit: int) -> None:
     """Of the -hf layout LMDeploy passes images only to transformers: nine tiles, whatever the request asks for."""
     asked = {"gpu": "l4-24g", "images": 1, "image_width": 1280, "image_height": 720}
-    converted, other = (gather(Request(**asked, model=name), STORE) for name in ("internvl3-8b-hf", "internvl3-8b"))
+    converted, tiled = (
+        resolve_request(Request(**asked, model=name), STORE) for name in ("internvl3-8b-hf", "internvl3-8b")
+    )
     assert converted.tiles(limit) == converted.tiles() == 9
     assert converted.largest_tokens(limit) == converted.largest_tokens()
-    assert other.tiles(limit) < 9
-    assert {each.max_tiles for tier in tiers(converted) for each in tier} == {0}
-    assert {each.max_tiles for tier in tiers(other) for each in tier} == {0, 6, 1}
+    assert tiled.tiles(limit) < 9
+    assert {config.max_tiles for tier in tiers(converted) for config in tier} == {0}
+    assert {config.max_tiles for tier in tiers(tiled) for config in tier} == {0, 6, 1}
 
 
 @pytest.mark.parametrize(("width", "height"), [(0, 448), (448, 0), (-1, 1)])
 def test_an_image_without_pixels_is_refused(width: int, height: int) -> None:
-    """A side of no pixels is an error."""
-    with pytest.raises(ValueError, match="at least one pixel"):
-        tiles(VISION, width, height)
+    """A side of no pixels is an error, with tiles and without."""
+    for vision in (VISION, SEEING["qwen2-vl-7b-instruct"]):
+        with pytest.raises(ValueError, match="at least one pixel"):
+            image_tokens(vision, width, height)
 
 
 @given(width=SIDE, height=SIDE, limit=st.integers(1, 40))
@@ -137,11 +135,8 @@ def test_tiles_stay_within_the_limit(width: int, height: int, limit: int) -> Non
 @given(width=SIDE, height=SIDE, limit=st.integers(1, 40))
 def test_scaling_a_large_image_changes_nothing(width: int, height: int, limit: int) -> None:
     """Shape alone decides once an image has more pixels than any grid."""
-    big, bigger = (
-        tiles(VISION, width * 2**20, height * 2**20, limit),
-        tiles(VISION, width * 2**21, height * 2**21, limit),
-    )
-    assert big == bigger
+    large, larger = (tiles(VISION, width * scale, height * scale, limit) for scale in (2**20, 2**21))
+    assert large == larger
 
 
 def test_large_images_are_no_slower() -> None:
@@ -217,14 +212,7 @@ def near(size: int) -> int:
 
 def most_within(size: int, area: int, limit: int) -> int:
     """The most squares n with n * 28 <= size * sqrt(limit / area), by squaring both sides."""
-    low, high = 0, 10**7
-    while low < high:
-        middle = (low + high + 1) // 2
-        if (middle * SIDE_PIXELS) ** 2 * area <= size * size * limit:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    return math.isqrt(size * size * limit // (SIDE_PIXELS**2 * area))
 
 
 def expected_squares(width: int, height: int) -> tuple[set[int], set[int]]:
@@ -237,13 +225,15 @@ def expected_squares(width: int, height: int) -> tuple[set[int], set[int]]:
     if LEAST <= pixels <= MOST:
         return {across}, {down}
     limit = MOST if pixels > MOST else LEAST
-    found = []
-    for size in (width, height):
+
+    def squares(size: int) -> set[int]:
         fits = most_within(size, area, limit)
         exact = (fits * SIDE_PIXELS) ** 2 * area == size * size * limit
         step = -1 if limit == MOST else 1
-        found.append({fits, fits + step} if exact else {fits if limit == MOST else fits + 1})
-    return {max(1, each) for each in found[0]}, {max(1, each) for each in found[1]}
+        counts = {fits, fits + step} if exact else {fits if limit == MOST else fits + 1}
+        return {max(1, count) for count in counts}
+
+    return squares(width), squares(height)
 
 
 @pytest.mark.parametrize("name", FREE)
@@ -277,9 +267,3 @@ def test_resizing_keeps_its_promises(width: int, height: int, name: str) -> None
 def test_models_with_tiles_are_not_resized() -> None:
     """An image keeps its size until it is cut."""
     assert resized(VISION, 1280, 720) == (1280, 720)
-
-
-def test_an_image_without_pixels_is_refused_without_tiles_too() -> None:
-    """A side of no pixels is an error."""
-    with pytest.raises(ValueError, match="at least one pixel"):
-        image_tokens(FREE["qwen2-vl-7b-instruct"], 0, 28)

@@ -19,19 +19,21 @@ import jinja2
 import numpy as np
 import pytest
 
-from recommender import checkpoint, shapes, store
-from recommender.records import Model
-from recommender.smoke import layout, tokenizer, weights
-from recommender.smoke.weights import WeightsError
+from recommender.estimate import model_shape
+from recommender.knowledge.load import load
+from recommender.knowledge.records import Model
+from recommender.request import checkpoint
+from recommender.smoke.weights import tensors, tokenizer, write
+from recommender.smoke.weights.write import WeightsError
 
-STORE = store.load()
+STORE = load()
 
 
 def covered(model: Model) -> bool:
     """Whether random weights can be made for it."""
     try:
-        layout.check(model)
-    except layout.WeightsError:
+        tensors.check_model(model)
+    except tensors.WeightsError:
         return False
     return True
 
@@ -101,10 +103,10 @@ def read(folder: Path, name: str) -> np.ndarray[Any, Any]:
 
 
 @pytest.fixture(scope="module")
-def awq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[weights.Checkpoint]:
+def awq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[write.Checkpoint]:
     """One small AWQ checkpoint that tests read and none changes."""
     root = tmp_path_factory.mktemp("awq")
-    yield weights.ensure(small("internvl3-8b-awq"), root)
+    yield write.ensure_checkpoint(small("internvl3-8b-awq"), root)
     shutil.rmtree(root)
 
 
@@ -130,9 +132,9 @@ def test_what_is_not_covered() -> None:
 def test_planned_bytes_are_the_models(name: str) -> None:
     """Every real model's tensors take exactly the bytes that its shape is computed to have."""
     model = STORE.models[name]
-    layout.check(model)
-    assert weights.planned_bytes(model) == shapes.weight_bytes(model)
-    names = [tensor.name for tensor in layout.tensors(model)]
+    tensors.check_model(model)
+    assert write.planned_bytes(model) == model_shape.weight_bytes(model)
+    names = [tensor.name for tensor in tensors.tensors(model)]
     assert len(names) == len(set(names))
 
 
@@ -140,9 +142,9 @@ def test_planned_bytes_are_the_models(name: str) -> None:
 def test_written_folder_reads_back(name: str, tmp_path: Path) -> None:
     """Headers hold the computed bytes exactly, data lie without gaps, and the shape reads back from config.json."""
     model = small(name)
-    made = weights.write(model, tmp_path / "made")
+    made = write.write_checkpoint(model, tmp_path / "made")
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
-    assert made.bytes == shapes.weight_bytes(model) == checkpoint.weight_bytes(made.folder)
+    assert made.bytes == model_shape.weight_bytes(model) == checkpoint.weight_bytes(made.folder)
     index = json.loads((made.folder / "model.safetensors.index.json").read_text())
     assert index["metadata"]["total_size"] == made.bytes
     seen = set()
@@ -177,23 +179,23 @@ def test_tensor_names() -> None:
         "internlm3-8b-awq": ("model.embed_tokens.weight", "model.layers.1.self_attn.o_proj.scales", "lm_head.weight"),
         "qwen3-8b": ("model.layers.0.self_attn.q_norm.weight", "model.norm.weight"),
     }.items():
-        assert set(wanted) <= {tensor.name for tensor in layout.tensors(small(name))}, name
-    rms = {tensor.name for tensor in layout.tensors(small("internvl3-38b"))}
+        assert set(wanted) <= {tensor.name for tensor in tensors.tensors(small(name))}, name
+    rms = {tensor.name for tensor in tensors.tensors(small("internvl3-38b"))}
     assert not {"vision_model.encoder.layers.0.norm1.bias", "vision_model.encoder.layers.0.attn.qkv.bias"} & rms
-    assert "lm_head.weight" not in {tensor.name for tensor in layout.tensors(small("qwen2.5-0.5b"))}
+    assert "lm_head.weight" not in {tensor.name for tensor in tensors.tensors(small("qwen2.5-0.5b"))}
 
 
 def test_large_models_are_split() -> None:
     """A weight file holds whole tensors and stays under the limit unless one tensor alone is larger."""
-    shards = weights._shards(STORE.models["internvl3-78b-awq"])
+    shards = write._shards(STORE.models["internvl3-78b-awq"])
     assert len(shards) > 10
-    assert all(sum(tensor.bytes for tensor in group) <= weights.SHARD_BYTES for group in shards.values())
+    assert all(sum(tensor.bytes for tensor in group) <= write.SHARD_BYTES for group in shards.values())
 
 
 @pytest.mark.parametrize(
     ("model", "says"),
     [
-        (changed("qwen2.5-7b-instruct", architecture="Qwen3MoeForCausalLM"), "not covered"),
+        (changed("qwen2.5-7b-instruct", architecture="Qwen3MoeForCausalLM"), "not supported"),
         (changed("internvl3-8b", family="gemma"), "text.family 'gemma'"),
         (changed("internvl3-8b", vision=[]), "vision"),
         (changed("qwen2.5-7b-instruct", qk_norm=True), "qk_norm"),
@@ -215,36 +217,36 @@ def test_large_models_are_split() -> None:
 def test_what_is_not_covered_is_refused(model: Model, says: str, tmp_path: Path) -> None:
     """One line names what cannot be made, and nothing is written."""
     with pytest.raises(WeightsError, match=says) as refused:
-        weights.ensure(model, tmp_path)
+        write.ensure_checkpoint(model, tmp_path)
     assert "\n" not in str(refused.value)
     assert model.id in str(refused.value)
     assert not list(tmp_path.iterdir())
     with pytest.raises(WeightsError, match="negative"):
-        weights.write(model, tmp_path / "made", -1)
+        write.write_checkpoint(model, tmp_path / "made", -1)
 
 
 # --- values ---------------------------------------------------------------------------------
 
 
-def test_same_seed_same_bytes(tmp_path: Path, awq: weights.Checkpoint) -> None:
+def test_same_seed_same_bytes(tmp_path: Path, awq: write.Checkpoint) -> None:
     """Every file is the same at another place and time; another seed changes the weights and the mark only."""
     model = small("internvl3-8b-awq")
-    again = digests(weights.write(model, tmp_path / "again").folder)
-    other = digests(weights.write(model, tmp_path / "other", 1).folder)
+    again = digests(write.write_checkpoint(model, tmp_path / "again").folder)
+    other = digests(write.write_checkpoint(model, tmp_path / "other", 1).folder)
     assert again == digests(awq.folder)
     differ = {name for name in again if again[name] != other[name]}
     assert differ == {"config.json", "README.md", *(name for name in again if name.endswith(".safetensors"))}
 
 
-def test_known_bytes(awq: weights.Checkpoint) -> None:
+def test_known_bytes(awq: write.Checkpoint) -> None:
     """The values are those of the format's number: whoever changes them raises it."""
     norm = read(awq.folder, "language_model.model.norm.weight")
     first = read(awq.folder, "language_model.model.layers.0.self_attn.q_proj.qweight").tobytes()
     assert (norm == 1).all()
-    assert (weights.FORMAT, hashlib.sha256(first).hexdigest()[:16]) == (1, "a716fa5878623331")
+    assert (write.FORMAT, hashlib.sha256(first).hexdigest()[:16]) == (1, "a716fa5878623331")
 
 
-def test_weights_are_symmetric(awq: weights.Checkpoint) -> None:
+def test_weights_are_symmetric(awq: write.Checkpoint) -> None:
     """4-bit values lie evenly around their zero point, never 0; 16-bit ones around zero; tensors differ."""
     layer = "language_model.model.layers.0."
     words = read(awq.folder, layer + "mlp.gate_proj.qweight")
@@ -255,17 +257,17 @@ def test_weights_are_symmetric(awq: weights.Checkpoint) -> None:
     assert np.allclose(counts[[*range(1, 8), *range(9, 16)]], 1 / 16, atol=0.003)
     assert (read(awq.folder, layer + "mlp.gate_proj.qzeros") == 0x88888888).all()
     scales = read(awq.folder, layer + "mlp.gate_proj.scales").astype(np.float32)
-    assert abs(values.std() * scales.mean() / weights.DEVIATION - 1) < 0.05
+    assert abs(values.std() * scales.mean() / write.DEVIATION - 1) < 0.05
     table = read(awq.folder, "language_model.model.embed_tokens.weight")[:20000].astype(np.float32)
     assert abs(table.mean()) < 1e-4
-    assert abs(table.std() / weights.DEVIATION - 1) < 0.02
+    assert abs(table.std() / write.DEVIATION - 1) < 0.02
     assert len(np.unique(table[:5000], axis=0)) == 5000
     assert (words != read(awq.folder, layer + "mlp.up_proj.qweight")).mean() > 0.9
 
 
-def test_activations_stay_small(awq: weights.Checkpoint) -> None:
+def test_activations_stay_small(awq: write.Checkpoint) -> None:
     """A deep stack of the MLP's real width keeps the residual stream far below what 16-bit floats hold."""
-    blocks = {key[0]: block for key, block in weights._blocks(STORE.models["internvl3-8b-awq"], 0).items()}
+    blocks = {key[0]: block for key, block in write._blocks(STORE.models["internvl3-8b-awq"], 0).items()}
     words, steps = np.frombuffer(blocks["nibbles"], "<u4"), np.frombuffer(blocks["scales"], "<f2")
     hidden, inner = 384, 18944
 
@@ -314,7 +316,7 @@ def test_special_ids(name: str, wanted: dict[str, int]) -> None:
     )
 
 
-def test_config_names_the_same_ids(awq: weights.Checkpoint) -> None:
+def test_config_names_the_same_ids(awq: write.Checkpoint) -> None:
     """bos and eos agree in config.json, generation_config.json and the tokenizer."""
     config = json.loads((awq.folder / "config.json").read_text())
     generation = json.loads((awq.folder / "generation_config.json").read_text())
@@ -333,7 +335,7 @@ def test_template_takes_the_records_tokens(name: str) -> None:
     turn = {"role": "user", "content": "hello"}
     text = template.render(messages=[turn], add_generation_prompt=True)
     assert "hello" in text
-    assert tokenizer._length(text, tokenizer.specials(model)) - len("hello") == model.chat_tokens
+    assert tokenizer._length(text, tokenizer.special_tokens(model)) - len("hello") == model.chat_tokens
     parts = [{"type": "text", "text": "hello"}]
     assert template.render(messages=[turn | {"content": parts}], add_generation_prompt=True) == text
 
@@ -341,41 +343,41 @@ def test_template_takes_the_records_tokens(name: str) -> None:
 # --- folders --------------------------------------------------------------------------------
 
 
-def test_mark(awq: weights.Checkpoint, tmp_path: Path) -> None:
+def test_mark(awq: write.Checkpoint, tmp_path: Path) -> None:
     """The folder says that it is synthetic; others carry no mark."""
-    mark = weights.synthetic(awq.folder)
+    mark = write.read_mark(awq.folder)
     assert mark is not None
     assert mark.items() >= {"weights": "random", "seed": 0, "shapes_of": "OpenGVLab/InternVL3-8B-AWQ"}.items()
     assert mark["made_by"] == "lmdeploy-recommender"
     assert "NOT OpenGVLab/InternVL3-8B-AWQ" in (awq.folder / "README.md").read_text()
-    assert weights.synthetic(tmp_path) is None
+    assert write.read_mark(tmp_path) is None
     for text in ("{}", "[]", "{", '{"synthetic": true}', '{"synthetic": {"made_by": "else"}}'):
         (tmp_path / "config.json").write_text(text)
-        assert weights.synthetic(tmp_path) is None
+        assert write.read_mark(tmp_path) is None
 
 
 def test_ensure_reuses_and_refuses(tmp_path: Path) -> None:
     """A complete folder is used at once; one that is something else is left as it is."""
     model = small("internvl3-1b")
-    made = weights.ensure(model, tmp_path)
+    made = write.ensure_checkpoint(model, tmp_path)
     assert made.folder == tmp_path / "random-internvl3-1b-seed0"
     before = {path: path.stat().st_mtime_ns for path in made.folder.iterdir()}
-    again = weights.ensure(model, tmp_path)
+    again = write.ensure_checkpoint(model, tmp_path)
     assert (again.folder, again.bytes, again.seconds) == (made.folder, made.bytes, 0.0)
     assert {path: path.stat().st_mtime_ns for path in made.folder.iterdir()} == before
-    with pytest.raises(WeightsError, match="there already"):
-        weights.write(model, made.folder)
-    with pytest.raises(WeightsError, match="not what this version writes"):
-        weights.ensure(changed("internvl3-1b", layers=1), tmp_path)
+    with pytest.raises(WeightsError, match="exists; remove it"):
+        write.write_checkpoint(model, made.folder)
+    with pytest.raises(WeightsError, match="differs from what this version writes"):
+        write.ensure_checkpoint(changed("internvl3-1b", layers=1), tmp_path)
     shard = next(made.folder.glob("*.safetensors"))
     os.truncate(shard, shard.stat().st_size - 2)
-    with pytest.raises(WeightsError, match="not what this version writes"):
-        weights.ensure(model, tmp_path)
+    with pytest.raises(WeightsError, match="differs from what this version writes"):
+        write.ensure_checkpoint(model, tmp_path)
     other = tmp_path / "random-internvl3-1b-seed7"
     other.mkdir()
     (other / "mine.txt").write_text("keep")
-    with pytest.raises(WeightsError, match="not made by"):
-        weights.ensure(model, tmp_path, 7)
+    with pytest.raises(WeightsError, match="was not made by"):
+        write.ensure_checkpoint(model, tmp_path, 7)
     assert (other / "mine.txt").read_text() == "keep"
     assert sorted(path.name for path in tmp_path.iterdir()) == [made.folder.name, other.name]
 
@@ -385,7 +387,7 @@ def test_full_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10, 5, 2**30))
     with pytest.raises(WeightsError, match=r"random-internvl3-8b-awq-seed0.*needs 5\.86 GiB.*1\.00 GiB free"):
-        weights.ensure(STORE.models["internvl3-8b-awq"], tmp_path)
+        write.ensure_checkpoint(STORE.models["internvl3-8b-awq"], tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -405,11 +407,14 @@ def test_interrupted_write_leaves_nothing(
     monkeypatch.setattr(os, "pwrite", pwrite)
     expected = WeightsError if isinstance(error, OSError) else type(error)
     with pytest.raises(expected):
-        weights.ensure(small("internvl3-1b"), tmp_path)
+        write.ensure_checkpoint(small("internvl3-1b"), tmp_path)
     assert not list(tmp_path.iterdir())
     monkeypatch.setattr(os, "pwrite", real)
-    (tmp_path / ".random-internvl3-1b-seed0.partial-1").mkdir()  # as a killed process would leave it
-    assert weights.ensure(small("internvl3-1b"), tmp_path).seconds > 0
+    left = [tmp_path / f".random-internvl3-{size}-seed0.partial-1" for size in ("1b", "8b")]
+    left[0].mkdir()  # as a killed process would leave it
+    assert write.ensure_checkpoint(small("internvl3-1b"), tmp_path).seconds > 0
+    left[1].mkdir()
+    assert write.ensure_checkpoint(small("internvl3-1b"), tmp_path).seconds == 0
     assert [path.name for path in tmp_path.iterdir()] == ["random-internvl3-1b-seed0"]
 
 
@@ -418,17 +423,17 @@ def test_two_at_once_write_once(tmp_path: Path) -> None:
     model, said = small("internvl3-1b"), []
     handle = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
-    found: list[weights.Checkpoint] = []
+    found: list[write.Checkpoint] = []
     waits = threading.Event()
 
     def say(text: str) -> None:
         said.append(text)
         waits.set()
 
-    thread = threading.Thread(target=lambda: found.append(weights.ensure(model, tmp_path, say=say)))
+    thread = threading.Thread(target=lambda: found.append(write.ensure_checkpoint(model, tmp_path, say=say)))
     thread.start()
     assert waits.wait(10)
-    weights.write(model, tmp_path / "random-internvl3-1b-seed0")
+    write.write_checkpoint(model, tmp_path / "random-internvl3-1b-seed0")
     os.close(handle)
     thread.join(20)
     assert found[0].seconds == 0.0
@@ -437,9 +442,9 @@ def test_two_at_once_write_once(tmp_path: Path) -> None:
 
 def test_progress_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long write says how far it is."""
-    monkeypatch.setattr(weights, "SAY_SECONDS", 0.001)
+    monkeypatch.setattr(write, "SAY_SECONDS", 0.001)
     said: list[str] = []
-    weights.write(small("internvl3-8b"), tmp_path / "made", say=said.append)
+    write.write_checkpoint(small("internvl3-8b"), tmp_path / "made", say=said.append)
     assert said
     assert "internvl3-8b" in said[0]
     assert "of 0.1 GB written" in said[0]
@@ -449,13 +454,13 @@ def test_memory_stays_small(tmp_path: Path) -> None:
     """Writing many times what fits under the bound stays under 300 MB of memory."""
     program = (
         "import re, sys; from pathlib import Path\n"
-        "from recommender.records import Model; from recommender.smoke import weights\n"
-        "weights.write(Model.model_validate_json(sys.stdin.read()), Path(sys.argv[1]))\n"
+        "from recommender.knowledge.records import Model; from recommender.smoke.weights import write as weights\n"
+        "weights.write_checkpoint(Model.model_validate_json(sys.stdin.read()), Path(sys.argv[1]))\n"
         # Not ru_maxrss: that begins with the size of the process that started this one.
         "print(re.search(r'VmHWM:\\s+(\\d+) kB', Path('/proc/self/status').read_text())[1])"
     )
     model = changed("internvl3-8b-awq", hidden=1024, heads=16, intermediate=4096, layers=8)
-    assert weights.planned_bytes(model) > 600e6
+    assert write.planned_bytes(model) > 600e6
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path / "made")],
         input=json.dumps(as_dict(model)),

@@ -82,7 +82,7 @@ def test_main_job_runs_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None
     """Unpacked elsewhere, the wheel writes the same script as the checkout, with a source in its report."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "lib")
-    command = [sys.executable, "-m", "recommender", "--gpu", "A100-80G", "--load", "single"]
+    command = [sys.executable, "-m", "recommender", "--gpu", "A100-80G", "--load", "single", "-v"]
 
     def run(where: Path) -> subprocess.CompletedProcess[str]:
         env = os.environ | {"PYTHONPATH": str(where)}

@@ -1,4 +1,4 @@
-"""From one GPU to a fleet: how many cards hold a rate of arrivals, and what starts them."""
+"""Size a fleet for a rate of arrivals, and write the files that start it."""
 
 FORMS = ("compose", "systemd", "k8s")
 """Formats of several files, which take a folder."""

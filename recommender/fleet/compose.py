@@ -1,4 +1,4 @@
-"""A host's servers and front as a compose file."""
+"""Write a host's servers and load balancer as a compose file."""
 
 from __future__ import annotations
 
@@ -6,99 +6,89 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from recommender import render
-from recommender.conditions import version
+from recommender.common.errors import RequestError
+from recommender.common.text import masked
 from recommender.fleet import front
-from recommender.request import RequestError
+from recommender.knowledge.conditions import version
+from recommender.knowledge.startup_times import longest_start
+from recommender.render import quoting, template
+from recommender.render.summary import gib
 
 if TYPE_CHECKING:
+    from recommender.choose.recommend import Recommendation
     from recommender.fleet.layout import Layout
-    from recommender.pipeline import Recommendation
 
 NAME = "compose.yaml"
 TEMPLATE = "fleet/compose.yaml.j2"
 COLD_BYTES_PER_S = 200e6
 """A slow network disk."""
 STARTS = 4
-"""The longest measured start so often: other models, busier hosts."""
+"""Multiple of the longest measured start, for other models and busier hosts."""
 HEALTH_TELLS = "0.14.0"
 """From here /health asks the engine: knowledge/threads/health-says-ok-while-dead."""
-# What stands between the braces of ${NAME:-...} and means itself.
+# Text that is literal between the braces of ${NAME:-...}.
 PLAIN = re.compile(r"[A-Za-z0-9_./:@%+=, ~-]+")
 
 
 def quoted(text: str) -> str:
-    """A text as YAML's double-quoted scalar, whatever it holds. Raises RequestError for what is no Unicode text."""
-    made = []
-    for each in text:
-        code = ord(each)
-        if 0xD800 <= code <= 0xDFFF:
-            shown = "".join(one if one.isprintable() else "?" for one in text[:60])
-            raise RequestError(f"{shown!r} is no valid text, so it cannot stand in YAML; rename it")
-        if each in '"\\':
-            made.append("\\" + each)
-        elif " " <= each <= "~":
-            made.append(each)
-        else:
-            made.append(f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
-    return f'"{"".join(made)}"'
+    """Return a text as YAML's double-quoted scalar.
+
+    Raises RequestError for what is no Unicode text.
+    """
+    try:
+        return quoting.yaml(text)
+    except ValueError:
+        shown = masked(text[:60])
+        raise RequestError(f"{shown!r} is not valid Unicode, so YAML cannot hold it; rename it") from None
 
 
-def given(name: str, value: object) -> str:
-    """A value that a variable overrides. One with signs that compose reads stands alone, as it is."""
+def overridable(name: str, value: object) -> str:
+    """Return a value that a variable overrides, if compose can read it so."""
     text = str(value)
-    if PLAIN.fullmatch(text):
-        return f'"${{{name}:-{text}}}"'
-    return quoted(text.replace("$", "$$"))
+    return f'"${{{name}:-{text}}}"' if PLAIN.fullmatch(text) else quoted(text.replace("$", "$$"))
 
 
-def own(found: Recommendation) -> frozenset[str]:
-    """Options that a host's files give themselves: the address of each server; there is no proxy to register with."""
-    settings = {each.setting: each.id for each in found.facts.store.options() if each.setting}
-    return frozenset(settings[name] for name in ("server_name", "port", "proxy_url") if name in settings)
+def host_options(recommendation: Recommendation) -> frozenset[str]:
+    """Return the options that a host's files set themselves: addresses, no proxy."""
+    options = recommendation.resolved.store.options()
+    return frozenset(option.id for option in options if option.setting in ("server_name", "port", "proxy_url"))
 
 
-def placed(layout: Layout) -> list[tuple[int, range | list[int], int | None]]:
-    """(number, cards, the server that must be up before) of each server of a host."""
-    config = layout.found.config
-    made: list[tuple[int, range | list[int], int | None]] = []
-    for number in range(config.servers):
-        if config.share > 1:
-            made.append((number, [number % config.cards], number - config.cards if number >= config.cards else None))
-        else:
-            made.append((number, range(number * config.tp, (number + 1) * config.tp), None))
-    return made
+def place_servers(layout: Layout) -> list[tuple[int, range | list[int], int | None]]:
+    """Return (number, GPUs, the server that must be up before) of each server of a host."""
+    config = layout.recommendation.config
+    if config.share == 1:
+        return [(number, range(number * config.tp, (number + 1) * config.tp), None) for number in range(config.servers)]
+    gpus = config.cards
+    return [(number, [number % gpus], number - gpus if number >= gpus else None) for number in range(config.servers)]
 
 
-def patience_s(found: Recommendation) -> int:
-    """Seconds that a start may take before it counts as failed."""
-    return math.ceil(STARTS * longest_start() + render.model_bytes(found) / COLD_BYTES_PER_S)
-
-
-def longest_start() -> float:
-    """Seconds of the longest measured start."""
-    from recommender.review.rules import lmd606_killed_while_loading as loading
-
-    return loading.longest_start()
+def patience_s(recommendation: Recommendation) -> int:
+    """Return the seconds that a start may take before it counts as failed."""
+    return math.ceil(STARTS * longest_start() + template.model_bytes(recommendation) / COLD_BYTES_PER_S)
 
 
 def context(layout: Layout) -> dict[str, Any]:
-    """What the templates of a host's servers see."""
-    found = layout.found
+    """Return the names that the templates of a host's servers see."""
+    recommendation = layout.recommendation
+    resolved = recommendation.resolved
     return front.context(layout) | {
-        "given": given,
-        "own": own(found),
-        "placed": placed(layout),
-        "local": bool(found.facts.weight_bytes),
-        "shm": f"{max(2, found.config.tp)}gb",
-        "weights": render.model_bytes(found),
+        "given": overridable,
+        "own": host_options(recommendation),
+        "placed": place_servers(layout),
+        "local": resolved.local,
+        "shm": f"{max(2, recommendation.config.tp)}gb",
+        "weights": template.model_bytes(recommendation),
         "longest": longest_start(),
-        "patience": patience_s(found),
-        "gib": render.gib,
-        "health_tells": found.facts.version >= version(HEALTH_TELLS),
+        "patience": patience_s(recommendation),
+        "gib": gib,
+        "health_tells": resolved.version >= version(HEALTH_TELLS),
     }
 
 
 def files(layout: Layout) -> dict[str, str]:
-    """The compose file and the front's configuration. Raises RequestError for what they cannot hold."""
-    return {NAME: render.environment().get_template(TEMPLATE).render(context(layout)), **front.files(layout)}
+    """Return the compose file and the load balancer's configuration.
+
+    Raises RequestError for what they cannot hold.
+    """
+    return {NAME: template.environment().get_template(TEMPLATE).render(context(layout)), **front.files(layout)}

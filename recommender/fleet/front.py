@@ -1,4 +1,4 @@
-"""The front of a fleet: HAProxy's configuration, with limits from what was predicted.
+"""Write HAProxy's configuration for a fleet, with limits from the prediction.
 
 Why HAProxy and neither LMDeploy's proxy nor nginx: tests/test_fleet_front.py kills one of two servers under load.
 """
@@ -9,16 +9,18 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from recommender import render
-from recommender.facts import MIB
-from recommender.request import RequestError
+from recommender.common.errors import RequestError
+from recommender.common.text import count
+from recommender.common.units import MIB
+from recommender.render import template
 
 if TYPE_CHECKING:
+    from recommender.choose.recommend import Recommendation
     from recommender.fleet.layout import Layout
-    from recommender.pipeline import Recommendation
 
 NAME = "haproxy.cfg"
-TEMPLATE = "fleet/haproxy.cfg.j2"
+STARTER = "front.sh"
+"""Starts HAProxy with the API keys, as every script reads them."""
 IMAGE = "haproxy:3.4.2"
 """The official image of the newest release with long-term support."""
 IMAGE_SOURCE = (
@@ -28,15 +30,15 @@ IMAGE_SOURCE = (
 PORT = 8000
 STATS_PORT = 8404
 MOST_HOSTS = 32
-"""More hosts than this are no longer kept by hand."""
+"""Hosts above which nobody keeps files by hand."""
 LEAST_BODY = 8 * MIB
 LOSSLESS_BYTES = 3 * 4 / 3
-"""Bytes of a pixel in a PNG that cannot be packed, as base64."""
+"""Bytes of a pixel in an incompressible PNG, as base64."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the front lets through: requests at a server, waiting here, seconds and bytes of one request."""
+    """Limits of the load balancer for requests, their time and their size."""
 
     running: int
     waiting: int
@@ -48,45 +50,44 @@ class Limits:
 
     @property
     def at_server(self) -> int:
-        """Requests at one server, those whose images it still prepares included."""
+        """Requests at one server, including those whose images it still prepares."""
         return self.running + self.waiting
 
 
 def limits(layout: Layout) -> Limits:
-    """Limits of one front that deals out to all servers of the fleet."""
-    found = layout.found
-    running = found.config.max_batch_size
+    """Return the limits of one load balancer for all servers of the fleet."""
+    recommendation = layout.recommendation
+    resolved, speed = recommendation.resolved, recommendation.speed
+    running = recommendation.config.max_batch_size
     waiting = max(4, math.ceil(running / 4))
-    queue_s = max(10, math.ceil(client_timeout_s(found) / 2))
+    queue_s = max(10, math.ceil(client_timeout_s(recommendation) / 2))
     # Never so few that a burst of one more batch for each server is refused.
-    queue = max(running, math.ceil(found.speed.rps.value / found.config.servers * queue_s)) * layout.servers
-    facts = found.facts
-    pixels = facts.images * facts.image_width * facts.image_height
-    body = max(LEAST_BODY, math.ceil(2 * (pixels * LOSSLESS_BYTES + 8 * facts.input_tokens()) / MIB) * MIB)
+    queue = max(running, math.ceil(speed.rps.value / recommendation.config.servers * queue_s)) * layout.servers
+    pixels = resolved.images * resolved.image_width * resolved.image_height
     return Limits(
         running=running,
         waiting=waiting,
         queue=queue,
         queue_s=queue_s,
-        answer_s=max(60, math.ceil(found.speed.p99_ms.high * 10 / 1000)),
-        body=body,
+        answer_s=max(60, math.ceil(speed.p99_ms.high * 10 / 1000)),
+        body=max(LEAST_BODY, math.ceil(2 * (pixels * LOSSLESS_BYTES + 8 * resolved.input_tokens()) / MIB) * MIB),
         connections=2 * ((running + waiting) * layout.servers + queue) + 100,
     )
 
 
-def client_timeout_s(found: Recommendation) -> int:
-    """What the client of ``--format client`` waits for an answer."""
-    return int(max(30.0, round(found.speed.p99_ms.high * 5 / 1000)))
+def client_timeout_s(recommendation: Recommendation) -> int:
+    """Return the whole seconds that the client of ``--format client`` waits for an answer."""
+    return int(template.client_timeout_s(recommendation))
 
 
 def servers(layout: Layout) -> list[tuple[str, str]]:
-    """(name, address) of every server; a host's address is a variable where there are several.
+    """Return (name, address) of each server; of several hosts, a variable.
 
-    Raises RequestError for more hosts than anybody keeps by hand.
+    Raises RequestError for more than MOST_HOSTS hosts.
     """
     if layout.hosts > MOST_HOSTS:
-        raise RequestError(f"{layout.hosts} hosts are too many for files kept by hand; take --format k8s")
-    config = layout.found.config
+        raise RequestError(f"{layout.hosts} hosts are too many for files kept by hand; use --format k8s")
+    config = layout.recommendation.config
     return [
         (
             f"host{host}-server{number}" if layout.hosts > 1 else f"server{number}",
@@ -98,21 +99,25 @@ def servers(layout: Layout) -> list[tuple[str, str]]:
 
 
 def context(layout: Layout) -> dict[str, Any]:
-    """What the templates of hosts see beside what those of one launch see."""
-    return render.context(layout.found) | {
+    """Return the names that the templates of hosts see: those of one launch, and the fleet's."""
+    return template.context(layout.recommendation) | {
         "hosts": layout.hosts,
         "servers": servers(layout),
         "server_count": layout.servers,
         "limits": limits(layout),
-        "timeout_s": client_timeout_s(layout.found),
+        "timeout_s": client_timeout_s(layout.recommendation),
         "front_port": PORT,
         "stats_port": STATS_PORT,
         "front_image": IMAGE,
         "front_image_source": IMAGE_SOURCE,
-        "count": render.count,
+        "count": count,
     }
 
 
 def files(layout: Layout) -> dict[str, str]:
-    """The configuration of the front, the same on every host. Raises RequestError for too many hosts."""
-    return {NAME: render.environment().get_template(TEMPLATE).render(context(layout))}
+    """Return the load balancer's configuration and its starter, the same on every host.
+
+    Raises RequestError for too many hosts.
+    """
+    names = context(layout)
+    return {name: template.environment().get_template(f"fleet/{name}.j2").render(names) for name in (NAME, STARTER)}

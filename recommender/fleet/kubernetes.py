@@ -1,4 +1,4 @@
-"""A fleet as plain Kubernetes manifests under kustomize. What they say follows from one host's recommendation."""
+"""Write a fleet as plain Kubernetes manifests under kustomize."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from recommender import render
-from recommender.checkpoint import is_folder, looks_like_path
-from recommender.conditions import version
-from recommender.facts import GIB, within
+from recommender.common.errors import RequestError
+from recommender.common.text import count
+from recommender.common.units import GIB
 from recommender.fleet import front
-from recommender.fleet.compose import longest_start
-from recommender.request import RequestError
-from recommender.store import PART
+from recommender.knowledge.conditions import version
+from recommender.knowledge.eras import within
+from recommender.knowledge.names import PART
+from recommender.knowledge.startup_times import longest_start
+from recommender.render import quoting, template
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from recommender.choose.recommend import Recommendation
     from recommender.fleet.layout import Layout
-    from recommender.pipeline import Recommendation
 
 TEMPLATES = "fleet/"
 ALWAYS = (
@@ -40,28 +41,28 @@ SERVERS = "lmdeploy-servers"
 """The headless Service: its name resolves to the address of each pod that is ready."""
 
 STARTS = 3
-"""Times the slowest measured start, for hosts that are slower or busy."""
+"""Multiple of the longest measured start, for slower or busier hosts."""
 VOLUME_BYTES_S = 100 * 10**6
-"""What a volume over the network is taken to read in a second."""
+"""Assumed read rate of a network volume."""
 PULL_S = 900
 PERIOD_S = 10
 ANSWERS_S = 12
 """/health answers within 10 s at the latest."""
 DRAIN_S = 40
-"""How long the front may go on with an address that is no longer ready: what DNS says may be 30 s old."""
+"""How long the load balancer may use an address that is no longer ready: DNS answers may be 30 s old."""
 FRONT_DRAIN_S = 15
 FRONTS = 2
 MARGIN_S = 15
 FRONT_MIB = 256
 CONNECTION_KIB = 64
-"""Memory of the front for a request that it holds: buffers of both sides, the system's included."""
+"""Memory of the load balancer for each request it holds: buffers of both sides, including the system's."""
 BASE_GIB = 8
-"""Host memory of a server beside the weights: Python, PyTorch, CUDA. Nobody measured it."""
+"""Host memory of a server without the weights: Python, PyTorch, CUDA. Not measured."""
 CPU_SHARE = 0.9
-"""Of the cores that the prediction gave to a server; the rest is the host's own and what runs on every host."""
+"""Share of a server's predicted cores that it requests; the host and its daemons need the rest."""
 PINNED = "host-memory-of-image-buffers"
 PINNED_BYTES = 2 * 3 * 448 * 448 * 2
-"""For each token of a pass and each card: two tiles of three 16-bit colours."""
+"""Bytes for each token of a pass and each GPU: two tiles of three 16-bit colours."""
 HEALTH = "health-says-ok-while-dead"
 LABEL_LONGEST = 63
 
@@ -82,7 +83,10 @@ class Port:
 
 @dataclass(frozen=True)
 class Size:
-    """Numbers of the manifests and why they are what they are. A pod has ``share`` servers on ``tp`` cards."""
+    """Numbers of the manifests and their reasons.
+
+    A pod has ``share`` servers on ``tp`` GPUs.
+    """
 
     pods: int
     spare: int
@@ -116,91 +120,88 @@ class Size:
 
     @property
     def grace_s(self) -> int:
-        """From the word to end until the kill."""
+        """Seconds from the signal to stop until the kill."""
         return self.drain_s + self.slowest_s + MARGIN_S
 
     @property
     def deadline_s(self) -> int:
-        """Within which a rollout must have moved on."""
+        """Seconds within which a rollout must make progress."""
         return self.startup_failures * self.startup_period_s + self.grace_s + PULL_S
 
 
 def files(layout: Layout) -> dict[str, str]:
-    """The manifests by their path below the output folder.
+    """Return the manifests by their path below the output folder.
 
     Raises RequestError for a model's name that Kubernetes cannot hold.
     """
-    seen = _seen(layout)
-    names = [*ALWAYS, *(["download"] if seen["hub"] else [])]
-    return {f"{name}.yaml": _render(f"k8s/{name}.yaml", seen) for name in names} | {
-        front.NAME: _render(f"k8s/{front.NAME}", seen)
+    names = _names(layout)
+    manifests = [*ALWAYS, *(["download"] if names["hub"] else [])]
+    paths = (*(f"k8s/{manifest}.yaml" for manifest in manifests), f"k8s/{front.NAME}", front.STARTER)
+    return {
+        path.removeprefix("k8s/"): _environment().get_template(f"{TEMPLATES}{path}.j2").render(names) for path in paths
     }
 
 
 def ports(layout: Layout) -> tuple[Port, ...]:
-    """The ports of each pod, one for each server in it."""
-    config = layout.found.config
-    return tuple(Port("http" if at == 0 else f"http-{at + 1}", config.port + at) for at in range(config.share))
+    """Return the ports of each pod, one for each server in it."""
+    config = layout.recommendation.config
+    return tuple(
+        Port(f"http-{number + 1}" if number else "http", config.port + number) for number in range(config.share)
+    )
 
 
 def pods(layout: Layout) -> int:
-    """Pods of all hosts: each has ``tp`` cards, and the servers that share them."""
-    return layout.servers // layout.found.config.share
+    """Return the pods of all hosts: each has ``tp`` GPUs, and the servers that share them."""
+    return layout.servers // layout.recommendation.config.share
 
 
 def quoted(value: object) -> str:
-    """A value as a double-quoted YAML scalar of ASCII, whatever it holds. Raises RequestError for what is no text."""
-    return '"' + "".join(map(_escaped, str(value))) + '"'
+    """Return a value as a double-quoted YAML scalar of ASCII.
 
-
-def _escaped(char: str) -> str:
-    code = ord(char)
-    if char in '"\\':
-        return "\\" + char
-    if 0x20 <= code < 0x7F:
-        return char
-    if code == 0 or 0xD800 <= code < 0xE000:
-        raise RequestError("--format k8s: the model's name is no text that a manifest holds; rename its folder")
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    Raises RequestError for what is no text.
+    """
+    text = str(value)
+    try:
+        if "\0" in text:
+            raise ValueError
+        return quoting.yaml(text)
+    except ValueError:
+        raise RequestError("--format k8s: a manifest cannot hold the model's name; rename its folder") from None
 
 
 def kube(value: object) -> str:
-    """A value of a variable, quoted, in which Kubernetes replaces nothing: it makes one of two dollar signs."""
+    """Return a variable's value, quoted so that Kubernetes expands nothing."""
     return quoted(str(value).replace("$", "$$"))
 
 
 def products(names: tuple[str, ...]) -> tuple[str, ...]:
-    """What NVIDIA's GPU feature discovery calls cards, for each name that the driver has for them."""
-    made = ("-".join(re.sub(r"[^A-Za-z0-9\-_. ]", "", name).split()) for name in names)
-    return tuple(dict.fromkeys(each for each in made if 0 < len(each) <= LABEL_LONGEST))
+    """Return a GPU's labels in NVIDIA's feature discovery, from its driver names."""
+    labels = ("-".join(re.sub(r"[^A-Za-z0-9\-_. ]", "", name).split()) for name in names)
+    return tuple(dict.fromkeys(label for label in labels if 0 < len(label) <= LABEL_LONGEST))
 
 
 @cache
 def _environment() -> Environment:
-    made = render.environment().overlay()
-    made.filters = made.filters | {"yaml": quoted, "kube": kube}
-    return made
+    environment = template.environment().overlay()
+    environment.filters = environment.filters | {"yaml": quoted, "kube": kube}
+    return environment
 
 
-def _render(name: str, seen: dict[str, Any]) -> str:
-    return _environment().get_template(f"{TEMPLATES}{name}.j2").render(seen)
-
-
-def _seen(layout: Layout) -> dict[str, Any]:
-    """What the templates see."""
-    found = layout.found
-    seen = render.context(found)
-    setting = seen["setting"]
-    placed = {setting[each] for each in ("server_name", "port", "proxy_url", "revision") if each in setting}
-    source = found.facts.model_source
-    folder = is_folder(source) or looks_like_path(source)
-    health = found.facts.store.threads[HEALTH].code[0]
+def _names(layout: Layout) -> dict[str, Any]:
+    """Return the names that the templates see."""
+    recommendation = layout.recommendation
+    names = template.context(recommendation)
+    setting = names["setting"]
+    placed = {setting[name] for name in ("server_name", "port", "proxy_url", "revision") if name in setting}
+    source = recommendation.resolved.model_source
+    folder = recommendation.resolved.local
+    health = recommendation.resolved.store.threads[HEALTH].code[0]
     probed = "0.18.0 lmdeploy/serve/core/health.py:20"
     size = _size(layout)
     limits = front.limits(layout)
     at_server, queue = math.ceil(limits.running / FRONTS) + limits.waiting, math.ceil(limits.queue / FRONTS)
     held = at_server * layout.servers + queue
-    return seen | {
+    return names | {
         "size": size,
         "limits": limits,
         "front_limit": at_server,
@@ -218,9 +219,9 @@ def _seen(layout: Layout) -> dict[str, Any]:
         "slots": size.pods + max(4, size.pods // 4),
         "servers_name": SERVERS,
         "answers_s": ANSWERS_S,
-        "timeout_s": front.client_timeout_s(found),
-        "count": render.count,
-        "flags": [each for each in seen["flags"] if each.option not in placed],
+        "timeout_s": front.client_timeout_s(recommendation),
+        "count": count,
+        "flags": [option for option in names["flags"] if option.option not in placed],
         "model": f"{MODELS}/{source.rstrip('/').rpartition('/')[2]}" if folder else source,
         "hub": not folder,
         "cites": CITES
@@ -229,35 +230,38 @@ def _seen(layout: Layout) -> dict[str, Any]:
 
 
 def _size(layout: Layout) -> Size:
-    found, config, facts = layout.found, layout.found.config, layout.found.facts
-    a_host = config.servers // config.share
-    spare, spare_why = _out(layout, a_host)
-    weights = math.ceil(render.model_bytes(found) / GIB)
-    memory, memory_why = _memory(found, weights)
-    startup = config.share * STARTS * longest_start() + render.model_bytes(found) / VOLUME_BYTES_S
-    cpu = max(100, int(CPU_SHARE * 1000 * found.request.cpus / a_host) // 100 * 100)
+    recommendation, config, resolved = (
+        layout.recommendation,
+        layout.recommendation.config,
+        layout.recommendation.resolved,
+    )
+    host_pods, cpus = config.servers // config.share, recommendation.request.cpus
+    spare, spare_why = _spare_pods(layout, host_pods)
+    model_bytes = template.model_bytes(recommendation)
+    weights = math.ceil(model_bytes / GIB)
+    memory, memory_why = _memory(recommendation, weights)
     return Size(
         pods=pods(layout),
         spare=spare,
         spare_why=spare_why,
         ports=ports(layout),
-        cpu_milli=cpu,
+        cpu_milli=max(100, int(CPU_SHARE * 1000 * cpus / host_pods) // 100 * 100),
         memory_gib=memory,
         memory_why=memory_why,
         shm_gib=config.tp,
         weights_gib=weights,
         volume_gib=max(20, 2 * weights + 10),
-        startup_s=math.ceil(startup),
-        slowest_s=front.client_timeout_s(found),
-        products=products(facts.gpu.nvml_names),
-        part=PART in facts.gpu.id,
-        health_probes_engine=facts.version >= version(facts.store.threads[HEALTH].until),
-        fleet=f"Fleet: {render.count(layout.servers, 'server')} on {render.count(layout.hosts, 'host')} "
-        f"with {render.count(config.cards, 'card')} each.",
-        sharing=f"A pod has {config.share} servers on {render.count(config.tp, 'card')}, under CUDA MPS in the same "
+        startup_s=math.ceil(config.share * STARTS * longest_start() + model_bytes / VOLUME_BYTES_S),
+        slowest_s=front.client_timeout_s(recommendation),
+        products=products(resolved.gpu.nvml_names),
+        part=PART in resolved.gpu.id,
+        health_probes_engine=resolved.version >= version(resolved.store.threads[HEALTH].until),
+        fleet=f"Fleet: {count(layout.servers, 'server')} on {count(layout.hosts, 'host')} "
+        f"with {count(config.cards, 'card')} each.",
+        sharing=f"A pod has {config.share} servers on {count(config.tp, 'card')}, under CUDA MPS in the same "
         "container: NVIDIA's toolkit puts its programs there. Nobody has run this form.",
-        replicas_why=f"{render.count(layout.hosts, 'host')} x {render.count(a_host, 'pod')}.",
-        cpus_why=f"The prediction is for {render.count(found.request.cpus, 'core')} and {render.count(a_host, 'pod')} "
+        replicas_why=f"{count(layout.hosts, 'host')} x {count(host_pods, 'pod')}.",
+        cpus_why=f"The prediction is for {count(cpus, 'core')} and {count(host_pods, 'pod')} "
         f"on a host; {CPU_SHARE:.0%} of that, for a host needs some itself.",
         probe_timeout_s=ANSWERS_S * config.share + 3,
         startup_why=f"{STARTS} times the longest start measured ({longest_start():.0f} s, warm disk)"
@@ -266,28 +270,28 @@ def _size(layout: Layout) -> Size:
     )
 
 
-def _out(layout: Layout, a_host: int) -> tuple[int, str]:
-    """Pods that an update or a drain may take down together, and why; at least one, or nothing would ever change."""
+def _spare_pods(layout: Layout, host_pods: int) -> tuple[int, str]:
+    """Return how many pods an update may take down at once, at least 1, and why."""
     spare = min(layout.spare, layout.hosts - 1)
     if not spare:
         return 1, "One at a time: no host is to spare."
     if spare == 1:
-        return a_host, "The pods of one host, which the fleet can be without."
-    what = f"The pods of {render.count(spare - 1, 'host')}"
-    return a_host * (spare - 1), f"{what}: of {spare} to spare, one is kept for a failure."
+        return host_pods, "The pods of one host, which the fleet can be without."
+    what = f"The pods of {count(spare - 1, 'host')}"
+    return host_pods * (spare - 1), f"{what}: of {spare} to spare, one is kept for a failure."
 
 
-def _memory(found: Recommendation, weights: int) -> tuple[int, str]:
-    """GiB of host memory of a pod, and why."""
-    config, facts = found.config, found.facts
-    thread = facts.store.threads[PINNED]
+def _memory(recommendation: Recommendation, weights: int) -> tuple[int, str]:
+    """Return the GiB of host memory of a pod, and why."""
+    config, resolved = recommendation.config, recommendation.resolved
+    thread = resolved.store.threads[PINNED]
     pinned = 0
-    if facts.vision is not None and within(thread.since, thread.until, facts.version):
+    if resolved.vision is not None and within(thread.since, thread.until, resolved.version):
         tokens = config.prefill_tokens + config.max_batch_size
         pinned = math.ceil(config.share * config.tp * tokens * PINNED_BYTES / GIB)
-    why = f"All {weights} GiB of weights pass through host memory at the start, {BASE_GIB} GiB a server besides "
-    why += f"(nobody measured that), {config.tp} for /dev/shm"
-    if pinned:
-        why += f", {pinned} for images' page-locked buffers of this release ({thread.thread.url})"
-    why += ". The limit is as high: it is memory, not cores, that a host cannot lend."
-    return weights + BASE_GIB * config.share + config.tp + pinned, why
+    buffers = f", {pinned} for images' page-locked buffers of this release ({thread.thread.url})" if pinned else ""
+    return weights + BASE_GIB * config.share + config.tp + pinned, (
+        f"All {weights} GiB of weights pass through host memory at the start, {BASE_GIB} GiB a server besides "
+        f"(nobody measured that), {config.tp} for /dev/shm{buffers}. The limit is as high: it is memory, not cores, "
+        "that a host cannot lend."
+    )

@@ -1,24 +1,24 @@
-"""What fleet artefacts are written from: one host's recommendation, and how many hosts alike there are."""
+"""One host's recommendation and the number of identical hosts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recommender.pipeline import Recommendation
+from recommender.choose.recommend import Recommendation
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Hosts alike. ``found.config.servers`` servers on each, of ``found.config.tp`` cards.
+    """Identical hosts, each with the servers of ``recommendation.config``.
 
-    ``spare`` of them may be down while the others hold the load.
+    While ``spare`` of them are down, the others hold the load.
     """
 
-    found: Recommendation
+    recommendation: Recommendation
     hosts: int = 1
     spare: int = 1
 
     @property
     def servers(self) -> int:
         """Servers of all hosts."""
-        return self.hosts * self.found.config.servers
+        return self.hosts * self.recommendation.config.servers

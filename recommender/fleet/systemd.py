@@ -1,12 +1,14 @@
-"""A host's servers and front as systemd units with their environment files."""
+"""Write a host's servers and load balancer as systemd units with their environment files."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from recommender import render
+from recommender.common.errors import RequestError
+from recommender.common.text import masked
 from recommender.fleet import compose, front
-from recommender.request import RequestError
+from recommender.render import template
 
 if TYPE_CHECKING:
     from recommender.fleet.layout import Layout
@@ -19,31 +21,36 @@ KEYS = "# One API key a line. They are asked for where front.env sets API_KEYS_F
 
 
 def assigned(value: str, name: str) -> str:
-    """A value of an EnvironmentFile, quoted. Raises RequestError for what no line of it holds."""
+    """Return a value of an EnvironmentFile, quoted.
+
+    Raises RequestError for control characters.
+    """
     if not value.isprintable():
-        shown = "".join(each if each.isprintable() else "?" for each in value[:60])
-        raise RequestError(f"{name} is {shown!r}, and an environment file holds no control characters; rename it")
-    for each in ("\\", '"', "$", "`"):
-        value = value.replace(each, "\\" + each)
-    return f'"{value}"'
+        shown = masked(value[:60])
+        raise RequestError(f"{name} is {shown!r}; an environment file cannot hold control characters; rename it")
+    return '"' + re.sub(r'([\\"$`])', r"\\\1", value) + '"'
 
 
 def files(layout: Layout) -> dict[str, str]:
-    """Units, environment files and the front's configuration. Raises RequestError for what they cannot hold."""
-    config = layout.found.config
-    seen = compose.context(layout) | {"assigned": assigned}
-    names = [*UNITS, *ENVIRONMENT]
-    names += [] if seen["local"] else [FETCH]
-    names += [MPS] if config.share > 1 else []
-    made = {name: render.environment().get_template(f"fleet/{name}.j2").render(seen) for name in names}
-    for number, cards, before in compose.placed(layout):
-        made[f"server-{number}.env"] = (
+    """Return units, environment files and the load balancer's configuration.
+
+    Raises RequestError for what they cannot hold.
+    """
+    config = layout.recommendation.config
+    names = compose.context(layout) | {"assigned": assigned}
+    optional = [*([] if names["local"] else [FETCH]), *([MPS] if config.share > 1 else [])]
+    texts = {
+        name: template.environment().get_template(f"fleet/{name}.j2").render(names)
+        for name in (*UNITS, *ENVIRONMENT, *optional)
+    }
+    for number, gpus, before in compose.place_servers(layout):
+        texts[f"server-{number}.env"] = (
             f"# Server {number}: its cards by number or UUID, and its port, which haproxy.cfg has too.\n"
-            f"CUDA_VISIBLE_DEVICES={','.join(map(str, cards))}\nSERVER_PORT={config.port + number}\n"
+            f"CUDA_VISIBLE_DEVICES={','.join(map(str, gpus))}\nSERVER_PORT={config.port + number}\n"
         )
         if before is not None:
-            made[f"lmdeploy@{number}.service.d/order.conf"] = (
+            texts[f"lmdeploy@{number}.service.d/order.conf"] = (
                 "# Servers of a card start one after the other: each takes its cache from what is free then.\n"
                 f"[Unit]\nAfter=lmdeploy@{before}.service\n"
             )
-    return made | {"api-keys": KEYS} | front.files(layout)
+    return texts | {"api-keys": KEYS} | front.files(layout)

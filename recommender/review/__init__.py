@@ -1,1 +1,1 @@
-"""``recommend review``: what is wrong with a launch script, with the source of each finding, and its repair."""
+"""Review launch scripts: find what is wrong, cite the source, offer a repair."""

@@ -1,27 +1,31 @@
-"""What a launch is for: GPU, model, release and load, from the command line, the script or the project's settings."""
+"""Find a launch's GPU, model, release and load in options, script and settings."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from recommender import request as asked
-from recommender.facts import Facts, gather, resolve_gpu
-from recommender.request import MAX_COUNT, Request, RequestError
-from recommender.review.script import Launch, Script, Word
-from recommender.store import Store, UnknownName, load, names, normal
+from recommender.common.errors import RequestError, UnknownName
+from recommender.common.text import normal
+from recommender.knowledge.load import load
+from recommender.knowledge.names import index_by_name, resolve_gpu
+from recommender.knowledge.store import Store
+from recommender.render.head import read_head
+from recommender.request import command_line
+from recommender.request.request import MAX_COUNT, Request
+from recommender.request.resolved_request import ResolvedRequest, resolve_request
+from recommender.review.script.model import Launch, Script, Word
 
 if TYPE_CHECKING:
-    from recommender import records as r
+    from recommender.knowledge import records
 
 ASSUMED_GPU = "a100-sxm-80g"
-"""Where no GPU is told something must stand in the facts; no rule may rest on it."""
+"""Placeholder while the GPU is unknown; no rule may use it."""
 
-# The question's options, each with the fields of a request that it answers.
+# The request fields that each option answers.
 ANSWERS: Mapping[str, tuple[str, ...]] = {
     "gpu": ("gpu", "gpu_count"),
     "model": ("model",),
@@ -29,56 +33,63 @@ ANSWERS: Mapping[str, tuple[str, ...]] = {
     "rps": ("rps",),
     "image": ("images", "image_width", "image_height"),
     "text_only": ("images",),
-    "prompt_tokens": ("prompt_tokens",),
-    "output_tokens": ("output_tokens",),
+    "workload": ("workload",),
+    "prompt_tokens": ("prompt_tokens", "prompt_p99"),
+    "output_tokens": ("output_tokens", "output_p99"),
+    "prefix_tokens": ("prefix_tokens",),
+    "turns": ("turns",),
+    "max_context": ("max_context",),
+    "burstiness": ("burstiness",),
     "goal": ("goal",),
     "p99": ("p99_ms",),
-    "ttft": ("ttft_ms",),
+    "ttft": ("ttft_ms", "ttft_at"),
+    "tpot": ("tpot_ms", "tpot_at"),
+    "latency": ("latency_ms", "latency_at"),
+    "headroom": ("headroom",),
     "vram": ("vram_gib",),
     "cpus": ("cpus",),
     "kv": ("kv",),
     "lmdeploy": ("lmdeploy",),
 }
 EXCLUDED = {"rps": "load", "load": "rps", "text_only": "image", "image": "text_only"}
-"""What is said last of a pair makes the other void."""
-HEADER = re.compile(r"#\s*request: (\{.*\})\s*")
-HEADER_LINES = 30
+"""Pairs of options of which the later one wins."""
 MADE_BY, HEAD = "lmdeploy-recommender", 500
-"""What stands in the first characters of an artefact of ours."""
+"""The mark of a generated file, and the number of characters in which it occurs."""
 IMAGE_TAG = re.compile(r"(?:^|/)lmdeploy:v?(\d+\.\d+\.\d+(?:\.post\d+)?)(?![\d.])")
 INSTALLED = re.compile(r"lmdeploy(?:\[[\w,-]*\])?==(\d+\.\d+\.\d+(?:\.post\d+)?)")
+LONGEST_PATH = 4096
 CACHED = re.compile(r"models--([^/]+)--([^/]+)(?:/|$)")
 
 
 @dataclass(frozen=True)
 class Context:
-    """What was told, the facts of it, how many GPUs the launch sees, and a release that is not covered."""
+    """Hold what is known about a launch, and a release that has no record."""
 
-    facts: Facts
-    told: frozenset[str]
-    cards: int | None
+    resolved: ResolvedRequest
+    answered: frozenset[str]
+    visible_gpus: int | None
     uncovered: str = ""
 
 
 def context(
     script: Script, launch: Launch | None, options: Mapping[str, Any], project: Mapping[str, Any] | None = None
 ) -> Context:
-    """The context of a launch. Raises RequestError or UnknownName for what the options say."""
+    """Return the context of a launch. Raise RequestError or UnknownName for options."""
     store = load()
     answers: dict[str, dict[str, Any]] = {}
     answers |= _answers(store, project or {})
-    answers |= _header(store, script)
-    mine, uncovered = _of_script(store, script, launch)
+    answers |= _header_answers(store, script)
+    mine, uncovered = _script_answers(store, script, launch)
     answers |= mine
     given = _answers(store, options)
-    for name, other in EXCLUDED.items():
-        if name in given and other not in given:
-            answers.pop(other, None)
+    for name, excluded in EXCLUDED.items():
+        if name in given and excluded not in given:
+            answers.pop(excluded, None)
     answers |= given | {name: mine[name] for name in mine.keys() & {"model"}}
     count = _count(launch, _gives_count(options), answers)
-    values = {name: value for each in answers.values() for name, value in each.items()}
-    values["gpu_count"] = count if count is not None else _needed(launch)
-    return Context(_facts(store, values), frozenset(answers), count, uncovered)
+    values = {name: value for answer in answers.values() for name, value in answer.items()}
+    values["gpu_count"] = count if count is not None else _tensor_parallel(launch)
+    return Context(_resolve(store, values), frozenset(answers), count, uncovered)
 
 
 def _gives_count(options: Mapping[str, Any]) -> bool:
@@ -86,7 +97,7 @@ def _gives_count(options: Mapping[str, Any]) -> bool:
 
 
 def _answers(store: Store, options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The fields of a request that options answer, by the option's name."""
+    """Return the request fields that options answer, by option name."""
     key = tuple(sorted((name, value) for name, value in options.items() if name in ANSWERS and value))
     return {name: dict(values) for name, values in _read(store, key)}
 
@@ -96,86 +107,101 @@ def _read(store: Store, key: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, tu
     options = dict(key)
     given = {name: value for name, value in options.items() if isinstance(value, str)}
     if given.get("gpu", "").casefold() == "auto":
-        from recommender.detect import detect
+        from recommender.request.detect_gpu import detect
 
         name, count = detect()
         given["gpu"] = f"{name}:{count}"
-    made = asked.read({"gpu": ASSUMED_GPU} | given, text_only=bool(options.get("text_only")), loads=store.loads)
+    request = command_line.read(
+        {"gpu": ASSUMED_GPU} | given,
+        text_only=bool(options.get("text_only")),
+        loads=store.loads,
+        workloads=store.workloads,
+    )
     return tuple(
-        (name, tuple((each, getattr(made, each)) for each in ANSWERS[name])) for name in ANSWERS if name in options
+        (name, tuple((field, getattr(request, field)) for field in ANSWERS[name]))
+        for name in ANSWERS
+        if name in options
     )
 
 
 def verify(options: Mapping[str, Any]) -> None:
-    """Raises RequestError or UnknownName where the options alone cannot be understood."""
+    """Raise RequestError or UnknownName if the options alone are invalid."""
     store = load()
-    values = {name: value for each in _answers(store, options).values() for name, value in each.items()}
-    _understood(Request(**({"gpu": ASSUMED_GPU} | values)), store)
+    values = {name: value for answer in _answers(store, options).values() for name, value in answer.items()}
+    _resolve_known(Request(**({"gpu": ASSUMED_GPU} | values)), store)
 
 
-# --- what the script itself tells
+# --- the script
 
 
-def _header(store: Store, script: Script) -> dict[str, dict[str, Any]]:
-    """What an artefact made by ``recommend`` says of its request, by the option that it answers."""
-    made = made_for(script)
-    return _told_by(store, made) if made is not None else {}
+def _header_answers(store: Store, script: Script) -> dict[str, dict[str, Any]]:
+    """Return the request fields in a generated file's header, by option name."""
+    request = artefact_request(script)
+    return _request_answers(store, request) if request is not None else {}
 
 
-def made_for(script: Script) -> Request | None:
-    """The request that an artefact made by ``recommend`` carries; None of any other file."""
+def artefact_request(script: Script) -> Request | None:
+    """Return the request in a generated file's header; None for other files, and if it cannot be used."""
+    return _header(script)[0]
+
+
+def header_problem(script: Script) -> str:
+    """Return what is wrong with the request in a generated file's header; empty if nothing is."""
+    return _header(script)[1]
+
+
+@lru_cache(maxsize=8)
+def _header(script: Script) -> tuple[Request | None, str]:
     if MADE_BY not in script.text[:HEAD]:
-        return None
-    for line in script.text.splitlines()[:HEADER_LINES]:
-        match = HEADER.fullmatch(line)
-        if match:
-            try:
-                said = json.loads(match[1])
-                known = {each.name for each in fields(Request)}
-                return Request(**{name: value for name, value in said.items() if name in known})
-            except (ValueError, TypeError, AttributeError, RequestError, RecursionError):  # edited by hand
-                return None
-    return None
-
-
-def _told_by(store: Store, made: Request) -> dict[str, dict[str, Any]]:
-    """The answers of a request, as far as their names are known here; a model may be a folder of another machine."""
-    defaults: dict[str, Any] = {each.name: each.default for each in fields(Request)}
-    always = {"gpu", "lmdeploy", "load"}
-    model = model_of(store, made.model)
-    if model is not None:
-        made, always = replace(made, model=model.id), always | {"model"}
-    else:
-        made = replace(made, model=defaults["model"], images=-1)
+        return None, ""
     try:
-        _understood(made, store)
+        written = read_head(script.text)
+        known = {field.name for field in fields(Request)}
+        given = {name: value for name, value in (written or {}).items() if name in known}
+        return Request(**given) if "gpu" in given else None, ""
+    except RequestError as error:  # edited by hand
+        return None, str(error)
+
+
+def _request_answers(store: Store, request: Request) -> dict[str, dict[str, Any]]:
+    """Return a request's answers; the model only if its name is known here."""
+    defaults: dict[str, Any] = {field.name: field.default for field in fields(Request)}
+    always = {"gpu", "lmdeploy", "load"}
+    model = model_of(store, request.model)
+    if model is not None:
+        request, always = replace(request, model=model.id), always | {"model"}
+    else:
+        request = replace(request, model=defaults["model"], images=-1)
+    try:
+        _resolve_known(request, store)
     except (RequestError, UnknownName):  # edited by hand
         return {}
-    told = {name: {each: getattr(made, each) for each in ANSWERS[name]} for name in ANSWERS if name != "text_only"}
-    return {
-        name: values
-        for name, values in told.items()
-        if name in always or any(value != defaults[each] for each, value in values.items())
-    }
+    answers: dict[str, dict[str, Any]] = {}
+    for name, field_names in ANSWERS.items():
+        values = {field: getattr(request, field) for field in field_names}
+        changed = any(value != defaults[field] for field, value in values.items())
+        if name in always or (changed and name != "text_only"):
+            answers[name] = values
+    return answers
 
 
-def _of_script(store: Store, script: Script, launch: Launch | None) -> tuple[dict[str, dict[str, Any]], str]:
-    """Model and release as the script has them, and a release that the knowledge does not cover."""
-    found: dict[str, dict[str, Any]] = {}
+def _script_answers(store: Store, script: Script, launch: Launch | None) -> tuple[dict[str, dict[str, Any]], str]:
+    """Return the script's model and release; a release without record apart."""
+    answers: dict[str, dict[str, Any]] = {}
     model = model_of(store, launch.model.value) if launch and launch.model and launch.model.value else None
     if model is not None:
-        found["model"] = {"model": model.id}
+        answers["model"] = {"model": model.id}
     releases = set(_releases(script, launch))
     if len(releases) != 1:
-        return found, ""
+        return answers, ""
     (release,) = releases
     if release not in store.releases:
-        return found, release
-    return found | {"lmdeploy": {"lmdeploy": release}}, ""
+        return answers, release
+    return answers | {"lmdeploy": {"lmdeploy": release}}, ""
 
 
 def _releases(script: Script, launch: Launch | None) -> Iterator[str]:
-    """Releases that the launch's container image names, else those that the script installs."""
+    """Yield the releases of the container image, else those that are installed."""
     image = launch.container.image if launch and launch.container else None
     tag = IMAGE_TAG.search(image.value) if image and image.value else None
     if tag:
@@ -188,43 +214,45 @@ def _releases(script: Script, launch: Launch | None) -> Iterator[str]:
 
 
 @lru_cache(maxsize=4)
-def _models(store: Store) -> Mapping[str, r.Model]:
-    return names(store.models, {model.hub: model.id for model in store.models.values()})
+def _models(store: Store) -> Mapping[str, records.Model]:
+    return index_by_name(store.models, {model.hub: model.id for model in store.models.values()})
 
 
-def model_of(store: Store, text: str) -> r.Model | None:
-    """The checkpoint that a name on the hub means, or a folder called like one; None where it is unknown."""
+def model_of(store: Store, text: str) -> records.Model | None:
+    """Return the model of a hub name or a folder of that name; None if unknown."""
+    if len(text) > LONGEST_PATH:
+        return None
     known = _models(store)
     path = text.rstrip("/")
     cached = CACHED.search(path)
     tries = [path, f"{cached[1]}/{cached[2]}" if cached else "", *(path.rsplit("/", 1)[1:])]
-    return next((known[normal(each)] for each in tries if normal(each) in known), None)
+    return next((known[normal(name)] for name in tries if normal(name) in known), None)
 
 
-# --- how many cards
+# --- GPU count
 
 
-def _count(launch: Launch | None, told: bool, answers: Mapping[str, Mapping[str, Any]]) -> int | None:
-    """The GPUs that a launch sees: as the option says, else as the script does, else unknown."""
-    if told:
+def _count(launch: Launch | None, given: bool, answers: Mapping[str, Mapping[str, Any]]) -> int | None:
+    """Return how many GPUs the launch sees; the option wins over the script."""
+    if given:
         return int(answers["gpu"]["gpu_count"])
-    seen = visible(launch.environment.get("CUDA_VISIBLE_DEVICES")) if launch else None
-    if seen is None and launch and launch.container:
-        seen = launch.container.gpus
-    if seen is None and answers.get("gpu", {}).get("gpu_count", 1) > 1:
-        seen = int(answers["gpu"]["gpu_count"])
-    return seen if seen is None or 1 <= seen <= MAX_COUNT else None
+    visible_count = visible(launch.environment.get("CUDA_VISIBLE_DEVICES")) if launch else None
+    if visible_count is None and launch and launch.container:
+        visible_count = launch.container.gpus
+    if visible_count is None and answers.get("gpu", {}).get("gpu_count", 1) > 1:
+        visible_count = int(answers["gpu"]["gpu_count"])
+    return visible_count if visible_count is None or 1 <= visible_count <= MAX_COUNT else None
 
 
 def visible(word: Word | None) -> int | None:
-    """How many cards a value of CUDA_VISIBLE_DEVICES lists; None where that cannot be known."""
+    """Return how many GPUs CUDA_VISIBLE_DEVICES lists; None if unknown."""
     if word is None or not word.value or not word.value.strip():
         return None
-    return len([each for each in word.value.split(",") if each.strip()])
+    return len([device for device in word.value.split(",") if device.strip()])
 
 
-def _needed(launch: Launch | None) -> int:
-    """As many cards as the launch splits the model over, where nothing tells how many there are."""
+def _tensor_parallel(launch: Launch | None) -> int:
+    """Return the launch's tensor-parallel size, as the GPU count when unknown."""
     for option in launch.options if launch else ():
         if option.name.lstrip("-").rpartition(".")[2] == "tp" and option.values:
             value = option.values[0].value or ""
@@ -235,8 +263,8 @@ def _needed(launch: Launch | None) -> int:
 # --- facts
 
 
-def _facts(store: Store, values: Mapping[str, Any]) -> Facts:
-    """The facts; where options and this launch's model or cards exclude each other, the launch's own count."""
+def _resolve(store: Store, values: Mapping[str, Any]) -> ResolvedRequest:
+    """Resolve the request; drop images or GPU count that contradict the launch."""
     request = Request(**({"gpu": ASSUMED_GPU} | dict(values)))
     for changed in (
         request,
@@ -244,18 +272,18 @@ def _facts(store: Store, values: Mapping[str, Any]) -> Facts:
         replace(request, images=-1, image_width=0, image_height=0, gpu_count=1),
     ):
         try:
-            return _understood(changed, store)
+            return _resolve_known(changed, store)
         except RequestError as error:
             first = error
     raise first
 
 
 @lru_cache(maxsize=256)
-def _understood(request: Request, store: Store) -> Facts:
+def _resolve_known(request: Request, store: Store) -> ResolvedRequest:
     resolve_gpu(store, request.gpu)
     try:
-        return gather(request, store)
+        return resolve_request(request, store)
     except UnknownName:
-        from recommender.pipeline import understand  # a model that is a folder
+        from recommender.choose.recommend import resolve_with_checkpoint  # a local checkpoint folder
 
-        return understand(request, store)
+        return resolve_with_checkpoint(request, store)

@@ -1,34 +1,36 @@
-"""Runs the rules over a file's text: finds them, asks each what it needs, sorts and ignores. No output, no files."""
+"""Run the rules on a text and apply ignore comments. No output, no files."""
 
 from __future__ import annotations
 
 import os
 import pkgutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
+from recommender.common.errors import UserError
+from recommender.common.text import did_you_mean, shorten
 from recommender.review import ignores
 from recommender.review.case import cases
-from recommender.review.rule import Case, Finding, Rule, Said
-from recommender.review.script import Script
-from recommender.store import did_you_mean, shorten
+from recommender.review.rule import Case, Diagnostic, Finding, Rule, retirement
+from recommender.review.same_as_recommended import weighs_recommended
+from recommender.review.script.model import ReadProblem, Script
 
 UNUSED, UNREAD, BAD_IGNORE = "LMD001", "LMD002", "LMD003"
 SEVERITIES = ("error", "warning", "info")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-class UnknownRule(Exception):
-    """No rule has this id. The message lists near matches."""
+class UnknownRule(UserError):
+    """No rule has this id; the message lists near matches."""
 
 
 @dataclass(frozen=True)
 class Defect:
-    """A rule that failed on odd input: a mistake of ours, told beside the other rules' findings."""
+    """A rule that crashed: our bug, reported beside the other findings."""
 
     rule: str
     path: str
@@ -37,7 +39,7 @@ class Defect:
 
 @dataclass(frozen=True)
 class Review:
-    """What a file's review found. ``silent``: the rules that did not run, by what they would have needed."""
+    """A file's findings; ``silent`` maps a missing input to the skipped rules."""
 
     path: str
     script: Script
@@ -48,42 +50,44 @@ class Review:
 
 
 @cache
-def _written() -> Mapping[str, tuple[Rule, str]]:
-    """Every rule with its page, by id. Raises ValueError where two have the same id."""
+def _registry() -> Mapping[str, tuple[Rule, str]]:
+    """Return every rule and its page, by id. Raise ValueError for duplicate ids."""
     from recommender.review import rules as package
 
-    found: dict[str, tuple[Rule, str]] = {}
-    for info in pkgutil.iter_modules(package.__path__):
-        if not info.name.startswith("lmd"):  # what several rules share stands beside them
+    rules: dict[str, tuple[Rule, str]] = {}
+    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if not info.name.rpartition(".")[2].startswith("lmd"):  # a family or a shared module
             continue
-        module = import_module(f"{package.__name__}.{info.name}")
+        module = import_module(info.name)
         rule = module.RULE
-        if rule.id in found:
-            raise ValueError(f"two rules are called {rule.id}: {found[rule.id][0].name} and {rule.name}")
-        found[rule.id] = rule, (module.__doc__ or "").strip()
-    return found
+        if rule.id in rules:
+            raise ValueError(f"two rules are called {rule.id}: {rules[rule.id][0].name} and {rule.name}")
+        rules[rule.id] = rule, (module.__doc__ or "").strip()
+    return rules
 
 
 @cache
 def rules() -> tuple[Rule, ...]:
-    """Every rule, by id."""
-    found = _written()
-    return tuple(found[each][0] for each in sorted(found))
+    """Return all rules, sorted by id."""
+    written = _registry()
+    return tuple(written[name][0] for name in sorted(written))
 
 
 def rule(name: str) -> Rule:
-    """The rule of an id or a name as people write it. Raises UnknownRule with near matches."""
+    """Return the rule with this id or name. Raise UnknownRule."""
     wanted = name.strip().casefold().replace("_", "-")
-    for each in rules():
-        if wanted in (each.id.casefold(), each.name):
-            return each
-    near = did_you_mean(name, [each.id for each in rules()] + [each.name for each in rules()])
+    for rule_found in rules():
+        if wanted in (rule_found.id.casefold(), rule_found.name):
+            return rule_found
+    if retired := retirement(wanted.upper()):
+        raise UnknownRule(retired)
+    near = did_you_mean(name, [rule_found.id for rule_found in rules()] + [rule_found.name for rule_found in rules()])
     raise UnknownRule(f"unknown rule {shorten(name)}{near}")
 
 
 def page(rule: Rule) -> str:
-    """The rule's page: the docstring of its module."""
-    return _written()[rule.id][1] if rule.id in _written() else ""
+    """Return the rule's page: its module's docstring."""
+    return _registry()[rule.id][1] if rule.id in _registry() else ""
 
 
 def review(
@@ -94,17 +98,22 @@ def review(
     without: Collection[str] = (),
     among: Iterable[Rule] | None = None,
 ) -> Review:
-    """Reads a text and runs the rules, but for those ``without``. Raises RequestError or UnknownName for options."""
-    from recommender.review.reader import read
+    """Read a text and run the rules. Raise RequestError or UnknownName for options."""
+    from recommender.review.context import header_problem
+    from recommender.review.readers.detect_kind import read
 
     try:
         script = read(path, text)
-    except Exception as error:  # a mistake of ours must not keep the other files from their review
+        if problem := header_problem(script):
+            script = replace(script, problems=(*script.problems, ReadProblem(problem, script.place(0, 0))))
+        return examine(script, options, project, without, among)
+    except UserError:
+        raise
+    except Exception as error:  # our bug must not stop the review of other files
         if os.environ.get("RECOMMEND_DEBUG"):
             raise
         defect = Defect("the reader", path, f"{type(error).__name__}: {error}")
         return Review(path, Script(path, "command", text), (), defects=(defect,))
-    return examine(script, options, project, without, among)
 
 
 def examine(
@@ -114,72 +123,70 @@ def examine(
     without: Collection[str] = (),
     among: Iterable[Rule] | None = None,
 ) -> Review:
-    """The same of a script that was read."""
-    chosen = [each for each in (rules() if among is None else among) if each.id not in without]
-    by_id = {each.id: each for each in chosen}
-    told = tuple(cases(script, options, project))
-    run = _Run(script, told)
-    found = [finding for each in chosen for finding in run.findings(each)]
-    said = ignores.ignores(script, {each.id for each in rules()} | by_id.keys())
-    kept, used = ignores.apply(_once(found), said)
-    ran = by_id.keys() - {name for names in run.silent.values() for name in names} - {each.rule for each in run.defects}
+    """Run the rules on a script that is already read."""
+    chosen = [rule_ for rule_ in (rules() if among is None else among) if rule_.id not in without]
+    by_id = {rule_.id: rule_ for rule_ in chosen}
+    known_cases = tuple(cases(script, options, project))
+    run = _Run(script, known_cases)
+    findings = [finding for rule_ in chosen for finding in run.findings(rule_)]
+    own_ignores = ignores.ignores(script, {rule_.id for rule_ in rules()} | by_id.keys())
+    kept, used = ignores.apply(_distinct(findings), own_ignores)
+    ran = (
+        by_id.keys()
+        - {name for names in run.silent.values() for name in names}
+        - {defect.rule for defect in run.defects}
+    )
     if UNUSED in by_id:
-        kept += [Finding(by_id[UNUSED], script.path, each) for each in ignores.unused(script, used, ran)]
+        kept += [Finding(by_id[UNUSED], script.path, diagnostic) for diagnostic in ignores.unused(script, used, ran)]
     if BAD_IGNORE in by_id:
-        kept += [Finding(by_id[BAD_IGNORE], script.path, each) for each in ignores.bad(said)]
+        kept += [Finding(by_id[BAD_IGNORE], script.path, diagnostic) for diagnostic in ignores.bad(own_ignores)]
     kept.sort(key=_order)
     silent = {need: frozenset(names) for need, names in run.silent.items() if names}
-    return Review(script.path, script, tuple(kept), silent, tuple(run.defects), told)
+    return Review(script.path, script, tuple(kept), silent, tuple(run.defects), known_cases)
 
 
 def _order(finding: Finding) -> tuple[int, int, str, str]:
-    place = finding.said.place
-    return place.start, place.end, finding.rule.id, finding.said.message
+    place = finding.place
+    return place.start, place.end, finding.rule.id, finding.message
 
 
-def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Without what is said twice, as of a function that starts two servers."""
+def _distinct(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Drop duplicates, as from a function that starts two servers."""
     seen = set()
-    for each in findings:
-        key = (each.rule.id, each.said.place, each.said.message)
+    for finding in findings:
+        key = (finding.rule.id, finding.place, finding.message)
         if key not in seen:
             seen.add(key)
-            yield each
-
-
-def _agreed(rule: Rule, case: Case) -> bool:
-    from recommender.review.agreed import agreed
-
-    return agreed(rule, case)
+            yield finding
 
 
 class _Run:
-    """One file's run: what fell silent and what failed is collected beside the findings."""
+    """Run all rules on one file; collect findings, skipped rules and rule crashes."""
 
-    def __init__(self, script: Script, told: tuple[Case, ...]) -> None:
+    def __init__(self, script: Script, cases: tuple[Case, ...]) -> None:
         self.script = script
-        self.told = told
+        self.cases = cases
         self.silent: dict[str, set[str]] = {"gpu": set(), "model": set(), "load": set()}
         self.defects: list[Defect] = []
 
     def findings(self, rule: Rule) -> Iterator[Finding]:
-        """What a rule says; a rule that fails says no more."""
+        """Yield a rule's findings; a crash ends them."""
         try:
-            for said in self._said(rule):
-                yield Finding(rule, self.script.path, said)
+            for diagnostic in self._diagnostics(rule):
+                yield Finding(rule, self.script.path, diagnostic)
         except Exception as error:
             if os.environ.get("RECOMMEND_DEBUG"):
                 raise
             self.defects.append(Defect(rule.id, self.script.path, f"{type(error).__name__}: {error}"))
 
-    def _said(self, rule: Rule) -> Iterator[Said]:
+    def _diagnostics(self, rule: Rule) -> Iterator[Diagnostic]:
         if rule.whole is not None:
             yield from rule.whole(self.script)
         if rule.check is None:
             return
-        for case in self.told:
+        for case in self.cases:
             lacking = [need for need in rule.needs if not getattr(case, f"{need}_known")]
             for need in lacking:
                 self.silent[need].add(rule.id)
             if not lacking:
-                yield from (said for said in rule.check(case) if not _agreed(rule, case))
+                yield from (diagnostic for diagnostic in rule.check(case) if not weighs_recommended(rule, case))

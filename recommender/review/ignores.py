@@ -1,4 +1,4 @@
-"""``# recommend: ignore LMD101 because ...``: findings that the author knows of and wants as they are."""
+"""Handle ``# recommend: ignore LMD101 because ...`` comments."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from recommender.review.rule import Finding, Fix, Said
-from recommender.review.script import Comment, Script
-from recommender.store import did_you_mean, shorten
+from recommender.common.text import did_you_mean, shorten
+from recommender.review.rule import Diagnostic, Finding, Fix, retirement
+from recommender.review.script.model import Comment, Script
 
 DIRECTIVE = re.compile(r"[#/*\s]*recommend:?\s*ignore\b(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
 BECAUSE = re.compile(r"\bbecause\b", re.IGNORECASE)
@@ -19,7 +19,10 @@ SHAPE = "# recommend: ignore LMD101 because the reason"
 
 @dataclass(frozen=True)
 class Ignore:
-    """One such comment: its rules, the lines that it covers (the whole file: none), and what is wrong with it."""
+    """Hold one ignore comment; ``wrong`` says what is wrong with it.
+
+    It covers the lines ``first`` to ``last``, or the whole file if ``first`` is 0.
+    """
 
     comment: Comment
     ids: tuple[str, ...]
@@ -29,29 +32,29 @@ class Ignore:
 
     @property
     def whole(self) -> bool:
-        """Whether it covers the whole file."""
+        """Return whether it covers the whole file."""
         return self.first == 0
 
     def covers(self, finding: Finding) -> bool:
-        """Whether a finding is one of those meant."""
-        return finding.rule.id in self.ids and (self.whole or self.first <= finding.said.place.line <= self.last)
+        """Return whether it hides a finding."""
+        return finding.rule.id in self.ids and (self.whole or self.first <= finding.place.line <= self.last)
 
 
 def ignores(script: Script, known: Collection[str]) -> list[Ignore]:
-    """The ignores of a script."""
+    """Return the ignore comments of a script."""
     if "ignore" not in script.text:
         return []
     lines = script.text.split("\n")
-    own = {each.place.line for each in script.comments if _alone(lines, each)}
+    own = {comment.place.line for comment in script.comments if _alone(lines, comment)}
     top = _top(lines, own)
-    found = []
+    ignores_read = []
     for comment in script.comments:
         match = DIRECTIVE.fullmatch(comment.text.rstrip("\n"))
-        if match and _meant(match["rest"]):
-            ids, wrong = _read(match["rest"], known)
+        if match and _is_ignore(match["rest"]):
+            ids, wrong = _parse(match["rest"], known)
             first, last = (0, 0) if comment.place.line <= top else _lines(lines, own, comment.place.line)
-            found.append(Ignore(comment, ids, first, last, wrong))
-    return found
+            ignores_read.append(Ignore(comment, ids, first, last, wrong))
+    return ignores_read
 
 
 def _alone(lines: list[str], comment: Comment) -> bool:
@@ -60,7 +63,7 @@ def _alone(lines: list[str], comment: Comment) -> bool:
 
 
 def _top(lines: list[str], own: set[int]) -> int:
-    """The last line of the comments that the file begins with."""
+    """Return the last line of the file's leading comments."""
     for number, line in enumerate(lines, 1):
         if line.strip() and number not in own and not line.startswith("#"):
             return number - 1
@@ -68,7 +71,7 @@ def _top(lines: list[str], own: set[int]) -> int:
 
 
 def _lines(lines: list[str], own: set[int], line: int) -> tuple[int, int]:
-    """The lines that a comment covers: its own, or those of the command below; all of a command that goes on."""
+    """Return the lines that a comment covers: its own or the command below."""
     first = line
     while first in own and first < len(lines):
         first += 1
@@ -80,70 +83,72 @@ def _lines(lines: list[str], own: set[int], line: int) -> tuple[int, int]:
     return first, last
 
 
-def _meant(text: str) -> bool:
-    """Whether this is an ignore, and no sentence of a comment that happens to begin so."""
+def _is_ignore(text: str) -> bool:
+    """Return whether the comment is an ignore, not a sentence that starts like one."""
     return "LMD" in text.upper() or BECAUSE.search(text) is not None or WORD.findall(text.casefold()) in ([], ["all"])
 
 
-def _read(text: str, known: Collection[str]) -> tuple[tuple[str, ...], str]:
-    """The known rules that are named, and what is wrong with how."""
+def _parse(text: str, known: Collection[str]) -> tuple[tuple[str, ...], str]:
+    """Return the known rule ids and an error message, if any."""
     because = BECAUSE.search(text)
-    named = [each.upper() for each in WORD.findall(text[: because.start()] if because else text)]
-    if not because:  # what follows the ids is a sentence
-        named = list(takewhile(lambda each: each.startswith("LMD"), named)) or named[:1]
-    unknown = [each for each in named if each not in known]
-    good = tuple(dict.fromkeys(each for each in named if each in known))
+    named = [name.upper() for name in WORD.findall(text[: because.start()] if because else text)]
+    if not because:  # text after the ids is a sentence
+        named = list(takewhile(lambda name: name.startswith("LMD"), named)) or named[:1]
+    unknown = [name for name in named if name not in known]
+    good = tuple(dict.fromkeys(name for name in named if name in known))
     if not named:
         return (), "names no rule"
     if unknown:
-        return good, f"names {shorten(unknown[0])}, which is no rule{did_you_mean(unknown[0], known)}"
+        if retired := retirement(unknown[0]):
+            return good, f"names a rule that no longer exists: {retired}"
+        return good, f"names {shorten(unknown[0])}, which is not a rule{did_you_mean(unknown[0], known)}"
     if not because or not text[because.end() :].strip(" \t.:*/"):
-        return good, "gives no reason behind the word because"
+        return good, "gives no reason after the word because"
     return good, ""
 
 
-def apply(findings: Iterable[Finding], all_of: Iterable[Ignore]) -> tuple[list[Finding], dict[Ignore, set[str]]]:
-    """The findings that stay, and for each ignore the rules of which it hid something."""
-    used: dict[Ignore, set[str]] = {each: set() for each in all_of}
+def apply(findings: Iterable[Finding], ignores: Iterable[Ignore]) -> tuple[list[Finding], dict[Ignore, set[str]]]:
+    """Return the remaining findings, and the rules that each ignore hid."""
+    used: dict[Ignore, set[str]] = {ignore: set() for ignore in ignores}
     kept = []
     for finding in findings:
-        hiding = [each for each in used if each.covers(finding)]
-        for each in hiding:
-            used[each].add(finding.rule.id)
+        hiding = [ignore for ignore in used if ignore.covers(finding)]
+        for ignore in hiding:
+            used[ignore].add(finding.rule.id)
         if not hiding:
             kept.append(finding)
     return kept, used
 
 
-def bad(all_of: Iterable[Ignore]) -> Iterator[Said]:
-    """A word on each ignore that is not written as it must be."""
-    for each in all_of:
-        if each.wrong:
-            yield Said(
-                each.comment.place,
-                f"This ignore {each.wrong}.",
-                f"What is ignored is named with a reason, so that the next reader can judge it: {SHAPE}.",
+def bad(ignores: Iterable[Ignore]) -> Iterator[Diagnostic]:
+    """Yield a finding for each malformed ignore."""
+    for ignore in ignores:
+        if ignore.wrong:
+            yield Diagnostic(
+                ignore.comment.place,
+                f"This ignore {ignore.wrong}.",
+                f"Name the rule and a reason that the next reader can check: {SHAPE}.",
             )
 
 
-def unused(script: Script, used: dict[Ignore, set[str]], ran: Collection[str]) -> Iterator[Said]:
-    """A word on each ignore that hides nothing, of rules that did run."""
-    for each, hit in used.items():
-        idle = [name for name in each.ids if name in ran and name not in hit]
-        if each.wrong or not idle:
+def unused(script: Script, used: dict[Ignore, set[str]], ran: Collection[str]) -> Iterator[Diagnostic]:
+    """Yield a finding for each ignore that hides nothing, of rules that ran."""
+    for ignore, hit in used.items():
+        idle = [name for name in ignore.ids if name in ran and name not in hit]
+        if ignore.wrong or not idle:
             continue
-        yield Said(
-            each.comment.place,
-            f"This ignore of {' and '.join(idle)} ignores nothing {'in the file' if each.whole else 'here'}.",
-            "What it hid is gone; left in place it would hide the next fault of that kind.",
-            _without(script, each, idle),
+        yield Diagnostic(
+            ignore.comment.place,
+            f"This ignore of {' and '.join(idle)} hides no finding {'in the file' if ignore.whole else 'here'}.",
+            "The finding it hid is gone; left in place, it would hide the next one of that rule.",
+            _drop_idle(script, ignore, idle),
         )
 
 
-def _without(script: Script, ignore: Ignore, idle: list[str]) -> Fix:
-    """The comment without the idle rules; with none left, no comment, and no line where it stood alone."""
+def _drop_idle(script: Script, ignore: Ignore, idle: list[str]) -> Fix:
+    """Return the repair that drops idle rules, or the whole comment."""
     place, text = ignore.comment.place, script.text
-    left = [each for each in ignore.ids if each not in idle]
+    left = [name for name in ignore.ids if name not in idle]
     if left:
         because = re.search(r"because\b.*", ignore.comment.text, re.DOTALL | re.IGNORECASE)
         kept = f"# recommend: ignore {', '.join(left)} {because[0] if because else ''}".rstrip(" ")

@@ -1,4 +1,4 @@
-"""Rewrites a launch's values to what ``recommend`` would choose for it, in the author's own structure."""
+"""Rewrite a launch's values to recommended ones, keeping the author's layout."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from recommender import candidates, pipeline
-from recommender import constraints as c
-from recommender.choose import measure, pick
-from recommender.explain import Explanation, explain
-from recommender.review.case import ASSIGNED
+from recommender.choose import candidates, constraints, recommend
+from recommender.choose.reasons import Explanation, explain
+from recommender.choose.select import pick, predict
+from recommender.common.terminal import cut
 from recommender.review.context import HEAD, MADE_BY
 from recommender.review.engine import Review
-from recommender.review.fix import Stretch, worse
-from recommender.review.rule import Case, Setting
-from recommender.review.script import Option, Place
-from recommender.review.source import Source
-from recommender.terminal import cut
+from recommender.review.fix import Stretch, is_worse
+from recommender.review.launch_settings import ASSIGNED
+from recommender.review.rule import Case, LaunchSetting
+from recommender.review.script.model import GivenOption, Span
+from recommender.review.script.source import Source
 
 AUTHORS = ASSIGNED | {"trust_remote_code", "backend", "model_format", "dtype", "tp"}
-"""What the author knows better than a request says: addresses, safety, and what the checkpoint is."""
+"""What the author knows better than the request: addresses, safety, the checkpoint's format."""
 PLAIN = re.compile(r"[A-Za-z0-9_.,:/+-]+")
 ALONE = {
     "bash": re.compile(r"""\s*(?:(?:export|local|readonly)\s+)?\w+=(?:"[^"\\`]*"|'[^']*'|[^\s"'\\`#]*)\s*"""),
@@ -31,8 +30,8 @@ COMMENT, REASON = 90, 120
 
 
 @dataclass(frozen=True)
-class Change:
-    """One value that becomes another: the edit, where, and why in a line."""
+class ValueChange:
+    """One changed value: the edit, its line, what and why."""
 
     edit: Stretch
     line: int
@@ -41,30 +40,35 @@ class Change:
 
 
 def optimize(source: Source, review: Review, look: Callable[[Source], Review]) -> tuple[Source, list[str]]:
-    """The rewritten file and a line a change: line, what, why. Twice changes nothing more."""
-    now, found, said = source, review, list[str]()
+    """Return the rewritten file and a line per change. Idempotent."""
+    current, current_review, messages = source, review, list[str]()
     for turn in range(ROUNDS):
-        changes, notes = _changes(found)
+        changes, notes = _changes(current_review)
         if turn == 0:
-            said += notes
+            messages += notes
         if not changes:
-            return now, said
-        for chosen in (changes, [each for each in changes if each.edit[0] != each.edit[1]]):
-            after = now.edited([*(each.edit for each in chosen), *_comments(found, chosen)])
-            seen = look(after)
-            if chosen and not worse(found, seen, ()):
-                said += [f"{each.line}: {each.what}: {each.why}" for each in chosen]
-                said += [f"{each.line}: add {each.what} by hand: {each.why}" for each in changes if each not in chosen]
-                now, found = after, seen
+            return current, messages
+        for chosen in (changes, [change for change in changes if change.edit[0] != change.edit[1]]):
+            after = current.edited([*(change.edit for change in chosen), *_comments(current_review, chosen)])
+            review_after = look(after)
+            if chosen and not is_worse(current_review, review_after, ()):
+                messages += [f"{change.line}: {change.what}: {change.why}" for change in chosen]
+                messages += [
+                    f"{change.line}: add {change.what} by hand: {change.why}"
+                    for change in changes
+                    if change not in chosen
+                ]
+                current, current_review = after, review_after
                 break
         else:
-            return now, [*said, "1: the values could not be rewritten without breaking something; nothing was changed"]
-    return now, said
+            messages.append("1: no value was changed: every change would cause another finding")
+            break
+    return current, messages
 
 
-def _changes(review: Review) -> tuple[list[Change], list[str]]:
-    """The changes of all launches, without those that want one literal to be two values; and what was not done."""
-    made: list[Change] = []
+def _changes(review: Review) -> tuple[list[ValueChange], list[str]]:
+    """Return the changes of all launches, and notes on what was not changed."""
+    changes: list[ValueChange] = []
     notes: list[str] = []
     for case in review.cases:
         if case.launch.starts == "proxy":
@@ -72,108 +76,109 @@ def _changes(review: Review) -> tuple[list[Change], list[str]]:
         at = case.launch.place.line
         lacking = [need for need in ("gpu", "model", "load") if not getattr(case, f"{need}_known")]
         if lacking:
-            notes.append(f"{at}: not optimized: say {' and '.join(f'--{need}' for need in lacking)}")
+            notes.append(f"{at}: not optimized: pass {' and '.join(f'--{need}' for need in lacking)}")
             continue
-        wanted = _chosen(case)
-        if wanted is None:
-            notes.append(f"{at}: not optimized: nothing that recommend knows fits; recommend says what would")
+        explanations = _recommended(case)
+        if explanations is None:
+            notes.append(f"{at}: not optimized: no configuration fits; recommend shows the nearest change")
             continue
-        for each in wanted:
-            found = list(_change(case, each))
-            made += found
-            if not found and _missing(case, each):
-                notes.append(f"{at}: {_written(case, each)} is for you to add: {_reason(each)}")
-    targets = [each.edit for each in made]
-    torn = [each for each in made if any(each.edit[:2] == other[:2] and each.edit != other for other in targets)]
-    torn = [each for each in torn if each.edit[0] != each.edit[1]]
-    notes += [f"{each.line}: left: {each.what}, but the same literal serves another value too" for each in torn]
-    return sorted(_joined([each for each in made if each not in torn]), key=lambda each: each.edit), notes
+        for explanation in explanations:
+            option_changes = list(_change(case, explanation))
+            changes += option_changes
+            if not option_changes and _is_missing(case, explanation):
+                notes.append(f"{at}: {_spelled(case, explanation)}: add it by hand: {_reason(explanation)}")
+    texts: dict[tuple[int, int], set[str]] = {}
+    for change in changes:
+        texts.setdefault(change.edit[:2], set()).add(change.edit[2])
+    torn = [change for change in changes if len(texts[change.edit[:2]]) > 1 and change.edit[0] != change.edit[1]]
+    notes += [f"{change.line}: not changed: {change.what}: the same literal sets another value too" for change in torn]
+    return sorted(_merge([change for change in changes if change not in torn]), key=lambda change: change.edit), notes
 
 
-def _joined(changes: list[Change]) -> list[Change]:
-    """One change a literal, and one insertion a spot."""
-    found: dict[tuple[int, int], Change] = {}
-    for each in changes:
-        spot = each.edit[:2]
-        if spot not in found:
-            found[spot] = each
+def _merge(changes: list[ValueChange]) -> list[ValueChange]:
+    """Merge changes of one literal, and insertions at one place."""
+    joined: dict[tuple[int, int], ValueChange] = {}
+    for change in changes:
+        spot = change.edit[:2]
+        if spot not in joined:
+            joined[spot] = change
         elif spot[0] == spot[1]:
-            first = found[spot]
-            edit = (*spot, first.edit[2] + each.edit[2])
-            found[spot] = Change(edit, first.line, f"{first.what}, {each.what}", f"{first.why}; {each.why}")
-    return list(found.values())
+            first = joined[spot]
+            edit = (*spot, first.edit[2] + change.edit[2])
+            joined[spot] = ValueChange(edit, first.line, f"{first.what}, {change.what}", f"{first.why}; {change.why}")
+    return list(joined.values())
 
 
-def _chosen(case: Case) -> tuple[Explanation, ...] | None:
-    """What recommend gives one server of this request; None where nothing fits.
+def _recommended(case: Case) -> tuple[Explanation, ...] | None:
+    """Return the recommended settings of one server; None if nothing fits.
 
-    Where several servers behind a proxy would be better, it is the best of one; an artefact of ours has the several.
+    If several servers behind a proxy would be better, return the best single one, except for generated files.
     """
-    facts = case.facts
+    resolved = case.resolved
     try:
-        found = pipeline.recommend(facts.request, facts.store)
-    except pipeline.NothingFits:
+        recommendation = recommend.recommend(resolved.request, resolved.store)
+    except recommend.NothingFits:
         return None
-    if found.config.servers == 1 or MADE_BY in case.script.text[:HEAD]:
-        return found.explanations
-    known = c.fact_values(facts)
-    among = c.applicable(facts, known)
-    for group in candidates.tiers(facts):
-        tried = [measure(facts, each, known, ranged=False) for each in group if each.servers == 1]
-        fits = [each for each in tried if not c.evaluate(among, each.values)]
+    if recommendation.config.servers == 1 or MADE_BY in case.script.text[:HEAD]:
+        return recommendation.explanations
+    known = constraints.fact_values(resolved)
+    among = constraints.select_applicable(resolved, known)
+    for group in candidates.tiers(resolved):
+        measured = [predict(resolved, candidate, known, ranged=False) for candidate in group if candidate.servers == 1]
+        fits = [candidate for candidate in measured if not constraints.evaluate(among, candidate.values)]
         if fits:
-            return explain(facts, measure(facts, pick(fits, facts.request.goal).config, known))
+            return explain(resolved, predict(resolved, pick(fits, resolved.request.goal).config, known))
     return None
 
 
-def _change(case: Case, wanted: Explanation) -> Iterator[Change]:
-    """The change that gives a launch one value, if it needs one and one is safe."""
-    if not _ours(case, wanted):
+def _change(case: Case, wanted: Explanation) -> Iterator[ValueChange]:
+    """Yield the change that sets one value, if needed and safe."""
+    if not _is_decided_here(case, wanted):
         return
     given = case.settings.get(wanted.option)
     value = wanted.value if wanted.emitted else wanted.default
     if given is None:
         if wanted.emitted and PLAIN.fullmatch(wanted.value) and not case.launch.unsure:
-            yield from _added(case, wanted)
+            yield from _add_option(case, wanted)
     elif given.text is not None and value and not _same(given.text, value) and PLAIN.fullmatch(value):
-        yield from _rewritten(case, given, wanted, value)
+        yield from _replace_value(case, given, wanted, value)
 
 
-def _ours(case: Case, wanted: Explanation) -> bool:
-    """Whether recommend decides this option, and its author does not know better."""
-    record = next((each for each in case.facts.store.options() if each.id == wanted.option), None)
+def _is_decided_here(case: Case, wanted: Explanation) -> bool:
+    """Return whether recommend decides this option rather than the author."""
+    record = next((option for option in case.resolved.store.options() if option.id == wanted.option), None)
     return bool(record and record.setting and record.setting not in AUTHORS and wanted.kind != "client")
 
 
-def _missing(case: Case, wanted: Explanation) -> bool:
-    """Whether a flag would be given and is not."""
+def _is_missing(case: Case, wanted: Explanation) -> bool:
+    """Return whether a recommended flag is missing."""
     if wanted.kind != "flag" or not wanted.emitted or case.launch.unsure:
         return False
-    return wanted.option not in case.settings and _ours(case, wanted)
+    return wanted.option not in case.settings and _is_decided_here(case, wanted)
 
 
-def _written(case: Case, wanted: Explanation) -> str:
-    """An option as the launch would have it."""
+def _spelled(case: Case, wanted: Explanation) -> str:
+    """Return an option as the launch would spell it."""
     if case.launch.starts == "pipeline":
-        fields = case.facts.store.flags[wanted.option].fields
+        fields = case.resolved.store.flags[wanted.option].fields
         return f"{fields[0].field if fields else wanted.name}={wanted.value}"
     return wanted.name if wanted.switch else f"{wanted.name} {wanted.value}"
 
 
-def _same(one: str, other: str) -> bool:
+def _same(first: str, second: str) -> bool:
     try:
-        return float(one) == float(other)
+        return float(first) == float(second)
     except ValueError:
-        return one.casefold() == other.casefold()
+        return first.casefold() == second.casefold()
 
 
-def _rewritten(case: Case, given: Setting, wanted: Explanation, value: str) -> Iterator[Change]:
+def _replace_value(case: Case, given: LaunchSetting, wanted: Explanation, value: str) -> Iterator[ValueChange]:
     written = given.word.written if given.word else None
     if written is None or (wanted.switch and case.launch.starts != "pipeline"):
         return
     text = {"true": "True", "false": "False"}.get(value, value) if case.script.kind == "python" else value
     what = f"{given.option.name} {given.text} -> {value}"
-    yield Change((written.start, written.end, text), written.line, what, _reason(wanted))
+    yield ValueChange((written.start, written.end, text), written.line, what, _reason(wanted))
 
 
 def _reason(wanted: Explanation) -> str:
@@ -183,70 +188,70 @@ def _reason(wanted: Explanation) -> str:
 # --- what is added
 
 
-def _added(case: Case, wanted: Explanation) -> Iterator[Change]:
-    """An option behind the command's last one, as the author writes options; a variable above the command."""
+def _add_option(case: Case, wanted: Explanation) -> Iterator[ValueChange]:
+    """Yield an option after the command's last one, or a variable above it."""
     if wanted.kind == "environment":
-        yield from _exported(case, wanted)
+        yield from _add_export(case, wanted)
         return
     end = _end(case)
     if case.script.kind not in ("bash", "command") or end is None or (wanted.switch and wanted.value != "true"):
         return
-    style = "=" if any(_after(case, each) == "=" for each in case.launch.options) else " "
+    style = "=" if any(_after(case, option) == "=" for option in case.launch.options) else " "
     text = wanted.name if wanted.switch else f"{wanted.name}{style}{wanted.value}"
     edit = (end.end, end.end, f"{_gap(case, end)}{text}")
-    yield Change(edit, end.line, _written(case, wanted), _reason(wanted))
+    yield ValueChange(edit, end.line, _spelled(case, wanted), _reason(wanted))
 
 
-def _after(case: Case, option: Option) -> str:
+def _after(case: Case, option: GivenOption) -> str:
     return case.script.text[option.place.end : option.place.end + 1]
 
 
-def _parts(case: Case) -> list[Place]:
-    """The command's parts in order: what it starts, the model, the options."""
-    options = [each.whole for each in case.launch.options]
+def _parts(case: Case) -> list[Span]:
+    """Return the places of the model and the options, in order."""
+    options = [option.whole for option in case.launch.options]
     model = [case.launch.model.place] if case.launch.model else []
     return sorted({*options, *model})
 
 
-def _end(case: Case) -> Place | None:
-    """The last part, behind which another can stand: the text goes on with a blank, a line's end or nothing."""
+def _end(case: Case) -> Span | None:
+    """Return the last part, if another option can follow it."""
     parts = _parts(case)
-    last = max(parts, key=lambda each: each.end, default=None)
+    last = max(parts, key=lambda part: part.end, default=None)
     if last is None or case.script.text[last.end : last.end + 1] not in ("", " ", "\n", "\t", ")"):
         return None
     return last
 
 
-def _gap(case: Case, last: Place) -> str:
-    """What stands between the last two parts, if only blanks and line ends do."""
-    before = [each for each in _parts(case) if each.end <= last.start]
+def _gap(case: Case, last: Span) -> str:
+    """Return the blanks and line ends between the last two parts."""
+    before = [part for part in _parts(case) if part.end <= last.start]
     between = case.script.text[before[-1].end : last.start] if before else " "
-    return between if re.fullmatch(r"[ \t]*(?:\\?\n)?[ \t]+", between) else " "
+    return between if re.fullmatch(r"[ \t]+|[ \t]*+\\?\n[ \t]+", between) else " "
 
 
-def _exported(case: Case, wanted: Explanation) -> Iterator[Change]:
-    """``export NAME=value`` in a line of its own, where the command begins one."""
+def _add_export(case: Case, wanted: Explanation) -> Iterator[ValueChange]:
+    """Yield ``export NAME=value`` on a line of its own above the command."""
     text, place = case.script.text, case.launch.place
     start = text.rfind("\n", 0, place.start) + 1
     indent = text[start : place.start]
     if case.script.kind != "bash" or case.launch.container or indent.strip() or text[:start].endswith("\\\n"):
         return
     line = f"{indent}export {wanted.name}={wanted.value}\n"
-    yield Change((start, start, line), place.line, f"{wanted.name}={wanted.value}", _reason(wanted))
+    yield ValueChange((start, start, line), place.line, f"{wanted.name}={wanted.value}", _reason(wanted))
 
 
-# --- reasons beside the values
+# --- reasons as comments
 
 
-def _comments(review: Review, changes: list[Change]) -> Iterator[Stretch]:
-    """The reason as a comment, where the value stands alone in its line and nothing else could read it."""
+def _comments(review: Review, changes: list[ValueChange]) -> Iterator[Stretch]:
+    """Yield the reason as a comment, if the value is alone on its line."""
     pattern = ALONE.get(review.script.kind)
     if pattern is None:
         return
     text = review.script.text
     done = set()
-    for each in changes:
-        first, last, _ = each.edit
+    for change in changes:
+        first, last, _ = change.edit
         start = text.rfind("\n", 0, first) + 1
         end = text.find("\n", last)
         end = len(text) if end < 0 else end
@@ -255,4 +260,4 @@ def _comments(review: Review, changes: list[Change]) -> Iterator[Stretch]:
         if text[:start].endswith("\\\n"):
             continue
         done.add(start)
-        yield end, end, f"  # {cut(each.why, COMMENT)}"
+        yield end, end, f"  # {cut(change.why, COMMENT)}"

@@ -1,37 +1,49 @@
-"""What a rule is, what it is given and what it says. Each rule is a module of ``recommender.review.rules``.
+"""Define rules and findings. Each rule is a module of ``recommender.review.rules``.
 
-The module's docstring is the rule's page: a title, what it finds, why that is wrong, how to mend it. It ends with
-``RULE = Rule(...)``. A rule looks at one launch at a time, or (``whole=True``) once at the script.
+The module's docstring is the rule's page: a title, then "What it does", "Why", "Bad" and "Good". The module ends with
+``RULE = Rule(...)``. A rule checks one launch at a time, or (``whole=True``) the script once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
+from recommender.review.case import Case
+from recommender.review.launch_settings import LaunchSetting
+
 if TYPE_CHECKING:
-    from recommender.facts import Facts
-    from recommender.review.script import Launch, Option, Place, Script, Word
+    from recommender.review.script.model import Script, Span
+
+__all__ = ["Case", "LaunchSetting"]
+
+RETIRED: Mapping[str, str] = MappingProxyType({"LMD611": "SC2086", "LMD612": "SC2034", "LMD613": "SC2034"})
+"""Ids of deleted rules, never given again, with the rule of ShellCheck that covers each."""
 
 Severity = Literal["error", "warning", "info"]
 Family = Literal["starts", "answers", "nothing", "costs", "safety", "operations"]
 
 
+def retirement(rule_id: str) -> str:
+    """Return what to tell a user who names a retired rule; empty for any other id."""
+    return f"{rule_id} was retired; use ShellCheck {RETIRED[rule_id]}" if rule_id in RETIRED else ""
+
+
 @dataclass(frozen=True)
 class Fix:
-    """A safe repair: the characters of each place give way to the text beside it."""
+    """A safe repair: each place is replaced by its text."""
 
-    edits: tuple[tuple[Place, str], ...]
+    edits: tuple[tuple[Span, str], ...]
     what: str
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a rule found: the place, one sentence of what is wrong, one of why, and a repair where one is safe."""
+class Diagnostic:
+    """What a rule reports: place, what is wrong, why, and a repair if one is safe."""
 
-    place: Place
+    place: Span
     message: str
     why: str
     fix: Fix | None = None
@@ -39,62 +51,16 @@ class Said:
     """Where it differs from the rule's own."""
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A known flag or variable as the launch sets it: its record's id, its option, and the value's word.
-
-    ``text`` is the value, "true" for a bare switch, None where only a run would tell.
-    """
-
-    id: str
-    option: Option
-    word: Word | None
-    text: str | None
-
-
-@dataclass(frozen=True)
-class Case:
-    """One launch under review.
-
-    ``facts`` are those of the GPU, model, release and workload as far as they are known: ``gpu_known``,
-    ``model_known`` and ``load_known`` say which were told by the options or by the script; where one is False
-    the facts hold an assumption that no rule may rest on; a release that nobody told is the newest, and
-    ``release_known`` is False. ``settings`` are the launch's known flags and variables, by the record's id.
-    """
-
-    script: Script
-    launch: Launch
-    facts: Facts
-    settings: Mapping[str, Setting]
-    gpu_known: bool
-    model_known: bool
-    load_known: bool
-    release_known: bool
-
-    def text(self, flag: str) -> str | None:
-        """The value that the launch gives a flag, or None where it gives none or it cannot be known."""
-        found = self.settings.get(flag)
-        return found.text if found else None
-
-    def number(self, flag: str) -> float | None:
-        """The same as a number; None where it is none, or none that can be reckoned with."""
-        try:
-            found = float(self.text(flag) or "")
-        except ValueError:
-            return None
-        return found if isfinite(found) else None
-
-
-Check = Callable[[Case], Iterator[Said]]
-WholeCheck = Callable[["Script"], Iterator[Said]]
+Check = Callable[[Case], Iterator[Diagnostic]]
+WholeCheck = Callable[["Script"], Iterator[Diagnostic]]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: a stable id such as LMD101, a name in words joined by hyphens, and where its knowledge is from.
+    """A rule with a stable id such as LMD101, and a name of hyphenated words.
 
-    ``sources`` are ids of records that carry the citations (``flags/session-len``, ``threads/…``,
-    ``constraints/…``, ``claims/…``) or web addresses. ``needs``: gpu, model, load.
+    ``sources`` are ids of records with citations (``flags/session-len``, ``threads/…``, ``constraints/…``,
+    ``claims/…``) or web addresses. ``needs``: gpu, model, load.
     """
 
     id: str
@@ -109,13 +75,28 @@ class Rule:
 
 @dataclass(frozen=True)
 class Finding:
-    """What the review prints: a rule's word about a file."""
+    """A rule's diagnostic about a file."""
 
     rule: Rule
     path: str
-    said: Said
+    diagnostic: Diagnostic
+
+    @property
+    def place(self) -> Span:
+        """Return where it points."""
+        return self.diagnostic.place
+
+    @property
+    def message(self) -> str:
+        """Return what is wrong."""
+        return self.diagnostic.message
+
+    @property
+    def fix(self) -> Fix | None:
+        """Return the repair, if one is safe."""
+        return self.diagnostic.fix
 
     @property
     def severity(self) -> Severity:
-        """The rule's severity, or the one that this finding has of its own."""
-        return self.said.severity or self.rule.severity
+        """Return the diagnostic's own severity, else the rule's."""
+        return self.diagnostic.severity or self.rule.severity

@@ -1,30 +1,32 @@
-"""A project's own settings: ``[tool.recommend]`` of pyproject.toml, or .recommend.toml, found upward from a file."""
+"""Read project settings from ``[tool.recommend]`` or .recommend.toml."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from recommender.request import RequestError
+from recommender.common.errors import RequestError, UnknownName, UserError
+from recommender.common.parse import parse_toml
+from recommender.common.text import did_you_mean, shorten
+from recommender.common.user_file import Unreadable, read_text
 from recommender.review.context import ANSWERS, verify
-from recommender.store import UnknownName, did_you_mean, shorten
 
 OWN, SHARED = ".recommend.toml", "pyproject.toml"
 FAIL_ON = ("error", "warning", "info", "never")
 KEYS = (*(name.replace("_", "-") for name in ANSWERS), "ignore", "fail-on")
-MOST_BYTES = 2**20
 
 
-class SettingsError(Exception):
-    """Settings that cannot be used. The message is one line: file, key and how to mend it."""
+class SettingsError(UserError):
+    """Settings are invalid; the message names file, key and how to fix it."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a project says: answers to the question's options, rules that it does without, what fails."""
+    """A project's answers to request options, ignored rules, and ``fail-on``."""
 
     path: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -33,45 +35,49 @@ class Settings:
 
 
 def of(path: Path) -> Settings:
-    """The settings that hold for a file (or a folder). Raises SettingsError."""
+    """Return the settings for a file or folder. Raise SettingsError."""
     try:
         place = path.absolute()
-        return _upward(place if place.is_dir() else place.parent)
+        found = _upward(place if place.is_dir() else place.parent)
     except OSError as error:
         raise SettingsError(f"{path}: cannot look for settings: {error.strerror or error}") from None
+    if isinstance(found, SettingsError):
+        raise found
+    return found
 
 
 @lru_cache(maxsize=4096)
-def _upward(folder: Path) -> Settings:
-    """The nearest settings; the search ends at the folder that holds the repository."""
+def _upward(folder: Path) -> Settings | SettingsError:
+    """Return the nearest settings, or what is wrong with them; stop at the folder that holds the repository."""
     for name in (OWN, SHARED):
-        found = _read(folder / name) if (folder / name).is_file() else None
-        if found is not None:
-            return found
+        try:
+            settings = _read(folder / name) if os.path.lexists(folder / name) else None
+        except SettingsError as error:
+            return error
+        if settings is not None:
+            return settings
     if (folder / ".git").exists() or folder.parent == folder:
         return Settings()
     return _upward(folder.parent)
 
 
 def _read(path: Path) -> Settings | None:
-    """The settings of a file; None of a pyproject.toml without any."""
-    import tomllib
-
+    """Return a file's settings; None for a pyproject.toml without any."""
     try:
-        text = path.read_bytes()[:MOST_BYTES].decode("utf-8")
+        text = read_text(path)
         if path.name == SHARED and "recommend" not in text:
             return None
-        table: Any = tomllib.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
-        said = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise SettingsError(f"{path}: cannot be read: {said}") from None
+        table: Any = parse_toml(text)
+    except (OSError, Unreadable) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise SettingsError(f"{path}: cannot be read: {reason}") from None
     if path.name == SHARED:
         tool = table.get("tool")
         table = tool.get("recommend") if isinstance(tool, dict) else None
         if table is None:
             return None
     if not isinstance(table, dict):
-        raise SettingsError(f"{path}: tool.recommend is no table; write [tool.recommend] and keys below it")
+        raise SettingsError(f"{path}: tool.recommend is not a table; write [tool.recommend] and keys below it")
     return _checked(path, table)
 
 
@@ -91,7 +97,7 @@ def _checked(path: Path, table: dict[str, Any]) -> Settings:
 
 
 def _value(path: Path, key: str, value: object) -> Any:
-    """A value as the command line would give it."""
+    """Return a value as the command line would pass it."""
     if key == "text-only":
         if not isinstance(value, bool):
             raise SettingsError(f"{path}: text-only: write true or false")
@@ -100,15 +106,15 @@ def _value(path: Path, key: str, value: object) -> Any:
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f"{value:.15g}" if isinstance(value, float) else str(value)
-    raise SettingsError(f'{path}: {key}: write a text or a number, such as {key} = "..."')
+    raise SettingsError(f'{path}: {key}: write a string or a number, such as {key} = "..."')
 
 
 def _ignored(path: Path, value: object) -> frozenset[str]:
     from recommender.review.engine import UnknownRule, rule
 
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise SettingsError(f'{path}: ignore: write a list of rules, such as ["LMD101"]')
     try:
-        return frozenset(rule(each).id for each in value)
+        return frozenset(rule(name).id for name in value)
     except UnknownRule as error:
         raise SettingsError(f"{path}: ignore: {error}") from None

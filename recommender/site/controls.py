@@ -1,6 +1,6 @@
-"""Controls above a table or a list: what they are called and which script reads them is in ``site/assets``.
+"""Render the controls above a table or list; the scripts in ``site/assets`` read them.
 
-They are hidden until a script shows them: without one everything is on the page, in its usual order.
+They are hidden until a script shows them: without JavaScript the page shows everything.
 """
 
 from __future__ import annotations
@@ -8,42 +8,41 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Mapping
 
-from recommender.site.book import Book
+from recommender.site.site_data import SiteData
 
 
 def form(name: str, parts: Iterable[str], *, label: str) -> str:
-    """A bar of controls, in one block of HTML."""
+    """Return a form of controls as one block of HTML."""
     inside = "\n".join(parts)
-    said = html.escape(label)
-    return f'\n<form id="{name}-controls" class="controls" aria-label="{said}" hidden>\n{inside}\n</form>\n'
+    label = html.escape(label)
+    return f'\n<form id="{name}-controls" class="controls" aria-label="{label}" hidden>\n{inside}\n</form>\n'
 
 
-def field(book: Book, name: str, label: str) -> str:
-    """A field for text to be looked for."""
-    said = html.escape(book.t(label))
+def field(data: SiteData, name: str, label: str) -> str:
+    """Return a search field."""
     return (
-        f'<div class="field"><label for="{name}-text">{said}</label>'
+        f'<div class="field"><label for="{name}-text">{data.html(label)}</label>'
         f'<input id="{name}-text" type="search" autocomplete="off" spellcheck="false"></div>'
     )
 
 
 def group(label: str, buttons: Iterable[str]) -> str:
-    """Buttons that belong together."""
-    said = html.escape(label)
-    return f'<div class="group" role="group" aria-label="{said}"><span>{said}</span> {" ".join(buttons)}</div>'
+    """Return a labelled group of buttons."""
+    label = html.escape(label)
+    return f'<div class="group" role="group" aria-label="{label}"><span>{label}</span> {" ".join(buttons)}</div>'
 
 
 def button(kind: str, value: str, label: str, *, pressed: bool | None = None) -> str:
-    """A button: ``data-KIND`` is what it does. ``pressed``: it can be on or off, and how it starts. HTML as label."""
+    """Return a button with ``data-KIND``. ``pressed``: initial state of a toggle. ``label`` is HTML."""
     state = "" if pressed is None else f' aria-pressed="{str(pressed).lower()}"'
     return f'<button type="button" data-{kind}="{html.escape(value)}"{state}>{label}</button>'
 
 
 def choice(name: str, label: str, options: Mapping[str, str], chosen: str = "") -> str:
-    """One of several values: by value what it is called."""
+    """Return a select box. ``options``: label by value."""
     items = "".join(
-        f'<option value="{html.escape(value)}"{" selected" if value == chosen else ""}>{html.escape(said)}</option>'
-        for value, said in options.items()
+        f'<option value="{html.escape(value)}"{" selected" if value == chosen else ""}>{html.escape(title)}</option>'
+        for value, title in options.items()
     )
     return (
         f'<div class="field"><label for="{name}">{html.escape(label)}</label>'
@@ -52,5 +51,5 @@ def choice(name: str, label: str, options: Mapping[str, str], chosen: str = "") 
 
 
 def count(name: str, template: str) -> str:
-    """What says how much is shown, also to a screen reader; {0} and {1} are filled in by the script."""
+    """Return the status text for "{0} of {1}", which the script fills in."""
     return f'<p id="{name}-count" class="count" role="status" data-said="{html.escape(template)}"></p>'

@@ -1,7 +1,7 @@
-"""The picker: a form of four questions, and the places that its scripts fill with the answer.
+"""Render the picker: a form of four questions, and empty elements for the scripts to fill with the answer.
 
-All words stand here, so that they can be translated; ``site/assets/picker*.js`` have none. What an answer is made of
-is in the files of ``api.py``.
+All texts are here, so that they can be translated; ``site/assets/picker*.js`` have none. The scripts read answers
+from the files of ``api/answers.py``.
 """
 
 from __future__ import annotations
@@ -10,46 +10,47 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from html import escape
 from typing import TYPE_CHECKING
 
-from recommender.site import states
-from recommender.site.book import Book
-from recommender.store import PART, Named
+from recommender.knowledge.names import PART
+from recommender.knowledge.store import Named
+from recommender.site.api import answers
+from recommender.site.site_data import SiteData
 
 if TYPE_CHECKING:
-    from recommender import records as r
+    from recommender.knowledge import records
 
 START = {"model": "internvl3-8b-awq", "gpu": "h100-sxm-80g", "load": "single", "goal": "balanced"}
-"""What is asked before anybody chose anything."""
+"""The first question shown."""
 GOALS = {
     "latency": "Latency: the fastest answer",
-    "throughput": "Throughput: the most requests a second",
-    "memory": "Memory: the least of the card",
-    "balanced": "Balanced: fast, and many",
+    "throughput": "Throughput: the most requests per second",
+    "memory": "Memory: the smallest footprint",
+    "balanced": "Balanced: latency and throughput",
 }
 KV = {"auto": "chosen", "fp16": "fp16", "int8": "int8", "int4": "int4"}
 FIELDS = {
     "image": ("Image, width x height", "448x448"),
-    "prompt-tokens": ("Tokens of the request's text", ""),
-    "output-tokens": ("Tokens of the answer", ""),
-    "p99": ("99 % of the answers within, ms", ""),
-    "cpus": ("CPU cores of the host", "16"),
+    "prompt-tokens": ("Prompt tokens", ""),
+    "output-tokens": ("Output tokens", ""),
+    "p99": ("p99 latency limit, ms", ""),
+    "cpus": ("Host CPU cores", "16"),
 }
-"""Fields of the drawer to type into: what they ask, and an example."""
+"""Text fields behind "More questions": label and example."""
 TEXTS = {
-    "answered": "{model} on {gpu}: {gib} GiB of {card} GiB, {ms} ms a request, {rps} requests/s predicted.",
-    "refused": "Nothing fits: the recommender refuses this, with exit code {code}.",
-    "elsewhere": "This one is answered by the command.",
+    "answered": "{model} on {gpu}: {gib} of {card} GiB, {ms} ms per request, {rps} requests/s predicted.",
+    "refused": "Nothing fits: the recommender rejects this request with exit code {code}.",
+    "elsewhere": "Run the command for this answer.",
     "failed": "The answer could not be loaded. Try again later, or run the command.",
-    "folder": "This page was opened from a folder, where a browser reads no other file. Run the command, or open the "
-    "page from a server.",
-    "why": "Answers are stored here for one card, a named load and everything else left at its default. Not so here:",
+    "folder": "This page was opened from a folder, so the browser cannot load the answers. "
+    "Run the command, or open the page from a server.",
+    "why": "Stored answers cover one GPU, a named load and defaults for everything else. Different here:",
     "wrong": "{name} {given} in the address is not known; {used} is shown instead.",
-    "ignored": "{name} {given} is not understood and is left out.",
+    "ignored": "{name} {given} is not valid and is ignored.",
     "copied": "Copied.",
     "uncopied": "The browser does not allow copying; select the text and copy it yourself.",
-    "nearest": "Nearest that fits:",
+    "nearest": "Nearest configuration that fits:",
     "nothing": "nothing",
     "range": "{low} to {high}",
-    "total": "together",
+    "total": "total",
     "free": "free",
     "context": "CUDA context",
     "weights": "weights",
@@ -59,70 +60,72 @@ TEXTS = {
     "vision": "image encoder",
     "cache": "The KV cache holds {tokens} tokens, or {requests} full-length requests; {needed} tokens are needed.",
     "most": "At most {gib} GiB, with every part at its upper end or while loading.",
-    "alone_ms": "alone, ms a request",
-    "latency_ms": "under load, ms a request",
+    "alone_ms": "one request, ms",
+    "latency_ms": "under load, ms per request",
     "p99_ms": "p99, ms",
-    "ttft_ms": "first token, ms",
-    "token_ms": "per token, ms",
+    "ttft_ms": "TTFT, ms",
+    "token_ms": "TPOT, ms",
     "rps": "requests/s",
     "limit": "Limited by {limit}; {basis}.",
-    "near": "Measured nearest to this:",
-    "flight": "{concurrency} in flight, {rps} requests/s, median {ms} ms",
-    "mend": "To mend it:",
+    "near": "Nearest measured runs:",
+    "flight": "concurrency {concurrency}: {rps} requests/s, median {ms} ms, LMDeploy {release}",
+    "random": "random weights",
+    "real": "real weights",
+    "mend": "Fix:",
     "advised": "Advised:",
     "page": "More about this option",
-    "left": "{count} more options are left at their defaults.",
+    "left": "{count} more options keep their defaults.",
     "agrees": "{same} of {all}",
     "differs": "{value}, here {ours}",
 }
-"""What the scripts say, by key. {names} are filled in by them."""
+"""Texts that the scripts show, by key; they fill in the {names}."""
 
 
-def picker(book: Book, words: str) -> Iterator[str]:
-    """The whole of it. ``words``: "short" where it is a part of a longer page: what is behind the script folds out."""
+def picker(data: SiteData, words: str) -> Iterator[str]:
+    """Return the picker. ``words``: "short" within a longer page, where details fold out."""
     kind = f"picker {words}".strip()
-    yield f'<section id="picker" class="{kind}" data-language="{book.language}" data-release="{states.release()}">'
-    yield from _form(book)
+    yield f'<section id="picker" class="{kind}" data-language="{data.language}" data-release="{answers.release()}">'
+    yield from _form(data)
     yield '<p id="picker-notice" role="alert" hidden></p>'
-    yield from _answer(book, short=words == "short")
-    yield from _words(book)
-    yield from _links(book)
+    yield from _answer(data, short=words == "short")
+    yield from _words(data)
+    yield from _links(data)
     yield "</section>"
 
 
-def _form(book: Book) -> Iterator[str]:
-    t, store = book.t, book.store
+def _form(data: SiteData) -> Iterator[str]:
+    t, store = data.t, data.store
     yield '<form id="picker-form" autocomplete="off" novalidate>'
     yield '<div class="picker-row">'
-    hubs = {name: each.hub for name, each in store.models.items()}
-    yield from _labelled("model", t("Model"), _chosen("model", store.models, states.MODELS, hubs, t))
-    cards = {name: _card(each.name) for name, each in store.gpus.items()}
-    yield from _labelled("gpu", t("GPU"), _chosen("gpu", _usual_first(store.gpus), states.GPUS, cards, t))
+    hubs = {name: model.hub for name, model in store.models.items()}
+    yield from _labelled("model", t("Model"), _chosen("model", store.models, answers.MODELS, hubs, t))
+    gpus = {name: _gpu_name(gpu.name) for name, gpu in store.gpus.items()}
+    yield from _labelled("gpu", t("GPU"), _chosen("gpu", _usual_first(store.gpus), answers.GPUS, gpus, t))
     count = '<input id="picker-count" name="count" type="number" min="1" max="64" value="1" inputmode="numeric">'
-    yield from _labelled("count", t("How many of it"), [count])
+    yield from _labelled("count", t("Count"), [count])
     yield "</div>"
-    loads = {name: _load(book, store.loads[name]) for name in states.loads(store)}
+    loads = {name: _load(data, store.loads[name]) for name in answers.loads(store)}
     yield from _radios("load", t("Load"), loads)
     yield from _radios("goal", t("Goal"), {name: t(words) for name, words in GOALS.items()})
     yield f'<details id="picker-more"><summary>{t("More questions")}</summary>'
     yield '<div class="picker-row">'
-    yield from _more(book)
+    yield from _more(data)
     yield "</div></details></form>"
 
 
-def _load(book: Book, load: r.Workload) -> str:
-    return f"{load.id}: {book.t('{0} in flight').format(load.concurrency)}"
+def _load(data: SiteData, load: records.NamedLoad) -> str:
+    return f"{load.id}: {data.t('concurrency {0}').format(load.concurrency)}"
 
 
-def _card(name: str) -> str:
-    """A card as the list has it: slices begin with what they are, so that typing a card's name finds the card."""
+def _gpu_name(name: str) -> str:
+    """Return a GPU's name for the list; slices start with "MIG", so that typing a name finds the whole GPU."""
     whole, _, part = name.removeprefix("NVIDIA ").partition(", MIG ")
     return f"MIG {part}, {whole}" if part else whole
 
 
-def _usual_first(gpus: Mapping[str, r.Gpu]) -> dict[str, r.Gpu]:
-    """Whole cards, then slices of them."""
-    return dict(sorted(gpus.items(), key=lambda each: PART in each[0]))
+def _usual_first(gpus: Mapping[str, records.Gpu]) -> dict[str, records.Gpu]:
+    """Sort whole GPUs before MIG slices."""
+    return dict(sorted(gpus.items(), key=lambda item: PART in item[0]))
 
 
 def _labelled(name: str, label: str, field: Iterable[str]) -> Iterator[str]:
@@ -134,16 +137,16 @@ def _labelled(name: str, label: str, field: Iterable[str]) -> Iterator[str]:
 def _chosen(
     name: str, known: Mapping[str, Named], here: Iterable[str], shown: Mapping[str, str], t: Callable[[str], str]
 ) -> Iterator[str]:
-    """A list of records: those with an answer here first. ``data-names``: what else people call them."""
+    """Return a select box: records with a stored answer first. ``data-names`` has their aliases."""
     yield f'<select id="picker-{name}" name="{name}">'
-    rest = [each for each in known if each not in set(here)]
-    for label, names in ((t("Answered here"), here), (t("Answered by the command"), rest)):
+    rest = [record for record in known if record not in set(here)]
+    for label, names in ((t("Stored answers"), here), (t("Command only"), rest)):
         yield f'<optgroup label="{label}">'
-        for each in names:
-            marks = " selected" if each == START[name] else ""
+        for record in names:
+            marks = " selected" if record == START[name] else ""
             marks += " data-here" if names is here else ""
-            aliases = escape("|".join(known[each].aliases))
-            yield f'<option value="{each}" data-names="{aliases}"{marks}>{escape(shown[each])}</option>'
+            aliases = escape("|".join(known[record].aliases))
+            yield f'<option value="{record}" data-names="{aliases}"{marks}>{escape(shown[record])}</option>'
         yield "</optgroup>"
     yield "</select>"
 
@@ -157,27 +160,27 @@ def _radios(name: str, legend: str, labels: Mapping[str, str]) -> Iterator[str]:
     yield "</fieldset>"
 
 
-def _more(book: Book) -> Iterator[str]:
-    t = book.t
+def _more(data: SiteData) -> Iterator[str]:
+    t = data.t
     for name, (label, example) in FIELDS.items():
         kind = 'type="text"' if name == "image" else 'type="number" min="1" inputmode="numeric"'
         field = f'<input id="picker-{name}" name="{name}" {kind} placeholder="{example}">'
         yield from _labelled(name, t(label), [field])
     kv = (f'<option value="{value}">{t(words) if value == "auto" else words}</option>' for value, words in KV.items())
     yield from _labelled("kv", t("KV cache precision"), ['<select id="picker-kv" name="kv">', *kv, "</select>"])
-    releases = (f'<option value="{each.id}">{each.id}</option>' for each in reversed(book.releases))
+    releases = (f'<option value="{release.id}">{release.id}</option>' for release in reversed(data.releases))
     field = '<select id="picker-lmdeploy" name="lmdeploy">'
     yield from _labelled("lmdeploy", t("LMDeploy release"), [field, *releases, "</select>"])
     box = '<input id="picker-text-only" name="text-only" type="checkbox" value="1">'
-    yield f'<div class="picker-field"><label for="picker-text-only">{box} {t("Requests carry no image")}</label></div>'
+    yield f'<div class="picker-field"><label for="picker-text-only">{box} {t("Text-only requests")}</label></div>'
 
 
-def _answer(book: Book, *, short: bool) -> Iterator[str]:
-    """The places that the answer is put into; what an answer has not stays hidden."""
-    t = book.t
+def _answer(data: SiteData, *, short: bool) -> Iterator[str]:
+    """Return the empty elements for the answer; those that an answer lacks stay hidden."""
+    t = data.t
     yield '<div id="picker-answer" data-state="waiting">'
     yield '<p id="picker-status" role="status" aria-live="polite"></p>'
-    script = t("Without JavaScript this page cannot answer. The command gives the same:")
+    script = t("This page needs JavaScript. The command gives the same answer:")
     run = " ".join(f"--{name} {value}" for name, value in START.items())
     yield f"<noscript><p>{script}</p></noscript>"
     yield '<p id="picker-why" hidden></p><p id="picker-nearest" hidden></p>'
@@ -187,7 +190,7 @@ def _answer(book: Book, *, short: bool) -> Iterator[str]:
     yield _button("copy-link", t("Copy a link to this answer"))
     yield '<span id="picker-copied" role="status"></span></div>'
     yield '<div id="picker-result" hidden>'
-    yield f'<div id="picker-warned" hidden><h2>{t("To mind")}</h2><ul id="picker-warnings" lang="en"></ul></div>'
+    yield f'<div id="picker-warned" hidden><h2>{t("Warnings")}</h2><ul id="picker-warnings" lang="en"></ul></div>'
     yield f'<h2 id="picker-script-head">{t("The script")}</h2><div class="picker-bar">{_button("copy", t("Copy"))}'
     yield f'<a id="picker-download" class="md-button" download="serve.sh">{t("Download serve.sh")}</a></div>'
     yield '<pre id="picker-script" lang="en" tabindex="0" role="region" aria-labelledby="picker-script-head">'
@@ -200,16 +203,16 @@ def _answer(book: Book, *, short: bool) -> Iterator[str]:
 
 
 def _behind(t: Callable[[str], str]) -> Iterator[str]:
-    """What stands behind a script: figures, reasons, and what others gave."""
+    """Return the elements for figures, reasons and the advisers' values."""
     yield from _figures(t)
-    yield f'<h2>{t("Why each option")}</h2><div id="picker-flags"></div>'
-    yield f'<p id="picker-left"></p><h2 id="picker-agreed">{t("What the advisers gave")}</h2>'
-    columns = (t("Adviser"), t("Alike"), t("Different"))
+    yield f'<h2>{t("Reasons by option")}</h2><div id="picker-flags"></div>'
+    yield f'<p id="picker-left"></p><h2 id="picker-agreed">{t("Values of the advisers")}</h2>'
+    columns = (t("Adviser"), t("Same"), t("Different"))
     yield from _table("advisers", "picker-agreed", columns)
 
 
 def _figures(t: Callable[[str], str]) -> Iterator[str]:
-    yield f'<figure id="picker-memory"><figcaption id="picker-memory-head">{t("Memory of each card, GiB")}</figcaption>'
+    yield f'<figure id="picker-memory"><figcaption id="picker-memory-head">{t("Memory per GPU, GiB")}</figcaption>'
     yield '<div id="picker-stack" aria-hidden="true"></div>'
     yield from _table("memory-table", "picker-memory-head", (t("Part"), t("Predicted"), t("Range")))
     yield f'<p id="picker-cache"></p></figure><h2 id="picker-speed-head">{t("Speed")}</h2>'
@@ -218,7 +221,7 @@ def _figures(t: Callable[[str], str]) -> Iterator[str]:
 
 
 def _table(name: str, title: str, columns: Iterable[str]) -> Iterator[str]:
-    head = "".join(f'<th scope="col">{each}</th>' for each in columns)
+    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
     yield f'<div class="picker-scroll"><table id="picker-{name}" class="picker-table" aria-labelledby="{title}">'
     yield f"<thead><tr>{head}</tr></thead><tbody></tbody></table></div>"
 
@@ -227,18 +230,18 @@ def _button(name: str, label: str) -> str:
     return f'<button type="button" id="picker-{name}" class="md-button">{label}</button>'
 
 
-def _words(book: Book) -> Iterator[str]:
+def _words(data: SiteData) -> Iterator[str]:
     yield '<div id="picker-texts" hidden>'
     for key, words in TEXTS.items():
-        yield f'<span data-text="{key}">{book.t(words)}</span>'
+        yield f'<span data-text="{key}">{data.t(words)}</span>'
     yield "</div>"
 
 
-def _links(book: Book) -> Iterator[str]:
-    """Links for the scripts to copy: only the build knows where pages lie, and in which languages."""
-    decided = [each.id for each in book.store.options() if each.setting]
+def _links(data: SiteData) -> Iterator[str]:
+    """Return links for the scripts to copy: only the build knows the addresses of pages."""
     yield '<div id="picker-links" hidden>'
-    for option in decided:
-        yield f'<a data-option="{option}" href="md:flags/{option}.md">{book.t(TEXTS["page"])}</a>'
+    for option in data.store.options():
+        if option.setting:
+            yield f'<a data-option="{option.id}" href="md:flags/{option.id}.md">{data.t(TEXTS["page"])}</a>'
     yield '<a data-page="claims" href="md:claims.md"></a><a data-page="evidence" href="md:evidence/index.md"></a>'
     yield "</div>"

@@ -1,1 +1,1 @@
-"""Launches an artefact with the real LMDeploy, proves its answers, measures it and compares it with the prediction."""
+"""Launch an artefact with the installed LMDeploy, check its answers and measure it."""

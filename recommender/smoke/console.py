@@ -1,4 +1,4 @@
-"""What the commands that launch something have in common: signals, the time limit, progress, and how a failure ends."""
+"""Signals, time limit, progress and failure output of the commands that launch."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ SMOKE = "recommend smoke"
 
 
 def fail(failure: Failure, who: str = SMOKE) -> NoReturn:
-    """The last log lines, one line that names the failure, and its exit code."""
+    """Print the last log lines and the failure in one line; exit with its code."""
     for line in failure.tail:
         click.echo(f"  | {line}", err=True)
-    mend = f"; {failure.kind.mend}" if failure.kind.mend else ""
-    click.echo(f"{who}: {failure.kind.name}: {failure.said.rstrip('.')}{mend}", err=True)
-    sys.exit(failure.kind.code)
+    fix = f"; {failure.kind.fix}" if failure.kind.fix else ""
+    click.echo(f"{who}: {failure.kind.name}: {failure.message.rstrip('.')}{fix}", err=True)
+    sys.exit(failure.exit_code)
 
 
 class Stopped(KeyboardInterrupt):
     """A signal asked to stop."""
 
 
-def stopping() -> tuple[signal.Signals, ...]:
-    """The signals that end a run through its clean-up. Under nohup SIGHUP is ignored, and stays so."""
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that stop a run; SIGHUP only if it is not ignored (nohup)."""
     hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
     return (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hangs_up else ()))
 
 
 @contextlib.contextmanager
-def signals(limit_s: float, who: str = SMOKE) -> Iterator[None]:
-    """Signals and the time limit end the run through its clean-up; a second signal cuts the clean-up short."""
+def handle_signals(limit_s: float, who: str = SMOKE) -> Iterator[None]:
+    """Stop the run cleanly on a signal or time-out; a second signal cuts it short."""
     codes: list[int] = []
 
     def stop(number: int, _: object) -> None:
@@ -49,24 +49,24 @@ def signals(limit_s: float, who: str = SMOKE) -> Iterator[None]:
     def late(*_: object) -> None:
         raise Failure("time-limit", f"not done after {limit_s:g} s")
 
-    before = {each: signal.signal(each, stop) for each in stopping()}
+    before = {number: signal.signal(number, stop) for number in stop_signals()}
     before[signal.SIGALRM] = signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, limit_s)
     try:
         yield
     except KeyboardInterrupt:
         number = codes[0] if codes else signal.SIGINT
-        click.echo(f"{who}: stopped by {signal.Signals(number).name}; nothing is left running", err=True)
+        click.echo(f"{who}: stopped by {signal.Signals(number).name}; all processes are stopped", err=True)
         sys.exit(128 + number)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
 def progress(who: str = SMOKE) -> Iterator[Callable[[str], None]]:
-    """Tells what goes on: on one line of a terminal that is redrawn, elsewhere a line every few seconds."""
+    """Show progress: one redrawn line in a terminal, else a line every 5 s."""
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         from rich.console import Console
 

@@ -1,4 +1,4 @@
-"""Checks an artefact without starting anything."""
+"""Check an artefact without starting anything."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from recommender.request import RequestError
-from recommender.smoke import host
+from recommender.common.errors import RequestError
+from recommender.render.artefact import ASSIGNED, Artefact
+from recommender.smoke.expected import describe_drawn, draw_load
 from recommender.smoke.failures import Failure
-from recommender.smoke.folder import ANYWHERE, FRONT, Fleet
-from recommender.smoke.launch import ASSIGNED, Artefact
+from recommender.smoke.fleet_folder import ANYWHERE, FRONT, FleetArtefact
+from recommender.smoke.process import host
+from recommender.smoke.report import wrap
+from recommender.smoke.result import describe_load
 
 if TYPE_CHECKING:
-    from recommender.pipeline import Recommendation
+    from recommender.choose.recommend import Recommendation
+    from recommender.smoke.result import Load
 
 # Run by the interpreter that has LMDeploy: 77 where it cannot be imported, else as argparse ends.
 PARSE = """
@@ -34,125 +38,154 @@ parser.parse_args(sys.argv[1:])
 NOT_IMPORTED = 77
 
 
-def dry_run(script: Artefact, found: Recommendation, environment: Mapping[str, str]) -> str:
-    """What would be launched, and who checked its options. Raises RequestError where they are wrong."""
-    facts = found.facts
+def dry_run(
+    script: Artefact, recommendation: Recommendation, environment: Mapping[str, str], loads: tuple[Load, ...] = ()
+) -> str:
+    """Return what would be launched; raise RequestError if LMDeploy refuses its options."""
+    resolved, speed = recommendation.resolved, recommendation.speed
     if script.head is None:
         raise RequestError(
-            f"{script.name}: recommend did not write this, so only running it would show what it launches; "
-            "leave --dry-run out, or render a script of your own"
+            f"{script.name}: recommend did not write this, so only a run shows what it launches; "
+            "omit --dry-run, or render a script"
         )
-    words = script.words(facts, environment)
-    model = script.values(environment).get("MODEL") or facts.model_source
-    changes = edited(script, found)
-    checker = check([model, *words], facts.release.id, environment)
+    words = script.words(resolved, environment)
+    model = script.values(environment).get("MODEL") or resolved.model_source
+    changes = find_edits(script, recommendation)
+    checker = check_options([model, *words], resolved.release.id, environment)
     lines = [
-        f"{script.name}: {'edited' if changes else 'as recommend renders it'}; nothing was started",
-        *(f"  {each} is edited" for each in changes),
-        f"options checked with {checker}",
+        f"{script.name}: {'edited' if changes else 'unchanged'}; nothing was started",
+        *(f"  {change} is edited" for change in changes),
+        f"options checked by {checker}",
         "would run:",
-        *(f"  {each}" for each in script.exported(environment)),
-        *_commands(script, found, environment),
-        f"predicted on {found.config.cards} x {facts.gpu.name}:",
-        f"  {found.memory.total / 2**30:.2f} GiB a card, {found.speed.latency_ms.value:,.0f} ms a request, "
-        f"{found.speed.rps.value:,.1f} requests/s",
+        *(f"  {assignment}" for assignment in script.exported(environment)),
+        *_commands(script, recommendation, environment),
+        *_describe_loads(script, recommendation, loads),
+        f"predicted on {recommendation.config.cards} x {resolved.gpu.name}:",
+        f"  {recommendation.memory.total / 2**30:.2f} GiB a card, {speed.latency_ms.value:,.0f} ms a request, "
+        f"{speed.rps.value:,.1f} requests/s",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _commands(script: Artefact, found: Recommendation, environment: Mapping[str, str]) -> list[str]:
-    """The commands of a launch, a line each."""
-    words = script.words(found.facts, environment)
-    model = script.values(environment).get("MODEL") or found.facts.model_source
-    if isinstance(script, Fleet):
-        places = [(each.cards, *each.words) for each in script.servers(found, ANYWHERE | dict(environment))]
-        made = [f"  CUDA_VISIBLE_DEVICES={card} lmdeploy serve api_server {shlex.join(each)}" for card, *each in places]
-        return [*made, f"  haproxy -db -f {FRONT}"]
+def _describe_loads(script: Artefact, recommendation: Recommendation, loads: tuple[Load, ...]) -> list[str]:
+    """Return the loads, and how their requests differ."""
+    if script.kind == "python" or not loads:
+        return []
+    lines = ["would drive:"]
+    for load in loads:
+        drawn = draw_load(recommendation, load)
+        lines += wrap(describe_load(load) + (f": {describe_drawn(drawn)}" if drawn else ""))
+    if recommendation.request.repeated_share:
+        lines += wrap("prompts repeat only the prefix: other repeated text of the trace is not driven")
+    return lines
+
+
+def _commands(script: Artefact, recommendation: Recommendation, environment: Mapping[str, str]) -> list[str]:
+    """Return the launch commands, one a line."""
+    words = script.words(recommendation.resolved, environment)
+    model = script.values(environment).get("MODEL") or recommendation.resolved.model_source
+    if isinstance(script, FleetArtefact):
+        places = [
+            (server.cards, *server.words) for server in script.servers(recommendation, ANYWHERE | dict(environment))
+        ]
+        commands = [
+            f"  CUDA_VISIBLE_DEVICES={card} lmdeploy serve api_server {shlex.join(place)}" for card, *place in places
+        ]
+        return [*commands, f"  haproxy -db -f {FRONT}"]
     if script.kind == "bash":
         return [f"  lmdeploy serve api_server {shlex.quote(model)} {shlex.join(words)}"]
     return [f"  python3 {script.name}, its engine settings as options: {shlex.join(words)}"]
 
 
-def check(words: list[str], release: str, environment: Mapping[str, str]) -> str:
-    """Parses a server's command line with LMDeploy's own parser, else with the extracted facts; says which."""
+def check_options(words: list[str], release: str, environment: Mapping[str, str]) -> str:
+    """Parse a server's options and name the parser used.
+
+    That is LMDeploy's own where it is installed, else one rebuilt from extracted facts.
+    """
     try:
-        host.lmdeploy(release, environment)
+        host.check_lmdeploy(release, environment)
     except Failure:
-        return _by_facts(words, release)
-    done = subprocess.run(
-        [*host.python(environment), "-c", PARSE, *words],
+        return _check_with_facts(words, release)
+    process = subprocess.run(
+        [*host.find_python(environment), "-c", PARSE, *words],
         env=dict(environment), capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
-    if done.returncode == NOT_IMPORTED:
-        return _by_facts(words, release)
-    if done.returncode:
-        raise RequestError(f"LMDeploy {release} refuses the options: {_last(done.stderr)}")
+    if process.returncode == NOT_IMPORTED:
+        return _check_with_facts(words, release)
+    if process.returncode:
+        raise RequestError(f"LMDeploy {release} refuses the options: {_last_line(process.stderr)}")
     return f"the parser of the installed LMDeploy {release}"
 
 
-def _by_facts(words: list[str], release: str) -> str:
-    from recommender.extract import load_extracted
-    from recommender.parser import rebuild_parser
-    from recommender.store import data_root
+def _check_with_facts(words: list[str], release: str) -> str:
+    from recommender.knowledge.load import data_root
+    from recommender.maintenance.argparse_rebuild import rebuild_parser
+    from recommender.maintenance.wheel_facts import load_extracted
 
     parser = rebuild_parser(load_extracted(data_root() / "knowledge" / "extracted" / "api_server.json"), release)
-    said = io.StringIO()
+    stderr = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(stderr):
             parser.parse_args(words)
     except SystemExit:
-        raise RequestError(f"LMDeploy {release} refuses the options: {_last(said.getvalue())}") from None
+        raise RequestError(f"LMDeploy {release} refuses the options: {_last_line(stderr.getvalue())}") from None
     return f"the facts extracted from LMDeploy {release} (it is not installed here)"
 
 
-def _last(text: str) -> str:
+def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1].rpartition("error: ")[2] if lines else "it says nothing"
 
 
-def edited(script: Artefact, found: Recommendation) -> list[str]:
-    """What differs from the artefact that recommend would write now, comments aside: variables, then lines."""
-    if isinstance(script, Fleet):
-        return _edited_files(script, found)
-    from recommender.render import render
+def find_edits(script: Artefact, recommendation: Recommendation) -> list[str]:
+    """Return what differs from a fresh rendering, ignoring comments: variables, lines."""
+    if isinstance(script, FleetArtefact):
+        return _find_fleet_edits(script, recommendation)
+    from recommender.render.formats import render
 
-    text = render(found, script.kind)
+    text = render(recommendation, script.kind)
     fresh = Artefact(script.kind, script.name, text, script.head)
-    ours, theirs = fresh.values({}), script.values({})
-    names = [name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)]
-    kept = set(_code(text, script.kind))
-    lines = [number for number, line in _numbered(script) if line not in kept]
+    fresh_values, script_values = fresh.values({}), script.values({})
+    names = [
+        name for name in fresh_values.keys() | script_values.keys() if fresh_values.get(name) != script_values.get(name)
+    ]
+    rendered = set(_code_lines(text, script.kind))
+    lines = [number for number, line in _numbered_lines(script) if line not in rendered]
     return sorted(names) + [f"line {number}" for number in lines[:5]]
 
 
-def _edited_files(fleet: Fleet, found: Recommendation) -> list[str]:
-    """Where a fleet's files are not what recommend would write now, comments aside."""
+def _find_fleet_edits(fleet: FleetArtefact, recommendation: Recommendation) -> list[str]:
+    """Return where a fleet's files differ from a fresh rendering, ignoring comments."""
     from recommender.fleet.layout import Layout
-    from recommender.fleet.written import SECRETS, made
+    from recommender.fleet.write import SECRETS, render_files
 
-    fresh = made(Layout(found, fleet.hosts), fleet.kind)
-    told = [f"{name} (added)" for name in fleet.texts if name not in fresh]
-    for name in (each for each in fresh if each not in SECRETS):
+    fresh = render_files(Layout(recommendation, fleet.hosts), fleet.kind)
+    edits = [f"{name} (added)" for name in fleet.texts if name not in fresh]
+    for name in (name for name in fresh if name not in SECRETS):
         text = fleet.texts.get(name)
-        told += [f"{name} (missing)"] if text is None else _edited_file(name, text, fresh[name], fleet.kind)
-    return told
+        edits += [f"{name} (missing)"] if text is None else _find_file_edits(name, text, fresh[name], fleet.kind)
+    return edits
 
 
-def _edited_file(name: str, text: str, fresh: str, kind: str) -> list[str]:
-    """Its lines that recommend would not write; where there are none of these, what it lacks."""
-    kept, own = Counter(_code(fresh, kind)), Counter(_code(text, kind))
-    odd = [n for n, each in enumerate(text.split("\n"), 1) if each.strip() not in kept and _code(each, kind)]
-    lacking = "" if odd else next(iter(kept - own), "")
-    return [f"{name} line {number}" for number in odd[:5]] + ([f"{name} (without {lacking[:60]!r})"] if lacking else [])
+def _find_file_edits(name: str, text: str, fresh: str, kind: str) -> list[str]:
+    """Return the changed lines of a file; without any, the first missing line."""
+    rendered, actual = Counter(_code_lines(fresh, kind)), Counter(_code_lines(text, kind))
+    edited_lines = [
+        n for n, line in enumerate(text.split("\n"), 1) if line.strip() not in rendered and _code_lines(line, kind)
+    ]
+    lacking = "" if edited_lines else next(iter(rendered - actual), "")
+    return [f"{name} line {number}" for number in edited_lines[:5]] + (
+        [f"{name} (without {lacking[:60]!r})"] if lacking else []
+    )
 
 
-def _code(text: str, kind: str) -> list[str]:
+def _code_lines(text: str, kind: str) -> list[str]:
     lines = (line.strip() for line in text.split("\n"))
     return [
         line for line in lines if line and not line.startswith("#") and not (kind == "bash" and ASSIGNED.match(line))
     ]
 
 
-def _numbered(script: Artefact) -> list[tuple[int, str]]:
-    kept = set(_code(script.text, script.kind))
-    return [(n, line.strip()) for n, line in enumerate(script.text.split("\n"), 1) if line.strip() in kept]
+def _numbered_lines(script: Artefact) -> list[tuple[int, str]]:
+    code = set(_code_lines(script.text, script.kind))
+    return [(n, line.strip()) for n, line in enumerate(script.text.split("\n"), 1) if line.strip() in code]

@@ -1,4 +1,4 @@
-"""A run as an evidence record."""
+"""Write a run as an evidence record."""
 
 from __future__ import annotations
 
@@ -10,66 +10,68 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recommender import files
-from recommender import records as r
-from recommender.render import request_json
-from recommender.request import RequestError
+from recommender.common import atomic_write
+from recommender.common.errors import RequestError
+from recommender.common.text import masked
+from recommender.knowledge import records
+from recommender.render.template import request_json
 
 if TYPE_CHECKING:
-    from recommender.smoke.taken import Asked, Measured, Taken
+    from recommender.smoke.result import LoadResult, RunRequest, RunResult
 
 
-def record(name: str, asked: Asked, taken: Taken, today: str) -> r.SmokeRun:
-    """The evidence of a run. ``name`` becomes its id."""
-    found, artefact = asked.found, asked.artefact
-    facts = found.facts
-    failure = taken.failure
-    return r.SmokeRun(
+def build_record(name: str, request: RunRequest, result: RunResult, today: str) -> records.SmokeRun:
+    """Return the evidence record of a run; ``name`` is its id."""
+    recommendation, artefact = request.recommendation, request.artefact
+    resolved = recommendation.resolved
+    failure = result.failure
+    return records.SmokeRun(
         id=name,
         taken=today,
-        made_by=found.made_by,
-        lmdeploy=facts.release.id,
-        gpu=facts.gpu.id,
-        gpu_name=taken.host.gpu_name,
-        gpu_count=taken.host.gpu_count,
-        driver=taken.host.driver,
-        memory_mib=taken.host.memory_mib,
-        cpus=taken.host.cpus,
-        cpu_name=taken.host.cpu_name,
-        model=facts.model.id,
-        checkpoint=asked.checkpoint,
-        request=request_json(found),
+        made_by=recommendation.made_by,
+        lmdeploy=resolved.release.id,
+        gpu=resolved.gpu.id,
+        gpu_name=result.host.gpu_name,
+        gpu_count=result.host.gpu_count,
+        driver=result.host.driver,
+        memory_mib=result.host.memory_mib,
+        cpus=result.host.cpus,
+        cpu_name=result.host.cpu_name,
+        model=resolved.model.id,
+        checkpoint=request.checkpoint,
+        request=request_json(recommendation),
         kind=artefact.kind,
         artefact_sha256=artefact.sha256,
-        launch_sha256=artefact.launch_sha256(facts),
+        launch_sha256=artefact.launch_sha256(resolved),
         environment=artefact.exported({}),
-        command=tuple(each or "''" for each in artefact.words(facts, {})),
-        set_by_smoke=tuple(f"{name}={_portable(value)}" for name, value in sorted(asked.set_by_smoke.items())),
-        copies=asked.copies,
-        mps=asked.mps,
-        pinned=asked.pin,
-        servers=found.config.servers,
-        share=found.config.share,
-        max_tiles=found.config.max_tiles,
-        startup_s=round(taken.startup_s, 1),
-        idle_mib=taken.idle_mib,
-        start_peak_mib=taken.start_peak_mib,
-        ready_mib=taken.ready_mib,
+        command=tuple(word or "''" for word in artefact.words(resolved, {})),
+        set_by_smoke=tuple(f"{name}={_portable(value)}" for name, value in sorted(request.set_by_smoke.items())),
+        copies=request.copies,
+        mps=request.mps,
+        pinned=request.pin,
+        servers=recommendation.config.servers,
+        share=recommendation.config.share,
+        max_tiles=recommendation.config.max_tiles,
+        startup_s=round(result.startup_s, 1),
+        idle_mib=result.idle_mib,
+        start_peak_mib=result.start_peak_mib,
+        ready_mib=result.ready_mib,
         effective=tuple(
-            r.Readback(name=_id(each.name), asked=each.asked, found=each.found) for each in taken.effective
+            records.Readback(name=_id(setting.name), asked=setting.asked, found=setting.found)
+            for setting in result.effective
         ),
-        checks=taken.checks,
+        checks=result.checks,
         outcome=failure.kind.name if failure else "ok",
-        said=shown(failure.said) if failure else "",
-        notes=asked.notes,
-        log_sha256=taken.log_sha256,
-        phases=tuple(_phase(each) for each in taken.phases),
-        killed=tuple(taken.killed),
+        said=clean_message(failure.message) if failure else "",
+        notes=request.notes,
+        log_sha256=result.log_sha256,
+        phases=tuple(_phase(phase) for phase in result.phases),
+        killed=tuple(result.killed),
     )
 
 
 def _portable(value: str) -> str:
-    """A value without the folder it was in on this machine."""
+    """Return a path's last part, so that no record names this machine's folders."""
     return Path(value).name if value.startswith("/") else value
 
 
@@ -77,19 +79,24 @@ def _id(name: str) -> str:
     return name.replace("_", "-")
 
 
-def shown(text: str) -> str:
-    """A server's words for one line of a record."""
-    plain = "".join(c if c.isprintable() else "?" for c in text)
-    return re.sub(r"(?<![^\s'\"(=:,])/(?!/)[^ '\"]*/", "", plain)[:400]
+def clean_message(text: str) -> str:
+    """Return a server's message on one line, without paths, at most 400 characters."""
+    masked_text = masked(text)
+    return re.sub(r"(?<![^\s'\"(=:,])/(?!/)[^ '\"]*/", "", masked_text)[:400]
 
 
-def _phase(measured: Measured) -> r.Phase:
-    asked, outcome = measured.load, measured.outcome
-    return r.Phase(
-        concurrency=asked.concurrency,
-        arrivals_rps=asked.rps,
-        images=asked.images,
-        image=f"{asked.width}x{asked.height}" if asked.images else "",
+def _phase(measured: LoadResult) -> records.Phase:
+    load, outcome, drawn = measured.load, measured.outcome, measured.drawn
+    if drawn:
+        counted = {"input_tokens": _text([taken for taken, _ in outcome.tokens])}
+        counted["output_tokens"] = _text([given for _, given in outcome.tokens])
+        drawn = drawn.model_copy(update=counted)
+    all_streamed = len(outcome.ttft_ms) == len(outcome.latencies_ms)
+    return records.Phase(
+        concurrency=load.concurrency,
+        arrivals_rps=load.rps,
+        images=load.images,
+        image=f"{load.width}x{load.height}" if load.images else "",
         input_tokens=outcome.input_tokens,
         output_tokens=outcome.output_tokens,
         window_s=round(outcome.window_s, 3),
@@ -97,11 +104,12 @@ def _phase(measured: Measured) -> r.Phase:
         latencies_ms=_text(outcome.latencies_ms),
         gaps_ms=_text([after - before for before, after in pairwise([0, *map(round, outcome.ends_ms)])]),
         ttft_ms=_text(outcome.ttft_ms),
-        streamed_ms=_text(outcome.streamed_ms),
+        streamed_ms="" if all_streamed else _text(outcome.streamed_ms),
+        drawn=drawn,
         late_ms=round(outcome.late_ms),
         failures=tuple(
-            r.FailedRequests(cause=cause, count=count, said=shown(said))
-            for cause, (count, said) in sorted(outcome.failures.items())
+            records.FailedRequests(cause=cause, count=count, said=clean_message(message))
+            for cause, (count, message) in sorted(outcome.failures.items())
         ),
         peak_mib=measured.peak_mib,
         host_cpu_percent=measured.host_cpu_percent,
@@ -113,36 +121,39 @@ def _phase(measured: Measured) -> r.Phase:
 
 
 def _text(values: Sequence[float]) -> str:
-    return " ".join(str(round(each)) for each in values)
+    return " ".join(str(round(value)) for value in values)
 
 
-def place(name: str) -> tuple[Path, str]:
-    """Where --save-evidence writes, and the record's id. Raises RequestError, also where a file is there already."""
+def evidence_path(name: str) -> tuple[Path, str]:
+    """Return the file of --save-evidence and its record's id.
+
+    Raise RequestError for a bad name, an existing file or a folder that is not writable.
+    """
     path = Path(name)
     stem = path.name.removesuffix(".yaml")
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", stem):
         raise RequestError(
-            f"--save-evidence {name}: name it with small letters, digits and dashes, such as h100-single.yaml"
+            f"--save-evidence {name}: use lower-case letters, digits and dashes, such as h100-single.yaml"
         )
     path = path.with_name(f"{stem}.yaml")
     if path.exists():
-        raise RequestError(f"--save-evidence: {path} exists, and evidence is never replaced; choose another name")
+        raise RequestError(f"--save-evidence: {path} exists and is never replaced; choose another name")
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise RequestError(f"--save-evidence: {path.parent} is no folder that can be written to")
+        raise RequestError(f"--save-evidence: {path.parent} is not a writable folder")
     return path, stem
 
 
-def save(path: Path, run: r.SmokeRun) -> None:
-    """Writes a record, whole or not at all."""
+def save(path: Path, run: records.SmokeRun) -> None:
+    """Write a record, whole or not at all."""
     import yaml
 
     text = yaml.safe_dump(
         json.loads(run.model_dump_json()), sort_keys=False, width=110, allow_unicode=True, default_flow_style=False
     )
-    files.write(path, "# Written by recommend smoke; the figures of a page are computed from it.\n" + text)
+    atomic_write.write(path, "# Written by recommend smoke; the figures of a page are computed from it.\n" + text)
 
 
-def plain(run: r.SmokeRun) -> dict[str, Any]:
-    """A record as JSON values."""
-    made: dict[str, Any] = json.loads(run.model_dump_json())
-    return made
+def to_values(run: records.SmokeRun) -> dict[str, Any]:
+    """Return a record as JSON values."""
+    values: dict[str, Any] = json.loads(run.model_dump_json())
+    return values

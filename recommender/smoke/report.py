@@ -1,4 +1,4 @@
-"""A run beside its prediction: as data, as JSON and as a text of 80 columns."""
+"""Compare a run with its prediction: as rows, JSON and 80-column text."""
 
 from __future__ import annotations
 
@@ -7,28 +7,34 @@ import textwrap
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from recommender import measured as m
-from recommender import records as r
-from recommender.facts import MIB
-from recommender.memory import estimate, likely
+from recommender.calibration.predict import is_predictable, predict_phase, with_free_memory, with_server_layout
+from recommender.common.units import MIB
+from recommender.estimate.memory import estimate, likely_range
+from recommender.knowledge import records, run_figures
 from recommender.smoke import record
+from recommender.smoke.expected import describe_drawn
 from recommender.smoke.failures import KINDS
-from recommender.smoke.forecast import arranged, foretold, met, predicted
+from recommender.smoke.result import describe_arrivals
 
 if TYPE_CHECKING:
-    from recommender.pipeline import Recommendation
-    from recommender.ranges import Range
-    from recommender.speed import Speed
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from recommender.choose.recommend import Recommendation
+    from recommender.estimate.simulation import Timed
+    from recommender.estimate.speed import Speed
+    from recommender.estimate.uncertainty import Range
+    from recommender.request.request import Quantile
 
 WIDTH = 80
 FORMAT = 1
+QUANTILES: Mapping[Quantile, float] = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 LATE_MS = 20
-"""So late a request of an open loop is sent no more as it was planned."""
+"""Delay from which an open loop no longer follows its plan."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One figure: measured (0: not), predicted with its range (0: not), and predicted over measured, less one."""
+class ReportRow:
+    """One figure, measured and predicted with its range; 0 means missing."""
 
     name: str
     measured: float
@@ -38,13 +44,13 @@ class Row:
 
     @property
     def error(self) -> float | None:
-        """Share by which the prediction is too high; None where one of the two is missing."""
+        """Return predicted / measured - 1, or None if one is missing."""
         return self.predicted / self.measured - 1 if self.measured and self.predicted else None
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A goal of the request and whether the run met it; not met where it could not be measured."""
+    """A goal of the request, the measured value and whether it is met."""
 
     name: str
     wanted: float
@@ -53,179 +59,227 @@ class Goal:
     note: str = ""
 
 
-def memory_rows(found: Recommendation, run: r.SmokeRun) -> list[Row]:
-    """Memory of the fullest card in MiB, above the idle card."""
+def memory_rows(recommendation: Recommendation, run: records.SmokeRun) -> list[ReportRow]:
+    """Return memory of the fullest GPU in MiB, minus its idle use."""
     ready = run.ready_mib - run.idle_mib
-    peak = max([run.start_peak_mib, *(each.peak_mib for each in run.phases)]) - run.idle_mib
-    config, facts = arranged(run, found.config), met(found.facts, run)
-    memory = estimate(facts, config)
-    low, high = likely(facts, memory, config.tp)
+    peak = max([run.start_peak_mib, *(phase.peak_mib for phase in run.phases)]) - run.idle_mib
+    config, resolved = with_server_layout(run, recommendation.config), with_free_memory(recommendation.resolved, run)
+    memory = estimate(resolved, config)
+    low, high = likely_range(resolved, memory, config.tp)
     ends = (memory.total / MIB, low / MIB, high / MIB)
-    covered = run.copies == 1 or foretold(run)
-    rows = [Row("VRAM ready MiB", ready, *(ends if covered else ())), Row("VRAM peak MiB", peak)]
+    covered = run.copies == 1 or is_predictable(run)
+    rows = [ReportRow("VRAM ready MiB", ready, *(ends if covered else ())), ReportRow("VRAM peak MiB", peak)]
     return rows if run.ready_mib else []
 
 
-def phase_rows(found: Recommendation, run: r.SmokeRun, phase: r.Phase) -> list[Row]:
-    """The figures of one phase, predicted too under a closed loop where the estimates cover the run."""
-    got = m.figures(phase)
+def phase_rows(recommendation: Recommendation, run: records.SmokeRun, phase: records.Phase) -> list[ReportRow]:
+    """Return a load's figures, with predictions where the estimates cover the run."""
+    figures = run_figures.figures(phase)
     speed: Speed | None = None
-    if phase.concurrency and got.requests and foretold(run):
-        speed = predicted(found, run, phase)
+    # Arrivals are simulated, which images are not yet.
+    if (phase.concurrency or not phase.images) and figures.requests and is_predictable(run):
+        speed = predict_phase(recommendation, run, phase)
 
-    def row(name: str, value: float, of: Range | None, scale: float = 1.0) -> Row:
-        return Row(name, value, of.value * scale, of.low * scale, of.high * scale) if of else Row(name, value)
+    def row(name: str, value: float, predicted_range: Range | None, scale: float = 1.0) -> ReportRow:
+        return (
+            ReportRow(
+                name, value, predicted_range.value * scale, predicted_range.low * scale, predicted_range.high * scale
+            )
+            if predicted_range
+            else ReportRow(name, value)
+        )
 
-    tokens = float(phase.output_tokens)
+    tokens = figures.output_tokens_s / figures.rps if figures.rps else 0.0
+    rates = [
+        row("requests/s", figures.rps, speed.rps if speed else None),
+        row("output tokens/s", figures.output_tokens_s, speed.rps if speed else None, tokens),
+    ]
+    if phase.drawn or not phase.concurrency:
+        return rates + list(_quantile_rows(phase, speed))
     return [
-        row("requests/s", got.rps, speed.rps if speed else None),
-        row("output tokens/s", got.output_tokens_s, speed.rps if speed else None, tokens),
-        row("p50 ms", got.p50_ms, speed.latency_ms if speed else None),
-        Row("p95 ms", got.p95_ms),
-        row("p99 ms", got.p99_ms, speed.p99_ms if speed else None),
-        row("TTFT ms", got.ttft_ms, speed.ttft_ms if speed else None),
-        row("per token ms", got.token_ms, speed.token_ms if speed else None),
+        *rates,
+        row("p50 ms", figures.p50_ms, speed.latency_ms if speed else None),
+        ReportRow("p95 ms", figures.p95_ms),
+        row("p99 ms", figures.p99_ms, speed.p99_ms if speed else None),
+        row("TTFT ms", figures.ttft_ms, speed.ttft_ms if speed else None),
+        row("per token ms", figures.token_ms, speed.token_ms if speed else None),
     ]
 
 
-def goals(found: Recommendation, run: r.SmokeRun) -> list[Goal]:
-    """The request's goals held against the phase of its own load: the last one."""
+def _quantile_rows(phase: records.Phase, speed: Speed | None) -> Iterator[ReportRow]:
+    """Yield quantiles of latency, TTFT and TPOT; the ranges are those that held-out runs have of a quantile."""
+    times = run_figures.steady_times(phase)
+    ranges: dict[tuple[Timed, str], Range] = {}
+    if speed:
+        ranges = {("latency", "p50"): speed.latency_ms, ("latency", "p99"): speed.p99_ms}
+        ranges |= {("ttft", "p50"): speed.ttft_ms, ("tpot", "p50"): speed.token_ms}
+    measured_times: tuple[tuple[Timed, str, Sequence[float]], ...] = (
+        ("latency", "", times.latency),
+        ("ttft", "TTFT ", times.ttft),
+        ("tpot", "TPOT ", times.tpot),
+    )
+    for figure, title, values in measured_times:
+        for quantile, share in QUANTILES.items():
+            enough = quantile != "p99" or len(values) >= run_figures.P99_SAMPLES
+            measured = run_figures.quantile(values, share) if enough else 0.0
+            predicted = speed.at(figure, quantile) if speed else 0.0
+            known = ranges.get((figure, quantile))
+            low, high = (
+                (predicted * end / known.value for end in (known.low, known.high))
+                if known and known.value
+                else (0.0, 0.0)
+            )
+            yield ReportRow(f"{title}{quantile} ms", measured, predicted, low, high)
+
+
+def check_goals(recommendation: Recommendation, run: records.SmokeRun) -> list[Goal]:
+    """Compare the request's goals with its own load, the last one."""
     if not run.phases:
         return []
-    request, got = found.request, m.figures(run.phases[-1])
-    made = []
+    request, figures = recommendation.request, run_figures.figures(run.phases[-1])
+    checked = []
     if request.p99_ms:
-        enough = bool(got.p99_ms)
-        tail = got.p99_ms or got.p95_ms
-        note = "" if enough else f"by the p95: a p99 needs {m.P99_SAMPLES} samples, {got.samples} were taken"
-        made.append(Goal("p99 ms", request.p99_ms, tail, 0 < tail <= request.p99_ms, note))
+        enough = bool(figures.p99_ms)
+        tail = figures.p99_ms or figures.p95_ms
+        note = (
+            ""
+            if enough
+            else f"p95 used: a p99 needs {run_figures.P99_SAMPLES} samples, this load has {figures.samples}"
+        )
+        checked.append(Goal("p99 ms", request.p99_ms, tail, 0 < tail <= request.p99_ms, note))
     if request.ttft_ms:
-        made.append(Goal("TTFT ms", request.ttft_ms, got.ttft_ms, 0 < got.ttft_ms <= request.ttft_ms))
+        checked.append(Goal("TTFT ms", request.ttft_ms, figures.ttft_ms, 0 < figures.ttft_ms <= request.ttft_ms))
     if request.rps:
-        made.append(Goal("requests/s", request.rps, got.rps, got.rps >= 0.95 * request.rps))
-    return made
+        checked.append(Goal("requests/s", request.rps, figures.rps, figures.rps >= 0.95 * request.rps))
+    return checked
 
 
-def outcome(found: Recommendation, run: r.SmokeRun) -> str:
-    """How the run ended: ok, or a failure's name; a missed goal is one where all else is sound."""
-    missed = run.outcome == "ok" and not all(each.met for each in goals(found, run))
+def outcome(recommendation: Recommendation, run: records.SmokeRun) -> str:
+    """Return ok or a failure's name; goals-missed if everything else is sound."""
+    missed = run.outcome == "ok" and not all(goal.met for goal in check_goals(recommendation, run))
     return "goals-missed" if missed else run.outcome
 
 
-def to_json(found: Recommendation, run: r.SmokeRun) -> str:
-    """The run, its figures and the predictions as JSON text."""
+def to_json(recommendation: Recommendation, run: records.SmokeRun) -> str:
+    """Return the run, its figures and its predictions as JSON text."""
     phases = [
-        {"figures": asdict(m.figures(each)), "compared": [_row(row) for row in phase_rows(found, run, each)]}
-        for each in run.phases
+        {
+            "figures": asdict(run_figures.figures(phase)),
+            "compared": [_row(row) for row in phase_rows(recommendation, run, phase)],
+        }
+        for phase in run.phases
     ]
-    ended = outcome(found, run)
-    made: dict[str, Any] = {
+    outcome_name = outcome(recommendation, run)
+    document: dict[str, Any] = {
         "format": FORMAT,
-        "outcome": ended,
-        "exit_code": KINDS[ended].code if ended != "ok" else 0,
-        "memory": [_row(row) for row in memory_rows(found, run)],
+        "outcome": outcome_name,
+        "exit_code": KINDS[outcome_name].code if outcome_name != "ok" else 0,
+        "memory": [_row(row) for row in memory_rows(recommendation, run)],
         "phases": phases,
-        "goals": [asdict(each) for each in goals(found, run)],
-        "run": record.plain(run),
+        "goals": [asdict(goal) for goal in check_goals(recommendation, run)],
+        "run": record.to_values(run),
     }
-    return json.dumps(made, indent=2, ensure_ascii=True) + "\n"
+    return json.dumps(document, indent=2, ensure_ascii=True) + "\n"
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: ReportRow) -> dict[str, Any]:
     return asdict(row) | {"error": row.error}
 
 
-def text(found: Recommendation, run: r.SmokeRun) -> str:
-    """The run as people read it."""
+def text(recommendation: Recommendation, run: records.SmokeRun) -> str:
+    """Return the run as 80-column text."""
     lines = [
-        *_head(found, run),
+        *_head(recommendation, run),
         *_settings(run),
-        *(_table("MEMORY of the fullest card, idle card taken off", memory_rows(found, run)) if run.ready_mib else ()),
+        *(
+            _table("MEMORY of the fullest GPU, minus its idle use", memory_rows(recommendation, run))
+            if run.ready_mib
+            else ()
+        ),
     ]
     for number, phase in enumerate(run.phases, 1):
-        lines += _table(f"LOAD {number}: {_load(phase, run.kind)}", phase_rows(found, run, phase))
-        lines += _beside(phase, run)
-    for each in run.killed:
-        lines += _killed(each)
-    made = goals(found, run)
-    if made:
+        lines += _table(f"LOAD {number}: {_describe_phase(phase, run.kind)}", phase_rows(recommendation, run, phase))
+        lines += _phase_notes(phase, run)
+    for kill in run.killed:
+        lines += _describe_kill(kill)
+    checked_goals = check_goals(recommendation, run)
+    if checked_goals:
         lines += ["", "GOALS"]
-        for goal in made:
+        for goal in checked_goals:
             verdict = "met" if goal.met else "missed"
-            lines += wrapped(
+            lines += wrap(
                 f"{goal.name} {goal.wanted:,.0f}: {verdict}, measured {goal.measured:,.1f}"
                 + (f" ({goal.note})" if goal.note else "")
             )
     lines += ["", "RESULT"]
-    ended = outcome(found, run)
-    lines += wrapped("ok" if ended == "ok" else f"{ended}: {run.said or KINDS[ended].what}")
+    outcome_name = outcome(recommendation, run)
+    lines += wrap("ok" if outcome_name == "ok" else f"{outcome_name}: {run.said or KINDS[outcome_name].description}")
     return "\n".join(lines) + "\n"
 
 
-def _head(found: Recommendation, run: r.SmokeRun) -> list[str]:
+def _head(recommendation: Recommendation, run: records.SmokeRun) -> list[str]:
     copies = f", {run.copies} copies" + (" under CUDA MPS" if run.mps else "") if run.copies > 1 else ""
-    what = f"{run.kind} artefact {run.artefact_sha256[:12]}" + (f", follows {found.adviser}" if found.adviser else "")
-    lines = ["SMOKE RUN"]
-    lines += wrapped(f"{what}{copies}; LMDeploy {run.lmdeploy}, {run.model}")
-    lines += wrapped(
-        f"{run.gpu_count} x {run.gpu_name} ({run.memory_mib:,} MiB), driver {run.driver}, {run.cpus} cores"
+    what = f"{run.kind} artefact {run.artefact_sha256[:12]}" + (
+        f", follows {recommendation.adviser}" if recommendation.adviser else ""
     )
+    lines = ["SMOKE RUN"]
+    lines += wrap(f"{what}{copies}; LMDeploy {run.lmdeploy}, {run.model}")
+    lines += wrap(f"{run.gpu_count} x {run.gpu_name} ({run.memory_mib:,} MiB), driver {run.driver}, {run.cpus} cores")
     if run.pinned:
-        lines += wrapped(f"servers on the {run.cores} CPU cores {run.pinned} alone")
-    lines += wrapped(f"weights: {run.checkpoint}")
+        lines += wrap(f"servers pinned to {run.cores} CPU cores: {run.pinned}")
+    lines += wrap(f"weights: {run.checkpoint}")
     if run.ready_mib:
-        lines += wrapped(f"ready after {run.startup_s:.1f} s")
+        lines += wrap(f"ready after {run.startup_s:.1f} s")
     if run.checks:
-        lines += ["", "PROVED", *(line for each in run.checks for line in wrapped(each))]
+        lines += ["", "CHECKED", *(line for check in run.checks for line in wrap(check))]
     return lines
 
 
-def _settings(run: r.SmokeRun) -> list[str]:
+def _settings(run: records.SmokeRun) -> list[str]:
     if not run.effective:
         return []
-    lines = ["", f"{'SETTINGS':<22}{'asked':<26}the engine says"]
-    for each in run.effective:
-        found = each.found or "nothing"
-        mark = "" if each.found in ("", each.asked) else "  DIFFERS"
-        lines.append(f"  {each.name:<20}{each.asked:<26}{found}{mark}")
+    lines = ["", f"{'SETTINGS':<22}{'asked':<26}reported by the engine"]
+    for setting in run.effective:
+        engine_value = setting.found or "unknown"
+        mark = "" if setting.found in ("", setting.asked) else "  DIFFERS"
+        lines.append(f"  {setting.name:<20}{setting.asked:<26}{engine_value}{mark}")
     return lines
 
 
-def _load(phase: r.Phase, kind: str) -> str:
+def _describe_phase(phase: records.Phase, kind: str) -> str:
     images = f"{phase.image}" + (f" x {phase.images}" if phase.images > 1 else "") if phase.images else "text"
-    how = f"{phase.concurrency} in flight" if phase.concurrency else f"{phase.arrivals_rps:g}/s Poisson"
-    how = how if kind != "python" else f"a batch of {phase.concurrency}"
-    tokens = f", {phase.input_tokens} tokens in, {phase.output_tokens} out" if phase.input_tokens else ""
-    return f"{how}, {images}{tokens}"
+    arrivals = describe_arrivals(phase.arrivals_rps, phase.drawn.burstiness if phase.drawn else 1.0)
+    how = f"concurrency {phase.concurrency}" if phase.concurrency else arrivals
+    how = how if kind != "python" else f"batch of {phase.concurrency}"
+    tokens = f", {phase.input_tokens} input and {phase.output_tokens} output tokens" if phase.input_tokens else ""
+    if phase.drawn and phase.drawn.image_mix:
+        images = images.replace(phase.image, phase.drawn.image_mix)
+    return f"{how}, {images}{tokens}" + (" (medians)" if phase.drawn and tokens else "")
 
 
-def _table(title: str, rows: list[Row]) -> list[str]:
-    if not any(each.measured for each in rows):
+def _table(title: str, rows: list[ReportRow]) -> list[str]:
+    if not any(row.measured for row in rows):
         return ["", title]
     lines = ["", title, f"  {'':<18}{'measured':>11}{'predicted':>13}  {'range':<20}{'error':>9}"]
-    for row in [each for each in rows if each.measured or each.predicted]:
+    for row in [entry for entry in rows if entry.measured or entry.predicted]:
         measured = _number(row.measured) if row.measured else "-"
-        told = _number(row.predicted) if row.predicted else "-"
-        ends = f"{_number(row.low)} to {_number(row.high)}" if row.predicted else ""
+        predicted_text = _number(row.predicted) if row.predicted else "-"
+        ends = f"{_number(row.low)} to {_number(row.high)}" if row.high else ""
         error = f"{100 * row.error:+.1f} %" if row.error is not None else ""
-        lines.append(f"  {row.name:<18}{measured:>11}{told:>13}  {ends:<20}{error:>9}".rstrip())
+        lines.append(f"  {row.name:<18}{measured:>11}{predicted_text:>13}  {ends:<20}{error:>9}".rstrip())
     return lines
 
 
-def _killed(found: r.Killed) -> list[str]:
-    back = f"got requests again after {found.back_s:g} s" if found.back_s else "got no request again"
+def _describe_kill(kill: records.Killed) -> list[str]:
+    back = f"served requests again after {kill.back_s:g} s" if kill.back_s else "served no request again"
     return [
         "",
-        f"A SERVER DIES: {found.server}, with {found.concurrency} requests in flight on all",
-        *wrapped(
-            f"{found.lost} of {found.lost + found.answered} requests lost, {found.in_flight} were in flight there"
-        ),
-        *wrapped(
-            f"{found.lost_later} of those lost were sent after it was gone, which took {found.dying_s * 1e3:.0f} ms"
-        ),
-        *wrapped(f"started again after {found.restarted_s:g} s; {back}"),
-        *wrapped(
-            f"{found.rps_before:,.1f} requests/s before, {found.rps_down:,.1f} without it, {found.rps_after:,.1f} after"
+        f"SERVER KILLED: {kill.server}, at concurrency {kill.concurrency} over all servers",
+        *wrap(f"{kill.lost} of {kill.lost + kill.answered} requests lost; {kill.in_flight} were running there"),
+        *wrap(f"{kill.lost_later} of them were sent after its port had closed, which took {kill.dying_s * 1e3:.0f} ms"),
+        *wrap(f"restarted after {kill.restarted_s:g} s; {back}"),
+        *wrap(
+            f"requests/s before, during and after: {kill.rps_before:,.1f}, {kill.rps_down:,.1f}, {kill.rps_after:,.1f}"
         ),
     ]
 
@@ -234,30 +288,37 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:,.2f}"
 
 
-def _beside(phase: r.Phase, run: r.SmokeRun) -> list[str]:
-    got = m.figures(phase)
-    answered = got.requests if run.kind != "python" else phase.window_requests
-    said = [f"{answered} requests answered in {phase.window_s:.1f} s, {got.failed} failed"]
-    if m.steady(phase):
-        said.append("rate and times without the first round")
+def _phase_notes(phase: records.Phase, run: records.SmokeRun) -> list[str]:
+    figures = run_figures.figures(phase)
+    answered = figures.requests if run.kind != "python" else phase.window_requests
+    notes = [f"{answered} requests answered in {phase.window_s:.1f} s, {figures.failed} failed"]
+    if run_figures.steady(phase):
+        notes.append("rate and times exclude the first round")
+    if phase.drawn:
+        notes.append(f"drawn from: {describe_drawn(phase.drawn)}")
+    if not figures.trusted:
+        notes.append(
+            f"too short to trust: requests/s times mean latency is {figures.balance * phase.concurrency:.1f}, with "
+            f"{phase.concurrency} in flight; drive it longer (--seconds)"
+        )
     if phase.late_ms >= LATE_MS:
-        said.append(f"requests were sent up to {phase.late_ms:,} ms late: waiting is overstated")
-    said.append(f"VRAM peak {phase.peak_mib - run.idle_mib:,} MiB")
-    said.append(f"host CPU {phase.host_cpu_percent:.0f} %, servers {phase.server_cores:.1f} cores")
+        notes.append(f"requests were sent up to {phase.late_ms:,} ms late, so waiting is overstated")
+    notes.append(f"VRAM peak {phase.peak_mib - run.idle_mib:,} MiB")
+    notes.append(f"host CPU {phase.host_cpu_percent:.0f} %, servers {phase.server_cores:.1f} cores")
     if phase.running_most >= 0:
-        said.append(f"at most {phase.running_most} running, {phase.waiting_most} waiting")
+        notes.append(f"at most {phase.running_most} running, {phase.waiting_most} waiting")
     if phase.cache_use_most >= 0:
-        said.append(f"{100 * phase.cache_use_most:.1f} % of the KV cache used")
-    lines = wrapped("; ".join(said))
-    if got.requests and not got.p99_ms:
-        lines += wrapped(f"no p99: it needs {m.P99_SAMPLES} samples")
-    for each in phase.failures:
-        lines += wrapped(f"{each.count} x {each.cause}: {each.said}")
+        notes.append(f"{100 * phase.cache_use_most:.1f} % of the KV cache used")
+    lines = wrap("; ".join(notes))
+    if figures.requests and not figures.p99_ms:
+        lines += wrap(f"no p99: at least {run_figures.P99_SAMPLES} samples needed")
+    for failure in phase.failures:
+        lines += wrap(f"{failure.count} x {failure.cause}: {failure.said}")
     return lines
 
 
-def wrapped(said: str) -> list[str]:
-    """A text as indented lines of 80 columns."""
-    kept = said.replace(" %", "\0%")  # a sign stays with its number
-    lines = textwrap.wrap(kept, WIDTH - 2, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+def wrap(paragraph: str) -> list[str]:
+    """Return a text as indented lines of 80 columns."""
+    joined = paragraph.replace(" %", "\0%")  # a sign stays with its number
+    lines = textwrap.wrap(joined, WIDTH - 2, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
     return [line.replace("\0", " ") for line in lines]

@@ -75,14 +75,14 @@ const pickerAnswer = (() => {
     at("basis").replaceChildren(say("limit", { limit, basis }));
     if (wide) at("basis").append(" ", english(`${wide[0].toUpperCase()}${wide.slice(1)}.`));
     const runs = plan.near.map((each) => {
-      const values = { concurrency: each.concurrency, rps: number(each.rps), ms: number(each.p50_ms, 0) };
+      const values = { concurrency: each.concurrency, rps: number(each.rps), ms: number(each.p50_ms, 0), release: each.lmdeploy };
       const link = element("a", { href: links.evidence(each.run) }, each.run);
-      return element("li", {}, link, " ", say("flight", values));
+      return element("li", {}, link, " ", say("flight", values), ", ", say(each.random_weights ? "random" : "real"));
     });
     at("near").replaceChildren(...(runs.length ? [say("near"), element("ul", {}, ...runs)] : []));
   }
 
-  /** What was said of an option, with verdicts, and the link to its page. */
+  /** Show the advice on an option with verdicts, and the link to its page. */
   function judged(id, known, links) {
     const claims = known.claims.map((each) => element("li", {},
       element("span", { class: `verdict ${each.verdict}`, lang: "en" }, each.verdict), " ",
@@ -103,8 +103,8 @@ const pickerAnswer = (() => {
       made.append(english(texts[why], "p"), element("p", { class: "picker-source" }, english(texts[on])));
       const advice = Object.entries(known.advice);
       if (advice.length) {
-        const said = advice.map(([who, what]) => `${common.advisers[who]} ${what || "–"}`).join(", ");
-        made.append(element("p", {}, say("advised"), ` ${said}`));
+        const values = advice.map(([who, what]) => `${common.advisers[who]} ${what || "–"}`).join(", ");
+        made.append(element("p", {}, say("advised"), ` ${values}`));
       }
       // Most of an answer's elements: made when somebody opens it.
       made.addEventListener("toggle", () => made.append(...judged(id, known, links)), { once: true });

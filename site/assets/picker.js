@@ -36,7 +36,7 @@
     for (const name of ["why", "nearest", "error", "result"]) at(name).hidden = !shown.includes(name);
   }
 
-  function stands(state, status) {
+  function showState(state, status) {
     answer.dataset.state = state;
     answer.removeAttribute("aria-busy");
     at("status").replaceChildren(status);
@@ -52,11 +52,11 @@
     });
   }
 
-  /** What is shown instead of an answer: why, and the command, which stands there in any case. */
+  /** Show the reason and the command instead of an answer. */
   function instead(state, why) {
     hidden("why");
     at("why").replaceChildren(...why);
-    stands(state, say("elsewhere"));
+    showState(state, say("elsewhere"));
   }
 
   function refused(slice, state) {
@@ -77,7 +77,7 @@
       });
       at("nearest").replaceChildren(say("nearest"), " ", link);
     }
-    stands("refused", say("refused", { code: state.exit }));
+    showState("refused", say("refused", { code: state.exit }));
   }
 
   function answered(slice, state, common) {
@@ -88,7 +88,7 @@
     hidden("result");
     const [model, gpu] = ["model", "gpu"].map((name) => at(name).selectedOptions[0].textContent);
     const figures = { gib: gib(plan.memory.total[0]), card: gib(slice.card_gib), ms: number(plan.speed.latency_ms[0], 0) };
-    stands("answer", say("answered", { model, gpu, ...figures, rps: number(plan.speed.rps[0]) }));
+    showState("answer", say("answered", { model, gpu, ...figures, rps: number(plan.speed.rps[0]) }));
   }
 
   /** Answers what is asked now. An answer that comes late, after the next question, is dropped. */

@@ -25,11 +25,11 @@
 
   const option = (each) => link(`../flags/${each.option}.html`, ...named(each.name));
   const list = (items) => make("ul", ...items.map((each) => make("li", ...each)));
-  /** A text with the options that it names as code: they are not broken in two after their dashes. */
+  /** Show options in a text as code, so that they do not wrap after a dash. */
   const named = (text) => text.split(/(--[a-z][a-z0-9-]*[a-z0-9])/).map((each, place) =>
     (place % 2 ? Object.assign(make("code", each), { className: "name" }) : each));
   const listed = (text) => text.split(/\s+/).filter(Boolean).join(", ") || "none";
-  /** What a rule fills in from the case at hand is named: <compute capability>. */
+  /** Show a constraint's placeholders by name: <compute capability>. */
   const holes = (text) => text.replace(/\{(?:\w+\.)?(\w+)\}/g, (_, name) => `<${name.replaceAll("_", " ")}>`);
 
   function moved(each, when) {
@@ -39,10 +39,10 @@
     return [option(each), ` (${when} ${each.release}${engine}): `, ...named(`${each.summary}${see}`)];
   }
 
-  /** What a change is told in, an item or two: what was and what is are texts of their own. */
+  /** One or two list items for a change: the old and the new text are separate. */
   function change({ what, before, after }) {
     if (what === "meaning") {
-      return [...(before ? [["was: ", ...named(before)]] : []), ["now: ", ...named(after || "This is over.")]];
+      return [...(before ? [["was: ", ...named(before)]] : []), ["now: ", ...named(after || "no longer applies")]];
     }
     if (what !== "choices") return [[`${what}: `, make("code", listed(before)), " → ", make("code", listed(after))]];
     const [old, now] = [before, after].map((text) => text.split(/\s+/).filter(Boolean));
@@ -54,24 +54,24 @@
 
   const need = (each) => [`${each.name}: `, code(each.before), " → ", code(each.after)];
   const code = (text) => (text ? make("code", text) : "not read");
-  const rule = (each) => [...named(`${holes(each.text)} Mend: ${holes(each.more)} `), link(`../constraints.html#${each.id}`, each.id)];
+  const rule = (each) => [...named(`${holes(each.text)} Fix: ${holes(each.more)} `), link(`../constraints.html#${each.id}`, each.id)];
   const thread = (each) => [link(`../threads.html#${each.id}`, ...named(each.text)), " ", link(each.more, "thread")];
   const claim = (each) => [`${each.more}: `, link(`../claims.html#${each.id}`, ...named(each.text))];
 
-  /** The parts in the order of the command's. */
+  /** Return the parts in the order of the command's output. */
   function parts(diff) {
     const gone = `${diff.new} does not know these; a server started with one ends at once.`;
     return [
-      ["Options that are gone", diff.removed.map((each) => moved(each, "last in")), gone],
-      ["Options that changed", diff.changed.map((each) => [option(each), list(each.changes.flatMap(change))])],
+      ["Removed options", diff.removed.map((each) => moved(each, "last in")), gone],
+      ["Changed options", diff.changed.map((each) => [option(each), list(each.changes.flatMap(change))])],
       ["New options", diff.added.map((each) => moved(each, diff.back ? "in" : "since"))],
-      ["What it needs", diff.needs.map(need)],
-      ["Rules that hold no more", diff.rules_gone.map(rule)],
-      ["Rules that hold now", diff.rules_new.map(rule)],
-      ["Trouble that is over", diff.threads_gone.map(thread)],
-      ["Trouble to expect", diff.threads_new.map(thread)],
-      ["Advice judged otherwise before", diff.claims_gone.map(claim)],
-      ["Advice judged so now", diff.claims_new.map(claim)],
+      ["Requirements", diff.needs.map(need)],
+      ["Removed constraints", diff.rules_gone.map(rule)],
+      ["New constraints", diff.rules_new.map(rule)],
+      ["Fixed issues", diff.threads_gone.map(thread)],
+      ["New known issues", diff.threads_new.map(thread)],
+      ["Earlier verdicts", diff.claims_gone.map(claim)],
+      ["New verdicts", diff.claims_new.map(claim)],
     ].filter(([, items]) => items.length);
   }
 
@@ -104,7 +104,7 @@
 
   function fail(why) {
     place.replaceChildren();
-    status.textContent = `${why} The command above says the same.`;
+    status.textContent = `${why} The command above gives the same answer.`;
   }
 
   async function update() {
@@ -112,14 +112,14 @@
     command.textContent = `recommend diff ${old} ${now}`;
     if (old === now) {
       place.replaceChildren();
-      status.textContent = "It is the same release: nothing changes.";
+      status.textContent = "Both releases are the same.";
       return;
     }
-    if (location.protocol === "file:") return fail("From a folder, browsers load no such file: this needs a server.");
+    if (location.protocol === "file:") return fail("The browser cannot load the data from a folder: open this page from a server.");
     place.setAttribute("aria-busy", "true");
     try {
       const diff = (await load(old)).new[now];
-      // Meanwhile another pair may have been chosen.
+      // The user may have chosen another pair in the meantime.
       if (older.value === old && newer.value === now) show(diff);
     } catch (error) {
       if (older.value === old && newer.value === now) fail(`Could not be loaded: ${error.message}.`);

@@ -27,7 +27,7 @@
     if (!set.delete(value)) set.add(value);
   }
 
-  /** Every word of the query stands somewhere in the text. */
+  /** Return whether the text contains every word of the query. */
   const found = (text, query) => words(query.toLowerCase()).every((word) => text.includes(word));
 
   /** Reads the state now and whenever the address changes; an anchor to what is hidden shows everything. */

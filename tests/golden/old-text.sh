@@ -1,79 +1,97 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"gpu": "l4", "lmdeploy": "0.9.2", "load": "low", "model": "qwen2.5-7b-instruct-awq"}
-# rendered: bash 8fec934547213e49a86433daea339600cf2ef191b139096662e36dcf1960b37f7a584edef5bfe2763ee5c592a2
+# rendered: bash 328453c236f73e49a86433daea339600cf2ef191b139096662e36d56fddab37f7a584edef5bfe2a3bd19c592a2
 #
 # Qwen/Qwen2.5-7B-Instruct-AWQ on 1 x NVIDIA L4, LMDeploy 0.9.2, TurboMind.
-# 4 requests in flight: 1053 tokens in, 128 out.
-# Predicted: 8.51 GiB a card (7.79 to 9.08), 3,235 ms a request (1,787 to
-# 5,853), 1.2 requests/s (0.7 to 2.2); extrapolated from datasheets.
+# 4 concurrent requests: 1053 input and 128 output tokens.
+# Predicted: 8.37 GiB per GPU (7.70 to 8.91), 3,214 ms per request (1,849 to
+# 5,583), 1.2 requests/s (0.7 to 2.2); extrapolated from datasheets.
 #
-# Each value below can be overridden by an environment variable of its name.
+# To override a value below, set the environment variable of the same name; an empty one means the default.
 #   ./serve.sh                        serve in the foreground
-#   RESTART=5 ./serve.sh              restart after a crash, with back-off, 5 times an hour at most
-#   API_KEYS_FILE=keys.txt ./serve.sh ask clients for one of the keys in that file
-#   PREFLIGHT=no ./serve.sh           skip the checks before the launch
+#   RESTART=5 ./serve.sh              restart after a crash, with back-off, at most 5 times an hour
+#   API_KEYS_FILE=keys.txt ./serve.sh require one of the keys in that file
+#   PREFLIGHT=no ./serve.sh           skip the checks before launch
 set -euo pipefail
 
-# The model: a name on the hub or a local folder.
+die() {
+  echo "serve.sh: $*" >&2
+  exit 3
+}
+
+# The model: a hub name or a local folder.
 MODEL=${MODEL:-Qwen/Qwen2.5-7B-Instruct-AWQ}
 
-# 4 of 16 CPU cores for the CPU tensor operations of each server; text requests
-# use little of it.
+# 4 of 16 CPU cores for each server's CPU tensor operations; text requests use
+# little of it.
 # [unverified]
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 
-# TurboMind serves Qwen2ForCausalLM in LMDeploy 0.9.2, and the estimates here
-# are made for it. Written out although it is the default. If the log says that
-# it falls back to the PyTorch engine, the plan does not hold.
+# TurboMind serves Qwen2ForCausalLM in LMDeploy 0.9.2, and the estimates assume
+# it. Written out although it is the default. If the log reports a fallback to
+# the PyTorch engine, this plan does not apply.
 # [0.18.0 lmdeploy/archs.py:42; 0.18.0 lmdeploy/archs.py:38]
 BACKEND=${BACKEND:-turbomind}
 
-# Of the 14.488 GiB free after the weights this takes 0.536 GiB: 9984 tokens of
-# cache, where 4864 are needed for the load or for one full session, whichever
-# is more. The rest is head-room: this release cuts the session length to what
-# the cache holds.
+# Reserves 0.536 of the 14.488 GiB free after the weights: 9984 tokens of cache.
+# At least 4864 are needed, the larger of the load and one full session. The
+# cache is at least twice that, by choice: more or longer requests then fit, and
+# the memory is free.
 # [0.9.2 src/turbomind/models/llama/LlamaBatch.cc:894]
 CACHE_MAX_ENTRY_COUNT=${CACHE_MAX_ENTRY_COUNT:-0.037}
 
-# Production has no need of the docs pages: they list every route, management
-# routes included, and from 0.12.2 the page at / asks for a key anyway when keys
-# are set. Clients do not use them.
+# Production does not need the docs pages, and clients do not use them. They
+# list every route, including management routes. From 0.12.2, the page at /
+# requires a key anyway if keys are set.
 # [0.18.0 lmdeploy/serve/openai/api_server.py:389; 0.18.0 lmdeploy/serve/utils/server_utils.py:103]
 DISABLE_FASTAPI_DOCS=${DISABLE_FASTAPI_DOCS:-true}
 
-# The 4 requests in flight that were asked for, so that what was predicted is
-# also the limit; more would only wait.
+# Sized for 4 concurrent requests; others queue.
 # [0.16.0 src/turbomind/engine/engine.cc:794]
 MAX_BATCH_SIZE=${MAX_BATCH_SIZE:-4}
 
-# 4096 prompt tokens a pass hold a prompt of 1053 whole; with one token for each
-# running request a pass may have 4100, which sizes the workspaces and the
-# warm-up.
+# The 1053-token prompt fits one prefill pass of 2048 tokens. With one token per
+# running request, a pass has up to 2052 tokens, which sizes the workspaces and
+# the warm-up.
 # [0.16.0 src/turbomind/turbomind.cc:173; 0.16.0 src/turbomind/engine/engine.cc:463]
-MAX_PREFILL_TOKEN_NUM=${MAX_PREFILL_TOKEN_NUM:-4096}
+MAX_PREFILL_TOKEN_NUM=${MAX_PREFILL_TOKEN_NUM:-2048}
 
-# 16 bits: the cache holds 9984 tokens where 4864 are needed, so there is no
-# cause to give up accuracy.
+# 16 bits: the cache holds 9984 tokens and only 4864 are needed, so there is no
+# reason to give up accuracy.
 # [0.16.0 src/turbomind/models/llama/unified_attention_layer.cc:151]
 QUANT_POLICY=${QUANT_POLICY:-0}
 
-# Bound to 127.0.0.1: there is no API key by default, so an open address would
-# hand the model and the management routes to anyone who reaches the port. Set
-# SERVER_NAME in the environment to open it on purpose.
+# Bound to 127.0.0.1: no API key is set by default, so an open address would
+# expose the model and the management routes to anyone who reaches the port. To
+# open it on purpose, set SERVER_NAME in the environment.
 # [0.18.0 lmdeploy/serve/openai/api_server.py:438; 0.18.0 lmdeploy/serve/openai/endpoints/management.py:55]
 SERVER_NAME=${SERVER_NAME:-127.0.0.1}
 
-# Written out although it is the usual port: the command then says where the
-# server listens, and a later change of the default cannot move it.
+# Written out although it is the default: the command shows where the server
+# listens, and a later change of the default cannot move it.
 # [0.18.0 lmdeploy/cli/serve.py:332]
 SERVER_PORT=${SERVER_PORT:-23333}
 
-# A prompt of 1053 tokens and an answer of 128 are planned. 4096 is one full
-# prefill pass: only prompts whose lengths add up to the session length are
-# prefilled together. The engine refuses a longer prompt.
+# 2048 tokens equal one full prefill pass. A smaller value would leave part of
+# the pass unused, because the prompts of a pass must fit the session length
+# together. Planned: a prompt of 1053 tokens and an answer of 128. The engine
+# rejects longer prompts.
 # [0.15.0 src/turbomind/engine/engine.cc:381; 0.16.0 src/turbomind/engine/engine.cc:464]
-SESSION_LEN=${SESSION_LEN:-4096}
+SESSION_LEN=${SESSION_LEN:-2048}
+
+: "${PREFLIGHT:=yes}"
+switches=(PREFLIGHT DISABLE_FASTAPI_DOCS)
+for name in "${switches[@]}"; do
+  case ${!name,,} in
+    1 | on | true | yes) printf -v "$name" true ;;
+    0 | off | false | no) printf -v "$name" false ;;
+    *) die "$name=${!name@Q} is neither true nor false" ;;
+  esac
+done
+[[ $MODEL != -* ]] || die "MODEL=$MODEL is an option, not a model; write a folder as ./$MODEL"
+# LMDeploy takes an IPv6 address without brackets.
+if [[ $SERVER_NAME =~ ^\[.*]$ ]]; then SERVER_NAME=${SERVER_NAME:1:-1}; fi
 
 args=(
   --backend "$BACKEND"
@@ -86,18 +104,70 @@ args=(
   --session-len "$SESSION_LEN"
 )
 if [[ $DISABLE_FASTAPI_DOCS == true ]]; then args+=(--disable-fastapi-docs); fi
-if [[ ${PREFLIGHT:-yes} != no && $MODEL =~ ^\.{0,2}/ && ! -f $MODEL/config.json ]]; then
-  echo "serve.sh: MODEL is $MODEL, and there is no config.json in that folder" >&2
-  exit 3
+if [[ $PREFLIGHT == true && ($MODEL =~ ^\.{0,2}/ || -d $MODEL) && ! -f $MODEL/config.json ]]; then
+  die "MODEL=$MODEL: no config.json in that folder"
 fi
 if [[ -n ${REVISION:-} && ! -d $MODEL ]]; then args+=(--revision "$REVISION"); fi
 
-die() {
-  echo "serve.sh: $*" >&2
-  exit 3
+# API keys come from API_KEYS or from the file API_KEYS_FILE; API_KEYS wins if both are set. Blanks, commas and line
+# ends separate keys in API_KEYS; in the file, each line is a key. Lines that begin with # are comments. A key is
+# printable ASCII and does not begin with - or #. Set without a usable key, nothing starts.
+read_keys() {
+  local LC_ALL=C keys_from text line number=0 words key
+  keys=()
+  if [[ -n ${API_KEYS+set} ]]; then
+    keys_from=API_KEYS
+    text=$API_KEYS
+    if [[ -n ${API_KEYS_FILE+set} ]]; then echo "API_KEYS and API_KEYS_FILE are both set: using API_KEYS" >&2; fi
+  elif [[ -n ${API_KEYS_FILE+set} ]]; then
+    keys_from="API_KEYS_FILE=${API_KEYS_FILE@Q}"
+    { text=$(head -c 65537 <"$API_KEYS_FILE" | tr '\0' '\1'); } 2>/dev/null || die "cannot read $keys_from"
+    ((${#text} <= 65536)) || die "$keys_from is larger than 64 KiB"
+  else
+    return 0
+  fi
+  text=${text#$'\xef\xbb\xbf'} # a byte-order mark
+  while IFS= read -r line; do
+    number=$((number + 1))
+    line=${line%$'\r'}
+    line=${line#"${line%%[![:blank:]]*}"}
+    line=${line%"${line##*[![:blank:]]}"}
+    if [[ -z $line || $line == '#'* ]]; then continue; fi
+    words=("$line")
+    if [[ $keys_from == API_KEYS ]]; then IFS=$', \t' read -ra words <<<"${line//,/ }"; fi
+    for key in ${words[@]+"${words[@]}"}; do
+      if [[ $key == [-#]* || $key == *[[:blank:]]'#'* || $key == *[!\ -~]* ]]; then
+        die "$keys_from, line $number: a key is printable ASCII and does not begin with - or #; a comment needs its own line"
+      fi
+      keys+=("$key")
+    done
+  done <<<"$text"
+  ((${#keys[@]})) || die "no key in $keys_from"
 }
+read_keys
 
-# The interpreter that has LMDeploy: PYTHON, else the one of the lmdeploy command, else python3.
+# A signal stops everything that this script started; it then exits with 128 plus the signal's number. The servers get
+# TERM, because programs in the background ignore INT. As a container's first process, bash heeds only trapped signals.
+# shellcheck disable=SC2317 # called by the traps
+stop() {
+  trap '' HUP INT QUIT TERM
+  trap - EXIT
+  local started
+  mapfile -t started < <(jobs -pr)
+  ((${#started[@]} == 0)) || kill -TERM "${started[@]}" 2>/dev/null || :
+  wait
+  exit "$1"
+}
+trap 'stop 129' HUP
+trap 'stop 130' INT
+trap 'stop 131' QUIT
+trap 'stop 143' TERM
+trap 'stop $?' EXIT
+
+# Whether only this host can reach an address.
+loopback() { [[ ${1,,} =~ ^\[?(localhost|(::ffff:)?127(\.[0-9]{1,3}){1,3}|[0:]*:0{0,3}1)\]?$ ]]; }
+
+# The interpreter with LMDeploy: $PYTHON, else that of the lmdeploy command, else python3.
 PYTHON=${PYTHON:-}
 lmdeploy=(lmdeploy)
 if [[ -z $PYTHON ]]; then
@@ -118,36 +188,50 @@ else
 fi
 
 preflight() {
-  local found driver free used port cards
-  command -v "$PYTHON" >/dev/null || die "no $PYTHON; install Python 3.9 or later, or set PYTHON"
+  local found driver free used listed index id known named indices=() uuids=() cards=()
+  command -v "$PYTHON" >/dev/null || die "$PYTHON not found; install Python 3.9 or later, or set PYTHON"
   "$PYTHON" -c 'import sys; sys.exit(not (3, 9) <= sys.version_info[:2] < (3, 14))' ||
     die "$PYTHON is too old or too new; LMDeploy 0.9.2 needs Python >=3.9,<3.14"
   found=$("$PYTHON" -c 'import importlib.metadata as m; print(m.version("lmdeploy"))' 2>/dev/null) ||
     die "LMDeploy is not installed for $PYTHON; run: $PYTHON -m pip install lmdeploy==0.9.2"
-  found=${found%%+*} # a build for another CUDA names it behind a plus sign
+  found=${found%%+*} # builds for another CUDA append it after a plus sign
   [[ $found == 0.9.2 || $found == 0.9.2.post* ]] ||
     die "LMDeploy $found is installed; this script is for 0.9.2: run recommend --lmdeploy $found, or set PREFLIGHT=no"
-  command -v nvidia-smi >/dev/null || die "no nvidia-smi; an NVIDIA driver for CUDA 12 is needed"
-  driver=$(nvidia-smi 2>/dev/null | sed -n 's/.*CUDA[A-Za-z ]*Version: *\([0-9]*\).*/\1/p' | head -1) || driver=
-  ((${driver:-99} >= 12)) || die "the driver is for CUDA $driver; LMDeploy 0.9.2 needs CUDA 12"
+  command -v nvidia-smi >/dev/null || die "no nvidia-smi found; install an NVIDIA driver for CUDA 12"
+  listed=$(nvidia-smi 2>&1) || die "nvidia-smi fails; is the NVIDIA driver loaded? ${listed%%$'\n'*}"
+  driver=$(sed -n 's/.*CUDA[A-Za-z ]*Version: *\([0-9]*\).*/\1/p' <<<"$listed" | head -1)
+  [[ -z $listed || -n $driver ]] || die "nvidia-smi shows no driver for CUDA: ${listed%%$'\n'*}"
+  ((${driver:-99} >= 12)) || die "the driver supports CUDA $driver; LMDeploy 0.9.2 needs CUDA 12"
+  listed=$(nvidia-smi --query-gpu=index,uuid --format=csv,noheader 2>&1) ||
+    die "nvidia-smi cannot list the GPUs; is the NVIDIA driver loaded? ${listed%%$'\n'*}"
+  while IFS=, read -r index id; do
+    if [[ $index =~ ^[0-9]+$ ]]; then indices+=("$index") uuids+=("${id# }"); fi
+  done <<<"$listed"
+  ((${#indices[@]})) || die "nvidia-smi lists no GPU; is the NVIDIA driver loaded? ${listed%%$'\n'*}"
   if [[ -n ${CUDA_VISIBLE_DEVICES+set} ]]; then
-    IFS=, read -ra cards <<<"${CUDA_VISIBLE_DEVICES// /}"
+    IFS=, read -ra named <<<"${CUDA_VISIBLE_DEVICES// /}"
+    for id in ${named[@]+"${named[@]}"}; do
+      if [[ $id =~ ^GPU-. ]]; then known=" ${uuids[*]}"; else known=" ${indices[*]} "; fi
+      [[ $id =~ ^MIG-. || $id =~ ^GPU-. && $known == *" $id"* || $known == *" $id "* ]] ||
+        die "CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES names GPU '$id'; nvidia-smi lists ${indices[*]}"
+      [[ " ${cards[*]-} " != *" $id "* ]] || die "CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES names GPU $id twice"
+      cards+=("$id")
+    done
   else
-    mapfile -t cards < <(nvidia-smi --query-gpu=index --format=csv,noheader)
+    cards=("${indices[@]}")
   fi
   ((${#cards[@]} >= 1)) || die "${#cards[@]} GPU(s) found; 1 needed (CUDA_VISIBLE_DEVICES is ${CUDA_VISIBLE_DEVICES-not set})"
   used=$(IFS=,; echo "${cards[*]:0:1}")
   free=$(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits -i "$used" 2>/dev/null | sort -n | head -1) || free=
   if [[ $free =~ ^[0-9]+$ ]]; then
-    ((free >= 10837)) || die "$free MiB free on GPU $used; 10837 MiB may be needed: stop what else runs there"
+    ((free >= 10837)) || die "$free MiB free on GPU $used; 10837 MiB may be needed: stop other processes there"
   else
-    echo "serve.sh: nvidia-smi does not tell the free memory of GPU $used; 10837 MiB may be needed" >&2
+    echo "serve.sh: nvidia-smi does not report the free memory of GPU $used; 10837 MiB may be needed" >&2
   fi
-  port=${SERVER_PORT:-23333}
-  if (exec 3<>"/dev/tcp/${SERVER_NAME:-127.0.0.1}/$port") 2>/dev/null; then
-    die "something listens on port $port already; set SERVER_PORT"
+  if (exec 3<>"/dev/tcp/$SERVER_NAME/$SERVER_PORT") 2>/dev/null; then
+    die "something listens on port $SERVER_PORT already; set SERVER_PORT"
   fi
-  model_there || die "$MODEL is not a folder with config.json, not in the cache, and cannot be fetched (HF_HUB_OFFLINE is set, or less than 7 GiB free)"
+  model_there || die "$MODEL is not a folder with config.json, is not in the cache, and cannot be downloaded (HF_HUB_OFFLINE is set, or less than 7 GiB free)"
 }
 
 model_there() {
@@ -159,38 +243,29 @@ model_there() {
   (($(df -Pk "$cache" | awk 'END {print int($4 / 1048576)}') >= 7))
 }
 
-if [[ ${PREFLIGHT:-yes} != no ]]; then preflight; fi
+if [[ $PREFLIGHT == true ]]; then preflight; fi
 
-# Keys come from the environment or a file, never from this text. LMDeploy takes
-# them as arguments, so users of this host can read them in ps.
-keys=()
-if [[ -n ${API_KEYS_FILE:-} ]]; then
-  mapfile -t keys < <(tr -d '\r' <"$API_KEYS_FILE" | grep -v '^[[:blank:]]*$')
-  ((${#keys[@]})) || die "no key in $API_KEYS_FILE"
-fi
-if [[ -n ${API_KEYS:-} ]]; then read -ra keys <<<"$API_KEYS"; fi
+: "${RESTART:=0}"
+[[ $RESTART =~ ^(0|[1-9][0-9]{0,5})$ ]] || die "RESTART=${RESTART@Q} is not a whole number below a million"
+# LMDeploy takes keys as arguments, so users of this host can read them in ps.
 if ((${#keys[@]})); then args+=(--api-keys "${keys[@]}"); fi
-host=${SERVER_NAME:-127.0.0.1}
-if [[ $host != 127.0.0.1 && ${#keys[@]} -eq 0 ]]; then
-  echo "serve.sh: listening on $host without API keys: anyone who reaches it may use it" >&2
+if ! loopback "$SERVER_NAME" && ((${#keys[@]} == 0)); then
+  echo "serve.sh: listening on $SERVER_NAME without API keys: anyone who can reach it can use it" >&2
 fi
 
 launch=("${lmdeploy[@]}" serve api_server "$MODEL" "${args[@]}")
-[[ ${RESTART:-0} =~ ^(0|[1-9][0-9]*)$ ]] || die "RESTART is $RESTART; use a whole number"
-if [[ ${RESTART:-0} == 0 ]]; then exec "${launch[@]}"; fi
+# The server takes this script's place, so that signals reach it, unless that is a container's first process.
+if [[ $RESTART == 0 && $$ != 1 ]]; then exec "${launch[@]}"; fi
 
-# Restarts after a crash, waiting 5, 10, 20 ... 300 seconds; gives up after
-# RESTART crashes within an hour. Signals go to the server.
-if [[ ${RESTART:-0} != 0 ]]; then
-  child=
-  trap 'trap - TERM INT; [[ -z $child ]] || kill -TERM "$child" 2>/dev/null; wait; exit 143' TERM INT
-  crashes=()
+# Restart after a crash, waiting 5, 10, 20 ... 300 seconds. Give up after
+# RESTART crashes within an hour.
+supervise() {
+  local code pause now at crashes=() recent
   while :; do
     code=0
     "${launch[@]}" &
-    child=$!
-    wait "$child" || code=$?
-    ((code)) || exit 0
+    wait "$!" || code=$?
+    if ((code == 0 || RESTART == 0)); then exit "$code"; fi
     now=$SECONDS
     recent=()
     for at in ${crashes[@]+"${crashes[@]}"}; do if ((now - at < 3600)); then recent+=("$at"); fi; done
@@ -198,9 +273,9 @@ if [[ ${RESTART:-0} != 0 ]]; then
     if ((${#crashes[@]} > RESTART)); then die "crashed ${#crashes[@]} times within an hour, last with status $code; giving up"; fi
     pause=$((5 * 2 ** (${#crashes[@]} - 1)))
     if ((pause > 300)); then pause=300; fi
-    echo "serve.sh: server ended with status $code; starting again in $pause s" >&2
+    echo "serve.sh: server exited with status $code; restarting in $pause s" >&2
     sleep "$pause" &
-    child=$!
-    wait "$child" || :
+    wait "$!" || :
   done
-fi
+}
+supervise

@@ -30,6 +30,8 @@ import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from recommender.smoke.weights.write import MADE_BY
+
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parent.parent
 
@@ -107,7 +109,7 @@ class Standin:
                 "min_dynamic_patch": 1, "use_thumbnail": True, "dynamic_image_size": True, "force_image_size": 448,
                 "auto_map": {"AutoConfig": "configuration_synthetic.SyntheticChatConfig"},
                 "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}}  # fmt: skip
-        mark = {"synthetic": {"model": "internvl3-8b-awq", "seed": 0}} if synthetic else {}
+        mark = {"synthetic": {"model": "internvl3-8b-awq", "seed": 0, "made_by": MADE_BY}} if synthetic else {}
         folder = self.folder / name
         folder.mkdir()
         (folder / "config.json").write_text(json.dumps(mark | made | changed))

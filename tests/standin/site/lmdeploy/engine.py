@@ -21,8 +21,8 @@ from dataclasses import dataclass, fields, make_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from recommender.extract import load_extracted
-from recommender.store import data_root
+from recommender.knowledge.load import data_root
+from recommender.maintenance.wheel_facts import load_extracted
 
 MIB = 2**20
 PAGE = 32 * MIB

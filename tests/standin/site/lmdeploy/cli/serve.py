@@ -6,7 +6,7 @@ import argparse
 from types import SimpleNamespace
 
 from lmdeploy.engine import FACTS, RELEASE
-from recommender.extract import rebuild_parser
+from recommender.maintenance.argparse_rebuild import rebuild_parser
 
 
 class SubCliServe:

@@ -1,0 +1,1 @@
+"""Choose one configuration and explain it."""

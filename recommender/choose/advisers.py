@@ -1,0 +1,273 @@
+"""Reproduce an adviser's configuration, with the user's changes, and check it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from recommender.choose import constraints
+from recommender.choose.candidates import default_values, tiers
+from recommender.choose.constraints import ConstraintFinding
+from recommender.choose.needs import list_needs
+from recommender.choose.reasons import READERS, Explanation, explain
+from recommender.choose.select import Candidate
+from recommender.common.errors import RequestError, UnknownName
+from recommender.common.text import did_you_mean, normal, shorten
+from recommender.estimate.configuration import Configuration
+from recommender.knowledge import option_values
+from recommender.knowledge.eras import within
+from recommender.knowledge.provenance import code_caveat, measured_lines
+from recommender.knowledge.store import Store
+from recommender.request.resolved_request import ResolvedRequest
+
+if TYPE_CHECKING:
+    from recommender.knowledge import records
+
+DEFAULTS = "defaults"
+"""The name of LMDeploy's own defaults: an adviser who gives no settings."""
+
+LARGER_BATCHES = Version("0.10.0")
+"""From this release on LMDeploy's default batches are larger, and the H200 has one of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdvisedValue:
+    """A value as the adviser gave it, and the reason."""
+
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GivenSettings:
+    """A configuration that somebody gave: its settings by option.
+
+    ``added`` and ``left_out`` are the user's changes to it.
+    """
+
+    id: str
+    name: str
+    settings: Mapping[str, AdvisedValue]
+    added: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+def follow(resolved: ResolvedRequest, name: str, added: Mapping[str, str], left_out: Collection[str]) -> GivenSettings:
+    """Return an adviser's settings, with the user's changes.
+
+    ``name`` is an id, a name, or ``defaults``. ``added`` holds values by option;
+    ``left_out`` options are dropped. Raises UnknownName with near matches, RequestError
+    if an added option has no value.
+    """
+    if normal(name) == normal(DEFAULTS):
+        adviser_id, full_name, settings = DEFAULTS, "LMDeploy's defaults", {}
+    else:
+        adviser = resolve_adviser(resolved.store, name)
+        adviser_id, full_name, settings = adviser.id, adviser.name, list_settings(adviser)
+    without = tuple(sorted(_resolve_option("--without", option, settings) for option in left_out))
+    known = {option.id for option in resolved.store.options()} - (resolved.store.flags.keys() - resolved.options.keys())
+    extra = {_resolve_option("--with", option, known): value for option, value in added.items()}
+    for option, value in extra.items():
+        switch = option in resolved.options and resolved.options[option].type == "bool"
+        extra[option] = value or ("true" if switch else "")
+        if not extra[option]:
+            raise RequestError(f"--with {option}: value missing; write --with {option}=VALUE")
+        _check(resolved, option, extra[option])
+    settings = {option: setting for option, setting in settings.items() if option not in without}
+    settings |= {option: AdvisedValue(value, "Added with --with.") for option, value in extra.items()}
+    return GivenSettings(adviser_id, full_name, settings, tuple(sorted(extra.items())), without)
+
+
+def _check(resolved: ResolvedRequest, option: str, text: str) -> None:
+    """Raise RequestError if LMDeploy or TurboMind refuses a value that the user gave."""
+    store, flag = resolved.store, resolved.store.flags.get(option)
+    if flag is None:
+        parameter = store.environment.get(option) or store.client[option]
+        option_values.check(parameter.name, parameter, text)
+        return
+    option_values.check(flag.option, resolved.options[option], text)
+    if not option_values.runs_on_turbomind(flag, text):
+        known = ", ".join(encoding.text for encoding in flag.encodings)
+        raise RequestError(f"{flag.option}: TurboMind accepts {known}, not {shorten(text)}")
+
+
+def _resolve_option(where: str, name: str, known: Collection[str]) -> str:
+    """Return an option's id from any spelling: dashes, underscores, capitals."""
+    option = {normal(option): option for option in known}.get(normal(name))
+    if option is None:
+        raise UnknownName(f"{where}: unknown option {shorten(name)}{did_you_mean(name, sorted(known))}")
+    return option
+
+
+def resolve_adviser(store: Store, name: str) -> records.Adviser:
+    """Return an adviser by id or name. Raises UnknownName with near matches."""
+    for adviser in store.advisers.values():
+        if normal(name) in (normal(adviser.id), normal(adviser.name)):
+            return adviser
+    raise UnknownName(f"unknown adviser {shorten(name)}{did_you_mean(name, [*store.advisers, DEFAULTS])}")
+
+
+def list_settings(adviser: records.Adviser) -> dict[str, AdvisedValue]:
+    """Return the settings of an adviser's own configuration, by option.
+
+    Of a range, the upper end: it accepts whatever the lower end does.
+    """
+    return {
+        setting.option: AdvisedValue(setting.up_to or setting.value, setting.reason or "No reason given.")
+        for setting in adviser.settings
+        if setting.final
+    }
+
+
+def build_configuration(resolved: ResolvedRequest, adviser: GivenSettings) -> Configuration:
+    """Return the configuration that the settings decide.
+
+    LMDeploy's defaults fill in what they leave open. Raises RequestError if a value does
+    not fit its setting.
+    """
+    unset: dict[str, str] = dict.fromkeys(list_needs(resolved), "")
+    base = replace(
+        next(tiers(resolved))[0],
+        session_len=resolved.model.text.max_positions,
+        max_batch_size=default_batch(resolved),
+        omp_threads=resolved.request.cpus,
+        structured_output=False,
+        cache_sized_by="",
+        **unset,  # type: ignore[arg-type]
+    )
+    given = {option: setting.value for option, setting in adviser.settings.items()}
+    defaults = default_values(resolved.store, resolved.version)
+    values: dict[str, object] = {}
+    for option in resolved.store.options():
+        if option.setting and (option.id in given or defaults.get(option.setting)):
+            text = _without_zero(resolved, option.id, given.get(option.id, ""), defaults.get(option.setting, ""))
+            if text:
+                values[option.setting] = _decode(option, text, base)
+    return replace(base, **values)  # type: ignore[arg-type]
+
+
+def default_batch(resolved: ResolvedRequest) -> int:
+    """Return the batch size that LMDeploy uses by default on this GPU in this release.
+
+    LMDeploy looks for a key anywhere in the driver's name of GPU 0, so a GH200 counts as an H200.
+    Source: 0.9.2 lmdeploy/utils.py:344, 0.10.0 lmdeploy/utils.py:340.
+    """
+    sizes = {"a100": 384, "a800": 384, "h100": 1024, "h800": 1024, "l20y": 1024, "h200": 1024}
+    if resolved.version < LARGER_BATCHES:
+        sizes = {"a100": 256, "a800": 256, "h100": 512, "h800": 512}
+    name = resolved.gpu.name.casefold()
+    return next((size for key, size in sizes.items() if key in name), 128)
+
+
+def _without_zero(resolved: ResolvedRequest, option: str, given: str, default: str) -> str:
+    """Return the given value, or the default; for a 0 that stands for another value, that one."""
+    era = resolved.options.get(option)
+    if era is None or not era.zero or not option_values.is_zero(given):
+        return given or default
+    return default if era.zero == "default" else era.zero
+
+
+def _decode(option: records.Option, text: str, base: Configuration) -> object:
+    known = {encoding.text: encoding.value for encoding in option.encodings}
+    value = known.get(text) or known.get(option_values.plain(text)) or text
+    kind = type(getattr(base, option.setting))
+    try:
+        return value == "true" if kind is bool else kind(value)
+    except ValueError:
+        number = "a whole number" if kind is int else "a number"
+        raise RequestError(f"{option.id}: expected {number}, got {shorten(text)}") from None
+
+
+def explain_given(resolved: ResolvedRequest, adviser: GivenSettings, candidate: Candidate) -> tuple[Explanation, ...]:
+    """Return an explanation of every option, with the values as given.
+
+    Options that were not given keep the release's default and are not emitted. Given
+    options that the release no longer has are emitted too.
+    """
+    given, explanations = adviser.settings, explain(resolved, candidate)
+    known = {explanation.option for explanation in explanations}
+    removed = [resolved.store.flags[name] for name in given if name in resolved.store.flags and name not in known]
+    return (
+        *(_explain_setting(explanation, given.get(explanation.option)) for explanation in explanations),
+        *(_explain_removed(resolved, flag, given[flag.id]) for flag in removed),
+    )
+
+
+def _explain_setting(explanation: Explanation, setting: AdvisedValue | None) -> Explanation:
+    if setting is None:
+        return replace(explanation, value=explanation.default, emitted=False)
+    emitted = setting.value == "true" if explanation.switch else bool(setting.value)
+    return replace(explanation, value=setting.value, emitted=emitted, reason=setting.reason)
+
+
+def _explain_removed(resolved: ResolvedRequest, flag: records.Flag, setting: AdvisedValue) -> Explanation:
+    """Explain a flag that the release does not have, from its last era."""
+    switch = flag.eras[-1].type == "bool"
+    return Explanation(
+        option=flag.id,
+        kind="flag",
+        name=flag.option,
+        value=setting.value,
+        default=flag.eras[-1].default,
+        switch=switch,
+        emitted=not switch or setting.value == "true",
+        reason=setting.reason,
+        sources=flag.sources,
+        advice=(),
+        verdicts=(),
+        caveat=code_caveat(resolved.store, flag.sources, resolved.release.id),
+    )
+
+
+def find_problems(
+    resolved: ResolvedRequest, adviser: GivenSettings, candidate: Candidate
+) -> tuple[ConstraintFinding, ...]:
+    """Return what speaks against the configuration.
+
+    Options that the release ignores or lacks, violated constraints, refuted claims.
+    """
+    parsed = constraints.parse_all(resolved.store)
+    return (
+        *_find_unread(resolved, adviser),
+        *constraints.evaluate(parsed, candidate.values, "reject"),
+        *constraints.evaluate(parsed, candidate.values, "warn"),
+        *(
+            ConstraintFinding(
+                claim.id,
+                "claim",
+                " ".join(
+                    (
+                        f"{claim.statement} {claim.verdict.capitalize()}: {claim.because}",
+                        *measured_lines(resolved.store, claim.id),
+                    )
+                ),
+                "",
+                claim.sources,
+                code_caveat(resolved.store, claim.sources, resolved.release.id),
+            )
+            for claim in resolved.store.claims.values()
+            if adviser.id in claim.advisers and claim.verdict in ("refuted", "no-effect", "outdated")
+            if within(claim.since, claim.until, resolved.version)
+        ),
+    )
+
+
+def _find_unread(resolved: ResolvedRequest, adviser: GivenSettings) -> Iterator[ConstraintFinding]:
+    release = resolved.release.id
+    for name, setting in adviser.settings.items():
+        flag, era = resolved.store.flags.get(name), resolved.options.get(name)
+        if flag is None or (flag.eras[-1].type == "bool" and setting.value != "true"):
+            continue
+        remedy = f"remove {flag.option}"
+        if era is None:
+            message = f"LMDeploy {release} has no {flag.option}: the server does not start"
+            caveat = code_caveat(resolved.store, flag.sources, release)
+            yield ConstraintFinding("unknown-option", "reject", message, remedy, flag.sources, caveat)
+        elif not READERS & set(era.read_by):
+            readers = "nothing" if era.read_by == ("nobody",) else f"only {' and '.join(era.read_by)}"
+            message = f"{flag.option} does nothing here: in LMDeploy {release} {readers} reads it"
+            caveat = code_caveat(resolved.store, era.sources, release)
+            yield ConstraintFinding("unread-option", "warn", message, remedy, era.sources, caveat)

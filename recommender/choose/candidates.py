@@ -1,0 +1,167 @@
+"""List the configurations worth considering; constraints and goal decide later."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from types import MappingProxyType
+
+from packaging.version import Version
+
+from recommender.choose.needs import apply_needs
+from recommender.estimate import memory
+from recommender.estimate.cache_sizing import BLOCK, session_length, size_cache
+from recommender.estimate.configuration import Configuration
+from recommender.estimate.prefill_budget import budgets
+from recommender.knowledge.eras import options_of
+from recommender.knowledge.store import Store
+from recommender.request.resolved_request import ResolvedRequest
+
+HOST = "127.0.0.1"
+PORT = 23333
+PROXY_PORT = 8000
+# Two servers on a GPU fill each other's gaps; four were slower (concurrency 16 and 64, one H100).
+SHARED = 2
+SHARED_FROM = 8
+
+FEWER_TILES = (6, 1)
+"""Tile limits of an image that trade detail for memory or speed."""
+# What a configuration gives up, least first: (KV bits, tile limit of an image; 0 is the model's own).
+CONCESSIONS = tuple((bits, tiles) for tiles in (0, *FEWER_TILES) for bits in (16, 8, 4))
+KV_BITS = {"fp16": 16, "int8": 8, "int4": 4}
+
+
+def tiers(resolved: ResolvedRequest) -> Iterator[list[Configuration]]:
+    """Yield groups of configurations; each group gives up more accuracy."""
+    kv_bits = KV_BITS.get(resolved.request.kv)
+    for structured in (True, False) if resolved.response_schema else (False,):
+        for bits, tiles in CONCESSIONS:
+            fewer = resolved.images and resolved.tiles(tiles) != resolved.tiles()
+            if kv_bits in (None, bits) and (fewer or not tiles):
+                yield list(_group(resolved, bits, tiles, structured))
+
+
+def fewer_tiles(resolved: ResolvedRequest, most: int = 0) -> list[int]:
+    """Return tile limits, descending, that each reduce the tile count further.
+
+    ``most`` is the limit to start from; 0 is the model's own.
+    """
+    limits: list[int] = []
+    for limit in FEWER_TILES:
+        if resolved.tiles(limit) < resolved.tiles(limits[-1] if limits else most):
+            limits.append(limit)
+    return limits
+
+
+def _group(resolved: ResolvedRequest, kv_bits: int, tiles: int, structured: bool) -> Iterator[Configuration]:
+    for tp, servers, share in splits(resolved):
+        batch = math.ceil(resolved.concurrency / servers)
+        for prefill_tokens in _whole_texts(resolved, budgets(resolved, tiles, batch)):
+            yield _complete(resolved, kv_bits, tiles, structured, (tp, servers, share), batch, prefill_tokens)
+
+
+def _whole_texts(resolved: ResolvedRequest, sizes: list[int]) -> list[int]:
+    """Return the prefill budgets that hold the mean text, if any: no run shows what cutting a text costs."""
+    whole = [size for size in sizes if size >= resolved.input_tokens()]
+    return whole if whole and not resolved.images else sizes
+
+
+def splits(resolved: ResolvedRequest) -> list[tuple[int, int, int]]:
+    """Return how servers can share the GPUs: (``tp``, servers, servers per GPU).
+
+    ``tp`` is each power of two, or what the request says. For each there is one server,
+    which may leave GPUs free, and as many as there are GPUs and requests. Servers share a
+    GPU only for requests with images, on GPUs where that was measured, and if each has enough load: what sharing wins
+    there is the thread that prepares images, and no run shows that text gains.
+    """
+    request, count = resolved.request, resolved.request.gpu_count
+    sizes = []
+    for tp in [request.tp] if request.tp else [2**power for power in range(count.bit_length())]:
+        most = min(count // tp, resolved.concurrency)
+        sizes += [(tp, servers, 1) for servers in sorted({1, most})]
+    busy = resolved.concurrency >= SHARED_FROM * SHARED * count
+    if busy and resolved.images and request.tp < 2 and resolved.gpu.id in _shared_on(resolved.store):
+        sizes.append((1, SHARED * count, SHARED))
+    return sizes
+
+
+@lru_cache(maxsize=8)
+def _shared_on(store: Store) -> frozenset[str]:
+    """Return the ids of the GPUs on which servers were measured under CUDA MPS."""
+    return frozenset(run.gpu for run in store.evidence.values() if run.mps)
+
+
+def _complete(
+    resolved: ResolvedRequest,
+    kv_bits: int,
+    tiles: int,
+    structured: bool,
+    split: tuple[int, int, int],
+    batch: int,
+    prefill_tokens: int,
+) -> Configuration:
+    tp, servers, share = split
+    defaults = default_values(resolved.store, resolved.version)
+    max_tokens = max(2 * resolved.output_tokens, resolved.outputs[-1], 16)
+    session = session_length(resolved, tiles, max_tokens, prefill_tokens)
+    forward = memory.forward_tokens(prefill_tokens, batch, tp)
+    warmup = memory.warmup_tokens(resolved.version, forward, session)
+    needed = memory.count_needed_tokens(resolved, tiles, BLOCK, batch, session, warmup)
+    ratio, sized_by = size_cache(resolved, tp, kv_bits, needed)
+    config = Configuration(
+        backend="turbomind",
+        session_len=session,
+        max_batch_size=batch,
+        prefill_tokens=prefill_tokens,
+        cache_ratio=ratio,
+        kv_bits=kv_bits,
+        block_len=BLOCK,
+        tp=tp,
+        servers=servers,
+        share=share,
+        omp_threads=max(1, min(4, resolved.request.cpus // (2 * servers))),
+        prefix_caching=_repeats(resolved),
+        trust_remote_code=resolved.model.remote_code and "trust_remote_code" in defaults,
+        disable_docs="disable_docs" in defaults,
+        structured_output=structured,
+        dtype=defaults.get("dtype", "auto"),
+        log_level=defaults.get("log_level", "ERROR"),
+        communicator=defaults.get("communicator", "nccl"),
+        model_format=defaults.get("model_format", ""),
+        chat_template="",
+        server_name=HOST,
+        port=PORT,
+        proxy_url=f"http://{HOST}:{PROXY_PORT}" if servers > 1 else "",
+        revision="",
+        max_tiles=tiles,
+        max_tokens=max_tokens,
+        temperature=0.0,
+        cache_sized_by=sized_by,
+    )
+    config = apply_needs(resolved, config)
+    if share == 1:
+        return config
+    # Sized so that the last server still fits if the earlier ones take the high end of their range.
+    others = (share - 1) * memory.estimate(resolved, replace(config, share=1)).high
+    ratio, sized_by = size_cache(resolved, tp, kv_bits, needed, others)
+    return replace(config, cache_ratio=ratio, cache_sized_by=sized_by)
+
+
+REPEATED = 0.05
+"""Share of the input that earlier requests had, above which a prefix cache is worth its work."""
+
+
+def _repeats(resolved: ResolvedRequest) -> bool:
+    """Return whether requests repeat at least a block of what earlier ones had."""
+    if resolved.images:
+        return False
+    return resolved.prefix_tokens >= BLOCK or resolved.turns > 1 or resolved.request.repeated_share >= REPEATED
+
+
+@lru_cache(maxsize=128)
+def default_values(store: Store, version: Version) -> Mapping[str, str]:
+    """Return a release's default of each option with a setting, as text by setting."""
+    defaults = {store.flags[name].setting: era.default for name, era in options_of(store, version).items()}
+    return MappingProxyType({setting: default for setting, default in defaults.items() if setting})

@@ -1,0 +1,188 @@
+"""Explain each option: its value, the reason, the advice and verdicts on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+from recommender.choose.needs import list_needs
+from recommender.choose.select import Candidate
+from recommender.knowledge.conditions import Value, fill, parse, version
+from recommender.knowledge.eras import within
+from recommender.knowledge.provenance import code_caveat, measured_lines
+from recommender.knowledge.store import Store
+from recommender.request.resolved_request import ResolvedRequest
+
+if TYPE_CHECKING:
+    from recommender.knowledge import records
+
+Kind = Literal["flag", "environment", "client"]
+NEEDED = "this model needs it"
+READERS = frozenset({"turbomind", "server"})
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What one adviser says about an option."""
+
+    adviser: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimVerdict:
+    """A claim about an option, with its verdict.
+
+    ``measured``: on what, and every load that was compared. ``caveat``: what limits the sources; empty: nothing.
+    """
+
+    claim: str
+    statement: str
+    verdict: str
+    because: str
+    measured: tuple[str, ...]
+    sources: records.Sources
+    caveat: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One option of the release: its value, whether it is emitted, and why."""
+
+    option: str
+    kind: Kind
+    name: str
+    value: str
+    default: str
+    switch: bool
+    emitted: bool
+    reason: str
+    sources: records.Sources
+    advice: tuple[Advice, ...]
+    verdicts: tuple[ClaimVerdict, ...]
+    caveat: str = ""
+    brief: str = ""
+    unset: str = ""
+
+
+def explain(resolved: ResolvedRequest, candidate: Candidate) -> tuple[Explanation, ...]:
+    """Return an explanation of every option: flags, then environment, then client."""
+    store, needs = resolved.store, list_needs(resolved)
+    flags = ((store.flags[name], era) for name, era in resolved.options.items())
+    return (
+        *(_explain(resolved, candidate, needs, flag, "flag", flag.option, era.default, era) for flag, era in flags),
+        *(
+            _explain(resolved, candidate, needs, parameter, parameter.kind, parameter.name, parameter.default, None)
+            for parameter in (*store.environment.values(), *store.client.values())
+        ),
+    )
+
+
+def _explain(
+    resolved: ResolvedRequest,
+    candidate: Candidate,
+    needs: Mapping[str, records.NeededOption],
+    option: records.Option,
+    kind: Kind,
+    name: str,
+    default: str,
+    era: records.Era | None,
+) -> Explanation:
+    value = format_value(option, candidate, default)
+    need = needs.get(option.setting)
+    if need is not None and value == need.value:
+        reason, sources, brief = fill(need.because, candidate.values), need.sources, NEEDED
+    else:
+        reason, sources, brief = _find_reason(option, candidate.values)
+    return Explanation(
+        option=option.id,
+        kind=kind,
+        name=name,
+        value=value,
+        default=default,
+        switch=era is not None and era.type == "bool",
+        emitted=is_emitted(option, value, default, era),
+        reason=reason,
+        sources=sources,
+        advice=_list_advice(resolved.store, option.id),
+        verdicts=_give_verdicts(resolved.store, option.id, resolved.release.id),
+        caveat=_caveat(resolved.store, sources, resolved.release.id),
+        brief=brief,
+        unset=option.unset,
+    )
+
+
+_caveat = lru_cache(maxsize=8192)(code_caveat)
+
+
+@lru_cache(maxsize=4096)
+def _give_verdicts(store: Store, option: str, release: str) -> tuple[ClaimVerdict, ...]:
+    return tuple(
+        ClaimVerdict(
+            claim.id,
+            claim.statement,
+            claim.verdict,
+            claim.because,
+            tuple(measured_lines(store, claim.id)),
+            claim.sources,
+            code_caveat(store, claim.sources, release),
+        )
+        for claim in store.claims.values()
+        if option in claim.options and within(claim.since, claim.until, version(release))
+    )
+
+
+def format_value(option: records.Option, candidate: Candidate, default: str) -> str:
+    """Return the decided value as the option's text, or the default if undecided."""
+    if not option.setting:
+        return default
+    value = getattr(candidate.config, option.setting)
+    if isinstance(value, bool):
+        text = "true" if value else "false"
+    else:
+        text = f"{value:g}" if isinstance(value, float) else str(value)
+    return next((encoding.text for encoding in option.encodings if encoding.value == text), text)
+
+
+def is_emitted(option: records.Option, value: str, default: str, era: records.Era | None) -> bool:
+    """Return whether the option is written out.
+
+    It must be decided, read by engine or server, and differ from the default, unless its
+    record says otherwise.
+    """
+    if not option.setting or option.emit == "never":
+        return False
+    if era is not None:
+        if not READERS & set(era.read_by):
+            return False
+        if era.type == "bool":
+            return value == "true"
+    return bool(value) and (option.emit == "always" or value != default)
+
+
+def has_source(sources: records.Sources) -> bool:
+    """Return whether a fact cites a source; facts without one are unverified."""
+    return bool(sources.code or sources.pages or sources.evidence)
+
+
+def _find_reason(option: records.Option, values: Mapping[str, Value]) -> tuple[str, records.Sources, str]:
+    """Return the reason, its sources, and the same in a few words."""
+    for reason in option.reasons:
+        if all(parse(text).holds(values) for text in reason.when):
+            sources = reason.sources if has_source(reason.sources) else option.sources
+            return fill(reason.text, values), sources, fill(reason.brief or option.brief, values)
+    return option.summary, option.sources, fill(option.brief, values)
+
+
+@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
+def _list_advice(store: Store, option: str) -> tuple[Advice, ...]:
+    return tuple(
+        Advice(adviser.id, setting.value + (f" to {setting.up_to}" if setting.up_to else ""), setting.reason)
+        for adviser in store.advisers.values()
+        for setting in adviser.settings
+        if setting.option == option and setting.final
+    )

@@ -1,0 +1,174 @@
+"""Run the steps from a request to an explained recommendation."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from recommender.choose.constraints import ConstraintFinding, list_goal_constraints
+from recommender.choose.reasons import Explanation, explain
+from recommender.choose.relax import RequestChange, suggest_change
+from recommender.choose.select import Candidate, Choice, NoCandidate, choose, predict
+from recommender.common.errors import UnknownName
+from recommender.common.version import __version__
+from recommender.estimate.configuration import Configuration
+from recommender.estimate.memory import Memory
+from recommender.estimate.published_figures import PublishedFigure, find_published
+from recommender.estimate.similar_runs import SimilarRun, find_similar_runs
+from recommender.estimate.speed import Speed
+from recommender.knowledge.load import load
+from recommender.knowledge.names import resolve_model
+from recommender.knowledge.store import Store
+from recommender.request.request import Request
+from recommender.request.resolved_request import ResolvedRequest, resolve_request
+
+MAX_RPS_CONCURRENCY = 1024
+RATE_CONSTRAINT = "goal-rps"
+LARGER = 5
+"""Doublings of a batch that reaches the rate, at most."""
+WORTH = 0.05
+"""Share of a request's time for which twice the batch is worth its memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """A complete answer: request, configuration with reasons, prediction."""
+
+    made_by: str
+    request: Request
+    resolved: ResolvedRequest
+    config: Configuration
+    memory: Memory
+    speed: Speed
+    explanations: tuple[Explanation, ...]
+    findings: tuple[ConstraintFinding, ...]
+    similar_runs: tuple[SimilarRun, ...]
+    published: tuple[PublishedFigure, ...]
+    considered: int = 1
+    rejected: tuple[tuple[str, int], ...] = ()
+    adviser: str = ""
+    added: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+class NothingFits(Exception):
+    """No configuration passes every constraint."""
+
+    def __init__(self, resolved: ResolvedRequest, nothing: NoCandidate, change: RequestChange | None) -> None:
+        """Keep the binding constraint and the nearest change that fits, if any."""
+        super().__init__(nothing.binding.message)
+        self.resolved = resolved
+        self.nothing = nothing
+        self.change = change
+
+
+def recommend(request: Request, store: Store | None = None) -> Recommendation:
+    """Return the best configuration for a request.
+
+    Raises UnknownName, RequestError or CheckpointError if the request is invalid,
+    NothingFits if no configuration passes.
+    """
+    resolved = resolve_with_checkpoint(request, store or load())
+    if request.rps and not request.load and not request.concurrency:
+        resolved, outcome = _for_rate(resolved)
+    else:
+        outcome = choose(resolved)
+    if isinstance(outcome, NoCandidate):
+        raise NothingFits(resolved, outcome, suggest_change(resolved, outcome.too_large))
+    recommendation = _complete(resolved, outcome.best, outcome.warnings)
+    return replace(recommendation, considered=outcome.considered, rejected=outcome.rejected)
+
+
+def recommend_adviser(
+    request: Request,
+    adviser: str,
+    added: Mapping[str, str] = MappingProxyType({}),
+    left_out: Collection[str] = (),
+    store: Store | None = None,
+) -> Recommendation:
+    """Return an adviser's own configuration, with the problems it has.
+
+    ``adviser`` may be ``defaults``: LMDeploy's own. ``added`` holds values by option,
+    ``left_out`` options to drop. Raises UnknownName or RequestError.
+    """
+    from recommender.choose import advisers
+
+    resolved = resolve_with_checkpoint(request, store or load())
+    given = advisers.follow(resolved, adviser, added, left_out)
+    candidate = predict(resolved, advisers.build_configuration(resolved, given))
+    return replace(
+        _complete(resolved, candidate, advisers.find_problems(resolved, given, candidate)),
+        adviser=given.id,
+        explanations=advisers.explain_given(resolved, given, candidate),
+        added=given.added,
+        left_out=given.left_out,
+    )
+
+
+def resolve_with_checkpoint(request: Request, store: Store) -> ResolvedRequest:
+    """Return a request with its names resolved.
+
+    A model that is a folder is read from its files. Raises UnknownName, RequestError or
+    CheckpointError.
+    """
+    try:
+        resolve_model(store, request.model)
+    except UnknownName as unknown:
+        from recommender.request import checkpoint
+
+        folder = checkpoint.find_folder(request.model)
+        if folder:
+            return resolve_request(replace(request, model=folder), store, checkpoint.read(Path(folder), store))
+        if checkpoint.looks_like_path(request.model):
+            shown = checkpoint.shorten_path(request.model)
+            raise UnknownName(f"--model: {shown} is not a folder with a config.json") from None
+        raise unknown from None
+    return resolve_request(request, store)
+
+
+def _for_rate(resolved: ResolvedRequest) -> tuple[ResolvedRequest, Choice | NoCandidate]:
+    """Return the case and choice at the lowest concurrency that reaches the rate. Powers of two are tried.
+
+    Requests without images arrive one by one and wait for a place in the batch. There the concurrency rises further,
+    until all goals are met and the next one would shorten a request by less than ``WORTH``.
+    """
+    arriving = not resolved.images
+    rate = resolved.request.rps * resolved.request.headroom if arriving else 0.0
+    goals = list_goal_constraints(resolved.store) if arriving else {RATE_CONSTRAINT}
+    tried = replace(resolved, concurrency=1, rps=rate)
+    outcome = choose(tried)
+    left = LARGER
+    while tried.concurrency < MAX_RPS_CONCURRENCY and left:
+        missed = set() if isinstance(outcome, Choice) else goals & dict(outcome.rejected).keys()
+        if not (missed or (arriving and isinstance(outcome, Choice))):
+            break
+        left -= RATE_CONSTRAINT not in missed
+        larger = replace(tried, concurrency=2 * tried.concurrency)
+        found = choose(larger)
+        if isinstance(outcome, Choice) and not (isinstance(found, Choice) and _is_worth(found, outcome)):
+            break
+        tried, outcome = larger, found
+    return tried, outcome
+
+
+def _is_worth(larger: Choice, smaller: Choice) -> bool:
+    return larger.best.speed.latency_ms.value < (1 - WORTH) * smaller.best.speed.latency_ms.value
+
+
+def _complete(
+    resolved: ResolvedRequest, candidate: Candidate, findings: tuple[ConstraintFinding, ...]
+) -> Recommendation:
+    return Recommendation(
+        made_by=f"lmdeploy-recommender {__version__}",
+        request=resolved.request,
+        resolved=resolved,
+        config=candidate.config,
+        memory=candidate.memory,
+        speed=candidate.speed,
+        explanations=explain(resolved, candidate),
+        findings=findings,
+        similar_runs=find_similar_runs(resolved, candidate.config),
+        published=find_published(resolved, candidate.config),
+    )

@@ -1,0 +1,203 @@
+"""Find the smallest change of a request that makes something fit."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from packaging.version import Version
+
+from recommender.choose.candidates import fewer_tiles
+from recommender.choose.select import Choice, choose, fits
+from recommender.common.units import GIB, MIB
+from recommender.estimate.configuration import Configuration
+from recommender.estimate.memory import usable_bytes, weights
+from recommender.estimate.simulation import Timed
+from recommender.estimate.speed import Speed, estimate
+from recommender.knowledge.eras import options_of
+from recommender.knowledge.names import PART, resolve_release
+from recommender.knowledge.store import Store
+from recommender.request.request import Goal, Quantile, Request
+from recommender.request.resolved_request import ResolvedRequest
+
+if TYPE_CHECKING:
+    from recommender.knowledge import records
+
+CARD_COUNTS = (2, 4, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestChange:
+    """A change that makes the request fit: the options, and a description."""
+
+    options: str
+    text: str
+
+
+Relaxation: TypeAlias = tuple[RequestChange, ResolvedRequest]
+
+
+def suggest_change(resolved: ResolvedRequest, too_large: bool) -> RequestChange | None:
+    """Return the first change under which something fits, or None.
+
+    Small changes are tried first. ``too_large``: the weights alone exceed the memory, so
+    only changes that add memory are tried.
+    """
+    smaller = () if too_large else _smaller(resolved)
+    return next((change for change, relaxed in chain(smaller, _more(resolved)) if fits(relaxed)), None)
+
+
+def _smaller(resolved: ResolvedRequest) -> Iterator[Relaxation]:
+    if resolved.request.kv != "auto":
+        yield RequestChange("--kv auto", "choose the KV cache precision automatically"), _ask(resolved, kv="auto")
+    yield from _looser_goals(resolved)
+    concurrency = resolved.concurrency
+    while concurrency > 1:
+        concurrency //= 2
+        change = RequestChange(f"--load {concurrency}", f"limit concurrency to {concurrency}")
+        yield change, replace(resolved, concurrency=concurrency)
+    yield from _newer_release(resolved)
+
+
+def _ask(resolved: ResolvedRequest, **options: Any) -> ResolvedRequest:
+    """Return the same case with other options in its request."""
+    return replace(resolved, request=replace(resolved.request, **options))
+
+
+def _more(resolved: ResolvedRequest) -> Iterator[Relaxation]:
+    """Yield changes that add memory, if it then holds the weights.
+
+    More of a shared GPU, more GPUs, larger GPUs.
+    """
+    for change, relaxed in chain(_more_memory(resolved), _more_cards(resolved), _larger_cards(resolved)):
+        if usable_bytes(relaxed) * relaxed.request.gpu_count > weights(relaxed, 1):
+            yield change, relaxed
+
+
+def _looser_goals(resolved: ResolvedRequest) -> Iterator[Relaxation]:
+    request = resolved.request
+    if request.p99_ms or request.ttft_ms or request.tpot_ms or request.latency_ms or request.rps:
+        goal: Goal = "throughput" if request.rps else "latency"
+        relaxed = _ask(resolved, p99_ms=0.0, ttft_ms=0.0, tpot_ms=0.0, latency_ms=0.0, rps=0.0, goal=goal)
+        outcome = choose(relaxed)
+        if isinstance(outcome, Choice):
+            options = " ".join(_list_missed(request, outcome.best.speed)) or "no latency goals"
+            text = "the best prediction for this GPU and load" + _offer_fewer_tiles(resolved, outcome.best.config)
+            yield RequestChange(options, text), relaxed
+
+
+def _list_missed(request: Request, speed: Speed) -> list[str]:
+    """Return each goal that a prediction misses, as the option it would meet."""
+    options = []
+    if request.p99_ms and speed.p99_ms.value > request.p99_ms:
+        options.append(f"--p99 {math.ceil(speed.p99_ms.value)}")
+    goals: tuple[tuple[Timed, Quantile, float], ...] = (
+        ("ttft", request.ttft_at, request.ttft_ms),
+        ("tpot", request.tpot_at, request.tpot_ms),
+        ("latency", request.latency_at, request.latency_ms),
+    )
+    for name, quantile, most in goals:
+        if most and (value := speed.at(name, quantile)) > most:
+            at = "" if quantile == "mean" else f"{quantile}:"
+            options.append(f"--{name} {at}{math.ceil(value)}")
+    if request.rps and speed.rps.value < request.rps:
+        options.append(f"--rps {math.floor(speed.rps.value * 10) / 10:g}")
+    return options
+
+
+def _offer_fewer_tiles(resolved: ResolvedRequest, config: Configuration) -> str:
+    """Return a hint if clients that request fewer tiles would meet the goals."""
+    for limit in () if config.max_tiles else fewer_tiles(resolved):
+        if not _list_missed(resolved.request, estimate(resolved, replace(config, max_tiles=limit), ranged=False)):
+            return f"; clients that send max_dynamic_patch {limit} meet the goal, with less image detail"
+    return ""
+
+
+def _newer_release(resolved: ResolvedRequest) -> Iterator[Relaxation]:
+    name = max(resolved.store.releases, key=Version)
+    version = Version(name)
+    if version > resolved.version:
+        relaxed = replace(
+            _ask(resolved, lmdeploy=name),
+            release=resolve_release(resolved.store, name),
+            version=version,
+            options=options_of(resolved.store, version),
+        )
+        yield RequestChange(f"--lmdeploy {name}", f"use LMDeploy {name}"), relaxed
+
+
+def _more_memory(resolved: ResolvedRequest) -> Iterator[Relaxation]:
+    """Yield the smallest larger share of a shared GPU that fits, in whole GiB; nothing if not even the whole GPU does.
+
+    A share that fits still fits when it grows, so a bisection finds it.
+    """
+
+    def give(size: int) -> ResolvedRequest:
+        return replace(_ask(resolved, vram_gib=float(size)), available_bytes=size * GIB)
+
+    asked = resolved.request.vram_gib
+    sizes = range(int(asked) + 1, int(resolved.gpu.memory_mib / 1024) + 1) if asked else range(0)
+    if sizes and fits(give(sizes[-1])):
+        size = sizes[bisect_left(sizes, True, key=lambda size: fits(give(size)))]
+        yield RequestChange(f"--vram {size}", f"give it {size} GiB of the GPU"), give(size)
+
+
+def _more_cards(resolved: ResolvedRequest) -> Iterator[Relaxation]:
+    if PART in resolved.gpu.id:  # a process sees only one MIG slice
+        return
+    for count in CARD_COUNTS:
+        if count > resolved.request.gpu_count:
+            change = RequestChange(f"--gpu {resolved.gpu.id}:{count}", f"use {count} GPUs")
+            yield change, _ask(resolved, gpu_count=count)
+
+
+def _larger_cards(resolved: ResolvedRequest) -> Iterator[Relaxation]:
+    """Yield one larger or newer GPU, smallest first; then several of one.
+
+    Of GPUs with equal memory and generation, only the first is tried.
+    """
+    whole = [gpu for gpu in resolved.store.gpus.values() if PART not in gpu.id]
+    by_size = sorted(whole, key=lambda gpu: (gpu.memory_mib, gpu.id), reverse=True)
+    alike = {(gpu.compute_capability, gpu.memory_mib // 1024): gpu for gpu in by_size}
+    gpus = sorted(alike.values(), key=lambda gpu: (gpu.memory_mib, gpu.id))
+    if not _any_helps(resolved, gpus):
+        return
+    current, least = Version(resolved.gpu.compute_capability), resolved.request.gpu_count
+    for count in dict.fromkeys((least, *CARD_COUNTS)):
+        for gpu in gpus if count >= least else ():
+            if Version(gpu.compute_capability) > current or gpu.memory_mib * MIB > resolved.available_bytes:
+                several = count > 1
+                change = RequestChange(
+                    f"--gpu {gpu.id}:{count}" if several else f"--gpu {gpu.id}",
+                    f"use {count} x {gpu.name}" if several else f"use {gpu.name}",
+                )
+                yield change, _move_to(resolved, gpu, count)
+
+
+def distinct_gpus(store: Store, above_mib: int = 0) -> list[records.Gpu]:
+    """Return whole GPUs of more memory than this, the smallest first; of GPUs alike only the first."""
+    distinct: dict[tuple[str, int], records.Gpu] = {}
+    for gpu in sorted(store.gpus.values(), key=lambda gpu: (gpu.memory_mib, gpu.id)):
+        if PART not in gpu.id and gpu.memory_mib > above_mib:
+            distinct.setdefault((gpu.compute_capability, gpu.memory_mib // 1024), gpu)
+    return list(distinct.values())
+
+
+def _any_helps(resolved: ResolvedRequest, gpus: Sequence[records.Gpu]) -> bool:
+    """Return whether eight of any generation's largest GPU would do.
+
+    Otherwise no other GPU is worth trying.
+    """
+    largest = {gpu.compute_capability: gpu for gpu in gpus}
+    count = max(resolved.request.gpu_count, CARD_COUNTS[-1])
+    by_size = sorted(largest.values(), key=lambda gpu: -gpu.memory_mib)
+    return any(fits(_move_to(resolved, gpu, count)) for gpu in by_size)
+
+
+def _move_to(resolved: ResolvedRequest, gpu: records.Gpu, count: int) -> ResolvedRequest:
+    """Return the same request on ``count`` of another GPU."""
+    return replace(_ask(resolved, gpu_count=count, vram_gib=0.0), gpu=gpu, available_bytes=gpu.memory_mib * MIB)

@@ -1,0 +1,238 @@
+"""Pick one configuration by the goal, among those that pass every constraint."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from recommender.choose import candidates, constraints
+from recommender.choose.constraints import ConstraintFinding, ParsedConstraint
+from recommender.estimate import memory, speed
+from recommender.estimate.configuration import Configuration
+from recommender.knowledge.conditions import Value
+from recommender.request.resolved_request import ResolvedRequest
+
+SLOW = 1.25
+SHARING_GAINS = 1.1
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A configuration with its estimates, and the values that constraints compare."""
+
+    config: Configuration
+    memory: memory.Memory
+    speed: speed.Speed
+    values: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The chosen configuration, its warnings, and how many were rejected by what."""
+
+    best: Candidate
+    warnings: tuple[ConstraintFinding, ...]
+    considered: int
+    rejected: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NoCandidate:
+    """No configuration passes: the binding constraint, and what else rejects.
+
+    ``too_large``: the weights alone exceed the memory, so only more memory helps.
+    """
+
+    binding: ConstraintFinding
+    others: tuple[ConstraintFinding, ...]
+    considered: int
+    rejected: tuple[tuple[str, int], ...]
+    too_large: bool
+
+
+def predict(
+    resolved: ResolvedRequest, config: Configuration, known: Mapping[str, Value] | None = None, ranged: bool = True
+) -> Candidate:
+    """Return a configuration with its estimates.
+
+    ``known`` holds the request's fact values, if computed already. Without ``ranged``,
+    speeds have no range.
+    """
+    used = memory.estimate(resolved, config)
+    fast = speed.estimate(resolved, config, ranged, used.kv_tokens)
+    values = dict(known or constraints.fact_values(resolved))
+    values |= constraints.config_values(resolved, config)
+    values |= constraints.estimate_values(used, fast, resolved.request)
+    return Candidate(config, used, fast, values)
+
+
+@dataclass(frozen=True, slots=True)
+class Assessed:
+    """A configuration, what rejects it, and which of the request's goals it misses. ``values`` fill their messages."""
+
+    candidate: Candidate | None
+    values: Mapping[str, Value]
+    findings: tuple[ParsedConstraint, ...]
+    missed: tuple[ParsedConstraint, ...] = ()
+
+    @property
+    def latency(self) -> float:
+        """Return the predicted latency in ms; infinite without an estimate."""
+        return self.candidate.speed.latency_ms.value if self.candidate else float("inf")
+
+
+def choose(resolved: ResolvedRequest) -> Choice | NoCandidate:
+    """Return the best configuration for the goal that gives up the least accuracy.
+
+    Accuracy is given up for memory only. If something fits but misses a goal of the
+    request, the search ends there.
+    """
+    known = constraints.fact_values(resolved)
+    applicable = constraints.select_applicable(resolved, known)
+    rejected: Counter[str] = Counter()
+    considered = 0
+    tier: list[Assessed] = []
+    too_large = False
+    for configs in candidates.tiers(resolved):
+        tier = [_assess(resolved, config, known, applicable) for config in configs]
+        considered += len(tier)
+        rejected.update(finding.record.id for entry in tier for finding in (*entry.findings, *entry.missed))
+        fits = [entry for entry in tier if entry.candidate and not entry.findings]
+        passed = [entry.candidate for entry in fits if entry.candidate and not entry.missed]
+        if passed:
+            best = predict(resolved, pick(passed, resolved.request.goal).config, known)
+            warnings = constraints.evaluate(applicable, best.values, "warn")
+            return Choice(best, warnings, considered, tuple(rejected.most_common()))
+        if fits:
+            tier = fits
+            break
+        too_large = all(entry.candidate and not entry.candidate.memory.free for entry in tier)
+        if too_large:
+            break  # no concession changes the weights
+    nearest = min(tier, key=lambda entry: (len(entry.findings), entry.latency))
+    # The binding constraint: of those that reject the nearest candidate, the one that rejects most candidates.
+    violated = sorted((*nearest.findings, *nearest.missed), key=lambda finding: -rejected[finding.record.id])
+    binding, *others = constraints.explain_violated(violated, nearest.values)
+    return NoCandidate(binding, tuple(others), considered, tuple(rejected.most_common()), too_large)
+
+
+def _assess(
+    resolved: ResolvedRequest,
+    config: Configuration,
+    known: Mapping[str, Value],
+    applicable: tuple[ParsedConstraint, ...],
+) -> Assessed:
+    """Return an assessment; estimates are made only if nothing simpler rejects."""
+    values = {**known, **constraints.config_values(resolved, config)}
+    findings = constraints.find_violated(applicable, values, estimated=(False,))
+    if findings:
+        return Assessed(None, values, findings)
+    candidate = predict(resolved, config, known, ranged=False)
+    findings = constraints.find_violated(applicable, candidate.values, estimated=(True,))
+    goals = constraints.list_goal_constraints(resolved.store)
+    missed = tuple(finding for finding in findings if finding.record.id in goals)
+    return Assessed(
+        candidate, candidate.values, tuple(finding for finding in findings if finding not in missed), missed
+    )
+
+
+def fits(resolved: ResolvedRequest) -> bool:
+    """Return whether ``choose`` finds a configuration, without the work of picking the best.
+
+    Speed is computed only where a constraint compares it, and only for what fits in memory.
+    """
+    known = constraints.fact_values(resolved)
+    rules = [rule for rule in constraints.select_applicable(resolved, known) if rule.record.severity == "reject"]
+    plain = [rule for rule in rules if not rule.estimated]
+    of_memory = [rule for rule in rules if rule.estimated and not rule.of_speed]
+    of_speed = [rule for rule in rules if rule.of_speed]
+    goals = constraints.list_goal_constraints(resolved.store)
+    too_large: set[Configuration] = set()
+    for configs in candidates.tiers(resolved):
+        misses_goal = False
+        for config in configs:
+            values = {**known, **constraints.config_values(resolved, config)}
+            if _any_violated(plain, values):
+                continue
+            alike = replace(config, structured_output=False)  # takes the same memory
+            if alike in too_large:
+                continue
+            used = memory.estimate(resolved, config)
+            values |= constraints.memory_values(used)
+            if _any_violated(of_memory, values):
+                too_large.add(alike)
+                continue
+            if not of_speed:
+                return True
+            values |= constraints.speed_values(
+                speed.estimate(resolved, config, False, used.kv_tokens), resolved.request
+            )
+            violated = {rule.record.id for rule in constraints.find_violated(of_speed, values)}
+            if not violated:
+                return True
+            misses_goal = misses_goal or violated <= goals
+        if misses_goal:  # a faster configuration would give up accuracy for speed
+            return False
+    return False
+
+
+def _any_violated(rules: list[ParsedConstraint], values: Mapping[str, Value]) -> bool:
+    """Return whether one is violated; that one is tried first for the next configuration, which is much alike."""
+    for place, rule in enumerate(rules):
+        if rule.is_violated(values):
+            rules.insert(0, rules.pop(place))
+            return True
+    return False
+
+
+Score = Callable[[Candidate], tuple[float, ...]]
+
+
+def pick(passed: Iterable[Candidate], goal: str) -> Candidate:
+    """Return the best candidate by the goal; see ``_break_ties`` for equals."""
+    fit = _drop_slow(list(passed)) if goal == "memory" else _drop_idle_sharing(list(passed))
+    least = min(_total_bytes(candidate) for candidate in fit)
+    fastest = min(candidate.speed.latency_ms.value for candidate in fit)
+    most = max(candidate.speed.rps.value for candidate in fit)
+    scores: dict[str, Score] = {
+        "latency": lambda x: (round(x.speed.latency_ms.value / fastest, 2), *_break_ties(x, least)),
+        "throughput": lambda x: (-round(x.speed.rps.value / most, 2), *_break_ties(x, least)),
+        "memory": lambda x: (_total_bytes(x), x.speed.latency_ms.value),
+        "balanced": lambda x: (
+            round(x.speed.latency_ms.value / fastest + most / x.speed.rps.value, 2),
+            *_break_ties(x, least),
+        ),
+    }
+    return min(fit, key=scores[goal])
+
+
+def _drop_slow(fit: list[Candidate]) -> list[Candidate]:
+    """Drop candidates that trade a quarter of the speed or more for memory."""
+    fastest = min(candidate.speed.latency_ms.value for candidate in fit)
+    return [candidate for candidate in fit if candidate.speed.latency_ms.value <= SLOW * fastest]
+
+
+def _drop_idle_sharing(fit: list[Candidate]) -> list[Candidate]:
+    """Drop servers that share GPUs, unless they answer a tenth more.
+
+    Sharing needs an MPS daemon and a proxy.
+    """
+    single = [candidate for candidate in fit if candidate.config.share == 1]
+    most = max((candidate.speed.rps.value for candidate in single), default=0.0)
+    shared = [candidate for candidate in fit if candidate.config.share > 1]
+    return single + [candidate for candidate in shared if candidate.speed.rps.value >= SHARING_GAINS * most]
+
+
+def _break_ties(candidate: Candidate, least: int) -> tuple[float, ...]:
+    """Return what decides between equally fast candidates.
+
+    Clearly less memory, then the larger prefill budget, which absorbs bursts.
+    """
+    used = _total_bytes(candidate)
+    return round(used / least, 1), -candidate.config.prefill_tokens, used
+
+
+def _total_bytes(candidate: Candidate) -> int:
+    """Return the bytes on all GPUs."""
+    return candidate.memory.total * candidate.config.cards

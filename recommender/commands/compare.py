@@ -1,0 +1,39 @@
+"""``recommend compare``: the advisers' configurations and ours, setting by setting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from recommender import api
+from recommender.commands.short_help import ShortCommand
+from recommender.options import build_request, question_options
+
+HELP = """\b
+Examples:
+  recommend compare --gpu A100-80G --load single
+  recommend compare --gpu L4 --load 16 --image 1280x720 --lmdeploy 0.9.2
+  recommend compare --gpu A100-80G --json
+
+\b
+Exit codes: 0 done; 1 nothing fits the request, only the advisers are shown;
+2 the command line is wrong.
+"""
+
+
+@click.command("compare", cls=ShortCommand, epilog=HELP)
+@question_options
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
+def command(as_json: bool, **options: Any) -> None:
+    """Compare the advisers' configurations with ours for one request, setting by setting."""
+    from recommender.common import terminal
+    from recommender.lookup import comparison_text
+
+    comparison = api.compare(build_request(options))
+    if as_json:
+        terminal.show_json(comparison_text.as_json(comparison))
+    else:
+        terminal.show(comparison_text.lines(comparison))
+    if comparison.nothing:
+        raise comparison.nothing

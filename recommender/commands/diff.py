@@ -1,0 +1,43 @@
+"""``recommend diff``: what changes for a launch script between two LMDeploy releases."""
+
+from __future__ import annotations
+
+import click
+
+from recommender.commands.short_help import ShortCommand
+
+HELP = """\b
+Examples:
+  recommend diff 0.9.2 0.18.0
+  recommend diff 0.18.0 0.12.3        going back to an older release
+  recommend diff 0.9.2 0.18.0 --json
+"""
+
+
+def _complete(_context: click.Context, _parameter: click.Parameter, prefix: str) -> list[str]:
+    """Return the releases that begin with a prefix."""
+    from recommender.knowledge.load import load
+
+    return [release for release in load().releases if release.startswith(prefix)]
+
+
+@click.command("diff", cls=ShortCommand, epilog=HELP)
+@click.argument("old", shell_complete=_complete)
+@click.argument("new", shell_complete=_complete)
+@click.option("--json", "as_json", is_flag=True, help="Print the complete result as JSON.")
+def command(old: str, new: str, as_json: bool) -> None:
+    """Show what changes for a launch script between two LMDeploy releases.
+
+    OLD is the release that the script was written for, NEW the target release.
+    """
+    from recommender.common import terminal
+    from recommender.knowledge.load import load
+    from recommender.knowledge.names import resolve_release
+    from recommender.lookup import release_diff, release_diff_text
+
+    store = load()
+    diff = release_diff.diff(store, resolve_release(store, old), resolve_release(store, new))
+    if as_json:
+        terminal.show_json(release_diff_text.as_json(diff))
+    else:
+        terminal.show(release_diff_text.lines(diff))

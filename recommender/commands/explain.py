@@ -1,0 +1,50 @@
+"""``recommend explain``: everything known about one option."""
+
+from __future__ import annotations
+
+import click
+
+from recommender import api
+from recommender.commands.short_help import ShortCommand
+
+HELP = """\b
+FLAG is an option in any spelling, an environment variable, a request field or
+a field of TurbomindEngineConfig.
+
+\b
+Examples:
+  recommend explain --session-len
+  recommend explain quant_policy --lmdeploy 0.9.2
+  recommend explain OMP_NUM_THREADS --json
+"""
+
+
+def _complete(_context: click.Context, _parameter: click.Parameter, prefix: str) -> list[str]:
+    """Return the names that begin with a prefix, options without their dashes."""
+    from recommender.knowledge.load import load
+
+    store = load()
+    names = (*store.flags, *(field.name for kind in (store.environment, store.client) for field in kind.values()))
+    return [name for name in names if name.startswith(prefix)]
+
+
+@click.command(
+    "explain",
+    cls=ShortCommand,
+    epilog=HELP,
+    context_settings={"ignore_unknown_options": True},  # FLAG may begin with dashes
+)
+@click.argument("flag", type=click.UNPROCESSED, shell_complete=_complete)
+@click.option("--lmdeploy", metavar="VERSION", help="LMDeploy release. [the newest]")
+@click.option("--vi", is_flag=True, help="Show Vietnamese texts where there are any.")
+@click.option("--json", "as_json", is_flag=True, help="Print the complete result as JSON.")
+def command(flag: str, lmdeploy: str | None, vi: bool, as_json: bool) -> None:
+    """Show what an option does, its history over the releases, advice, verdicts and known issues."""
+    from recommender.common import terminal
+    from recommender.lookup import option_text
+
+    info = api.explain(flag, lmdeploy or "")
+    if as_json:
+        terminal.show_json(option_text.as_json(info))
+    else:
+        terminal.show(option_text.lines(info, vi=vi))

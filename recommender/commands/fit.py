@@ -1,0 +1,130 @@
+"""``recommend knowledge fit``: fit the coefficients and judge them by runs left out."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from recommender.commands.knowledge_files import FILE, knowledge_of, write_whole
+from recommender.commands.short_help import ShortCommand
+from recommender.common.errors import MaintenanceError
+from recommender.common.progress import QUIET_S
+
+if TYPE_CHECKING:
+    from recommender.calibration.observations import Observation
+    from recommender.knowledge import records
+    from recommender.knowledge.store import Store
+
+TOLERANCE = 0.005
+"""Relative difference of a number that --check accepts: machines round a fit's last digits differently."""
+
+
+@click.command(cls=ShortCommand)
+@click.option("--check", "only_check", is_flag=True, help="Write nothing; exit 1 if a file differs.")
+@click.option("--worst", metavar="N", default=0, type=click.IntRange(0, 1000), help="Show the N largest errors. [0]")
+@click.option("--knowledge", "folder", metavar="DIR", type=FILE, help="The knowledge folder. [that of this checkout]")
+def fit(only_check: bool, worst: int, folder: Path | None) -> None:
+    """Fit the coefficients to knowledge/evidence, and judge them by runs left out.
+
+    Each model, and each fifth of the configurations, is left out once. The errors of the fits without
+    it give the residuals, and these the ranges that recommend prints. Needs scipy.
+
+    \b
+    Example:
+      recommend knowledge fit --worst 20
+      recommend knowledge fit --check
+    """
+    from recommender.calibration.fit import held_out_errors, residuals, solve
+    from recommender.knowledge.load import load
+
+    place = knowledge_of(folder)
+    if not find_spec("scipy"):
+        raise MaintenanceError("knowledge fit needs scipy; run: pip install scipy")
+    store, say = load(place), _progress()
+    observations = evidence(place, store)
+    say(f"fitting to {len(observations)} observations")
+    values = solve(observations, store)
+    errors = held_out_errors(observations, store, say)
+    figures = residuals(errors)
+    click.echo(table(figures))
+    for error in sorted(errors, key=lambda error: -abs(error.log))[:worst]:
+        click.echo(f"{error.figure:<14} {error.error:>+7.0%}  {error.observation.what} (without {error.part})")
+    fitted = {name: values[name] for name, record in store.coefficients.items() if record.basis == "fitted"}
+    wanted = files(place, fitted, figures)
+    stale = [path for path, text in wanted.items() if not _same(path, text)]
+    for path in stale:
+        if not only_check:
+            write_whole(path, wanted[path])
+        click.echo(f"{path.relative_to(place.parent)}: {'differs from the fit' if only_check else 'written'}")
+    click.echo(
+        f"{len(fitted)} coefficients, {len(figures)} residuals, {len(stale)} {'stale' if only_check else 'changed'}"
+    )
+    sys.exit(1 if stale and only_check else 0)
+
+
+def evidence(place: Path, store: Store) -> list[Observation]:
+    """Return all that a knowledge folder's evidence measured. Raises MaintenanceError where that is nothing."""
+    from recommender.calibration.first_probe import probe_observations
+    from recommender.calibration.observations import observations
+
+    found = [*observations(place / "evidence", store), *probe_observations(place / "evidence" / "earlier", store)]
+    if not found:
+        raise MaintenanceError(
+            f"{place / 'evidence'}: nothing to fit to; recommend smoke --save-evidence writes records"
+        )
+    return found
+
+
+def files(place: Path, fitted: Mapping[str, float], figures: list[records.Residuals]) -> dict[Path, str]:
+    """Return the text that each file of a coefficient and of residuals should have."""
+    from recommender.calibration.fit import as_yaml, changed_value
+
+    wanted = {}
+    for name, value in fitted.items():
+        path = place / "coefficients" / f"{name}.yaml"
+        wanted[path] = changed_value(path.read_text("utf-8"), value)
+    return wanted | {place / "residuals" / f"{each.id}.yaml": as_yaml(each) for each in figures}
+
+
+def _same(path: Path, text: str) -> bool:
+    """Return whether a file says the same, its numbers within the tolerance."""
+    try:
+        kept = path.read_text("utf-8").split()
+    except FileNotFoundError:
+        return False
+    wanted = text.split()
+    return len(kept) == len(wanted) and all(map(_same_word, kept, wanted))
+
+
+def _same_word(kept: str, wanted: str) -> bool:
+    try:
+        return kept == wanted or abs(float(kept) / float(wanted) - 1) <= TOLERANCE
+    except (ValueError, ZeroDivisionError):
+        return False
+
+
+def table(figures: list[records.Residuals]) -> str:
+    """Return the held-out errors as a table of 80 columns."""
+    lines = [f"{'figure':<14}{'n':>5}{'by model':>10}{'by config':>10}{'worst':>8}  {'80 % range':<14}{'covers':>7}"]
+    for each in figures:
+        ends = f"{each.low:.2f} to {each.high:.2f}"
+        errors = f"{each.by_model:>10.1%}{each.by_configuration:>10.1%}{each.worst:>8.0%}"
+        lines.append(f"{each.id:<14}{each.predictions:>5}{errors}  {ends:<14}{each.covered:>7.0%}")
+    return "\n".join(lines)
+
+
+def _progress() -> Callable[[str], None]:
+    """Return a function that reports a step on stderr once the work takes longer than ``QUIET_S``."""
+    begun = time.monotonic()
+
+    def say(text: str) -> None:
+        if time.monotonic() - begun > QUIET_S:
+            click.echo(f"{text} ({time.monotonic() - begun:.0f} s)", err=True)
+
+    return say

@@ -1,0 +1,51 @@
+"""The main job: turn a request into a generated file and a report."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from recommender.commands.output import write_file, write_folder
+from recommender.common import terminal
+from recommender.common.errors import RequestError
+from recommender.fleet import FORMS
+from recommender.options import build_recommendation
+from recommender.render.formats import render
+
+
+def run(options: dict[str, Any]) -> None:
+    """Write the recommendation, and the report to stderr."""
+    if options["as_json"]:
+        if options["form"] not in ("bash", "json"):
+            raise RequestError(f"--json and --format {options['form']} exclude each other; remove one")
+        options["form"] = "json"
+    recommendation = build_recommendation(options)
+    if options["form"] in FORMS:
+        from recommender.fleet.layout import Layout
+
+        write_folder(Layout(recommendation), options["form"], options["output"] or "")
+        return
+    text = render(recommendation, options["form"])
+    if options["output"] and options["output"] != "-":
+        executable = options["form"] in ("bash", "python", "client", "docker")
+        write_file(options["output"], text, executable=executable, force=options["force"])
+    else:
+        terminal.utf8(sys.stdout).write(text)
+    if options["quiet"] or options["form"] == "report":
+        return
+    if options["verbose"]:
+        from recommender.render.report import report
+
+        terminal.write(report(recommendation, full=False), sys.stderr)
+    else:
+        from recommender.render.screen import screen
+
+        told = {name for name, value in options.items() if value}
+        text = screen(
+            recommendation,
+            told,
+            sys.argv[1:],
+            "" if options["output"] in (None, "-") else options["output"],
+            terminal.is_rich(sys.stderr),
+        )
+        terminal.write(text, sys.stderr)

@@ -1,0 +1,256 @@
+"""Run ``recommend review``: arguments, streams and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import click
+
+from recommender.commands.short_help import ShortCommand
+from recommender.options import QUESTION as REQUEST_OPTIONS
+
+if TYPE_CHECKING:
+    from recommender.review.engine import Defect, Review
+    from recommender.review.inputs import Subject
+    from recommender.review.script.source import Source
+
+CLEAN, FOUND, USAGE, DEFECT = 0, 1, 2, 70
+FORMATS = ("text", "json", "sarif", "github", "junit")
+FAIL_ON = ("error", "warning", "info", "never")
+FAILS: Mapping[str, frozenset[str]] = {
+    "error": frozenset({"error"}),
+    "warning": frozenset({"error", "warning"}),
+    "info": frozenset({"error", "warning", "info"}),
+    "never": frozenset(),
+}
+DEFAULT_FAIL_ON = "warning"
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+EXAMPLES = """\b
+FILE is a bash script, a Python file, a Dockerfile, a compose file, a
+Kubernetes manifest, a systemd unit, or a folder with such files; - is a script
+or a bare command line on stdin. Nothing that is read is run. A unit's
+EnvironmentFile= is read if it is in the unit's folder. A rule that needs an
+unknown GPU, model or load is skipped; the last lines list such rules.
+
+\b
+Examples:
+  recommend review deploy.sh --gpu A100-80G
+  recommend review deploy.sh --gpu A100-80G --load 16 --image 1280x720
+  recommend review . --format github --fail-on error
+  echo lmdeploy serve api_server internlm/internlm3-8b-instruct --tp 3 |
+      recommend review - --gpu A100-80G:2
+  recommend review deploy.sh --diff      what --fix would change
+  recommend review deploy.sh --gpu A100-80G --load single --optimize --diff
+  recommend review --explain LMD001
+
+\b
+A comment on the line or above the command ignores a finding; above all
+commands it applies to the whole file:
+  # recommend: ignore LMD101 because our fork of LMDeploy has this option
+--fix rewrites a file atomically; owner, mode and access control list stay, a
+symbolic link keeps pointing, and a file with hard links is refused.
+[tool.recommend] of pyproject.toml, or .recommend.toml, can set gpu, model,
+load and the other request options, ignore = ["LMD101"] and fail-on.
+
+\b
+Exit codes: 0 no findings of --fail-on's severity or above; 1 such findings;
+2 the command line is wrong, or a file cannot be read or judged; one line says
+which, and the others are judged.
+"""
+
+QUESTION = REQUEST_OPTIONS | {
+    "gpu": click.option("--gpu", metavar="NAME[:COUNT]", help="GPU and count, or auto for this machine's."),
+    "model": click.option("--model", metavar="ID|FOLDER", help="The checkpoint, if the script does not name it."),
+    "load": click.option("--load", metavar="NAME|N", help="single, low, medium, high, or concurrency."),
+    "image": click.option("--image", metavar="WxH[xN]", help="Images of one request."),
+    "goal": click.option("--goal", metavar="GOAL", help="latency, throughput, memory or balanced: for --optimize."),
+    "cpus": click.option("--cpus", metavar="N", help="CPU cores of the host."),
+    "kv": click.option("--kv", metavar="TYPE", help="KV cache precision for --optimize: auto, fp16, int8 or int4."),
+    "lmdeploy": click.option("--lmdeploy", metavar="VERSION", help="LMDeploy release; overrides the script."),
+}
+"""The options that describe a request: those of ``recommend``, without its defaults."""
+OUTPUT = (
+    click.option("--format", "form", type=click.Choice(FORMATS), default="text", help="Output format. [text]"),
+    click.option("--fail-on", type=click.Choice(FAIL_ON), help=f"Exit 1 from this severity on. [{DEFAULT_FAIL_ON}]"),
+    click.option("--diff", "as_diff", is_flag=True, help="Show safe repairs as a patch; change nothing."),
+    click.option("--fix", "in_place", is_flag=True, help="Apply safe repairs to the files."),
+    click.option("--optimize", is_flag=True, help="Use recommended values; needs GPU, model and load."),
+    click.option("--rules", "list_rules", is_flag=True, help="List the rules."),
+    click.option("--explain", metavar="RULE", help="Print a rule's page."),
+)
+
+
+def _options(command: Command) -> Command:
+    asking = [option for name, option in QUESTION.items() if name != "calibrate"]
+    for option in reversed((*asking, *OUTPUT)):
+        command = option(command)
+    return command
+
+
+@click.command("review", cls=ShortCommand, epilog=EXAMPLES)
+@click.argument("paths", metavar="[FILE|FOLDER|-]...", nargs=-1)
+@_options
+def command(paths: tuple[str, ...], **options: Any) -> None:
+    """Find problems in a launch script, cite the sources, and repair what is safe."""
+    if options["list_rules"] or options["explain"]:
+        _show_rules(options)
+    if not paths:
+        raise click.UsageError("no file given; name a script, a folder, or - for stdin")
+    if options["as_diff"] and options["in_place"]:
+        raise click.UsageError("--diff and --fix exclude each other; leave one out")
+    if options["in_place"] and "-" in paths:
+        raise click.UsageError("--fix cannot change stdin; name a file, or use --diff")
+    if (options["as_diff"] or (options["optimize"] and not options["in_place"])) and options["form"] != "text":
+        raise click.UsageError(f"--diff and --optimize write a patch, not {options['form']}; leave --format out")
+    sys.exit(_run(paths, options))
+
+
+def _show_rules(options: Mapping[str, Any]) -> NoReturn:
+    """Print the rules (--rules) or a rule's page (--explain) and exit."""
+    from recommender.common import terminal
+    from recommender.review import engine
+    from recommender.review.output import rule_list
+
+    if options["explain"]:
+        try:
+            terminal.show(rule_list.page(engine.rule(options["explain"])))
+        except engine.UnknownRule as error:
+            _say(str(error))
+            sys.exit(USAGE)
+    else:
+        terminal.show(rule_list.table(engine.rules()))
+    sys.exit(CLEAN)
+
+
+def _run(paths: tuple[str, ...], options: Mapping[str, Any]) -> int:
+    from recommender.review import context, inputs
+
+    answers = inputs.answers(options)
+    context.verify(answers)
+    failed: list[str] = []
+
+    def complain(text: str) -> None:
+        failed.append(text)
+        _say(text)
+
+    code = _review_files(inputs.subjects(paths, complain), answers, options, complain)
+    return USAGE if failed else code
+
+
+def _review_files(
+    subjects: Iterable[Subject], answers: Mapping[str, Any], options: Mapping[str, Any], complain: Callable[[str], None]
+) -> int:
+    """Review every file, write the report or patches, return the exit code."""
+    from recommender.common.cpu_budget import cpu_budget
+    from recommender.common.errors import UserError
+    from recommender.review import engine
+
+    reviews: list[Review] = []
+    fails: list[frozenset[str]] = []
+    defects: list[Defect] = []
+    for subject in subjects:
+        known = subject.settings
+
+        def look(source: Source, known: Any = known) -> Review:
+            return engine.review(source.path, source.text, answers, known.options, known.ignore)
+
+        try:
+            if options["as_diff"] or options["in_place"] or options["optimize"]:
+                reviewed = _repair(subject.source, look, options, complain)
+            else:
+                with cpu_budget():
+                    reviewed = look(subject.source)
+        except UserError as error:  # the others are still judged
+            complain(f"{subject.source.path}: {error}")
+            continue
+        reviews.append(reviewed)
+        defects += reviewed.defects
+        fails.append(FAILS[options["fail_on"] or known.fail_on or DEFAULT_FAIL_ON])
+    _write(reviews, fails, options)
+    for defect in defects:
+        where = f"{defect.path}: internal error in {defect.rule}"
+        _say(f"{where}: {defect.error}; please report it (RECOMMEND_DEBUG=1 shows where)")
+    judged = zip(reviews, fails, strict=True)
+    if any(finding.severity in failing for reviewed, failing in judged for finding in reviewed.findings):
+        return FOUND
+    return DEFECT if defects else CLEAN
+
+
+def _repair(
+    source: Source, look: Callable[[Source], Review], options: Mapping[str, Any], complain: Callable[[str], None]
+) -> Review:
+    """Repair a file or print its patch; return the review of the file on disk."""
+    from recommender.common.cpu_budget import cpu_budget
+    from recommender.common.user_file import Unreadable
+    from recommender.review import fix
+
+    with cpu_budget():
+        repaired = fix.repair(source, look)
+        after, reasons = repaired.source, list[str]()
+        if options["optimize"]:
+            from recommender.review.optimize import optimize
+
+            after, reasons = optimize(repaired.source, repaired.review, look)
+        patch = "" if options["in_place"] else "".join(fix.patch(source, after))
+        final = look(after if options["in_place"] else source)
+    for finding in repaired.applied:
+        _say(f"{finding.path}:{finding.place.line}: {finding.rule.id}: {finding.fix.what if finding.fix else ''}")
+    for text in reasons:
+        _say(f"{source.path}:{text}")
+    for finding in repaired.withdrawn:
+        _say(f"{finding.path}:{finding.place.line}: {finding.rule.id}: its repair did not help and was undone")
+    if not options["in_place"]:
+        _stdout(patch)
+        return final
+    if after.whole != source.whole:
+        try:
+            fix.save(source, after)
+        except (OSError, Unreadable) as error:
+            complain(f"{source.path}: cannot be written: {getattr(error, 'strerror', None) or error}")
+            return look(source)
+    return final
+
+
+def _write(reviews: list[Review], fails: list[frozenset[str]], options: Mapping[str, Any]) -> None:
+    """Write the report to stdout; with a patch, only its summary to stderr."""
+    from recommender.review.output import text
+
+    form = options["form"]
+    if options["as_diff"] or (options["optimize"] and not options["in_place"]):
+        for line in text.summary(reviews):
+            click.echo(line, err=True)
+    elif form == "text" and not reviews:
+        click.echo("recommend review: no script to review", err=True)
+    elif form == "text":
+        _stdout("".join(f"{line}\n" for line in text.text(reviews, _colour())))
+    elif form == "sarif":
+        from recommender.review.output.sarif import as_sarif
+
+        _stdout(as_sarif(reviews))
+    else:
+        from recommender.review.output import json_output
+
+        if form == "junit":
+            _stdout(json_output.as_junit(reviews, fails))
+        else:
+            _stdout(json_output.as_json(reviews) if form == "json" else json_output.as_github(reviews))
+
+
+def _colour() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _stdout(text: str) -> None:
+    sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
+    sys.stdout.write(text)
+
+
+def _say(text: str) -> None:
+    """Print one line to stderr."""
+    from recommender.common.text import printable
+
+    click.echo(f"recommend review: {printable(' '.join(text.split()))}", err=True)

@@ -1,0 +1,114 @@
+"""Help that fits one screen; ``--help-all`` has the rest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from recommender.common.terminal import cut, labelled
+from recommender.options import GROUPS, QUESTION
+
+SHOWN = ("gpu", "model", "workload", "load", "rps", "form", "output", "verbose")
+"""Options of the main job that its help explains; it names the others."""
+EXAMPLES = 3
+WIDEST = 22
+
+
+class ShortCommand(click.Command):
+    """A command whose ``--help`` has a line for each option of its own, and names the request's."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Add ``--help-all``, the help with every option and exit code."""
+        super().__init__(*args, **kwargs)
+        every = click.Option(
+            ["--help-all"], is_flag=True, expose_value=False, is_eager=True, help="Every option.", callback=_show_all
+        )
+        self.params.append(every)
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write usage, the first paragraph, options by group, and examples."""
+        self.format_usage(ctx, formatter)
+        first = (self.help or "").split("\n\n")[0]
+        formatter.write("\n" + "\n".join(labelled("", " ".join(first.split()), "", 2)) + "\n")
+        for line in self.short_lines(ctx):
+            formatter.write(f"{line}\n")
+
+    def short_lines(self, ctx: click.Context) -> Iterator[str]:
+        """Yield what follows the description."""
+        own = [each for each in self.params if each.name not in (*QUESTION, "added", "left_out", "follow", "help_all")]
+        yield from _rows("Options", own, ctx)
+        yield from _named("The request", [each for each in self.params if each not in own])
+        yield from _ending(self, ctx)
+
+
+class ShortGroup(ShortCommand, click.Group):
+    """A group of commands with a main job of its own."""
+
+    command_class = ShortCommand
+
+    def short_lines(self, ctx: click.Context) -> Iterator[str]:
+        """Yield the options of the main job, the others by name, the commands and examples."""
+        shown = [each for each in self.params if each.name in SHOWN]
+        if shown:
+            yield from _rows("Options", shown, ctx)
+            yield from _named("Also", [each for each in self.params if each not in shown])
+        yield from ("", "Commands:")
+        for name in self.list_commands(ctx):
+            yield cut(f"  {name:<13}{self.summary(ctx, name)}")
+        yield from _ending(self, ctx, 2)
+
+    def summary(self, ctx: click.Context, name: str) -> str:
+        """Return what a command does, in one line."""
+        command = self.get_command(ctx, name)
+        return command.get_short_help_str(80) if command else ""
+
+
+def _show_all(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if not wanted:
+        return
+    formatter = ctx.make_formatter()
+    command, kind = ctx.command, click.Group if isinstance(ctx.command, click.Group) else click.Command
+    kind.format_help(command, ctx, formatter)
+    click.echo(formatter.getvalue().rstrip("\n"))
+    ctx.exit()
+
+
+def _rows(title: str, options: list[click.Parameter], ctx: click.Context) -> Iterator[str]:
+    rows = [(_name(each, ctx), each.help or "") for each in options if isinstance(each, click.Option)]
+    if not rows:
+        return
+    width = min(max(len(name) for name, _ in rows), WIDEST)
+    yield from ("", f"{title}:")
+    for name, text in rows:
+        yield cut(f"  {name:<{width}}  {text}")
+
+
+def _name(option: click.Option, ctx: click.Context) -> str:
+    """Return the option's first name and what it takes."""
+    takes = "" if option.is_flag or option.count else f" {option.make_metavar(ctx)}"
+    return f"{option.opts[0]}{takes}"
+
+
+def _named(title: str, options: list[click.Parameter]) -> Iterator[str]:
+    """Name options by group; they are explained in the main job's ``--help-all``."""
+    groups: dict[str, list[str]] = {}
+    for each in options:
+        group = next((group for group, names in GROUPS.items() if each.name in names.split()), "Output")
+        if each.name not in ("help_all", "version"):
+            groups.setdefault(group, []).append(each.opts[0])
+    if groups:
+        yield from ("", f"{title}:")
+    for group, names in groups.items():
+        yield from labelled(group, " ".join(names), "  ", 9)
+
+
+def _ending(command: click.Command, ctx: click.Context, most: int = EXAMPLES) -> Iterator[str]:
+    epilog = re.sub(r"\\\n(?=\s)", "", (command.epilog or "").replace("\b\n", ""))
+    examples = [line for line in epilog.splitlines() if line.startswith("  recommend")]
+    if examples:
+        yield from ("", "Examples:")
+        yield from map(cut, examples[:most])
+    yield f"{ctx.command_path} --help-all has every option, file and exit code."

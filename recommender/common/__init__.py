@@ -1,0 +1,1 @@
+"""What every folder may use: errors, exit codes, text, files, units."""

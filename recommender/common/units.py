@@ -1,0 +1,39 @@
+"""Units of memory and time, and how people write them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+GIB = 2**30
+
+MIB = 2**20
+
+MS: Mapping[str, float] = {"": 1.0, "ms": 1.0, "s": 1e3, "m": 60e3, "min": 60e3}
+"""Milliseconds in a unit of time; a number alone is in ms."""
+IN_GIB: Mapping[str, float] = {
+    "": 1.0,
+    "g": 1.0,
+    "gib": 1.0,
+    "gb": 1e9 / GIB,
+    "mib": 1 / 1024,
+    "mb": 1e6 / GIB,
+    "tib": 1024.0,
+}
+"""GiB in a unit of memory; a number alone is in GiB, and g is GiB as in docker's options."""
+TOKENS: Mapping[str, float] = {"": 1, "k": 1000, "K": 1024, "m": 1_000_000, "M": 2**20}
+"""Tokens in a unit: k is 1,000 and K is 1,024, as vLLM reads its options."""
+
+_NUMBER = re.compile(
+    r"\+?(?P<number>[0-9]+\.?[0-9]*|\.[0-9]+)(?P<power>[eE][+-]?[0-9]{1,3})?\s*(?P<unit>[A-Za-z]*)", re.ASCII
+)
+
+
+def read_quantity(text: str, units: Mapping[str, float]) -> float | None:
+    """Return a number with a unit, in the units' base; None if it is neither. Units of ``TOKENS`` heed the case."""
+    match = _NUMBER.fullmatch(text.strip()) if len(text) <= 40 else None
+    if not match:
+        return None
+    unit = match["unit"]
+    factor = units.get(unit, units.get(unit.lower()))
+    return None if factor is None else float(match["number"] + (match["power"] or "")) * factor

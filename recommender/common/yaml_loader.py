@@ -1,0 +1,64 @@
+"""A safe YAML loader that bounds levels, entries, and what aliases and merges repeat. Import it late: yaml is slow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+from yaml.composer import Composer
+
+from recommender.common.user_file import Unreadable
+
+DEEPEST = 60
+"""Levels of lists and maps."""
+MOST_ENTRIES = 60_000
+"""Entries, those behind aliases counted each time."""
+LONG = 128
+"""Characters of a word that count as one more entry."""
+MOST_DIGITS = 400
+PLAIN: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+NUMBERS = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
+
+
+class BoundedLoader(Composer, PLAIN):  # type: ignore[misc]
+    """Composes in Python, which can be bounded, what libyaml parses."""
+
+    def __init__(self, text: str) -> None:
+        PLAIN.__init__(self, text)
+        Composer.__init__(self)
+        self.depth = self.entries = 0
+        self.sizes: dict[int, int] = {}
+        """Entries in and below each node."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        alias = self.check_event(yaml.AliasEvent)
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise Unreadable(f"invalid YAML: nested more than {DEEPEST} levels deep; fix it there")
+        before = self.entries
+        node: Any = super().compose_node(parent, index)
+        self.depth -= 1
+        if alias and id(node) not in self.sizes:
+            raise Unreadable("invalid YAML: an anchor contains itself; fix it there")
+        word = isinstance(node, yaml.ScalarNode)
+        if word and node.tag in NUMBERS and len(node.value) > MOST_DIGITS:
+            raise Unreadable(f"invalid YAML: a number has more than {MOST_DIGITS} digits; fix it there")
+        self.count(self.sizes[id(node)] if alias else 1 + (len(node.value) // LONG if word else 0))
+        self.sizes.setdefault(id(node), self.entries - before)
+        return node
+
+    def flatten_mapping(self, node: Any) -> None:
+        """Count what each merge adds, before it is added."""
+        merged = [value for key, value in node.value if key.tag == "tag:yaml.org,2002:merge"]
+        for value in merged:
+            for mapping in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                if isinstance(mapping, yaml.MappingNode):
+                    self.flatten_mapping(mapping)
+                    self.count(len(mapping.value))
+        super().flatten_mapping(node)
+
+    def count(self, more: int) -> None:
+        self.entries += more
+        if self.entries > MOST_ENTRIES:
+            most = f"more than {MOST_ENTRIES:,} entries, with what its aliases (*) and merges (<<) repeat"
+            raise Unreadable(f"invalid YAML: {most}; fix it there")

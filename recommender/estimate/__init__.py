@@ -1,0 +1,1 @@
+"""Predict the memory and the speed of a configuration."""

@@ -1,0 +1,72 @@
+"""Size the KV cache: session length, block size and cache ratio."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, TypeAlias
+
+from recommender.estimate import memory
+from recommender.estimate.model_shape import kv_bytes_per_token
+from recommender.request.resolved_request import ResolvedRequest
+
+BLOCK = 64
+SESSION_STEP = 256
+
+# Margin over the need even at the low end of free memory: if the cache is smaller than the warm-up needs, startup
+# hangs silently. Unless the goal is memory, the cache is twice the need, up to half of what is free.
+KV_HEADROOM = 1.1
+KV_AMPLE = 2.0
+KV_AMPLE_UP_TO = 0.5
+LARGEST_RATIO = 0.95
+
+
+def session_length(resolved: ResolvedRequest, tiles: int, max_tokens: int, prefill_tokens: int) -> int:
+    """Return the session length in tokens.
+
+    It holds the largest image that the model accepts, ``max_tokens`` of answer, and a
+    full prefill pass of ``prefill_tokens``. The engine batches only prompts whose
+    lengths sum to the session length, so a shorter session would waste the budget
+    (0.16.0 src/turbomind/engine/engine.cc:464).
+    """
+    longest = resolved.longest()
+    largest = longest.largest_tokens(tiles) - longest.output_tokens + max_tokens
+    asked = longest.input_tokens(tiles) + max_tokens + 1
+    rounded = math.ceil(max(largest + 1, prefill_tokens) / SESSION_STEP) * SESSION_STEP
+    limit = resolved.model.text.max_positions
+    if rounded <= limit:
+        return rounded
+    return limit if asked <= limit else math.ceil(asked / SESSION_STEP) * SESSION_STEP
+
+
+SizedBy: TypeAlias = Literal["twice", "half", "need", "most"]
+"""What decides the cache ratio: twice the need, half of the free memory, the need with its margin, or the largest."""
+
+
+def size_cache(
+    resolved: ResolvedRequest, config_tp: int, kv_bits: int, needed: int, others: int = 0
+) -> tuple[float, SizedBy]:
+    """Return the smallest cache ratio, to two digits, that holds ``needed`` tokens, and what decided it.
+
+    It assumes the lower end of predicted free memory. ``others`` are bytes that earlier
+    servers occupy on the same GPU. If the GPU is too small the result is
+    ``LARGEST_RATIO``; the constraints then report what does not fit.
+    """
+    before = sum(item.high for item in memory.items_before_cache(resolved, config_tp))
+    free = memory.usable_bytes(resolved) - others - before
+    token = kv_bytes_per_token(resolved.model, kv_bits, config_tp)
+    region = memory.region_bytes(-(-needed // BLOCK), token * BLOCK, resolved.version >= memory.SLAB_ALLOCATOR)
+    if free <= 0:
+        return LARGEST_RATIO, "most"
+    share = region * KV_HEADROOM / free
+    sized_by: SizedBy = "need"
+    ample = min(region * KV_AMPLE / free, KV_AMPLE_UP_TO)
+    if resolved.request.goal != "memory" and ample > share:
+        share, sized_by = ample, "half" if ample == KV_AMPLE_UP_TO else "twice"
+    digits = 10 ** (1 - math.floor(math.log10(share))) if share < 1 else 100
+    ratio = math.ceil(share * digits - 1e-9) / digits
+    return (LARGEST_RATIO, "most") if ratio > LARGEST_RATIO else (ratio, sized_by)
+
+
+def cache_ratio(resolved: ResolvedRequest, config_tp: int, kv_bits: int, needed: int, others: int = 0) -> float:
+    """Return the ratio of ``size_cache`` alone."""
+    return size_cache(resolved, config_tp, kv_bits, needed, others)[0]

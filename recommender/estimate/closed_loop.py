@@ -1,0 +1,108 @@
+"""Solve a closed loop of requests over two stations: preprocessing and engine."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+HALVINGS = 12
+
+
+class ServiceTimes(NamedTuple):
+    """Service demands of one request on one server, in ms.
+
+    An iteration with m requests takes ``step_base + m * step_row``. A mixture of
+    experts also reads ``expert_row`` per request, up to ``expert_most`` for all
+    experts; the first ``expert_hidden`` ms of that overlap with other work.
+    ``full_pass`` is the prefill of an iteration that uses the whole prefill budget.
+    ``step_hidable`` is the part of ``step_base`` that reads weights, which a prefill in the same pass hides.
+    """
+
+    prepare: float
+    prefill: float
+    step_base: float
+    step_row: float
+    full_pass: float
+    expert_row: float = 0.0
+    expert_most: float = 0.0
+    expert_hidden: float = 0.0
+    step_hidable: float = 0.0
+
+    def step(self, requests: float) -> float:
+        """Return the ms of one iteration with ``requests`` requests and no prefill."""
+        plain = self.step_base + requests * self.step_row
+        if not self.expert_row:
+            return plain
+        return plain + max(min(requests * self.expert_row, self.expert_most) - self.expert_hidden, 0.0)
+
+    def further_pass(self, part: float) -> float:
+        """Return what a further pass adds to a prompt's ``part`` of prefill: launches, and weights it cannot hide."""
+        return max(self.step(1) - part, self.step_base - self.step_hidable)
+
+
+class LoopTimes(NamedTuple):
+    """Solution of a closed loop.
+
+    ``rate`` is in requests a ms. ``waiting`` and ``engine`` are the ms that a request
+    spends before the engine runs it, and in the engine.
+    """
+
+    rate: float
+    waiting: float
+    engine: float
+
+
+@lru_cache(maxsize=65536)
+def solve_loop(times: ServiceTimes, output_tokens: int, concurrency: int, batch: int) -> LoopTimes:
+    """Return rate and times with ``concurrency`` requests always in the loop.
+
+    The engine runs at most ``batch`` of them at once. Exact solution of a birth-death
+    chain over the number of requests in the engine: preprocessing is one thread and
+    feeds one request at a time; the engine completes m requests every
+    ``output_tokens`` iterations, which also carry m prefills.
+    """
+    feed, prefill, step = 1 / max(times.prepare, 1e-6), times.prefill, times.step
+    base, row = (0.0, 0.0) if times.expert_row else (times.step_base, times.step_row)
+    weight, total, done, inside = 1.0, 1.0, 0.0, 0.0
+    for prepared in range(1, concurrency + 1):
+        if prepared <= batch:  # the loop of every prediction: step(running) is written out where that is short
+            running = prepared
+            each = base + running * row if row else step(running)
+            complete = running / (output_tokens * each + running * prefill)
+        weight *= feed / complete
+        total += weight
+        done += weight * complete
+        inside += weight * running
+        if total > 1e200:
+            weight, total, done, inside = weight / total, 1.0, done / total, inside / total
+    rate, mean = done / total, inside / total
+    return LoopTimes(rate, (concurrency - mean) / rate, mean / rate)
+
+
+def share_gpu(
+    times: ServiceTimes, output_tokens: int, concurrency: int, batch: int, others: int, step_share: float
+) -> ServiceTimes:
+    """Return the service times of a server that shares its GPU under CUDA MPS.
+
+    ``others`` servers on that GPU have the same load. Prefill saturates the GPU, so
+    servers that prefill together split it. A decoding step leaves most of the GPU
+    idle: it slows by the fraction ``step_share`` only. The share of time that a server
+    prefills depends on the resulting rate; bisection finds it.
+    """
+    low, high = 0.0, 1.0
+    slowed = times
+    for _ in range(HALVINGS):
+        busy = (low + high) / 2
+        prefill, step = 1 + others * busy, 1 + step_share * others * busy
+        slowed = times._replace(
+            prefill=times.prefill * prefill,
+            full_pass=times.full_pass * prefill,
+            step_base=times.step_base * step,
+            step_hidable=times.step_hidable * step,
+            expert_row=times.expert_row * step,
+            expert_most=times.expert_most * step,
+            expert_hidden=times.expert_hidden * step,
+        )
+        rate = solve_loop(slowed, output_tokens, concurrency, batch).rate
+        low, high = (busy, high) if rate * slowed.prefill > busy else (low, busy)
+    return slowed

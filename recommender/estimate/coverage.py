@@ -1,0 +1,57 @@
+"""Tell what the measured runs cover: GPUs, GPUs per server, kinds of models.
+
+Predictions outside that coverage say so and have wider ranges.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from recommender.knowledge import records
+    from recommender.knowledge.store import Store
+
+ModelKind: TypeAlias = tuple[bool, str, bool, bool]
+
+
+def classify_model(model: records.Model) -> ModelKind:
+    """Return what makes models behave alike.
+
+    Mixture of experts or dense; quantisation method, or ``""``; reads images; resizes
+    images by pixels instead of cutting tiles.
+    """
+    method = model.quantization[0].method if model.quantization else ""
+    return bool(model.text.mixture), method, bool(model.vision), any(vision.pixels for vision in model.vision)
+
+
+@lru_cache(maxsize=8)
+def list_measured_gpus(store: Store) -> frozenset[str]:
+    """Return the ids of the GPUs that the coefficients were fitted on."""
+    return frozenset(gpu for residual in store.residuals.values() for gpu in residual.gpus)
+
+
+@lru_cache(maxsize=8)
+def list_measured_kinds(store: Store) -> frozenset[ModelKind]:
+    """Return the kinds of models that the coefficients were fitted on."""
+    names = {name for residual in store.residuals.values() for name in residual.models}
+    return frozenset(classify_model(store.models[name]) for name in names if name in store.models)
+
+
+@lru_cache(maxsize=8)
+def _measured_groups(store: Store) -> frozenset[str]:
+    """Return the measured GPU groups, as ``name_group`` writes them."""
+    return frozenset(group for residual in store.residuals.values() for group in residual.cards)
+
+
+def name_group(gpu: records.Gpu, tp: int) -> str:
+    """Return the GPUs of one server as residuals name them: ``h200-sxm x2``."""
+    return f"{gpu.id} x{tp}"
+
+
+def is_group_measured(store: Store, gpu: records.Gpu, tp: int) -> bool:
+    """Return whether servers on ``tp`` of these GPUs were measured.
+
+    All such runs over several GPUs had NVLink, so it is required for ``tp`` > 1.
+    """
+    return name_group(gpu, tp) in _measured_groups(store) and (tp == 1 or bool(gpu.nvlink_gb_s))

@@ -1,0 +1,205 @@
+"""Predict what clients see under load, by simulating one server with the request's lengths, turns and arrivals."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, replace
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, get_args
+
+from recommender.estimate.simulation import (
+    LoadFigures,
+    Quantiles,
+    SimulatedRequest,
+    SimulatedServer,
+    Timed,
+    gaps_of,
+    pair_lengths,
+    simulate_arrivals,
+    simulate_closed_loop,
+)
+
+if TYPE_CHECKING:
+    from recommender.estimate.closed_loop import ServiceTimes
+    from recommender.estimate.configuration import Configuration
+    from recommender.request.resolved_request import ResolvedRequest
+
+DIGITS = 9
+"""Times are rounded to so many decimals of a ms, so that no machine's last digit decides which event comes first."""
+TimesOf = Callable[["ResolvedRequest", "Configuration"], "ServiceTimes"]
+
+
+def simulate_servers(
+    resolved: ResolvedRequest,
+    config: Configuration,
+    concurrency: int,
+    coefficients: Mapping[str, float],
+    times_of: TimesOf,
+    kv_tokens: int = 0,
+) -> LoadFigures:
+    """Return the figures of all servers, with the load spread evenly.
+
+    Means are those of all requests, quantiles those of the fullest servers.
+    """
+    per_server, fuller = divmod(concurrency, config.servers)
+    arguments = (coefficients, times_of, kv_tokens)
+    full = simulate_server(resolved, config, per_server + bool(fuller), *arguments)
+    if resolved.rps or not per_server or not fuller:  # all busy servers have the same load
+        busy = config.servers if resolved.rps else fuller or config.servers
+        return replace(full, rps=full.rps * busy, tokens=full.tokens * busy)
+    less = simulate_server(resolved, config, per_server, *arguments)
+    rps = full.rps * fuller + less.rps * (config.servers - fuller)
+    share = full.rps * fuller / rps
+
+    def mixed(name: Timed) -> Quantiles:
+        ours: Quantiles = getattr(full, name)
+        others: Quantiles = getattr(less, name)
+        return replace(ours, mean=share * ours.mean + (1 - share) * others.mean)
+
+    tokens = full.tokens * fuller + less.tokens * (config.servers - fuller)
+    return LoadFigures(mixed("ttft"), mixed("tpot"), mixed("latency"), rps, tokens)
+
+
+def simulate_server(
+    resolved: ResolvedRequest,
+    config: Configuration,
+    concurrency: int,
+    coefficients: Mapping[str, float],
+    times_of: TimesOf,
+    kv_tokens: int = 0,
+) -> LoadFigures:
+    """Return the figures of one server with ``concurrency`` requests in flight, or with the request's arrivals.
+
+    ``times_of`` gives the times of a request with fixed lengths. ``kv_tokens`` is the size of the KV cache; 0 is no
+    limit.
+    """
+    times = times_of(resolved, config)
+    server = SimulatedServer(
+        overhead=_rounded(coefficients["request-overhead-ms"]),
+        pass_base=_rounded(times.step_base - times.step_hidable),
+        budget=min(config.prefill_tokens or config.max_batch_size, config.session_len),
+        batch=config.max_batch_size,
+        kv_tokens=kv_tokens,
+        times=times._replace(step_row=0.0),
+    )
+    kept = min(kv_tokens / (concurrency * resolved.total_tokens(config.max_tiles)), 1.0) if kv_tokens else 1.0
+    turns = tuple(_list_requests(resolved, config, times_of, turn, kept) for turn in range(resolved.turns))
+    rate = max(_rounded(resolved.rps / config.servers), 10.0**-DIGITS) if resolved.rps else 0.0
+    return _simulate(server, turns, 0 if rate else concurrency, rate, resolved.burstiness)
+
+
+@lru_cache(maxsize=4096)
+def _simulate(
+    server: SimulatedServer,
+    turns: tuple[tuple[SimulatedRequest, ...], ...],
+    concurrency: int,
+    rate: float,
+    burstiness: float,
+) -> LoadFigures:
+    if rate:
+        return simulate_arrivals(server, turns, gaps_of(rate, burstiness), rate)
+    rungs = sorted({*islice(RUNGS, bisect_left(RUNGS, concurrency) + 1), server.batch})
+    place = bisect_left(rungs, concurrency)
+    above = _climb(server, turns, tuple(rungs[: place + 1]))
+    if rungs[place] == concurrency:
+        return above
+    return _between(_climb(server, turns, tuple(rungs[:place])), above, concurrency, rungs[place - 1 : place + 1])
+
+
+RUNGS = tuple(2**power for power in range(20))
+"""Requests in flight that are simulated, beside the batch; figures between them are interpolated."""
+
+
+@lru_cache(maxsize=4096)
+def _climb(
+    server: SimulatedServer, turns: tuple[tuple[SimulatedRequest, ...], ...], rungs: tuple[int, ...]
+) -> LoadFigures:
+    """Return the figures at the last of the rungs, no better than at those below.
+
+    A simulation of few hundred requests is off by a percent or two; without this a server would sometimes seem faster
+    with one request more.
+    """
+    found = simulate_closed_loop(server, turns, rungs[-1])
+    if len(rungs) == 1:
+        return found
+    less = _climb(server, turns, rungs[:-1])
+    mean = min(max(found.latency.mean, less.latency.mean), less.latency.mean * rungs[-1] / rungs[-2])
+    latency = replace(_each(max, found.latency, less.latency), mean=mean)
+    rps = 1e3 * rungs[-1] / mean
+    return LoadFigures(
+        ttft=_each(min, _each(max, found.ttft, less.ttft), latency),
+        tpot=_each(max, found.tpot, less.tpot),
+        latency=latency,
+        rps=rps,
+        tokens=found.tokens / found.rps * rps,
+    )
+
+
+def _each(choose: Callable[[float, float], float], one: Quantiles, other: Quantiles) -> Quantiles:
+    return Quantiles(*map(choose, astuple(one), astuple(other)))
+
+
+def _between(below: LoadFigures, above: LoadFigures, clients: int, rungs: Sequence[int]) -> LoadFigures:
+    """Interpolate between two rungs, on logarithmic scales; Little's law gives the rate."""
+    share = math.log(clients / rungs[0]) / math.log(rungs[1] / rungs[0])
+
+    def mixed(low: float, high: float) -> float:
+        return math.pow(low, 1 - share) * math.pow(high, share)
+
+    ttft, tpot, latency = (_each(mixed, getattr(below, name), getattr(above, name)) for name in get_args(Timed))
+    rps = 1e3 * clients / latency.mean
+    return LoadFigures(ttft, tpot, latency, rps, above.tokens / above.rps * rps)
+
+
+def _list_requests(
+    resolved: ResolvedRequest, config: Configuration, times_of: TimesOf, turn: int, kept: float
+) -> tuple[SimulatedRequest, ...]:
+    """Return the equally likely requests of a turn; the first is 0. ``kept``: share of histories in the cache."""
+    free = replace(config, prefill_tokens=2**30, session_len=2**30)  # a prompt's whole prefill, however it is cut
+    requests = []
+    for prompt, output in pair_lengths(resolved.prompts, resolved.outputs):
+        text = resolved.prompt_in_turn(prompt, output, turn)
+        request = replace(resolved, prompt_tokens=text, output_tokens=output)
+        times, context = times_of(request, free), request.input_tokens(config.max_tiles)
+        cached = _cached_tokens(resolved, config, (prompt, output, turn), context, kept)
+        prefill = times.prefill
+        if cached:
+            known = replace(request, prompt_tokens=max(text - (context - cached), 1))
+            prefill = max(prefill - times_of(known, free).prefill, 0.0)
+        requests.append(
+            SimulatedRequest(
+                _rounded(times.prepare),
+                _rounded(prefill),
+                context - cached,
+                context,
+                output,
+                _rounded(times.step_row),
+            )
+        )
+    return tuple(requests)
+
+
+def _cached_tokens(
+    resolved: ResolvedRequest, config: Configuration, asked: tuple[int, int, int], context: int, kept: float
+) -> int:
+    """Return the tokens of a prompt that the prefix cache holds: whole blocks, and never the last token.
+
+    ``asked`` are prompt, answer and turn. A prefix that all requests share is always in use, so it stays; of a
+    conversation's history a share stays where the cache does not hold all conversations in flight.
+    """
+    if not config.prefix_caching:
+        return 0
+    prompt, output, turn = asked
+    history = resolved.prompt_in_turn(prompt, output, turn - 1) + output if turn else 0
+    history = max(history, int(resolved.request.repeated_share * context))
+    if resolved.max_context and history + prompt - resolved.prefix_tokens + output > resolved.max_context:
+        history = 0  # a prompt that was cut at its beginning has another text there
+    shared = resolved.prefix_tokens + kept * max(history - resolved.prefix_tokens, 0)
+    return int(max(min(shared, context - 1), 0)) // config.block_len * config.block_len
+
+
+def _rounded(value: float) -> float:
+    return round(value, DIGITS)

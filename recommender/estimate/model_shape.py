@@ -1,0 +1,295 @@
+"""Derive parameters, bytes and FLOP from a model's shape; no model is named here.
+
+Bytes are those of a stored checkpoint (1 byte = 8 bits, no alignment). Weights are
+16-bit, with these exceptions:
+
+- AWQ, GPTQ: the language model's linear layers are in few bits, with a 16-bit scale
+  and a zero of the weight's own width for each group of inputs.
+- FP8: the same layers in 8 bits.
+- MXFP4: only the experts, in 4 bits with an 8-bit scale for each group.
+
+Embeddings, output head, routers, norms, biases, vision encoder and projector stay
+16-bit. Tensor parallelism follows LMDeploy 0.18.0, ``lmdeploy/turbomind/builders``:
+each GPU has the whole router and a slice of each expert.
+
+A multiply and an add are two FLOP.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from recommender.estimate.vision_shape import BYTES_16_BIT, vision_bytes, vision_parameters, vision_weight_bytes
+
+if TYPE_CHECKING:
+    from recommender.knowledge.records import Mixture, Model, TextShape
+
+KV_SCALE_AND_ZERO_BYTES = 4
+"""For each vector of a quantised cache: two 16-bit numbers (block.h at v0.16.0)."""
+
+
+def _kv_heads_per_rank(text: TextShape, tp: int) -> int:
+    """Return the KV heads on one GPU; fewer heads than GPUs are replicated."""
+    return max(1, -(-text.kv_heads // tp))
+
+
+# --- parameters ------------------------------------------------------------------------
+
+
+def _mixture(text: TextShape) -> Mixture | None:
+    return text.mixture[0] if text.mixture else None
+
+
+def _mixture_layers(text: TextShape) -> int:
+    """Return the number of layers whose MLP is a mixture of experts."""
+    return text.layers - text.mixture[0].dense_layers if text.mixture else 0
+
+
+def _common_parameters(text: TextShape, tp: int = 1) -> float:
+    """Return the linear weights on one GPU that every token uses.
+
+    Attention, dense MLPs and shared experts.
+    """
+    attention = 2 * text.hidden * text.heads * text.head_dim / tp
+    key_value = 2 * text.hidden * _kv_heads_per_rank(text, tp) * text.head_dim
+    wide = text.layers * text.intermediate
+    if mixture := _mixture(text):
+        wide = mixture.dense_layers * text.intermediate + _mixture_layers(text) * mixture.shared
+    return text.layers * (attention + key_value) + 3 * text.hidden * wide / tp
+
+
+def _expert_parameters(text: TextShape, tp: int = 1) -> float:
+    """Return one expert's weights on one GPU, summed over the layers; 0 if dense."""
+    mixture = _mixture(text)
+    return _mixture_layers(text) * 3 * text.hidden * mixture.intermediate / tp if mixture else 0.0
+
+
+def _router_parameters(text: TextShape) -> int:
+    """Return the weights of routers and of the shared experts' gates.
+
+    They are whole on every GPU and never quantised.
+    """
+    mixture = _mixture(text)
+    return _mixture_layers(text) * text.hidden * (mixture.experts + bool(mixture.shared)) if mixture else 0
+
+
+def _small_parameters(text: TextShape, tp: int = 1) -> float:
+    """Return norms, biases and sinks of all layers on one GPU.
+
+    Norms are whole on every GPU.
+    """
+    layer = 2.0 * text.hidden + (2 * text.head_dim if text.qk_norm else 0)
+    if text.attention_bias != "none":
+        layer += text.heads * text.head_dim / tp + 2 * _kv_heads_per_rank(text, tp) * text.head_dim
+        layer += text.hidden if text.attention_bias == "qkvo" else 0
+    total = text.layers * (layer + (text.heads / tp if text.attention_sinks else 0)) + text.hidden
+    mixture = _mixture(text)
+    if mixture and mixture.bias:
+        expert = 2 * mixture.intermediate / tp + text.hidden + 1  # 1: its entry in the router's bias
+        total += _mixture_layers(text) * mixture.experts * expert
+    return total
+
+
+def _experts(text: TextShape) -> int:
+    return text.mixture[0].experts if text.mixture else 0
+
+
+def embedding_parameters(model: Model) -> int:
+    """Return the weights of input embeddings and, if untied, the output head."""
+    text = model.text
+    return text.vocab * text.hidden * (1 if text.tied_embeddings else 2)
+
+
+def linear_parameters(model: Model) -> int:
+    """Return the weights that AWQ packs.
+
+    The language model's linear layers without routers and output head.
+    """
+    return round(_common_parameters(model.text) + _experts(model.text) * _expert_parameters(model.text))
+
+
+def active_parameters(model: Model) -> int:
+    """Return the weights of the linear layers that one token passes.
+
+    Of a mixture: only the experts that the token is routed to.
+    """
+    text = model.text
+    experts = experts_read(model, 1) * _expert_parameters(text)
+    return round(_common_parameters(text) + _router_parameters(text) + experts)
+
+
+def parameters(model: Model) -> int:
+    """Return all weights, counted before quantisation."""
+    text = model.text
+    small = _router_parameters(text) + round(_small_parameters(text))
+    return linear_parameters(model) + embedding_parameters(model) + small + vision_parameters(model)
+
+
+# --- bytes -----------------------------------------------------------------------------
+
+
+def linear_bits(model: Model) -> float:
+    """Return the bits of a language model's linear weight; 16 if not quantised.
+
+    The weight's share of scale and zero is included.
+    """
+    if not model.quantization:
+        return 8 * BYTES_16_BIT
+    packed = model.quantization[0]
+    if packed.method == "fp8" or packed.group <= 0:
+        return packed.bits
+    if packed.method == "mxfp4":
+        return packed.bits + 8 / packed.group
+    return packed.bits + (8 * BYTES_16_BIT + packed.bits) / packed.group
+
+
+def _linear_bytes(model: Model, tp: int, experts: int) -> float:
+    """Return the bytes of the linear layers on one GPU.
+
+    Routers are included, and ``experts`` experts of each mixture layer.
+    """
+    text, bits = model.text, linear_bits(model)
+    only_experts = bool(model.quantization) and model.quantization[0].method == "mxfp4"
+    common = _common_parameters(text, tp) * (8 * BYTES_16_BIT if only_experts else bits)
+    return (common + experts * _expert_parameters(text, tp) * bits) / 8 + _router_parameters(text) * BYTES_16_BIT
+
+
+def _text_bytes(model: Model, tp: int) -> float:
+    text = model.text
+    small = _small_parameters(text, tp) + embedding_parameters(model) / tp
+    return _linear_bytes(model, tp, _experts(text)) + small * BYTES_16_BIT
+
+
+def text_weight_bytes(model: Model) -> int:
+    """Return the bytes of the language model's weights."""
+    return round(_text_bytes(model, 1))
+
+
+def weight_bytes(model: Model) -> int:
+    """Return the bytes of all weights: the published files without their headers."""
+    return text_weight_bytes(model) + vision_weight_bytes(model)
+
+
+@lru_cache(maxsize=4096)
+def weight_bytes_per_rank(model: Model, tp: int, *, vision_split: bool = True) -> int:
+    """Return the bytes of weights on the fullest of ``tp`` GPUs.
+
+    ``vision_split``: the vision encoder loads natively (TurboMind since 0.16.0, PyTorch
+    engine). It then pads heads of 80 to 128, so one GPU holds more than the files do.
+    Otherwise the encoder is whole on one GPU, as stored. Raises ValueError if ``tp`` < 1.
+    """
+    if tp < 1:
+        raise ValueError(f"tp must be at least 1, not {tp}")
+    vision = vision_bytes(model, tp, resident=True) if vision_split else vision_bytes(model, 1)
+    return round(_text_bytes(model, tp) + vision)
+
+
+def experts_read(model: Model, tokens: int) -> int:
+    """Return how many experts of a layer a pass over ``tokens`` reads at most.
+
+    0 for a dense model.
+    """
+    mixture = _mixture(model.text)
+    return min(mixture.experts, tokens * mixture.per_token) if mixture else 0
+
+
+@lru_cache(maxsize=4096)
+def decode_bytes(model: Model, tp: int = 1, batch: int = 1) -> int:
+    """Return the bytes of weights that one decoding step reads on one GPU.
+
+    Linear layers and output head. A dense model reads all of them. A mixture reads the
+    experts that the step's ``batch`` tokens are routed to, at most all.
+    """
+    return round(_linear_bytes(model, tp, experts_read(model, batch)) + head_bytes(model, tp))
+
+
+def head_bytes(model: Model, tp: int = 1) -> float:
+    """Return the bytes of the output head on one GPU; it is always 16-bit."""
+    return model.text.vocab * model.text.hidden * BYTES_16_BIT / tp
+
+
+@lru_cache(maxsize=4096)
+def inner_rows(model: Model, tp: int = 1) -> int:
+    """Return the summed inner dimensions of the linear layers that a token passes.
+
+    On one of ``tp`` GPUs.
+    """
+    text, mixture = model.text, _mixture(model.text)
+    attention = 2 * text.hidden + text.heads * text.head_dim // tp
+    wide = text.layers * text.intermediate
+    if mixture:
+        wide = mixture.dense_layers * text.intermediate
+        wide += _mixture_layers(text) * (mixture.intermediate + mixture.shared)
+    return text.layers * attention + wide // tp
+
+
+@lru_cache(maxsize=4096)
+def kv_bytes_per_token(model: Model, kv_bits: int, tp: int = 1) -> int:
+    """Return the KV cache bytes of one token on one GPU (TurboMind's block layout).
+
+    A key and a value vector for each layer and head. A cache of 8 or 4 bits adds a scale
+    and a zero to each vector. Layers with a sliding window keep all tokens too: a block
+    holds every layer, and only the attention kernels know the window (0.16.0
+    src/turbomind/models/llama/unified_attention_layer.cc:150 and :553). Raises
+    ValueError for other bits, or if ``tp`` < 1.
+    """
+    return model.text.layers * _kv_layer_bytes(model, kv_bits, tp)
+
+
+def _kv_layer_bytes(model: Model, kv_bits: int, tp: int) -> int:
+    if kv_bits not in (4, 8, 16):
+        raise ValueError(f"kv_bits must be 16, 8 or 4, not {kv_bits}")
+    if tp < 1:
+        raise ValueError(f"tp must be at least 1, not {tp}")
+    text = model.text
+    vector = kv_bits * text.head_dim // 8 + (KV_SCALE_AND_ZERO_BYTES if kv_bits < 16 else 0)
+    return 2 * _kv_heads_per_rank(text, tp) * vector
+
+
+@lru_cache(maxsize=4096)
+def kv_read_bytes(model: Model, kv_bits: int, context: int, tp: int = 1) -> int:
+    """Return the cache bytes that decoding a token reads after ``context`` others.
+
+    Layers with a sliding window read at most the window.
+    """
+    text = model.text
+    tokens = text.layers * context
+    for window in text.window:
+        tokens -= window.layers * max(context - window.tokens, 0)
+    return tokens * _kv_layer_bytes(model, kv_bits, tp)
+
+
+# --- arithmetic ------------------------------------------------------------------------
+
+
+def text_flops_per_token(model: Model) -> int:
+    """Return the FLOP of one token through all decoder layers.
+
+    Without attention scores and output head.
+    """
+    return 2 * active_parameters(model)
+
+
+def attention_flops(model: Model, tokens: int, context: int = 0) -> int:
+    """Return the FLOP of causal attention for ``tokens`` new tokens.
+
+    Scores and weighted values, after ``context`` cached tokens.
+    """
+    text = model.text
+    pairs = text.layers * (tokens * context + tokens * (tokens + 1) // 2)
+    for window in text.window:
+        far = tokens - min(max(window.tokens - context, 0), tokens)  # new tokens that do not see all before them
+        last = context + tokens - window.tokens  # tokens that the last one of them does not see
+        pairs -= window.layers * far * (2 * last - far + 1) // 2
+    return 4 * text.heads * text.head_dim * pairs
+
+
+@lru_cache(maxsize=4096)
+def prefill_flops(model: Model, tokens: int) -> int:
+    """Return the FLOP of a prompt of ``tokens`` through the language model.
+
+    Of the logits, only those of the last token are computed.
+    """
+    logits = 2 * model.text.vocab * model.text.hidden
+    return text_flops_per_token(model) * tokens + attention_flops(model, tokens) + logits

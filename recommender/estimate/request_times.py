@@ -1,0 +1,149 @@
+"""What a request asks of a server: the times of its preprocessing, its prefill and its decoding steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from operator import mul
+from typing import TYPE_CHECKING, Literal
+
+from recommender.estimate import model_shape, vision_shape
+from recommender.estimate.all_reduce import estimate_image_ms, estimate_pass_ms
+from recommender.estimate.closed_loop import ServiceTimes
+from recommender.estimate.configuration import Configuration
+from recommender.request.resolved_request import ResolvedRequest
+
+if TYPE_CHECKING:
+    from recommender.knowledge import records
+
+MANY_TOKENS = 2**20
+"""More tokens than any mixture has experts."""
+
+CROWDED_FROM = 0.75
+"""OMP_NUM_THREADS as a share of the cores from which preprocessing threads delay each other under load."""
+
+
+def estimate_times(
+    resolved: ResolvedRequest, config: Configuration, loaded: bool, coefficients: Mapping[str, float]
+) -> ServiceTimes:
+    """Return one request's demands on a server: the mean over the image sizes, where they differ.
+
+    ``loaded``: other requests compete for the host's cores.
+    """
+    if not resolved.image_sizes:
+        return _fixed_times(resolved, config, loaded, coefficients)
+    each = [
+        _fixed_times(replace(resolved, image_width=width, image_height=height), config, loaded, coefficients)
+        for width, height, _ in resolved.image_sizes
+    ]
+    shares = [share for *_, share in resolved.image_sizes]
+    return ServiceTimes(*(math.fsum(map(mul, shares, times)) for times in zip(*each, strict=True)))
+
+
+def _fixed_times(
+    resolved: ResolvedRequest, config: Configuration, loaded: bool, coefficients: Mapping[str, float]
+) -> ServiceTimes:
+    """Return the demands of a request whose images have one size."""
+    model, tp = resolved.model, config.tp
+    inputs, tiles = resolved.input_tokens(config.max_tiles), resolved.tiles(config.max_tiles)
+    ranks = 1 + (tp - 1) * coefficients["parallel-efficiency"]
+    peak = _peak_tflops(resolved.gpu, model) * 1e9 * ranks  # FLOP a ms
+    dense = peak * coefficients["prefill-efficiency-quantised" if _is_4_bit(model) else "prefill-efficiency"]
+    bandwidth = resolved.gpu.bandwidth_gb_s * 1e6 * coefficients["bandwidth-efficiency"]  # bytes a ms
+    encode = vision_shape.vision_flops_per_tile(model) / (peak * coefficients["prefill-efficiency"])
+    encode += vision_shape.vision_bytes_per_tile(model) * coefficients["vision-passes"] / (bandwidth * ranks)
+    encode *= resolved.images * tiles
+    exchange = estimate_pass_ms(resolved, tp, inputs, coefficients)
+    exchange += resolved.images * estimate_image_ms(resolved, tp, tiles, coefficients)
+    # A pass holds the prefill budget, but no more than a session. A budget of 0 leaves what the batch adds to it.
+    full_tokens = min(config.prefill_tokens or config.max_batch_size, config.session_len)
+    longest = max(inputs, full_tokens)
+    image_tokens = resolved.image_tokens(config.max_tiles)
+    # A full pass is priced as if it held images only, so that its cost does not depend on the length of this text.
+    token_ms = model_shape.prefill_flops(model, longest) / dense / longest
+    token_ms += encode / image_tokens if image_tokens else 0.0
+    times = ServiceTimes(
+        prepare=_prepare_ms(resolved, config, loaded, coefficients),
+        prefill=model_shape.prefill_flops(model, inputs) / dense + encode + exchange,
+        full_pass=full_tokens * token_ms + estimate_pass_ms(resolved, tp, full_tokens, coefficients),
+        **_step_times(resolved, config, inputs + resolved.output_tokens // 2, dense, bandwidth, coefficients),
+    )
+    passes = max(-(-inputs // full_tokens), 1)
+    further = coefficients["extra-pass-steps"] * times.step(1)  # as measured with images
+    if not resolved.images:
+        further = times.further_pass(times.prefill / passes)
+    return times._replace(prefill=times.prefill + (passes - 1) * further)
+
+
+def _step_times(
+    resolved: ResolvedRequest,
+    config: Configuration,
+    context: int,
+    dense: float,
+    bandwidth: float,
+    coefficients: Mapping[str, float],
+) -> dict[str, float]:
+    """Return the demands of a decoding step after ``context`` tokens.
+
+    ``dense`` is in FLOP a ms, ``bandwidth`` in bytes a ms.
+    """
+    model, tp = resolved.model, config.tp
+    linear, expert, experts = _read_bytes(model, tp)
+    read = linear / bandwidth
+    rows_ns = coefficients["step-quantised-row-ns"] if _is_4_bit(model) else 0.0
+    kernels = rows_ns * model_shape.inner_rows(model, tp) / 1e6
+    return {
+        "step_base": coefficients["step-ms"]
+        + coefficients["step-layer-ms"] * model.text.layers
+        + max(kernels, read)
+        + model_shape.head_bytes(model, tp) / bandwidth
+        + estimate_pass_ms(resolved, tp, 1, coefficients),
+        # One more token in the pass, without its attention to earlier tokens: that is bound by memory.
+        "step_row": model_shape.kv_read_bytes(model, config.kv_bits, context, tp) / bandwidth
+        + model_shape.prefill_flops(model, 1) / dense,
+        "expert_row": expert / bandwidth,
+        "expert_most": experts / bandwidth,
+        "expert_hidden": max(kernels - read, 0.0),
+        "step_hidable": max(kernels, read),
+    }
+
+
+def _prepare_ms(
+    resolved: ResolvedRequest, config: Configuration, loaded: bool, coefficients: Mapping[str, float]
+) -> float:
+    """Return the server process's work on one request; it handles one at a time."""
+    request = coefficients["request-host-ms"]
+    if not resolved.images:
+        return request
+    tile = coefficients["tile-host-ms"] + coefficients["tile-host-parallel-ms"] / config.omp_threads
+    if loaded:
+        share = config.omp_threads / resolved.request.cpus
+        crowded = min(max((share - CROWDED_FROM) / (1 - CROWDED_FROM), 0.0), 1.0)
+        tile += crowded * coefficients["tile-host-crowded-ms"]
+        request += crowded * coefficients["request-host-crowded-ms"]
+    decode = resolved.image_width * resolved.image_height / 1e6 * coefficients["megapixel-host-ms"]
+    return request + resolved.images * (resolved.tiles(config.max_tiles) * tile + decode)
+
+
+@lru_cache(maxsize=256)
+def _peak_tflops(gpu: records.Gpu, model: records.Model) -> float:
+    """Return the peak dense TFLOP/s of the 16-bit type that the model computes in."""
+    rates = {rate.precision: rate.tera for rate in gpu.rates}
+    wanted: Literal["bf16", "fp16"] = "bf16" if model.text.dtype == "bfloat16" else "fp16"
+    return rates.get(wanted, rates.get("fp16", next(iter(rates.values()))))
+
+
+def _is_4_bit(model: records.Model) -> bool:
+    return bool(model.quantization) and model.quantization[0].bits == 4
+
+
+@lru_cache(maxsize=4096)
+def _read_bytes(model: records.Model, tp: int) -> tuple[float, int, int]:
+    """Return the bytes of linear layers that a step reads.
+
+    Without routed experts, of one token's experts, and of all experts.
+    """
+    none, one, every = (model_shape.decode_bytes(model, tp, batch) for batch in (0, 1, MANY_TOKENS))
+    return none - model_shape.head_bytes(model, tp), one - none, every - none

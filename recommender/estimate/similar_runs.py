@@ -1,0 +1,93 @@
+"""Find the measured loads that are most similar to the predicted one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from recommender.estimate.configuration import Configuration
+from recommender.request.resolved_request import ResolvedRequest
+
+if TYPE_CHECKING:
+    from recommender.knowledge.store import RunLoad, RunSummary
+
+SHOWN = 3
+# What these differences count as, in doublings of the load.
+OTHER_MODEL, OTHER_GPU, TEXT_FOR_IMAGES = 3.0, 3.0, 8.0
+TOO_FAR = 9.0
+
+
+@dataclass(frozen=True, slots=True)
+class SimilarRun:
+    """One measured load.
+
+    ``run`` is the id of its evidence record, ``rps`` requests a second, ``p50_ms`` the
+    median latency. ``random_weights``: the run's weights were made up.
+    """
+
+    run: str
+    gpu: str
+    model: str
+    concurrency: int
+    image: str
+    rps: float
+    p50_ms: float
+    lmdeploy: str
+    random_weights: bool
+
+
+def find_similar_runs(resolved: ResolvedRequest, config: Configuration) -> tuple[SimilarRun, ...]:
+    """Return up to ``SHOWN`` similar measured loads, most similar first.
+
+    One load a run; none at a distance of ``TOO_FAR`` or more.
+    """
+    nearest: list[tuple[float, str, RunSummary, RunLoad]] = []
+    prompt = resolved.input_tokens(config.max_tiles)
+    evidence = resolved.store.evidence.values()
+    runs = sorted((_compare_runs(resolved, config, run), run.id, run) for run in evidence if run.loads)
+    for apart, name, run in runs:
+        if apart > (nearest[SHOWN - 1][0] if len(nearest) >= SHOWN else TOO_FAR):
+            break  # a load only adds to its run's distance
+        distances = ((apart + _compare_loads(resolved, prompt, load), load) for load in run.loads)
+        distance, load = min(distances, key=lambda pair: pair[0])
+        nearest = sorted([*nearest, (distance, name, run, load)], key=lambda entry: entry[:2])[:SHOWN]
+    return tuple(
+        SimilarRun(
+            name,
+            run.gpu,
+            run.model,
+            load.concurrency,
+            load.image,
+            load.rps,
+            load.p50_ms,
+            run.lmdeploy,
+            run.random_weights,
+        )
+        for distance, name, run, load in nearest
+        if distance < TOO_FAR
+    )
+
+
+def _compare_runs(resolved: ResolvedRequest, config: Configuration, run: RunSummary) -> float:
+    """Return how much a run's launch differs from ``config``, in doublings."""
+    apart = OTHER_MODEL * (run.model != resolved.model.id) + OTHER_GPU * (run.gpu != resolved.gpu.id)
+    apart += _doublings(run.batch, config.max_batch_size) / 2 + _doublings(run.threads, config.omp_threads) / 2
+    apart += _doublings(run.prefill_tokens, config.prefill_tokens) / 2
+    # The session length barely matters, but distinguishes equal launches from similar ones.
+    return apart + _doublings(run.session, config.session_len) / 8
+
+
+def _compare_loads(resolved: ResolvedRequest, prompt: int, load: RunLoad) -> float:
+    """Return how much a measured load differs from the request's, in doublings."""
+    apart = _doublings(load.concurrency, resolved.concurrency)
+    apart += _doublings(load.output_tokens, resolved.output_tokens) / 2
+    pixels = resolved.images * resolved.image_width * resolved.image_height
+    longer = _doublings(load.input_tokens, prompt)
+    if not pixels or not load.pixels:
+        return apart + longer + (TEXT_FOR_IMAGES if bool(pixels) != bool(load.pixels) else 0.0)
+    return apart + max(_doublings(load.pixels, pixels), longer)
+
+
+def _doublings(first: int, second: int) -> float:
+    return abs(math.log2((first or 1) / (second or 1)))

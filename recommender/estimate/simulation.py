@@ -1,0 +1,345 @@
+"""Simulate a server pass by pass, as TurboMind's scheduler works, jumping from event to event.
+
+One thread of the server process prepares requests in the order in which they come. The engine takes as many as its
+batch has room for and runs passes. A pass decodes one token of each running request, and prefills as many prompt
+tokens as its budget leaves, first come first served; a prompt may be cut. What a pass holds is decided when the pass
+before it starts, because the engine prepares one pass while another runs. So a request waits for the rest of one pass
+and for a whole one before its own, and a slot of the batch is free two passes after its request's last token.
+Sources: 0.16.0 src/turbomind/engine/engine.cc (Schedule, InternalThreadEntry) and scheduler.cc
+(RunRequiredAdmission); the code of later releases is not public.
+
+A pass with prefill hides the reading of weights behind the prefill's arithmetic, and the other way round; only
+``pass_base`` is added. That holds for the further passes of a cut prompt, too; the first is within its prefill. Blocks
+of the KV cache are reserved for a request's whole length, which is more than the engine does. Times are in ms. The same
+arguments give the same result: chance comes from a seed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, cycle, islice
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
+
+from recommender.estimate.closed_loop import ServiceTimes
+
+Timed: TypeAlias = Literal["ttft", "tpot", "latency"]
+T = TypeVar("T")
+
+SEED = 7
+SLOT_PASSES = 2
+"""The pass that follows a request's last one holds it still, and the one after that was decided then."""
+JITTER = (0.5, 1.5)
+"""A request's overhead varies so much, which keeps clients from running in step for ever."""
+ROUNDS = 3
+"""Requests of each client that count, after one that does not."""
+LEAST, MOST = 60, 1500
+"""Requests that count: at least and, for a closed loop of up to so many clients, at most."""
+OPEN_REQUESTS = 800
+"""Requests that count where they arrive at a rate; a quarter as many come before them."""
+KEEPS_UP = 0.95
+"""A server that answers less than this share of the offered rate is overloaded."""
+
+
+class SimulatedRequest(NamedTuple):
+    """What a request asks of a server.
+
+    ``prefill`` is the time of the ``new_tokens`` that no cache holds, ``row`` what the request adds to a decoding
+    step, ``context`` its prompt's tokens with the cached ones, ``output`` its answer's.
+    """
+
+    prepare: float
+    prefill: float
+    new_tokens: int
+    context: int
+    output: int
+    row: float
+
+
+@dataclass(frozen=True)
+class SimulatedServer:
+    """A server's limits and the times that do not depend on the request.
+
+    ``overhead`` is the time of HTTP and tokenising, beside the preparing thread. ``times`` gives the decoding step of
+    m requests without their rows, of which ``pass_base`` is launches and sampling and cannot be hidden.
+    ``budget`` are prompt tokens a pass, ``batch`` requests, ``kv_tokens`` the cache (0: no limit).
+    """
+
+    overhead: float
+    pass_base: float
+    budget: int
+    batch: int
+    kv_tokens: int
+    times: ServiceTimes
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """Mean, median, 90th and 99th percentile of a time in ms."""
+
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Quantiles:
+        """Return those of a list that is not empty: the value below which so many lie."""
+        ordered = sorted(values)
+        picks = (ordered[min(math.ceil(share * len(ordered)), len(ordered)) - 1] for share in (0.5, 0.9, 0.99))
+        return cls(math.fsum(ordered) / len(ordered), *picks)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFigures:
+    """What clients of one server see. ``rps`` is in requests/s, ``tokens`` in output tokens/s, times in ms.
+
+    ``keeps_up`` is False if requests arrive faster than they are answered; the times then grow without end.
+    """
+
+    ttft: Quantiles
+    tpot: Quantiles
+    latency: Quantiles
+    rps: float
+    tokens: float
+    keeps_up: bool = True
+
+
+class _Answer(NamedTuple):
+    """When a request was sent, and when its first and its last token came."""
+
+    sent: float
+    first: float
+    done: float
+    output: int
+
+
+@dataclass
+class _Simulation:
+    """The state of one server; ``send`` puts a request in, ``run`` works until enough are answered."""
+
+    server: SimulatedServer
+    on_done: Callable[[float, int], None]
+    preparing: deque[tuple[float, int, SimulatedRequest]] = field(default_factory=deque)
+    prepared: list[tuple[float, int, float, SimulatedRequest]] = field(default_factory=list)
+    waiting: deque[list[float]] = field(default_factory=deque)
+    running: list[tuple[int, int, float, float]] = field(default_factory=list)
+    asked: dict[int, SimulatedRequest] = field(default_factory=dict)
+    answers: dict[int, _Answer] = field(default_factory=dict)
+    thread_free: float = 0.0
+    rows: float = 0.0
+    held: int = 0
+    passes: int = 0
+    freed: deque[int] = field(default_factory=deque)
+    chance: random.Random = field(default_factory=lambda: random.Random(SEED))
+
+    def send(self, at: float, number: int, request: SimulatedRequest) -> None:
+        """Queue a request; calls come in the order of time."""
+        start = max(at, self.thread_free)
+        self.thread_free = start + request.prepare
+        overhead = self.server.overhead * self.chance.uniform(*JITTER)
+        heapq.heappush(self.prepared, (self.thread_free + overhead, number, at, request))
+
+    def run(self, wanted: range) -> None:
+        """Work until the wanted requests are answered."""
+        missing = len(wanted)
+        now = known = 0.0
+        while missing:
+            self._join(known)
+            if not self.running and not self.waiting:
+                now = known = max(self.prepared[0][0], now)
+                continue
+            decoding = len(self.running)
+            step = self.server.times.step(decoding) + self.rows if decoding else 0.0
+            count = self._alike_passes(now, step)
+            prefill, firsts = self._prefill(count)
+            length = step
+            if prefill:
+                base = self.server.pass_base
+                hidden = max(step - self.rows - base - prefill, 0.0)
+                length = prefill + base + hidden + self.rows if decoding else max(prefill, self.server.times.step(1))
+            started = now + (count - 1) * length
+            self.passes, now = self.passes + count, now + count * length
+            for number, sent in firsts:
+                self._start(number, sent, now)
+            missing -= self._finish(now, wanted)
+            known = started if self.running or self.waiting else now
+
+    def _join(self, known: float) -> None:
+        """Take what is prepared by a time into the engine's queue, as far as the batch has room."""
+        while self.freed and self.freed[0] <= self.passes - SLOT_PASSES:
+            self.freed.popleft()
+        room = self.server.batch - len(self.running) - len(self.waiting) - len(self.freed)
+        while room > 0 and self.prepared and self.prepared[0][0] <= known:
+            _, number, sent, request = heapq.heappop(self.prepared)
+            self.asked[number] = request
+            self.waiting.append([number, sent, request.new_tokens])
+            room -= 1
+
+    @property
+    def _room(self) -> int:
+        """Prompt tokens that a pass takes."""
+        return self.server.budget + self.server.batch - len(self.running)
+
+    def _prefill(self, passes: int) -> tuple[float, list[tuple[int, float]]]:
+        """Fill alike passes with prompts; return the time of one, and the requests whose prompts end in the last."""
+        left = self._room
+        spent, ended = 0.0, []
+        while self.waiting and left > 0:
+            entry = self.waiting[0]
+            request = self.asked[int(entry[0])]
+            whole = entry[2] == request.new_tokens
+            if whole:
+                if not self._has_blocks(request):
+                    break
+                self.held += request.new_tokens + request.output
+            tokens = min(left, entry[2])
+            part = request.prefill * tokens / request.new_tokens
+            spent += part
+            if not whole and not self.running:
+                spent += self.server.pass_base
+            left -= int(tokens)
+            entry[2] -= tokens * passes
+            if entry[2]:
+                break
+            self.waiting.popleft()
+            ended.append((int(entry[0]), entry[1]))
+        return spent, ended
+
+    def _has_blocks(self, request: SimulatedRequest) -> bool:
+        """Return whether the KV cache has blocks for a request; one alone always gets them."""
+        tokens = request.new_tokens + request.output
+        return not (self.server.kv_tokens and self.held and self.held + tokens > self.server.kv_tokens)
+
+    def _alike_passes(self, now: float, step: float) -> int:
+        """Return how many passes hold the same: until a request ends, one comes in, or a prompt has its last pass."""
+        ends = self.running[0][0] - self.passes if self.running else math.inf
+        if self.waiting:
+            number, _, left = self.waiting[0]
+            request = self.asked[int(number)]
+            if left < request.new_tokens:  # begun: it fills the passes alone, whoever comes
+                return int(max(min((left - 1) // self._room, ends), 1))
+            if not self.running or self._has_blocks(request):
+                return 1
+        elif self.prepared and len(self.running) < self.server.batch:
+            ends = min(ends, max(1, int((self.prepared[0][0] - now) / step) + 1))
+        return int(max(ends, 1))
+
+    def _start(self, number: int, sent: float, now: float) -> None:
+        request = self.asked[number]
+        heapq.heappush(self.running, (self.passes + request.output - 1, number, sent, now))
+        self.rows += request.row
+
+    def _finish(self, now: float, wanted: range) -> int:
+        """End the requests whose last token a pass brought; return how many of them are wanted."""
+        counted = 0
+        while self.running and self.running[0][0] <= self.passes:
+            _, number, sent, first = heapq.heappop(self.running)
+            request = self.asked.pop(number)
+            self.rows -= request.row
+            self.held -= request.new_tokens + request.output
+            self.answers[number] = _Answer(sent, first, now, request.output)
+            counted += number in wanted
+            self.freed.append(self.passes)
+            self.on_done(now, number)
+        if not self.running:
+            self.rows = 0.0  # sums of floats leave a rest
+            if not self.waiting:
+                self.freed.clear()  # passes without requests take no time
+        return counted
+
+    def figures(self, wanted: range) -> Sequence[_Answer]:
+        """Return the answers to the wanted requests."""
+        return [self.answers[number] for number in wanted]
+
+
+def simulate_closed_loop(
+    server: SimulatedServer, turns: Sequence[Sequence[SimulatedRequest]], clients: int
+) -> LoadFigures:
+    """Return the figures with ``clients`` requests always in flight.
+
+    ``turns`` holds, for each turn of a conversation, requests that are equally likely; each client begins at another
+    turn. By Little's law the rate is the number of clients over the mean latency.
+    """
+    count = min(max(ROUNDS * clients, LEAST), max(MOST, clients))
+    drawn = [draws(turn, SEED + place) for place, turn in enumerate(turns)]
+    turn_of: dict[int, int] = {}
+    numbers = iter(range(2**31))
+
+    def send(at: float, turn: int) -> None:
+        number = next(numbers)
+        turn_of[number] = turn
+        simulation.send(at, number, next(drawn[turn]))
+
+    simulation = _Simulation(server, lambda at, number: send(at, (turn_of.pop(number) + 1) % len(turns)))
+    for client in range(clients):
+        send(0.0, client % len(turns))
+    wanted = range(clients, clients + count)
+    simulation.run(wanted)
+    answers = simulation.figures(wanted)
+    latency = Quantiles.of(answer.done - answer.sent for answer in answers)
+    return _summarise(answers, latency, 1e3 * clients / latency.mean)
+
+
+def simulate_arrivals(
+    server: SimulatedServer, turns: Sequence[Sequence[SimulatedRequest]], gaps_ms: Iterator[float], offered: float
+) -> LoadFigures:
+    """Return the figures where requests arrive after ``gaps_ms``, ``offered`` requests/s in the mean.
+
+    They come however many wait, of all turns alike.
+    """
+    before = OPEN_REQUESTS // 4
+    drawn = [draws(turn, SEED + place) for place, turn in enumerate(turns)]
+    simulation = _Simulation(server, lambda _at, _number: None)
+    for number, at in enumerate(islice(accumulate(gaps_ms), before + OPEN_REQUESTS)):
+        simulation.send(at, number, next(drawn[number % len(turns)]))
+    wanted = range(before, before + OPEN_REQUESTS)
+    simulation.run(wanted)
+    answers = simulation.figures(wanted)
+    ends = sorted(answer.done for answer in answers)
+    span = ends[-1] - answers[0].sent
+    arriving = answers[-1].sent - answers[0].sent
+    latency = Quantiles.of(answer.done - answer.sent for answer in answers)
+    # The last ones take their latency after they came; a server that keeps up ends soon after.
+    keeps_up = arriving >= KEEPS_UP * (span - latency.p50)
+    # Of one that does not, the backlog of earlier requests is no time of its own.
+    rate = offered if keeps_up else 1e3 * (len(ends) - 1) / (ends[-1] - ends[0])
+    return _summarise(answers, latency, rate, keeps_up)
+
+
+def _summarise(answers: Sequence[_Answer], latency: Quantiles, rps: float, keeps_up: bool = True) -> LoadFigures:
+    several = [answer for answer in answers if answer.output > 1]
+    gaps = [(answer.done - answer.first) / (answer.output - 1) for answer in several] or [0.0]
+    tokens = math.fsum(answer.output for answer in answers) / len(answers)
+    ttft = Quantiles.of(answer.first - answer.sent for answer in answers)
+    return LoadFigures(ttft, Quantiles.of(gaps), latency, rps, rps * tokens, keeps_up)
+
+
+def draws(requests: Sequence[T], seed: int = SEED) -> Iterator[T]:
+    """Yield all requests once in a random order, again and again, so that even few draws have the right mean."""
+    order = list(requests)
+    random.Random(seed).shuffle(order)
+    return cycle(order)
+
+
+def gaps_of(rate: float, burstiness: float = 1.0, seed: int = SEED) -> Iterator[float]:
+    """Yield the ms between arrivals of ``rate`` requests/s; ``burstiness`` is their coefficient of variation.
+
+    1 gives Poisson arrivals, more gives bursts (gamma distributed gaps, as in vLLM's benchmark).
+    """
+    chance = random.Random(seed)
+    shape = 1 / burstiness**2
+    while True:
+        yield chance.gammavariate(shape, 1e3 / rate / shape)
+
+
+def pair_lengths(inputs: Sequence[int], outputs: Sequence[int]) -> list[tuple[int, int]]:
+    """Return as many pairs of equally likely lengths as the longer list has, in an order that relates neither."""
+    count = max(len(inputs), len(outputs))
+    shuffled = [outputs[place * len(outputs) // count] for place in range(count)]
+    random.Random(SEED).shuffle(shuffled)
+    return [(inputs[place * len(inputs) // count], shuffled[place]) for place in range(count)]

@@ -1,0 +1,303 @@
+"""Predict latency and throughput: a roofline for the GPU, host terms for the rest.
+
+A request passes two stations. The server process prepares it in one thread: decode
+the image, cut it into tiles, tokenise. The engine then runs it through one iteration
+for each output token; an iteration costs a decoding step and the prefill of the
+requests that joined the batch meanwhile. ``closed_loop`` solves how the requests
+split between the two stations; Little's law gives the other figures.
+
+Under load, requests without images are simulated pass by pass instead (``load_profile``): with the same coefficients,
+but with lengths that vary, shared prefixes, turns and arrivals.
+
+The coefficients are fitted by ``recommend knowledge fit``. A range covers 80 % of the
+held-out errors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from recommender.estimate import load_profile, uncertainty
+from recommender.estimate.closed_loop import ServiceTimes, share_gpu, solve_loop
+from recommender.estimate.configuration import Configuration
+from recommender.estimate.request_times import estimate_times
+from recommender.estimate.simulation import LoadFigures, Timed
+from recommender.estimate.uncertainty import Basis, Range, derive_rate, find_basis, find_widening, make_range
+from recommender.request.request import Quantile
+from recommender.request.resolved_request import ResolvedRequest
+
+if TYPE_CHECKING:
+    from recommender.knowledge.store import Store
+
+Limit: TypeAlias = Literal["preprocessing", "prefill on the card", "decoding steps"]
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """What clients see over all servers, and what limits it.
+
+    Times are in ms, ``rps`` in requests a second. ``alone_ms`` is the latency of a
+    request without load, ``token_ms`` the time between two output tokens. ``profile`` has the quantiles of a
+    simulated load; None for requests with images, and without load.
+    """
+
+    alone_ms: Range
+    latency_ms: Range
+    p99_ms: Range
+    ttft_ms: Range
+    token_ms: Range
+    rps: Range
+    limit: Limit
+    basis: Basis
+    coefficients: tuple[str, ...]
+    profile: LoadFigures | None = None
+
+    def at(self, figure: Timed, quantile: Quantile) -> float:
+        """Return the middle prediction of a quantile of a time, in ms.
+
+        Without a simulated load the quantiles follow from the mean and p99 of the latency, log-normally.
+        """
+        if self.profile:
+            return float(getattr(getattr(self.profile, figure), quantile))
+        means = {"ttft": self.ttft_ms, "tpot": self.token_ms, "latency": self.latency_ms}
+        tail = max(self.p99_ms.value / self.latency_ms.value, 1.0)
+        return means[figure].value * math.pow(tail, TOWARDS_P99[quantile])
+
+
+TOWARDS_P99: Mapping[Quantile, float] = {"mean": 0.0, "p50": 0.0, "p90": 1.2816 / 2.3263, "p99": 1.0}
+"""Of the way from the mean to the 99th percentile, on a logarithmic scale: the normal distribution's quantiles."""
+
+
+class PointEstimate(NamedTuple):
+    """Predicted figures without ranges, as in ``Speed``; ``first``, ``step``: TTFT and ms between tokens, no load."""
+
+    alone: float
+    latency: float
+    p99: float
+    ttft: float
+    token: float
+    rps: float
+    limit: Limit
+    first: float
+    step: float
+
+
+COEFFICIENTS = (
+    "request-host-ms",
+    "request-host-crowded-ms",
+    "request-overhead-ms",
+    "megapixel-host-ms",
+    "tile-host-ms",
+    "tile-host-parallel-ms",
+    "tile-host-crowded-ms",
+    "extra-pass-steps",
+    "first-token-share",
+    "step-ms",
+    "step-layer-ms",
+    "step-quantised-row-ns",
+    "prefill-efficiency",
+    "prefill-efficiency-quantised",
+    "vision-passes",
+    "bandwidth-efficiency",
+    "parallel-efficiency",
+    "reduction-ms",
+    "link-efficiency",
+    "pcie-link-gb-s",
+    "shared-step-share",
+    "tail-alone",
+    "tail-queue",
+)
+HOST_COEFFICIENTS = tuple(name for name in COEFFICIENTS if "-host-" in name or name == "request-overhead-ms")
+GPU_COEFFICIENTS = (
+    "step-ms",
+    "step-layer-ms",
+    "step-quantised-row-ns",
+    "prefill-efficiency",
+    "prefill-efficiency-quantised",
+    "bandwidth-efficiency",
+    "reduction-ms",
+)
+MEANS = ("latency", "ttft", "token")
+"""Figures that are means over the requests of all servers."""
+
+
+def estimate(resolved: ResolvedRequest, config: Configuration, ranged: bool = True, kv_tokens: int = 0) -> Speed:
+    """Return the speed of all servers of a configuration under the request's load.
+
+    Without ``ranged`` each range collapses to its value, which is enough to compare. ``kv_tokens`` is the size of a
+    server's KV cache; 0 is no limit.
+    """
+    coefficients = scale_coefficients(resolved.store, resolved.request.host_scale, resolved.request.card_scale)
+    point, profile = predict_load(resolved, config, resolved.concurrency, coefficients, kv_tokens)
+    widening = find_widening(resolved, config) if ranged else 1.0
+    loaded = resolved.concurrency > config.servers or bool(resolved.rps)
+    load = "alone" if not loaded else "text" if profile else "load"
+
+    def add_range(name: str, value: float) -> Range:
+        return make_range(resolved.store, name, value, widening) if ranged else Range(value, value, value)
+
+    latency = add_range(f"latency-{load}", point.latency)
+    figures = {
+        "alone_ms": add_range("latency-alone", point.alone),
+        "latency_ms": latency,
+        "p99_ms": add_range(f"p99-{load}", point.p99),
+        "ttft_ms": add_range(f"ttft-{load}", point.ttft),
+        "token_ms": add_range(f"token-{load}", point.token),
+        "rps": add_range(f"rps-{load}", point.rps) if loaded else derive_rate(latency, point.rps),
+    }
+    if ranged:
+        first, step = add_range("ttft-alone", point.first), add_range("token-alone", point.step)
+        figures = uncertainty.remove_impossible(figures, first, step, resolved.concurrency, resolved.output_tokens)
+    return Speed(
+        **figures,
+        limit=point.limit,
+        basis=find_basis(resolved, config),
+        coefficients=COEFFICIENTS,
+        profile=profile,
+    )
+
+
+def predict_load(
+    resolved: ResolvedRequest,
+    config: Configuration,
+    concurrency: int,
+    coefficients: Mapping[str, float],
+    kv_tokens: int = 0,
+) -> tuple[PointEstimate, LoadFigures | None]:
+    """Return the figures of all servers, and the quantiles where the load is simulated."""
+    point = estimate_servers(resolved, config, concurrency, coefficients)
+    if resolved.images or not (concurrency > config.servers or resolved.rps or resolved.varies):
+        return point, None
+    times_of = partial(_shared_times, concurrency=-(-concurrency // config.servers), coefficients=coefficients)
+    profile = load_profile.simulate_servers(resolved, config, concurrency, coefficients, times_of, kv_tokens)
+    if config.prefix_caching:  # a request alone finds its prefix too
+        one = load_profile.simulate_server(replace(resolved, rps=0.0), config, 1, coefficients, times_of, kv_tokens)
+        point = point._replace(alone=one.latency.mean, first=one.ttft.mean, step=one.tpot.mean)
+    latency = max(profile.latency.mean, point.alone)
+    rps = profile.rps if resolved.rps else profile.rps * profile.latency.mean / latency
+    simulated = point._replace(
+        latency=latency,
+        p99=max(profile.latency.p99, latency, point.alone * coefficients["tail-alone"]),
+        ttft=max(profile.ttft.mean, point.first),
+        token=max(profile.tpot.mean, point.step),
+        rps=rps,
+    )
+    return simulated, profile
+
+
+def _shared_times(
+    resolved: ResolvedRequest, config: Configuration, *, concurrency: int, coefficients: Mapping[str, float]
+) -> ServiceTimes:
+    """Return a request's demands on a loaded server, longer where other servers share its GPU."""
+    times = estimate_times(resolved, config, True, coefficients)
+    if config.share == 1:
+        return times
+    share = coefficients["shared-step-share"]
+    batch = config.max_batch_size
+    return share_gpu(times, resolved.output_tokens, concurrency, batch, config.share - 1, share)
+
+
+@lru_cache(maxsize=32)
+def read_coefficients(store: Store) -> Mapping[str, float]:
+    """Return the values of the coefficients of speed, by name."""
+    return {name: store.coefficients[name].value for name in COEFFICIENTS}
+
+
+@lru_cache(maxsize=4096)
+def scale_coefficients(store: Store, host: float, gpu: float) -> Mapping[str, float]:
+    """Return the coefficients for a slower or faster host and GPU.
+
+    ``host`` and ``gpu`` are factors on the time that each takes; 1.0 changes nothing.
+    """
+    scaled = dict(read_coefficients(store))
+    for name in HOST_COEFFICIENTS:
+        scaled[name] *= host
+    for name in GPU_COEFFICIENTS:
+        scaled[name] = scaled[name] / gpu if store.coefficients[name].unit == "share" else scaled[name] * gpu
+    return scaled
+
+
+def _find_limit(times: ServiceTimes, output_tokens: int, batch: int) -> Limit:
+    """Return the station with the largest demand: more load queues there."""
+    parts: dict[Limit, float] = {
+        "preprocessing": times.prepare,
+        "prefill on the card": times.prefill,
+        "decoding steps": output_tokens * times.step(batch) / batch,
+    }
+    return max(parts, key=lambda part: parts[part])
+
+
+def estimate_server(
+    resolved: ResolvedRequest, config: Configuration, concurrency: int, coefficients: Mapping[str, float]
+) -> PointEstimate:
+    """Return the figures of one server at ``concurrency`` requests.
+
+    Requests beyond the batch wait in line. ``coefficients`` are values by name.
+    """
+    later_tokens = resolved.output_tokens - 1
+    alone = estimate_times(resolved, config, False, coefficients)
+    # A pass reads all weights, however short its text. The prefill of an image was measured with them.
+    least = 0.0 if resolved.images else alone.step(1)
+    first = coefficients["request-overhead-ms"] + alone.prepare + max(alone.prefill, least)
+    whole = first + later_tokens * alone.step(1)
+    if concurrency == 1:
+        limit = _find_limit(alone, resolved.output_tokens, 1)
+        tail = whole * coefficients["tail-alone"]
+        return PointEstimate(whole, whole, tail, first, alone.step(1), 1e3 / whole, limit, first, alone.step(1))
+    times = estimate_times(resolved, config, True, coefficients)
+    limit = _find_limit(times, resolved.output_tokens, min(concurrency, config.max_batch_size))
+    within, token = _load_server(resolved, config, times, concurrency, coefficients)
+    token = max(token, alone.step(1))
+    # Running the requests one after the other is always possible.
+    ttft = max(min(within, concurrency * whole) - later_tokens * token, first)
+    mean = ttft + later_tokens * token
+    # If preprocessing is the limit, a longer prompt waits in the engine instead of before it. That must not show as a
+    # gain: its first token comes no earlier than that of a prompt without text.
+    bare = estimate_times(replace(resolved, prompt_tokens=0), config, True, coefficients)
+    within, gap = _load_server(resolved, config, bare, concurrency, coefficients)
+    ttft = max(ttft, min(within, concurrency * whole) - later_tokens * gap)
+    tail = max(whole * coefficients["tail-alone"], mean * coefficients["tail-queue"])
+    return PointEstimate(whole, mean, tail, ttft, token, concurrency / mean * 1e3, limit, first, alone.step(1))
+
+
+def _load_server(
+    resolved: ResolvedRequest,
+    config: Configuration,
+    times: ServiceTimes,
+    concurrency: int,
+    coefficients: Mapping[str, float],
+) -> tuple[float, float]:
+    """Return the ms of a request at a loaded server, and between two tokens."""
+    tokens, batch = resolved.output_tokens, config.max_batch_size
+    if config.share > 1:
+        step_share = coefficients["shared-step-share"]
+        times = share_gpu(times, tokens, concurrency, batch, config.share - 1, step_share)
+    loop = solve_loop(times, tokens, concurrency, batch)
+    # Other requests delay the first token by a share of what they add in the engine, later tokens by the rest.
+    added = max(loop.engine - times.prefill - tokens * times.step(1), 0.0)
+    later = (1 - coefficients["first-token-share"]) * added / max(tokens - 1, 1)
+    # An iteration carries at most one full prefill pass.
+    slowest = times.step(min(concurrency, batch)) + times.full_pass
+    return concurrency / loop.rate, min(times.step(1) + later, slowest)
+
+
+def estimate_servers(
+    resolved: ResolvedRequest, config: Configuration, concurrency: int, coefficients: Mapping[str, float]
+) -> PointEstimate:
+    """Return the figures of all servers, with the load spread evenly.
+
+    Times are means over all requests; p99 and limit are those of the fullest servers.
+    """
+    per_server, fuller = divmod(concurrency, config.servers)
+    full = estimate_server(resolved, config, per_server + bool(fuller), coefficients)
+    if not per_server or not fuller:  # all busy servers have the same load
+        return full._replace(rps=full.rps * (fuller or config.servers))
+    less = estimate_server(resolved, config, per_server, coefficients)
+    rps = full.rps * fuller + less.rps * (config.servers - fuller)
+    share = full.rps * fuller / rps
+    means = {name: share * getattr(full, name) + (1 - share) * getattr(less, name) for name in MEANS}
+    return full._replace(rps=rps, **means)

@@ -1,0 +1,85 @@
+"""Explain why a kind of host cannot run the model, and suggest what can."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from recommender.choose.relax import distinct_gpus
+from recommender.choose.select import Choice, NoCandidate, choose
+from recommender.common.units import GIB, MIB
+from recommender.estimate.memory import usable_bytes, weights
+from recommender.knowledge.eras import options_of
+from recommender.knowledge.names import PART, resolve_release
+from recommender.request.resolved_request import ResolvedRequest
+
+if TYPE_CHECKING:
+    from recommender.knowledge import records
+
+SIZES = (1, 2, 4, 8)
+"""Numbers of GPUs that a server may take."""
+
+
+def explain_misfit(resolved: ResolvedRequest, outcome: NoCandidate) -> str:
+    """Return what binds, in short: memory is rounded to what is known of a GPU."""
+    if outcome.too_large:
+        size, room = weights(resolved, resolved.request.tp) / GIB, usable_bytes(resolved) / GIB
+        return (
+            f"the weights, {size:.1f} GiB per GPU, and the engine's buffers leave no room for a KV cache "
+            f"in {room:.1f} GiB"
+        )
+    message = re.sub(r"\d+\.\d+(?= GiB)", lambda size: f"{float(size[0]):.1f}", outcome.binding.message)
+    return message.rstrip(".")
+
+
+def suggest_alternative(resolved: ResolvedRequest, host_gpus: int, outcome: NoCandidate) -> str:
+    """Return another number of GPUs, option or larger GPU that fits, or ""."""
+    tp = resolved.request.tp
+    more, fewer = [size for size in SIZES if size > tp], [size for size in reversed(SIZES) if size < tp]
+    for size in () if PART in resolved.gpu.id else more if outcome.too_large else more + fewer:
+        if _holds(resolved, resolved.gpu, size):
+            fits = size <= host_gpus and host_gpus % size == 0
+            return f"tp {size}" if fits else f"tp {size} on hosts of {size} GPUs"
+    for option, changed in _other_options(resolved):
+        if isinstance(choose(changed), Choice):
+            return option
+    for gpu, size in _larger_gpus(resolved):
+        if _holds(resolved, gpu, size):
+            return f"--gpu {gpu.id}" if size == 1 else f"--gpu {gpu.id}:{size}"
+    return ""
+
+
+def _other_options(resolved: ResolvedRequest) -> Iterator[tuple[str, ResolvedRequest]]:
+    """Yield the request with a chosen KV cache precision, and on the newest release."""
+    if resolved.request.kv != "auto":
+        yield "--kv auto", replace(resolved, request=replace(resolved.request, kv="auto"))
+    newest = max(resolved.store.releases, key=Version)
+    version = Version(newest)
+    if version > resolved.version:
+        changed = replace(
+            resolved,
+            request=replace(resolved.request, lmdeploy=newest),
+            release=resolve_release(resolved.store, newest),
+            version=version,
+            options=options_of(resolved.store, version),
+        )
+        yield f"--lmdeploy {newest}", changed
+
+
+def _larger_gpus(resolved: ResolvedRequest) -> Iterator[tuple[records.Gpu, int]]:
+    """Yield larger GPUs whose memory holds the weights: the fewest first, then the smallest."""
+    least = weights(resolved, 1)
+    for size in SIZES:
+        for gpu in distinct_gpus(resolved.store, above_mib=resolved.gpu.memory_mib):
+            if gpu.memory_mib * MIB * size > least:
+                yield gpu, size
+
+
+def _holds(resolved: ResolvedRequest, gpu: records.Gpu, tp: int) -> bool:
+    request = replace(resolved.request, gpu=gpu.id, gpu_count=tp, tp=tp)
+    changed = replace(resolved, request=request, gpu=gpu, available_bytes=gpu.memory_mib * MIB)
+    return isinstance(choose(changed), Choice)

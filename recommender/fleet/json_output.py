@@ -1,0 +1,142 @@
+"""A plan as JSON, and its JSON Schema."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from recommender.common.units import GIB
+from recommender.common.version import __version__
+from recommender.estimate.configuration import Configuration
+from recommender.estimate.uncertainty import Basis, Range
+from recommender.fleet.queueing import Queue
+from recommender.fleet.sizing import Aim, FleetPlan, HostKind, Limit, SizedFleet, Unfit, cost
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The workload: model, release, images in pixels, tokens."""
+
+    lmdeploy: str
+    model: str
+    model_source: str
+    images: int
+    image_width: int
+    image_height: int
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True)
+class State:
+    """A server's steady state: share of its largest rate in use, and latencies in ms."""
+
+    busy: float
+    mean_ms: float
+    p50_ms: float
+    p99_ms: float
+
+
+@dataclass(frozen=True)
+class Peak:
+    """A server at the peak, with all hosts up and with the spare hosts down."""
+
+    up: State
+    spare_down: State
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A fleet that meets the goal. ``cost_a_million`` requests: null if the GPU has no price.
+
+    ``server_rps``: requests/s that one server sustains at the goal. ``p99_ms``: its range with the spare hosts down.
+    ``hosts`` includes the spare ones.
+    """
+
+    kind: HostKind
+    hosts: int
+    cards: int
+    servers: int
+    server_rps: float
+    limit: Limit
+    basis: Basis
+    gib_a_card: float
+    cost_a_million: float | None
+    p99_ms: Range
+    peak: Peak
+    config: Configuration
+
+
+@dataclass(frozen=True)
+class Published:
+    """The JSON form of a plan. ``format`` rises when a field changes its meaning.
+
+    ``fleets`` are sorted, the best first. ``cannot``: kinds of hosts that miss the goal, why, and what would meet it.
+    ``prices`` are per GPU and hour, by GPU.
+    """
+
+    format: int
+    made_by: str
+    asked: Asked
+    aim: Aim
+    prices: dict[str, float]
+    fleets: tuple[Fleet, ...]
+    cannot: tuple[Unfit, ...]
+    notes: tuple[str, ...]
+
+
+def published(plan: FleetPlan) -> Published:
+    """Return a plan without its store, ready to be written."""
+    resolved = plan.resolved
+    return Published(
+        format=FORMAT,
+        made_by=f"lmdeploy-recommender {__version__}",
+        asked=Asked(
+            lmdeploy=resolved.release.id,
+            model=resolved.model.id,
+            model_source=resolved.model_source,
+            images=resolved.images,
+            image_width=resolved.image_width,
+            image_height=resolved.image_height,
+            input_tokens=resolved.input_tokens(),
+            output_tokens=resolved.output_tokens,
+        ),
+        aim=plan.aim,
+        prices=dict(plan.prices),
+        fleets=tuple(_fleet(fleet, plan) for fleet in plan.fleets),
+        cannot=plan.unfit,
+        notes=plan.notes,
+    )
+
+
+def _fleet(fleet: SizedFleet, plan: FleetPlan) -> Fleet:
+    price = cost(fleet, plan)
+    return Fleet(
+        kind=fleet.kind,
+        hosts=fleet.hosts,
+        cards=fleet.cards,
+        servers=fleet.servers,
+        server_rps=round(fleet.holds, 2),
+        limit=fleet.limit,
+        basis=fleet.basis,
+        gib_a_card=round(fleet.memory.total / GIB, 2),
+        cost_a_million=None if price is None else round(price, 4),
+        p99_ms=Range(*(round(getattr(fleet.p99_ms, end.name), 1) for end in fields(Range))),
+        peak=Peak(_state(fleet.at), _state(fleet.down)),
+        config=fleet.config,
+    )
+
+
+def _state(queue: Queue) -> State:
+    times = (queue.mean_ms, queue.quantile_ms(0.5), queue.p99_ms)
+    return State(round(queue.busy, 4), *(round(time, 1) for time in times))
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of what ``plan --json`` writes."""
+    from pydantic import TypeAdapter
+
+    published_fields = TypeAdapter(Published).json_schema(mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | published_fields | {"title": "Plan"}

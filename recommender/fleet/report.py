@@ -1,0 +1,138 @@
+"""Format a plan for an 80-column terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from recommender.common.terminal import wrap
+from recommender.common.text import count
+from recommender.common.units import GIB
+from recommender.fleet.sizing import FleetPlan, HostKind, Unfit, binding, cost, servers_of
+
+TIED = "\N{CURRENCY SIGN}"
+SHORT = {"prefill on the card": "prefill", "decoding steps": "decoding"}
+
+
+def lines(plan: FleetPlan) -> Iterator[str]:
+    """Yield the lines of a plan."""
+    yield from _head(plan)
+    if plan.fleets:
+        yield ""
+        yield from _table(plan)
+        yield ""
+        yield from _best(plan)
+    if plan.unfit:
+        yield from ("", "CANNOT")
+        yield from _cannot(plan.unfit)
+    if plan.notes:
+        yield from ("", "NOTES")
+        for note in plan.notes:
+            yield from wrap(note, "  ", "    ")
+
+
+def _head(plan: FleetPlan) -> Iterator[str]:
+    resolved, aim = plan.resolved, plan.aim
+    images = f", {resolved.images} x {resolved.image_width}x{resolved.image_height}" if resolved.images else ""
+    goal = f", p99 within {aim.p99_ms:{',.0f' if aim.p99_ms >= 1 else 'g'}} ms" if aim.p99_ms else ""
+    burst = f" in bursts of {aim.burst:g}" if aim.burst > 1 else ""
+    down = f"with {count(aim.spare, 'host')} down" if aim.spare else "with every host up"
+    kinds = [*(fleet.kind for fleet in plan.fleets), *(misfit.kind for misfit in plan.unfit)]
+    cpus = {kind.cpus for kind in kinds}
+    cores = (
+        f"{cpus.pop()} CPU cores"
+        if len(cpus) == 1
+        else f"{max(kind.cpus / kind.cards for kind in kinds):g} CPU cores per GPU"
+    )
+    yield from wrap(
+        f"{aim.rps:,g} requests/s{burst} of {resolved.model.hub}{images}, "
+        f"{count(resolved.output_tokens, 'output token')}{goal}; peak: {aim.peak:g} times that, {down}. "
+        f"LMDeploy {resolved.release.id}. Per host: {cores}, {aim.network_gbps:g} Gbit/s."
+    )
+
+
+def _name(kind: HostKind) -> str:
+    return f"{kind.gpu}:{kind.cards}" + (f" tp {kind.tp}" if kind.tp > 1 else "")
+
+
+def _money(amount: float | None) -> str:
+    """Format an amount of money in at most nine columns."""
+    if amount is None:
+        return "-"
+    return f"{amount:,.2f}" if amount < 1e5 else f"{amount:,.0f}" if amount < 1e7 else f"{amount:.2e}"
+
+
+def _table(plan: FleetPlan) -> Iterator[str]:
+    costs = [cost(fleet, plan) for fleet in plan.fleets]
+    priced = any(price is not None for price in costs)
+    width = max(8, *(len(_name(fleet.kind)) for fleet in plan.fleets))
+    yield f"  {'HOST':<{width}} {'hosts':>6}{'GPUs':>7}{'servers':>8}{'each/s':>8}{'busy':>6}{'p99 ms':>8}  " + (
+        f"{'per 1M':>9}" if priced else "limit"
+    )
+    for fleet, price in zip(plan.fleets, costs, strict=True):
+        last = f"{_money(price):>9}" if priced else SHORT.get(fleet.limit, fleet.limit)
+        yield (
+            f"  {_name(fleet.kind):<{width}} {fleet.hosts:>6,}{fleet.cards:>7,}{fleet.servers:>8,}{fleet.holds:>8,.1f}"
+            f"{fleet.down.busy:>6.0%} {fleet.p99_ms.value:>7,.0f}  {last}"
+        )
+    yield from _indented(
+        f"{'hosts: including spares; ' if plan.aim.spare else ''}each/s: requests/s that one server sustains"
+        f"{' at the goal' if plan.aim.p99_ms else ''}; busy, p99: one server at the peak"
+        f"{', spares down' if plan.aim.spare else ''}" + ("; per 1M: price of a million requests." if priced else ".")
+    )
+
+
+def _indented(text: str) -> list[str]:
+    return wrap(text, "  ", "  ")
+
+
+def _best(plan: FleetPlan) -> Iterator[str]:
+    fleet = plan.fleets[0]
+    config, kind, up, p99 = fleet.config, fleet.kind, fleet.at, fleet.p99_ms
+    yield f"{'FEWEST GPUS' if cost(fleet, plan) is None else 'CHEAPEST'}: {_name(kind)}"
+    gpus = (
+        f"of the GPU that {config.share} share under CUDA MPS"
+        if config.share > 1
+        else "of its GPU"
+        if kind.tp == 1
+        else f"of each of its {kind.tp} GPUs"
+    )
+    yield from _indented(
+        f"{count(fleet.hosts, 'host')} with {count(servers_of(kind, config), 'server')} each. A server takes "
+        f"{fleet.memory.total / GIB:,.1f} GiB {gpus}, runs {config.max_batch_size} requests at once, and is limited by "
+        f"{binding(fleet.limit)}."
+    )
+    spare, goal = plan.aim.spare, plan.aim.p99_ms
+    down = f". With {spare:,} down: {fleet.down.busy:.0%} busy, p99 {p99.value:,.0f} ms" if spare else ""
+    missed = " The upper end misses the goal: measure one server before you rely on it." if 0 < goal < p99.high else ""
+    yield from _indented(
+        f"Peak with all hosts up: {up.busy:.0%} busy, p50 {up.quantile_ms(0.5):,.0f} ms, "
+        f"p99 {up.p99_ms:,.0f} ms{down} ({p99.low:,.0f} to {p99.high:,.0f}; {fleet.basis}).{missed}"
+    )
+    needed = fleet.hosts - spare
+    if spare > max(2, needed):
+        yield from _indented(f"Most hosts are spare: the peak needs {count(needed, 'host')}.")
+
+
+def _cannot(unfit: Iterable[Unfit]) -> Iterator[str]:
+    """Yield a line for each reason and remedy, with all kinds of hosts that share them."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for name, misfit in _tightest(unfit):
+        names.setdefault((misfit.why, misfit.needed), []).append(name)
+    for (why, needed), kinds in names.items():
+        # What is to be copied stays on one line.
+        would = f"; {needed.replace(' ', TIED)} would do" if needed else ""
+        for line in wrap(f"{', '.join(kinds)}: {why[0].upper()}{why[1:]}{would}.", "  ", "    "):
+            yield line.replace(TIED, " ")
+
+
+def _tightest(unfit: Iterable[Unfit]) -> Iterator[tuple[str, Unfit]]:
+    """Yield each kind by name; of those that lack memory, only the largest server."""
+    rows: dict[tuple[object, ...], list[Unfit]] = {}
+    for misfit in unfit:
+        kind = misfit.kind
+        own = misfit.needed if " GiB" in misfit.why else kind
+        rows.setdefault((kind.gpu, kind.cards, own), []).append(misfit)
+    for alike in rows.values():
+        largest = max(alike, key=lambda misfit: misfit.kind.tp)
+        kind = largest.kind
+        yield (_name(kind) if len(alike) == 1 else f"{kind.gpu}:{kind.cards} up to tp {kind.tp}"), largest

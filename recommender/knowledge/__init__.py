@@ -1,0 +1,1 @@
+"""Facts as types, and how they are loaded."""

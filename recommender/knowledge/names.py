@@ -1,0 +1,81 @@
+"""Resolve the names that people write to records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from recommender.common.errors import UnknownName
+from recommender.common.text import did_you_mean, normal, shorten
+from recommender.knowledge.store import NamedRecord, Store
+
+if TYPE_CHECKING:
+    from recommender.knowledge import records
+
+
+PART = "-mig-"
+"""In the id of a slice of a GPU."""
+
+
+SHOWN = 5
+
+
+def index_by_name(known: Mapping[str, NamedRecord], extra: Mapping[str, str]) -> dict[str, NamedRecord]:
+    """Return records by every name they go by, as ``normal`` writes it; ``extra`` maps further names to ids."""
+    by_name = {normal(alias): record for record in known.values() for alias in (record.id, *record.aliases)}
+    return by_name | {normal(alias): known[name] for alias, name in extra.items()}
+
+
+def resolve(kind: str, name: str, by_name: Mapping[str, NamedRecord]) -> NamedRecord:
+    """Return the record of a name as people write it. Raises UnknownName with near matches."""
+    record = by_name.get(normal(name))
+    if record is None:
+        names = sorted({alias for item in by_name.values() for alias in (item.id, *item.aliases)})
+        usual = sorted({item.id for item in by_name.values() if PART not in item.id})
+        raise UnknownName(f"unknown {kind} {shorten(name)}{did_you_mean(name, names, usual)}")
+    return record
+
+
+def resolve_release(store: Store, name: str) -> records.Release:
+    """Return a covered release; a leading v is allowed. Raises UnknownName with near matches."""
+    version = name.strip().removeprefix("v")
+    if version not in store.releases:
+        known = sorted(store.releases, key=Version, reverse=True)
+        near = [release for release in known if release.startswith(version)] or known
+        raise UnknownName(f"unknown LMDeploy release {shorten(name)}{did_you_mean(name, near)}")
+    return store.releases[version]
+
+
+@lru_cache(maxsize=8)
+def _gpu_names(store: Store) -> dict[str, records.Gpu]:
+    return index_by_name(store.gpus, {alias: gpu.id for gpu in store.gpus.values() for alias in gpu.nvml_names})
+
+
+@lru_cache(maxsize=8)
+def _model_names(store: Store) -> dict[str, records.Model]:
+    return index_by_name(store.models, {model.hub: model.id for model in store.models.values()})
+
+
+def resolve_gpu(store: Store, name: str) -> tuple[records.Gpu, tuple[str, ...]]:
+    """Return a GPU by any of its names, with a note where the name fits other products too."""
+    gpu = resolve("GPU", name, _gpu_names(store))
+    ambiguous = next((alias for alias in gpu.ambiguous if normal(alias) == normal(name)), "")
+    if not ambiguous:
+        return gpu, ()
+    others = sorted(other.id for other in store.gpus.values() if other is not gpu and _fits(other, ambiguous))
+    among = f" ({', '.join(others[:SHOWN])}{' ...' if len(others) > SHOWN else ''} too)" if others else ""
+    return gpu, (f"{ambiguous} fits several products{among}; taken as {gpu.name}",)
+
+
+def _fits(gpu: records.Gpu, name: str) -> bool:
+    """Return whether a whole GPU's name has all words of this one."""
+    return PART not in gpu.id and all(normal(word) in normal(gpu.name) for word in re.split(r"[\s-]+", name))
+
+
+def resolve_model(store: Store, name: str) -> records.Model:
+    """Return a checkpoint by its id, hub name or alias. Raises UnknownName with near matches."""
+    return resolve("model", name, _model_names(store))

@@ -1,0 +1,75 @@
+"""What every record has: ids, versions, dates and sources."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Id = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+
+
+Version = Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+(\.post\d+)?$")]
+
+
+VersionOrOpen = Annotated[str, Field(pattern=r"^(\d+\.\d+\.\d+(\.post\d+)?)?$")]
+
+
+Date = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+
+
+Text = Annotated[str, Field(min_length=1)]
+
+
+Engine = Literal["turbomind", "pytorch", "server", "nobody"]
+
+
+Verdict = Literal["confirmed", "refuted", "no-effect", "outdated", "depends", "unverified"]
+
+
+class Record(BaseModel):
+    """Base of all record types: frozen, strict, closed."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", defer_build=True, allow_inf_nan=False)
+
+
+class CodeSource(Record):
+    """A token that stands at a line of a file of one LMDeploy release.
+
+    A path under ``lmdeploy/`` or ``METADATA`` is in the release's wheel; any other
+    path is in the public repository at the release's tag.
+    """
+
+    release: Version
+    path: Text
+    line: Annotated[int, Field(ge=1)]
+    token: Text
+
+
+class PageSource(Record):
+    """A page (datasheet, model card, issue thread) and what was read on it that day."""
+
+    url: Annotated[str, Field(pattern=r"^https?://")]
+    opened: Date
+    says: Text
+
+
+class Sources(Record):
+    """What a record rests on. All three empty means: unverified, and shown so."""
+
+    code: tuple[CodeSource, ...] = ()
+    pages: tuple[PageSource, ...] = ()
+    evidence: tuple[Id, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """True when nobody opened anything for this fact."""
+        return not (self.code or self.pages or self.evidence)
+
+
+class Place(Record):
+    """Where a statement stands in a seed text: its number, 1-based line and a short token there."""
+
+    seed: Literal["000", "001", "002", "003", "004"]
+    line: Annotated[int, Field(ge=1)]
+    token: Text

@@ -1,0 +1,140 @@
+"""LMDeploy's releases and options."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from recommender.knowledge.records.base import Date, Engine, Id, Record, Sources, Text, Version, VersionOrOpen
+
+
+class Release(Record):
+    """One LMDeploy release on the package index and what it needs. Ranges are PEP 440 specifiers."""
+
+    id: Version
+    published: Date
+    python: Text
+    torch: Text
+    transformers: Text
+    cuda: Text = Field(description="CUDA major version its Linux wheel links, from its requirements")
+    architectures: tuple[Text, ...] = Field(
+        default=(), description="GPU architectures in the TurboMind binary, e.g. sm_80; empty if nobody read them"
+    )
+    images: tuple[Text, ...] = Field(
+        default=(), description="endings of the container tags that its workflow pushes, the usual first; empty: unread"
+    )
+    repository: bool = Field(
+        default=True, description="whether the public repository had its tag when read; false: its C++ is unread"
+    )
+    note: str = ""
+    sources: Sources
+
+
+class EngineField(Record):
+    """The field of a configuration class that an option fills, with the releases that have it (half-open)."""
+
+    config: Literal[
+        "TurbomindEngineConfig", "PytorchEngineConfig", "VisionConfig", "SpeculativeConfig", "ChatTemplateConfig"
+    ]
+    field: Text
+    since: Version
+    until: VersionOrOpen = ""
+
+
+Number = Annotated[str, Field(pattern=r"^(-?[0-9]+(\.[0-9]+)?)?$")]
+"""A number as text; empty: none."""
+
+
+class Accepted(Record):
+    """The values of an option that LMDeploy accepts. ``option_values`` checks them."""
+
+    type: Literal["str", "int", "float", "bool", "json"] = Field(
+        default="str", description="what the value is parsed as; bool is a switch without a value"
+    )
+    choices: tuple[str, ...] = ()
+    minimum: Number = Field(default="", description="the smallest number that is accepted")
+    above: Number = Field(default="", description="the largest number that is too small")
+    maximum: Number = Field(default="", description="the largest number that is accepted")
+    zero: Annotated[str, Field(pattern=r"^(default|[0-9]+)?$")] = Field(
+        default="", description="the number that a command line's 0 stands for, or default: the option's default"
+    )
+
+
+class Era(Accepted):
+    """A half-open range of releases in which nothing about an option changed."""
+
+    since: Version
+    until: VersionOrOpen = ""
+    default: str = Field(description="the text argparse would parse; empty for None; lists joined by spaces")
+    read_by: tuple[Engine, ...] = Field(min_length=1)
+    note: str = ""
+    sources: Sources
+
+
+class Effect(Record):
+    """What turning an option changes, in words; each says which way and how strongly."""
+
+    memory: Text
+    latency: Text
+    throughput: Text
+    accuracy: Text
+
+
+class Reason(Record):
+    """Why a setting has its value: the first whose conditions all hold is shown.
+
+    ``when`` and the {names} in ``text`` are facts of the case (see GUIDELINES.md).
+    """
+
+    when: tuple[Text, ...] = ()
+    text: Text
+    brief: str = Field(default="", max_length=90, description="instead of the option's")
+    sources: Sources = Field(default_factory=Sources)
+
+
+class Encoding(Record):
+    """How a decided value is written on the command line, e.g. kv_bits 8 as quant policy 8."""
+
+    value: str
+    text: str
+
+
+class Option(Record):
+    """What flags, environment variables and request fields share."""
+
+    id: Id
+    summary: Text
+    setting: str = Field(default="", description="the decided value it carries; empty: always left at its default")
+    emit: Literal["always", "changed", "never"] = Field(
+        default="changed", description="changed: only where the value differs from the default"
+    )
+    encodings: tuple[Encoding, ...] = ()
+    brief: str = Field(default="", max_length=90, description="the reason in about five words, for a table")
+    unset: str = Field(default="", max_length=10, description="what holds where the default is empty, for a table")
+    reasons: tuple[Reason, ...] = ()
+    sources: Sources = Field(default_factory=Sources)
+
+
+class Flag(Option):
+    """One option of ``lmdeploy serve api_server`` over all covered releases."""
+
+    option: Annotated[str, Field(pattern=r"^--[a-z0-9-]+$")]
+    topic: Literal[
+        "server", "model", "engine", "memory", "scheduling", "parallelism", "vision", "logging", "security", "decoding"
+    ]
+    summary_vi: str = ""
+    effect: Effect
+    choose: Text
+    fields: tuple[EngineField, ...] = ()
+    eras: tuple[Era, ...] = Field(min_length=1)
+
+
+class Parameter(Option, Accepted):
+    """An environment variable of the server process, or a field of each request."""
+
+    name: Text
+    kind: Literal["environment", "client"]
+    default: str = ""
+    effect: Effect
+    choose: Text

@@ -1,0 +1,234 @@
+"""What smoke runs measured."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from recommender.knowledge.records.base import Date, Id, Record, Text, Version
+
+
+class MeasuredLoad(Record):
+    """One load on a running server: so many requests always in flight, in ms and requests a second."""
+
+    kind: Literal["image", "text"]
+    image: str = Field(default="", description="width x height in pixels")
+    input_tokens: int
+    output_tokens: int
+    concurrency: int
+    requests: int
+    failures: int
+    rps: float
+    ttft_ms: float = Field(default=0.0, description="median; 0: not measured")
+    latencies_ms: tuple[int, ...] = Field(description="every request's, in the order they ended")
+    peak_mib: int
+
+
+class MeasuredStart(Record):
+    """One server start with its loads. Memory as the driver reports it for the whole card, idle card included."""
+
+    model: Id
+    flags: tuple[str, ...]
+    omp_threads: int
+    startup_s: float
+    free_before_cache_mib: float
+    cache_mib: float
+    start_peak_mib: int
+    ready_mib: int
+    loads: tuple[MeasuredLoad, ...] = ()
+
+
+class Measurement(Record):
+    """Runs on one host taken before ``recommend smoke`` wrote evidence; the coefficients were fitted to them."""
+
+    id: Id
+    taken: Date
+    lmdeploy: Version
+    gpu: Id
+    gpu_name: Text
+    driver: Text
+    memory_mib: int
+    idle_mib: int
+    cpus: int
+    checkpoints: Text = Field(description="what the weights were")
+    starts: tuple[MeasuredStart, ...] = Field(min_length=1)
+
+    @property
+    def random_weights(self) -> bool:
+        """Whether the weights were made up, so that the output is meaningless."""
+        return "random weights" in self.checkpoints
+
+
+Numbers = Annotated[str, Field(pattern=r"^(\d+( \d+)*)?$", description="whole numbers with a blank between them")]
+
+
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+CORES = r"^(\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*)?$"
+
+
+def cores(text: str) -> set[int]:
+    """CPU cores as ``taskset -c`` takes them: 0-3,8."""
+    ends = [each.partition("-") for each in text.split(",") if each]
+    return {core for first, _, last in ends for core in range(int(first), int(last or first) + 1)}
+
+
+class FailedRequests(Record):
+    """Requests of a phase that failed alike."""
+
+    cause: Id = Field(description="a failure's name as recommend smoke --help lists them")
+    count: Annotated[int, Field(ge=1)]
+    said: str = Field(description="the first one's answer or error")
+
+
+class DrawnLoad(Record):
+    """What the requests of a phase were drawn from, where they differ, and the tokens of each.
+
+    The lengths are tokens of text without the template: equally likely pairs of a first prompt and an answer, in one
+    order. A conversation has ``turns`` requests with one pair; each repeats what was said and adds new text.
+    """
+
+    workload: str = Field(default="", description="the record that gave what the command line left open")
+    prompts: Numbers
+    outputs: Numbers
+    prefix_tokens: Annotated[int, Field(ge=0, description="the same at the start of every prompt")] = 0
+    turns: Annotated[int, Field(ge=1)] = 1
+    max_context: Annotated[int, Field(ge=0, description="prompt and answer were cut to it; 0: no limit")] = 0
+    image_mix: str = Field(default="", description="sizes with their shares, such as 448x448:0.7,1280x720:0.3")
+    burstiness: Annotated[float, Field(gt=0, description="of arrivals: variation of the gaps; 1: Poisson")] = 1.0
+    input_tokens: Numbers = Field(default="", description="of each answer in latencies_ms, as the server counted")
+    output_tokens: Numbers = ""
+
+
+class Phase(Record):
+    """One load on running servers: closed loop (so many always in flight) or open (arrivals).
+
+    ``latencies_ms`` has every answer in the order of their ends, and ``gaps_ms`` the time from end to end, the
+    first from the first send; added up they are the ends, rounded once each. The first ``window_requests`` of
+    them lie in the window of ``window_s``, which ends when no new request is started any more.
+
+    Requests a second of a closed loop of N are those between the end of the first N sent and the end of the window;
+    a request counts by the part of its time that lies between. N at once on an idle server are what no steady load
+    sends, and answers that come in waves would add or lose a round. Times are taken without the first N. By Little's
+    law requests/s times the mean latency of the requests that ended in the window are N. A phase where they are not,
+    within 5 %, is too short for the way its answers come: no fit, verdict or table counts it. A record without gaps
+    does not tell when its requests were sent: the first N to end are left out, and requests a second are N over the
+    mean latency of the rest. Open loops, and a phase with failures or of under two rounds: ``window_requests /
+    window_s``, and the times of all answers.
+
+    Every ``streamed_ms`` is the whole time of the streamed request whose first token came after ``ttft_ms``; where
+    every request streamed, it is empty, and ``latencies_ms`` has the times.
+    """
+
+    concurrency: Annotated[int, Field(ge=0, description="0: open loop")]
+    arrivals_rps: Annotated[float, Field(ge=0, description="0: closed loop")]
+    images: Annotated[int, Field(ge=0)]
+    image: str = Field(description="width x height in pixels; empty: text only")
+    input_tokens: Annotated[int, Field(ge=0, description="median of what the server counted")]
+    output_tokens: Annotated[int, Field(ge=0, description="median of what the server counted")]
+    window_s: Annotated[float, Field(ge=0)]
+    window_requests: Annotated[int, Field(ge=0)]
+    latencies_ms: Numbers
+    gaps_ms: Numbers = ""
+    ttft_ms: Numbers
+    streamed_ms: Numbers
+    drawn: DrawnLoad | None = Field(default=None, description="where requests differ")
+    late_ms: Annotated[int, Field(ge=0, description="open loop: how late its latest request was sent")] = 0
+    failures: tuple[FailedRequests, ...] = ()
+    peak_mib: Annotated[int, Field(ge=0, description="the fullest card, whole")]
+    host_cpu_percent: Annotated[float, Field(ge=0)]
+    server_cores: Annotated[float, Field(ge=0, description="CPU cores the servers kept busy")]
+    running_most: Annotated[int, Field(ge=-1, description="of /metrics, which lags 10 s; -1: it does not tell")]
+    waiting_most: Annotated[int, Field(ge=-1)]
+    cache_use_most: Annotated[float, Field(ge=-1, description="share of the KV cache")]
+
+
+class Killed(Record):
+    """One server of several killed under load (SIGKILL) and started again; times count from the kill.
+
+    Rates are answers a second of all servers: in the seconds before the kill, until the server takes requests again,
+    and after that. A process that is killed still takes connections while the kernel takes it apart (``dying_s``); what
+    was sent to it by then was in flight there. ``lost_later`` are those of ``lost`` that were sent after that.
+    """
+
+    server: Text
+    concurrency: Annotated[int, Field(ge=1)]
+    in_flight: Annotated[int, Field(ge=0, description="at that server when it was killed, as the front saw it")]
+    answered: Annotated[int, Field(ge=0)]
+    lost: Annotated[int, Field(ge=0)]
+    lost_later: Annotated[int, Field(ge=0)]
+    said: str = Field(default="", description="the first loss's answer or error")
+    dying_s: Annotated[float, Field(ge=0, description="until its port was closed")]
+    restarted_s: Annotated[float, Field(ge=0, description="when it was started again")]
+    back_s: Annotated[float, Field(ge=0, description="when it got a request again; 0: never")]
+    rps_before: Annotated[float, Field(ge=0)]
+    rps_down: Annotated[float, Field(ge=0)]
+    rps_after: Annotated[float, Field(ge=0)]
+
+
+class Readback(Record):
+    """One effective setting: what the artefact asks for and what the engine's log says. Empty: not told."""
+
+    name: Id
+    asked: str
+    found: str
+
+
+class SmokeRun(Record):
+    """One run of ``recommend smoke``, which alone writes these. Raw: medians and verdicts are computed from it.
+
+    ``request`` remakes the artefact. ``artefact_sha256`` is over its bytes as launched, ``launch_sha256``
+    over what it runs (environment and command), which reasons and predictions in its comments do not change.
+    Memory is the driver's figure for the fullest card as a whole, the idle card included.
+    """
+
+    id: Id
+    taken: Date
+    made_by: Text
+    lmdeploy: Version
+    gpu: Id
+    gpu_name: Text
+    gpu_count: Annotated[int, Field(ge=1)]
+    driver: Text
+    memory_mib: Annotated[int, Field(ge=1)]
+    cpus: Annotated[int, Field(ge=1)]
+    cpu_name: str
+    model: Id
+    checkpoint: Text = Field(description="what the weights were")
+    request: Text = Field(description="JSON on one line, as in the artefact's head")
+    kind: Literal["bash", "python", "compose", "systemd"]
+    artefact_sha256: Digest
+    launch_sha256: Digest
+    environment: tuple[Text, ...]
+    command: tuple[Text, ...]
+    set_by_smoke: tuple[Text, ...] = Field(description="variables that smoke set to run it here")
+    copies: Annotated[int, Field(ge=1, description="how often the artefact was started on its card")]
+    mps: bool = Field(description="under CUDA MPS")
+    pinned: str = Field(default="", pattern=CORES, description="CPU cores of all servers; empty: every one of the host")
+    servers: Annotated[int, Field(ge=0, description="servers of the artefact; 0: this was not kept")] = 0
+    share: Annotated[int, Field(ge=1, description="of these, on the same card")] = 1
+    max_tiles: Annotated[int, Field(ge=0, description="most tiles of an image asked for; 0: no limit")] = 0
+    startup_s: Annotated[float, Field(ge=0, description="launch until /v1/models answered; the last copy's")]
+    idle_mib: Annotated[int, Field(ge=0)]
+    start_peak_mib: Annotated[int, Field(ge=0)]
+    ready_mib: Annotated[int, Field(ge=0)]
+    effective: tuple[Readback, ...]
+    checks: tuple[Text, ...] = Field(description="what was proved before the load")
+    outcome: Id = Field(description="ok, or the failure's name")
+    said: str = ""
+    notes: tuple[Text, ...] = Field(default=(), description="what the person who ran it adds")
+    log_sha256: Digest
+    phases: tuple[Phase, ...]
+    killed: tuple[Killed, ...] = ()
+
+    @property
+    def random_weights(self) -> bool:
+        """Whether smoke made up the weights, so that the output is meaningless."""
+        return self.checkpoint.startswith("random")
+
+    @property
+    def cores(self) -> int:
+        """CPU cores that the servers may use."""
+        return len(cores(self.pinned)) or self.cpus

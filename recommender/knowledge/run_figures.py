@@ -1,0 +1,168 @@
+"""Compute the figures of a recorded run's phases, for pages and fits alike."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from recommender.knowledge import records
+
+P99_SAMPLES = 300
+LEAST_ROUNDS = 2
+"""Rounds of answers that a closed loop needs, so that the first can be left out."""
+BALANCE = 0.05
+"""How far requests/s times mean latency of a steady closed loop may be from the requests in flight, as a share."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFigures:
+    """The figures of one phase. Times in ms; 0: not measured (a p99 needs 300 samples).
+
+    ``requests`` were answered; the times are those of ``samples`` of them (see ``records.Phase``). ``balance`` is
+    requests/s times the mean latency in the same window, over the requests in flight: 1 by Little's law; 0 for an
+    open loop, or without times.
+    """
+
+    requests: int
+    samples: int
+    failed: int
+    rps: float
+    output_tokens_s: float
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    ttft_ms: float
+    token_ms: float
+    balance: float
+
+    @property
+    def trusted(self) -> bool:
+        """Return whether rate and times agree, so that fits, verdicts and tables may use them."""
+        return not self.balance or abs(self.balance - 1) <= BALANCE
+
+
+def numbers(text: str) -> list[int]:
+    """Return the whole numbers of a record's text."""
+    return [int(number) for number in text.split()]
+
+
+def quantile(values: Sequence[float], part: float) -> float:
+    """Return the nearest-rank quantile of values, ``part`` from 0 to 1; 0 without any values."""
+    ordered = sorted(values)
+    return float(ordered[max(0, math.ceil(part * len(ordered) - 1e-9) - 1)]) if ordered else 0.0
+
+
+class SteadyTimes(NamedTuple):
+    """Times in ms of the requests that count. TPOT: of the streamed answers of several tokens.
+
+    ``inside`` are the latencies in the window, ``rps`` the requests/s there.
+    """
+
+    latency: Sequence[float]
+    ttft: Sequence[float]
+    tpot: Sequence[float]
+    inside: Sequence[float]
+    rps: float
+
+
+def steady_times(phase: records.Phase) -> SteadyTimes:
+    """Return the times of a phase without those of its opening, as ``records.Phase`` says."""
+    answered = numbers(phase.latencies_ms)
+    streamed = _streamed(phase, answered)
+    rps = phase.window_requests / phase.window_s if phase.window_s else 0.0
+    times = inside = answered
+    if steady(phase):
+        ends = list(accumulate(numbers(phase.gaps_ms)))
+        opening = _opening(ends, answered, phase.concurrency)
+        rps = _rate(ends, answered, ends[max(opening)], ends[phase.window_requests - 1]) or rps
+        times = [ms for place, ms in enumerate(answered) if place not in opening]
+        inside = [ms for place, ms in enumerate(answered[: phase.window_requests]) if place not in opening]
+        streamed = [each for each in streamed if each.place not in opening]
+    elif _rounds(phase) >= LEAST_ROUNDS and not phase.gaps_ms:
+        times, inside = answered[phase.concurrency :], answered[phase.concurrency : phase.window_requests]
+        rps = phase.concurrency / statistics.fmean(inside) * 1000
+    tpot = [(each.whole - each.first) / each.steps for each in streamed if each.steps]
+    return SteadyTimes(times, [each.first for each in streamed], tpot, inside, rps)
+
+
+def figures(phase: records.Phase) -> RunFigures:
+    """Return medians, quantiles and rates of a phase, from its raw times."""
+    times, ttft, tpot, inside, rps = steady_times(phase)
+    in_flight = rps * statistics.fmean(inside) / 1000 if inside else 0.0
+    return RunFigures(
+        requests=len(numbers(phase.latencies_ms)),
+        samples=len(times),
+        failed=sum(failure.count for failure in phase.failures),
+        rps=rps,
+        output_tokens_s=rps * _mean_output(phase),
+        p50_ms=float(statistics.median(times)) if times else 0.0,
+        p95_ms=quantile(times, 0.95),
+        p99_ms=quantile(times, 0.99) if len(times) >= P99_SAMPLES else 0.0,
+        ttft_ms=float(statistics.median(ttft)) if ttft else 0.0,
+        token_ms=statistics.median(tpot) if tpot else 0.0,
+        balance=in_flight / phase.concurrency if phase.concurrency else 0.0,
+    )
+
+
+def steady(phase: records.Phase) -> bool:
+    """Return whether a phase has enough rounds to leave the first out: see ``records.Phase``."""
+    return _rounds(phase) >= LEAST_ROUNDS and len(numbers(phase.gaps_ms)) == len(numbers(phase.latencies_ms))
+
+
+def _rounds(phase: records.Phase) -> int:
+    """Return how many times each client of a closed loop was answered in the window; 0 for any other load."""
+    counted = min(phase.window_requests, len(numbers(phase.latencies_ms)))
+    return counted // phase.concurrency if phase.concurrency and not phase.failures else 0
+
+
+def _rate(ends: Sequence[int], answered: Sequence[int], opened: int, closed: int) -> float:
+    """Return requests/s between two times in ms; a request counts by the part of its time between them.
+
+    Counting ends only would add or lose up to a round where answers come in waves. 0 where no time passed.
+    """
+    if closed <= opened:
+        return 0.0
+    parts = (
+        max(0, min(end, closed) - max(end - took, opened)) / took if took else opened < end <= closed
+        for end, took in zip(ends, answered, strict=True)
+    )
+    return math.fsum(parts) / (closed - opened) * 1000
+
+
+def _opening(ends: Sequence[int], answered: Sequence[int], clients: int) -> set[int]:
+    """Return the places of the answers to the first requests sent; the first to end would be the shortest."""
+    sent = [end - took for end, took in zip(ends, answered, strict=True)]
+    return set(sorted(range(len(sent)), key=sent.__getitem__)[:clients])
+
+
+class _Streamed(NamedTuple):
+    """A streamed answer: its place among all (-1: unknown), times in ms, and tokens after the first."""
+
+    place: int
+    first: int
+    whole: int
+    steps: int
+
+
+def _streamed(phase: records.Phase, answered: Sequence[int]) -> list[_Streamed]:
+    """Return the streamed answers, each found among all by its time."""
+    firsts = numbers(phase.ttft_ms)
+    wholes = numbers(phase.streamed_ms) or (answered if firsts else [])
+    outputs = numbers(phase.drawn.output_tokens) if phase.drawn else []
+    places = enumerate(answered)
+    found = []
+    for first, whole in zip(firsts, wholes, strict=True):
+        place = next((place for place, ms in places if ms == whole), -1)
+        steps = outputs[place] - 1 if outputs and place >= 0 else max(1, phase.output_tokens - 1)
+        found.append(_Streamed(place, first, whole, steps))
+    return found
+
+
+def _mean_output(phase: records.Phase) -> float:
+    outputs = numbers(phase.drawn.output_tokens) if phase.drawn else []
+    return statistics.fmean(outputs) if outputs else phase.output_tokens

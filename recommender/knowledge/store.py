@@ -1,0 +1,142 @@
+"""All records by kind and id, read from the compiled index."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from recommender.common.plain import Plain
+
+if TYPE_CHECKING:
+    from recommender.knowledge import records
+    from recommender.knowledge.claim_measurements import Measured
+    from recommender.knowledge.published_loads import PublishedTable
+
+
+class RunSummary(Protocol):
+    """What the recommender reads of a run; ``index.read_record`` gives the whole record."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def lmdeploy(self) -> str: ...
+    @property
+    def random_weights(self) -> bool: ...
+    @property
+    def gpu(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def mps(self) -> bool: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def prefill_tokens(self) -> int: ...
+    @property
+    def session(self) -> int: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def loads(self) -> tuple[RunLoad, ...]: ...
+
+
+class RunLoad(Protocol):
+    """One closed-loop load of a run: its requests, requests/s, and the median latency in ms."""
+
+    @property
+    def concurrency(self) -> int: ...
+    @property
+    def image(self) -> str: ...
+    @property
+    def pixels(self) -> int: ...
+    @property
+    def input_tokens(self) -> int: ...
+    @property
+    def output_tokens(self) -> int: ...
+    @property
+    def rps(self) -> float: ...
+    @property
+    def p50_ms(self) -> float: ...
+
+
+class EarlierRuns(Protocol):
+    """What the recommender reads of measurements from before there were runs."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def lmdeploy(self) -> str: ...
+
+
+class Store:
+    """All records by kind and id. Shared and constant; caches use the store itself as a key."""
+
+    releases: Mapping[str, records.Release]
+    flags: Mapping[str, records.Flag]
+    environment: Mapping[str, records.Parameter]
+    client: Mapping[str, records.Parameter]
+    gpus: Mapping[str, records.Gpu]
+    models: Mapping[str, records.Model]
+    loads: Mapping[str, records.NamedLoad]
+    workloads: Mapping[str, records.Workload]
+    constraints: Mapping[str, records.Constraint]
+    advisers: Mapping[str, records.Adviser]
+    disagreements: Mapping[str, records.Disagreement]
+    scenarios: Mapping[str, records.Scenario]
+    claims: Mapping[str, records.Claim]
+    threads: Mapping[str, records.Thread]
+    coefficients: Mapping[str, records.Coefficient]
+    residuals: Mapping[str, records.Residuals]
+    evidence: Mapping[str, RunSummary]
+    probes: Mapping[str, EarlierRuns]
+    published: Mapping[str, PublishedTable]
+    measured: Mapping[str, Measured]
+
+    def __init__(self, index: str | bytes) -> None:
+        """Read an index made by ``index.compile_index``. Raises ValueError for a broken one."""
+        kinds = json.loads(index, object_hook=Plain)
+        for kind in (*FOLDERS, "measured"):
+            setattr(self, kind, MappingProxyType(vars(vars(kinds)[kind])))
+
+    def options(self) -> Iterator[records.Option]:
+        """Yield every flag, environment variable and request field, in a fixed order."""
+        yield from self.flags.values()
+        yield from self.environment.values()
+        yield from self.client.values()
+
+
+FOLDERS: Mapping[str, str] = {
+    "releases": "releases",
+    "flags": "flags",
+    "environment": "environment",
+    "client": "client",
+    "gpus": "gpus",
+    "models": "models",
+    "loads": "workloads/loads",
+    "workloads": "workloads",
+    "constraints": "constraints",
+    "advisers": "advisers",
+    "disagreements": "disagreements",
+    "scenarios": "scenarios",
+    "claims": "claims",
+    "threads": "threads",
+    "coefficients": "coefficients",
+    "residuals": "residuals",
+    "evidence": "evidence",
+    "probes": "evidence/earlier",
+    "published": "published",
+}
+
+
+class Named(Protocol):
+    """A record that people call by several names."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def aliases(self) -> tuple[str, ...]: ...
+
+
+NamedRecord = TypeVar("NamedRecord", bound=Named)

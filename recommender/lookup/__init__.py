@@ -1,0 +1,1 @@
+"""Look up what is known of one thing."""

@@ -1,0 +1,239 @@
+"""Look up one option: its eras over the releases, advice, verdicts and known issues. Data, no layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from recommender.common.errors import UnknownName
+from recommender.common.text import did_you_mean, normal, shorten
+from recommender.knowledge.conditions import version
+from recommender.knowledge.eras import within
+from recommender.knowledge.provenance import code_caveat, measured_lines, newest_about
+from recommender.knowledge.store import Store
+
+if TYPE_CHECKING:
+    from recommender.knowledge import records
+
+
+@dataclass(frozen=True, slots=True)
+class OptionEra:
+    """The releases between two changes of an option, and its form in them.
+
+    ``now``: the requested release is among them. ``last`` is empty if the newest release is.
+    ``caveat``: what limits the sources for the newest release of the era; empty: nothing.
+    """
+
+    first: str
+    last: str
+    now: bool
+    type: str
+    default: str
+    choices: tuple[str, ...]
+    read_by: tuple[str, ...]
+    note: str
+    sources: records.Sources
+    caveat: str
+
+
+@dataclass(frozen=True, slots=True)
+class OptionAdvice:
+    """A value that an adviser gave, ``final`` or in passing."""
+
+    adviser: str
+    value: str
+    up_to: str
+    final: bool
+    reason: str
+    reason_vi: str
+
+
+@dataclass(frozen=True, slots=True)
+class OptionVerdict:
+    """A claim about the option. ``holds``: its verdict is for the requested release.
+
+    ``measured``: on what, and every load that was compared. ``caveat``: what limits the sources.
+    """
+
+    claim: str
+    statement: str
+    advisers: tuple[str, ...]
+    verdict: str
+    because: str
+    since: str
+    until: str
+    holds: bool
+    measured: tuple[str, ...]
+    sources: records.Sources
+    caveat: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnownIssue:
+    """A failure that users reported. ``possible``: in the requested release too."""
+
+    thread: str
+    url: str
+    symptom: str
+    cause: str
+    remedy: str
+    since: str
+    until: str
+    possible: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OptionInfo:
+    """One option as of a release.
+
+    ``kind`` is flag, environment or client; only flags have ``lives``.
+    """
+
+    option: str
+    name: str
+    kind: str
+    release: str
+    there: bool
+    topic: str
+    summary: str
+    summary_vi: str
+    memory: str
+    latency: str
+    throughput: str
+    accuracy: str
+    choose: str
+    default: str
+    fields: tuple[str, ...]
+    lives: tuple[OptionEra, ...]
+    said: tuple[OptionAdvice, ...]
+    judged: tuple[OptionVerdict, ...]
+    met: tuple[KnownIssue, ...]
+    sources: records.Sources
+    caveat: str
+
+
+def resolve_option(store: Store, name: str) -> records.Option:
+    """Return an option, variable or request field by name. Raises UnknownName with near matches.
+
+    Dashes, underscores and capitals do not count, nor do a dollar sign before the name and a value after it.
+    A field of the engine's Python configuration is its option.
+    """
+    asked = name.strip().lstrip("$").partition("=")[0]
+    by_name = _by_name(store)
+    if normal(asked) in by_name:
+        return by_name[normal(asked)]
+    known = [getattr(option, "option", getattr(option, "name", option.id)) for option in store.options()]
+    raise UnknownName(f"unknown option {shorten(name)}{did_you_mean(asked, known)}")
+
+
+@lru_cache(maxsize=8)
+def _by_name(store: Store) -> dict[str, records.Option]:
+    by_name: dict[str, records.Option] = {}
+    for flag in store.flags.values():  # first, so that an option's own name wins
+        for field in flag.fields:
+            by_name.setdefault(normal(field.field), flag)
+    by_name |= {normal(option.id): option for option in store.options()}
+    return by_name | {
+        normal(parameter.name): parameter for parameter in (*store.environment.values(), *store.client.values())
+    }
+
+
+def option_info(store: Store, option: records.Option, release: records.Release) -> OptionInfo:
+    """Return all that is known of an option as of a release."""
+    flag = store.flags.get(option.id)
+    parameter = store.environment.get(option.id) or store.client.get(option.id)
+    either = flag or parameter
+    assert either is not None
+    lives = tuple(_eras(store, flag, release)) if flag else ()
+    return OptionInfo(
+        option=option.id,
+        name=flag.option if flag else either.name,  # type: ignore[union-attr]
+        kind=parameter.kind if parameter else "flag",
+        release=release.id,
+        there=not flag or any(era.now for era in lives),
+        topic=flag.topic if flag else "",
+        summary=option.summary,
+        summary_vi=flag.summary_vi if flag else "",
+        memory=either.effect.memory,
+        latency=either.effect.latency,
+        throughput=either.effect.throughput,
+        accuracy=either.effect.accuracy,
+        choose=either.choose,
+        default=parameter.default if parameter else next((era.default for era in lives if era.now), ""),
+        fields=tuple(
+            f"{field.config}.{field.field}" for field in (flag.fields if flag else ()) if _holds(field, release)
+        ),
+        lives=lives,
+        said=tuple(
+            OptionAdvice(adviser.id, advice.value, advice.up_to, advice.final, advice.reason, advice.reason_vi)
+            for adviser in store.advisers.values()
+            for advice in adviser.settings
+            if advice.option == option.id
+        ),
+        judged=tuple(_verdicts(store, option, release)),
+        met=tuple(_issues(store, option, release)),
+        sources=option.sources,
+        caveat=code_caveat(store, option.sources, release.id),
+    )
+
+
+def _holds(record: Any, release: records.Release) -> bool:
+    return within(record.since, record.until, version(release.id))
+
+
+def _newest(store: Store, claim: records.Claim, release: records.Release) -> str:
+    """Return the release asked for, or the newest that the claim is about if it is not about that one."""
+    return release.id if _holds(claim, release) else newest_about(store, claim)
+
+
+def _eras(store: Store, flag: records.Flag, release: records.Release) -> Iterator[OptionEra]:
+    releases = sorted(store.releases, key=version)
+    for era in flag.eras:
+        inside = [known for known in releases if within(era.since, era.until, version(known))]
+        yield OptionEra(
+            first=era.since,
+            last=inside[-1] if era.until and inside else "",
+            now=release.id in inside,
+            type=era.type,
+            default=era.default,
+            choices=era.choices,
+            read_by=era.read_by,
+            note=era.note,
+            sources=era.sources,
+            caveat=code_caveat(store, era.sources, release.id if release.id in inside else newest_about(store, era)),
+        )
+
+
+def _verdicts(store: Store, option: records.Option, release: records.Release) -> Iterator[OptionVerdict]:
+    for claim in store.claims.values():
+        if option.id in claim.options:
+            yield OptionVerdict(
+                claim=claim.id,
+                statement=claim.statement,
+                advisers=claim.advisers,
+                verdict=claim.verdict,
+                because=claim.because,
+                since=claim.since,
+                until=claim.until,
+                holds=_holds(claim, release),
+                measured=tuple(measured_lines(store, claim.id)),
+                sources=claim.sources,
+                caveat=code_caveat(store, claim.sources, _newest(store, claim, release)),
+            )
+
+
+def _issues(store: Store, option: records.Option, release: records.Release) -> Iterator[KnownIssue]:
+    for thread in store.threads.values():
+        if option.id in thread.options:
+            yield KnownIssue(
+                thread=thread.id,
+                url=thread.thread.url,
+                symptom=thread.symptom,
+                cause=thread.cause,
+                remedy=thread.remedy,
+                since=thread.since,
+                until=thread.until,
+                possible=_holds(thread, release),
+            )

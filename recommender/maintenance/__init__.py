@@ -1,0 +1,1 @@
+"""Keep the facts true: linters, extraction from wheels, citations."""

@@ -1,0 +1,70 @@
+"""Run the linters over a knowledge folder and sum up the problems."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from recommender.knowledge import records
+from recommender.maintenance.knowledge_folder import KnowledgeFolder, Problem, read
+from recommender.maintenance.linters import LINTERS
+
+
+@dataclass(frozen=True)
+class Excepted:
+    """A problem that is right as it is, with the reason."""
+
+    linter: str
+    file: str
+    field: str
+    why: str
+
+
+EXCEPTIONS: tuple[Excepted, ...] = ()
+
+
+@dataclass(frozen=True)
+class LintResult:
+    """Problems, number of records, and number of facts without a source, which is a count, not a problem."""
+
+    problems: tuple[Problem, ...]
+    records: int
+    unverified: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.records} records, {len(LINTERS)} linters, {len(self.problems)} problems; "
+            f"{self.unverified} facts name no source and are shown as unverified"
+        )
+
+
+def check(folder: Path, schemas: Mapping[str, str], exceptions: tuple[Excepted, ...] = EXCEPTIONS) -> LintResult:
+    """Run every linter over a knowledge folder; ``schemas`` are the texts of its schema/ by file name.
+
+    Raises MaintenanceError where there is no such folder.
+    """
+    knowledge = read(folder, schemas)
+    by_place = {(exception.linter, exception.file, exception.field): exception for exception in exceptions}
+    problems: list[Problem] = []
+    used = set()
+    for name, linter in LINTERS.items():
+        for problem in linter(knowledge):
+            place = (name, problem.file, problem.field)
+            if place in by_place:
+                used.add(place)
+            else:
+                problems.append(problem)
+    for place in (place for place in by_place if place not in used):
+        what = f"the exception of {place[0]} for {place[1]}: {place[2]} is stale"
+        problems.append(Problem("recommender/maintenance/run_linters.py", "EXCEPTIONS", what, "remove it"))
+    problems.sort(key=lambda problem: (problem.file, [part.zfill(9) for part in re.findall(r"\d+|\D+", problem.field)]))
+    return LintResult(tuple(problems), sum(1 for _ in knowledge.records()), _count_unverified(knowledge))
+
+
+def _count_unverified(knowledge: KnowledgeFolder) -> int:
+    """Count facts whose sources are all empty. Reasons are not counted: theirs are their option's."""
+    parts = (part for _, _, part in knowledge.parts() if not isinstance(part, records.Reason))
+    sources = (getattr(part, "sources", None) for part in parts)
+    return sum(isinstance(source, records.Sources) and source.empty for source in sources)

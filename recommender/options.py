@@ -1,0 +1,203 @@
+"""The options of a request, as the main job and the smoke run take them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from recommender.common.errors import RequestError
+
+if TYPE_CHECKING:
+    from recommender.choose.recommend import Recommendation
+    from recommender.request.request import Request
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _single(_context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> str | None:
+    """Return the only value of an option; None without one. Raises RequestError for several."""
+    if len(values) > 1:
+        raise RequestError(
+            f"{option.opts[0]} is given {len(values)} times ({', '.join(values)[:80]}): all GPUs of a server "
+            "must be the same model; name one, or compare several with recommend plan"
+        )
+    return values[0] if values else None
+
+
+QUESTION = {
+    "gpu": click.option(
+        "--gpu",
+        metavar="NAME[:COUNT]",
+        multiple=True,
+        callback=_single,
+        help="GPU and count, or auto for this machine's.",
+    ),
+    "model": click.option("--model", metavar="ID|FOLDER", help="Model ID or checkpoint folder. [internvl3-8b-awq]"),
+    "revision": click.option("--revision", metavar="COMMIT", help="Commit, tag or branch of the model's repository."),
+    "workload": click.option(
+        "--workload",
+        metavar="NAME",
+        help="Kind of requests: chat, rag, agent, batch, code, text, caption or vision-json; options override it.",
+    ),
+    "trace": click.option(
+        "--trace",
+        metavar="FILE",
+        help="Learn the load from a file of requests: a trace, an access log or benchmark results.",
+    ),
+    "load": click.option(
+        "--concurrency",
+        "--load",
+        "load",
+        metavar="NAME|N",
+        help="Concurrent requests, or single, low, medium or high. [single]",
+    ),
+    "rps": click.option("--rps", metavar="R", help="Arrival rate to serve, in requests per second."),
+    "burstiness": click.option(
+        "--burstiness",
+        metavar="CV",
+        help="Coefficient of variation of the gaps between arrivals; above 1 is bursty. [1: Poisson]",
+    ),
+    "image": click.option(
+        "--image",
+        "--images",
+        "image",
+        metavar="WxH[xN]",
+        help="Size and number of a request's images, or shares of sizes, as 448x448:0.7,1280x720:0.3. [448x448]",
+    ),
+    "text_only": click.option("--text-only", is_flag=True, help="Requests have no images."),
+    "prompt_tokens": click.option(
+        "--input-tokens",
+        "--isl",
+        "--prompt-tokens",
+        "prompt_tokens",
+        metavar="N|P50:P99",
+        help="Tokens of a prompt's text, or their median and p99.",
+    ),
+    "output_tokens": click.option(
+        "--output-tokens",
+        "--osl",
+        "output_tokens",
+        metavar="N|P50:P99",
+        help="Tokens of an answer, or their median and p99.",
+    ),
+    "prefix_tokens": click.option(
+        "--prefix-tokens", metavar="N", help="Tokens that every prompt begins with; part of --input-tokens."
+    ),
+    "turns": click.option(
+        "--turns",
+        metavar="N",
+        help="Requests per conversation; each prompt repeats the conversation so far. [1]",
+    ),
+    "max_context": click.option(
+        "--max-context", metavar="N", help="Most tokens of prompt and answer together; longer prompts are cut."
+    ),
+    "goal": click.option("--goal", metavar="GOAL", help="latency, throughput, memory or balanced. [balanced]"),
+    "ttft": click.option(
+        "--ttft", metavar="[Q:]TIME", help="Goal for the time to first token: 500ms for the mean, p99:2s for the p99."
+    ),
+    "tpot": click.option(
+        "--tpot",
+        metavar="[Q:]TIME",
+        help="Goal for the time per output token after the first, as --ttft.",
+    ),
+    "latency": click.option("--latency", metavar="[Q:]TIME", help="Goal for the time of a whole request, as --ttft."),
+    "p99": click.option("--p99", metavar="TIME", help="Time within which 99 % of requests must finish."),
+    "headroom": click.option(
+        "--headroom",
+        metavar="F|%",
+        help="Plan for more load than given: 1.2 or 20% adds a fifth. [1]",
+    ),
+    "vram": click.option(
+        "--vram", metavar="SIZE", help="GPU memory for this server on a shared GPU, as 20, 20GB or 20GiB."
+    ),
+    "cpus": click.option("--cpus", metavar="N", help="CPU cores of the host. [16]"),
+    "kv": click.option("--kv", metavar="TYPE", help="KV cache precision: auto, fp16, int8 or int4. [auto]"),
+    "lmdeploy": click.option("--lmdeploy", metavar="VERSION", help="Target LMDeploy release. [0.18.0]"),
+    "calibrate": click.option(
+        "--calibrate",
+        metavar="FILE",
+        multiple=True,
+        help="Calibrate the prediction with your own runs (smoke --save-evidence).",
+    ),
+}
+GROUPS = {
+    "Serve": "gpu model revision vram cpus kv lmdeploy",
+    "Load": "workload trace load rps burstiness image text_only prompt_tokens output_tokens prefix_tokens turns "
+    "max_context headroom",
+    "Goals": "goal ttft tpot latency p99",
+    "Advice": "follow added left_out calibrate",
+}
+"""Options by what they are about, for the help."""
+FOLLOW = (
+    click.option(
+        "--follow",
+        metavar="ADVISER",
+        help="Render an adviser's configuration and its problems; defaults: LMDeploy's own.",
+    ),
+    click.option(
+        "--with",
+        "added",
+        metavar="OPTION=VALUE",
+        multiple=True,
+        help="With --follow: add an option, such as trust-remote-code.",
+    ),
+    click.option("--without", "left_out", metavar="OPTION", multiple=True, help="With --follow: drop an option."),
+)
+
+
+def question_options(command: Command, names: Collection[str] = ()) -> Command:
+    """Add to a command the options of a request, or those of these names."""
+    for name, option in reversed(QUESTION.items()):
+        if name in names or not names:
+            command = option(command)
+    return command
+
+
+def request_options(command: Command) -> Command:
+    """Add to a command the options of a request, and those that follow an adviser."""
+    for option in reversed(FOLLOW):
+        command = option(command)
+    return question_options(command)
+
+
+def build_request(options: dict[str, Any]) -> Request:
+    """Return the request of the command line. Raises RequestError or NoGpu."""
+    from recommender.knowledge.load import load
+    from recommender.request import command_line
+
+    given = {name: value for name, value in options.items() if isinstance(value, str)}
+    if given.get("gpu", "").casefold() == "auto":
+        from recommender.request.detect_gpu import detect
+
+        name, count = detect()
+        given["gpu"] = f"{name}:{count}"
+    store = load()
+    built = command_line.read(given, text_only=options["text_only"], loads=store.loads, workloads=store.workloads)
+    if path := given.get("trace"):
+        from recommender.request.trace_load import learn_load
+
+        built, summary = learn_load(built, Path(path))
+        for line in summary:
+            click.echo(f"trace: {line}", err=True)
+    if not options.get("calibrate"):
+        return built
+    from recommender.calibration.calibrate import calibrate
+
+    return calibrate(built, options["calibrate"], store)
+
+
+def build_recommendation(options: dict[str, Any]) -> Recommendation:
+    """Return the recommendation, or the configuration of the adviser that the command line follows."""
+    from recommender.choose import recommend
+
+    request, follow = build_request(options), options["follow"]
+    if follow is None:
+        if options["added"] or options["left_out"]:
+            name = "--with" if options["added"] else "--without"
+            raise RequestError(f"{name} needs --follow; to change a generated script, set the variables at its top")
+        return recommend.recommend(request)
+    added = dict(option.partition("=")[::2] for option in options["added"])
+    return recommend.recommend_adviser(request, follow, added, options["left_out"])

@@ -1,0 +1,1 @@
+"""Write a recommendation as text."""

@@ -1,0 +1,166 @@
+"""The first thing a person sees of a recommendation: one screen of 30 lines and 80 columns."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+from recommender.common.terminal import cut, labelled, wrap
+from recommender.common.text import count, printable
+from recommender.estimate import memory
+from recommender.render.report import costs_accuracy, on_empty_gpu
+from recommender.render.summary import describe_load, gib
+
+if TYPE_CHECKING:
+    from recommender.choose.recommend import Recommendation
+    from recommender.estimate.uncertainty import Range
+
+LINES = 30
+WARNINGS = 3
+LAST = frozenset({"server", "security", "model"})
+"""Topics of options that change neither memory nor speed; they come last."""
+BAR = 30
+"""Columns of the memory bar."""
+
+
+def screen(
+    recommendation: Recommendation, told: Collection[str], words: Collection[str], file: str, drawn: bool = False
+) -> str:
+    """Return what is recommended, what to expect of it and what to do next.
+
+    ``told`` are the options that were given, ``words`` the command line, ``file`` where the script went (empty:
+    stdout). ``drawn``: with a bar, which a terminal shows and a screen reader would spell.
+    """
+    head = [*_subject(recommendation), *_assumed(recommendation, told), "", *_expect(recommendation, drawn)]
+    tail = [*_warnings(recommendation), "", *_next(recommendation, words, file)]
+    room = LINES - len(head) - len(tail)
+    return "\n".join([*head, *_settings(recommendation, room), *tail]) + "\n"
+
+
+def _subject(recommendation: Recommendation) -> Iterator[str]:
+    resolved, config = recommendation.resolved, recommendation.config
+    servers = f", {config.servers} servers" if config.servers > 1 else ""
+    gpus = f"{config.cards} x {resolved.gpu.name}"
+    yield from wrap(f"{resolved.model.hub} on {gpus}{servers}, LMDeploy {resolved.release.id}, TurboMind")
+    yield from wrap(describe_load(resolved, config))
+
+
+def _assumed(recommendation: Recommendation, told: Collection[str]) -> Iterator[str]:
+    """List what the prediction rests on although nobody said it."""
+    resolved, request = recommendation.resolved, recommendation.request
+    described = {"workload", "trace"} & set(told)
+    assumed = []
+    if "model" not in told:
+        assumed.append(f"model {resolved.model.id}")
+    if resolved.images and not {"image", *described} & set(told):
+        assumed.append(f"{count(resolved.images, 'image')} of {resolved.image_width}x{resolved.image_height}")
+    if not described and "prompt_tokens" not in told:
+        assumed.append(f"{resolved.prompt_tokens} tokens of text in")
+    if not described and "output_tokens" not in told:
+        assumed.append(f"{resolved.output_tokens} tokens out")
+    if not {"load", "rps", "trace"} & set(told):
+        assumed.append("one request at a time")
+    if "cpus" not in told:
+        assumed.append(f"{request.cpus} CPU cores")
+    if not (request.revision or resolved.local or resolved.model.remote_code):
+        assumed.append("the model's newest revision")
+    notes = [note for note in resolved.notes if "CPU cores" not in note]
+    if assumed:
+        yield from labelled("assumed", ", ".join(assumed), "", 9)
+    for note in (*notes, *_idle(recommendation)):
+        yield from labelled("note", note, "", 9)
+
+
+def _idle(recommendation: Recommendation) -> Iterator[str]:
+    """Say why GPUs are left over."""
+    used, given = recommendation.config.cards, recommendation.request.gpu_count
+    if used >= given:
+        return
+    uneven = given & (given - 1) and recommendation.config.tp > 1
+    why = "a model is split over 2, 4 or 8" if uneven else "more would not help this load"
+    yield f"{used} of {given} GPUs are used: {why}"
+
+
+def _expect(recommendation: Recommendation, drawn: bool) -> Iterator[str]:
+    predicted, used = recommendation.speed, recommendation.memory
+    resolved = recommendation.resolved
+    low, high = memory.likely_range(resolved, used, recommendation.config.tp)
+    yield f"EXPECT ({predicted.basis})"
+    share = min(used.total / resolved.available_bytes, 1)
+    bar = f" {'█' * max(round(share * BAR), 1):░<{BAR}}" if drawn else ""
+    yield _row("memory", gib(used.total), "GiB", gib(low), gib(high), f"of {gib(resolved.available_bytes)}{bar}")
+    loaded = resolved.concurrency > recommendation.config.servers or resolved.rps
+    rows: list[tuple[str, Range, str]] = [
+        ("latency", predicted.latency_ms, "ms"),
+        ("p99", predicted.p99_ms, "ms"),
+        ("TTFT", predicted.ttft_ms, "ms"),
+    ]
+    if resolved.output_tokens > 1 and not resolved.images:
+        rows.append(("TPOT", predicted.token_ms, "ms"))
+    rows.append(("rate", predicted.rps, "requests/s"))
+    for name, figure, unit in rows:
+        shown = f"{figure.value:,.{_digits(figure.value)}f}"
+        low_end, high_end = (f"{end:,.{_digits(figure.value)}f}" for end in (figure.low, figure.high))
+        yield _row(name, shown, unit, low_end, high_end, "mean under load" if loaded and name == "latency" else "")
+
+
+def _digits(value: float) -> int:
+    return 0 if value >= 20 else 1 if value >= 1 else 3
+
+
+def _row(name: str, value: str, unit: str, low: str, high: str, more: str = "") -> str:
+    return f"  {name:<9}{value:>9} {unit:<11}{low} to {high}{'  ' if more else ''}{more}".rstrip()
+
+
+def _settings(recommendation: Recommendation, room: int) -> Iterator[str]:
+    """Show the options that differ from LMDeploy's defaults, as many as there is room for."""
+    emitted = (option for option in recommendation.explanations if option.emitted)
+    rows = [option for option in emitted if option.value not in (option.default, option.unset)]
+    flags = recommendation.resolved.store.flags
+    rows.sort(key=lambda option: option.option in flags and flags[option.option].topic in LAST)
+    left = len(rows) - max(room - 3, 5) if len(rows) > room - 2 else 0
+    names = max((len(option.name) for option in rows), default=0)
+    yield ""
+    yield f"  {'SETTING':<{names}}  {'VALUE':<12}{'DEFAULT':<10}WHY"
+    for option in rows[: len(rows) - left]:
+        default = _text(option.default or option.unset)
+        yield cut(f"  {option.name:<{names}}  {_text(option.value):<12}{default:<10}{option.brief}")
+    if left:
+        yield f"  and {left} more; -v shows all, with reasons and sources"
+
+
+def _text(value: str) -> str:
+    return cut(printable(value), 11) or "-"
+
+
+def _warnings(recommendation: Recommendation) -> Iterator[str]:
+    """Show what needs action, two lines each at most."""
+    texts = [f"warning: {finding.message}" for finding in recommendation.findings]
+    if recommendation.request.vram_gib:
+        texts += (f"warning: {text.partition('. ')[2]}" for text in on_empty_gpu(recommendation))
+    if costs_accuracy(recommendation):
+        given_up = [f"{recommendation.config.kv_bits}-bit KV cache"] if recommendation.config.kv_bits < 16 else []
+        given_up += ["fewer tiles per image"] if recommendation.config.max_tiles else []
+        texts.append(f"accuracy: {' and '.join(given_up)} may change answers; -v says why")
+    if texts:
+        yield ""
+    for text in texts[:WARNINGS]:
+        yield from wrap(text, "", "  ")[:2]
+    if len(texts) > WARNINGS:
+        yield f"and {len(texts) - WARNINGS} more warnings; see -v"
+
+
+def _next(recommendation: Recommendation, words: Collection[str], file: str) -> Iterator[str]:
+    script = shlex.quote(file or "serve.sh")
+    again = shlex.join(["recommend", *words, "-v"])
+    yield "NEXT"
+    resolved = recommendation.resolved
+    pinned = resolved.request.revision or resolved.local or not resolved.model.remote_code
+    start = f"bash {script}" if pinned else f"REVISION=COMMIT bash {script}"
+    yield from labelled("start", start + ("" if file else "   (after: recommend ... > serve.sh)"), "  ", 9)
+    if not pinned:
+        page = f"https://huggingface.co/{resolved.model.hub}/commits/main"
+        yield from labelled("COMMIT", f"the model runs code of its own, so name a commit of {page}", "  ", 9)
+    yield from labelled("measure", f"recommend smoke {script}", "  ", 9)
+    yield from labelled("why", again, "  ", 9)

@@ -1,0 +1,80 @@
+"""One-line summaries of a recommendation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from recommender.choose.reasons import has_source
+from recommender.common.text import count
+from recommender.common.units import GIB
+from recommender.estimate.memory import likely_range
+
+if TYPE_CHECKING:
+    from recommender.choose.recommend import Recommendation
+    from recommender.estimate.configuration import Configuration
+    from recommender.knowledge import records
+    from recommender.request.resolved_request import ResolvedRequest
+
+
+def cite(sources: records.Sources, caveat: str = "", most: int = 2) -> str:
+    """Return short references to a reason's sources with what limits them; ``unverified`` if nobody opened one."""
+    if not has_source(sources):
+        return "unverified"
+    code = [f"{line.release} {line.path}:{line.line}" for line in sources.code[-most:]]
+    pages = [page.url for page in sources.pages[: max(most - len(code), 0)]]
+    runs = [f"evidence {run}" for run in sources.evidence[:1]]
+    return "; ".join([*code, *pages, *runs, *([caveat] if caveat else [])])
+
+
+def gib(size: float) -> str:
+    """Format bytes as GiB with one or two digits after the point."""
+    return f"{size / GIB:.2f}" if size < 10 * GIB else f"{size / GIB:.1f}"
+
+
+def _load(resolved: ResolvedRequest) -> str:
+    """Return how many requests are in flight, or arrive."""
+    if resolved.rps:
+        return f"{resolved.rps:g} requests/s arriving, {resolved.concurrency} at most at once"
+    return count(resolved.concurrency, "concurrent request")
+
+
+def _varying(resolved: ResolvedRequest) -> str:
+    """Return what varies between requests, or repeats in them; empty if they are all alike."""
+    parts = []
+    if resolved.prompt_lengths or resolved.output_lengths or resolved.turns > 1:
+        longest = resolved.longest()
+        parts.append(f" on average, up to {longest.input_tokens():,} and {longest.output_tokens:,}")
+    if resolved.prefix_tokens:
+        parts.append(f" {resolved.prefix_tokens:,} of each input are the same")
+    if resolved.turns > 1:
+        parts.append(f" {resolved.turns} requests a conversation")
+    return ";".join(parts) if parts and parts[0].startswith(" on") else "".join(f";{part}" for part in parts)
+
+
+def _sizes(resolved: ResolvedRequest) -> str:
+    """Return the size of the images, or all sizes with their shares."""
+    mixed = (f"{width}x{height} ({share:.0%})" for width, height, share in resolved.image_sizes)
+    return ", ".join(mixed) or f"{resolved.image_width}x{resolved.image_height}"
+
+
+def describe_load(resolved: ResolvedRequest, config: Configuration) -> str:
+    """Return in one sentence what the requests are and how many come."""
+    images = f"{count(resolved.images, 'image')} of {_sizes(resolved)}, " if resolved.images else ""
+    return (
+        f"{_load(resolved)}: {images}{resolved.input_tokens(config.max_tiles)} input and "
+        f"{resolved.output_tokens} output tokens{_varying(resolved)}"
+    )
+
+
+def summary(recommendation: Recommendation) -> list[str]:
+    """Return plain sentences: what this is for, and what to expect of it."""
+    resolved, speed = recommendation.resolved, recommendation.speed
+    config, memory = recommendation.config, recommendation.memory
+    low, high = likely_range(resolved, memory, config.tp)
+    return [
+        f"{resolved.model.hub} on {config.cards} x {resolved.gpu.name}, LMDeploy {resolved.release.id}, TurboMind.",
+        f"{describe_load(resolved, config)}.",
+        f"Predicted: {gib(memory.total)} GiB per GPU ({gib(low)} to {gib(high)}), "
+        f"{speed.latency_ms.value:,.0f} ms per request ({speed.latency_ms.low:,.0f} to {speed.latency_ms.high:,.0f}), "
+        f"{speed.rps.value:,.1f} requests/s ({speed.rps.low:,.1f} to {speed.rps.high:,.1f}); {speed.basis}.",
+    ]

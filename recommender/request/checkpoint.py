@@ -1,0 +1,305 @@
+"""Read a local Hugging Face folder: config.json for the shape, safetensors headers for exact bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from recommender.common.errors import CheckpointError
+from recommender.common.parse import parse_json
+from recommender.common.text import shorten
+from recommender.common.user_file import MOST_BYTES, Unreadable, decode, open_regular, read_text
+from recommender.knowledge import records
+from recommender.knowledge.store import Store
+
+
+def shorten_path(text: str) -> str:
+    """Return a path made safe for one line."""
+    return shorten(text, 120)
+
+
+def _config_name(folder: Path) -> str:
+    return shorten_path(str(folder / "config.json"))
+
+
+def find_folder(name: str) -> str:
+    """Return the absolute path of a model name that is a folder with a config.json; empty if it is none.
+
+    Absolute, because another program would take ``org/thing`` for a name on the hub.
+    """
+    try:
+        path = Path(name).expanduser()
+        if not (path / "config.json").is_file():
+            return ""
+        plain = Path(os.path.normpath(path.absolute()))
+        # A link before ".." leads elsewhere than the plain path.
+        return str(plain if plain.exists() and plain.samefile(path) else path.resolve())
+    except (OSError, ValueError, RuntimeError):  # the last for a user without a home
+        return ""
+
+
+def looks_like_path(name: str) -> bool:
+    """Return whether a model name can only be a path."""
+    return name in (".", "..") or name.startswith(("/", "./", "../", "~"))
+
+
+def read(folder: Path, store: Store) -> tuple[records.Model, int, str]:
+    """Return the folder as a model, its exact bytes of weights (0 without safetensors), and its path.
+
+    Raises CheckpointError.
+    """
+    config = _config(folder)
+    like, text = _like(folder, config, store)
+    model = _model(folder, config, like, text)
+    return model.model_copy(update={"needs": _needs(model, store)}), weight_bytes(folder), str(folder)
+
+
+def _like(folder: Path, config: Mapping[str, Any], store: Store) -> tuple[records.Model, records.TextShape]:
+    """Return a record of the same architecture and a language part, for what a config.json does not say."""
+    where = _config_name(folder)
+    architecture = _architecture(config)
+    like = [model for model in store.models.values() if model.architecture == architecture]
+    if not like:
+        known = sorted({model.architecture for model in store.models.values()})
+        raise CheckpointError(
+            f"{where}: architecture {shorten(architecture)} is not supported; supported: {', '.join(known)}"
+        )
+    language = _architecture(_part(folder, config, "text_config", "llm_config"))
+    if language in ("", architecture):
+        return like[0], like[0].text
+    parts = {model.text.family: model.text for model in store.models.values() if model.architecture == language}
+    if not parts:
+        raise CheckpointError(f"{where}: language part {shorten(language)} of {architecture} is not supported")
+    same = next((model for model in like if model.text.family in parts), None)
+    return (same, same.text) if same else (like[0], next(iter(parts.values())))
+
+
+def _needs(model: records.Model, store: Store) -> tuple[records.NeededOption, ...]:
+    """Return what records of the same shape need: whatever its folder is called, the checkpoint needs no less."""
+    alike = (each for each in store.models.values() if each.architecture == model.architecture)
+    needs = {need.option: need for each in alike if _same_shape(each.text, model.text) for need in each.needs}
+    return tuple(needs.values())
+
+
+def _same_shape(one: records.TextShape, other: records.TextShape) -> bool:
+    names = ("hidden", "layers", "heads", "kv_heads", "head_dim", "intermediate", "vocab", "max_positions")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
+
+
+def _architecture(config: Mapping[str, Any]) -> str:
+    named = config.get("architectures")
+    return str(named[0]) if isinstance(named, list) and named else ""
+
+
+def _part(folder: Path, config: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    """Return an inner part of the configuration by the first of its names; the whole where it has none."""
+    name = next((name for name in names if config.get(name)), "")
+    part = config[name] if name else config
+    if not isinstance(part, dict):
+        raise CheckpointError(f"{_config_name(folder)}: {name} is not a JSON object; fix that entry")
+    return part
+
+
+def _config(folder: Path) -> Mapping[str, Any]:
+    path = folder / "config.json"
+    try:
+        config = parse_json(read_text(path))
+    except (OSError, Unreadable) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise CheckpointError(f"{shorten_path(str(path))}: {reason}; or download it again") from None
+    if not isinstance(config, dict):
+        raise CheckpointError(f"{shorten_path(str(path))}: is not a JSON object; download it again")
+    return config
+
+
+def _model(folder: Path, config: Mapping[str, Any], like: records.Model, base: records.TextShape) -> records.Model:
+    text = _part(folder, config, "text_config", "llm_config")
+    quantization = config.get("quantization_config") or text.get("quantization_config")
+    plain = vars(like) | {
+        "id": "local-checkpoint",
+        "hub": folder.name or str(folder),
+        "aliases": [],
+        "text": _text(config, text, base),
+        "vision": [_vision(folder, config, vision) for vision in like.vision],
+        "remote_code": bool(config.get("auto_map")),
+        "quantization": [_quantization(quantization)] if quantization else [],
+        "published": [],
+    }
+    try:
+        model = records.Model.model_validate_json(json.dumps(plain, default=vars))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise CheckpointError(f"{_config_name(folder)}: {field}: {first['msg']}; fix that entry") from None
+    _check(folder, model)
+    return model
+
+
+def _first(entries: Mapping[str, Any], default: Any, *names: str) -> Any:
+    """Return the first entry of these names that is there and not null."""
+    return next((entries[name] for name in names if entries.get(name) is not None), default)
+
+
+def _text(config: Mapping[str, Any], text: Mapping[str, Any], base: records.TextShape) -> dict[str, Any]:
+    heads = _first(text, base.heads, "num_attention_heads")
+    hidden = _first(text, base.hidden, "hidden_size")
+    head = hidden // heads if isinstance(hidden, int) and isinstance(heads, int) and heads else base.head_dim
+    layers = _first(text, base.layers, "num_hidden_layers")
+    return vars(base) | {
+        "hidden": hidden,
+        "layers": layers,
+        "heads": heads,
+        "kv_heads": _first(text, heads, "num_key_value_heads"),
+        "head_dim": _first(text, head, "head_dim"),
+        "intermediate": _first(text, base.intermediate, "intermediate_size"),
+        "vocab": _first(text, base.vocab, "vocab_size"),
+        "tied_embeddings": bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))),
+        "max_positions": _first(text, base.max_positions, "max_position_embeddings"),
+        "dtype": str(text.get("torch_dtype") or text.get("dtype") or config.get("torch_dtype") or base.dtype),
+        "mixture": [_mixture(text, mixture) for mixture in base.mixture],
+        "window": [
+            {
+                "tokens": _first(text, window.tokens, "sliding_window"),
+                "layers": _count(text.get("layer_types"), "sliding_attention") or max(1, int(layers) // 2),
+            }
+            for window in base.window
+        ],
+    }
+
+
+def _count(kinds: Any, kind: str) -> int:
+    return kinds.count(kind) if isinstance(kinds, list) else 0
+
+
+def _mixture(text: Mapping[str, Any], base: records.Mixture) -> dict[str, Any]:
+    """Return the experts, as each family names them; dense layers are counted wherever they are."""
+    dense = text.get("mlp_only_layers")
+    return {
+        "experts": _first(text, base.experts, "num_experts", "num_local_experts"),
+        "per_token": _first(text, base.per_token, "num_experts_per_tok", "experts_per_token"),
+        "intermediate": _first(text, base.intermediate, "moe_intermediate_size", "intermediate_size"),
+        "shared": _first(text, base.shared, "shared_expert_intermediate_size"),
+        "dense_layers": len(dense) if isinstance(dense, list) else base.dense_layers,
+        "bias": base.bias,
+    }
+
+
+def _vision(folder: Path, config: Mapping[str, Any], base: records.VisionShape) -> dict[str, Any]:
+    """Return the encoder and its preprocessing limits; what is not written is the family's."""
+    encoder = _part(folder, config, "vision_config") if config.get("vision_config") else {}
+    shape = vars(base) | {
+        "layers": _first(encoder, base.layers, "num_hidden_layers", "depth"),
+        "heads": _first(encoder, base.heads, "num_attention_heads", "num_heads"),
+        "patch": _side(_first(encoder, base.patch, "patch_size")),
+    }
+    if base.pixels:
+        width = _first(encoder, base.hidden, *(("hidden_size",) if base.gated else ("embed_dim",)))
+        deep = base.intermediate if base.gated else int(width * _first(encoder, 4, "mlp_ratio"))
+        limits = _preprocessing(folder)
+        nested = limits.get("size")
+        size = nested if isinstance(nested, dict) else {}
+        rule = base.pixels[0]
+        least = _first(limits, _first(size, rule.least, "min_pixels", "shortest_edge"), "min_pixels")
+        most = _first(limits, _first(size, rule.most, "max_pixels", "longest_edge"), "max_pixels")
+        return shape | {
+            "hidden": width,
+            "intermediate": _first(encoder, deep, "intermediate_size"),
+            "pixels": [{"least": least, "most": most, "frames": _first(encoder, rule.frames, "temporal_patch_size")}],
+            "max_tiles": max(1, -(-most // base.image**2)) if isinstance(most, int) else most,
+        }
+    tiled = shape | {
+        "hidden": _first(encoder, base.hidden, "hidden_size"),
+        "intermediate": _first(encoder, base.intermediate, "intermediate_size"),
+        "image": _side(_first(config, _first(encoder, base.image, "image_size"), "force_image_size")),
+        "qkv_bias": _first(encoder, base.qkv_bias, "qkv_bias", "attention_bias"),
+        "qk_norm": _first(encoder, base.qk_norm, "qk_normalization", "use_qk_norm"),
+        "norm": _first(encoder, base.norm, "norm_type"),
+        "min_tiles": _first(config, base.min_tiles, "min_dynamic_patch"),
+        "max_tiles": _first(config, base.max_tiles, "max_dynamic_patch"),
+        "thumbnail": _first(config, base.thumbnail, "use_thumbnail"),
+    }
+    resized = {"min_tiles": 1, "max_tiles": 1, "thumbnail": False, "request_tiles": False}
+    return tiled | resized if _resizes(folder, config) else tiled
+
+
+def _resizes(folder: Path, config: Mapping[str, Any]) -> bool:
+    """Return whether LMDeploy resizes an image of an InternVLChatModel to one tile instead of cutting it.
+
+    It does where the configuration does not ask for tiles and the folder has an image processor.
+    [0.18.0 lmdeploy/vl/model/internvl.py:97, 104]
+    """
+    cut = config.get("dynamic_image_size") or config.get("architectures") != ["InternVLChatModel"]
+    return not cut and bool(_preprocessing(folder))
+
+
+def _side(value: Any) -> Any:
+    """Return one side of a square that some configurations write twice."""
+    return value[0] if isinstance(value, list) and value else value
+
+
+def _preprocessing(folder: Path) -> Mapping[str, Any]:
+    """Return the image processor's limits; empty where the folder has no readable file of them."""
+    try:
+        limits = parse_json(read_text(folder / "preprocessor_config.json"))
+    except (OSError, Unreadable):
+        return {}
+    return limits if isinstance(limits, dict) else {}
+
+
+def _quantization(entries: Any) -> dict[str, Any]:
+    if not isinstance(entries, dict):
+        return {"method": "", "bits": 0, "group": 0, "version": ""}
+    method = entries.get("quant_method", "")
+    blocks = entries.get("weight_block_size")
+    block = blocks[0] if isinstance(blocks, list) and blocks else 128
+    return {
+        "method": method,
+        "bits": entries.get("bits", 8 if method == "fp8" else 4),
+        "group": entries.get("group_size", {"fp8": block, "mxfp4": 32}.get(str(method), 128)),
+        "version": str(entries.get("version") or ("gemm" if method == "awq" else method)).lower(),
+    }
+
+
+def _check(folder: Path, model: records.Model) -> None:
+    text = model.text
+    sizes = (text.hidden, text.layers, text.heads, text.kv_heads, text.head_dim, text.intermediate, text.vocab)
+    inside = all(
+        mixture.per_token <= mixture.experts and mixture.dense_layers < text.layers for mixture in text.mixture
+    )
+    inside = inside and all(window.layers <= text.layers for window in text.window)
+    if min(*sizes, text.max_positions) < 1 or max(sizes) > 10**7 or text.kv_heads > text.heads or not inside:
+        raise CheckpointError(f"{_config_name(folder)}: impossible sizes of the language model; fix them")
+    for vision in model.vision:
+        shape = (vision.hidden, vision.layers, vision.heads, vision.intermediate, vision.patch, vision.image)
+        limits = (*shape, vision.max_tiles)
+        if min(limits) < 1 or max(limits) > 10**6 or vision.patch > vision.image or vision.heads > vision.hidden:
+            raise CheckpointError(f"{_config_name(folder)}: impossible sizes of the vision encoder; fix them")
+
+
+def weight_bytes(folder: Path) -> int:
+    """Return the bytes of all tensors by the safetensors headers; 0 without any. Raises CheckpointError."""
+    return sum(_tensor_bytes(path) for path in sorted(folder.glob("*.safetensors")))
+
+
+def _tensor_bytes(path: Path) -> int:
+    try:
+        with open_regular(path) as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > MOST_BYTES:
+                raise ValueError("header too long")
+            header = parse_json(decode(file.read(length)))
+        ends = [entry["data_offsets"] for name, entry in header.items() if name != "__metadata__"]
+        total = sum(int(end) - int(start) for start, end in ends)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error):
+        raise CheckpointError(
+            f"{shorten_path(str(path))}: no safetensors header: the download is incomplete; download it again"
+        ) from None
+    if total < 0:
+        raise CheckpointError(f"{shorten_path(str(path))}: negative tensor sizes; download it again")
+    return total

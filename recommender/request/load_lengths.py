@@ -1,0 +1,114 @@
+"""Resolve the lengths of a request's prompts and answers."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from recommender.common.errors import RequestError
+from recommender.request.lengths import read_lengths, spread
+from recommender.request.request import MAX_TOKENS, Request
+
+if TYPE_CHECKING:
+    from recommender.knowledge import records
+
+
+@dataclass(frozen=True, slots=True)
+class LoadLengths:
+    """Equally likely lengths, ascending, of a first prompt's text and of an answer, and what they mean over all turns.
+
+    ``prompt_tokens`` and ``output_tokens`` are means over all requests.
+    """
+
+    prompts: tuple[int, ...]
+    outputs: tuple[int, ...]
+    prompt_tokens: int
+    output_tokens: int
+    prefix: int
+    turns: int
+    max_context: int
+    notes: tuple[str, ...] = ()
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of a resolved request that hold these lengths."""
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "output_tokens": self.output_tokens,
+            "prompt_lengths": self.prompts if len(self.prompts) > 1 or self.turns > 1 else (),
+            "output_lengths": self.outputs if len(self.outputs) > 1 else (),
+            "prefix_tokens": self.prefix,
+            "turns": self.turns,
+            "max_context": self.max_context,
+        }
+
+
+def resolve_lengths(request: Request, workload: records.Workload, model: records.Model) -> LoadLengths:
+    """Return the lengths that a request asks for; its workload fills what is not given. Raises RequestError.
+
+    A named workload is cut where its longest conversation exceeds the model's context, and a note says so.
+    """
+    prompts, outputs = _prompts(request, workload), _outputs(request, workload)
+    turns = request.turns or workload.turns
+    given = bool(request.prompt_tokens or request.input_lengths)
+    prefix = request.prefix_tokens or (0 if given else min(workload.prefix_tokens, max(prompts[0] - 1, 0)))
+    if prefix and prefix >= prompts[-1]:
+        raise RequestError(
+            f"--prefix-tokens {prefix}: the prompts of {workload.id} have {prompts[-1]} tokens at most; ask for fewer"
+        )
+    if prefix >= prompts[0]:  # each prompt holds the prefix and text of its own
+        prompts = tuple(max(prompt, prefix + 1) for prompt in prompts)
+    most, room = request.max_context, model.text.max_positions - model.chat_tokens
+    longest = prompt_in_turn(prompts[-1], outputs[-1], turns - 1, prefix, most) + outputs[-1]
+    notes: tuple[str, ...] = ()
+    if longest > room and request.workload and not most:
+        most = room
+        notes = (f"longer prompts of {workload.id} are cut: {model.id} has a context of {room:,} tokens",)
+    elif longest > room and (turns > 1 or len(prompts) > 1 or len(outputs) > 1):
+        raise RequestError(
+            f"prompt and answer take up to {longest:,} tokens, but {model.id} has a context of {room:,}; "
+            f"ask for less, or cut prompts with --max-context {room}"
+        )
+    mean_output = _mean(outputs)
+    pairs = [prompt_in_turn(prompt, mean_output, turn, prefix, most) for prompt in prompts for turn in range(turns)]
+    return LoadLengths(prompts, outputs, _mean(pairs), mean_output, prefix, turns, most, notes)
+
+
+def prompt_in_turn(prompt: int, output: int, turn: int, prefix: int, most: int) -> int:
+    """Return the text tokens of a conversation's turn; the first is 0.
+
+    Each turn repeats what was said before and adds as much new text as the first had beside its prefix. ``most`` is the
+    largest sum of prompt and answer; 0 is no limit.
+    """
+    said = prompt + turn * (prompt - prefix + output)
+    return min(said, max(most - output, 1)) if most else said
+
+
+@lru_cache(maxsize=1024)
+def total_variance(prompts: tuple[int, ...], outputs: tuple[int, ...], turns: int, prefix: int, most: int) -> float:
+    """Return the variance of the tokens of prompt and answer over all requests; arguments as in ``LoadLengths``."""
+    output = _mean(outputs)
+    said = [prompt_in_turn(prompt, output, turn, prefix, most) for prompt in prompts for turn in range(turns)]
+    return statistics.pvariance(said) + statistics.pvariance(outputs)
+
+
+def _prompts(request: Request, workload: records.Workload) -> tuple[int, ...]:
+    if request.input_lengths:
+        return read_lengths(request.input_lengths, MAX_TOKENS)
+    if request.prompt_tokens:
+        return spread(request.prompt_tokens, 0, request.prompt_p99)
+    return spread(workload.prompt_tokens, workload.prompt_p90, workload.prompt_p99)
+
+
+def _outputs(request: Request, workload: records.Workload) -> tuple[int, ...]:
+    if request.output_lengths:
+        return read_lengths(request.output_lengths, MAX_TOKENS)
+    if request.output_tokens:
+        return spread(request.output_tokens, 0, request.output_p99)
+    return spread(workload.output_tokens, workload.output_p90, workload.output_p99)
+
+
+def _mean(lengths: tuple[int, ...] | list[int]) -> int:
+    return max(round(math.fsum(lengths) / len(lengths)), 1)

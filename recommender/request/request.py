@@ -1,0 +1,216 @@
+"""A request of the user, checked and in base units."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from recommender.common.errors import RequestError
+from recommender.common.text import shorten
+from recommender.request.lengths import read_lengths
+
+Quantile = Literal["mean", "p50", "p90", "p99"]
+Goal = Literal["latency", "throughput", "memory", "balanced"]
+KvChoice = Literal["auto", "fp16", "int8", "int4"]
+
+MAX_COUNT = 64
+MAX_CONCURRENCY = 4096
+MAX_TOKENS = 2_000_000
+MAX_SIDE = 100_000
+MAX_IMAGES = 64
+MAX_TURNS = 200
+MAX_SIZES = 20
+MAX_MS = 86_400_000
+SHARE_SLACK = 0.011
+"""By which the shares of a mix may miss 1, as rounded thirds do."""
+DEFAULT_CPUS = 16
+MAX_SCALE = 5.0
+LEAST = 1e-9
+"""The least rate, time or share: smaller ones mean nothing, and sums with them lose their digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question to the recommender. Times are in ms, sizes in pixels, memory in GiB.
+
+    0 means not given. ``load`` is a named load; empty where ``concurrency`` or
+    ``rps`` (requests/s) is given. ``host_scale`` and ``card_scale`` are measured
+    over predicted time of the host's and the GPU's work in the user's own runs;
+    ``calibrated_by`` names their records, separated by blanks.
+
+    ``workload`` names a record that fills what is not given. ``prompt_tokens`` and ``output_tokens`` are medians where
+    a p99 is given; ``input_lengths`` and ``output_lengths`` are lists of equally likely lengths instead, with commas.
+    Of a prompt's text ``prefix_tokens`` are the same in every request; an unlimited prefix cache finds at least
+    ``repeated_share`` of all input. A conversation has ``turns`` requests; its
+    prompts are cut so that prompt and answer take at most ``max_context`` tokens. ``burstiness`` is the coefficient of
+    variation of the gaps between arrivals. ``ttft_at`` and so on say which quantile a goal means. The load is
+    multiplied by ``headroom``. ``image_mix`` lists sizes with their shares, as ``448x448:0.7,1280x720:0.3``; the width
+    and height are then those of the largest. ``revision`` is a commit, tag or branch of the model's repository.
+    """
+
+    gpu: str
+    gpu_count: int = 1
+    tp: int = 0
+    model: str = "internvl3-8b-awq"
+    load: str = ""
+    concurrency: int = 0
+    rps: float = 0.0
+    images: int = -1
+    image_width: int = 0
+    image_height: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    goal: Goal = "balanced"
+    p99_ms: float = 0.0
+    ttft_ms: float = 0.0
+    vram_gib: float = 0.0
+    cpus: int = DEFAULT_CPUS
+    kv: KvChoice = "auto"
+    lmdeploy: str = "0.18.0"
+    host_scale: float = 1.0
+    card_scale: float = 1.0
+    calibrated_by: str = ""
+    workload: str = ""
+    prompt_p99: int = 0
+    output_p99: int = 0
+    input_lengths: str = ""
+    output_lengths: str = ""
+    prefix_tokens: int = 0
+    turns: int = 0
+    max_context: int = 0
+    burstiness: float = 0.0
+    tpot_ms: float = 0.0
+    latency_ms: float = 0.0
+    ttft_at: Quantile = "mean"
+    tpot_at: Quantile = "mean"
+    latency_at: Quantile = "mean"
+    headroom: float = 1.0
+    repeated_share: float = 0.0
+    image_mix: str = ""
+    revision: str = ""
+
+    def __post_init__(self) -> None:
+        """Raise RequestError for a value that makes no sense."""
+        self._check_numbers()
+        if self.revision and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,99}", self.revision):
+            raise RequestError(f"revision {shorten(self.revision, 40)}: write a commit hash, a tag or a branch")
+        self._check_lengths()
+        read_mix(self.image_mix)
+        if not self.calibrated_by.isprintable():
+            raise RequestError("--calibrate: a record's name is not printable; calibrate again")
+        words: tuple[tuple[str, str, Any], ...] = (
+            ("--goal", self.goal, Goal),
+            ("--kv", self.kv, KvChoice),
+            ("--ttft", self.ttft_at, Quantile),
+            ("--tpot", self.tpot_at, Quantile),
+            ("--latency", self.latency_at, Quantile),
+        )
+        for option, value, allowed in words:
+            if value not in get_args(allowed):
+                raise RequestError(f"{option} {value!r}: use one of {', '.join(get_args(allowed))}")
+        for option, text in (("--gpu", self.gpu), ("--model", self.model), ("--lmdeploy", self.lmdeploy)):
+            if not text.strip() or "\0" in text:
+                raise RequestError(f"{option}: the name is missing; give one")
+            if any("\ud800" <= c <= "\udfff" for c in text):
+                raise RequestError(f"{option}: the name is not valid UTF-8; rename it")
+
+    def _check_numbers(self) -> None:
+        """Raise RequestError for a number out of range."""
+        for option, count, low, high in (
+            ("--gpu count", self.gpu_count, 1, MAX_COUNT),
+            ("GPUs of a server", self.tp, 0, MAX_COUNT),
+            ("--cpus", self.cpus, 1, 4096),
+            ("--load", self.concurrency, 0, MAX_CONCURRENCY),
+            ("--image count", self.images, -1, MAX_IMAGES),
+            ("--image width", self.image_width if self.images > 0 else 1, 1, MAX_SIDE),
+            ("--image height", self.image_height if self.images > 0 else 1, 1, MAX_SIDE),
+            ("--prompt-tokens", self.prompt_tokens, 0, MAX_TOKENS),
+            ("--output-tokens", self.output_tokens, 0, MAX_TOKENS),
+            ("--prefix-tokens", self.prefix_tokens, 0, MAX_TOKENS),
+            ("--turns", self.turns, 0, MAX_TURNS),
+            ("--max-context", self.max_context, 0, MAX_TOKENS),
+        ):
+            _whole(option, count, low, high)
+        for option, number, most in (
+            ("--rps", self.rps, 100_000),
+            ("--p99", self.p99_ms, MAX_MS),
+            ("--ttft", self.ttft_ms, MAX_MS),
+            ("--tpot", self.tpot_ms, MAX_MS),
+            ("--latency", self.latency_ms, MAX_MS),
+            ("--vram", self.vram_gib, 10_000),
+            ("--burstiness", self.burstiness, 100),
+        ):
+            _real(option, number, most)
+        if not 1 <= self.headroom <= 10:
+            raise RequestError(f"--headroom {short(self.headroom)}: use a factor from 1 to 10, or a share such as 20%")
+        if not 0 <= self.repeated_share <= 1:
+            raise RequestError(f"repeated_share {short(self.repeated_share)}: use a share from 0 to 1")
+        for scale in (self.host_scale, self.card_scale):
+            if not 1 / MAX_SCALE <= scale <= MAX_SCALE:
+                raise RequestError(
+                    f"--calibrate: factor {short(scale)} is out of range; these runs do not match the request"
+                )
+
+    def _check_lengths(self) -> None:
+        """Raise RequestError for lengths that contradict each other."""
+        for option, p50, p99 in (
+            ("--input-tokens", self.prompt_tokens, self.prompt_p99),
+            ("--output-tokens", self.output_tokens, self.output_p99),
+        ):
+            _whole(option, p99, 0, MAX_TOKENS)
+            if p99 and not p50 <= p99:
+                raise RequestError(f"{option} {p50}:{p99}: p99 is below p50; write the median first")
+            if p99 and not p50:
+                raise RequestError(f"{option}: a p99 needs a median; write P50:P99")
+        prompts = read_lengths(self.input_lengths, MAX_TOKENS)
+        outputs = read_lengths(self.output_lengths, MAX_TOKENS)
+        shortest = self.prompt_tokens or (prompts[-1] if prompts else 0)
+        if self.prefix_tokens and shortest and self.prefix_tokens >= shortest:
+            raise RequestError(
+                f"--prefix-tokens {self.prefix_tokens}: a prompt of {shortest} tokens holds no such prefix and text of "
+                "its own; the prefix is part of --input-tokens"
+            )
+        longest = self.output_p99 or self.output_tokens or (outputs[-1] if outputs else 0)
+        if self.max_context and self.prefix_tokens + longest >= self.max_context:
+            raise RequestError(
+                f"--max-context {self.max_context}: prefix and answer alone take "
+                f"{self.prefix_tokens + longest} tokens; allow more, or ask for less"
+            )
+
+
+def read_mix(text: str) -> tuple[tuple[int, int, float], ...]:
+    """Return width, height and share of each image size of a mix; shares add up to 1. Raises RequestError."""
+    sizes = []
+    for part in text.split(",") if text else ():
+        match = re.fullmatch(r"([0-9]{1,6})x([0-9]{1,6}):([01]?\.?[0-9]{1,12})", part)
+        if not match:
+            raise RequestError(f"--images {shorten(part, 40)}: write a mix as 448x448:0.7,1280x720:0.3")
+        width, height = (int(side) for side in match.groups()[:2])
+        _whole("--images side", min(width, height), 1, MAX_SIDE)
+        _whole("--images side", max(width, height), 1, MAX_SIDE)
+        sizes.append((width, height, float(match[3])))
+    total = math.fsum(share for *_, share in sizes)
+    if sizes and (abs(total - 1) > SHARE_SLACK or min(share for *_, share in sizes) <= 0):
+        raise RequestError(
+            f"--images {shorten(text, 60)}: the shares add up to {total:g}; they must be above 0 and make 1"
+        )
+    if len(sizes) > MAX_SIZES:
+        raise RequestError(f"--images: {len(sizes)} sizes; name up to {MAX_SIZES}")
+    return tuple((width, height, share / total) for width, height, share in sizes)
+
+
+def _whole(option: str, value: int, low: int, high: int) -> None:
+    if not isinstance(value, int) or not low <= value <= high:
+        raise RequestError(f"{option} {short(value)}: use a whole number from {max(low, 0)} to {high}")
+
+
+def _real(option: str, value: float, high: float) -> None:
+    if value != 0 and not LEAST <= value <= high:  # NaN is in no range
+        raise RequestError(f"{option} {short(value)}: use a number above 0 and up to {high:,.0f}")
+
+
+def short(value: float) -> str:
+    """Return a number as text; a whole number may be too long to be one."""
+    return str(value) if isinstance(value, float) or abs(value) < 10**24 else "of over 24 digits"

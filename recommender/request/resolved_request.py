@@ -1,0 +1,208 @@
+"""Resolve a request against the knowledge."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from recommender.common.errors import RequestError, UnknownName
+from recommender.common.text import did_you_mean, shorten
+from recommender.common.units import GIB, MIB
+from recommender.knowledge import conditions
+from recommender.knowledge.eras import options_of
+from recommender.knowledge.names import PART, resolve_gpu, resolve_model, resolve_release
+from recommender.knowledge.store import Store
+from recommender.request.image_tokens import image_tokens, most_tiles, tiles
+from recommender.request.load_lengths import prompt_in_turn, resolve_lengths, total_variance
+from recommender.request.request import DEFAULT_CPUS, Request, read_mix
+
+if TYPE_CHECKING:
+    from recommender.knowledge import records
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRequest:
+    """A request with its names resolved and its tokens counted.
+
+    ``weight_bytes`` is exact where the checkpoint's headers were read, else 0.
+    ``options`` holds the era of each option that the release has, by flag id.
+
+    ``prompt_tokens`` and ``output_tokens`` are means; ``prompt_lengths`` and ``output_lengths`` are ascending, equally
+    likely lengths where they vary. ``image_sizes`` are width, height and share where sizes differ; ``image_width`` and
+    ``image_height`` are then the largest. Of the prompt's text ``prefix_tokens`` are the same in every request.
+    """
+
+    request: Request
+    store: Store
+    release: records.Release
+    version: Version
+    gpu: records.Gpu
+    notes: tuple[str, ...]
+    model: records.Model
+    model_source: str
+    weight_bytes: int
+    images: int
+    image_width: int
+    image_height: int
+    prompt: str
+    prompt_tokens: int
+    output_tokens: int
+    response_schema: str
+    concurrency: int
+    available_bytes: int
+    options: Mapping[str, records.Era]
+    prompt_lengths: tuple[int, ...] = ()
+    output_lengths: tuple[int, ...] = ()
+    prefix_tokens: int = 0
+    turns: int = 1
+    max_context: int = 0
+    rps: float = 0.0
+    burstiness: float = 1.0
+    image_sizes: tuple[tuple[int, int, float], ...] = ()
+
+    @property
+    def local(self) -> bool:
+        """Whether the model is a folder of this machine; its path is absolute."""
+        return self.model_source.startswith("/")
+
+    @property
+    def prompts(self) -> tuple[int, ...]:
+        """The equally likely lengths of a first prompt's text, in tokens, ascending."""
+        return self.prompt_lengths or (self.prompt_tokens,)
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The equally likely lengths of an answer, in tokens, ascending."""
+        return self.output_lengths or (self.output_tokens,)
+
+    @property
+    def varies(self) -> bool:
+        """Whether requests differ in length, share a prefix, or belong to conversations."""
+        repeats = self.prefix_tokens or self.turns > 1 or self.request.repeated_share
+        return bool(self.prompt_lengths or self.output_lengths or repeats)
+
+    def prompt_in_turn(self, prompt: int, output: int, turn: int) -> int:
+        """Return the text tokens of a conversation's turn; the first is 0.
+
+        Each turn repeats what was said before and adds as much new text as the first had beside its prefix.
+        """
+        return prompt_in_turn(prompt, output, turn, self.prefix_tokens, self.max_context)
+
+    def longest(self) -> ResolvedRequest:
+        """Return the case with every prompt and answer as long as the longest."""
+        prompt, output = self.prompts[-1], self.outputs[-1]
+        text = self.prompt_in_turn(prompt, output, self.turns - 1)
+        return replace(self, prompt_tokens=text, output_tokens=output, prompt_lengths=(), output_lengths=(), turns=1)
+
+    def total_variance(self) -> float:
+        """Return the variance of ``total_tokens`` over the requests."""
+        return total_variance(self.prompts, self.outputs, self.turns, self.prefix_tokens, self.max_context)
+
+    @property
+    def vision(self) -> records.VisionShape | None:
+        """The vision encoder, or None for a text model."""
+        return self.model.vision[0] if self.model.vision else None
+
+    def tiles(self, max_tiles: int = 0) -> int:
+        """Return the tiles of one image of the request, the thumbnail counted; 0 without images."""
+        if not self.images or self.vision is None:
+            return 0
+        return tiles(self.vision, self.image_width, self.image_height, max_tiles or None)
+
+    def image_tokens(self, max_tiles: int = 0) -> int:
+        """Return the tokens of all images of one request."""
+        if not self.images or self.vision is None:
+            return 0
+        return self.images * image_tokens(self.vision, self.image_width, self.image_height, max_tiles or None)
+
+    def input_tokens(self, max_tiles: int = 0) -> int:
+        """Return the tokens of one request's prompt: template, text, images and the markers around them."""
+        markers = self.images * self.vision.wrapper_tokens if self.vision else 0
+        return self.image_tokens(max_tiles) + markers + self.prompt_tokens + self.model.chat_tokens
+
+    def total_tokens(self, max_tiles: int = 0) -> int:
+        """Return the tokens that one request holds in the KV cache when it ends."""
+        return self.input_tokens(max_tiles) + self.output_tokens
+
+    def largest_tokens(self, max_tiles: int = 0) -> int:
+        """Return ``total_tokens`` with each image at its most tiles: what a larger photo would need."""
+        if not self.images or self.vision is None:
+            return self.total_tokens()
+        most = most_tiles(self.vision, max_tiles or None)
+        image = (most + (1 if self.vision.thumbnail and most > 1 else 0)) * self.vision.tokens_per_tile
+        return max(0, self.images * image - self.image_tokens(max_tiles)) + self.total_tokens(max_tiles)
+
+
+def _assumed(request: Request) -> tuple[str, ...]:
+    """Return the assumptions that matter, for the report."""
+    if request.cpus != DEFAULT_CPUS:
+        return ()
+    return (f"a host of {DEFAULT_CPUS} CPU cores is assumed; --cpus N says otherwise",)
+
+
+def resolve_request(
+    request: Request, store: Store, local: tuple[records.Model, int, str] | None = None
+) -> ResolvedRequest:
+    """Return a request with its names resolved. ``local`` is a checkpoint folder's model, exact bytes and path.
+
+    Raises UnknownName or RequestError.
+    """
+    release = resolve_release(store, request.lmdeploy)
+    version = conditions.version(release.id)
+    gpu, notes = resolve_gpu(store, request.gpu)
+    if PART in gpu.id and request.gpu_count > 1:
+        raise RequestError(f"--gpu {shorten(request.gpu)}: a process can use one MIG slice only; ask for one")
+    model, exact, source = local or (resolve_model(store, request.model), 0, "")
+    if request.revision and source:
+        raise RequestError(f"revision {request.revision}: --model is a folder, which has none; leave it out")
+    concurrency = request.concurrency
+    if request.load:
+        if request.load not in store.loads:
+            raise UnknownName(f"unknown load {shorten(request.load)}{did_you_mean(request.load, store.loads)}")
+        concurrency = store.loads[request.load].concurrency
+    workload = _workload_of(request, model, store)
+    images, width, height = workload.images, workload.image_width, workload.image_height
+    if request.images >= 0:
+        images, width, height = request.images, request.image_width, request.image_height
+    if images and not model.vision:
+        option = f"--workload {workload.id}" if request.images < 0 else "--image"
+        raise RequestError(f"{option}: {model.hub} is a text model; remove {option}, or name a vision model")
+    lengths = resolve_lengths(request, workload, model)
+    memory = gpu.memory_mib * MIB
+    available = int(request.vram_gib * GIB)
+    if available > memory:
+        raise RequestError(f"--vram {request.vram_gib:g}: {gpu.name} has {memory / GIB:.1f} GiB; ask for less")
+    return ResolvedRequest(
+        request=request,
+        store=store,
+        release=release,
+        version=version,
+        gpu=gpu,
+        notes=(*notes, *_assumed(request), *lengths.notes),
+        model=model,
+        model_source=source or model.hub,
+        weight_bytes=exact,
+        images=images,
+        image_width=width if images else 0,
+        image_height=height if images else 0,
+        prompt=workload.prompt,
+        response_schema=workload.response_schema if images else "",
+        concurrency=math.ceil((concurrency or 1) * request.headroom),
+        available_bytes=available if request.vram_gib else memory,
+        options=options_of(store, version),
+        **lengths.fields(),
+        burstiness=request.burstiness or workload.burstiness,
+        image_sizes=read_mix(request.image_mix) if images else (),
+    )
+
+
+def _workload_of(request: Request, model: records.Model, store: Store) -> records.Workload:
+    """Return the request's workload; without one that of the model's kind. Raises UnknownName."""
+    name = request.workload or ("vision-json" if model.vision and request.images != 0 else "text")
+    if name not in store.workloads:
+        raise UnknownName(f"unknown workload {shorten(name)}{did_you_mean(name, store.workloads)}")
+    return store.workloads[name]

@@ -1,0 +1,69 @@
+"""A trace as a request: what the command line leaves open is learned from a file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from recommender.common.errors import RequestError
+from recommender.request.lengths import write_lengths
+from recommender.request.request import LEAST, MAX_CONCURRENCY, MAX_IMAGES, Request
+from recommender.request.trace import Trace, burstiness_of, quantiles, read_trace
+
+SIDE = 448
+"""Pixels of an image's sides where a trace counts images and the command line gives no size."""
+
+
+def learn_load(request: Request, path: Path) -> tuple[Request, tuple[str, ...]]:
+    """Return the request with the load of a file of requests, and a summary of it; given options stay.
+
+    Raises RequestError for a file that holds no requests, or beside a workload, which fills the same.
+    """
+    if request.workload:
+        raise RequestError("--trace and --workload exclude each other: both say what the requests are; remove one")
+    trace = read_trace(path)
+    learned = {**_lengths(request, trace), **_arrivals(request, trace), **_images(request, trace)}
+    return replace(request, **learned), (*trace.summary, *_notes(request, trace, learned))
+
+
+def _lengths(request: Request, trace: Trace) -> dict[str, Any]:
+    learned: dict[str, Any] = {}
+    if not request.prompt_tokens:
+        learned["input_lengths"] = write_lengths(quantiles(trace.input_tokens))
+        if not request.prefix_tokens:
+            learned["prefix_tokens"] = min(trace.prefix_tokens, max(trace.input_tokens) - 1)
+            learned["repeated_share"] = round(trace.prefix_hit_share, 4)
+    if not request.output_tokens:
+        learned["output_lengths"] = write_lengths(quantiles([max(each, 1) for each in trace.output_tokens]))
+    return learned
+
+
+def _arrivals(request: Request, trace: Trace) -> dict[str, Any]:
+    """Return rate and burstiness, or the requests in flight where the file has no arrivals."""
+    if request.load or request.concurrency or request.rps:
+        return {}
+    span = trace.arrivals_s[-1] if trace.arrivals_s else 0.0
+    if span > 0 and (rate := float(f"{(len(trace.arrivals_s) - 1) / span:.4g}")) >= LEAST:
+        bursts = request.burstiness or min(round(burstiness_of(trace.arrivals_s) or 1.0, 3), 100.0)
+        return {"rps": rate, "burstiness": max(bursts, 0.01)}
+    return {"concurrency": min(trace.most_in_flight, MAX_CONCURRENCY)} if trace.most_in_flight else {}
+
+
+def _images(request: Request, trace: Trace) -> dict[str, Any]:
+    if request.images >= 0:
+        return {}
+    return (
+        {"images": min(trace.images, MAX_IMAGES), "image_width": SIDE, "image_height": SIDE}
+        if trace.images
+        else {"images": 0}
+    )
+
+
+def _notes(request: Request, trace: Trace, learned: dict[str, Any]) -> tuple[str, ...]:
+    notes = []
+    if learned.get("images"):
+        notes.append(f"images are taken as {SIDE}x{SIDE}; give their size with --image WxHxN")
+    if not (learned.keys() & {"rps", "concurrency"} or request.load or request.concurrency or request.rps):
+        notes.append("the file does not say how many requests come at once; give --rps or --concurrency [one]")
+    return tuple(notes)

@@ -1,0 +1,85 @@
+"""Find the files to review and their project settings."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recommender.common.user_file import MOST_BYTES, Unreadable, decode, read_bytes
+from recommender.review import settings
+from recommender.review.script.source import Source, read
+
+ENDINGS = (".sh", ".bash", ".py", ".yml", ".yaml", ".service")
+PASSED_OVER = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
+NAME = b"lmdeploy"
+STDIN = "-"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A file to review, and its project settings."""
+
+    source: Source
+    settings: settings.Settings
+
+
+def subjects(paths: Iterable[str], complain: Callable[[str], None]) -> Iterator[Subject]:
+    """Yield the files, also those in folders; report unreadable ones and go on."""
+    seen, broken = set[str](), set[str]()
+    for path in paths:
+        for name, asked in _files(path, complain):
+            if name in seen:
+                continue
+            seen.add(name)
+            try:
+                source = _stdin() if name == STDIN else read(name)
+                if asked or NAME.decode() in source.whole:
+                    yield Subject(source, settings.of(Path.cwd() if name == STDIN else Path(name)))
+            except settings.SettingsError as error:
+                if str(error) not in broken:  # once, however many files it is about
+                    complain(str(error))
+                broken.add(str(error))
+            except Unreadable as error:
+                complain(f"{name}: {error}")
+            except OSError as error:
+                complain(f"{name}: cannot be read: {error.strerror or error}")
+
+
+def _stdin() -> Source:
+    return Source(STDIN, decode(sys.stdin.buffer.read(MOST_BYTES + 1)))
+
+
+def _files(path: str, complain: Callable[[str], None]) -> Iterator[tuple[str, bool]]:
+    """Yield file names, each with whether the user named it."""
+    if path == STDIN or not os.path.isdir(path):  # noqa: PTH112 - Path would turn ./a into a
+        yield path, True
+        return
+
+    def failed(error: OSError) -> None:
+        complain(f"{error.filename}: cannot be read: {error.strerror or error}")
+
+    for folder, folders, files in os.walk(path, onerror=failed):
+        folders[:] = sorted(folder for folder in folders if not folder.startswith(".") and folder not in PASSED_OVER)
+        for name in sorted(files):
+            file = os.path.join(folder, name)  # noqa: PTH118
+            if name.endswith(ENDINGS) and _mentions(file):
+                yield file, False
+
+
+def _mentions(file: str) -> bool:
+    """Return whether a regular file of sensible size mentions LMDeploy."""
+    try:
+        return NAME in read_bytes(file)
+    except (OSError, Unreadable):
+        return False
+
+
+def answers(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that describe the request and are set."""
+    from recommender.review.context import ANSWERS
+
+    return {name: value for name, value in options.items() if name in ANSWERS and value}

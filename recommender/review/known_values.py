@@ -1,0 +1,154 @@
+"""Determine a launch's engine, configuration and known condition values.
+
+Assumed values are left out, so constraints that compare them are not evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from recommender.choose import constraints
+from recommender.choose.advisers import AdvisedValue, GivenSettings
+from recommender.choose.advisers import build_configuration as decided
+from recommender.choose.needs import list_needs
+from recommender.common.errors import RequestError
+from recommender.knowledge.conditions import Value
+from recommender.knowledge.eras import within
+from recommender.review.launch_settings import ASSIGNED, accepted_value
+
+if TYPE_CHECKING:
+    from recommender.estimate.configuration import Configuration
+    from recommender.review.case import Case
+
+TURBOMIND, PYTORCH = "turbomind", "pytorch"
+OF_GPU = frozenset({"max_batch_size"})
+"""Settings whose default depends on the GPU."""
+OF_MODEL = frozenset({"session_len"})
+OF_HOST = frozenset({"omp_threads"})
+OF_CLIENT = frozenset({"max_tokens", "temperature", "max_tiles", "structured_output"})
+"""Set per request: known only if the script sets them."""
+
+
+def wanted(case: Case) -> str:
+    """Return the requested engine or LMDeploy's default; empty if unknown."""
+    launch = case.launch
+    if launch.starts == "proxy":
+        return ""
+    if launch.engine:
+        return PYTORCH if launch.engine == "PytorchEngineConfig" else TURBOMIND
+    if "backend" in case.settings:
+        text = case.text("backend")
+        return text if text in (TURBOMIND, PYTORCH) else ""
+    return "" if launch.unsure else TURBOMIND
+
+
+def engine(case: Case) -> str:
+    """Return the engine that will run: PyTorch if TurboMind lacks the model."""
+    asked = wanted(case)
+    if asked == TURBOMIND and case.model_known and not serves(case, TURBOMIND):
+        return PYTORCH
+    device = case.settings.get("device")
+    if asked == TURBOMIND and device is not None and device.text != "cuda":
+        return ""
+    return asked
+
+
+def serves(case: Case, name: str) -> bool:
+    """Return whether an engine supports the model in this release."""
+    resolved = case.resolved
+    return any(
+        support.engine == name and within(support.since, support.until, resolved.version)
+        for support in resolved.model.support
+    )
+
+
+def known_values(case: Case) -> dict[str, Value]:
+    """Return the condition vocabulary's values that are given or defaults."""
+    facts = constraints.fact_values(case.resolved)
+    values = {name: value for name, value in facts.items() if _is_known(case, name)}
+    config, sure = _known_configuration(case)
+    decided_values = constraints.config_values(case.resolved, config)
+    values |= {name: value for name, value in decided_values.items() if name in sure}
+    if {f"config.{setting}" for setting in list_needs(case.resolved)} <= sure:
+        values["config.unmet_needs"] = decided_values["config.unmet_needs"]
+    values["config.servers"] = 1
+    if case.load_known and case.model_known:
+        values |= {name: value for name, value in decided_values.items() if name.startswith("request.")}
+    if wanted(case):
+        values["config.backend"] = engine(case) or wanted(case)
+    else:
+        values.pop("config.backend", None)
+    return values
+
+
+def _is_known(case: Case, name: str) -> bool:
+    if name == "gpu.count":
+        return case.visible_gpus is not None
+    if name in ("request.cpus", "request.goal", "request.kv"):
+        return name.removeprefix("request.") in case.answered
+    if name == "lmdeploy":
+        return True
+    return {"gpu": case.gpu_known, "model": case.model_known, "request": case.load_known}[name.partition(".")[0]]
+
+
+def _known_configuration(case: Case) -> tuple[Configuration, frozenset[str]]:
+    """Return the configuration and the names of its values that are known."""
+    names = _setting_names(case)
+    given: dict[str, AdvisedValue] = {}
+    for name, setting in case.settings.items():
+        text = accepted_value(case.resolved, name, setting.text) if name in names and setting.text else None
+        if text:
+            given[name] = AdvisedValue(text, "")
+    config = _configure(case, given)
+    if config is None:  # an invalid value; another rule reports it
+        given = {name: value for name, value in given.items() if _configure(case, {name: value})}
+        config = decided(case.resolved, GivenSettings("script", "the script", given))
+    if case.launch.engine:
+        config = replace(config, backend=wanted(case))
+    known = {names[name] for name in given}
+    if not (case.launch.unsure or case.launch.starts == "proxy"):
+        unknown = {names[name] for name in case.settings if name in names and name not in given}
+        known |= {name for name in names.values() if _default_known(case, name)} - unknown
+    return config, frozenset(f"config.{name}" for name in known)
+
+
+def _setting_names(case: Case) -> dict[str, str]:
+    """Return the setting that each option decides, by option id."""
+    return {option.id: option.setting for option in case.resolved.store.options() if option.setting}
+
+
+def _configure(case: Case, given: Mapping[str, AdvisedValue]) -> Configuration | None:
+    """Return the configuration of these values; None if one is invalid."""
+    try:
+        return decided(case.resolved, GivenSettings("script", "the script", given))
+    except RequestError:
+        return None
+
+
+def _default_known(case: Case, name: str) -> bool:
+    if name in OF_GPU:
+        return case.gpu_known
+    if name in OF_MODEL:
+        return case.model_known
+    return name not in OF_HOST | OF_CLIENT
+
+
+def configuration(case: Case) -> Configuration | None:
+    """Return the configuration if GPU, model and all values that matter are known."""
+    if not (case.gpu_known and case.model_known) or case.launch.unsure or case.launch.starts == "proxy":
+        return None
+    given: dict[str, AdvisedValue] = {}
+    names = _setting_names(case)
+    for name, setting in case.settings.items():
+        if name not in names or setting.text == "" or (setting.text == "None" and case.launch.starts == "pipeline"):
+            continue
+        text = accepted_value(case.resolved, name, setting.text) if setting.text else None
+        if text is not None:
+            given[name] = AdvisedValue(text, "")
+        elif names[name] not in ASSIGNED:
+            return None
+    config = _configure(case, given)
+    pytorch = case.launch.engine == "PytorchEngineConfig"
+    return replace(config, backend=PYTORCH) if config is not None and pytorch else config

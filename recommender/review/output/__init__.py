@@ -1,0 +1,1 @@
+"""Print a review: text, JSON, SARIF, GitHub commands, JUnit."""

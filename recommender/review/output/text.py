@@ -1,0 +1,182 @@
+"""Print a review as text: place, line, problem, reason, source, repair."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from recommender.choose.reasons import has_source
+from recommender.common.terminal import wrap
+from recommender.common.text import WIDTH, count, masked, printable
+from recommender.knowledge.load import load
+from recommender.knowledge.provenance import record_caveat
+from recommender.render.summary import cite
+from recommender.review.engine import SEVERITIES, Review
+from recommender.review.rule import Finding, Rule
+
+STYLES = {"error": "1;31", "warning": "1;33", "info": "1;36", "place": "1", "caret": "1;32", "label": "2"}
+TOLD_BY = {"gpu": "--gpu", "model": "--model", "load": "--load"}
+INDENT = "    "
+KINDS = ("flags", "environment", "client", "constraints", "claims", "models", "gpus", "releases", "disagreements")
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Count the files, and the findings by severity."""
+
+    files: int
+    error: int
+    warning: int
+    info: int
+    mendable: int
+
+    @property
+    def findings(self) -> int:
+        """Return the number of findings."""
+        return self.error + self.warning + self.info
+
+
+def counts(reviews: Sequence[Review]) -> Counts:
+    """Return how many files were reviewed, and the findings by severity."""
+    findings = [finding for review in reviews for finding in review.findings]
+    by = {severity: sum(finding.severity == severity for finding in findings) for severity in SEVERITIES}
+    return Counts(len(reviews), **by, mendable=sum(finding.fix is not None for finding in findings))
+
+
+def silent(reviews: Iterable[Review]) -> dict[str, tuple[str, ...]]:
+    """Return the rules that skipped a launch, by missing input."""
+    rules: dict[str, set[str]] = {}
+    for review in reviews:
+        for need, names in review.silent.items():
+            rules.setdefault(need, set()).update(names)
+    return {need: tuple(sorted(rules[need])) for need in TOLD_BY if rules.get(need)}
+
+
+def text(reviews: Sequence[Review], colour: bool = False) -> Iterator[str]:
+    """Yield the lines of the whole report."""
+    for review in reviews:
+        for finding in review.findings:
+            yield from lines(finding, review, colour)
+            yield ""
+    yield from summary(reviews)
+
+
+def lines(finding: Finding, review: Review, colour: bool = False) -> Iterator[str]:
+    """Yield the lines of one finding."""
+
+    def styled(words: str, style: str) -> str:
+        return f"\x1b[{STYLES[style]}m{words}\x1b[0m" if colour else words
+
+    place, diagnostic = finding.place, finding.diagnostic
+    where = f"{printable(finding.path)}:{place.line}:{place.column}:"
+    head = f"{finding.severity} {finding.rule.id} {finding.rule.name}"
+    fits = len(where) + 1 + len(head) <= WIDTH
+    if fits:
+        yield f"{styled(where, 'place')} {styled(head, finding.severity)}"
+    else:
+        yield styled(where, "place")
+        yield f"  {styled(head, finding.severity)}"
+    shown, caret = excerpt(review.script.text, finding)
+    if shown.strip():
+        yield f"{INDENT}{shown}"
+        yield f"{INDENT}{caret[: len(caret) - len(caret.lstrip())]}{styled(caret.lstrip(), 'caret')}"
+    yield from wrap(diagnostic.message, "  ", "  ")
+    repair = finding.fix.what if finding.fix else ""
+    details = [("why", diagnostic.why), ("source", sources(finding)), ("fix", repair)]
+    for label, words in details:
+        if words:
+            first, *rest = wrap(words, f"  {label}: ", INDENT)
+            yield first.replace(f"{label}:", styled(f"{label}:", "label"), 1)
+            yield from rest
+
+
+def excerpt(source: str, finding: Finding) -> tuple[str, str]:
+    """Return a finding's line and the markers below it, within 80 columns."""
+    place = finding.place
+    rows = source.split("\n")
+    row = rows[place.line - 1] if 0 < place.line <= len(rows) else ""
+    first = min(max(place.column - 1, 0), len(row))
+    last = min(first + max(place.end - place.start, 1), max(len(row), first + 1))
+    room, before = WIDTH - len(INDENT), 0
+    if _columns(_plain(row)) > room:  # show the part of the line around the place
+        before = max(0, min(first - 20, len(row) - room + 6))
+        dots = "..." if before else ""
+        part = row[before : before + room - 6]
+        row, shift = dots + part + ("..." if before + len(part) < len(row) else ""), len(dots) - before
+        first, last = first + shift, min(last + shift, len(dots) + len(part))
+    plain = _plain(row)
+    lead = _columns(plain[:first])
+    marks = max(1, min(_columns(plain[first:last].rstrip()), room - lead))
+    stripped = len(plain) - len(plain.lstrip())
+    keep = min(stripped, first, max(0, stripped - 4))  # deep indentation is not shown
+    return plain[keep:].rstrip(), " " * (lead - keep) + "^" + "~" * (marks - 1)
+
+
+def _plain(row: str) -> str:
+    """Return a line with tabs and control characters replaced, one for one."""
+    return masked(row.translate({ord("\t"): " ", ord("\r"): " "}))
+
+
+def _columns(row: str) -> int:
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in row)
+    return len(row) + wide - sum(1 for c in row if unicodedata.combining(c))
+
+
+def sources(finding: Finding) -> str:
+    """Return the rule's sources in one line: addresses, or records and citations."""
+    return "; ".join(sources_of(finding.rule))
+
+
+def sources_of(rule: Rule) -> tuple[str, ...]:
+    """Return the rule's sources, one by one."""
+    return tuple(_source(source) for source in rule.sources)
+
+
+@lru_cache(maxsize=512)
+def _source(name: str) -> str:
+    kind, _, record = name.partition("/")
+    store = load()
+    if kind == "threads" and record in store.threads:
+        thread = store.threads[record]
+        return f"{name} ({'; '.join(filter(None, (thread.thread.url, record_caveat(store, thread))))})"
+    entry = getattr(store, kind, {}).get(record) if kind in KINDS else None
+    if entry is None:
+        return name
+    parts = (entry, *reversed(getattr(entry, "eras", ())))  # a flag's own sources, else its latest era's
+    part = next((part for part in parts if hasattr(part, "sources") and has_source(part.sources)), None)
+    if part is None:
+        return f"{name} (unverified)"
+    return f"{name} ({cite(part.sources, record_caveat(store, entry), most=1)})"
+
+
+def uncovered(reviews: Iterable[Review]) -> tuple[str, ...]:
+    """Return the releases that scripts name and no record covers."""
+    releases = {case.context.uncovered for review in reviews for case in review.cases}
+    return tuple(sorted(releases - {""}))
+
+
+def summary(reviews: Sequence[Review]) -> Iterator[str]:
+    """Yield the counts, assumptions and skipped rules."""
+    total = counts(reviews)
+    launches = sum(len(review.script.launches) for review in reviews)
+    parts = [
+        count(number, name) if name != "info" else f"{number} info"
+        for name, number in (("error", total.error), ("warning", total.warning), ("info", total.info))
+        if number
+    ]
+    findings = f"{count(total.findings, 'finding')} ({', '.join(parts)})" if parts else "nothing found"
+    mend = f"; --fix repairs {total.mendable}" if total.mendable else ""
+    yield from wrap(
+        f"{count(total.files, 'file')}, {count(launches, 'launch').replace('launchs', 'launches')}: {findings}{mend}."
+    )
+    for release in uncovered(reviews):
+        yield from wrap(f"LMDeploy {release}, named by a script, has no record; rules ignore the release there.")
+    newest = {case.resolved.release.id for review in reviews for case in review.cases if not case.release_known}
+    for release in sorted(newest):
+        yield from wrap(f"Assuming LMDeploy {release}, the newest known release (pass --lmdeploy to change).")
+    for need, names in silent(reviews).items():
+        yield from wrap(
+            f"{count(len(names), 'rule')} skipped; pass {TOLD_BY[need]} to run: {', '.join(names)}.", "", "  "
+        )

@@ -1,0 +1,1 @@
+"""Read files that launch servers: shell, Python, YAML, systemd units."""

@@ -1,0 +1,108 @@
+"""Detect a file's kind and read it. Never run, import or raise anything from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from typing import cast, get_args
+
+from recommender.review.script.model import Kind, ReadProblem, Script
+from recommender.review.script.source_map import line_starts
+
+MOST_CHARACTERS = 2**20
+READERS = {
+    "command": "shell.walker",
+    "bash": "shell.walker",
+    "python": "readers.python_file",
+    "docker": "shell.walker",
+    "compose": "readers.manifest",
+    "kubernetes": "readers.manifest",
+    "systemd": "readers.unit_file",
+}
+SUFFIXES: dict[str, Kind] = {
+    ".sh": "bash",
+    ".bash": "bash",
+    ".zsh": "bash",
+    ".ksh": "bash",
+    ".py": "python",
+    ".pyw": "python",
+    ".service": "systemd",
+}
+DOCKERFILE = re.compile(r"(?i)^(?:.*[._-])?(?:docker|container)file(?:[._-].*)?$")
+IMPORTS = re.compile(
+    r"(?m)^(?:import|from)[ \t]+[\w.]+(?:[ \t]+(?:import|as)\b|[ \t]*$|,)|^\w+[ \t]*=[ \t]*(?:\w+\.)*[A-Za-z]\w*\($"
+)
+COMMAND = re.compile(r"\s*(?:\S*/)?(?:lmdeploy|docker|podman|sudo|nohup|exec|env|export|[A-Z_]+=\S*)\s")
+UNIT = re.compile(r"(?:[ \t]*(?:[#;][^\n]*)?\n)*\[[A-Z]\w*\][ \t]*\n")
+STARTS = re.compile(r"(?m)^\[Service\][ \t]*$(?:\n(?!\[).*)*?\n[ \t]*ExecStart[ \t]*=")
+CONFIGS = re.compile(r"\b(?:TurbomindEngineConfig|PytorchEngineConfig|pipeline)\s*\(")
+
+
+def read(path: str, text: str, kind: Kind | None = None) -> Script:
+    """Read what a file starts; without ``kind``, detect it from name and content."""
+    kind = kind if kind is not None and kind in get_args(Kind) else kind_of(path, text)
+    script = Script(path, kind, text, lines=line_starts(text))
+    if len(text) > MOST_CHARACTERS:
+        return _unread(script, f"this file has {len(text)} characters; the limit is {MOST_CHARACTERS}")
+    name = READERS[kind]
+    if kind == "docker" and is_dockerfile(path, text):
+        name = "readers.dockerfile"
+    reader = cast(Callable[[Script], Script], import_module(f"recommender.review.{name}").read)
+    try:
+        return reader(script)
+    except (RecursionError, MemoryError):
+        return _unread(script, "this is nested too deeply to read")
+
+
+def _unread(script: Script, message: str) -> Script:
+    return replace(script, problems=(ReadProblem(message, script.place(0, 0)),))
+
+
+def kind_of(path: str, text: str) -> Kind:
+    """Detect a file's kind by its name, its first line, or its content."""
+    name = path.replace("\\", "/").rpartition("/")[2].lower()
+    suffix = name[name.rfind(".") :] if "." in name else ""
+    if suffix in SUFFIXES:
+        return SUFFIXES[suffix]
+    if suffix in (".yaml", ".yml"):
+        return _manifest(text) or ("compose" if "compose" in name else "kubernetes")
+    if is_dockerfile(path, ""):
+        return "docker"
+    if text.startswith("#!"):
+        return "python" if "python" in text[: text.find("\n") if "\n" in text else None] else "bash"
+    return _by_content(text)
+
+
+def is_dockerfile(path: str, text: str) -> bool:
+    """Return whether a name or a first instruction is a Dockerfile's."""
+    name = path.replace("\\", "/").rpartition("/")[2]
+    first = next((line for line in text.splitlines()[:50] if line.strip() and not line.lstrip().startswith("#")), "")
+    return bool(DOCKERFILE.match(name)) or bool(re.match(r"\s*(?:FROM|ARG)\s+\S+", first))
+
+
+def _manifest(text: str) -> Kind | None:
+    head = text[:200_000]
+    if re.search(r"(?m)^[^\S\n]*[\"']?apiVersion[\"']?\s*:", head):
+        return "kubernetes"
+    return "compose" if re.search(r"(?m)^[\"']?services[\"']?\s*:", head) else None
+
+
+def _by_content(text: str) -> Kind:
+    manifest = _manifest(text)
+    if manifest is not None:
+        return manifest
+    if is_dockerfile("", text):
+        return "docker"
+    if UNIT.match(text) and STARTS.search(text):
+        return "systemd"
+    # A command may quote Python or JSON, so its first word decides before later content.
+    lines = [line for line in text.splitlines()[:2000] if line.strip() and not line.lstrip().startswith("#")]
+    first = lines[0] if lines else ""
+    if not COMMAND.match(f"{first} ") and (IMPORTS.search(text) or CONFIGS.search(text)):
+        return "python"
+    if re.match(r"\s*(?:sudo\s+)?(?:docker|podman|nerdctl)\s", first):
+        return "docker"
+    single = [line for line, before in zip(lines, ["", *lines], strict=False) if not before.rstrip().endswith("\\")]
+    return "command" if len(single) == 1 else "bash"

@@ -1,0 +1,109 @@
+"""Expand the words and variables of compose files and Kubernetes manifests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from recommender.review.readers.yaml_nodes import Node, map_scalar, word
+from recommender.review.script.model import Word
+from recommender.review.script.source_map import Field, Mapped, Piece, SourceText, limited
+from recommender.review.script.unwrap import ASSIGNED
+
+# What compose and Kubernetes expand before the container sees it.
+COMPOSE = re.compile(r"\$(?:(?P<dollar>\$)|(?P<name>\w+)|\{(?P<braced>\w+)(?:(?P<sign>:?[-+?])(?P<rest>[^{}]*))?\})")
+CLUSTER = re.compile(r"\$(?:(?P<dollar>\$)|\((?P<name>[\w.-]+)\))")
+
+
+def variables(page: SourceText, node: Node | None) -> dict[str, Word]:
+    """Return a service's ``environment``, a map or a list."""
+    environment: dict[str, Word] = {}
+    for key, value in node.pairs if node else ():
+        variable = one_word(page, value, COMPOSE)
+        if variable is not None and key.value not in (None, "<<"):
+            environment[key.text] = variable
+    for item in node.items if node else ():
+        field = _expand(word(page.text, item), COMPOSE, {})
+        assigned = ASSIGNED.match(field.known)
+        if assigned:
+            environment[assigned[1]] = page.word(field.after(assigned.end(), page.text))
+    return environment
+
+
+def one_word(
+    page: SourceText, node: Node | None, pattern: re.Pattern[str] | None = None, known: dict[str, Word] | None = None
+) -> Word | None:
+    """Return a scalar as rules see it; None if it is missing."""
+    if node is None or node.kind != "scalar":
+        return None
+    field = word(page.text, node)
+    return page.word(_expand(field, pattern, known or {}) if pattern else field)
+
+
+def words(page: SourceText, node: Node | None, pattern: re.Pattern[str], known: dict[str, Word]) -> list[Field]:
+    """Return a list of words; each may contain a script with known places."""
+    if node is None:
+        return []
+    if node.kind == "scalar":
+        line = unescape(map_scalar(page.text, node))
+        return list(_blank_separated(line))
+    fields = []
+    for item in node.items:
+        if item.kind != "scalar":
+            continue
+        text = map_scalar(page.text, item)
+        inner = unescape(text)
+        field = replace(_expand(word(page.text, item), pattern, known), inner=(inner, 0, len(inner.code), False))
+        fields.append(field)
+    return fields
+
+
+def _blank_separated(line: Mapped) -> Iterator[Field]:
+    """Yield the words of a line, ignoring quotes."""
+    for match in re.finditer(r"\S+", line.code):
+        span = line.span(*match.span())
+        piece = Piece(match[0], *span) if "$" not in match[0] else Piece(None)
+        yield Field((piece,), *span)
+
+
+def unescape(text: Mapped) -> Mapped:
+    """Replace ``$$`` by one dollar, as the container's shell sees it."""
+    if "$$" not in text.code:
+        return text
+    gone = {match.start() for match in re.finditer(r"\$\$", text.code)}
+    kept = [index for index in range(len(text.code)) if index not in gone]
+    return Mapped("".join(text.code[index] for index in kept), [text.at[index] for index in kept])
+
+
+def _expand(field: Field, pattern: re.Pattern[str], known: dict[str, Word]) -> Field:
+    """Replace a word's variables where the file tells them."""
+    if not any("$" in (piece.text or "") for piece in field.pieces):
+        return field
+    pieces: list[Piece] = []
+    variable = ""
+    for piece in field.pieces:
+        text, at = piece.text or "", 0
+        for match in pattern.finditer(text):
+            pieces.append(piece.cut(at, match.start()))
+            pieces.append(_replace_variable(piece, match, known))
+            at = match.end()
+            groups = match.groupdict()
+            name = groups.get("braced") or groups.get("name") or ""
+            variable = name if match[0] == text and len(field.pieces) == 1 else variable
+        pieces.append(piece.cut(at, len(text)))
+    kept = limited(piece for piece in pieces if piece.text != "")
+    return replace(field, pieces=(Piece(None),) if kept is None else tuple(kept), variable=variable)
+
+
+def _replace_variable(piece: Piece, match: re.Match[str], known: dict[str, Word]) -> Piece:
+    groups = match.groupdict()
+    if groups.get("dollar"):
+        return piece.cut(match.start(), match.start() + 1)
+    name = groups.get("braced") or groups.get("name") or ""
+    if groups.get("sign") in (":-", "-") and groups.get("rest"):
+        return piece.cut(match.start("rest"), match.end("rest"))
+    given = known.get(name)
+    if given is not None and given.value is not None and given.written is not None:
+        return Piece(given.value, given.written.start, given.written.end)
+    return Piece(given.value if given is not None else None)

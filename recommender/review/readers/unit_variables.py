@@ -1,0 +1,195 @@
+"""Gather a systemd unit's variables, its own and those of files beside it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from recommender.common.user_file import Unreadable
+from recommender.review.readers.unit_words import (
+    UNKNOWN,
+    VARIABLE,
+    Unbalanced,
+    UnitItem,
+    UnitSetting,
+    UnitSheet,
+    environment_file,
+    items,
+    replace_specifiers,
+)
+from recommender.review.script.model import Word
+from recommender.review.script.source import read as read_source
+from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
+
+STDIN = "-"
+WILD = re.compile(r"[*?\[]")
+MOST_FILES = 256
+
+
+@dataclass(frozen=True)
+class UnitVariable:
+    """A variable's value (None: unknown) and its characters' offsets in the unit."""
+
+    text: str | None
+    word: Word
+    at: Sequence[int] = ()
+
+    @property
+    def piece(self) -> Piece:
+        """Return the value as a part of a word."""
+        text = self.text
+        if text and len(self.at) == len(text) and self.at[-1] - self.at[0] + 1 == len(text):
+            return Piece(text, self.at[0], self.at[-1] + 1)
+        return Piece(text)
+
+
+def pieces_of(text: Mapped) -> Iterator[Piece]:
+    """Yield a text's pieces; the mark of the unknown is one of its own."""
+    at = 0
+    for part in re.split(f"({UNKNOWN})", text.code):
+        span = text.span(at, at + len(part))
+        if part:
+            yield Piece(None, *span) if part == UNKNOWN else Piece(part, *span)
+        at += len(part)
+
+
+@dataclass
+class UnitVariables:
+    """Gather the variables of a unit; ``spend`` counts the work."""
+
+    page: SourceText
+    sheet: UnitSheet
+    known: Mapping[str, str]
+    spend: Callable[[int], None]
+    complete: bool = True
+    """Whether every file that the unit names could be read."""
+
+    def gather(self) -> dict[str, UnitVariable]:
+        """Return all variables: files override the unit, which overrides the manager."""
+        variables: dict[str, UnitVariable] = {}
+        for setting in self.sheet.service("PassEnvironment"):
+            for item in self._items(setting):
+                word = self.page.word(Field((Piece(None),), *setting.value.span(item.start, item.end)))
+                variables[item.text.code] = UnitVariable(None, word)
+        for setting in self.sheet.in_effect("Environment"):
+            for item in self._items(setting):
+                self._add_assignment(setting, item, variables)
+        for setting in self.sheet.in_effect("EnvironmentFile"):
+            self._add_file(setting, variables)
+        for setting in self.sheet.in_effect("UnsetEnvironment"):
+            for item in self._items(setting):
+                name, equals, value = item.text.code.partition("=")
+                if name in variables and (not equals or variables[name].text == value):
+                    del variables[name]
+        return variables
+
+    def _items(self, setting: UnitSetting) -> Iterator[UnitItem]:
+        try:
+            for item in items(setting.value):
+                self.spend(1)
+                yield item
+        except Unbalanced as error:
+            self.sheet.report(self.page, setting.value, error.at, str(error))
+
+    def _add_assignment(self, setting: UnitSetting, item: UnitItem, variables: dict[str, UnitVariable]) -> None:
+        """Read ``NAME=value`` of Environment=."""
+        name, equals, rest = item.text.code.partition("=")
+        if not equals or not VARIABLE.fullmatch(name):
+            return
+        count = len(item.text.code) - len(rest)
+        value = replace_specifiers(Mapped(rest, item.text.at[count:]), self.known)
+        end = setting.value.span(item.start, item.end)[1]
+        quoted = self.page.text[end - 1 : end] in ("'", '"')
+        end -= quoted
+        start = min(item.text.at[count], end) if rest else end
+        word = self.page.word(Field(tuple(pieces_of(value)) or (Piece("", end, end),), start, end, quoted=quoted))
+        variables[name] = UnitVariable(word.value, word, value.at)
+
+    # --- files
+
+    def _add_file(self, setting: UnitSetting, variables: dict[str, UnitVariable]) -> None:
+        """Read an EnvironmentFile; a missing one may set anything."""
+        code = setting.value.code.removeprefix("-")
+        path = replace_specifiers(Mapped(code, range(len(code))), self.known).code
+        if not path.startswith(("/", UNKNOWN)):
+            message = "systemd ignores this file: the path must be absolute"
+            self.sheet.report(self.page, setting.value, 0, message)
+            return
+        place = self.page.place(*setting.value.span(0, len(setting.value.code)))
+        raw = self.page.text[place.start : place.end]
+        texts = _texts(self.page.script.path, path)
+        if texts is None:
+            self.complete = False
+            variables |= {name: _unknown(given) for name, given in variables.items()}
+        for name, text in (texts or {}).items():
+            self.spend(1)
+            variables[name] = UnitVariable(text, Word(raw, text, place, variable=name))
+
+
+def _unknown(given: UnitVariable) -> UnitVariable:
+    return UnitVariable(None, replace(given.word, value=None, written=None))
+
+
+def _texts(unit: str, path: str) -> dict[str, str | None] | None:
+    """Return what an EnvironmentFile sets; None if it is not in the unit's folder.
+
+    A name that is partly unknown matches several files: values on which they differ are unknown.
+    """
+    if unit == STDIN:
+        return None
+    folder, name = Path(unit).parent, path.rpartition("/")[2]
+    if UNKNOWN not in path and not WILD.search(path):
+        inside = _inside(folder, path)
+        text = _read(folder, inside) if inside else None
+        text = _read(folder, folder / name) if text is None and name not in ("", ".", "..") else text
+        return dict(text) if text is not None else None
+    pattern = name.replace(UNKNOWN, "*")
+    if (UNKNOWN in name and WILD.search(name)) or not pattern.strip("*"):
+        return None
+    texts = [_read(folder, file) for file in _matching(folder, pattern)]
+    good = [text for text in texts if text is not None]
+    if not good or len(good) < len(texts):
+        return None
+    names = {key: None for text in good for key in text}
+    if UNKNOWN not in name:
+        return {name: next(text[name] for text in reversed(good) if name in text) for name in names}
+    return {name: good[0][name] if _agree(good, name) else None for name in names}
+
+
+def _agree(texts: list[dict[str, str]], name: str) -> bool:
+    return all(name in text and text[name] == texts[0].get(name) for text in texts)
+
+
+def _matching(folder: Path, pattern: str) -> list[Path]:
+    """Return the folder's files that match; none if there are too many."""
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries if fnmatchcase(entry.name, pattern))
+    except OSError:
+        return []
+    return [folder / name for name in names] if len(names) <= MOST_FILES else []
+
+
+def _inside(folder: Path, path: str) -> Path | None:
+    """Return an absolute path within the folder, judged by its text alone."""
+    inside = Path(os.path.normpath(path))
+    return inside if inside.is_relative_to(os.path.normpath(folder.absolute())) else None
+
+
+def _read(folder: Path, file: Path) -> dict[str, str] | None:
+    """Return what a regular file in the folder sets; None if unreadable."""
+    try:
+        if not file.resolve().is_relative_to(folder.resolve()) or not file.is_file():
+            return None
+        return environment_file(read_source(str(file)).text)
+    except (
+        OSError,
+        Unreadable,
+        ValueError,
+        RuntimeError,
+    ):  # ValueError: a NUL in the name; RuntimeError: a link to itself
+        return None

@@ -1,0 +1,66 @@
+"""Rules that report violated constraints of the knowledge base, declared in one call each."""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+
+from recommender.knowledge.conditions import Value
+from recommender.review import checks
+from recommender.review.rule import Case, Diagnostic, Family, Fix, LaunchSetting, Rule, Severity
+from recommender.review.script.model import Span
+
+LAUNCH, MODEL = "launch", "model"
+FAMILIES: Mapping[str, Family] = {
+    "1": "starts",
+    "2": "answers",
+    "3": "nothing",
+    "4": "costs",
+    "5": "safety",
+    "6": "operations",
+}
+"""The family of a rule by the first digit of its id."""
+NEVER: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+
+
+def constraint_rule(
+    rule_id: str,
+    name: str,
+    severity: Severity,
+    constraints: tuple[str, ...],
+    *,
+    sources: tuple[str, ...] = (),
+    needs: tuple[str, ...] = (),
+    at: str = "",
+    when: Callable[[Case], bool] | None = None,
+    unless: Mapping[str, tuple[str, ...]] = NEVER,
+    assume: Mapping[str, Value] = checks.NOTHING,
+    first: bool = False,
+    why: str = "",
+    fix: Callable[[LaunchSetting], Fix | None] | None = None,
+) -> Rule:
+    """Return a rule that reports these constraints where they are violated.
+
+    ``at`` is the place: ``launch``, ``model``, an option that the launch must set, or (empty) the first setting that
+    the constraint compares, which the launch must set. ``when`` must hold. ``unless``: constraints that hide another.
+    ``assume``: values that the rule knows better. ``first``: report one only. ``why`` replaces the record's remedy.
+    """
+
+    def check(case: Case) -> Iterator[Diagnostic]:
+        if (at not in ("", LAUNCH, MODEL) and at not in case.settings) or (when is not None and not when(case)):
+            return
+        for violation in checks.broken(case, *constraints, extra=assume):
+            setting = case.settings.get(at) or next(iter(violation.settings), None)
+            if (at or setting) and not any(checks.broken(case, *unless.get(violation.record.id, ()))):
+                repair = fix(setting) if fix and setting else None
+                yield Diagnostic(_place(case, at, setting), violation.message, why or violation.record.remedy, repair)
+                if first:
+                    return
+
+    cited = tuple(f"constraints/{constraint}" for constraint in constraints)
+    return Rule(rule_id, name, FAMILIES[rule_id[3]], severity, (*cited, *sources), check, needs=needs)
+
+
+def _place(case: Case, at: str, setting: LaunchSetting | None) -> Span:
+    """Return the place that ``at`` names."""
+    if at == MODEL and case.launch.model:
+        return case.launch.model.place
+    return case.launch.place if at in (LAUNCH, MODEL) or setting is None else checks.at(setting)

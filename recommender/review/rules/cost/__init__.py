@@ -1,0 +1,1 @@
+"""Settings that waste memory or speed."""

@@ -1,0 +1,55 @@
+"""Host memory pinned for image buffers
+
+## What it does
+Reports an InternVL model on TurboMind 0.16.0 or 0.17.0 whose prefill tokens plus batch size exceed the constraint
+`vision-host-memory`. It is not reported if `recommend` would choose as many prefill tokens for the given load.
+
+## Why
+In these two releases the vision encoder pins host memory for two tiles per token of a forward pass, on every GPU.
+With the default settings that is tens of gigabytes, and the kernel kills a container with a memory limit.
+
+## Bad
+With 0.16.0:
+
+    lmdeploy serve api_server OpenGVLab/InternVL3-78B --trust-remote-code --max-prefill-token-num 8192
+
+## Good
+Use 0.18.0, or lower `--max-prefill-token-num` and `--max-batch-size`:
+
+    lmdeploy serve api_server OpenGVLab/InternVL3-78B --trust-remote-code \\
+      --max-prefill-token-num 2048 --max-batch-size 32
+"""
+
+from collections.abc import Iterator
+
+from recommender.review import checks
+from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rules import surroundings
+
+
+def _check(case: Case) -> Iterator[Diagnostic]:
+    if not case.release_known or _needed(case):
+        return
+    for violation in checks.broken(case, "vision-host-memory"):
+        setting = case.settings.get("max-prefill-token-num")
+        place = checks.at(setting) if setting else case.launch.place
+        yield Diagnostic(
+            place, violation.message, f"{violation.record.remedy.rstrip('.')}, or use 0.18.0, which no longer pins it."
+        )
+
+
+def _needed(case: Case) -> bool:
+    """Return whether ``recommend`` would choose as many prefill tokens for the given load."""
+    chosen, prefill_tokens = surroundings.recommended_config(case), case.number("max-prefill-token-num")
+    return chosen is not None and prefill_tokens is not None and chosen.prefill_tokens >= prefill_tokens
+
+
+RULE = Rule(
+    id="LMD403",
+    name="pinned-image-buffers",
+    family="costs",
+    severity="warning",
+    sources=("constraints/vision-host-memory", "threads/host-memory-of-image-buffers"),
+    check=_check,
+    needs=("gpu", "model"),
+)

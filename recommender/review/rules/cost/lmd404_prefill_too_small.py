@@ -1,0 +1,69 @@
+"""Prefill tokens far below the prompt
+
+## What it does
+Reports a `--max-prefill-token-num` so small that one prompt of the load takes three passes or more, unless memory is
+the goal. If GPU, model and load are known, it is reported only if `recommend` would choose more.
+
+## Why
+The engine reads a longer prompt in chunks, one pass each. This works, but takes longer: on an H100 a 1280 x 720 image
+(2,378 tokens) took 400 ms with 512, and 263 to 329 ms with 4,096. For a single request, a smaller value saves memory,
+not time.
+
+## Bad
+For 1280 x 720 images:
+
+    lmdeploy serve api_server OpenGVLab/InternVL3-8B --trust-remote-code --max-prefill-token-num 512
+
+## Good
+Set a value that holds one whole prompt:
+
+    lmdeploy serve api_server OpenGVLab/InternVL3-8B --trust-remote-code --max-prefill-token-num 4096
+"""
+
+from collections.abc import Iterator
+
+from recommender.knowledge.eras import within
+from recommender.review import checks
+from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rules import surroundings
+
+MANY_PASSES = 3
+BUFFERS = "host-memory-of-image-buffers"
+"""In the releases of this thread, more prefill tokens cost more than they gain."""
+
+
+def _check(case: Case) -> Iterator[Diagnostic]:
+    setting, prefill_tokens = case.settings.get("max-prefill-token-num"), case.number("max-prefill-token-num")
+    usual = int(surroundings.default("max-prefill-token-num"))
+    if setting is None or prefill_tokens is None or not 1 <= prefill_tokens < usual:
+        return
+    if case.resolved.request.goal == "memory":
+        return
+    prompt = case.resolved.input_tokens()
+    passes = -(-prompt // int(prefill_tokens))
+    if passes >= MANY_PASSES and _better(case, prefill_tokens):
+        yield Diagnostic(
+            checks.at(setting),
+            f"A prompt of {prompt:,} tokens takes {passes} prefill passes of {int(prefill_tokens):,}.",
+            "Each pass costs a few decoding steps; a value that holds the whole prompt lowers TTFT.",
+        )
+
+
+def _better(case: Case, prefill_tokens: float) -> bool:
+    """Return whether ``recommend`` would choose more prefill tokens; without its answer, whether nothing opposes it."""
+    if surroundings.all_known(case):
+        chosen = surroundings.recommended_config(case)
+        return chosen is not None and chosen.prefill_tokens > prefill_tokens
+    thread = case.resolved.store.threads[BUFFERS]
+    return case.resolved.vision is None or not within(thread.since, thread.until, case.resolved.version)
+
+
+RULE = Rule(
+    id="LMD404",
+    name="prefill-too-small",
+    family="costs",
+    severity="warning",
+    sources=("flags/max-prefill-token-num", "claims/small-prefill-lowers-latency"),
+    check=_check,
+    needs=("model", "load"),
+)

@@ -1,0 +1,57 @@
+"""A KV cache far larger than the load
+
+## What it does
+Reports a KV cache that takes at least 40 % of the GPU's memory and holds at least eight times what the load, one full
+session and the warm-up need, without prefix caching. Example: 0.8 of the memory for one request at a time.
+
+## Why
+LMDeploy reserves the share at startup. Beyond what the running requests use, it makes nothing faster: with shares
+from 6 to 80 %, one image at a time took 146 to 151 ms. It only keeps the memory from other processes.
+
+## Bad
+For one request at a time on an 80 GB GPU:
+
+    lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --session-len 8192 --cache-max-entry-count 0.8
+
+## Good
+Set the share that the load needs; `recommend` computes it. Keep the number if the GPU has no other work.
+
+    lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --session-len 8192 --cache-max-entry-count 0.05
+"""
+
+from collections.abc import Iterator
+
+from recommender.common.units import GIB, MIB
+from recommender.review import checks
+from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rules import surroundings
+
+MANY_TIMES = 8
+LARGE_PART = 0.4
+
+
+def _check(case: Case) -> Iterator[Diagnostic]:
+    candidate = surroundings.sized_launch(case)
+    if candidate is None or candidate.config.prefix_caching or checks.engine(case) != checks.TURBOMIND:
+        return
+    cache, need = candidate.memory.item("kv cache").bytes, candidate.memory.kv_needed_tokens
+    tokens = candidate.memory.kv_tokens
+    if cache < LARGE_PART * case.resolved.gpu.memory_mib * MIB or tokens < MANY_TIMES * need:
+        return
+    setting = case.settings.get("cache-max-entry-count")
+    yield Diagnostic(
+        checks.at(setting) if setting else case.launch.place,
+        f"The KV cache takes {cache / GIB:.0f} GiB and holds {tokens:,} tokens; {need:,} are needed.",
+        "Unused cache makes nothing faster and keeps the memory from other processes on the GPU.",
+    )
+
+
+RULE = Rule(
+    id="LMD406",
+    name="cache-beyond-need",
+    family="costs",
+    severity="info",
+    sources=("flags/cache-max-entry-count", "claims/more-cache-is-faster", "threads/awq-vlm-takes-whole-card"),
+    check=_check,
+    needs=("gpu", "model", "load"),
+)

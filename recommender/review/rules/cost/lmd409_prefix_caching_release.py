@@ -1,0 +1,40 @@
+"""Prefix caching that the release disables
+
+## What it does
+Reports `--enable-prefix-caching` for a vision model if the release or the engine does not cache prompts with images,
+or disables the cache for the model.
+
+## Why
+Up to 0.10.0 TurboMind bypasses the cache for such prompts. From 0.10.1 on LMDeploy disables it with a warning. Since
+0.16.0 TurboMind shares prefixes with images for InternVL and Qwen-VL. The PyTorch engine still disables it for
+InternVL.
+
+## Bad
+With 0.12.0:
+
+    lmdeploy serve api_server OpenGVLab/InternVL3-8B --enable-prefix-caching
+
+## Good
+Use 0.16.0 or newer with TurboMind, or remove the option: it has no effect here. With 0.18.0:
+
+    lmdeploy serve api_server OpenGVLab/InternVL3-8B --trust-remote-code --enable-prefix-caching
+"""
+
+from recommender.review.rules.constraint_rule import constraint_rule
+
+RULE = constraint_rule(
+    "LMD409",
+    "prefix-caching-release",
+    "warning",
+    (
+        "prefix-caching-images-bypassed",
+        "prefix-caching-images-off",
+        "prefix-caching-internvl-off",
+        "prefix-caching-internvl-pytorch",
+    ),
+    sources=("threads/prefix-caching-not-for-images",),
+    needs=("model",),
+    at="enable-prefix-caching",
+    when=lambda case: case.text("enable-prefix-caching") == "true",
+    first=True,
+)

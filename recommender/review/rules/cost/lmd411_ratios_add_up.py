@@ -1,0 +1,79 @@
+"""Cache shares of servers that start together
+
+## What it does
+Reports servers on one GPU that start right after each other if their cache shares add up to 1 or more.
+
+## Why
+Each server takes its share of the memory that is free after its own weights are loaded. Servers that start one after
+another each take a share of the rest. Servers that start together both see the same free memory and together request
+more than there is. One or both fail, depending on timing.
+
+## Bad
+
+    CUDA_VISIBLE_DEVICES=0 lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --cache-max-entry-count 0.6 &
+    CUDA_VISIBLE_DEVICES=0 lmdeploy serve api_server Qwen/Qwen2.5-3B-Instruct --server-port 23334 \\
+      --cache-max-entry-count 0.6 &
+    wait
+
+## Good
+Wait until the first server responds before you start the next, and compute its share from the remaining memory. Or
+use shares that add up to less than 1.
+
+    CUDA_VISIBLE_DEVICES=0 lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --cache-max-entry-count 0.4 &
+    until curl -sf localhost:23333/v1/models; do sleep 2; done
+    CUDA_VISIBLE_DEVICES=0 lmdeploy serve api_server Qwen/Qwen2.5-3B-Instruct --server-port 23334 \\
+      --cache-max-entry-count 0.6 &
+    wait
+"""
+
+from collections.abc import Iterator
+
+from recommender.review.rule import Diagnostic, Rule
+from recommender.review.rules import surroundings
+from recommender.review.script.model import Launch, Script
+
+OPTION = "--cache-max-entry-count"
+
+
+def _check(script: Script) -> Iterator[Diagnostic]:
+    sums: dict[int, float] = {}
+    for earlier, later in surroundings.concurrent_pairs(script, "api_server"):
+        between = surroundings.code(script, earlier.place.end, later.place.start)
+        before, own = _ratio(earlier), _ratio(later)
+        if before is None or own is None or surroundings.PAUSES.search(between):
+            continue
+        if not surroundings.share_gpu(script, earlier, later):
+            continue
+        sums[later.place.start] = sums.get(later.place.start, own) + before
+        if sums[later.place.start] >= 1 and sums[later.place.start] - before < 1:
+            option = surroundings.option(later, OPTION)
+            yield Diagnostic(
+                option.whole if option else later.place,
+                f"The cache shares of servers that start together on this GPU add up to {sums[later.place.start]:g}.",
+                "Each takes its share of the free memory, and servers that start together see the same free memory.",
+            )
+
+
+def _ratio(launch: Launch) -> float | None:
+    given = surroundings.option(launch, OPTION)
+    if given is None:
+        return None if launch.unsure else float(surroundings.default("cache-max-entry-count"))
+    try:
+        ratio = float(surroundings.value(launch, OPTION) or "")
+    except ValueError:
+        return None
+    return ratio if 0 < ratio < 1 else None
+
+
+RULE = Rule(
+    id="LMD411",
+    name="ratios-add-up",
+    family="costs",
+    severity="warning",
+    sources=(
+        "flags/cache-max-entry-count",
+        "threads/cache-ratio-of-free-memory",
+        "threads/two-ratios-add-up-above-one",
+    ),
+    whole=_check,
+)

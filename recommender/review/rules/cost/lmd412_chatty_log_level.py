@@ -1,0 +1,51 @@
+"""A verbose log level
+
+## What it does
+Reports `--log-level` DEBUG, NOTSET, REQUEST and INFO on a server. It is a warning for levels that log every request
+and step, and an info for INFO.
+
+## Why
+LMDeploy formats and writes text for each request, on the CPU that decoding waits for. The log also contains prompts,
+at INFO up to 0.13 and at REQUEST since 0.14: check your privacy rules. The default (WARNING, ERROR before 0.10.0)
+reports engine fallbacks and corrected settings.
+
+## Bad
+
+    lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --log-level DEBUG
+
+## Good
+Remove the option. Use INFO for a startup that you watch.
+
+    lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct
+"""
+
+from collections.abc import Iterator
+
+from recommender.review import checks
+from recommender.review.rule import Case, Diagnostic, Rule
+
+LOUD = ("DEBUG", "NOTSET", "REQUEST")
+
+
+def _check(case: Case) -> Iterator[Diagnostic]:
+    setting = case.settings.get("log-level")
+    level = ((setting.text if setting else None) or "").upper()
+    if setting is None or not checks.server(case) or level not in (*LOUD, "INFO"):
+        return
+    loud = level in LOUD
+    yield Diagnostic(
+        checks.at(setting),
+        f"Log level {level} formats text for every request{' and step' if loud else ''}.",
+        "This costs CPU time under load and may log prompts; the default level reports problems.",
+        severity="warning" if loud else "info",
+    )
+
+
+RULE = Rule(
+    id="LMD412",
+    name="chatty-log-level",
+    family="costs",
+    severity="warning",
+    sources=("flags/log-level", "claims/lower-log-level-saves-time"),
+    check=_check,
+)

@@ -1,0 +1,69 @@
+"""An option that the release does not read
+
+## What it does
+Reports options that the parser accepts but nothing reads: `--num-tokens-per-iter` and `--max-prefill-iters` before
+0.10.0 and since 0.12.0, `--rope-scaling-factor` since 0.14.0, and `--distributed-executor-backend` in 0.11.0.
+
+## Why
+Up to 0.9.2 LMDeploy parsed the two scheduling options and did not pass them on. Releases 0.10.0 to 0.11.1 read them.
+Since 0.12.0 the engine stores them. The source shows that nothing reads them up to 0.16.0; later releases are
+unknown. `--max-prefill-token-num` sets the same in every release.
+
+## Bad
+With 0.16.0:
+
+    lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --num-tokens-per-iter 4096
+
+## Good
+Remove the option:
+
+    lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --max-prefill-token-num 4096
+"""
+
+from collections.abc import Iterator
+
+from packaging.version import Version
+
+from recommender.review import checks, edits
+from recommender.review.rule import Case, Diagnostic, Rule
+
+NOBODY = frozenset({"nobody"})
+OWN_RULES = frozenset({"vision-max-batch-size"})
+SCHEDULING = frozenset({"num-tokens-per-iter", "max-prefill-iters"})
+READ_UP_TO = Version("0.17.0")
+"""The C++ source of this release and of later ones is unknown."""
+
+
+def _check(case: Case) -> Iterator[Diagnostic]:
+    if not checks.server(case):
+        return
+    for option, flag in checks.options(case):
+        era = checks.era(case, flag)
+        if era is None or set(era.read_by) != NOBODY or flag.id in OWN_RULES:
+            continue
+        if checks.at_default(case, flag.id) and flag.id not in SCHEDULING:
+            continue
+        unseen = flag.id in SCHEDULING and case.resolved.version >= READ_UP_TO
+        yield Diagnostic(
+            option.place,
+            f"{option.name} has no {'known ' if unseen else ''}effect in {checks.release(case)}.",
+            era.note or "LMDeploy parses it but does not pass it on.",
+            None if unseen else edits.remove(case.script, option),
+            severity="info" if unseen else None,
+        )
+
+
+RULE = Rule(
+    id="LMD304",
+    name="option-that-nobody-reads",
+    family="nothing",
+    severity="warning",
+    sources=(
+        "flags/num-tokens-per-iter",
+        "flags/max-prefill-iters",
+        "flags/rope-scaling-factor",
+        "claims/tokens-per-iter-not-passed",
+        "claims/tokens-per-iter-unread",
+    ),
+    check=_check,
+)

@@ -1,0 +1,71 @@
+"""A variable that is set after the server starts
+
+## What it does
+Reports OMP_NUM_THREADS, CUDA_VISIBLE_DEVICES and other variables of the server that the script sets only after its
+last server.
+
+## Why
+A process copies the environment when it starts, so the server never sees a later `export`. If the server runs in the
+foreground, the script does not even reach that line before the server ends.
+
+## Bad
+
+    lmdeploy serve api_server OpenGVLab/InternVL3-8B-hf &
+    export OMP_NUM_THREADS=4
+
+## Good
+Set the variable before the command:
+
+    export OMP_NUM_THREADS=4
+    lmdeploy serve api_server OpenGVLab/InternVL3-8B-hf &
+"""
+
+import re
+from collections.abc import Iterator
+
+from recommender.review.rule import Diagnostic, Rule
+from recommender.review.script.model import Assignment, Launch, Script, Span
+
+SERVERS = ("OMP_", "TM_", "LMDEPLOY_", "CUDA_VISIBLE_DEVICES", "TOKENIZERS_PARALLELISM", "MKL_NUM_THREADS", "NCCL_")
+
+
+def _whole(script: Script) -> Iterator[Diagnostic]:
+    if script.kind not in ("bash", "command") or not script.launches:
+        return
+    last = max(script.launches, key=lambda launch: launch.place)
+    earlier = {assignment.name for assignment in script.assignments if assignment.place < last.place}
+    inherited = {name for launch in script.launches for name in launch.environment}
+    for assignment in script.assignments:
+        name = assignment.name
+        if name.startswith(SERVERS) and name not in earlier | inherited and _late(script, assignment, last):
+            yield Diagnostic(
+                assignment.place,
+                f"{name} is set after the server starts, so the server never sees it.",
+                "A process copies the environment when it starts; set the variable before the command.",
+            )
+
+
+def _late(script: Script, assignment: Assignment, last: Launch) -> bool:
+    """Return whether an assignment follows the last server, outside functions and loops that restart the server."""
+    if assignment.place.start < last.place.end or _in_function(script, last.place):
+        return False
+    loops = [loop.place for loop in script.loops]
+    return not any(loop.start <= last.place.start and assignment.place.end <= loop.end for loop in loops)
+
+
+def _in_function(script: Script, place: Span) -> bool:
+    """Return whether a place is inside a shell function: its calls decide what runs before it."""
+    before = script.text[: place.start]
+    opened = re.findall(r"^[ \t]*(?:function[ \t]+[\w-]+|[\w-]+[ \t]*\(\))[ \t\n]*\{", before, re.MULTILINE)
+    closed = re.findall(r"^[ \t]*\}", before, re.MULTILINE)
+    return len(opened) > len(closed)
+
+
+RULE = Rule(
+    id="LMD310",
+    name="variable-after-start",
+    family="nothing",
+    severity="warning",
+    sources=("environment/omp-num-threads", "claims/omp-threads-limit-images"),
+    whole=_whole,
+)

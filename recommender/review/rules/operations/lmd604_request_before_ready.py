@@ -1,0 +1,88 @@
+"""A request before the server is ready
+
+## What it does
+Reports a curl or wget request to a server that the same script just started in the background, without waiting for it
+or after a fixed pause.
+
+## Why
+The port stays closed until the model is loaded: tens of seconds for an 8B model, longer for a larger model or a slow
+disk, minutes with a download. An earlier request is refused. With a fixed pause, success depends on the day.
+
+## Bad
+
+    lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct &
+    sleep 20
+    curl http://localhost:23333/v1/models
+
+## Good
+Retry until the server responds:
+
+    lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct &
+    until curl -sf http://localhost:23333/v1/models; do sleep 2; done
+"""
+
+import re
+from collections.abc import Iterator
+
+from recommender.review.rule import Diagnostic, Rule
+from recommender.review.rules import surroundings
+from recommender.review.script.model import Call, Launch, Script
+
+LOADERS = ("curl", "wget")
+WAITS = re.compile(r"\b(?:until|while|for|wait|wait-for-it|wait_for\w*|dockerize|nc|read)\b|/dev/tcp/")
+RETRIES = ("--retry", "--retry-connrefused", "--tries", "-t")
+HOST = re.compile(r"(?:https?://)?(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):(\d{1,5})(?:[/?].*)?")
+
+
+def _check(script: Script) -> Iterator[Diagnostic]:
+    for launch in script.launches[: surroundings.MOST_SERVERS]:
+        port = surroundings.port(launch)
+        if not launch.background or launch.starts != "api_server" or launch.container or port is None:
+            continue
+        request = next((call for call in script.calls if _asks(call, launch, port)), None)
+        if request is None or request.loop is not None:
+            continue
+        between = surroundings.code(script, launch.place.end, request.place.start)
+        line = script.text.rfind("\n", 0, request.place.start) + 1
+        if WAITS.search(between) or surroundings.APART.search(between) or _guarded(script, line, request):
+            continue
+        paused = [call for call in script.calls if _sleeps(call, launch, request)]
+        yield Diagnostic(
+            request.place,
+            "The request follows a fixed pause after the server's start."
+            if paused
+            else "The request is sent while the server still loads the model.",
+            "The port stays closed until the model is loaded, for tens of seconds or minutes; retry until it responds.",
+            severity="info" if paused else None,
+        )
+
+
+def _asks(call: Call, launch: Launch, port: int) -> bool:
+    words = [word.value or "" for word in call.words]
+    if not words or words[0] not in LOADERS or call.place.start < launch.place.end:
+        return False
+    if any(word.startswith(RETRIES) for word in words[1:]):
+        return False
+    return any(match[1] == str(port) for word in words if (match := HOST.fullmatch(word)))
+
+
+def _sleeps(call: Call, launch: Launch, request: Call) -> bool:
+    inside = launch.place.end <= call.place.start < request.place.start
+    return inside and bool(call.words) and call.words[0].value == "sleep"
+
+
+def _guarded(script: Script, line: int, request: Call) -> bool:
+    """Return whether the request is a condition, or its failure is handled."""
+    before = script.text[line : request.place.start]
+    behind = script.text[request.place.end :].lstrip(" \t")
+    return bool(re.search(r"\b(?:if|elif)\b|!|\|\||\(", before)) or behind.startswith("||")
+
+
+RULE = Rule(
+    id="LMD604",
+    name="request-before-ready",
+    family="operations",
+    severity="warning",
+    sources=("threads/proxy-hides-failures", "flags/server-port"),
+    whole=_check,
+)

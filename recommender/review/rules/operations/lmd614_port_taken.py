@@ -1,0 +1,100 @@
+"""Two servers on one port
+
+## What it does
+Reports servers and proxies of one script that run at the same time on one host with the same port, defaults included.
+Also reports a loop that starts several servers on one port, and containers that publish the same host port.
+
+## Why
+Only one process can listen on a port. The second server loads the model, fills its part of the GPU, and fails when it
+opens the port.
+
+## Bad
+
+    CUDA_VISIBLE_DEVICES=0 lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct &
+    CUDA_VISIBLE_DEVICES=1 lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct &
+    wait
+
+## Good
+Give each server its own `--server-port`:
+
+    CUDA_VISIBLE_DEVICES=0 lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --server-port 23333 &
+    CUDA_VISIBLE_DEVICES=1 lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --server-port 23334 &
+    wait
+"""
+
+import re
+from collections.abc import Iterator
+
+from recommender.review.rule import Diagnostic, Rule
+from recommender.review.rules import surroundings
+from recommender.review.script.model import Script, Word
+
+# A loop over at least two listed values.
+SEVERAL = re.compile(r"for\s+\w+\s+in\s+(?:[^\s;$`]+[ \t]+[^\s;]|\{\d+\.\.\d+\})")
+LEAVES = re.compile(r"\b(?:wait|break|kill|pkill|ssh|continue|exit)\b")
+PUBLISHED = re.compile(r"(?:(?:0\.0\.0\.0|127\.0\.0\.1):)?(\d+):\d+(?:/tcp)?")
+
+
+def _check(script: Script) -> Iterator[Diagnostic]:
+    reported = set()
+    for earlier, later in surroundings.concurrent_pairs(script, "api_server", "proxy"):
+        port = surroundings.port(later)
+        if port is None or port != surroundings.port(earlier) or later.place.start in reported:
+            continue
+        reported.add(later.place.start)
+        option = surroundings.option(later, "--server-port")
+        yield Diagnostic(
+            option.whole if option else later.place,
+            f"The {_kind(earlier.starts)} on line {earlier.place.line} already uses port {port}.",
+            "The second one loads the model and fails when it opens the port; give each its own port.",
+        )
+    yield from _in_loop(script)
+    if script.kind == "compose":
+        yield from _published(script)
+
+
+def _in_loop(script: Script) -> Iterator[Diagnostic]:
+    for launch in script.launches:
+        option = surroundings.option(launch, "--server-port")
+        if not launch.background or launch.container or option is None or surroundings.port(launch) is None:
+            continue
+        for loop in script.loops[: surroundings.MOST_SERVERS]:
+            text = surroundings.code(script, loop.place.start, loop.place.end)
+            inside = loop.place.start <= launch.place.start < loop.place.end
+            if inside and not loop.endless and SEVERAL.match(text) and not LEAVES.search(text):
+                yield Diagnostic(
+                    option.whole,
+                    f"Each server of this loop gets port {surroundings.port(launch)}.",
+                    "The first one takes it; every other one loads the model and fails when it opens the port.",
+                )
+                break
+
+
+def _kind(starts: str) -> str:
+    return "proxy" if starts == "proxy" else "server"
+
+
+def _published(script: Script) -> Iterator[Diagnostic]:
+    owners: dict[str, tuple[int, Word]] = {}
+    for launch in script.launches:
+        for word in launch.container.published if launch.container else ():
+            match = PUBLISHED.fullmatch(word.value or "")
+            if match is None:
+                continue
+            owner, first = owners.setdefault(match[1], (launch.place.start, word))
+            if owner != launch.place.start and first.place.start != word.place.start:
+                yield Diagnostic(
+                    word.written or word.place,
+                    f"Line {first.place.line} already publishes port {match[1]} of the host.",
+                    "The second container does not start; give each its own port.",
+                )
+
+
+RULE = Rule(
+    id="LMD614",
+    name="port-taken",
+    family="operations",
+    severity="error",
+    sources=("flags/server-port", "constraints/port-not-the-proxys"),
+    whole=_check,
+)

@@ -1,0 +1,67 @@
+"""Remote code from an unpinned repository
+
+## What it does
+Reports `--trust-remote-code` for a hub repository without `--revision`, or with a branch as revision.
+
+## Why
+The option runs Python files of the repository at every start. Without a commit that is whatever the repository
+contains then, not what you reviewed. Local folders are not affected.
+
+## Bad
+
+    lmdeploy serve api_server OpenGVLab/InternVL3-8B --trust-remote-code
+
+## Good
+Add `--revision` with the full hash of the commit that you reviewed:
+
+    lmdeploy serve api_server OpenGVLab/InternVL3-8B --trust-remote-code --revision "$COMMIT"
+"""
+
+import re
+from collections.abc import Iterator
+
+from recommender.review import checks
+from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rules import surroundings
+
+HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+FOLDERS = re.compile(r"(?:models?|checkpoints?|ckpts?|weights|data|output|workspace|tmp|work_dirs?)/", re.IGNORECASE)
+BRANCHES = ("main", "master")
+
+
+def _check(case: Case) -> Iterator[Diagnostic]:
+    setting, revision = case.settings.get("trust-remote-code"), case.settings.get("revision")
+    if setting is None or setting.text != "true" or not _on_hub(case):
+        return
+    if revision is None:
+        # A script that mentions a revision anywhere may set it in a way that the reader cannot follow.
+        if not case.launch.unsure and not surroundings.mentions(case.script, "revision"):
+            yield Diagnostic(
+                setting.option.place,
+                "The server runs code of the model's repository without a pinned revision.",
+                "Each start runs whatever the repository contains then; set --revision to a commit hash.",
+            )
+    elif revision.text in BRANCHES:
+        yield Diagnostic(
+            checks.at(revision),
+            f"{revision.text} is a branch, so the code that runs is not pinned.",
+            "Use the full hash of a commit that you reviewed.",
+            severity="info",
+        )
+
+
+def _on_hub(case: Case) -> bool:
+    name = checks.literal(case.launch)
+    if case.model_known and name == case.resolved.model.hub:
+        return True
+    return bool(HUB.fullmatch(name)) and not FOLDERS.match(name)
+
+
+RULE = Rule(
+    id="LMD506",
+    name="unpinned-remote-code",
+    family="safety",
+    severity="warning",
+    sources=("flags/trust-remote-code", "flags/revision", "threads/remote-code-off-by-default"),
+    check=_check,
+)

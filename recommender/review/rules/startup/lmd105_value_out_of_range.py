@@ -1,0 +1,85 @@
+"""A value that LMDeploy rejects after parsing
+
+## What it does
+Reports numbers that the parser accepts but the engine or server does not: a port above 65535, zero GPUs, a batch
+below one, a KV block length that the GPU's kernels cannot use, and FP8 or TurboQuant KV caches on TurboMind.
+
+## Why
+TurboMind stores the KV cache in 16, 8 or 4 bits. It rejects the newer `--quant-policy` values 16 and 17. It accepts
+42 but cannot run it. The block length must be a multiple of 32 tokens, or of 64 below compute capability 8.0.
+
+## Bad
+
+    lmdeploy serve api_server internlm/internlm2_5-7b-chat --server-port 233333
+
+## Good
+Use a value within the range that the message names:
+
+    lmdeploy serve api_server internlm/internlm2_5-7b-chat --server-port 23333
+"""
+
+from collections.abc import Iterator
+
+from recommender.knowledge import option_values
+from recommender.review import checks
+from recommender.review.launch_settings import LaunchSetting
+from recommender.review.rule import Case, Diagnostic, Rule
+
+RANGES = ("block-length-ampere", "block-length-before-ampere", "block-length-pytorch")
+OTHERS = frozenset({"cache-max-entry-count"})
+"""Options whose range has a rule of its own."""
+
+
+def _check(case: Case) -> Iterator[Diagnostic]:
+    refused = set()
+    for name, setting in case.settings.items():
+        refusal = None if name in OTHERS else _refusal(case, setting)
+        if refusal:
+            refused.add(name)
+            message = f"{setting.option.name} {setting.text} is out of range; use {refusal.wanted}."
+            yield Diagnostic(checks.at(setting), message, "LMDeploy rejects the value, or cannot serve with it.")
+    for violation in checks.broken(case, *RANGES):
+        if violation.settings and violation.settings[0].id not in refused:
+            yield Diagnostic(checks.at(violation.settings[0]), violation.message, violation.record.remedy)
+    yield from _kv_bits(case)
+
+
+def _refusal(case: Case, setting: LaunchSetting) -> option_values.Refusal | None:
+    """Return why a value that the parser accepts is refused, if the engine or the server reads it."""
+    store, era = case.resolved.store, case.resolved.options.get(setting.id)
+    if setting.text is None or (era is not None and not {checks.engine(case), "server"} & set(era.read_by)):
+        return None
+    accepted = era or store.environment.get(setting.id) or store.client.get(setting.id)
+    refusal = option_values.refuse(accepted, setting.text, checks.python(case)) if accepted else None
+    return refusal if refusal and refusal.by == "range" else None
+
+
+def _kv_bits(case: Case) -> Iterator[Diagnostic]:
+    """Report a precision of the KV cache that the parser accepts but TurboMind cannot run."""
+    for option in case.resolved.store.flags.values() if checks.engine(case) == checks.TURBOMIND else ():
+        setting, era = case.settings.get(option.id), checks.era(case, option)
+        if setting is None or setting.text is None or era is None or option_values.refuse(era, setting.text):
+            continue
+        if not option_values.runs_on_turbomind(option, setting.text):
+            known = [encoding.text for encoding in option.encodings if encoding.text in era.choices]
+            yield Diagnostic(
+                checks.at(setting),
+                f"{setting.option.name} {setting.text} works on the PyTorch engine only.",
+                f"TurboMind accepts {', '.join(known)}.",
+            )
+
+
+RULE = Rule(
+    id="LMD105",
+    name="value-out-of-range",
+    family="starts",
+    severity="error",
+    sources=(
+        *(f"constraints/{constraint}" for constraint in RANGES),
+        "constraints/kv-bits-turbomind",
+        "flags/quant-policy",
+        "flags/server-port",
+        "flags/tp",
+    ),
+    check=_check,
+)

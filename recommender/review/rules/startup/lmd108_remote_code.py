@@ -1,0 +1,53 @@
+"""A model that needs --trust-remote-code
+
+## What it does
+Reports models such as OpenGVLab/InternVL3-8B-AWQ that are served without `--trust-remote-code` in 0.13.0 or newer.
+
+## Why
+The configuration class of such a model is a Python file in its repository. Up to 0.12.3 LMDeploy always ran that
+file. Since 0.13.0 it runs it only with the option; otherwise startup fails with an AttributeError about a 'dict'
+object.
+
+## Bad
+With 0.13.0 or newer:
+
+    lmdeploy serve api_server OpenGVLab/InternVL3-2B
+
+## Good
+Add the option, and pin the repository with `--revision`, because it runs the publisher's code. Or use a checkpoint in
+the transformers layout (`-hf`), if there is one: it needs no code.
+
+    lmdeploy serve api_server OpenGVLab/InternVL3-2B --trust-remote-code --revision 1234567
+"""
+
+from collections.abc import Iterator
+
+from recommender.review import checks, edits
+from recommender.review.rule import Case, Diagnostic, Rule
+
+NEEDED = "remote-code-needed"
+
+
+def _check(case: Case) -> Iterator[Diagnostic]:
+    if case.launch.starts == "proxy":
+        return
+    for _ in checks.broken(case, NEEDED):
+        word = case.launch.model
+        missing = checks.server(case) and "trust-remote-code" not in case.settings
+        yield Diagnostic(
+            word.place if word else case.launch.place,
+            f"{case.resolved.model.hub} does not start without --trust-remote-code in {checks.release(case)}.",
+            "Its configuration is code, which LMDeploy since 0.13.0 runs only with that option.",
+            edits.switch_after_model(case.script, case.launch, "--trust-remote-code") if missing else None,
+        )
+
+
+RULE = Rule(
+    id="LMD108",
+    name="remote-code",
+    family="starts",
+    severity="error",
+    sources=(f"constraints/{NEEDED}", "threads/remote-code-off-by-default", "flags/trust-remote-code"),
+    check=_check,
+    needs=("model",),
+)

@@ -1,0 +1,93 @@
+"""An unknown keyword of a configuration class
+
+## What it does
+Reports keywords of `TurbomindEngineConfig`, `PytorchEngineConfig` and `VisionConfig` that the class does not have in
+the release.
+
+## Why
+`PytorchEngineConfig` and `VisionConfig` raise a TypeError. `TurbomindEngineConfig` uses pydantic, which drops unknown
+keywords silently, so the setting is lost. Common mistakes are the command line's name (`cache_block_seq_len` is
+`block_size` in the PyTorch engine) and keywords of the other engine.
+
+## Bad
+
+    pipe = pipeline(model, backend_config=TurbomindEngineConfig(session_length=8192))
+
+## Good
+Use the field's own name, or the class that has it:
+
+    pipe = pipeline(model, backend_config=TurbomindEngineConfig(session_len=8192))
+"""
+
+import difflib
+from collections.abc import Iterator
+
+from recommender.review import accepted_options, checks, edits
+from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.script.model import GivenOption
+
+CLASSES = ("TurbomindEngineConfig", "PytorchEngineConfig", "VisionConfig")
+SILENT = "TurbomindEngineConfig"
+NEAR = 0.7
+SURE = 0.85
+
+
+def _check(case: Case) -> Iterator[Diagnostic]:
+    if not checks.python(case):
+        return
+    for option in case.launch.options:
+        whose, dot, keyword = option.name.rpartition(".")
+        if not dot:
+            whose = case.launch.engine if _of_engine(case, option) else ""
+        if whose in CLASSES and keyword not in accepted_options.keywords(case.resolved.release.id, whose):
+            yield _unknown(case, option, whose, keyword)
+
+
+def _of_engine(case: Case, option: GivenOption) -> bool:
+    """Return whether a keyword belongs to the call of the engine's class, not to a later attribute assignment."""
+    start = option.place.start
+    return option.callee == case.launch.engine and case.script.text[start - 1 : start] != "."
+
+
+def _unknown(case: Case, option: GivenOption, whose: str, keyword: str) -> Diagnostic:
+    had = accepted_options.releases_with(whose, keyword)
+    here = sorted(accepted_options.keywords(case.resolved.release.id, whose))
+    others = [
+        name
+        for name in CLASSES
+        if name != whose and keyword in accepted_options.keywords(case.resolved.release.id, name)
+    ]
+    near = difflib.get_close_matches(keyword, here, n=2, cutoff=NEAR)
+    hint, fix = "", None
+    if had:
+        hint = f"; releases {had[0]} to {had[-1]} have it"
+    elif others:
+        hint = f"; {others[0]} has it"
+    elif near:
+        hint = f": did you mean {near[0]}?"
+        ratio = difflib.SequenceMatcher(None, near[0], keyword).ratio()
+        fix = edits.rename(option, near[0]) if ratio >= SURE and len(near) == 1 and _bare(case, option) else None
+    ends = "" if hint.endswith("?") else "."
+    silent = whose == SILENT
+    return Diagnostic(
+        option.place,
+        f"{whose} has no {keyword} in {checks.release(case)}{hint}{ends}",
+        "The class drops it silently, so the setting is lost." if silent else "The call raises a TypeError.",
+        fix,
+        severity="warning" if silent else None,
+    )
+
+
+def _bare(case: Case, option: GivenOption) -> bool:
+    """Return whether the place contains only the keyword, so that a fix can rename it."""
+    return case.script.text[option.place.start : option.place.end] == option.name.rpartition(".")[2]
+
+
+RULE = Rule(
+    id="LMD109",
+    name="unknown-keyword",
+    family="starts",
+    severity="error",
+    sources=("https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/messages.py", "flags/cache-block-seq-len"),
+    check=_check,
+)

@@ -1,0 +1,64 @@
+"""A chat template file for a model that has its own
+
+## What it does
+Reports a `--chat-template` file for a model whose tokenizer has a template, in 0.10.0 or newer. The finding is an
+info. It is a warning with a fix if the script is on this machine and the file is not in its folder.
+
+## Why
+If the file is missing at startup, LMDeploy takes the value for a name and stops. If it exists, it replaces the
+template that the model was trained with. A template for another model or an older release silently makes the output
+worse.
+
+## Bad
+
+    lmdeploy serve api_server OpenGVLab/InternVL3-2B-hf --chat-template my_template.json
+
+## Good
+Remove the option in 0.10.0 or newer, unless you want to change the template:
+
+    lmdeploy serve api_server OpenGVLab/InternVL3-2B-hf
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from packaging.version import Version
+
+from recommender.common.text import shorten
+from recommender.review import checks, edits
+from recommender.review.rule import Case, Diagnostic, Rule
+
+
+def _check(case: Case) -> Iterator[Diagnostic]:
+    setting = case.settings.get("chat-template")
+    if setting is None or not setting.text or not checks.server(case) or not checks.is_file(setting.text):
+        return
+    if case.resolved.version >= Version("0.10.0"):
+        missing = _missing(case.script.path, setting.text)
+        where = "is not in the script's folder" if missing else "replaces it"
+        yield Diagnostic(
+            checks.at(setting),
+            f"{case.resolved.model.hub} has its own chat template; {shorten(setting.text)} {where}.",
+            "Since 0.10.0 LMDeploy uses the tokenizer's template without the option; a missing file stops startup.",
+            edits.remove(case.script, setting.option) if missing else None,
+            severity="warning" if missing else "info",
+        )
+
+
+def _missing(script: str, name: str) -> bool:
+    """Return whether a relative path exists neither in the script's folder nor in the current one."""
+    template, home = Path(name), Path(script)
+    if template.is_absolute() or not home.is_file():
+        return False
+    return not any((folder / template).exists() for folder in (home.parent, Path.cwd()))
+
+
+RULE = Rule(
+    id="LMD116",
+    name="chat-template-file",
+    family="starts",
+    severity="info",
+    sources=("flags/chat-template", "claims/chat-template-file-needed"),
+    check=_check,
+    needs=("model",),
+)

@@ -1,0 +1,60 @@
+"""Out of memory
+
+## What it does
+Reports launches whose weights leave no room for a KV cache, or whose predicted memory exceeds the GPU's.
+
+## Why
+The KV cache takes its share of the memory that is free after the weights are loaded. Work buffers use the rest; they
+grow with the batch size, the prefill tokens and the session length. If it does not fit, the server fails with "CUDA
+runtime error: out of memory" at startup or at the first large request.
+
+## Bad
+On one 24 GB GPU:
+
+    lmdeploy serve api_server Qwen/Qwen2.5-32B-Instruct
+
+## Good
+Use a quantised checkpoint or more GPUs, or lower the cache share, the batch size or the prefill tokens:
+
+    lmdeploy serve api_server Qwen/Qwen2.5-32B-Instruct-AWQ --session-len 8192
+"""
+
+from collections.abc import Iterator
+
+from recommender.common.units import GIB
+from recommender.review import checks
+from recommender.review.rule import Case, Diagnostic, Rule
+
+MARGIN = 1.03
+ROOM, FITS = "weights-leave-room", "memory-fits"
+
+
+def _check(case: Case) -> Iterator[Diagnostic]:
+    if checks.wanted(case) != checks.engine(case):
+        return  # the estimates are TurboMind's
+    word = case.launch.model
+    for violation in checks.broken(case, ROOM):
+        yield Diagnostic(word.place if word else case.launch.place, violation.message, violation.record.remedy)
+        return
+    for violation in checks.broken(case, FITS):
+        if _exceeds(case):
+            place = checks.at(violation.settings[0]) if violation.settings else case.launch.place
+            yield Diagnostic(place, violation.message, violation.record.remedy, severity="warning")
+
+
+def _exceeds(case: Case) -> bool:
+    """Return whether the predicted memory exceeds the GPU's by more than the usual prediction error."""
+    candidate = case.candidate
+    available = case.known.get("gpu.available_gib")
+    return candidate is not None and isinstance(available, float) and candidate.memory.total / GIB > MARGIN * available
+
+
+RULE = Rule(
+    id="LMD122",
+    name="memory-too-small",
+    family="starts",
+    severity="error",
+    sources=(f"constraints/{ROOM}", f"constraints/{FITS}", "threads/out-of-memory-at-start"),
+    check=_check,
+    needs=("gpu", "model"),
+)

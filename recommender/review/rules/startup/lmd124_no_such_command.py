@@ -1,0 +1,65 @@
+"""A command that LMDeploy does not have
+
+## What it does
+Reports `lmdeploy serve` followed by anything but `api_server` or `proxy`.
+
+## Why
+The word after `serve` says what to start, so `lmdeploy serve MODEL` never worked. `serve gradio` and `lmdeploy
+convert` were removed in 0.10.0. `serve api_client` and `triton_client` are not servers.
+
+## Bad
+
+    lmdeploy serve internlm/internlm2_5-7b-chat --tp 1
+
+## Good
+Write `lmdeploy serve api_server MODEL`:
+
+    lmdeploy serve api_server internlm/internlm2_5-7b-chat --tp 1
+"""
+
+from collections.abc import Iterator
+
+from packaging.version import Version
+
+from recommender.common.text import shorten
+from recommender.review import edits
+from recommender.review.rule import Case, Diagnostic, Fix, Rule
+
+GONE = frozenset({"gradio", "triton_client"})
+WITHOUT = Version("0.10.0")
+OTHERS = frozenset({"api_client", "gradio", "triton_client"})
+
+
+def _check(case: Case) -> Iterator[Diagnostic]:
+    word = case.launch.instead
+    if word is None or word.value is None or word.value.startswith("-"):
+        return
+    if word.value in GONE and case.resolved.version >= WITHOUT:
+        yield Diagnostic(
+            word.place,
+            f"lmdeploy serve {word.value} was removed in 0.10.0.",
+            "Newer releases stop at it; a separate web interface can use api_server instead.",
+            severity="warning",
+        )
+        return
+    if word.value in OTHERS:
+        return
+    fix: Fix | None = None
+    if "/" in word.value:  # a model: what is meant is the api_server
+        fix = Fix(((edits.before(word.place), "api_server "),), "write api_server before the model")
+    yield Diagnostic(
+        word.place,
+        f"lmdeploy serve {shorten(word.value)}: write api_server or proxy after serve.",
+        "The parser reads the word after serve as what to start, and stops.",
+        fix,
+    )
+
+
+RULE = Rule(
+    id="LMD124",
+    name="no-such-command",
+    family="starts",
+    severity="error",
+    sources=("claims/serve-without-api-server", "claims/gradio-built-in"),
+    check=_check,
+)

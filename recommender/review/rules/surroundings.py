@@ -1,0 +1,232 @@
+"""Facts about a launch's environment: who can reach it, whether it is long-running, what runs at the same time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from recommender.knowledge.load import load
+from recommender.review.same_as_recommended import recommended
+
+if TYPE_CHECKING:
+    from recommender.choose.select import Candidate
+    from recommender.estimate.configuration import Configuration
+    from recommender.review.rule import Case
+    from recommender.review.script.model import GivenOption, Launch, Script, Word
+
+MOST_SERVERS = 40
+"""How many servers of a file are compared with each other: a hostile file has thousands."""
+
+# If one of these is between two servers, the second may run instead of the first, or after it.
+APART = re.compile(r"\b(?:else|elif|esac|wait|kill|pkill|killall|exit|return|exec)\b|;;|^[^\S\n]*\}|\(\)", re.MULTILINE)
+ANOTHER_HOST = re.compile(r"\b(?:ssh|pdsh|clush|srun|sbatch|mpirun|mpiexec|kubectl|oc|gcloud|ansible|ray|salloc)\b")
+PAUSES = re.compile(r"\b(?:sleep|until|while|wait|curl|wget|nc|read|timeout)\b|/dev/tcp/")
+LOCAL_NAMES = ("localhost", "ip6-localhost")
+URL = re.compile(r"(?:\w+://)?(\[[^\]/]+\]|[^:/\s]+)(?::(\d{1,5}))?(?:/.*)?")
+ELSEWHERE = re.compile(r"--env-file|\benv_file\b|\benvFrom\b")
+UNIT_FILE = re.compile(r"^[ \t]*EnvironmentFile[ \t]*=[ \t]*\S", re.MULTILINE)
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether only this host can reach an address."""
+    return address in LOCAL_NAMES or _is(address, "is_loopback")
+
+
+def is_any_address(address: str) -> bool:
+    """Return whether an address means every address of the host."""
+    return not address or _is(address, "is_unspecified")
+
+
+def _is(address: str, what: str) -> bool:
+    from ipaddress import ip_address
+
+    try:
+        return bool(getattr(ip_address(address.strip("[]")), what))
+    except ValueError:
+        return False
+
+
+def is_this_host(host: str) -> bool:
+    """Return whether the host of an address is the local one."""
+    return bool(host) and (is_loopback(host) or is_any_address(host))
+
+
+def split_url(url: str) -> tuple[str, int | None]:
+    """Return host and port of a URL; an empty host if it is invalid."""
+    match = URL.fullmatch(url.strip())
+    if match is None:
+        return "", None
+    return match[1].strip("[]"), int(match[2]) if match[2] else None
+
+
+def address(case: Case) -> str | None:
+    """Return the address an api_server listens on, by default too; None if unknown."""
+    data_parallel = case.settings.get("dp")
+    if data_parallel is not None and data_parallel.text != "1":  # the launcher then takes the host's own address
+        return None
+    name = case.effective("server-name")
+    # An environment file of a unit may leave the address empty for the administrator to fill in.
+    return None if case.script.kind == "systemd" and not name else name
+
+
+def reachable(case: Case) -> bool:
+    """Return whether other hosts can reach the server, as far as the script shows."""
+    listens = address(case)
+    return listens is not None and not is_loopback(listens)
+
+
+def is_long_running(case: Case) -> bool:
+    """Return whether the script keeps the server running: it restarts or probes it, or sets keys or a proxy."""
+    launch, container = case.launch, case.launch.container
+    if launch.loop is not None and launch.loop.endless:
+        return True
+    if {"api-keys", "proxy-url"} & case.settings.keys():
+        return True
+    if case.script.kind == "kubernetes":
+        return True
+    if container is None:
+        return False
+    restart = (container.restart.value or "") if container.restart else ""
+    return bool(container.probes) or restart not in ("", "no", "never", "Never")
+
+
+def expects_concurrency(case: Case) -> bool:
+    """Return whether the script itself plans for concurrent requests."""
+    at_once = (case.number(name) or 0 for name in ("max-batch-size", "max-concurrent-requests"))
+    return "proxy-url" in case.settings or any(number > 1 for number in at_once)
+
+
+def sized_launch(case: Case) -> Candidate | None:
+    """Return the launch's estimate; None if a value is unknown or impossible."""
+    try:
+        return case.candidate
+    except (ValueError, ArithmeticError):
+        return None
+
+
+def recommended_config(case: Case) -> Configuration | None:
+    """Return what ``recommend`` chooses for this GPU, model and load; None if one is unknown or nothing fits.
+
+    A rule that judges a value by degree compares it with this: the recommender's own choice is not a problem.
+    """
+    return recommended(case.resolved.request, case.resolved.store) if all_known(case) else None
+
+
+def all_known(case: Case) -> bool:
+    """Return whether GPU, model and load are known."""
+    return case.gpu_known and case.model_known and case.load_known
+
+
+@lru_cache(maxsize=8)
+def sets_elsewhere(script: Script) -> bool:
+    """Return whether a file may set variables; activating a virtual environment sets none of LMDeploy's."""
+    if ELSEWHERE.search(script.text):
+        return True
+    if script.kind == "systemd":  # variables of a readable file have their place in the unit
+        read = {word.place.start for each in script.launches for word in each.environment.values()}
+        return any(match.end() - 1 not in read for match in UNIT_FILE.finditer(script.text))
+    for call in script.calls:
+        words = [word.value or "" for word in call.words]
+        if words and words[0] in (".", "source") and not (words[1:] and words[1].endswith("activate")):
+            return True
+    return False
+
+
+@lru_cache(maxsize=8)
+def mentions(script: Script, word: str) -> bool:
+    """Return whether the text contains a word, in upper or lower case."""
+    return word in script.text.casefold()
+
+
+def code(script: Script, start: int, end: int) -> str:
+    """Return a range of the text with its comments replaced by blanks."""
+    return _code(script)[start:end]
+
+
+@lru_cache(maxsize=8)
+def _code(script: Script) -> str:
+    pieces, done = [], 0
+    for comment in sorted(script.comments, key=lambda comment: comment.place.start):
+        first, last = max(comment.place.start, done), comment.place.end
+        if last > first:
+            pieces += [script.text[done:first], " " * (last - first)]
+            done = last
+    return "".join([*pieces, script.text[done:]])
+
+
+def rest_of_line(script: Script, launch: Launch) -> str:
+    """Return the text after a launch up to the end of its command, such as a redirection."""
+    text, end = script.text, launch.place.end
+    stop = end
+    while True:
+        stop = text.find("\n", stop)
+        if stop < 0:
+            return code(script, end, len(text))
+        if text[end:stop].rstrip(" \t").endswith("\\"):
+            stop += 1
+            continue
+        return code(script, end, stop)
+
+
+def option(launch: Launch, name: str) -> GivenOption | None:
+    """Return a launch's last option of this name, with dashes or underscores."""
+    return next((option for option in reversed(launch.options) if option.name.replace("_", "-") == name), None)
+
+
+def value(launch: Launch, name: str) -> str | None:
+    """Return the single value of an option; None if there is none or it is unknown."""
+    given = option(launch, name)
+    return given.values[0].value if given and len(given.values) == 1 else None
+
+
+def default(flag: str) -> str:
+    """Return a flag's newest recorded default."""
+    return next((era.default for era in reversed(load().flags[flag].eras) if era.default), "")
+
+
+def port(launch: Launch) -> int | None:
+    """Return the port of a server or a proxy, by default too; None if unknown."""
+    if launch.starts == "pipeline" or option(launch, "--dp") is not None:
+        return None
+    given = option(launch, "--server-port")
+    if given is None:
+        text = "" if launch.unsure else proxy_port() if launch.starts == "proxy" else default("server-port")
+    else:
+        text = value(launch, "--server-port") or ""
+    return int(text) if re.fullmatch(r"\d{1,5}", text) else None
+
+
+def proxy_port() -> str:
+    """Return the proxy's default port, from the constraint that forbids it for servers."""
+    return load().constraints["port-not-the-proxys"].require[0].split()[-1]
+
+
+def concurrent_pairs(script: Script, *starts: str) -> Iterator[tuple[Launch, Launch]]:
+    """Yield pairs of launches that certainly run on one host at the same time, the earlier first."""
+    here = [launch for launch in script.launches if launch.starts in starts and _on_this_host(script, launch)]
+    for index, later in enumerate(here[:MOST_SERVERS]):
+        for earlier in here[:index]:
+            between = code(script, earlier.place.end, later.place.start)
+            if earlier.background and earlier.place.end <= later.place.start and not APART.search(between):
+                yield earlier, later
+
+
+def _on_this_host(script: Script, launch: Launch) -> bool:
+    """Return whether a launch certainly runs on the script's own host, outside a container."""
+    start = script.text.rfind("\n", 0, launch.place.start) + 1
+    return launch.container is None and not ANOTHER_HOST.search(script.text[start : launch.place.start])
+
+
+def share_gpu(script: Script, *servers: Launch) -> bool:
+    """Return whether two servers certainly share a GPU."""
+    first, second = (server.environment.get("CUDA_VISIBLE_DEVICES") for server in servers)
+    if first is None and second is None:  # both use the first GPUs of the host
+        return "CUDA_VISIBLE_DEVICES" not in script.text and not sets_elsewhere(script)
+    return bool(visible_gpus(first) & visible_gpus(second))
+
+
+def visible_gpus(word: Word | None) -> set[str]:
+    """Return the GPUs that a value of CUDA_VISIBLE_DEVICES lists; none if unknown."""
+    return {gpu.strip() for gpu in ((word.value if word else None) or "").split(",") if gpu.strip()}

@@ -1,0 +1,1 @@
+"""What fails under the workload."""

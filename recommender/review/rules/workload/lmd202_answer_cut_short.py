@@ -1,0 +1,31 @@
+"""Output that is cut off
+
+## What it does
+Reports session lengths that hold the prompt but not the whole output, and a max_new_tokens below the expected output.
+
+## Why
+Prompt and output share the session, and LMDeploy cuts off what does not fit. A truncated JSON object does not parse.
+The request has its own limit, max_new_tokens: raising one limit does not raise the other.
+
+## Bad
+For a prompt of 300 tokens and an output of 200:
+
+    lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --session-len 400
+
+## Good
+Raise the session length, or the client's token limit:
+
+    lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --session-len 1024
+"""
+
+from recommender.review.rules.constraint_rule import constraint_rule
+
+RULE = constraint_rule(
+    "LMD202",
+    "answer-cut-short",
+    "warning",
+    ("session-holds-output", "max-tokens-cover-output"),
+    sources=("threads/answer-cut-off",),
+    needs=("model", "load"),
+    unless={"session-holds-output": ("session-holds-input", "session-holds-input-before-0-16")},
+)

@@ -1,0 +1,61 @@
+"""A KV cache smaller than the load
+
+## What it does
+Reports launches whose KV cache holds fewer tokens than one request of the workload, or than all concurrent requests.
+
+## Why
+A request that the cache can never hold fails. If the cache holds one request but not all, requests are delayed, or
+evicted and recomputed: the server works, but below its speed. The number of tokens is the cache's share of the free
+memory divided by the bytes per token.
+
+## Bad
+For 64 requests of 1,000 tokens:
+
+    lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --cache-max-entry-count 0.02
+
+## Good
+Raise the cache share, quantise the cache, or plan for a lower concurrency:
+
+    lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --cache-max-entry-count 0.5
+"""
+
+from collections.abc import Iterator
+
+from recommender.review import checks
+from recommender.review.rule import Case, Diagnostic, Rule
+
+REQUEST, LOAD = "kv-holds-request", "kv-holds-concurrency"
+
+
+def _check(case: Case) -> Iterator[Diagnostic]:
+    if checks.wanted(case) != checks.engine(case) or not checks.alone(case):
+        return
+    share = case.settings.get("cache-max-entry-count")
+    place = checks.at(share) if share else case.launch.place
+    for violation in checks.broken(case, REQUEST):
+        yield Diagnostic(place, violation.message, violation.record.remedy, severity="error")
+        return
+    candidate = case.candidate
+    for _ in checks.broken(case, LOAD):
+        if candidate is None:
+            return
+        needed = int(candidate.config.max_batch_size and case.resolved.concurrency * case.resolved.total_tokens())
+        if needed <= candidate.memory.kv_tokens:
+            continue  # a full session or the warm-up does not fit, which LMD208 and LMD123 report
+        yield Diagnostic(
+            place,
+            f"{case.resolved.concurrency} concurrent requests need {needed:,} tokens of KV cache; it holds"
+            f" {candidate.memory.kv_tokens:,}.",
+            "Requests without room queue, or are evicted and recomputed.",
+        )
+
+
+RULE = Rule(
+    id="LMD207",
+    name="cache-below-load",
+    family="answers",
+    severity="warning",
+    sources=(f"constraints/{REQUEST}", f"constraints/{LOAD}", "flags/cache-max-entry-count"),
+    check=_check,
+    needs=("gpu", "model", "load"),
+)

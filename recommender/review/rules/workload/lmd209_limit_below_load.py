@@ -1,0 +1,48 @@
+"""A request limit below the load
+
+## What it does
+Reports a `--max-concurrent-requests` below the expected concurrency.
+
+## Why
+The limit is a semaphore in front of the engine, for every route. Requests above it wait outside, /health included,
+although the engine has free slots. It saves no memory; the batch size and the cache share do.
+
+## Bad
+For 32 concurrent requests:
+
+    lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --max-concurrent-requests 8
+
+## Good
+Raise it above the concurrency, or remove it:
+
+    lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --max-concurrent-requests 64
+"""
+
+from collections.abc import Iterator
+
+from recommender.review import checks
+from recommender.review.rule import Case, Diagnostic, Rule
+
+
+def _check(case: Case) -> Iterator[Diagnostic]:
+    setting = case.settings.get("max-concurrent-requests")
+    limit, load = checks.number(case, "max-concurrent-requests"), case.resolved.concurrency
+    if setting is None or limit is None or not checks.server(case) or not checks.alone(case):
+        return
+    if setting.id in case.resolved.options and 0 < limit < load:
+        yield Diagnostic(
+            checks.at(setting),
+            f"The concurrency is {load}, but {limit} requests are admitted: the others wait outside the engine.",
+            "The limit is a semaphore for every route, /health included; it saves no memory.",
+        )
+
+
+RULE = Rule(
+    id="LMD209",
+    name="limit-below-load",
+    family="answers",
+    severity="warning",
+    sources=("flags/max-concurrent-requests", "claims/concurrent-requests-limits-handling"),
+    check=_check,
+    needs=("load",),
+)

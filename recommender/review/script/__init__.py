@@ -1,0 +1,1 @@
+"""Model launch scripts: files, words, commands and launches."""

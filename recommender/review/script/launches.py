@@ -1,0 +1,220 @@
+"""Parse ``lmdeploy serve`` commands as LMDeploy's own parser does."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from recommender.review.script.model import Container, GivenOption, Launch, Span, Starts, Word
+from recommender.review.script.source_map import Field, SourceText
+
+# Options with several values, and the proxy's options; tests compare them with LMDeploy's own parser.
+# The records say which flags are switches, but not which take several values.
+SEVERAL = frozenset(
+    {
+        "--adapters",
+        "--allow-headers",
+        "--allow-methods",
+        "--allow-origins",
+        "--allowed-media-domains",
+        "--api-keys",
+        "--cudagraph-capture-batch-sizes",
+    }
+)
+PROXY_SWITCHES = frozenset({"--ssl", "--dummy-prefill", "--disable-cache-status", "--disable-gdr", "--help", "-h"})
+PROXY_VALUES = frozenset(
+    {
+        "--server-name",
+        "--server-port",
+        "--serving-strategy",
+        "--routing-strategy",
+        "--strategy",
+        "--migration-protocol",
+        "--link-type",
+        "--log-level",
+    }
+)
+NEGATIVE = re.compile(r"-\d+(\.\d*)?|-\.\d+")
+LIKE_ENOUGH = 0.8
+# Text allowed between an option and its values: blanks, quotes, list marks, comments.
+BETWEEN = re.compile(r"(?:[\s\\\"'=,]|(?<=[\s])-(?=\s)|#[^\n]*\n)*")
+SUBCOMMANDS: Mapping[str, Starts] = {"api_server": "api_server", "proxy": "proxy"}
+MODULES: Mapping[str, Starts] = {
+    "lmdeploy.serve.openai.api_server": "api_server",
+    "lmdeploy.serve.proxy.proxy": "proxy",
+}
+LONGEST_NAME = 60
+
+
+@cache
+def _switches(starts: Starts) -> tuple[frozenset[str], frozenset[str]]:
+    """Return a subcommand's switches, and all its options."""
+    if starts == "proxy":
+        return PROXY_SWITCHES, PROXY_SWITCHES | PROXY_VALUES | {"--api-keys"}
+    from recommender.knowledge.load import load
+
+    flags = load().flags.values()
+    switches = {flag.option for flag in flags if all(era.type == "bool" for era in flag.eras)} | {"--help", "-h"}
+    return frozenset(switches), frozenset(switches | {flag.option for flag in flags})
+
+
+@cache
+def _takes(name: str, starts: Starts) -> int | None:
+    """Return how many values an option takes; None for any number.
+
+    A shortened or misspelt name counts as the nearest option.
+    """
+    switches, known = _switches(starts)
+    meant = name.replace("_", "-")
+    if meant not in known and len(meant) <= LONGEST_NAME:
+        begun = [option for option in known if option.startswith(meant)] if len(meant) > len("--") else []
+        near = begun if len(begun) == 1 else difflib.get_close_matches(meant, sorted(known), 1, LIKE_ENOUGH)
+        meant = near[0] if near else meant
+    if meant in switches:
+        return 0
+    return None if meant in SEVERAL else 1
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What holds where a command is: environment, container, background."""
+
+    environment: Mapping[str, Word]
+    container: Container | None = None
+    background: bool = False
+    guarded: bool = False
+    place: Span | None = None
+    """Of the command; without it the launch spans its words."""
+
+
+def launch(
+    page: SourceText, fields: Sequence[Field], around: Surroundings, starts: Starts | None = None
+) -> Launch | None:
+    """Return the launch of ``lmdeploy serve …``; None for other subcommands.
+
+    ``starts``: the words begin with a server program, not with ``lmdeploy``.
+    """
+    instead: Field | None = None
+    rest = list(fields[1:])
+    if starts is None:
+        if len(fields) < 2 or fields[1].value != "serve":
+            return None
+        starts = SUBCOMMANDS.get(fields[2].value or "") if len(fields) > 2 else None
+        rest = list(fields[3:])
+        if starts is None and len(fields) > 2 and (fields[2].value or "").startswith("-"):
+            starts, rest = "api_server", list(fields[2:])
+        elif starts is None:
+            starts, instead = "api_server", fields[2] if len(fields) > 2 else None
+            # A path in place of the subcommand is the intended model.
+            rest = list(fields[2:]) if instead and re.search(r"[/.$]", page.text[instead.start : instead.end]) else rest
+    read = _Arguments(page, starts).read(rest)
+    return Launch(
+        starts=starts,
+        place=_place(page, fields, around.place),
+        model=page.word(read.positional[0]) if read.positional and starts == "api_server" else None,
+        options=tuple(read.options),
+        environment=dict(around.environment),
+        extra=tuple(page.word(field) for field in read.positional[1 if starts == "api_server" else 0 :]),
+        unsure=read.unsure or (instead is not None and instead.value is None),
+        background=around.background,
+        container=around.container,
+        instead=page.word(instead) if instead else None,
+        guarded=around.guarded,
+    )
+
+
+def _place(page: SourceText, fields: Sequence[Field], command: Span | None) -> Span:
+    """Return the place from the program to the last word that another can follow."""
+    start, end = fields[0].start, fields[0].end
+    inside = command is not None and command.start <= start <= command.end
+    for field in fields[1:]:
+        if inside and command is not None:
+            if command.start <= field.start and field.end <= command.end:
+                end = max(end, field.end)
+        elif field.start < end or field.many:
+            break
+        else:
+            end = field.end
+    return page.place(start, end)
+
+
+class _Arguments:
+    """Parse options and positional words."""
+
+    def __init__(self, page: SourceText, starts: Starts) -> None:
+        self.page = page
+        self.starts = starts
+        self.options: list[GivenOption] = []
+        self.positional: list[Field] = []
+        self.unsure = False
+
+    def read(self, fields: list[Field]) -> _Arguments:
+        """Parse all words, in order."""
+        at = 0
+        while at < len(fields):
+            field = fields[at]
+            value, known = field.value, field.known
+            at += 1
+            if value == "--":
+                self.positional += fields[at:]
+                break
+            if field.many:
+                self.unsure = True
+            elif known.startswith("-") and "=" in known:
+                self._option(field, [field.after(known.index("=") + 1, self.page.text)], known.partition("=")[0])
+            elif value is None and known.startswith("-"):
+                self.unsure = True
+            elif value is not None and self._is_option(value):
+                values = self._values(value, fields, at)
+                self._option(field, values, value)
+                at += len(values)
+            else:
+                self._plain(field)
+        return self
+
+    def _plain(self, field: Field) -> None:
+        """Take a positional word; after the model, an unknown one is unsure."""
+        if field.value is None and field.loose and (self.positional or self.starts == "proxy"):
+            self.unsure = True
+        else:
+            self.positional.append(field)
+
+    @staticmethod
+    def _is_option(value: str) -> bool:
+        return len(value) > 1 and value.startswith("-") and not NEGATIVE.fullmatch(value) and " " not in value
+
+    def _values(self, name: str, fields: list[Field], at: int) -> list[Field]:
+        """Return the words after an option that are its values."""
+        most = _takes(name, self.starts)
+        values: list[Field] = []
+        for field in fields[at:]:
+            text = field.known if field.value is None else field.value
+            if field.many or self._is_option(text) or (most is not None and len(values) >= most):
+                break
+            values.append(field)
+        if at < len(fields) and fields[at].many and most == 1:
+            return [fields[at]]
+        return values
+
+    def _option(self, field: Field, values: list[Field], name: str) -> None:
+        start = field.start + (self.page.text[field.start : field.start + 1] in ("'", '"'))
+        place = self.page.place(start, start + len(name))
+        if self.page.text[place.start : place.end] != name:
+            place = self.page.place(field.start, field.end)
+        words = tuple(self.page.word(value) for value in values)
+        if any(value.many for value in values):
+            self.unsure = True
+        end = words[-1].place.end if words else place.end
+        if "=" in field.known and values:
+            end = max(end, field.end)
+        # An option and its values may be apart, as in an array; then they have no common range.
+        ends = [place.end, *(word.place.end for word in words)]
+        behind = all(
+            before <= word.place.start and BETWEEN.fullmatch(self.page.text, before, word.place.start)
+            for before, word in zip(ends, words, strict=False)
+        )
+        whole = self.page.place(place.start, end if behind else place.end)
+        self.options.append(GivenOption(name, words, place, whole))

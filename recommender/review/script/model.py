@@ -1,0 +1,193 @@
+"""Model a file as rules see it: its servers, and the place of each value.
+
+Readers never run anything in a file. A value that only a run would tell is None, and no rule may guess it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Kind = Literal["command", "bash", "python", "docker", "compose", "kubernetes", "systemd"]
+Starts = Literal["api_server", "proxy", "pipeline"]
+ENGINES = ("TurbomindEngineConfig", "PytorchEngineConfig")
+
+
+@dataclass(frozen=True, order=True)
+class Span:
+    """A range of the file: offsets from 0, lines and columns from 1, in characters."""
+
+    start: int
+    end: int
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Word:
+    """One value as written. ``value`` is None if only a run would tell it.
+
+    ``place`` is where it is used; ``written`` is the literal that defines the value, without its quotes
+    (at the use, in an assignment, or the default within ``${VAR:-default}``): what a repair may replace.
+    None if no single literal defines it.
+    """
+
+    raw: str
+    value: str | None
+    place: Span
+    written: Span | None = None
+    variable: str = ""
+    quoted: bool = False
+
+
+@dataclass(frozen=True)
+class GivenOption:
+    """A command-line option or a keyword of a Python call; ``whole`` includes values.
+
+    ``callee`` is the function or class of a keyword: ``pipeline`` or a class name, which also precedes the dot of
+    ``name`` unless it is the engine's. Empty on a command line.
+    """
+
+    name: str
+    values: tuple[Word, ...]
+    place: Span
+    whole: Span
+    callee: str = ""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A container's health check. Times in seconds; 0 if the file does not say."""
+
+    kind: Literal["startup", "readiness", "liveness", "healthcheck"]
+    place: Span
+    path: str = ""
+    initial_s: float = 0.0
+    period_s: float = 0.0
+    timeout_s: float = 0.0
+    failures: int = 0
+
+
+@dataclass(frozen=True)
+class Container:
+    """The container around a server: ``docker run``, compose service or pod."""
+
+    place: Span
+    image: Word | None = None
+    shm_bytes: int | None = None
+    shm_known: bool = True
+    host_ipc: bool = False
+    gpus: int | None = None
+    published: tuple[Word, ...] = ()
+    restart: Word | None = None
+    probes: tuple[Probe, ...] = ()
+    replicas: int | None = 1
+    """How many of it there are; None where the file does not tell."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop of a shell script; ``pauses``: something in it waits."""
+
+    place: Span
+    endless: bool
+    pauses: bool
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A server (or a pipeline) that the file starts.
+
+    ``unsure``: the arguments include an unknown number of words, such as ``"$@"``, so no rule may report a missing
+    one. ``environment`` is what is set for it at that point. ``loop`` is the endless loop around it;
+    ``background``: the script continues beside it.
+    """
+
+    starts: Starts
+    place: Span
+    model: Word | None
+    options: tuple[GivenOption, ...]
+    environment: Mapping[str, Word]
+    extra: tuple[Word, ...] = ()
+    unsure: bool = False
+    background: bool = False
+    loop: Loop | None = None
+    container: Container | None = None
+    engine: str = ""
+    """Of a pipeline: TurbomindEngineConfig, PytorchEngineConfig or nothing."""
+    instead: Word | None = None
+    """What stands where ``api_server`` or ``proxy`` must stand, as in ``lmdeploy serve MODEL``."""
+    guarded: bool = False
+    """Its failure does not end a script under ``set -e``: it stands in a condition, or before && or ||."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A variable that a shell script sets, within a function or not."""
+
+    name: str
+    word: Word
+    place: Span
+    exported: bool = False
+
+
+@dataclass(frozen=True)
+class Use:
+    """An expansion of a variable; ``split``: the shell would split it into words."""
+
+    name: str
+    place: Span
+    split: bool
+
+
+@dataclass(frozen=True)
+class Call:
+    """A simple shell command that starts no server: curl, sleep, set, trap…"""
+
+    words: tuple[Word, ...]
+    place: Span
+    loop: Loop | None = None
+
+
+@dataclass(frozen=True)
+class Comment:
+    """A comment, including its mark."""
+
+    text: str
+    place: Span
+
+
+@dataclass(frozen=True)
+class ReadProblem:
+    """A place that the reader did not understand."""
+
+    message: str
+    place: Span
+
+
+@dataclass(frozen=True, eq=False)
+class Script:
+    """A file as read; fields that its kind lacks are empty. Hashed by identity, so that functions can cache by it."""
+
+    path: str
+    kind: Kind
+    text: str
+    launches: tuple[Launch, ...] = ()
+    comments: tuple[Comment, ...] = ()
+    problems: tuple[ReadProblem, ...] = ()
+    assignments: tuple[Assignment, ...] = ()
+    uses: tuple[Use, ...] = ()
+    calls: tuple[Call, ...] = ()
+    loops: tuple[Loop, ...] = ()
+    error_exit: Span | None = None
+    """Where ``set -e`` (or its kin) stands."""
+    lines: tuple[int, ...] = field(default=(0,), repr=False)
+    """Offset of each line's first character."""
+
+    def place(self, start: int, end: int) -> Span:
+        """Return the place of a range of characters."""
+        from bisect import bisect_right
+
+        line = bisect_right(self.lines, start)
+        return Span(start, end, line, start - self.lines[line - 1] + 1)

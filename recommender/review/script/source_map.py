@@ -1,0 +1,183 @@
+"""Map texts within a file to their offsets: a script, a string, a YAML block.
+
+A reader parses the text and knows the file offset of each character. Offsets count characters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from recommender.review.script.model import Script, Span, Word
+
+LONGEST_WORD = 100_000
+"""Characters of a word with its variables replaced; the system takes no longer one."""
+MOST_PIECES = 2000
+# Characters that a backslash escapes in double quotes.
+ESCAPED = re.compile(r"\\([$`\"\\\n])")
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A text, and the file offset of each of its characters."""
+
+    code: str
+    at: Sequence[int]
+
+    @classmethod
+    def whole(cls, text: str) -> Mapped:
+        """Map a whole file. Carriage returns before line feeds count as blanks."""
+        if "\r" in text:
+            text = text.replace("\\\r\n", " \\\n").replace("\r", " ")
+        return cls(text, range(len(text)))
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Return the file offsets of a range of the text."""
+        if start < end:
+            first, last = self.at[start], self.at[end - 1] + 1
+            return first, max(first, last)
+        if start < len(self.at):
+            return self.at[start], self.at[start]
+        after = self.at[-1] + 1 if len(self.at) else 0
+        return after, after
+
+    def part(self, start: int, end: int, unescape: bool = False) -> Mapped:
+        """Return a range as a text of its own; ``unescape``: it is in double quotes."""
+        code = self.code[start:end]
+        if not unescape or "\\" not in code:
+            return Mapped(code, self.at[start:end])
+        # An escaped line end disappears: the inner shell sees one line.
+        escapes = ((escape.start(), escape.end() - (escape[1] != "\n")) for escape in ESCAPED.finditer(code))
+        gone = {at for first, last in escapes for at in range(first, last)}
+        # An escaped dollar stays for the inner shell to expand.
+        kept = [index for index in range(len(code)) if index not in gone]
+        return Mapped("".join(code[index] for index in kept), [self.at[start + index] for index in kept])
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a word: its text and place; the text is None if only a run would tell.
+
+    ``splits``: an unquoted expansion, whose blanks end words.
+    """
+
+    text: str | None
+    start: int = -1
+    end: int = -1
+    splits: bool = False
+
+    def cut(self, first: int, last: int) -> Piece:
+        """Return a range of a known piece."""
+        text = (self.text or "")[first:last]
+        if self.end - self.start != len(self.text or ""):
+            return Piece(text)
+        return Piece(text, self.start + first, self.start + last)
+
+
+@dataclass(frozen=True)
+class Field:
+    """A word of a command after expansion; ``start`` and ``end`` are where it is used.
+
+    ``many``: it may be any number of words. ``loose``: unknown and unquoted, probably one word.
+    ``inner``: the text within its quotes, for words that contain a script.
+    """
+
+    pieces: tuple[Piece, ...]
+    start: int
+    end: int
+    variable: str = ""
+    quoted: bool = False
+    many: bool = False
+    loose: bool = False
+    inner: tuple[Mapped, int, int, bool] | None = None
+
+    @cached_property
+    def value(self) -> str | None:
+        """Return the word's text; None if unknown."""
+        return None if self.many else join_pieces(self.pieces)
+
+    @property
+    def known(self) -> str:
+        """Return the text before the first unknown piece."""
+        text = ""
+        for piece in self.pieces:
+            if piece.text is None:
+                break
+            text += piece.text
+        return text
+
+    def after(self, count: int, text: str) -> Field:
+        """Return the field without its first characters, such as ``--tp=``."""
+        left, rest = count, list(self.pieces)
+        while rest and rest[0].text is not None and left >= len(rest[0].text):
+            left -= len(rest.pop(0).text or "")
+        if rest and left:
+            rest[0] = rest[0].cut(left, len(rest[0].text or ""))
+        start, end = self.start, self.end
+        quote = text[start : start + 1]
+        if quote in ("'", '"') and end - start > 1 and text[end - 1] == quote:
+            start, end = start + 1, end - 1
+        if text[start : start + count] == self.known[:count]:
+            start += count
+        quoted = self.quoted or text[start : start + 1] in ("'", '"')
+        return Field(tuple(rest), start, max(start, end), self.variable, quoted, loose=self.loose)
+
+
+def limited(pieces: Iterable[Piece]) -> list[Piece] | None:
+    """Return the pieces of a word; None if expansions make it longer than any word of a command can be."""
+    taken: list[Piece] = []
+    length = 0
+    for piece in pieces:
+        taken.append(piece)
+        length += len(piece.text or "")
+        if len(taken) > MOST_PIECES or (length > LONGEST_WORD and len(taken) > 1):
+            return None
+    return taken
+
+
+def join_pieces(pieces: Iterable[Piece]) -> str | None:
+    """Return the text of pieces; None if one is unknown."""
+    texts = [piece.text for piece in pieces]
+    return None if any(text is None for text in texts) else "".join(text for text in texts if text is not None)
+
+
+class SourceText:
+    """A file being read: creates its words and places."""
+
+    def __init__(self, script: Script) -> None:
+        """Take a script whose content is not read yet."""
+        self.script = script
+        self.text = script.text
+
+    def place(self, start: int, end: int) -> Span:
+        """Return a place, clamped to the file."""
+        start = min(max(start, 0), len(self.text))
+        return self.script.place(start, min(max(end, start), len(self.text)))
+
+    def written(self, pieces: Sequence[Piece], value: str | None) -> Span | None:
+        """Return the one literal that defines a value; adjacent pieces are one."""
+        if value is None:
+            return None
+        real = pieces if len(pieces) == 1 else [piece for piece in pieces if piece.text] or pieces[:1]
+        if not real or real[0].start < 0 or self.text[real[0].start : real[-1].end] != value:
+            return None
+        return self.place(real[0].start, real[-1].end)
+
+    def word(self, field: Field) -> Word:
+        """Return a field as rules see it."""
+        place = self.place(field.start, field.end)
+        raw, value = self.text[place.start : min(place.end, place.start + LONGEST_WORD)], field.value
+        if raw == value and len(field.pieces) == 1 and field.pieces[0].start == place.start:
+            return Word(raw, value, place, place, field.variable, field.quoted)  # the common case, kept fast
+        return Word(raw, value, place, self.written(field.pieces, value), field.variable, field.quoted)
+
+    def literal(self, mapped: Mapped, start: int, end: int) -> Piece:
+        """Return a range of a text as a piece."""
+        return Piece(mapped.code[start:end], *mapped.span(start, end))
+
+
+def line_starts(text: str) -> tuple[int, ...]:
+    """Return the offset of each line's first character."""
+    return (0, *(match.end() for match in re.finditer("\n", text)))

@@ -1,0 +1,293 @@
+"""Find the server behind wrappers: sudo, env, numactl, docker run, bash -c."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from recommender.review.script.launches import MODULES
+from recommender.review.script.model import Container, Probe, Starts, Word
+from recommender.review.script.source_map import Field, SourceText
+
+_WRAPPERS = """
+    sudo doas nohup setsid time command builtin exec ionice nice chrt taskset numactl stdbuf timeout srun mpirun
+    mpiexec conda mamba micromamba uv uvx poetry pipenv pdm apptainer singularity nsys strace ltrace gosu su-exec tini
+    dumb-init unbuffer catchsegv screen tmux env proxychains proxychains4 xvfb-run systemd-run flock chroot unshare
+    cgexec runuser su accelerate kubectl oc ssh eval torchrun hatch rye pixi catchsegv script watch xargs
+    start-stop-daemon
+"""
+WRAPPERS = frozenset(_WRAPPERS.split())
+SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ash", "ksh"})
+DOCKERS = frozenset({"docker", "podman", "nerdctl", "nvidia-docker"})
+# Programs whose arguments may name a server without starting it.
+_QUIET = """
+    echo printf grep egrep pgrep pkill kill killall which type cat tee logger ls pip pip3 test [ [[ man help sed awk
+    log info warn error die apt apt-get brew npm git alias export read ps rm cp mv touch mkdir cd
+"""
+QUIET = frozenset(_QUIET.split())
+# Options of `docker run` without a value.
+_DOCKER_SWITCHES = """
+    --rm --detach --interactive --tty --privileged --init --read-only --publish-all --no-healthcheck
+    --oom-kill-disable --sig-proxy --disable-content-trust --quiet --use-api-socket --replace --tls --debug
+"""
+DOCKER_SWITCHES = frozenset(_DOCKER_SWITCHES.split())
+DOCKER_LETTERS = frozenset("ditPq")
+ASSIGNED = re.compile(r"([A-Za-z_]\w*)=")
+PYTHON = re.compile(r"(?:pypy|python)[\d.]*")
+SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
+UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+URL_PATH = re.compile(r"https?://[^/\s\"']+(/[^\s\"'|;)]*)")
+DEEPEST = 12
+
+
+@dataclass
+class Unwrapped:
+    """The words from the program on, or a script that another shell runs."""
+
+    fields: list[Field]
+    environment: dict[str, Word]
+    container: Container | None = None
+    starts: Starts | None = None
+    nested: Field | None = None
+    background: bool = False
+    server: bool = False
+    arguments: list[Field] = field(default_factory=list)
+    """The words behind the script, which it has as $0, $1…"""
+
+
+def program(field: Field) -> str:
+    """Return a program's name without its folder."""
+    return (field.value or "").rpartition("/")[2]
+
+
+def unwrap(page: SourceText, fields: Sequence[Field], environment: dict[str, Word]) -> Unwrapped:
+    """Remove wrappers; ``server`` is set if lmdeploy or a module of it remains."""
+    unwrapped = Unwrapped(list(fields), environment)
+    for _ in range(DEEPEST):
+        if not unwrapped.fields or unwrapped.server or unwrapped.nested:
+            break
+        before = len(unwrapped.fields)
+        _step(page, unwrapped)
+        if len(unwrapped.fields) == before:
+            break
+    return unwrapped
+
+
+def _step(page: SourceText, unwrapped: Unwrapped) -> None:
+    """Remove one wrapper."""
+    name = program(unwrapped.fields[0])
+    if name in DOCKERS:
+        _docker(page, unwrapped)
+    elif name in SHELLS:
+        _shell(unwrapped)
+    elif name == "lmdeploy":
+        unwrapped.server = True
+    elif PYTHON.fullmatch(name) or (name == "" and _module(unwrapped.fields) is not None):
+        _python(unwrapped)
+    elif name in WRAPPERS:
+        _wrapper(page, unwrapped, name)
+    elif _serves(unwrapped.fields, 0):
+        unwrapped.server = True  # "$BIN" serve api_server
+    elif name not in QUIET:
+        at = next((at for at in range(1, len(unwrapped.fields)) if _serves(unwrapped.fields, at)), 0)
+        if at and program(unwrapped.fields[at]) == "lmdeploy":
+            unwrapped.fields, unwrapped.server = unwrapped.fields[at:], True
+
+
+def _serves(fields: Sequence[Field], at: int) -> bool:
+    """Return whether ``lmdeploy serve`` or ``$BIN serve`` is here."""
+    if at + 1 >= len(fields) or fields[at + 1].value != "serve":
+        return False
+    third = fields[at + 2].value if at + 2 < len(fields) else None
+    if program(fields[at]) == "lmdeploy":
+        return at == 0 or third in ("api_server", "proxy")
+    return fields[at].value is None and third in ("api_server", "proxy")
+
+
+def _module(fields: Sequence[Field]) -> int | None:
+    """Return the index of the module after ``-m``."""
+    for at, word in enumerate(fields[1:-1], 1):
+        if word.value == "-m":
+            return at + 1
+        if word.value is None or not word.value.startswith("-"):
+            if fields[at - 1].value in ("-X", "-W"):
+                continue
+            return None
+    return None
+
+
+def _python(unwrapped: Unwrapped) -> None:
+    at = _module(unwrapped.fields)
+    value = unwrapped.fields[at].value if at is not None else None
+    if at is None or value is None:
+        return
+    if value == "lmdeploy" or value in MODULES:
+        unwrapped.starts = MODULES.get(value)
+        unwrapped.fields, unwrapped.server = unwrapped.fields[at:], True
+
+
+def _shell(unwrapped: Unwrapped) -> None:
+    """Unwrap ``bash -c SCRIPT``, also ``bash -lc`` and ``sh -e -c``."""
+    for at, word in enumerate(unwrapped.fields[1:], 1):
+        text = word.value or ""
+        if not text.startswith(("-", "+")):
+            return
+        if "c" in text and not text.startswith("--"):
+            if at + 1 < len(unwrapped.fields):
+                unwrapped.nested, unwrapped.arguments = unwrapped.fields[at + 1], unwrapped.fields[at + 3 :]
+            return
+
+
+HEADS = WRAPPERS | SHELLS | DOCKERS | {"lmdeploy"}
+
+
+def _wrapper(page: SourceText, unwrapped: Unwrapped, name: str) -> None:
+    """Skip the wrapper's own options to the first known program."""
+    environment = dict(unwrapped.environment)
+    texts = [field.value for field in unwrapped.fields]
+    if (name == "sudo" and not {"-E", "--preserve-env"} & set(texts)) or (name == "env" and {"-i", "-"} & set(texts)):
+        environment = {}
+    for at in range(1, len(unwrapped.fields)):
+        field, text = unwrapped.fields[at], unwrapped.fields[at].value
+        assigned = ASSIGNED.match(field.known)
+        if assigned and name in ("env", "sudo", "doas"):
+            environment[assigned[1]] = page.word(field.after(assigned.end(), page.text))
+        elif _starts(unwrapped.fields, at, texts):
+            unwrapped.fields, unwrapped.environment = unwrapped.fields[at:], environment
+            return
+        elif text and " " in text and "lmdeploy" in text and name not in ("watch", "xargs", "script"):
+            unwrapped.nested, unwrapped.environment = field, environment
+            return
+    if name == "eval" and len(unwrapped.fields) > 1:
+        unwrapped.nested = unwrapped.fields[1]
+
+
+def _starts(fields: list[Field], at: int, texts: list[str | None]) -> bool:
+    """Return whether a known program is here, not an option's value."""
+    name = program(fields[at])
+    if name == "lmdeploy" or fields[at].value is None:
+        return _serves(fields, at) or (name == "" and _serves(fields[at:], 0)) or _python_at(fields, at)
+    if PYTHON.fullmatch(name):
+        return _python_at(fields, at)
+    return (name in HEADS and not (texts[at - 1] or "").startswith("-")) or (name in SHELLS and "-c" in texts[at:])
+
+
+def _python_at(fields: list[Field], at: int) -> bool:
+    module = _module(fields[at:])
+    return module is not None and (fields[at + module].value or "").startswith("lmdeploy")
+
+
+# --- docker
+
+
+def _docker(page: SourceText, unwrapped: Unwrapped) -> None:
+    texts = [field.value for field in unwrapped.fields]
+    at = next((at for at, text in enumerate(texts[:8]) if text in ("run", "exec", "create")), 0)
+    if not at:
+        return
+    if "compose" in texts[:at]:
+        at = next((index for index in range(at, len(texts)) if _starts(unwrapped.fields, index, texts)), 0)
+        unwrapped.fields = unwrapped.fields[at:] if at else unwrapped.fields
+        return
+    options = _Docker(page, unwrapped.environment, page.place(unwrapped.fields[0].start, unwrapped.fields[0].end))
+    rest = options.read(unwrapped.fields[at + 1 :])
+    command = [*options.entrypoint, *rest[1:]]
+    if not rest or not command:
+        return
+    image = page.word(rest[0])
+    unwrapped.container = replace(options.container, image=image) if texts[at] != "exec" else None
+    unwrapped.fields, unwrapped.environment = command, options.environment
+    unwrapped.background = unwrapped.background or options.detached
+
+
+class _Docker:
+    """Parse the options of ``docker run``."""
+
+    def __init__(self, page: SourceText, outside: dict[str, Word], place: object) -> None:
+        self.page = page
+        self.outside = outside
+        self.environment: dict[str, Word] = {}
+        self.entrypoint: list[Field] = []
+        self.detached = False
+        self.container = Container(place=place)  # type: ignore[arg-type]
+
+    def read(self, fields: list[Field]) -> list[Field]:
+        """Return the image and the words after it."""
+        at = 0
+        while at < len(fields):
+            field = fields[at]
+            name, equals, _ = field.known.partition("=")
+            if not name.startswith("-") or name == "-":
+                break
+            at += 1
+            self.detached = self.detached or name in ("-d", "--detach") or _letters(name, "d")
+            if name in DOCKER_SWITCHES or _letters(name):
+                continue
+            if not name.startswith("--") and len(name) > 2:
+                self._option(name[:2], field.after(2 + name[2:].startswith("="), self.page.text))
+            elif equals:
+                self._option(name, field.after(len(name) + 1, self.page.text))
+            elif at < len(fields):
+                self._option(name, fields[at])
+                at += 1
+        return fields[at:]
+
+    def _option(self, name: str, value: Field) -> None:
+        word, text, now = self.page.word(value), value.value, self.container
+        if name in ("-e", "--env"):
+            self._variable(value)
+        elif name == "--shm-size":
+            size = size_of(text)
+            self.container = replace(now, shm_bytes=size, shm_known=size is not None)
+        elif name == "--ipc":
+            self.container = replace(now, host_ipc=text == "host", shm_known=now.shm_known and text is not None)
+        elif name == "--gpus":
+            self.container = replace(now, gpus=_gpus(text))
+        elif name in ("-p", "--publish"):
+            self.container = replace(now, published=(*now.published, word))
+        elif name == "--restart":
+            self.container = replace(now, restart=word)
+        elif name == "--entrypoint":
+            self.entrypoint = [value]
+        elif name == "--health-cmd":
+            probe = Probe("healthcheck", word.place, path=probe_path(text or ""))
+            self.container = replace(now, probes=(*now.probes, probe))
+        elif name in ("-v", "--volume", "--mount", "--tmpfs") and "/dev/shm" in value.known:
+            self.container = replace(now, shm_known=False)
+
+    def _variable(self, value: Field) -> None:
+        assigned = ASSIGNED.match(value.known)
+        if assigned:
+            self.environment[assigned[1]] = self.page.word(value.after(assigned.end(), self.page.text))
+        elif value.value in self.outside:
+            self.environment[value.value] = self.outside[value.value]
+
+
+def _letters(name: str, wanted: str = "") -> bool:
+    """Return whether a word is combined short switches, such as ``-itd``."""
+    letters = name[1:]
+    return not name.startswith("--") and bool(letters) and set(letters) <= DOCKER_LETTERS and wanted in letters
+
+
+def _gpus(text: str | None) -> int | None:
+    """Return the count of ``--gpus``; None if all or unknown."""
+    text = (text or "").strip("\"'")
+    if text.isdecimal():
+        return int(text[:6])
+    match = re.search(r"device=([\w,:.-]+)", text) or re.search(r"count=(\d+)", text)
+    if not match:
+        return None
+    return int(match[1]) if match[0].startswith("count") else len([device for device in match[1].split(",") if device])
+
+
+def size_of(text: str | None) -> int | None:
+    """Return a size such as ``16g``, ``512m`` or ``64Gi`` in bytes."""
+    match = SIZE.fullmatch((text or "").strip()[:20])
+    return int(float(match[1]) * UNITS[match[2].lower()]) if match else None
+
+
+def probe_path(text: str) -> str:
+    """Return the URL path that a health check requests."""
+    match = URL_PATH.search(text[:2000])
+    return match[1] if match else ""

@@ -1,0 +1,115 @@
+"""Track shell variables at a point of a script, as far as the script tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from recommender.review.script.model import Word
+from recommender.review.script.source_map import Field, Piece, join_pieces
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable's text in pieces, or an array's words; neither if unknown."""
+
+    pieces: tuple[Piece, ...] | None = None
+    words: tuple[Field, ...] | None = None
+    word: Word | None = None
+    exported: bool = False
+
+    @property
+    def known(self) -> bool:
+        """Return whether the script tells the value."""
+        return self.pieces is not None or self.words is not None
+
+    @property
+    def text(self) -> str | None:
+        """Return the value of a plain variable."""
+        return None if self.pieces is None else join_pieces(self.pieces)
+
+    def unknown(self) -> Variable:
+        """Return the same variable with an unknown value."""
+        word = replace(self.word, value=None, written=None) if self.word else None
+        return Variable(word=word, exported=self.exported)
+
+
+@dataclass
+class Variables:
+    """The variables, and the arguments of the script or function (None: unknown)."""
+
+    variables: dict[str, Variable] = field(default_factory=dict)
+    arguments: tuple[Field, ...] | None = None
+
+    def copy(self) -> Variables:
+        """Return a copy that a branch may change."""
+        return Variables(dict(self.variables), self.arguments)
+
+    def get(self, name: str) -> Variable | None:
+        """Return the variable or the numbered argument; None if unset."""
+        if name.isdecimal() and self.arguments is not None and name.strip("0"):
+            number = int(name.lstrip("0")[:4])
+            if number > len(self.arguments):
+                return Variable(pieces=())
+            argument = self.arguments[number - 1]
+            return Variable() if argument.many else Variable(pieces=argument.pieces)
+        return self.variables.get(name)
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Mark these variables as unknown."""
+        for name in names:
+            if name in self.variables:
+                self.variables[name] = self.variables[name].unknown()
+
+    def environment(self) -> dict[str, Word]:
+        """Return the exported variables."""
+        return {name: variable.word for name, variable in self.variables.items() if variable.exported and variable.word}
+
+
+def merge_states(states: list[Variables], defaults: frozenset[str] = frozenset()) -> Variables:
+    """Merge the states after branches; values that differ become unknown.
+
+    ``defaults``: variables that a branch sets only if unset, as ``[ -z "$X" ] && X=1``: they keep that value.
+    """
+    first, rest = states[0], states[1:]
+    result = Variables({}, first.arguments if all(state.arguments == first.arguments for state in rest) else None)
+    names = dict.fromkeys(name for state in states for name in state.variables)
+    for name in names:
+        variables = [state.variables.get(name) for state in states]
+        given = [variable for variable in variables if variable is not None]
+        if len(given) < len(variables) and name not in defaults:
+            result.variables[name] = given[0].unknown()
+        else:
+            result.variables[name] = _merge_variables(given)
+    return result
+
+
+def _merge_variables(given: list[Variable]) -> Variable:
+    first = given[0]
+    if all(variable is first for variable in given):
+        return first
+    exported = any(variable.exported for variable in given)
+    if any(variable != replace(first, exported=variable.exported) for variable in given):
+        if all(variable.words is not None for variable in given):
+            return replace(_merge_arrays(given), exported=exported)
+        texts = {variable.text for variable in given}
+        if len(texts) != 1 or None in texts or any(variable.words is not None for variable in given):
+            return replace(first.unknown(), exported=exported)
+        # Two literals with the same text: the value is known, but has no single place.
+        word = replace(first.word, written=None) if first.word else None
+        return Variable((Piece(texts.pop()),), None, word, exported)
+    return replace(first, exported=exported)
+
+
+def _merge_arrays(given: list[Variable]) -> Variable:
+    """Merge arrays that a branch appends to: the common words, then any number."""
+    first = given[0]
+    shared: list[Field] = []
+    for words in zip(*(variable.words or () for variable in given), strict=False):
+        if any(word != words[0] for word in words):
+            break
+        shared.append(words[0])
+    if not shared or first.word is None:
+        return first.unknown()
+    place = first.word.place
+    return replace(first, words=(*shared, Field((Piece(None),), place.start, place.end, many=True)))

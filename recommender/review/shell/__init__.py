@@ -1,0 +1,1 @@
+"""Follow a shell script without running it."""

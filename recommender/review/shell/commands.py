@@ -1,0 +1,301 @@
+"""Follow simple shell commands: assignments, built-ins, and server starts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from recommender.review.script.launches import Surroundings, launch
+from recommender.review.script.model import Assignment, Call, Word
+from recommender.review.script.source_map import Field, Piece, limited
+from recommender.review.script.unwrap import ASSIGNED, SHELLS, Unwrapped, program, unwrap
+from recommender.review.script.variables import Variable
+from recommender.review.shell import grammar
+from recommender.review.shell.nested import read_nested
+from recommender.review.shell.state import Run, Where
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from recommender.review.shell.state import Walker
+
+REDIRECTS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirect", "comment"})
+PAUSES = frozenset({"sleep", "usleep", "inotifywait"})
+# Sourced scripts that set up a shell but leave the script's variables alone.
+HARMLESS = re.compile(r"(?:^|/)(?:activate|\.?bashrc|\.?profile|\.?bash_profile|conda\.sh|mamba\.sh|nvm\.sh)$")
+MOST_WORDS = 5000
+# More pieces than this come from a text built to grow without limit.
+MOST_PIECES = 300
+
+
+def _pieces(word: Word) -> tuple[Piece, ...] | None:
+    if word.value is None:
+        return None
+    return (Piece(word.value, word.written.start, word.written.end) if word.written else Piece(word.value),)
+
+
+# --- assignments
+
+
+def assign(shell: Walker, node: Node, exported: bool = False, prefix: bool = False) -> tuple[str, Variable] | None:
+    """Apply ``NAME=value``; ``prefix``: for one command only, without side effects."""
+    run, name = shell.run, node.child_by_field_name("name")
+    if name is None:
+        return None
+    if name.type == "subscript":
+        run.state.forget([shell.words.raw(name).partition("[")[0]])
+        return None
+    text = shell.words.raw(name)
+    before = run.state.variables.get(text)
+    variable = _value(shell, node, before if any(child.type == "+=" for child in node.children) else None)
+    if exported or run.export_all or (before is not None and before.exported):
+        variable = replace(variable, exported=True)
+    if prefix:
+        return text, variable
+    run.state.variables[text] = variable
+    if variable.word is not None:
+        _record(run, Assignment(text, variable.word, shell.place(node), variable.exported))
+    return text, variable
+
+
+def _value(shell: Walker, node: Node, before: Variable | None) -> Variable:
+    """Return an assignment's value, appended to the old one for ``+=``."""
+    page, state, value = shell.run.page, shell.run.state, node.child_by_field_name("value")
+    if value is None:
+        end = shell.mapped.span(node.start_byte, node.end_byte)[1]
+        return Variable((Piece("", end, end),), None, page.word(Field((Piece("", end, end),), end, end)))
+    if value.type == "array":
+        words = _fields(shell, value)
+        shell.run.spend(len(words))
+        old = before.words if before is not None and before.known else None
+        unknown = before is not None and not before.known
+        place = shell.mapped.span(value.start_byte, value.end_byte)
+        word = page.word(Field((Piece(None),), *place))
+        return Variable(None, None if unknown else (*(old or ()), *words)[:MOST_WORDS], word)
+    field = shell.words.one(value, state)
+    word = page.word(field)
+    pieces: tuple[Piece, ...] | None = field.pieces
+    if before is not None:
+        pieces = (*before.pieces, *field.pieces) if before.pieces is not None else None
+        if pieces is not None and limited(pieces) is None:
+            pieces = None
+        word = replace(word, value=None, written=None) if pieces is None else page.word(replace(field, pieces=pieces))
+    shell.run.spend(len(pieces or ()) // 3)
+    if pieces is not None and (len(pieces) > MOST_PIECES or (len(pieces) == 1 and pieces[0].text is None)):
+        pieces = None
+    return Variable(pieces, None, word)
+
+
+def _fields(shell: Walker, node: Node) -> list[Field]:
+    """Return the words below a node, at most MOST_WORDS."""
+    words = (field for child in grammar.children(node) for field in shell.words.fields(child, shell.run.state))
+    return list(islice(words, MOST_WORDS))
+
+
+def _record(run: Run, assignment: Assignment) -> None:
+    """Record an assignment; its value is unknown if a later walk gives another."""
+    known = run.assignments.get(assignment.place.start)
+    if known is not None and known.word != assignment.word:
+        assignment = replace(assignment, word=replace(assignment.word, value=None, written=None))
+    run.assignments[assignment.place.start] = assignment
+
+
+def declaration(shell: Walker, node: Node) -> None:
+    """Apply ``export``, ``declare``, ``local`` and ``readonly``."""
+    run, children = shell.run, node.children
+    keyword = children[0].type
+    flags = [shell.words.raw(child) for child in children if child.type == "word"]
+    exported = (keyword == "export" and "-n" not in flags) or any(re.fullmatch(r"-\w*x\w*", flag) for flag in flags)
+    for child in children[1:]:
+        named = child.child_by_field_name("name") if child.type == "variable_assignment" else child
+        name = shell.words.raw(named) if named is not None else ""
+        if run.locals and keyword in ("local", "declare", "typeset") and child.type.startswith("variable_"):
+            run.locals[-1].setdefault(name, run.state.variables.get(name))
+        if child.type == "variable_assignment":
+            assign(shell, child, exported)
+        elif child.type == "variable_name":
+            _declare(run, name, exported, keyword)
+        elif child.type in ("string", "concatenation") and exported:
+            for field in shell.words.fields(child, run.state):
+                match = ASSIGNED.match(field.known)
+                if match:
+                    word = run.page.word(field.after(match.end(), run.page.text))
+                    run.state.variables[match[1]] = Variable(_pieces(word), None, word, True)
+
+
+def _declare(run: Run, name: str, exported: bool, keyword: str) -> None:
+    known = run.state.variables.get(name)
+    if exported:
+        run.exported.add(name)
+        if known is not None:
+            run.state.variables[name] = replace(known, exported=True)
+    elif keyword == "local":
+        run.state.variables[name] = Variable(pieces=())
+
+
+# --- commands
+
+
+def command(shell: Walker, node: Node, where: Where, behind: list[Node]) -> None:
+    """Follow a simple command: function call, built-in, server, or anything else.
+
+    ``behind`` are its words after a redirection.
+    """
+    run = shell.run
+    prefixes: dict[str, Variable] = {}
+    fields: list[Field] = []
+    start = node.start_byte
+    for child in (*node.children, *behind):
+        if child.type == "variable_assignment" and not fields:
+            assigned = assign(shell, child, True, prefix=True)
+            prefixes |= dict([assigned]) if assigned else {}
+        elif child.type not in REDIRECTS and (child.is_named or child.type in ("==", "=~", "$")):
+            start = start if fields else child.start_byte
+            fields += shell.words.fields(child, run.state) if len(fields) < MOST_WORDS else []
+    run.spend(1 + len(fields) // 2 + sum(len(field.pieces) for field in fields) // 8)
+    if not fields:
+        return
+    name = fields[0].value
+    if name in run.functions and name is not None:
+        kept = dict(run.state.variables)
+        run.state.variables |= prefixes
+        shell.call(name, tuple(fields[1:]), where)
+        for prefix_name in prefixes:
+            if prefix_name in kept:
+                run.state.variables[prefix_name] = kept[prefix_name]
+            else:
+                run.state.variables.pop(prefix_name, None)
+        return
+    builtin = BUILTINS.get(name or "")
+    if builtin is not None:
+        builtin(run, fields[1:], where)
+    words = run.state.environment() | {name: prefix.word for name, prefix in prefixes.items() if prefix.word}
+    span = shell.mapped.span(start, behind[-1].end_byte if behind else node.end_byte)
+    _start(run, fields, words, span, where, node.has_error)
+
+
+def _start(
+    run: Run, fields: list[Field], words: dict[str, Word], span: tuple[int, int], where: Where, broken: bool
+) -> None:
+    """Record a server, a nested script, or a call."""
+    unwrapped = unwrap(run.page, fields, words)
+    frame = run.frames[-1] if run.frames else None
+    place = run.page.place(*span)
+    if unwrapped.nested is not None and read_nested(run, unwrapped, where):
+        return
+    if unwrapped.server:
+        around = Surroundings(
+            environment=unwrapped.environment,
+            container=unwrapped.container or run.container,
+            background=where.background or unwrapped.background,
+            guarded=where.guarded,
+            place=place,
+        )
+        server = launch(run.page, unwrapped.fields, around, unwrapped.starts)
+        if server is not None:
+            server = replace(server, unsure=True) if broken else server
+            endless = next((frame for frame in reversed(run.frames) if frame.endless), None)
+            run.launches.append((server, endless or frame))
+            return
+    if program(unwrapped.fields[0]) in PAUSES and not (len(unwrapped.fields) > 1 and unwrapped.fields[1].value == "0"):
+        for loop in run.frames:
+            loop.pauses = True
+    if fields[0].value == "eval":
+        run.state.forget(list(run.state.variables))
+    run.calls[place.start, place.end] = (Call(tuple(run.page.word(field) for field in fields), place), frame)
+
+
+def heredoc(shell: Walker, node: Node, body: Node, where: Where) -> bool:
+    """Follow a script that a shell reads after ``<<``; return whether this is one."""
+    redirect = next((child for child in node.children if child.type == "heredoc_redirect"), None)
+    if redirect is None or body.type != "command":
+        return False
+    fields = _fields(shell, body)
+    unwrapped = unwrap(shell.run.page, fields, shell.run.state.environment()) if fields else None
+    inner = next((child for child in redirect.children if child.type == "heredoc_body"), None)
+    if unwrapped is None or inner is None or unwrapped.server or unwrapped.nested or not unwrapped.fields:
+        return False
+    if program(unwrapped.fields[0]) not in SHELLS | {"ssh"}:
+        return False
+    if any(not (field.value or "").startswith("-") for field in unwrapped.fields[1:]) and program(fields[0]) in SHELLS:
+        return False
+    text = Field((), 0, 0, inner=(shell.mapped, inner.start_byte, inner.end_byte, False))
+    return read_nested(shell.run, Unwrapped(fields, unwrapped.environment, unwrapped.container, nested=text), where)
+
+
+# --- built-ins that change what the script knows
+
+
+def _set(run: Run, fields: list[Field], where: Where) -> None:
+    for at, field in enumerate(fields):
+        text = field.value or ""
+        if text in ("--", "-"):
+            run.state.arguments = tuple(fields[at + 1 :])
+            return
+        if not re.fullmatch(r"[-+]\w+", text):
+            if not text.isidentifier():
+                return
+            continue
+        following = fields[at + 1].value if at + 1 < len(fields) else None
+        option = following if text.endswith("o") else ""
+        turned_on = text.startswith("-")
+        if "e" in text[1:] or option == "errexit":
+            if turned_on and run.error_exit is None:
+                run.error_exit = run.page.place(fields[0].start, fields[-1].end)
+            elif not turned_on and not run.launches:
+                run.error_exit = None
+        run.pipefail = turned_on if option == "pipefail" else run.pipefail
+        run.export_all = turned_on if "a" in text[1:] or option == "allexport" else run.export_all
+
+
+def _shift(run: Run, fields: list[Field], where: Where) -> None:
+    count = fields[0].value if fields else "1"
+    if run.state.arguments is not None:
+        known = count is not None and re.fullmatch("[0-9]+", count) is not None
+        run.state.arguments = run.state.arguments[int(count[:4]) :] if known and count is not None else None
+
+
+def _source(run: Run, fields: list[Field], where: Where) -> None:
+    """Forget all variables: another file may set any of them."""
+    if fields and not HARMLESS.search(fields[0].value or ""):
+        run.state.forget(list(run.state.variables))
+
+
+def _read_into(run: Run, fields: list[Field], where: Where) -> None:
+    for field in fields:
+        if (field.value or "").isidentifier():
+            run.state.variables[field.value or ""] = Variable()
+
+
+def _printf(run: Run, fields: list[Field], where: Where) -> None:
+    if len(fields) > 1 and fields[0].value == "-v":
+        _read_into(run, fields[1:2], where)
+
+
+def _trap(run: Run, fields: list[Field], where: Where) -> None:
+    """Follow a trap's command where it is set."""
+    name = fields[0].value if fields else None
+    if name in run.functions and name is not None:
+        shell, _ = run.functions[name]
+        kept = run.state.copy()
+        shell.call(name, (), where)
+        run.state = kept
+    elif fields and name and name != "-":
+        read_nested(run, Unwrapped(fields, {}, nested=fields[0]), where)
+
+
+BUILTINS: dict[str, Callable[[Run, list[Field], Where], None]] = {
+    "set": _set,
+    "shift": _shift,
+    "source": _source,
+    ".": _source,
+    "read": _read_into,
+    "mapfile": _read_into,
+    "readarray": _read_into,
+    "getopts": _read_into,
+    "printf": _printf,
+    "trap": _trap,
+}

@@ -1,0 +1,84 @@
+"""Follow the shell scripts that lie inside other commands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from recommender.review.script.launches import Surroundings, launch
+from recommender.review.script.model import Container, ReadProblem, Word
+from recommender.review.script.source_map import Field, Mapped
+from recommender.review.script.unwrap import Unwrapped, unwrap
+from recommender.review.shell import grammar
+from recommender.review.shell.state import MOST_DEPTH, Run, TooMuch, Where, export
+
+
+def walk(run: Run, mapped: Mapped, where: Where | None = None) -> list[ReadProblem]:
+    """Read one text, and the functions that it defines and nothing calls."""
+    place = run.page.place(*mapped.span(0, len(mapped.code)))
+    place = run.page.place(place.start, min(place.end, (run.page.text + "\n").index("\n", place.start)))
+    try:
+        root, complete = grammar.parse(mapped.code)
+    except grammar.Unparsed as problem:
+        return [ReadProblem(str(problem), place)]
+    shell = run.walker(run, mapped, root)
+    run.surveys.append(shell.survey)
+    problems = [] if complete else [ReadProblem("parsing takes too long; only the beginning was read", place)]
+    try:
+        shell.statements(root, where or Where())
+        for name in list(run.functions) if where is None else ():
+            if not run.called.get(name):
+                run.state.arguments = None
+                shell.call(name, None, Where())
+    except TooMuch:
+        problems.append(ReadProblem("following this takes too long; only the beginning was followed", place))
+    return problems
+
+
+def start(run: Run, fields: list[Field], environment: dict[str, Word], container: Container) -> None:
+    """Record what a container's words start."""
+    if not fields:
+        return
+    unwrapped = unwrap(run.page, fields, environment)
+    unwrapped.container = unwrapped.container or container
+    if unwrapped.nested is not None:
+        read_nested(run, unwrapped, Where())
+    elif unwrapped.server:
+        around = Surroundings(unwrapped.environment, unwrapped.container)
+        server = launch(run.page, unwrapped.fields, around, unwrapped.starts)
+        if server is not None:
+            run.launches.append((server, None))
+
+
+def read_nested(run: Run, unwrapped: Unwrapped, where: Where) -> bool:
+    """Read the script in a word, as of ``bash -c``; return whether that worked."""
+    text = _text(run, unwrapped.nested) if unwrapped.nested else None
+    if text is None or where.depth > MOST_DEPTH // 2:
+        return False
+    run.spend(3)
+    kept, outside = run.state, run.container
+    run.state, run.container = kept.copy(), unwrapped.container or outside
+    export(run, unwrapped.environment)
+    if unwrapped.container is not None:
+        run.state.variables = {
+            name: replace(variable, exported=name in unwrapped.environment)
+            for name, variable in run.state.variables.items()
+        }
+    run.state.arguments = tuple(unwrapped.arguments)
+    walk(run, text, where.deeper(background=unwrapped.background))
+    run.state, run.container = kept, outside
+    return True
+
+
+def _text(run: Run, field: Field | None) -> Mapped | None:
+    """Return the script within a word, with the place of each character."""
+    if field is None:
+        return None
+    if field.inner is not None:
+        mapped, start, end, unescape = field.inner
+        return mapped.part(start, end, unescape)
+    if field.value is None or len(field.pieces) != 1 or field.pieces[0].start < 0:
+        return None
+    piece = field.pieces[0]
+    if run.page.text[piece.start : piece.end] != piece.text:
+        return None
+    return Mapped(piece.text or "", range(piece.start, piece.end))

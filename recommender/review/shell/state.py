@@ -1,0 +1,164 @@
+"""Hold the state of following a shell script, and what was found so far."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+from recommender.review.script.model import (
+    Assignment,
+    Call,
+    Container,
+    Launch,
+    Loop,
+    ReadProblem,
+    Script,
+    Span,
+    Use,
+    Word,
+)
+from recommender.review.script.source_map import Piece, SourceText
+from recommender.review.script.variables import Variable, Variables
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from recommender.review.script.source_map import Field, Mapped
+    from recommender.review.shell.survey import Survey
+    from recommender.review.shell.words import Words
+
+MOST_STEPS = 25_000
+MOST_DEPTH = 60
+
+
+@dataclass
+class Frame:
+    """A loop that is being followed."""
+
+    place: Span
+    endless: bool
+    pauses: bool = False
+
+    def loop(self) -> Loop:
+        """Return the loop as rules see it."""
+        return Loop(self.place, self.endless, self.pauses)
+
+
+@dataclass(frozen=True)
+class Where:
+    """The context of a command: in the background, failure handled, depth."""
+
+    background: bool = False
+    guarded: bool = False
+    depth: int = 0
+
+    def deeper(self, background: bool = False, guarded: bool = False) -> Where:
+        """Return the context one construct further in."""
+        return Where(self.background or background, self.guarded or guarded, self.depth + 1)
+
+
+class Walker(Protocol):
+    """Follow the statements of one text; implemented by ``walker.Shell``."""
+
+    run: Run
+    mapped: Mapped
+    words: Words
+    survey: Survey
+
+    def place(self, node: Node) -> Span:
+        """Return where a node is in the file."""
+
+    def statement(self, node: Node, where: Where) -> None:
+        """Follow one statement."""
+
+    def statements(self, node: Node, where: Where) -> None:
+        """Follow the statements below a node."""
+
+    def call(self, name: str, arguments: tuple[Field, ...] | None, where: Where) -> None:
+        """Follow a function's body."""
+
+
+class TooMuch(Exception):
+    """The script would take too long to follow."""
+
+
+@dataclass
+class Run:
+    """What was read so far, in a file and the scripts within it."""
+
+    page: SourceText
+    walker: Callable[[Run, Mapped, Node], Walker]
+    state: Variables = field(default_factory=Variables)
+    functions: dict[str, tuple[Walker, Node]] = field(default_factory=dict)
+    called: dict[str, int] = field(default_factory=dict)
+    inside: list[str] = field(default_factory=list)
+    locals: list[dict[str, Variable | None]] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
+    loops: dict[tuple[int, int], Frame] = field(default_factory=dict)
+    launches: list[tuple[Launch, Frame | None]] = field(default_factory=list)
+    assignments: dict[int, Assignment] = field(default_factory=dict)
+    calls: dict[tuple[int, int], tuple[Call, Frame | None]] = field(default_factory=dict)
+    surveys: list[Survey] = field(default_factory=list)
+    exported: set[str] = field(default_factory=set)
+    container: Container | None = None
+    error_exit: Span | None = None
+    pipefail: bool = False
+    export_all: bool = False
+    steps: int = 0
+
+    def spend(self, steps: int = 1) -> None:
+        """Count work; raise TooMuch for a text that never ends."""
+        self.steps += steps
+        if self.steps > MOST_STEPS:
+            raise TooMuch
+
+    def problems(self) -> tuple[ReadProblem, ...]:
+        """Return the problems, each once."""
+        return tuple(dict.fromkeys(problem for survey in self.surveys for problem in survey.problems))
+
+    def uses(self) -> tuple[Use, ...]:
+        """Return the uses, each once, in the order of the text."""
+        return tuple(sorted({use for survey in self.surveys for use in survey.uses}, key=lambda use: use.place))
+
+
+def complete_script(script: Script, run: Run, problems: list[ReadProblem]) -> Script:
+    """Return the script with all that was read."""
+    launches: list[Launch] = []
+    for launch, frame in run.launches:
+        whole = replace(launch, loop=frame.loop() if frame and frame.endless else None)
+        if whole not in launches[-20:]:
+            launches.append(whole)
+    assignments = (
+        replace(assignment, exported=True) if assignment.name in run.exported else assignment
+        for assignment in run.assignments.values()
+    )
+    comments = {comment.place: comment for survey in run.surveys for comment in survey.comments}
+    return replace(
+        script,
+        launches=(*script.launches, *launches),
+        comments=(*script.comments, *(comments[place] for place in sorted(comments))),
+        problems=(*script.problems, *dict.fromkeys(problems), *run.problems()),
+        assignments=tuple(sorted(assignments, key=lambda assignment: assignment.place)),
+        uses=run.uses(),
+        calls=tuple(
+            replace(call, loop=frame.loop() if frame else None)
+            for call, frame in sorted(run.calls.values(), key=lambda pair: pair[0].place)
+        ),
+        loops=tuple(sorted((frame.loop() for frame in run.loops.values()), key=lambda loop: loop.place)),
+        error_exit=run.error_exit,
+    )
+
+
+def export(run: Run, environment: Mapping[str, Word]) -> None:
+    """Export an environment to the script that follows."""
+    for name, word in environment.items():
+        known = run.state.variables.get(name)
+        if known is None or known.word != word:
+            written = (word.written.start, word.written.end) if word.written else (-1, -1)
+            pieces = None if word.value is None else (Piece(word.value, *written),)
+            run.state.variables[name] = Variable(pieces, None, word, True)
+
+
+SHEBANG_EXIT = re.compile(r"#![^\n]*\bb?a?sh\s+-[a-z]*e")

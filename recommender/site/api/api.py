@@ -1,0 +1,138 @@
+"""Write the static JSON API: every record, and the recommender's answers, below ``api/v1/``."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from inspect import getdoc
+from typing import Any
+
+from recommender.common.plain import Plain
+from recommender.common.version import __version__
+from recommender.knowledge.index import TYPES
+from recommender.knowledge.records import Record
+from recommender.knowledge.store import FOLDERS
+from recommender.site import markup
+from recommender.site.api import answers
+from recommender.site.api.answers import compact
+from recommender.site.api.cache import answer_files
+from recommender.site.site_data import SiteData
+
+ROOT = "api/v1"
+LICENCE = "Apache-2.0"
+COMMAND = "recommend --gpu {gpu} --model {model} --load {load} --goal {goal} --quiet"
+TITLES = ("name", "hub", "option", "title", "statement", "summary")
+"""Title fields: the index of a kind shows the first one that a record has."""
+
+
+def files(data: SiteData) -> Iterator[tuple[str, str]]:
+    """Yield every file: path below the site's root, and text."""
+    yield f"{ROOT}/index.json", compact(index(data))
+    for kind in FOLDERS:
+        known = records(data, kind)
+        yield f"{ROOT}/{kind}/index.json", compact(_kind(kind, known))
+        for name, record in known.items():
+            yield f"{ROOT}/{kind}/{name}.json", compact(record)
+    yield f"{ROOT}/recommendations/index.json", compact(grid(data))
+    yield f"{ROOT}/recommendations/options.json", answers.options()
+    for path, text in _answer_files().items():
+        yield f"{ROOT}/recommendations/{path}", text
+
+
+@cache
+def _answer_files() -> Mapping[str, str]:
+    return answer_files()
+
+
+def records(data: SiteData, kind: str) -> dict[str, Any]:
+    """Return the records of a kind as JSON values; evidence is complete, unlike in the store."""
+    whole: Mapping[str, Mapping[str, Record]] = {
+        "evidence": data.runs,
+        "probes": data.probes,
+        "published": data.published,
+    }
+    if kind in whole:
+        return {name: record.model_dump(mode="json") for name, record in whole[kind].items()}
+    return {name: _plain(record) for name, record in getattr(data.store, kind).items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Plain):
+        return {name: _plain(each) for name, each in vars(value).items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def schema(kind: str) -> str:
+    """Return the file name of a kind's JSON Schema."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", TYPES[kind].__name__).lower() + ".json"
+
+
+def index(data: SiteData) -> dict[str, Any]:
+    """Return the top-level index."""
+    return {
+        "format": answers.FORMAT,
+        "made_by": f"lmdeploy-recommender {__version__}",
+        "licence": LICENCE,
+        "lmdeploy": [release.id for release in data.releases],
+        "read": "kinds[KIND].index lists the records of a kind, KIND/ID.json is one; recommendations/MODEL/GPU.json "
+        "has the answers of a model on one card for every load and goal. Paths are relative to this file.",
+        "page": "../../reference/api.html",
+        "kinds": {
+            kind: {
+                "count": len(getattr(data.store, kind)),
+                "index": f"{kind}/index.json",
+                "schema": f"../../reference/schema/{schema(kind)}",
+            }
+            for kind in FOLDERS
+        },
+        "recommendations": "recommendations/index.json",
+    }
+
+
+def _kind(kind: str, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "schema": f"../../../reference/schema/{schema(kind)}",
+        "count": len(known),
+        "records": {
+            name: next((record[field] for field in TITLES if record.get(field)), name) for name, record in known.items()
+        },
+    }
+
+
+def grid(data: SiteData) -> dict[str, Any]:
+    """Return the grid of stored answers: one GPU each, defaults for everything else."""
+    store = data.store
+    return {
+        "format": answers.FORMAT,
+        "lmdeploy": answers.release(),
+        "command": COMMAND,
+        "file": "{model}/{gpu}.json",
+        "options": "options.json",
+        "models": {name: store.models[name].hub for name in answers.MODELS},
+        "gpus": {name: store.gpus[name].name for name in answers.GPUS},
+        "loads": {name: store.loads[name].concurrency for name in answers.loads(store)},
+        "goals": answers.GOALS,
+    }
+
+
+def kinds_table(data: SiteData, _: str) -> Iterator[str]:
+    """Return the table of record kinds for the API page."""
+    rows = (
+        (
+            f"`{ROOT}/{kind}/index.json`",
+            str(len(getattr(data.store, kind))),
+            markup.text((getdoc(TYPES[kind]) or "").partition("\n")[0]),
+            f"[{schema(kind)}](/reference/schema/{schema(kind)})",
+        )
+        for kind in FOLDERS
+    )
+    yield from markup.table(("File", "Records", "Description", "Schema"), rows)
+
+
+def answer_count(data: SiteData, _: str) -> Iterator[str]:
+    """Return the number of stored answers for the API page."""
+    kinds = len(answers.MODELS), len(answers.GPUS), len(answers.loads(data.store)), len(answers.GOALS)
+    yield "{} models x {} GPUs x {} loads x {} goals: {:,} answers".format(*kinds, math.prod(kinds))

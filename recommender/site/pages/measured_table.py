@@ -1,0 +1,178 @@
+"""Tabulate and chart what the advisers' configurations and ours measured on the same GPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from recommender.knowledge import run_figures
+from recommender.render import artefact
+from recommender.render.formats import render
+from recommender.request.request import Request
+from recommender.site import markup
+from recommender.site.charts import svg
+from recommender.site.site_data import SiteData
+
+if TYPE_CHECKING:
+    from recommender.knowledge import records
+
+GPU = "H100-80G"
+LOADS = (("448x448", 1), ("448x448", 16), ("1280x720", 1), ("1280x720", 16))
+OURS: Mapping[str, Mapping[str, object]] = {
+    "ours, one request": {"gpu": GPU, "load": "single"},
+    "ours, concurrency 16": {"gpu": GPU, "concurrency": 16},
+    "ours, concurrency 16, 1280x720": {
+        "gpu": GPU,
+        "concurrency": 16,
+        "images": 1,
+        "image_width": 1280,
+        "image_height": 720,
+    },
+}
+"""Requests whose recommendations are compared with the advisers'."""
+DEFAULTS = "defaults"
+UNCHANGED = {"trust-remote-code"}
+"""Options that may be added to an adviser's configuration: without them none starts."""
+
+
+@dataclass(frozen=True)
+class TableLine:
+    """One configuration and its runs."""
+
+    name: str
+    title: str
+    link: str
+    ours: bool
+    runs: tuple[records.SmokeRun, ...]
+
+    def memory(self) -> list[float]:
+        """Return MiB used when ready, above the idle GPU, per run."""
+        return [float(run.ready_mib - run.idle_mib) for run in self.runs]
+
+    def figures(self, image: str, concurrency: int) -> list[float]:
+        """Return per run with this load: median ms at concurrency 1, else requests/s."""
+        figures = [run_figures.figures(phase) for phase in self._phases(image, concurrency)]
+        usable = [figure for figure in figures if figure.requests and figure.trusted]
+        return [figure.p50_ms if concurrency == 1 else figure.rps for figure in usable]
+
+    def refused(self, image: str, concurrency: int) -> bool:
+        """Return whether the load was tried and no request succeeded."""
+        phases = self._phases(image, concurrency)
+        return bool(phases) and not any(run_figures.figures(phase).requests for phase in phases)
+
+    def _phases(self, image: str, concurrency: int) -> list[records.Phase]:
+        load = (image, concurrency)
+        return [phase for run in self.runs for phase in run.phases if (phase.image, phase.concurrency) == load]
+
+
+def lines(data: SiteData) -> list[TableLine]:
+    """Return the measured configurations: LMDeploy's defaults, each adviser, ours."""
+    followed = [(DEFAULTS, data.t("LMDeploy's defaults"), "")]
+    followed += [(who.id, data.t(who.name), f"/advisers/{who.id}.md") for who in data.store.advisers.values()]
+    return [
+        line
+        for line in (
+            *(TableLine(name, title, link, False, _runs_following(data, name)) for name, title, link in followed),
+            *(TableLine(name, data.t(name), "", True, _runs_of_request(data, OURS[name])) for name in OURS),
+        )
+        if line.runs
+    ]
+
+
+def _comparable(data: SiteData) -> Iterator[tuple[records.SmokeRun, dict[str, object]]]:
+    model = Request(gpu=GPU).model
+    for run in data.runs.values():
+        request = json.loads(run.request)
+        if run.kind != "python" and run.copies == 1 and request.get("gpu") == GPU and run.model == model:
+            yield run, request
+
+
+def _runs_following(data: SiteData, adviser: str) -> tuple[records.SmokeRun, ...]:
+    """Return the runs of an adviser's configuration as given."""
+    return tuple(
+        run
+        for run, request in _comparable(data)
+        if request.get("follow") == adviser and set(request.get("with", ())) <= UNCHANGED  # type: ignore[call-overload]
+    )
+
+
+def _runs_of_request(data: SiteData, request: Mapping[str, object]) -> tuple[records.SmokeRun, ...]:
+    """Return the runs of a request whose launch is still the recommended one."""
+    runs = [run for run, asked in _comparable(data) if asked == request and run.kind == "bash"]
+    digest = _launch_digest(runs[0]) if runs else ""  # the same for all
+    return tuple(run for run in runs if run.launch_sha256 == digest)
+
+
+def _launch_digest(run: records.SmokeRun) -> str:
+    """Return the digest of the launch recommended today for a run's request."""
+    parse_request = artefact.parse_request(artefact.Artefact(run.kind, "", "", json.loads(run.request)), {})
+    recommendation = artefact.remake(*parse_request)
+    return artefact.parse(render(recommendation, run.kind), "serve.sh").launch_sha256(recommendation.resolved)
+
+
+def measured_table(data: SiteData) -> Iterator[str]:
+    """Return the table of memory and speed; several runs give a range."""
+    head = [data.t("Configuration"), "VRAM, MiB"]
+    head += [f"{image}, {count}: {data.t('p50 ms' if count == 1 else 'requests/s')}" for image, count in LOADS]
+    known = lines(data)
+    yield from markup.table([*head, data.t("Runs")], (_cells(data, line) for line in known))
+    first = known[0].runs[0]
+    yield data.t(
+        "{model} (weights: {weights}) on one {card}, LMDeploy {release}, {cores} CPU cores. Two figures are the"
+        " lowest and highest of several runs. Advisers' configurations are as given, except for two changes "
+        "that every start needs: `--trust-remote-code` is added, and the chat template file, which is not "
+        "available, is left out."
+    ).format(
+        model=markup.text(data.store.models[first.model].hub),
+        weights=markup.text(data.t(first.checkpoint)),
+        card=markup.text(first.gpu_name),
+        release=first.lmdeploy,
+        cores=first.cpus,
+    )
+
+
+def _cells(data: SiteData, line: TableLine) -> list[str]:
+    speeds = []
+    for image, count in LOADS:
+        nothing = data.t("refused") if line.refused(image, count) else "–"
+        speeds.append(data.span(line.figures(image, count), 0 if count == 1 else 1) or nothing)
+    title = f"[{markup.text(line.title)}]({line.link})" if line.link else markup.text(line.title)
+    runs = " ".join(f"[{number}](/evidence/{run.id}.md)" for number, run in enumerate(line.runs, 1))
+    return [f"**{title}**" if line.ours else title, data.span(line.memory(), 0), *speeds, runs]
+
+
+STEP, LONGEST = 36, 66
+"""Height of a row; percent of the width of the longest bar, which leaves room for its figure."""
+
+
+def picture(data: SiteData) -> Iterator[str]:
+    """Return two bar charts: requests/s at concurrency 16, and memory."""
+    known = lines(data)
+    rates = [(line, line.figures("448x448", 16)) for line in known]
+    memory = [(line, line.memory()) for line in known]
+    yield '\n<div class="pair">'
+    yield _chart(data, data.t("Requests per second at concurrency 16, 448x448 images (higher is better)"), rates, 1)
+    yield _chart(data, data.t("Memory when ready, MiB (lower is better)"), memory, 0)
+    yield "</div>\n"
+
+
+def _chart(data: SiteData, title: str, rows: Sequence[tuple[TableLine, list[float]]], digits: int) -> str:
+    scale = LONGEST / max(max(values, default=0.0) for _, values in rows)
+    parts: list[str] = []
+    for number, (line, values) in enumerate(rows):
+        parts += _bar(line, values, data.span(values, digits) or data.t("all requests rejected"), number * STEP, scale)
+    spoken = (f"{line.title}: {data.span(values, digits) or data.t('no answer')}" for line, values in rows)
+    return svg.bar_chart(title, ". ".join(spoken), parts, len(rows) * STEP)
+
+
+def _bar(line: TableLine, values: list[float], figures: str, top: int, scale: float) -> Iterator[str]:
+    yield svg.text(line.title, class_="strong" if line.ours else "", x=0, y=top + 13)
+    low, high = (scale * min(values), scale * max(values)) if values else (0.0, 0.0)
+    kind = "ours" if line.ours else "theirs"
+    yield svg.element("rect", class_=kind, x=0, y=top + 18, width=f"{low:.1f}%", height=14)
+    if high > low:
+        width = f"{high - low:.1f}%"
+        yield svg.element("rect", class_=f"{kind} more", x=f"{low:.1f}%", y=top + 18, width=width, height=14)
+    yield svg.text(figures, class_="small", x=f"{high:.1f}%", dx=6 if values else 0, y=top + 29)

@@ -1,0 +1,38 @@
+"""The table of published benchmarks, each with its prediction, on the measurements page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from recommender.calibration.published import compare_published
+from recommender.site import markup
+from recommender.site.site_data import SiteData
+
+
+def published_table(data: SiteData) -> Iterator[str]:
+    """Yield the section; figures are output tokens/s, and a load without published lengths has no prediction."""
+    yield markup.heading(2, "Published by others", "published")
+    yield (
+        "Output tokens/s of TurboMind on GPUs without runs here. No prediction is fitted to these figures; they decide "
+        "how much wider ranges are on such GPUs. Most are of releases before 0.5. Ratio: published over predicted."
+    )
+    predicted = {(each.table.id, each.load): each for each in compare_published(data.store)}
+    rows = []
+    for table in data.store.published.values():
+        cards = f"{table.tp} x " if table.tp > 1 else ""
+        for load in table.rows:
+            made = predicted.get((table.id, load))
+            rows.append(
+                (
+                    f"{cards}[{table.gpu}](/gpus/{table.gpu}.md)",
+                    f"[{table.model}](/models/{table.model}.md), {table.weights}",
+                    str(load.concurrency),
+                    f"{load.input_tokens:,} + {load.output_tokens:,}" if load.output_tokens else "not given",
+                    f"[{markup.text(table.version)}]({table.url})",
+                    markup.figure(made.published if made else load.output_tps),
+                    markup.figure(made.predicted) if made else "",
+                    f"{made.ratio:.2f}" if made else "",
+                )
+            )
+    head = ("GPU", "Model", "Concurrent", "Tokens", "LMDeploy", "Published", "Predicted", "Ratio")
+    yield from markup.table(head, rows)

@@ -1,0 +1,128 @@
+"""Render the reference: commands from their help, Python from docstrings, JSON schemas."""
+
+from __future__ import annotations
+
+import html
+import inspect
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+import recommender
+from recommender import api
+from recommender.cli import root
+from recommender.knowledge.load import data_root
+from recommender.site import markup
+from recommender.site.pages.problems import docstring
+from recommender.site.site_data import SiteData, SitePage, page
+
+
+def pages(data: SiteData) -> Iterator[SitePage]:
+    """Return the three pages."""
+    yield page("reference/cli.md", "Command line", _commands())
+    yield page("reference/python.md", "Python", _python())
+    yield page("reference/schemas.md", "JSON schemas", _schemas())
+
+
+def schema_files() -> Iterator[Path]:
+    """Yield the schema files that the site publishes."""
+    yield from sorted((data_root() / "knowledge" / "schema").glob("*.json"))
+
+
+def commands(command: click.Command, path: str = "recommend") -> Iterator[tuple[str, click.Command]]:
+    """Yield a command and its subcommands, each with its full name."""
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command, info_name=path)
+        for name in command.list_commands(context):
+            subcommand = command.get_command(context, name)
+            if subcommand is not None and not subcommand.hidden:
+                yield from commands(subcommand, f"{path} {name}")
+
+
+def _commands() -> Iterator[str]:
+    yield "The `--help` of each command."
+    for path, command in commands(root):
+        yield markup.heading(2, path, path.replace(" ", "-"))
+        context = click.Context(command, info_name=path, terminal_width=80, max_content_width=80)
+        yield f"```text\n{command.get_help(context)}\n```\n"
+
+
+def _python() -> Iterator[str]:
+    members = {name: getattr(recommender, name) for name in recommender.__all__ if name != "__version__"}
+    functions = {name: member for name, member in members.items() if inspect.isfunction(member)}
+    yield docstring(inspect.getdoc(api) or "")
+    yield from _example(inspect.getdoc(recommender) or "")
+    yield markup.heading(2, "Functions", "functions")
+    for name in sorted(functions):
+        yield from _member(name, members[name])
+    yield markup.heading(2, "Types and errors", "types")
+    for name in sorted(members.keys() - functions.keys()):
+        yield from _member(name, members[name])
+
+
+def _member(name: str, member: Any) -> Iterator[str]:
+    """A function or class: its signature, its docstring and the example in it."""
+    yield markup.heading(3, name, name)
+    error = inspect.isclass(member) and issubclass(member, Exception)
+    shown = _plain(str(inspect.signature(member))) if not error else ""
+    kind = "class" if inspect.isclass(member) else "def"
+    yield f"```python\n{kind} {name}{_folded(re.sub(r'recommender[.]', '', shown))}\n```\n"
+    text = inspect.getdoc(member) or ""
+    yield docstring(text.partition("\n>>>")[0])
+    yield from _example(text)
+
+
+def _example(text: str) -> Iterator[str]:
+    """The doctest of a docstring, if it has one; the tests run it."""
+    if ">>>" in text:
+        yield f"\n```pycon\n{text[text.index('>>>') :].rstrip()}\n```\n"
+
+
+def _plain(signature: str) -> str:
+    """Remove the quotes of postponed annotations from a signature; keep those of values."""
+    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", signature)
+
+
+def _folded(signature: str) -> str:
+    """Return a signature; a long one with one parameter per line."""
+    if len(signature) < 80:
+        return signature
+    return re.sub(r", (?=\w+:)", ",\n    ", signature).replace("(", "(\n    ", 1)
+
+
+def _schemas() -> Iterator[str]:
+    yield "JSON Schema of each kind of record and of each JSON output, generated from the types."
+    for path in schema_files():
+        schema = json.loads(path.read_text("utf-8"))
+        yield markup.heading(2, schema["title"], path.stem)
+        yield docstring(schema.get("description", ""))
+        yield f"\n[{path.name}](/reference/schema/{path.name})\n"
+        required = schema.get("required", ())
+        rows = (
+            (
+                markup.code(name),
+                markup.code(_type(field)),
+                "yes" if name in required else "",
+                markup.text(field.get("description", "")),
+            )
+            for name, field in schema["properties"].items()
+        )
+        yield from markup.table(("Field", "Type", "Required", "Description"), rows)
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    """Return a short name of a property's type."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    if "items" in schema:
+        return f"list of {_type(schema['items'])}"
+    if "enum" in schema:
+        return " | ".join(map(str, schema["enum"]))
+    if "anyOf" in schema:
+        return " | ".join(_type(choice) for choice in schema["anyOf"])
+    return html.unescape(str(schema.get("type", schema.get("const", "any"))))

@@ -1,0 +1,136 @@
+"""The data of the pages: the store, and the complete evidence, of which the store keeps a part."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
+
+from recommender.knowledge import records
+from recommender.knowledge.conditions import version
+from recommender.knowledge.index import read_record
+from recommender.knowledge.load import data_root, load
+from recommender.site.i18n.translation import ENGLISH, translated, with_figures
+
+if TYPE_CHECKING:
+    from recommender.knowledge.store import Store
+
+
+@dataclass(frozen=True)
+class SitePage:
+    """A page: path below the site's root, title, Markdown. ``wide``: no navigation beside it."""
+
+    path: str
+    title: str
+    body: str
+    wide: bool = False
+
+    @property
+    def markdown(self) -> str:
+        """Return the whole file."""
+        head = "---\nhide: [navigation, toc]\n---\n\n" if self.wide else ""
+        return f"{head}# {self.title}\n\n{self.body}\n"
+
+
+@dataclass(frozen=True)
+class SiteData:
+    """The store and the evidence. ``language``: of the pages; the records are in English."""
+
+    store: Store
+    language: str = ENGLISH
+
+    @property
+    def english(self) -> bool:
+        """Return whether the pages are in English."""
+        return self.language == ENGLISH
+
+    def t(self, words: str) -> str:
+        """Translate a text into the pages' language; mark it if the catalogue lacks it."""
+        return words if self.english else translated(self.language, words)
+
+    def own(self, english: str, vietnamese: str) -> str:
+        """Return a record's own Vietnamese text if the pages need it, else the translation."""
+        return vietnamese if vietnamese and self.language == "vi" else self.t(english)
+
+    def labels(self, *texts: str) -> list[str]:
+        """Translate several texts."""
+        return [self.t(text) for text in texts]
+
+    def html(self, words: str) -> str:
+        """Translate a text and escape it for HTML."""
+        return html.escape(self.t(words))
+
+    def filled(self, words: str) -> str:
+        """Translate a text with computed figures; its translation has placeholders for them."""
+        return words if self.english else with_figures(words, self.t)
+
+    @property
+    def say(self) -> Callable[[str], str]:
+        """Return ``t`` for functions of ``markup``; ``str`` in English, which they test for."""
+        return str if self.english else self.t
+
+    def span(self, values: Sequence[float], digits: int | str) -> str:
+        """Return "LOW to HIGH", one figure if both read the same, or "" without values.
+
+        ``digits``: decimals, or a format specification.
+        """
+        form = f",.{digits}f" if isinstance(digits, int) else digits
+        ends = [format(end, form) for end in (min(values), max(values))] if values else [""]
+        return ends[0] if ends[0] == ends[-1] else self.t("{0} to {1}").format(*ends)
+
+    @cached_property
+    def releases(self) -> tuple[records.Release, ...]:
+        """Return the covered releases, oldest first."""
+        return tuple(sorted(self.store.releases.values(), key=lambda each: version(each.id)))
+
+    @property
+    def newest(self) -> records.Release:
+        """Return the newest release, the one pages refer to by default."""
+        return self.releases[-1]
+
+    @property
+    def runs(self) -> Mapping[str, records.SmokeRun]:
+        """Return every smoke run, complete."""
+        return _runs()
+
+    @property
+    def probes(self) -> Mapping[str, records.Measurement]:
+        """Return the measurements older than `recommend smoke`."""
+        return _probes()
+
+    @property
+    def published(self) -> Mapping[str, records.Benchmark]:
+        """Return the published benchmarks, complete."""
+        return _published()
+
+
+@cache
+def site_data(language: str = ENGLISH) -> SiteData:
+    """Return the data of a language, read once per process."""
+    return SiteData(load(), language)
+
+
+# All languages share the evidence, so it is read once.
+@cache
+def _runs() -> Mapping[str, records.SmokeRun]:
+    folder = data_root() / "knowledge" / "evidence"
+    return {path.stem: read_record(path, records.SmokeRun) for path in sorted(folder.glob("*.yaml"))}
+
+
+@cache
+def _probes() -> Mapping[str, records.Measurement]:
+    folder = data_root() / "knowledge" / "evidence" / "earlier"
+    return {path.stem: read_record(path, records.Measurement) for path in sorted(folder.glob("*.yaml"))}
+
+
+@cache
+def _published() -> Mapping[str, records.Benchmark]:
+    folder = data_root() / "knowledge" / "published"
+    return {path.stem: read_record(path, records.Benchmark) for path in sorted(folder.glob("*.yaml"))}
+
+
+def page(path: str, title: str, lines: Iterator[str], *, wide: bool = False) -> SitePage:
+    """Return a page made of lines."""
+    return SitePage(path, title, "\n".join(lines), wide)

@@ -1,0 +1,1 @@
+"""Run many smoke runs from a plan."""

@@ -1,0 +1,1 @@
+"""Send requests and check the answers."""

@@ -1,0 +1,181 @@
+"""Draw the requests of a load whose requests differ: lengths, a shared prefix, turns and sizes of images."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+from recommender.request.load_lengths import prompt_in_turn
+
+LEAST = 7
+"""Characters of the shortest text: its number and a space."""
+FILLER = "describe the picture and say what happens in it. "
+ROLES = ("user", "assistant")
+SHORTEST = 16
+"""Tokens that the shortest text has at most."""
+GOLDEN = (math.sqrt(5) - 1) / 2
+"""Multiples of it spread evenly over the circle, so that any run of requests has each size by its share."""
+
+
+class Ruler(NamedTuple):
+    """How many characters a text of so many tokens has, by requests that the server counted.
+
+    ``points`` are the input tokens of a request and the characters of its text, ascending and at least one.
+    """
+
+    points: tuple[tuple[int, int], ...]
+
+    def chars(self, tokens: int) -> int:
+        """Return the characters of the text of a request with so many input tokens, interpolated."""
+        points = self.points if len(self.points) > 1 else ((self.points[0][0] - 1, self.points[0][1] - 1), *self.points)
+        pairs = list(pairwise(points))
+        place = min(max(bisect_left(points, (tokens, 0)) - 1, 0), len(pairs) - 1)
+        (low, few), (high, many) = pairs[place]
+        return max(round(few + (tokens - low) * (many - few) / (high - low)), LEAST)
+
+    def span(self, tokens: int) -> int:
+        """Return the characters that so many tokens take inside a long text."""
+        last = self.points[-1][0]
+        return self.chars(last) - self.chars(last - tokens)
+
+
+UNMEASURED = Ruler(((1, 1),))
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What the requests of a load are drawn from.
+
+    ``pairs`` are equally likely tokens of a first prompt's text and of an answer. The first ``prefix`` tokens of a text
+    are the same in all requests. A conversation has ``turns`` requests, cut so that text and answer take
+    ``max_context`` tokens (0: no limit). ``sizes`` are width, height and share of the images. ``around`` are the input
+    tokens that are no text: template and images.
+    """
+
+    pairs: tuple[tuple[int, int], ...]
+    prefix: int = 0
+    turns: int = 1
+    max_context: int = 0
+    sizes: tuple[tuple[int, int, float], ...] = ()
+    around: int = 0
+    ruler: Ruler = UNMEASURED
+
+    def wanted(self) -> tuple[int, int]:
+        """Return the least and the most input tokens of any request."""
+        first = (prompt_in_turn(prompt, output, 0, self.prefix, self.max_context) for prompt, output in self.pairs)
+        last = (
+            prompt_in_turn(prompt, output, self.turns - 1, self.prefix, self.max_context)
+            for prompt, output in self.pairs
+        )
+        return self.around + min(first), self.around + max(last)
+
+    def prefix_text(self) -> str:
+        """Return the beginning of every prompt."""
+        return write_filler("", self.ruler.span(self.prefix)) if self.prefix else ""
+
+    def size_of(self, number: int) -> tuple[int, int] | None:
+        """Return the size of a request's images by its number, or None if all have the same."""
+        if not self.sizes:
+            return None
+        place = number * GOLDEN % 1
+        ends = accumulate(share for *_, share in self.sizes)
+        return next((size[:2] for size, end in zip(self.sizes, ends, strict=True) if place < end), self.sizes[-1][:2])
+
+
+class Asked(NamedTuple):
+    """One request: its messages by role, the answer's tokens and its images.
+
+    The pictures are those of request ``pictured``; ``size`` None is the load's only one.
+    """
+
+    messages: tuple[tuple[str, str], ...]
+    output_tokens: int
+    pictured: int
+    size: tuple[int, int] | None = None
+
+
+class _Exchange(NamedTuple):
+    """One turn that is over, and the tokens that it added."""
+
+    said: str
+    answer: str
+    tokens: int
+
+
+class Conversation:
+    """One client: its requests one after the other. Each repeats what was said and adds new text."""
+
+    def __init__(self, drawn: Drawn, pairs: Iterator[tuple[int, int]], turn: int) -> None:
+        """Begin at a turn; what was said before it is made up."""
+        self._drawn, self._pairs = drawn, pairs
+        self._turn = turn % drawn.turns
+        self._pair: tuple[int, int] | None = None
+        self._exchanges: list[_Exchange] = []
+        self._pictured = self._wanted = self._drift = 0
+        self._around = drawn.around
+        self._said = ""
+
+    def ask(self, number: int) -> Asked:
+        """Return the next request; ``number`` makes its text unlike any other."""
+        drawn = self._drawn
+        if self._pair is None:
+            self._pair, self._pictured = next(self._pairs), number
+            self._exchanges = [self._made_up(number) for _ in range(self._turn)]
+        prompt, output = self._pair
+        self._wanted = prompt_in_turn(prompt, output, self._turn, drawn.prefix, drawn.max_context)
+        while drawn.max_context and self._exchanges and self._held() + self._drift + SHORTEST > self._wanted:
+            self._exchanges.pop(0)
+        prefix = drawn.prefix_text()
+        if self._exchanges:
+            chars = drawn.ruler.chars(drawn.around + self._wanted - self._held() - self._drift)
+        else:
+            chars = drawn.ruler.chars(drawn.around + self._wanted) - len(prefix)
+        self._said = write_filler(f"{number:06d} ", max(chars, LEAST))
+        return Asked(self._messages(prefix), output, self._pictured, drawn.size_of(self._pictured))
+
+    def hear(self, input_tokens: int, output_tokens: int, answer: str) -> None:
+        """Take the server's answer to the last request, and the tokens that it counted.
+
+        They say what the earlier answers are as input; the next turn's new text makes up for the difference.
+        """
+        if self._exchanges:
+            self._drift = max(self._drift + input_tokens - self._around - self._wanted, 0)
+        else:
+            self._around = input_tokens - self._wanted
+        tokens = input_tokens + output_tokens - self._around - self._held()
+        self._exchanges.append(_Exchange(self._said, answer, max(tokens, 0)))
+        self._turn = (self._turn + 1) % self._drawn.turns
+        if not self._turn:
+            self.forget()
+
+    def forget(self) -> None:
+        """Begin anew with the next request."""
+        self._turn, self._pair, self._exchanges = 0, None, []
+
+    def _held(self) -> int:
+        """Return the text tokens of what was said, with the prefix."""
+        return self._drawn.prefix + sum(exchange.tokens for exchange in self._exchanges)
+
+    def _made_up(self, number: int) -> _Exchange:
+        """Return an exchange of the conversation's lengths that never was."""
+        assert self._pair is not None
+        (prompt, output), ruler = self._pair, self._drawn.ruler
+        own = prompt - self._drawn.prefix
+        said = write_filler(f"{number:06d} ", max(ruler.span(own), LEAST))
+        return _Exchange(said, write_filler("", ruler.span(output)), own + output)
+
+    def _messages(self, prefix: str) -> tuple[tuple[str, str], ...]:
+        users = [*(exchange.said for exchange in self._exchanges), self._said]
+        answers = [exchange.answer for exchange in self._exchanges]
+        users[0] = prefix + users[0]
+        before = [message for pair in zip(users, answers, strict=False) for message in zip(ROLES, pair, strict=True)]
+        return (*before, (ROLES[0], users[-1]))
+
+
+def write_filler(beginning: str, chars: int) -> str:
+    """Return a text of so many characters with a given beginning."""
+    return (beginning + FILLER * (chars // len(FILLER) + 1))[:chars]

@@ -1,0 +1,1 @@
+"""Start, watch and stop processes; read the GPU and the host."""

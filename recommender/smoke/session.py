@@ -1,0 +1,347 @@
+"""Launch one script's servers, check them, drive the loads."""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from recommender.choose.candidates import PORT
+from recommender.render.artefact import settings
+from recommender.smoke.client import checks, load, sizing
+from recommender.smoke.client.images import pictures
+from recommender.smoke.expected import conversations_of, draw_load, follows_schema, wanted_tokens
+from recommender.smoke.failures import Failure
+from recommender.smoke.process import diagnose, readback
+from recommender.smoke.process.api_keys import read_api_keys
+from recommender.smoke.process.gpu import MemoryWatch
+from recommender.smoke.process.metrics import Metrics
+from recommender.smoke.process.process_guard import Child, Guard
+from recommender.smoke.result import Load, LoadResult, RunRequest, RunResult, Say, describe_load
+
+POLL_S = 0.25
+
+STREAM_EVERY = 4  # requests, where all are alike
+
+ROUNDS = 3  # answers of each client; the first is not steady yet
+
+ENDING_S = 3.0  # a server whose connections broke may take this long to end
+
+# Failures of single requests: the run continues, counts them, and ends with their name.
+SINGLE = frozenset({"too-long", "malformed-json", "error-in-200", "request-failed"})
+
+
+class Session:
+    """One run of a serve.sh."""
+
+    def __init__(
+        self, request: RunRequest, result: RunResult, watch: MemoryWatch, guard: Guard, folder: Path, say: Say
+    ) -> None:
+        self.request, self.result, self.watch, self.guard, self.folder, self.say = (
+            request,
+            result,
+            watch,
+            guard,
+            folder,
+            say,
+        )
+        self.resolved = request.recommendation.resolved
+        self.settings = settings(self.resolved, request.artefact.words(self.resolved, request.variables))
+        self.log = folder / "server-1.log"
+        keys = () if request.artefact.kind == "python" else read_api_keys(request.variables)
+        self.key = keys[0] if keys else ""
+        self.children: list[Child] = []
+
+    def run(self) -> None:
+        """Launch the servers, check their answers and drive every load."""
+        self.check_machine()
+        self.start()
+        self.read_back()
+        servers = self.servers()
+        model = servers[0].model()
+        pending = self.check_answers(servers[0], model)
+        for number, load_asked in enumerate(self.request.loads, 1):
+            self.say(f"load {number} of {len(self.request.loads)}: {describe_load(load_asked)}")
+            failure = self.run_load(load_asked, servers, model)
+            pending = pending or failure
+        if pending:
+            raise pending
+        self.after_loads(servers, model)
+
+    def after_loads(self, servers: list[checks.Server], model: str) -> None:
+        """Do what follows the loads: nothing here."""
+
+    # --- launch ------------------------------------------------------------------------
+
+    def check_machine(self) -> None:
+        """Raise Failure if a proxy variable intercepts requests or a port is taken."""
+        caught = checks.intercepting_proxy()
+        if caught:
+            raise Failure("environment-proxy", f"{caught} intercepts requests to 127.0.0.1")
+        for port, whose in self.required_ports():
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(("127.0.0.1", port))
+                except OSError:
+                    what = f" ({whose})" if whose else ""
+                    raise Failure("port-taken", f"another process listens on port {port}{what}") from None
+
+    def required_ports(self) -> list[tuple[int, str]]:
+        """Return each port that must be free, and its owner if that helps."""
+        *servers, last = self.ports()
+        return [(port, "") for port in servers] + [
+            (last, f"the proxy's: set PROXY_URL; it is {self.front_url()}" if self.front_url() else "")
+        ]
+
+    def ports(self) -> list[int]:
+        """Return the ports of all servers and of the proxy."""
+        first = int(self.settings.get("port") or PORT)
+        servers = self.request.recommendation.config.servers
+        front = [int(self.front_url().rpartition(":")[2])] if self.front_url() else []
+        return [first + number for number in range(max(servers, self.request.copies))] + front
+
+    def front_url(self) -> str:
+        """Return the base URL of the proxy that the artefact starts, or an empty text."""
+        return (
+            (self.settings.get("proxy_url") or "").rstrip("/") if self.request.recommendation.config.servers > 1 else ""
+        )
+
+    def servers(self) -> list[checks.Server]:
+        """Return where requests go: the proxy, or every copy."""
+        if self.front_url():
+            return [self.server(self.front_url())]
+        return [self.server(f"http://127.0.0.1:{port}") for port in self.ports()]
+
+    def backends(self) -> list[checks.Server]:
+        """Return the servers themselves: the proxy has neither /health nor /metrics."""
+        ports = self.ports()[:-1] if self.front_url() else self.ports()
+        return [self.server(f"http://127.0.0.1:{port}") for port in ports]
+
+    def server(self, url: str) -> checks.Server:
+        """Return one server; its requests time out after the user's --patience."""
+        return checks.Server(url, self.key, self.request.patience_s)
+
+    def start(self) -> None:
+        """Start the copies one after another, waiting for each."""
+        if self.uses_mps():
+            self.start_mps()
+        self.watch.reset()
+        script = self.folder / ("serve.sh" if self.request.artefact.kind == "bash" else "pipeline.py")
+        script.write_text(self.request.artefact.text, encoding="utf-8")
+        script.chmod(0o755)
+        for number in range(self.request.copies):
+            variables = self.variables()
+            if self.request.copies > 1:
+                variables["SERVER_PORT"] = str(self.ports()[number])
+            self.log = self.folder / f"server-{number + 1}.log"
+            begun = time.monotonic()
+            command = [*self.pin_command(), "bash", str(script)]
+            self.children.append(self.guard.start(command, variables, self.log, Path.cwd()))
+            self.wait_ready(begun, number)
+            self.result.startup_s = time.monotonic() - begun
+        time.sleep(2 * POLL_S)  # the driver's figure lags
+        self.result.start_peak_mib, self.result.ready_mib = self.watch.peak(), self.watch.now()
+
+    def pin_command(self) -> list[str]:
+        """Return the taskset command that pins a server to its CPU cores, if any."""
+        return ["taskset", "-c", self.request.pin] if self.request.pin else []
+
+    def variables(self) -> dict[str, str]:
+        """Return the launch's environment, including CUDA MPS's."""
+        return {**self.request.variables, **self.mps_variables()}
+
+    def uses_mps(self) -> bool:
+        """Return whether the servers run under CUDA MPS."""
+        return self.request.mps
+
+    def mps_variables(self) -> dict[str, str]:
+        """Return the variables that point to CUDA MPS, if it runs."""
+        names = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")
+        return dict.fromkeys(names, str(self.folder)) if self.uses_mps() else {}
+
+    def start_mps(self) -> None:
+        """Start CUDA MPS, which lets several processes compute on one GPU at a time."""
+        log = self.folder / "mps.log"
+        try:
+            child = self.guard.start(["nvidia-cuda-mps-control", "-f"], self.variables(), log, self.folder)
+        except OSError:
+            raise Failure("machine", "--mps: no nvidia-cuda-mps-control on this machine; install CUDA MPS") from None
+        time.sleep(1.0)
+        if child.poll() is not None:
+            self.log = log
+            raise Failure("start-failed", f"nvidia-cuda-mps-control ended with status {child.poll()}")
+
+    def wait_ready(self, begun: float, number: int) -> None:
+        """Wait until the server (and the proxy) lists a model; raise Failure if it hangs."""
+        waiting = self.servers()[number : number + 1] if self.request.copies > 1 else self.servers()
+        if self.front_url():
+            waiting += self.backends()
+        self.wait_until_listed(self.children[-1], waiting, begun, "the server")
+
+    def wait_until_listed(self, child: Child, waiting: list[checks.Server], begun: float, who: str) -> None:
+        """Wait until all list a model; raise Failure if the child ends or its log stalls."""
+        news, heard = diagnose.LogWatch(self.log), time.monotonic()
+        while True:
+            status = child.poll()
+            if status is not None:
+                raise diagnose.startup_failure(self.tail(400), status)
+            waiting = [server for server in waiting if not server.model()]
+            if not waiting:
+                return
+            now = time.monotonic()
+            heard = now if news.has_news() else heard
+            if now - heard > self.request.patience_s:
+                raise diagnose.startup_hang(self.tail(400), now - begun, now - heard)
+            last = self.tail(1)
+            self.say(f"waiting for {who}, {now - begun:.0f} s: {last[0][-60:] if last else 'no output yet'}")
+            time.sleep(POLL_S)
+
+    def tail(self, lines: int) -> tuple[str, ...]:
+        """Return the last lines of the newest log."""
+        return diagnose.tail(self.log, lines)
+
+    def add_tail(self, failure: Failure) -> Failure:
+        """Return the failure with log lines, preferably of a copy that ended."""
+        self.use_log_of_ended()
+        return failure if failure.tail else Failure(failure.kind.name, failure.message, self.tail(15))
+
+    def use_log_of_ended(self) -> None:
+        """Use the log of a copy that ended, if one did."""
+        for number, child in enumerate(self.children, 1):
+            if child.poll() is not None:
+                self.log = self.folder / f"server-{number}.log"
+
+    # --- proof -------------------------------------------------------------------------
+
+    def read_back(self) -> None:
+        """Compare the engine's reported settings with the artefact; raise Failure if they differ."""
+        self.say("reading the effective settings")
+        self.compare_settings(readback.parse_log(self.log.read_text("utf-8", "replace")))
+
+    def compare_settings(self, engine: readback.EngineSettings) -> None:
+        """Keep requested and reported settings; raise Failure if they differ."""
+        self.result.effective = readback.compare_settings(self.resolved, self.settings, engine)
+        for setting in self.result.effective:
+            if setting.name == "backend" and setting.differs:
+                raise Failure("pytorch-fallback", f"the engine is {setting.found}, not {setting.asked} as requested")
+        wrong = [setting for setting in self.result.effective if setting.differs]
+        if wrong:
+            differences = (f"{setting.name} is {setting.found}, not {setting.asked} as requested" for setting in wrong)
+            raise Failure("settings-differ", "; ".join(differences))
+
+    def check_answers(self, server: checks.Server, model: str) -> Failure | None:
+        """Check the answers; return the failure of a single request for the end."""
+        self.say("checking the answers")
+        first = next((load_asked for load_asked in self.request.loads if load_asked.images), None)
+        picture = pictures(first.width, first.height, 1, seed=1)[0] if first else ""
+        tiles, schema = self.request.recommendation.config.max_tiles, follows_schema(self.request.recommendation)
+        try:
+            for proof in checks.check_server(server, self.backends(), model, self.resolved, picture, tiles, schema):
+                self.result.checks += (proof,)
+        except Failure as failure:
+            return self.classify_failure(failure)
+        return None
+
+    def classify_failure(self, failure: Failure) -> Failure:
+        """Return a single request's failure; raise it if the server is gone or stuck."""
+        end = time.monotonic() + (ENDING_S if failure.kind.name == "server-died" else 0)
+        while not (over := [status for child in self.children if (status := child.poll()) is not None]):
+            if time.monotonic() >= end:
+                break
+            time.sleep(POLL_S / 5)
+        self.use_log_of_ended()
+        log = self.tail(400)
+        if over:
+            raise diagnose.later_failure(log, over[0], failure.message)
+        memory = diagnose.out_of_memory(log)
+        if memory:
+            raise Failure("out-of-memory-image", f"{failure.message}; the log says: {memory}")
+        if failure.kind.name not in SINGLE:
+            raise failure
+        return failure
+
+    # --- load --------------------------------------------------------------------------
+
+    def run_load(self, load_asked: Load, servers: list[checks.Server], model: str) -> Failure | None:
+        """Drive one load, keep its result and return the failure of its requests, if any."""
+        target, shape = self.load_target(load_asked, servers, model)
+        drawn = draw_load(self.request.recommendation, load_asked)
+        refused: Failure | None = None
+        try:
+            shape = self.size_shape(target, shape, load_asked)
+        except Failure as failure:
+            refused = self.classify_failure(failure)
+        failing = refused is not None  # requests fail: count failures, measure no speed
+        plan = load.LoadPlan(
+            concurrency=load_asked.concurrency,
+            rps=load_asked.rps,
+            seconds=min(5.0, self.request.seconds) if failing else self.request.seconds,
+            enough=8 if failing else self.request.enough,
+            rounds=0 if failing else ROUNDS,
+            limit_s=self.request.seconds + 2 * self.request.patience_s,
+            stream_every=1 if drawn or self.request.stream_all else STREAM_EVERY,
+            burstiness=load_asked.burstiness,
+        )
+        self.watch.reset()
+        begun, cpu = time.monotonic(), sum(child.cpu_seconds() for child in self.children)
+        with Metrics(self.backends()) as metrics:
+            outcome = load.run(
+                target, shape, plan, lambda done, failed: self.say(_describe_progress(load_asked, done, failed))
+            )
+        took = time.monotonic() - begun
+        cores = (sum(child.cpu_seconds() for child in self.children) - cpu) / max(took, 1e-3)
+        self.result.phases.append(
+            LoadResult(
+                load_asked,
+                outcome,
+                self.watch.peak(),
+                self.watch.host_cpu_percent(),
+                round(cores, 2),
+                metrics.peaks,
+                drawn if shape.drawn else None,
+            )
+        )
+        return self.load_failure(outcome) or refused
+
+    def load_target(self, load_asked: Load, servers: list[checks.Server], model: str) -> tuple[load.Target, load.Shape]:
+        """Return a load's target and request shape; the prompt is not sized yet."""
+        resolved, tiles = self.resolved, self.request.recommendation.config.max_tiles
+        return (
+            load.Target(tuple(server.url for server in servers), model, self.key, self.request.patience_s),
+            load.Shape(
+                load_asked.images,
+                load_asked.width,
+                load_asked.height,
+                resolved.prompt_tokens,
+                resolved.output_tokens,
+                tiles,
+            ),
+        )
+
+    def size_shape(self, target: load.Target, shape: load.Shape, load_asked: Load) -> load.Shape:
+        """Return the shape with texts of the tokens wanted; raise Failure for a failed request."""
+        recommendation = self.request.recommendation
+        drawn = draw_load(recommendation, load_asked)
+        if drawn is None:
+            wanted = wanted_tokens(recommendation, load_asked)
+            return replace(shape, prompt_chars=sizing.size_prompt(target, shape, wanted))
+        conversations = conversations_of(recommendation, load_asked, drawn)
+        ruler = sizing.measure_ruler(target, shape, conversations.wanted())
+        return replace(shape, drawn=replace(conversations, ruler=ruler))
+
+    def load_failure(self, outcome: load.Outcome) -> Failure | None:
+        """Return the failure that a load's failed requests amount to."""
+        if not outcome.failures:
+            return None
+        cause, (count, first_message) = max(outcome.failures.items(), key=lambda item: item[1][0])
+        message = f"{count} of {outcome.sent} requests under load: {first_message}"
+        if cause == "requests-hang":
+            well = all(backend.healthy() for backend in self.backends())
+            message += "; /health answers 200 meanwhile" if well else "; /health does not answer either"
+        return self.classify_failure(Failure(cause, message))
+
+
+def _describe_progress(load_asked: Load, answered: int, failed: int) -> str:
+    return f"{describe_load(load_asked)}: {answered} answered" + (f", {failed} failed" if failed else "")

@@ -1,0 +1,1 @@
+"""Make a checkpoint with random weights."""

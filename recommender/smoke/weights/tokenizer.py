@@ -1,0 +1,251 @@
+"""A synthetic folder's tokenizer: one token a byte, special tokens at their own ids.
+
+Unused ids are filler words, so that every id a random model generates can be decoded. The chat template writes roles
+as one letter: each part is then one token, as in the real vocabulary, and a user turn takes exactly the
+``chat_tokens`` of the model record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from recommender.smoke.weights.tensors import CHAT_LAYOUT, HF_LAYOUT, WeightsError, family
+
+if TYPE_CHECKING:
+    from recommender.knowledge.records import Model
+
+IMAGE_WORDS = ("<img>", "</img>", "<IMG_CONTEXT>", "<quad>", "</quad>", "<ref>", "</ref>", "<box>", "</box>")
+IMAGE_MEAN, IMAGE_STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+
+
+def _consecutive_ids(first: int, words: str) -> dict[str, int]:
+    return {word: first + place for place, word in enumerate(words.split())}
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """A family's special tokens and their roles; image tokens start at id ``images``."""
+
+    ids: Mapping[str, int]
+    bos: str
+    eos: tuple[str, ...]
+    pad: str
+    turn: tuple[str, str, str, str]
+    """What stands before a role, after it, after a turn, and before everything."""
+    images: int
+
+
+_QWEN = _consecutive_ids(
+    151643,
+    "<|endoftext|> <|im_start|> <|im_end|> <|object_ref_start|> <|object_ref_end|> <|box_start|> <|box_end|> "
+    "<|quad_start|> <|quad_end|> <|vision_start|> <|vision_end|> <|vision_pad|> <|image_pad|> <|video_pad|> "
+    "<tool_call> </tool_call> <|fim_prefix|> <|fim_middle|> <|fim_suffix|> <|fim_pad|> <|repo_name|> <|file_sep|>",
+)
+_PIECES = {"<unk>": 0, "<s>": 1, "</s>": 2}
+_CHATML = ("<|im_start|>", "\n", "<|im_end|>\n", "")
+_LLAMA_3 = {"<|begin_of_text|>": 128000, "<|end_of_text|>": 128001, "<|finetune_right_pad_id|>": 128004}
+_LLAMA_3 |= {"<|start_header_id|>": 128006, "<|end_header_id|>": 128007, "<|eom_id|>": 128008, "<|eot_id|>": 128009}
+_LLAMA_3 |= {"<|python_tag|>": 128010}
+
+FAMILIES: Mapping[str, SpecialTokens] = {
+    "qwen3": SpecialTokens(
+        _QWEN | _consecutive_ids(151665, "<tool_response> </tool_response> <think> </think>"),
+        "<|endoftext|>", ("<|im_end|>", "<|endoftext|>"), "<|endoftext|>", _CHATML, 151669,
+    ),
+    "qwen2": SpecialTokens(_QWEN, "<|endoftext|>", ("<|im_end|>", "<|endoftext|>"), "<|endoftext|>", _CHATML, 151665),
+    "llama3": SpecialTokens(
+        _LLAMA_3, "<|begin_of_text|>", ("<|eot_id|>", "<|end_of_text|>", "<|eom_id|>"), "<|finetune_right_pad_id|>",
+        ("<|start_header_id|>", "<|end_header_id|>\n", "<|eot_id|>", "<|begin_of_text|>"), 128256,
+    ),
+    "llama": SpecialTokens(_PIECES, "<s>", ("</s>",), "</s>", ("", "\n", "</s>", "<s>"), 32000),
+    "internlm2": SpecialTokens(
+        _PIECES
+        | _consecutive_ids(92538, "<|plugin|> <|interpreter|> <|action_end|> <|action_start|> <|im_end|> <|im_start|>"),
+        "<s>", ("<|im_end|>", "</s>"), "</s>", (*_CHATML[:3], "<s>"), 92544,
+    ),
+    "internlm3": SpecialTokens(
+        _PIECES | _consecutive_ids(128130, "<|im_start|> <|im_end|>"), "<s>", ("<|im_end|>", "</s>"), "</s>",
+        (*_CHATML[:3], "<s>"), 128132,
+    ),
+}  # fmt: skip
+
+
+def special_tokens(model: Model) -> SpecialTokens:
+    """Return a family's special tokens, with the image tokens of a vision model.
+
+    Raise WeightsError for an unknown family or a vocabulary that is too small.
+    """
+    family_tokens = next((tokens for prefix, tokens in FAMILIES.items() if family(model).startswith(prefix)), None)
+    if family_tokens is None:
+        raise WeightsError(
+            f"{model.id}: special tokens of text.family {model.text.family!r} are unknown; "
+            f"it should begin with one of {', '.join(FAMILIES)}"
+        )
+    ids = dict(family_tokens.ids)
+    if model.vision:
+        ids |= {word: family_tokens.images + place for place, word in enumerate(IMAGE_WORDS)}
+    if max(ids.values()) >= model.text.vocab or len(ids) + 256 > model.text.vocab:
+        raise WeightsError(
+            f"{model.id}: text.vocab {model.text.vocab} does not hold the family's special ids up to "
+            f"{max(ids.values())}; fix the record"
+        )
+    return SpecialTokens(
+        ids, family_tokens.bos, family_tokens.eos, family_tokens.pad, family_tokens.turn, family_tokens.images
+    )
+
+
+def role_ids(model: Model) -> dict[str, Any]:
+    """Return the ids that config.json and generation_config.json name."""
+    tokens = special_tokens(model)
+    ids_by_role: dict[str, Any] = {"bos": tokens.ids[tokens.bos], "pad": tokens.ids[tokens.pad]}
+    ids_by_role["eos"] = [tokens.ids[word] for word in tokens.eos]
+    if model.vision:
+        ids_by_role["image"] = tokens.ids["<IMG_CONTEXT>"]
+    return ids_by_role
+
+
+# --- vocabulary -----------------------------------------------------------------------------
+
+
+def _byte_letters() -> list[str]:
+    """Return each byte's letter: itself if printable, else one above 255."""
+    printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    substitutes = iter(range(256, 512))
+    return [chr(byte if byte in printable else next(substitutes)) for byte in range(256)]
+
+
+def vocabulary(model: Model) -> dict[str, int]:
+    """Return words by id: special tokens, 256 bytes at the first free ids, filler words."""
+    special_words = {number: word for word, number in special_tokens(model).ids.items()}
+    letters = iter(_byte_letters())
+    words = {}
+    for number in range(model.text.vocab):
+        word = special_words.get(number) or next(letters, "") or f"w{number:06d}"
+        words[word] = number
+    return words
+
+
+def tokenizer_json(model: Model) -> dict[str, Any]:
+    """Return tokenizer.json: byte-level BPE without merges."""
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": True}
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    in_order = sorted(special_tokens(model).ids.items(), key=lambda item: item[1])
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": number, "content": word, **flags} for word, number in in_order],
+        "normalizer": None,
+        "pre_tokenizer": level,
+        "post_processor": None,
+        "decoder": level,
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": False,
+            "vocab": vocabulary(model),
+            "merges": [],
+        },
+    }
+
+
+# --- chat template --------------------------------------------------------------------------
+
+
+def chat_template(model: Model) -> str:
+    """Return a Jinja template that adds ``chat_tokens`` tokens to one user turn."""
+    tokens = special_tokens(model)
+    before, after, end, first = tokens.turn
+    marks = 2 * (_length(before, tokens) + 1 + _length(after, tokens)) + _length(end, tokens) + _length(first, tokens)
+    # the real template's system prompt, which a request without one gets, as so many bytes
+    preface = "\n" * max(0, model.chat_tokens - marks)
+    opening, closing = _quoted(before), _quoted(after)
+    return (
+        f"{{{{ {_quoted(first)} }}}}"
+        f"{{% if messages[0]['role'] != 'system' %}}{{{{ {_quoted(preface)} }}}}{{% endif %}}"
+        f"{{% for message in messages %}}{{{{ {opening} + message['role'][0] + {closing} }}}}"
+        "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
+        "{% for part in message['content'] %}{% if part['type'] == 'text' %}{{ part['text'] }}"
+        "{% elif part['type'] in ('image', 'image_url') %}{{ '<img><IMG_CONTEXT></img>\\n' }}{% endif %}{% endfor %}"
+        f"{{% endif %}}{{{{ {_quoted(end)} }}}}{{% endfor %}}"
+        f"{{% if add_generation_prompt %}}{{{{ {opening} + 'a' + {closing} }}}}{{% endif %}}"
+    )
+
+
+def _length(text: str, tokens: SpecialTokens) -> int:
+    """Return the tokens of a template part: one a special token, else its bytes."""
+    count = 0
+    for word in tokens.ids:
+        count += text.count(word)
+        text = text.replace(word, "")
+    return count + len(text.encode())
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\n", "\\n") + "'"
+
+
+# --- files ----------------------------------------------------------------------------------
+
+
+def tokenizer_files(model: Model) -> dict[str, Any]:
+    """Return the tokenizer's and processors' JSON files by name."""
+    tokens, ids_by_role = special_tokens(model), role_ids(model)
+    settings: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": model.text.max_positions,
+        "clean_up_tokenization_spaces": False,
+        "bos_token": tokens.bos,
+        "eos_token": tokens.eos[0],
+        "pad_token": tokens.pad,
+        "chat_template": chat_template(model),
+    }
+    if model.architecture == HF_LAYOUT:
+        settings |= _image_words(tokens) | {"processor_class": "InternVLProcessor"}
+    generation = {
+        "bos_token_id": ids_by_role["bos"],
+        "eos_token_id": ids_by_role["eos"],
+        "pad_token_id": ids_by_role["pad"],
+    }
+    tokenizer_files = {
+        "generation_config.json": generation,
+        "tokenizer.json": tokenizer_json(model),
+        "tokenizer_config.json": settings,
+    }
+    return tokenizer_files | _processors(model)
+
+
+def _image_words(tokens: SpecialTokens) -> dict[str, Any]:
+    """Return the names that Transformers' InternVL processor asks for."""
+    words = {"start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": "<IMG_CONTEXT>"}
+    words["video_token"] = "<|video_pad|>" if "<|video_pad|>" in tokens.ids else "<quad>"
+    return {"extra_special_tokens": words, **words}
+
+
+def _processors(model: Model) -> dict[str, Any]:
+    if not model.vision:
+        return {}
+    vision = model.vision[0]
+    colours = {"do_normalize": True, "image_mean": IMAGE_MEAN, "image_std": IMAGE_STD, "do_resize": True, "resample": 3}
+    if model.architecture == CHAT_LAYOUT:
+        clip = {"image_processor_type": "CLIPImageProcessor", "crop_size": vision.image, "size": vision.image}
+        return {"preprocessor_config.json": clip | colours | {"do_center_crop": True}}
+    size = {"height": vision.image, "width": vision.image}
+    common = colours | {"size": size, "do_rescale": True, "rescale_factor": 1 / 255, "do_convert_rgb": True}
+    common["processor_class"] = "InternVLProcessor"
+    tiles = {"crop_to_patches": True, "min_patches": vision.min_tiles, "max_patches": vision.max_tiles}
+    return {
+        "preprocessor_config.json": common | tiles | {"image_processor_type": "GotOcr2ImageProcessorFast"},
+        "video_preprocessor_config.json": common | {"video_processor_type": "InternVLVideoProcessor"},
+        "processor_config.json": {
+            "processor_class": "InternVLProcessor",
+            "image_seq_length": vision.tokens_per_tile,
+        },
+    }

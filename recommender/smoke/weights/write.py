@@ -1,0 +1,333 @@
+"""Write a checkpoint of real shapes with random weights (``--weights random``).
+
+Memory and speed do not depend on weight values, so such a run needs no download. config.json and README.md mark the
+folder as synthetic. Values are cut from a few seeded blocks at an offset derived from the tensor's name, so writing
+runs at disk speed with little memory. Every weight is symmetric around zero: in 4-bit weights, a mean of half a step
+is enough to grow one direction from layer to layer until 16-bit floats overflow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from recommender.common.parse import parse_json
+from recommender.common.user_file import Unreadable, read_text
+from recommender.smoke.weights import hf_config, tensors, tokenizer
+from recommender.smoke.weights.tensors import Tensor, WeightsError, planned_bytes
+
+if TYPE_CHECKING:
+    from recommender.knowledge.records import Model
+
+MADE_BY = "lmdeploy-recommender"
+FORMAT = 1
+"""Increased when the same model and seed would give other bytes."""
+SHARD_BYTES = 3 * 2**30
+BLOCK_ITEMS = 4_194_301
+"""A prime, so that the rows of no matrix repeat after a few turns of the block."""
+CHUNK_BYTES = 8 * 2**20
+SPARE_BYTES = 64 * 2**20
+"""Room for the tokenizer and the file system."""
+SAY_SECONDS = 2.0
+DEVIATION = 0.02
+"""Standard deviation of weights: 1,000 to 30,000 normalised inputs then give outputs of 0.6 to 3.5."""
+GIB = 2**30
+
+Say = Callable[[str], None]
+
+
+def _silent(_: str) -> None:
+    """Report nothing."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A complete synthetic folder; ``seconds`` is 0.0 if it existed already."""
+
+    folder: Path
+    bytes: int
+    seconds: float
+    seed: int
+
+
+def read_mark(folder: Path) -> dict[str, Any] | None:
+    """Return the synthetic mark of a folder's config.json, or None."""
+    try:
+        mark = parse_json(read_text(folder / "config.json"))["synthetic"]
+    except (OSError, Unreadable, KeyError, TypeError):
+        return None
+    return mark if isinstance(mark, dict) and mark.get("made_by") == MADE_BY else None
+
+
+def ensure_checkpoint(model: Model, root: Path, seed: int = 0, say: Say = _silent) -> Checkpoint:
+    """Return the model's random folder under ``root``, writing it if it is missing.
+
+    Wait for another process that writes there. Raise WeightsError if something else has that name; leave it alone.
+    """
+    files = _small_files(model, seed)
+    folder = root / f"random-{model.id}-seed{seed}"
+    with _report_os_errors(folder), _lock_root(root, say) as exclusive:
+        if exclusive:  # what killed processes left behind, of any model: nobody else writes here now
+            for partial in root.glob(".random-*.partial-*"):
+                shutil.rmtree(partial, ignore_errors=True)
+        if os.path.lexists(folder):
+            _check_same(folder, model, files)
+            return Checkpoint(folder, planned_bytes(model), 0.0, seed)
+        return _write(model, folder, seed, files, say)
+
+
+def write_checkpoint(model: Model, folder: Path, seed: int = 0, say: Say = _silent) -> Checkpoint:
+    """Write the checkpoint into a new folder; raise WeightsError if it exists.
+
+    It has a temporary name until it is complete; an interrupted write leaves nothing behind.
+    """
+    files = _small_files(model, seed)
+    with _report_os_errors(folder):
+        if os.path.lexists(folder):
+            raise WeightsError(f"{folder}: exists; remove it, or name another folder")
+        return _write(model, folder, seed, files, say)
+
+
+# --- what belongs in the folder -------------------------------------------------------------
+
+
+def _small_files(model: Model, seed: int) -> dict[str, str]:
+    """Return the small files by name, which define the whole folder; or raise WeightsError."""
+    if seed < 0:
+        raise WeightsError(f"{model.id}: seed {seed} is negative; use 0 or more")
+    tensors.check_model(model)
+    mark = {"weights": "random", "seed": seed, "shapes_of": model.hub, "made_by": MADE_BY, "format": FORMAT}
+    shards = _shards(model)
+    index = {tensor.name: name for name, tensors in shards.items() for tensor in tensors}
+    documents = {
+        "config.json": hf_config.config(model, mark, tokenizer.role_ids(model)),
+        "model.safetensors.index.json": {"metadata": {"total_size": planned_bytes(model)}, "weight_map": index},
+        **tokenizer.tokenizer_files(model),
+    }
+    texts = {name: json.dumps(data, ensure_ascii=True) + "\n" for name, data in documents.items()}
+    if source := hf_config.config_class(model):
+        texts[hf_config.CLASS_FILE] = source
+    texts["README.md"] = (
+        f"# Random weights\n\nThis folder is synthetic and NOT {model.hub}: {MADE_BY} gave it that model's shapes, "
+        f"random weights (seed {seed}) and a tokenizer of single bytes, to measure memory and speed without a "
+        "download. What it answers means nothing.\n"
+    )
+    return texts
+
+
+def _shards(model: Model) -> dict[str, list[Tensor]]:
+    """Return the tensors by weight file, filling each up to the limit."""
+    groups: list[list[Tensor]] = []
+    room = 0
+    for tensor in tensors.tensors(model):
+        if tensor.bytes > room:
+            groups.append([])
+            room = max(SHARD_BYTES, tensor.bytes)
+        groups[-1].append(tensor)
+        room -= tensor.bytes
+    return {f"model-{k:05d}-of-{len(groups):05d}.safetensors": group for k, group in enumerate(groups, 1)}
+
+
+def _header(tensors: list[Tensor]) -> bytes:
+    """Return a safetensors header with the data's offsets, padded to 8 bytes."""
+    head: dict[str, Any] = {"__metadata__": {"format": "pt", "made_by": MADE_BY, "weights": "random"}}
+    at = 0
+    for tensor in tensors:
+        head[tensor.name] = {"dtype": tensor.dtype, "shape": tensor.shape, "data_offsets": [at, at + tensor.bytes]}
+        at += tensor.bytes
+    raw = json.dumps(head, separators=(",", ":")).encode()
+    raw += b" " * (-len(raw) % 8)
+    return len(raw).to_bytes(8, "little") + raw
+
+
+def _check_same(folder: Path, model: Model, files: Mapping[str, str]) -> None:
+    """Raise WeightsError unless the folder is exactly what would be written."""
+    if read_mark(folder) is None:
+        raise WeightsError(f"{folder}: exists and was not made by {MADE_BY}; move it, or name another folder")
+    try:
+        same = all((folder / name).read_text(encoding="utf-8") == text for name, text in files.items()) and all(
+            (folder / name).stat().st_size == len(_header(tensors)) + sum(tensor.bytes for tensor in tensors)
+            for name, tensors in _shards(model).items()
+        )
+    except (OSError, ValueError):
+        same = False
+    if not same:
+        raise WeightsError(
+            f"{folder}: differs from what this version writes for {model.id}; remove it to write it again"
+        )
+
+
+# --- writing --------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _report_os_errors(folder: Path) -> Iterator[None]:
+    """Turn OSError into a one-line WeightsError."""
+    try:
+        yield
+    except OSError as error:
+        raise WeightsError(
+            f"{folder}: cannot be written ({error.strerror or error}); free some space, or name a writable folder"
+        ) from error
+
+
+@contextlib.contextmanager
+def _lock_root(root: Path, say: Say) -> Iterator[bool]:
+    """Hold the root folder's lock; yield False if the file system has none."""
+    root.mkdir(parents=True, exist_ok=True)
+    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another process to write weights under {root}")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError:
+            yield False
+            return
+        yield True
+    finally:
+        os.close(handle)
+
+
+def _write(model: Model, folder: Path, seed: int, files: Mapping[str, str], say: Say) -> Checkpoint:
+    began = time.monotonic()
+    total = planned_bytes(model)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder.parent).free
+    if free < total + SPARE_BYTES:
+        raise WeightsError(
+            f"{folder}: needs {(total + SPARE_BYTES) / GIB:.2f} GiB and {folder.parent} has {free / GIB:.2f} GiB free; "
+            "free some space, or name another folder"
+        )
+    partial = folder.parent / f".{folder.name}.partial-{os.getpid()}"
+    try:
+        partial.mkdir()
+        _write_shards(model, partial, seed, say)
+        for name, text in files.items():
+            (partial / name).write_text(text, encoding="utf-8")
+        partial.rename(folder)
+    except BaseException:  # Ctrl-C too
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return Checkpoint(folder, total, time.monotonic() - began, seed)
+
+
+def _write_shards(model: Model, partial: Path, seed: int, say: Say) -> None:
+    blocks = _blocks(model, seed)
+    pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1))
+    handles: list[int] = []
+    stop = threading.Event()
+    try:
+        jobs: list[Future[int]] = []
+        for name, tensors in _shards(model).items():
+            head = _header(tensors)
+            at = len(head)
+            handle = os.open(partial / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+            handles.append(handle)
+            os.ftruncate(handle, at + sum(tensor.bytes for tensor in tensors))
+            os.pwrite(handle, head, 0)
+            for tensor in tensors:
+                jobs.append(pool.submit(_fill, handle, at, tensor, blocks[tensor.fill, tensor.dtype], seed, stop))
+                at += tensor.bytes
+        _wait_for_jobs(jobs, planned_bytes(model), lambda text: say(f"{model.id}: random weights, {text}"))
+    finally:
+        stop.set()  # nothing is left to write, or nobody wants it any more
+        pool.shutdown(cancel_futures=True)
+        for handle in handles:
+            os.close(handle)
+
+
+def _wait_for_jobs(jobs: list[Future[int]], total: int, say: Say) -> None:
+    """Wait for the jobs, report progress, and raise the first error."""
+    done, pending = 0, set(jobs)
+    while pending:
+        ready, pending = wait(pending, timeout=SAY_SECONDS)
+        done += sum(job.result() for job in ready)
+        if pending:
+            say(f"{done / 1e9:.1f} of {total / 1e9:.1f} GB written")
+
+
+def _fill(handle: int, at: int, tensor: Tensor, block: memoryview, seed: int, stop: threading.Event) -> int:
+    """Write one tensor by cycling through its block from its own offset."""
+    size = tensors.ITEM_BYTES[tensor.dtype]
+    digest = hashlib.sha256(f"{seed}:{tensor.name}".encode()).digest()
+    begin = int.from_bytes(digest[:8], "little") % (len(block) // size) * size
+    remaining = tensor.bytes
+    while remaining and not stop.is_set():
+        count = os.pwrite(handle, block[begin : begin + min(remaining, CHUNK_BYTES)], at)
+        at, remaining, begin = at + count, remaining - count, (begin + count) % len(block)
+    return tensor.bytes
+
+
+# --- values ---------------------------------------------------------------------------------
+
+
+def _blocks(model: Model, seed: int) -> dict[tuple[str, str], memoryview]:
+    """Return the blocks that tensors are cut from, by kind of value and data type.
+
+    They use the generator's raw bits and integer arithmetic: that stream is documented and the same everywhere, which
+    NumPy does not promise of its distributions.
+    """
+    kind = {"float16": "F16", "bfloat16": "BF16"}[model.text.dtype]
+    blocks = {
+        ("normal", kind): _floats(_normal_values(seed), kind),
+        ("ones", kind): _floats(np.ones(2**18, np.float32), kind),
+        ("tenths", kind): _floats(np.full(2**18, 0.1, np.float32), kind),
+    }
+    if model.quantization:
+        blocks["nibbles", "I32"] = _nibbles(_random_words(seed, 1))
+        blocks["zeros", "I32"] = np.full(2**18, 0x88888888, np.uint32)
+        blocks["scales", "F16"] = _floats(_scales(seed), "F16")
+    return {key: values.view(np.uint8).data for key, values in blocks.items()}
+
+
+def _random_words(seed: int, stream: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """Return a block of random 32-bit words."""
+    bits = np.random.PCG64(np.random.SeedSequence((seed, stream))).random_raw((BLOCK_ITEMS + 1) // 2)
+    return np.asarray(bits, dtype="<u8").view("<u4")[:BLOCK_ITEMS]
+
+
+def _normal_values(seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Return nearly normal weights around zero: the sum of four random bytes each."""
+    words = _random_words(seed, 0)
+    pairs = (words & 0x00FF00FF) + ((words >> 8) & 0x00FF00FF)
+    sums = (pairs & 0xFFFF) + (pairs >> 16)
+    deviation = (4 * (256**2 - 1) / 12) ** 0.5
+    return (sums.astype(np.float32) - np.float32(510)) * np.float32(DEVIATION / deviation)
+
+
+def _nibbles(words: np.ndarray[Any, np.dtype[np.uint32]]) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """Return eight 4-bit values a word, 1 to 15 around the zero point 8 (0 becomes 8)."""
+    some = words | (words >> 1)
+    some |= some >> 2
+    eights = (~some & np.uint32(0x11111111)) << np.uint32(3)
+    words_without_zeros: np.ndarray[Any, np.dtype[np.uint32]] = np.bitwise_or(words, eights)
+    return words_without_zeros
+
+
+def _scales(seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Return quantisation steps, varied by a quarter, that give weights their deviation."""
+    step = DEVIATION / (2 * sum(k * k for k in range(1, 8)) / 16) ** 0.5
+    spread = (_random_words(seed, 2) & 0xFF).astype(np.float32) / np.float32(510)
+    return (np.float32(0.75) + spread) * np.float32(step)
+
+
+def _floats(values: np.ndarray[Any, np.dtype[np.float32]], kind: str) -> np.ndarray[Any, np.dtype[Any]]:
+    """Return 16-bit floats; bfloat16 is the upper half of a 32-bit one, truncated."""
+    if kind == "F16":
+        return values.astype("<f2")
+    return (values.astype("<f4").view("<u4") >> 16).astype("<u2")

@@ -1,0 +1,44 @@
+"""How fast this machine is: limits are multiples of a loop's time, so that a slow or busy one passes too."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import time
+from functools import cache
+
+LOOP = "import hashlib\nd = b''\nfor n in range(400_000): d = hashlib.sha256(d + str(n).encode()).digest()"
+USUAL = 0.5
+"""CPU seconds of the loop on the machine that the tests' limits were set on."""
+
+
+def children_seconds() -> float:
+    """Return the CPU seconds of the processes that this one started and that ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+@cache
+def loop_seconds() -> float:
+    """Return the loop's CPU seconds here, measured once."""
+    return loop_seconds_now()
+
+
+def loop_seconds_now() -> float:
+    """Return the loop's CPU seconds at this moment, in a process of its own, so that no coverage is measured in it."""
+    before = children_seconds()
+    subprocess.run([sys.executable, "-c", LOOP], check=True)
+    return children_seconds() - before
+
+
+def allowed(seconds: float) -> float:
+    """Return a limit of CPU time as this machine needs it; never less than is said."""
+    return seconds * max(1.0, loop_seconds() / USUAL)
+
+
+def slowness() -> float:
+    """Return how many times the usual time the loop takes now by the clock, at least 1: also what other work costs."""
+    begun = time.perf_counter()
+    subprocess.run([sys.executable, "-c", LOOP], check=True)
+    return max(1.0, (time.perf_counter() - begun) / USUAL)

@@ -1,0 +1,66 @@
+"""What runs were made of, on made-up records of held-out errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from variants import STORE, store_with, variant
+
+from recommender.estimate import coverage
+
+H100, L4 = STORE.gpus["h100-sxm-80g"], STORE.gpus["l4"]
+
+
+def fitted(**changed: Any) -> Any:
+    """The knowledge fitted to these GPUs, models and cards of a server."""
+    known = STORE.residuals["rps-load"]
+    return store_with(residuals={"one": variant(known, **{"gpus": (), "models": (), "cards": (), **changed})})
+
+
+def test_gpus_are_those_of_any_figure() -> None:
+    """Of every record, once."""
+    base = STORE.residuals["rps-load"]
+    both = {"a": variant(base, gpus=("l4", "t4")), "b": variant(base, gpus=("t4", "h100-sxm-80g"))}
+    assert coverage.list_measured_gpus(store_with(residuals=both)) == {"l4", "t4", "h100-sxm-80g"}
+    assert coverage.list_measured_gpus(fitted()) == set()
+
+
+def test_a_kind_is_experts_weights_images_and_tiles() -> None:
+    """Models of one kind differ in size only; whatever differs otherwise is another kind."""
+    kinds = {
+        name: coverage.classify_model(STORE.models[name])
+        for name in (
+            "internvl3-8b-awq",
+            "internvl3-38b-awq",
+            "internvl3-8b",
+            "qwen2.5-7b-instruct",
+            "qwen3-30b-a3b",
+            "qwen2.5-vl-7b-instruct",
+            "qwen2.5-7b-instruct-awq",
+            "qwen2.5-7b-instruct-gptq-int4",
+            "qwen3-32b-fp8",
+            "internvl3.5-30b-a3b",
+        )
+    }
+    assert kinds["internvl3-8b-awq"] == kinds["internvl3-38b-awq"] == (False, "awq", True, False)
+    assert kinds["internvl3-8b"] == (False, "", True, False)
+    assert kinds["qwen2.5-7b-instruct"] == (False, "", False, False)
+    assert kinds["qwen3-30b-a3b"] == (True, "", False, False)
+    assert kinds["qwen2.5-vl-7b-instruct"] == (False, "", True, True)
+    assert kinds["qwen2.5-7b-instruct-gptq-int4"] == (False, "gptq", False, False)
+    assert len(set(kinds.values())) == len(kinds) - 1
+
+
+def test_a_model_that_is_gone_has_no_kind() -> None:
+    """Its runs still count for GPUs and cards."""
+    store = fitted(models=("internvl3-8b", "removed-model"), gpus=("l4",))
+    assert coverage.list_measured_kinds(store) == {(False, "", True, False)}
+
+
+def test_cards_of_a_server_were_run_over_nvlink() -> None:
+    """Two H100s were run, four were not; nor two of a GPU without NVLink, whatever the records say; one always can."""
+    store = fitted(cards=("h100-sxm-80g x1", "h100-sxm-80g x2", "l4 x1", "l4 x2"))
+    assert [coverage.is_group_measured(store, H100, tp) for tp in (1, 2, 4)] == [True, True, False]
+    assert [coverage.is_group_measured(store, L4, tp) for tp in (1, 2)] == [True, False]
+    assert not coverage.is_group_measured(store, STORE.gpus["t4"], 1)
+    assert coverage.name_group(H100, 2) == "h100-sxm-80g x2"

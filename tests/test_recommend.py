@@ -1,0 +1,170 @@
+"""The steps from a request to an explained recommendation, with the choice itself replaced where it does not matter."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from variants import IMAGES, STORE, configuration, resolve, store_with
+
+from recommender import __version__
+from recommender.choose import constraints, recommend, relax
+from recommender.choose.select import Choice, NoCandidate, choose, predict
+from recommender.common.errors import UnknownName
+from recommender.request.request import Request
+from recommender.request.resolved_request import ResolvedRequest
+
+FINDING = constraints.ConstraintFinding("batch", "reject", "too small", "more", STORE.claims)  # type: ignore[arg-type]
+
+
+def choices(monkeypatch: pytest.MonkeyPatch, *refused: tuple[tuple[str, int], ...]) -> list[int]:
+    """Refuses as often as that, with these rejections, then chooses; the concurrency of each try."""
+    tried: list[int] = []
+
+    def answer(resolved: ResolvedRequest) -> Choice | NoCandidate:
+        tried.append(resolved.concurrency)
+        if len(tried) <= len(refused):
+            return NoCandidate(FINDING, (), 3, refused[len(tried) - 1], False)
+        return Choice(predict(resolved, configuration(max_batch_size=64)), (FINDING,), 7, (("tp", 2),))
+
+    monkeypatch.setattr(recommend, "choose", answer)
+    return tried
+
+
+def test_a_recommendation_tells_what_was_asked_and_what_was_considered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request and its facts, the configuration with its estimates, warnings, counts, like runs, who made it."""
+    choices(monkeypatch)
+    request = Request(gpu="h100-sxm-80g", concurrency=4)
+    made = recommend.recommend(request)
+    assert made.request == request
+    assert (made.resolved.model.id, made.resolved.concurrency) == (IMAGES, 4)
+    assert (made.adviser, made.added, made.left_out) == ("", (), ())
+    assert (made.considered, made.rejected, made.findings) == (7, (("tp", 2),), (FINDING,))
+    candidate = predict(resolve(concurrency=4), configuration(max_batch_size=64))
+    assert (made.config, made.memory, made.speed) == (candidate.config, candidate.memory, candidate.speed)
+    assert {each.option for each in made.explanations} > {"session-len", "omp-num-threads", "max-tokens"}
+    assert made.similar_runs
+    assert made.made_by == f"lmdeploy-recommender {__version__}"
+
+
+def test_where_nothing_fits_the_nearest_change_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what binds; whether the weights are too large decides what is tried."""
+    seen: list[bool] = []
+
+    def suggest(resolved: ResolvedRequest, too_large: bool) -> relax.RequestChange:
+        seen.append(too_large)
+        return relax.RequestChange("--load 1", "less")
+
+    monkeypatch.setattr(recommend, "suggest_change", suggest)
+    for too_large in (False, True):
+        nothing = NoCandidate(FINDING, (), 3, (), too_large)
+        monkeypatch.setattr(recommend, "choose", lambda _, nothing=nothing: nothing)
+        with pytest.raises(recommend.NothingFits, match=r"^too small$") as raised:
+            recommend.recommend(Request(gpu="l4", concurrency=4))
+        assert raised.value.nothing is nothing
+        assert raised.value.resolved.gpu.id == "l4"
+        assert raised.value.change == relax.RequestChange("--load 1", "less")
+    assert seen == [False, True]
+
+
+MISSED = (("tp", 1), ("goal-rps", 2))
+
+
+def test_a_rate_is_reached_with_as_few_in_flight_as_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One, two, four: doubled while the rate is missed."""
+    tried = choices(monkeypatch, MISSED, MISSED, MISSED)
+    made = recommend.recommend(Request(gpu="h100-sxm-80g", rps=20.0))
+    assert tried == [1, 2, 4, 8]
+    assert made.resolved.concurrency == 8
+
+
+def test_a_rate_is_sought_up_to_1024_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then it is told that it cannot be reached."""
+    tried = choices(monkeypatch, *[MISSED] * 50)
+    monkeypatch.setattr(recommend, "suggest_change", lambda resolved, too_large: None)
+    with pytest.raises(recommend.NothingFits) as raised:
+        recommend.recommend(Request(gpu="h100-sxm-80g", rps=20.0))
+    assert tried == [2**power for power in range(11)]
+    assert raised.value.resolved.concurrency == 1024
+
+
+def test_where_the_rate_is_not_what_binds_no_more_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More in flight need more memory."""
+    tried = choices(monkeypatch, MISSED, (("memory-fits", 3),))
+    monkeypatch.setattr(recommend, "suggest_change", lambda resolved, too_large: None)
+    with pytest.raises(recommend.NothingFits):
+        recommend.recommend(Request(gpu="h100-sxm-80g", rps=20.0))
+    assert tried == [1, 2]
+
+
+@pytest.mark.parametrize(("asked", "concurrency"), [({"load": "medium"}, 16), ({"concurrency": 3}, 3)])
+def test_a_load_that_was_asked_for_is_kept(
+    monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], concurrency: int
+) -> None:
+    """A rate besides it is a goal only."""
+    tried = choices(monkeypatch)
+    recommend.recommend(Request(gpu="h100-sxm-80g", rps=20.0, **asked))
+    assert tried == [concurrency]
+
+
+def test_the_rate_is_the_one_constraint_of_the_knowledge() -> None:
+    """What the search looks for is a goal that the knowledge knows, and a real rate is reached by it."""
+    made = recommend.recommend(Request(gpu="h100-sxm-80g", rps=20.0))
+    assert made.speed.rps.value >= 20.0
+    assert made.resolved.concurrency > 1
+    half = choose(resolve(rps=20.0, concurrency=made.resolved.concurrency // 2))
+    assert isinstance(half, NoCandidate)
+    assert "goal-rps" in dict(half.rejected)
+
+
+def test_an_advisers_configuration_is_told_with_what_was_changed() -> None:
+    """Nothing else was considered; its own findings and explanations."""
+    made = recommend.recommend_adviser(
+        Request(gpu="h100-sxm-80g", concurrency=1), "claude", MappingProxyType({"session-len": "8192"}), ["tp"]
+    )
+    assert (made.adviser, made.considered, made.rejected) == ("claude", 1, ())
+    assert (made.added, made.left_out) == ((("session-len", "8192"),), ("tp",))
+    assert made.config.session_len == 8192
+    by_option = {each.option: each for each in made.explanations}
+    assert by_option["session-len"].reason == "Added with --with."
+    assert by_option["quant-policy"].emitted
+    assert any(finding.severity == "reject" for finding in made.findings)
+    assert made.similar_runs
+    plain = recommend.recommend_adviser(Request(gpu="h100-sxm-80g", concurrency=1), "claude")
+    assert (plain.added, plain.left_out, plain.config.session_len) == ((), (), 4096)
+
+
+def test_the_knowledge_may_be_given() -> None:
+    """Instead of what is installed."""
+    fewer = store_with(gpus={"h100-sxm-80g": STORE.gpus["h100-sxm-80g"]})
+    for answer in (recommend.recommend, lambda *args: recommend.recommend_adviser(args[0], "claude", store=args[1])):
+        with pytest.raises(UnknownName, match="unknown GPU 'l4'"):
+            answer(Request(gpu="l4", concurrency=1), fewer)
+        assert answer(Request(gpu="h100-sxm-80g", concurrency=1), fewer).resolved.store is fewer
+
+
+def test_a_model_that_is_no_folder_is_unknown(tmp_path: Any) -> None:
+    """A name with near names; a path that is no checkpoint says so; near names are not asked for a path."""
+    with pytest.raises(UnknownName, match="unknown model 'internvl3-8b-awk': did you mean"):
+        recommend.resolve_with_checkpoint(Request(gpu="l4", model="internvl3-8b-awk"), STORE)
+    with pytest.raises(UnknownName, match=r"^--model: '.*missing' is not a folder with a config\.json$"):
+        recommend.resolve_with_checkpoint(Request(gpu="l4", model=str(tmp_path / "missing")), STORE)
+    assert recommend.resolve_with_checkpoint(Request(gpu="l4", model=IMAGES), STORE).model.id == IMAGES
+
+
+def test_a_folder_is_read_from_its_own_files(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Model, exact bytes and path of the checkpoint; a name of the knowledge comes first."""
+    from recommender.request import checkpoint
+
+    read: list[Any] = []
+
+    def reading(folder: Any, store: Any) -> Any:
+        read.append((folder, store))
+        return STORE.models[IMAGES], 12_345, "here"
+
+    (tmp_path / "config.json").write_text("{}")
+    monkeypatch.setattr(checkpoint, "read", reading)
+    made = recommend.resolve_with_checkpoint(Request(gpu="l4", model=str(tmp_path)), STORE)
+    assert (made.model.id, made.weight_bytes, made.model_source) == (IMAGES, 12_345, "here")
+    assert read == [(tmp_path, STORE)]

@@ -1,0 +1,392 @@
+"""The nearest change of a request under which something would fit: which are tried, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from variants import GIB, IMAGES, MIB, STORE, TEXT, configuration, resolve
+
+from recommender.choose import relax
+from recommender.choose.select import Choice, NoCandidate, choose, predict
+from recommender.knowledge.names import PART
+from recommender.request.resolved_request import ResolvedRequest
+
+Fits = Callable[[ResolvedRequest], bool]
+WHOLE = [gpu for gpu in STORE.gpus.values() if PART not in gpu.id]
+
+
+def suggest(
+    monkeypatch: pytest.MonkeyPatch, fits: Fits, too_large: bool = False, config: Any = None, **asked: Any
+) -> tuple[str, str]:
+    """Options and text of the change, where only what ``fits`` says fits; empty where there is none."""
+    resolved = resolve(**{"gpu": "l4", "model": TEXT, "images": 0, "concurrency": 16, "lmdeploy": "0.18.0", **asked})
+
+    def answer(tried: ResolvedRequest) -> Choice | None:
+        # What was asked is known not to fit.
+        return (
+            Choice(predict(tried, config or configuration()), (), 1, ()) if tried != resolved and fits(tried) else None
+        )
+
+    monkeypatch.setattr(relax, "choose", answer)
+    monkeypatch.setattr(relax, "fits", lambda tried: answer(tried) is not None)
+    change = relax.suggest_change(resolved, too_large)
+    return (change.options, change.text) if change else ("", "")
+
+
+def anything(tried: ResolvedRequest) -> bool:
+    """Every change helps."""
+    return True
+
+
+ASKED: dict[str, Any] = {
+    "kv": "fp16",
+    "p99_ms": 1.0,
+    "concurrency": 16,
+    "lmdeploy": "0.17.0",
+    "vram_gib": 20.0,
+}
+LEFT = {"kv": "auto", "p99_ms": 0.0, "concurrency": 1, "lmdeploy": "0.18.0", "vram_gib": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("gone", "options"),
+    [
+        ([], "--kv auto"),
+        (["kv"], "--p99 "),
+        (["kv", "p99_ms"], "--load 8"),
+        (["kv", "p99_ms", "concurrency"], "--lmdeploy 0.18.0"),
+        (["kv", "p99_ms", "concurrency", "lmdeploy"], "--vram 21"),
+        (["kv", "p99_ms", "concurrency", "lmdeploy", "vram_gib"], "--gpu l4:2"),
+    ],
+)
+def test_the_smallest_kind_of_change_comes_first(
+    monkeypatch: pytest.MonkeyPatch, gone: list[str], options: str
+) -> None:
+    """Precision of the cache, goals, load, release, memory of a shared card, more cards: where all would help.
+
+    Each line has one kind less to change than the line before.
+    """
+    asked = ASKED | {name: LEFT[name] for name in gone}
+    found, _ = suggest(monkeypatch, anything, **asked)
+    assert found.startswith(options)
+
+
+def test_larger_cards_come_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After eight of the same."""
+    found, text = suggest(monkeypatch, lambda tried: tried.request.gpu_count == 8, concurrency=1)
+    assert (found, text) == ("--gpu l4:8", "use 8 GPUs")
+    found, _ = suggest(monkeypatch, lambda tried: tried.request.gpu_count > 1 and tried.gpu.id != "l4", concurrency=1)
+    assert found.endswith(":2")
+    assert not found.startswith("--gpu l4:")
+
+
+def test_where_weights_are_too_large_only_memory_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither precision nor goals, load or release bring any."""
+    assert suggest(monkeypatch, anything, True, **ASKED)[0] == "--vram 21"
+    assert suggest(monkeypatch, anything, True, **ASKED | {"vram_gib": 0.0})[0] == "--gpu l4:2"
+
+
+def test_nothing_is_offered_where_nothing_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much is asked for."""
+    assert suggest(monkeypatch, lambda tried: False, **ASKED) == ("", "")
+
+
+def test_the_cache_may_be_quantised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a precision was asked for; the rest of the request stays."""
+    seen = []
+
+    def fits(tried: ResolvedRequest) -> bool:
+        seen.append(tried)
+        return tried.request.kv == "auto"
+
+    assert suggest(monkeypatch, fits, kv="int8") == ("--kv auto", "choose the KV cache precision automatically")
+    assert len(seen) == 1
+    assert seen[0].concurrency == 16
+
+
+def test_what_was_not_asked_for_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One at a time on the newest release, nothing asked of cache, goals or memory: more cards are tried at once."""
+    resolved = resolve(gpu="l4", model=TEXT, images=0, concurrency=1)
+    tried: list[ResolvedRequest] = []
+    monkeypatch.setattr(relax, "fits", tried.append)
+    relax.suggest_change(resolved, False)
+    assert [(each.gpu.id, each.request.gpu_count) for each in tried[:3]] == [("l4", 2), ("l4", 4), ("l4", 8)]
+
+
+@pytest.mark.parametrize(("most", "options"), [(8, "--load 8"), (7, "--load 4"), (1, "--load 1"), (3, "--load 2")])
+def test_the_load_is_halved_until_it_fits(monkeypatch: pytest.MonkeyPatch, most: int, options: str) -> None:
+    """Down to one in flight."""
+    found, text = suggest(monkeypatch, lambda tried: tried.concurrency <= most)
+    assert found == options
+    assert text == f"limit concurrency to {options.split()[1]}"
+
+
+def test_the_newest_release_is_offered_and_no_older_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is not the newest; with its own options."""
+    seen = []
+
+    def fits(tried: ResolvedRequest) -> bool:
+        seen.append(tried)
+        return tried.release.id == "0.18.0"
+
+    found = suggest(monkeypatch, fits, concurrency=1, lmdeploy="0.9.2")
+    assert found == ("--lmdeploy 0.18.0", "use LMDeploy 0.18.0")
+    newest = seen[-1]
+    assert (newest.request.lmdeploy, str(newest.version)) == ("0.18.0", "0.18.0")
+    assert newest.options == resolve(lmdeploy="0.18.0").options
+    assert suggest(monkeypatch, lambda tried: tried.release.id == "0.17.0", concurrency=1, lmdeploy="0.9.2") == ("", "")
+    assert suggest(monkeypatch, lambda tried: tried.release.id == "0.18.0", concurrency=1)[0] == "--gpu l4:2"
+
+
+@pytest.mark.parametrize(
+    ("asked", "gib", "options"), [(4.0, 17, "--vram 17"), (16.5, 17, "--vram 17"), (20.0, 22, "--vram 22")]
+)
+def test_more_of_a_shared_card_is_offered_by_the_gib(
+    monkeypatch: pytest.MonkeyPatch, asked: float, gib: int, options: str
+) -> None:
+    """From the next whole GiB that holds the weights' 14.2 on, up to the whole of the L4's 22.5."""
+    seen = []
+
+    def fits(tried: ResolvedRequest) -> bool:
+        seen.append(tried)
+        return tried.available_bytes >= gib * GIB
+
+    found, text = suggest(monkeypatch, fits, True, vram_gib=asked)
+    assert (found, text) == (options, f"give it {gib} GiB of the GPU")
+    sizes = [tried.available_bytes // GIB for tried in seen]
+    assert all(asked < size <= 22 for size in sizes)
+    assert len(sizes) <= 8, "the sizes are bisected"
+    assert seen[-1].request.vram_gib == gib
+
+
+def test_no_more_than_the_card_has_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """22 whole GiB of an L4; more cards after that keep what was asked of each."""
+    seen: list[ResolvedRequest] = []
+
+    def fits(tried: ResolvedRequest) -> bool:
+        seen.append(tried)
+        return tried.request.gpu_count == 2
+
+    assert suggest(monkeypatch, fits, True, vram_gib=20.0)[0] == "--gpu l4:2"
+    assert [tried.available_bytes // GIB for tried in seen] == [22, 20]
+
+
+@pytest.mark.parametrize(
+    ("count", "options"), [(1, "--gpu l4:2"), (2, "--gpu l4:4"), (4, "--gpu l4:8"), (3, "--gpu l4:4")]
+)
+def test_more_cards_are_two_four_or_eight(monkeypatch: pytest.MonkeyPatch, count: int, options: str) -> None:
+    """The next of them."""
+    assert suggest(monkeypatch, anything, True, gpu_count=count)[0] == options
+
+
+def test_a_slice_has_no_second_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process sees one MIG slice: whole cards are offered instead, never slices."""
+    found, _ = suggest(monkeypatch, anything, True, gpu="a100-sxm-80g-mig-2g")
+    assert found.startswith("--gpu ")
+    assert ":" not in found
+    assert PART not in found
+
+
+def test_cards_that_do_not_hold_the_weights_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Qwen2.5-72B in 16 bits is 145 GB: seven L4s of 22 GiB; two or four are not even tried."""
+    seen: list[ResolvedRequest] = []
+
+    def fits(tried: ResolvedRequest) -> bool:
+        seen.append(tried)
+        return True
+
+    assert suggest(monkeypatch, fits, True, model="qwen2.5-72b-instruct")[0] == "--gpu l4:8"
+    assert [tried.request.gpu_count for tried in seen] == [8]
+
+
+def test_the_smallest_larger_card_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By memory, then by name; a whole card, one of it, named as people write it."""
+    found, text = suggest(monkeypatch, lambda tried: tried.gpu.memory_mib >= 40_000, True)
+    least = min((gpu for gpu in WHOLE if gpu.memory_mib >= 40_000), key=lambda gpu: (gpu.memory_mib, gpu.id))
+    assert (found, text) == (f"--gpu {least.id}", f"use {least.name}")
+
+
+def test_a_newer_card_helps_even_if_it_is_no_larger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a V100 with 32 GiB and what needs compute capability 8.0: the smallest such card that holds the weights."""
+    found, _ = suggest(
+        monkeypatch,
+        lambda tried: float(tried.gpu.compute_capability) >= 8.0,
+        True,
+        gpu="v100-sxm2-32g",
+        model="qwen2.5-3b-instruct",
+    )
+    weights = 2 * 3.09e9
+    enough = [gpu for gpu in WHOLE if float(gpu.compute_capability) >= 8.0 and (gpu.memory_mib - 480) * MIB > weights]
+    assert found == f"--gpu {min(enough, key=lambda gpu: (gpu.memory_mib, gpu.id)).id}"
+
+
+def test_neither_smaller_nor_older_cards_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of another card each is newer, or has more memory than may be used now."""
+    seen: list[ResolvedRequest] = []
+
+    def fits(tried: ResolvedRequest) -> bool:
+        seen.append(tried)
+        return tried.request.gpu_count == 8 and tried.gpu.compute_capability == "10.0"
+
+    assert suggest(monkeypatch, fits, True, gpu="l40s")[0].endswith(":8")
+    others = [tried.gpu for tried in seen if tried.gpu.id != "l40s"][1:]
+    assert others
+    assert all(float(gpu.compute_capability) > 8.9 or gpu.memory_mib > STORE.gpus["l40s"].memory_mib for gpu in others)
+    assert not any(PART in gpu.id for gpu in others)
+
+
+def test_one_of_each_size_comes_before_two_of_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All single cards by size, then pairs, fours and eights; of cards alike only one, the first by name."""
+    seen: list[ResolvedRequest] = []
+
+    def fits(tried: ResolvedRequest) -> bool:
+        seen.append(tried)
+        return len(seen) == 4  # after two, four and eight L4s: the look at whether any card helps
+
+    assert suggest(monkeypatch, fits, True) == ("", "")
+    cards = [(tried.request.gpu_count, tried.gpu) for tried in seen[4:]]
+    counts = [count for count, _ in cards]
+    assert counts == sorted(counts)
+    assert set(counts) == {1, 2, 4, 8}
+    for count in (1, 2, 4, 8):
+        sizes = [(gpu.memory_mib, gpu.id) for number, gpu in cards if number == count]
+        assert sizes == sorted(sizes)
+        kinds = [(gpu.compute_capability, gpu.memory_mib // 1024) for number, gpu in cards if number == count]
+        assert len(kinds) == len(set(kinds))
+        for _, gpu in cards:
+            alike = [
+                other
+                for other in WHOLE
+                if (other.compute_capability, other.memory_mib // 1024)
+                == (gpu.compute_capability, gpu.memory_mib // 1024)
+            ]
+            assert gpu.id == min(alike, key=lambda other: (other.memory_mib, other.id)).id
+    assert all(tried.available_bytes == tried.gpu.memory_mib * MIB for tried in seen[3:])
+    seen.clear()
+    assert suggest(monkeypatch, lambda tried: bool(seen.append(tried)), True, vram_gib=22.0) == ("", "")
+    assert {tried.request.vram_gib for tried in seen} == {22.0, 0.0}
+    assert all(tried.request.vram_gib == 22.0 * (tried.gpu.id == "l4") for tried in seen)
+
+
+def test_several_larger_cards_are_named_with_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the option takes it, and in words; no fewer than were asked for."""
+    found, text = suggest(monkeypatch, lambda tried: tried.gpu.id == "h200-sxm" and tried.request.gpu_count >= 4, True)
+    assert (found, text) == ("", "")  # no look at eight of it helps where another card of its generation is larger
+    largest = max((gpu for gpu in WHOLE if gpu.compute_capability == "9.0"), key=lambda gpu: gpu.memory_mib)
+    found, text = suggest(monkeypatch, lambda tried: tried.gpu.id == largest.id and tried.request.gpu_count >= 4, True)
+    assert (found, text) == (f"--gpu {largest.id}:4", f"use 4 x {largest.name}")
+    found, _ = suggest(monkeypatch, lambda tried: tried.gpu.id == largest.id, True, gpu_count=2)
+    assert found == f"--gpu {largest.id}:2"
+
+
+def test_no_card_is_tried_where_eight_of_the_largest_do_not_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One look at each generation instead of dozens of cards; sixteen where sixteen were asked for."""
+    for count, looked in ((1, 8), (16, 16)):
+        seen: list[ResolvedRequest] = []
+
+        def fits(tried: ResolvedRequest, seen: list[ResolvedRequest] = seen) -> bool:
+            seen.append(tried)
+            return False
+
+        assert suggest(monkeypatch, fits, True, gpu_count=count) == ("", "")
+        others = [tried for tried in seen if tried.gpu.id != "l4" or tried.request.gpu_count == 16]
+        generations = {gpu.compute_capability for gpu in WHOLE}
+        assert {tried.gpu.compute_capability for tried in others} >= generations - {"8.9"}
+        assert len(others) <= len(generations)
+        assert {tried.request.gpu_count for tried in others} == {looked}
+        for tried in others:
+            kind = [gpu.memory_mib for gpu in WHOLE if gpu.compute_capability == tried.gpu.compute_capability]
+            assert tried.gpu.memory_mib // 1024 == max(kind) // 1024
+
+
+# --- goals
+
+
+def goals(monkeypatch: pytest.MonkeyPatch, config: Any = None, **asked: Any) -> tuple[str, str, ResolvedRequest]:
+    """The change where a looser goal is all it takes, and what was asked of the choice for it."""
+    seen: list[ResolvedRequest] = []
+
+    def fits(tried: ResolvedRequest) -> bool:
+        seen.append(tried)
+        request = tried.request
+        return not (request.p99_ms or request.ttft_ms or request.rps)
+
+    found, text = suggest(monkeypatch, fits, False, config, gpu="h100-sxm-80g", **asked)
+    return found, text, seen[0]
+
+
+def test_each_missed_goal_is_told_as_what_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times rounded up to whole ms, rates down to a tenth: the options would be met as written."""
+    config = configuration(max_batch_size=4)
+    speed = predict(resolve(model=TEXT, images=0, concurrency=4), config).speed
+    asked = {"concurrency": 4, "config": config}
+    found, text, tried = goals(monkeypatch, p99_ms=1.0, ttft_ms=1.0, rps=1000.0, **asked)
+    assert text == "the best prediction for this GPU and load"
+    options = dict(zip(found.split()[::2], map(float, found.split()[1::2]), strict=True))
+    assert list(options) == ["--p99", "--ttft", "--rps"]
+    assert options["--p99"] - 1 < speed.p99_ms.value <= options["--p99"]
+    assert options["--ttft"] - 1 < speed.ttft_ms.value <= options["--ttft"]
+    assert options["--rps"] <= speed.rps.value < options["--rps"] + 0.1
+    assert options["--p99"] == int(options["--p99"])
+    assert tried.request.goal == "throughput"
+    # A goal that is met is not among them.
+    assert goals(monkeypatch, p99_ms=1.0, ttft_ms=80_000.0, **asked)[0] == f"--p99 {options['--p99']:g}"
+    assert goals(monkeypatch, p99_ms=80_000.0, rps=1000.0, **asked)[0] == f"--rps {options['--rps']:g}"
+    found, _, tried = goals(monkeypatch, p99_ms=80_000.0, ttft_ms=1.0, rps=0.001, **asked)
+    assert found == f"--ttft {options['--ttft']:g}"
+    _, _, tried = goals(monkeypatch, ttft_ms=1.0, **asked)
+    assert (tried.request.goal, tried.request.ttft_ms, tried.request.p99_ms, tried.request.rps) == ("latency", 0, 0, 0)
+
+
+def test_a_goal_just_met_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exactly what is predicted will do; where all are met and something else binds, the goals go."""
+    config = configuration(max_batch_size=4)
+    speed = predict(resolve(model=TEXT, images=0, concurrency=4), config).speed
+    exact = {"p99_ms": speed.p99_ms.value, "ttft_ms": speed.ttft_ms.value, "rps": speed.rps.value}
+    assert goals(monkeypatch, concurrency=4, config=config, **exact)[0] == "no latency goals"
+
+
+def test_where_goals_are_not_what_binds_others_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If nothing fits without them either, they stay."""
+    found, _ = suggest(monkeypatch, lambda tried: tried.concurrency == 8, p99_ms=1.0)
+    assert found == "--load 8"
+
+
+@pytest.mark.parametrize(("slack", "most"), [(1.02, 6), (1.0, 6)])
+def test_less_detail_is_mentioned_where_it_alone_would_meet_the_goal(
+    monkeypatch: pytest.MonkeyPatch, slack: float, most: int
+) -> None:
+    """The least that is given up first: six tiles before one; nothing where one tile misses it too."""
+    image = {"model": IMAGES, "images": 1, "image_width": 1280, "image_height": 720, "concurrency": 4}
+    config = configuration(max_batch_size=4, session_len=8192, prefill_tokens=4096)
+
+    def p99(tiles: int) -> float:
+        return predict(resolve(**image), replace(config, max_tiles=tiles)).speed.p99_ms.value
+
+    def told(goal: float, given: Any = config) -> str:
+        return goals(monkeypatch, given, p99_ms=goal, **image)[1].partition("load")[2]
+
+    assert p99(1) < p99(6) < p99(0)
+    words = "; clients that send max_dynamic_patch {} meet the goal, with less image detail"
+    assert told(p99(6) * slack) == words.format(most)
+    assert told((p99(6) + p99(1)) / 2) == words.format(1)
+    assert told(p99(1) * 0.99) == ""
+    # A configuration with fewer tiles has nothing more to give up.
+    assert told(p99(6) * slack, replace(config, max_tiles=1)) == ""
+
+
+def test_what_is_offered_fits() -> None:
+    """The change applied to the request is one under which the real choice finds something, and less is not."""
+    resolved = resolve(gpu="l4", model="internvl3-14b", kv="fp16", concurrency=64, lmdeploy="0.15.0")
+    nothing = choose(resolved)
+    assert isinstance(nothing, NoCandidate)
+    change = relax.suggest_change(resolved, nothing.too_large)
+    assert change is not None
+    name, value = change.options.split()
+    assert name == "--gpu"
+    gpu, _, count = value.partition(":")
+    asked = {"model": "internvl3-14b", "kv": "fp16", "concurrency": 64, "lmdeploy": "0.15.0"}
+    assert isinstance(choose(resolve(gpu=gpu, gpu_count=int(count or 1), **asked)), Choice)

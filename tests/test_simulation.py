@@ -1,0 +1,349 @@
+"""The simulated server against one that works single passes, cases by hand and queueing theory."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass
+from itertools import count, cycle, islice
+from operator import itemgetter
+from typing import TypeAlias
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recommender.estimate import simulation
+from recommender.estimate.closed_loop import ServiceTimes
+from recommender.estimate.simulation import Quantiles, SimulatedRequest, SimulatedServer
+
+Times: TypeAlias = tuple[float, float, float]
+"""When a request was sent, had its first token and its last, in ms."""
+Client: TypeAlias = tuple[float, Sequence[SimulatedRequest]]
+"""When a client sends its first request, and all that it sends, one after another."""
+Follow: TypeAlias = Callable[[int], SimulatedRequest | None]
+"""From the number of an answered request to what its client sends next."""
+
+
+class Coarse(random.Random):
+    """Chance in sixteenths: sums and products of such numbers have no rounding errors, so results compare exactly."""
+
+    def uniform(self, a: float, b: float) -> float:
+        """One of 17 values from a to b."""
+        return a + round(16 * self.random()) / 16 * (b - a)
+
+
+def server(
+    step: float = 10.0, base: float = 0.0, overhead: float = 0.0, experts: float = 0.0, **limits: int
+) -> SimulatedServer:
+    """A server of ``step`` ms a pass of which ``base`` cannot be hidden, otherwise without limits and overheads."""
+    times = ServiceTimes(0.0, 0.0, step, 0.0, 0.0, experts, 3 * experts, experts / 2, step - base)
+    return SimulatedServer(overhead, base, **({"budget": 8192, "batch": 64, "kv_tokens": 0} | limits), times=times)
+
+
+def request(output: int = 1, prefill: float = 1.0, tokens: int = 16, **changed: float) -> SimulatedRequest:
+    """A request that nothing prepares and that adds nothing to a step, unless it is said."""
+    return SimulatedRequest(changed.get("prepare", 0.0), prefill, tokens, tokens, output, changed.get("row", 0.0))
+
+
+# --- one pass after another --------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Naive:
+    """A request on its way."""
+
+    number: int
+    sent: float
+    ready: float
+    asked: SimulatedRequest
+    left: int
+    given: int = 0
+    first: float = math.nan
+
+    @property
+    def held(self) -> int:
+        """Tokens of KV cache, from the begin of the prefill on."""
+        return self.asked.new_tokens + self.asked.output if self.left < self.asked.new_tokens else 0
+
+
+class NaiveServer:
+    """Works every pass by itself, by the rules of the module's docstring."""
+
+    def __init__(self, place: SimulatedServer, follow: Follow, chance: random.Random) -> None:
+        self.place, self.follow, self.chance = place, follow, chance
+        self.outside: list[Naive] = []
+        self.line: list[Naive] = []
+        self.running: list[Naive] = []
+        self.slots: list[int] = []  # passes that brought a last token; the slot is taken for two more
+        self.answers: dict[int, Times] = {}
+        self.numbers, self.thread, self.now, self.decided, self.passes = count(), 0.0, 0.0, 0.0, 0
+
+    def send(self, at: float, asked: SimulatedRequest) -> None:
+        self.thread = max(self.thread, at) + asked.prepare
+        ready = self.thread + self.place.overhead * self.chance.uniform(*simulation.JITTER)
+        self.outside.append(Naive(next(self.numbers), at, ready, asked, asked.new_tokens))
+
+    def run(self, wanted: range) -> list[Times]:
+        """When the wanted requests were sent, had their first token and their last."""
+        while not all(number in self.answers for number in wanted):
+            self.slots = [ended for ended in self.slots if ended > self.passes - 2]
+            for one in sorted(self.outside, key=lambda one: (one.ready, one.number)):
+                taken = len(self.line) + len(self.running) + len(self.slots)
+                if one.ready <= self.decided and taken < self.place.batch:
+                    self.outside.remove(one)
+                    self.line.append(one)
+            if self.line or self.running:
+                self.work()
+            else:
+                self.now = self.decided = max(self.now, min(one.ready for one in self.outside))
+        return [self.answers[number] for number in wanted]
+
+    def work(self) -> None:
+        """Work one pass."""
+        decoding = tuple(self.running)
+        spent, goes_on, begun = self.fill()
+        plain, rows = self.place.times.step(len(decoding)), sum(one.asked.row for one in decoding)
+        if decoding:
+            length = rows + (self.place.pass_base + max(spent, plain - self.place.pass_base) if spent else plain)
+        else:  # a prompt's time holds the launches of one pass
+            length = max(spent + self.place.pass_base * goes_on, self.place.times.step(1))
+        began, self.now, self.passes = self.now, self.now + length, self.passes + 1
+        for one in (*decoding, *begun):
+            one.given += 1
+        for one in begun:
+            one.first = self.now
+        self.running += begun
+        ended = [one for one in sorted(self.running, key=lambda one: one.number) if one.given == one.asked.output]
+        for one in ended:
+            self.running.remove(one)
+            self.slots.append(self.passes)
+            self.answers[one.number] = (one.sent, one.first, self.now)
+            if (then := self.follow(one.number)) is not None:
+                self.send(self.now, then)
+        self.decided = began
+        if not self.line and not self.running:  # passes without requests take no time
+            self.decided = self.now
+            self.slots.clear()
+
+    def fill(self) -> tuple[float, bool, list[Naive]]:
+        """Prefill those in line; the ms of arithmetic, whether a cut prompt goes on, and those whose prompt ends."""
+        begun: list[Naive] = []
+        room, spent, goes_on = self.place.budget + self.place.batch - len(self.running), 0.0, False
+        for one in tuple(self.line):
+            full = sum(other.held for other in (*self.running, *self.line, *begun))
+            size = one.asked.new_tokens + one.asked.output
+            if one.held:
+                goes_on = True
+            elif self.place.kv_tokens and full and full + size > self.place.kv_tokens:
+                break
+            part = min(room, one.left)
+            room, one.left = room - part, one.left - part
+            spent += one.asked.prefill * part / one.asked.new_tokens
+            if one.left:
+                break
+            begun.append(self.line.pop(0))
+        return spent, goes_on, begun
+
+
+class Jumping:
+    """The module's own simulation, as the naive one is called."""
+
+    def __init__(self, place: SimulatedServer, follow: Follow, chance: random.Random) -> None:
+        self.follow, self.numbers = follow, count()
+        self.made = simulation._Simulation(place, self.done, chance=chance)
+
+    def send(self, at: float, asked: SimulatedRequest) -> None:
+        self.made.send(at, next(self.numbers), asked)
+
+    def done(self, at: float, number: int) -> None:
+        if (then := self.follow(number)) is not None:
+            self.send(at, then)
+
+    def run(self, wanted: range) -> list[Times]:
+        self.made.run(wanted)
+        return [(answer.sent, answer.first, answer.done) for answer in self.made.figures(wanted)]
+
+
+def play(
+    kind: type[NaiveServer | Jumping], place: SimulatedServer, clients: Sequence[Client], chance: random.Random
+) -> list[Times]:
+    """The times of all requests, in the order of sending; clients are in the order of their first request."""
+    owners, rest = list(range(len(clients))), [iter(asked[1:]) for _, asked in clients]
+
+    def follow(number: int) -> SimulatedRequest | None:
+        after = next(rest[owners[number]], None)
+        owners.extend([owners[number]] if after else [])
+        return after
+
+    made = kind(place, follow, chance)
+    for at, asked in clients:
+        made.send(at, asked[0])
+    return made.run(range(sum(len(asked) for _, asked in clients)))
+
+
+def quarters(low: int, high: int) -> st.SearchStrategy[float]:
+    """Multiples of a quarter: exact in binary."""
+    return st.integers(4 * low, 4 * high).map(lambda whole: whole / 4)
+
+
+REQUESTS = st.builds(
+    SimulatedRequest,
+    prepare=quarters(0, 3) | quarters(0, 40),
+    prefill=quarters(1, 60),
+    new_tokens=st.sampled_from([1, 4, 16, 64]),
+    context=st.just(64),
+    output=st.integers(1, 5) | st.integers(1, 60),
+    row=quarters(0, 2),
+)
+SERVERS = st.builds(
+    server,
+    step=quarters(5, 20),
+    base=quarters(0, 5),
+    experts=quarters(0, 2),
+    overhead=quarters(0, 30),
+    budget=st.sampled_from([1, 7, 16, 40, 500]),
+    batch=st.sampled_from([1, 2, 3, 8]),
+    kv_tokens=st.sampled_from([0, 0, 20, 90, 200]),
+)
+CLIENTS = st.tuples(quarters(0, 5) | quarters(0, 300), st.lists(REQUESTS, min_size=1, max_size=4).map(tuple))
+
+
+@given(SERVERS, st.lists(CLIENTS, min_size=1, max_size=7).map(lambda clients: sorted(clients, key=itemgetter(0))))
+@settings(max_examples=300)
+def test_a_jump_over_passes_is_exact(place: SimulatedServer, clients: list[Client]) -> None:
+    """Every request has its tokens at the very times that a simulation of single passes finds."""
+    assert play(Jumping, place, clients, Coarse(1)) == play(NaiveServer, place, clients, Coarse(1))
+
+
+@given(SERVERS, st.lists(REQUESTS, min_size=2, max_size=12), quarters(0, 50))
+@settings(max_examples=150)
+def test_no_more_at_once_than_batch_and_cache_hold(
+    place: SimulatedServer, asked: list[SimulatedRequest], gap: float
+) -> None:
+    """From each first to each last token; a request that is too long for the cache has it alone."""
+    answers = play(Jumping, place, [(gap * number, [one]) for number, one in enumerate(asked)], random.Random(1))
+    for _, now, _ in answers:
+        pairs = zip(asked, answers, strict=True)
+        inside = [one.new_tokens + one.output for one, (_, first, done) in pairs if first <= now < done]
+        assert len(inside) <= place.batch
+        assert not place.kv_tokens or len(inside) < 2 or sum(inside) <= place.kv_tokens
+
+
+@given(st.integers(1, 60), st.integers(1, 12), st.integers(50, 200), st.integers(1, 30))
+@settings(max_examples=60)
+def test_first_tokens_come_in_the_order_of_sending(clients: int, output: int, tokens: int, batch: int) -> None:
+    """First come, first served, where all have the same overhead; whoever waits."""
+    chance = random.Random(clients)
+    asked = [request(chance.randint(1, output), 3.0, tokens, prepare=chance.random()) for _ in range(clients)]
+    sent = [(float(number), [one]) for number, one in enumerate(asked)]
+    firsts = [first for _, first, _ in play(Jumping, server(budget=100, batch=batch), sent, chance)]
+    assert firsts == sorted(firsts)
+
+
+# --- by hand -----------------------------------------------------------------------------
+
+
+def tokens(place: SimulatedServer, *sent: tuple[float, SimulatedRequest]) -> list[tuple[float, ...]]:
+    """When each request had its first and its last token."""
+    return [answer[1:] for answer in play(Jumping, place, [(at, [one]) for at, one in sent], random.Random(1))]
+
+
+@pytest.mark.parametrize(("prefill", "first"), [(30.0, 30.0), (4.0, 12.0)])
+def test_one_request_alone(prefill: float, first: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Overhead, preparing, prefill and a step a token; a pass reads all weights, so none is shorter than a step."""
+    monkeypatch.setattr(simulation, "JITTER", (1.0, 1.0))
+    asked = request(5, prefill, prepare=3.0, row=0.5)
+    found = simulation.simulate_closed_loop(server(12.0, overhead=7.0), [[asked]], 1)
+    assert found.ttft == Quantiles(*[7 + 3 + first] * 4)
+    assert found.tpot == Quantiles(*[12.5] * 4)
+    assert found.latency == Quantiles(*[7 + 3 + first + 4 * 12.5] * 4)
+    assert found.rps == pytest.approx(1e3 / (10 + first + 50), rel=1e-12)
+    assert found.tokens == pytest.approx(5e3 / (10 + first + 50), rel=1e-12)
+
+
+def test_a_request_waits_for_the_rest_of_a_pass_and_for_another() -> None:
+    """Ready at 12, it is seen as the pass of 20 to 30 begins, and so is in the one of 30 to 40."""
+    assert tokens(server(10.0), (0.0, request(9)), (12.0, request(2))) == [(10, 90), (40, 50)]
+
+
+def test_a_slot_is_free_two_passes_after_the_last_token() -> None:
+    """The second ends with the third pass, so the third request is in the sixth. Prefills of 1 ms hide a step of 1."""
+    assert tokens(server(1.0, batch=2), *((0.0, request(output)) for output in (10, 3, 2))) == [(2, 11), (2, 4), (7, 8)]
+
+
+def test_a_slot_is_not_free_sooner_because_only_a_prompt_is_left() -> None:
+    """The first ends with the second pass. The third request is not in the third pass, with the rest of the second's
+    prompt: it comes after that, when the engine was idle. Passes: 10 tokens + 2, 10 + 1 and 7; a token takes 1 ms.
+    """
+    asked = ((0.0, request(2, 10.0, 10)), (0.0, request(1, 20.0, 20)), (0.0, request(1, 3.0, 3)))
+    assert tokens(server(1.0, budget=10, batch=2), *asked) == [(12, 23), (30, 30), (33, 33)]
+
+
+def test_a_cut_prompt_by_hand() -> None:
+    """A prompt of 40 tokens and 40 ms over passes of 16: 16, 16, 8; each further pass adds what is not hidden."""
+    assert tokens(server(10.0, 2.0, budget=15, batch=1), (0.0, request(1, 40.0, 40))) == [(16 + 18 + 10, 44)]
+
+
+def test_a_prompt_hides_the_reading_of_weights() -> None:
+    """The second prompt's pass takes its prefill and the 2 ms that nothing hides, or the step if that is longer."""
+    for prefill, length in ((30.0, 32.0), (3.0, 10.0)):
+        found = tokens(server(10.0, 2.0), (0.0, request(4, 10.0)), (5.0, request(1, prefill)))
+        assert found == [(10, 20 + length + 10), (20 + length, 20 + length)]
+
+
+def test_a_pass_is_no_longer_for_decoding_less() -> None:
+    """The rest of a cut prompt and a whole one share a pass, and the reading of weights: 10 ms, or 2 + 1 + 20."""
+    cut, whole = request(1, 17.0, 17), request(1, 20.0, 10)
+    assert tokens(server(10.0, 2.0, budget=14, batch=2), (0.0, cut), (0.0, whole)) == [(16 + 23, 39), (39, 39)]
+
+
+def test_a_cache_for_one_serves_one_after_the_other() -> None:
+    """Three requests of 16 + 4 tokens, room for 39: each begins the pass after the one before it ended."""
+    assert tokens(server(1.0, kv_tokens=39), *[(0.0, request(4))] * 3) == [(1, 4), (5, 8), (9, 12)]
+
+
+# --- closed loops ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("clients", "batch", "kv"), [(1, 8, 0), (5, 8, 0), (24, 8, 0), (20, 64, 900)])
+def test_a_closed_loop_is_the_naive_one(clients: int, batch: int, kv: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turn after turn of each client, of which a round is left out. Clients over latency are the answers in a span."""
+    monkeypatch.setattr(simulation, "ROUNDS", 40)
+    place = server(8.0, 1.5, 3.0, batch=batch, budget=100, kv_tokens=kv)
+    turns = [request(30, 11.0 + 7 * turn, 80 + 64 * turn, prepare=0.7, row=0.05) for turn in range(3)]
+    turn_of = dict(enumerate(islice(cycle(range(3)), clients)))
+
+    def follow(number: int) -> SimulatedRequest:
+        turn_of[len(turn_of)] = turn = (turn_of[number] + 1) % 3
+        return turns[turn]
+
+    naive = NaiveServer(place, follow, random.Random(simulation.SEED))
+    for turn in tuple(turn_of.values()):
+        naive.send(0.0, turns[turn])
+    sent, first, done = np.array(naive.run(range(clients, clients + max(60, 40 * clients)))).T
+    found = simulation.simulate_closed_loop(place, [[turn] for turn in turns], clients)
+    pairs = ((found.ttft, first - sent), (found.tpot, (done - first) / 29), (found.latency, done - sent))
+    for quantiles, times in pairs:
+        ranks = np.quantile(times, [0.5, 0.9, 0.99], method="inverted_cdf")
+        # Not exact: times of many passes are a product here and a sum there.
+        assert astuple(quantiles) == pytest.approx((times.mean(), *ranks), rel=1e-9)
+    assert found.rps == pytest.approx(1e3 * clients / (done - sent).mean(), rel=1e-9)
+    # Of 40 rounds one is cut by the span's begin and end.
+    assert found.rps == pytest.approx(1e3 * (len(done) - 1) / (done.max() - done.min()), rel=1 / 40)
+    assert found.tokens == pytest.approx(30 * found.rps, rel=1e-9)
+
+
+@given(st.integers(1, 37), st.integers(1, 20), st.integers(2, 40), quarters(0, 20), quarters(1, 40))
+@settings(max_examples=25)
+def test_no_station_serves_too_many(clients: int, batch: int, output: int, prepare: float, prefill: float) -> None:
+    """One thread prepares, and each answer takes its passes beside as many others as the batch holds."""
+    place, asked = server(8.0, 1.0, 2.0, batch=batch), request(output, prefill, prepare=prepare, row=0.25)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simulation, "ROUNDS", 40)
+        found = simulation.simulate_closed_loop(place, [[asked]], clients)
+    assert found.latency.p50 >= prepare + output * 8.0
+    # A share of 1/40 is allowed: of 40 rounds counted one is cut by the span's begin and end.
+    assert found.rps * max(prepare, (output - 1) * 8.0 / min(clients, batch)) <= 1e3 * (1 + 1 / 40)
