@@ -549,7 +549,7 @@ def test_failed_requests_are_no_load(tmp_path: Path) -> None:
         (b"\xff\xfe\x00a", "binary"),
         ("a,b\n".encode("utf-16"), "UTF-16"),
         (b"input_tokens,output_tokens\n1,\xff\n", "not UTF-8; save it as UTF-8"),
-        (gzip.compress(b"input_tokens,output_tokens\n1,1\n"), "compressed; unpack it first"),
+        (gzip.compress(b"input_tokens,output_tokens\n1,1\n", mtime=0), "compressed; unpack it first"),
         ("[" * 100_000, "invalid JSON: nested"),
         ("[" + "0," * 3_000_001 + "0]", "more than 3,000,000 entries"),
         ("," * 2_000_000, "line 1 has over 1,048,576 characters; cut it into rows"),
