@@ -18,9 +18,9 @@ from cpu_time import children_seconds, loop_seconds
 from recommender.site.api.cache import digest
 
 ROOT = KNOWLEDGE.parent
-COLD, CACHED = 480, 230
-"""Most CPU time of a build, in ``cpu_time.LOOP``s: with the picker's answers computed (380 when set), and
-cached (176 when set)."""
+COLD, CACHED = 480, 160
+"""Most CPU time of a build, in ``cpu_time.LOOP``s: with the picker's answers computed (374 when set), and
+cached (105 when set)."""
 LOADING = {"script", "link", "img", "iframe", "source", "video", "audio", "object", "embed", "use", "image"}
 """Elements that make a browser load something."""
 

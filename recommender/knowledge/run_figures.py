@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -88,7 +89,8 @@ def steady_times(phase: records.Phase) -> SteadyTimes:
         inside = _mean([ms for place, ms in enumerate(answered[: phase.window_requests]) if place not in opening])
         if counted := math.fsum(parts):
             rps = counted / (closed - opened) * 1000
-            inside = math.fsum(part * ms for part, ms in zip(parts, answered, strict=True)) / counted if phase.drawn else inside
+            if phase.drawn:
+                inside = math.fsum(part * ms for part, ms in zip(parts, answered, strict=True)) / counted
         streamed = [each for each in streamed if each.place not in opening]
     elif _rounds(phase) >= LEAST_ROUNDS and not phase.gaps_ms:
         times, inside = answered[phase.concurrency :], _mean(answered[phase.concurrency : phase.window_requests])
@@ -97,6 +99,7 @@ def steady_times(phase: records.Phase) -> SteadyTimes:
     return SteadyTimes(times, [each.first for each in streamed], tpot, inside, rps)
 
 
+@lru_cache(maxsize=4096)
 def figures(phase: records.Phase) -> RunFigures:
     """Return medians, quantiles and rates of a phase, from its raw times."""
     times, ttft, tpot, inside, rps = steady_times(phase)

@@ -12,9 +12,11 @@ from recommender.knowledge import records
 from recommender.knowledge.conditions import version
 from recommender.knowledge.index import read_record
 from recommender.knowledge.load import data_root, load
+from recommender.render import artefact
 from recommender.site.i18n.translation import ENGLISH, translated, with_figures
 
 if TYPE_CHECKING:
+    from recommender.choose.recommend import Recommendation
     from recommender.knowledge.store import Store
 
 
@@ -110,6 +112,12 @@ class SiteData:
 def site_data(language: str = ENGLISH) -> SiteData:
     """Return the data of a language, read once per process."""
     return SiteData(load(), language)
+
+
+@cache
+def rebuild_run(run: records.SmokeRun, store: Store) -> Recommendation:
+    """Return the recommendation of a run, made once per process: several pages show it."""
+    return artefact.rebuild_run(run, store)
 
 
 # All languages share the evidence, so it is read once.

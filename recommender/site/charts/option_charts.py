@@ -72,9 +72,10 @@ def under_load(concurrency: int, name: str) -> Callable[[Series, records.SmokeRu
 
     def figure(series: Series, run: records.SmokeRun, image: str) -> float:
         for phase in series.phases(run):
+            if (phase.image, phase.concurrency) != (image, concurrency):
+                continue
             figures = run_figures.figures(phase)
-            usable = figures.requests and not figures.failed and figures.trusted
-            if (phase.image, phase.concurrency) == (image, concurrency) and usable:
+            if figures.requests and not figures.failed and figures.trusted:
                 return float(getattr(figures, name))
         return 0.0
 

@@ -7,9 +7,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from recommender.render import artefact
 from recommender.site.charts import svg
-from recommender.site.site_data import SiteData
+from recommender.site.site_data import SiteData, rebuild_run
 from recommender.smoke.report import ReportRow, memory_rows, phase_rows
 
 SIDE, EDGE = 400, 52
@@ -30,7 +29,7 @@ def pictures(data: SiteData) -> Iterator[str]:
     """Return scatter plots of requests/s under load, median latency at concurrency 1, and memory."""
     dots: dict[str, list[Dot]] = {"requests/s": [], "p50 ms": [], "MiB": []}
     for run in data.runs.values():
-        recommendation = artefact.rebuild_run(run, data.store)
+        recommendation = rebuild_run(run, data.store)
         rows = [("MiB", run.id, row) for row in memory_rows(recommendation, run)]
         for phase in run.phases:
             name = "p50 ms" if phase.concurrency == 1 else "requests/s"

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 from recommender.knowledge import run_figures
 from recommender.knowledge.provenance import weights
-from recommender.render import artefact
 from recommender.site import markup
 from recommender.site.charts import option_charts
 from recommender.site.charts.prediction_errors import bars, pictures
 from recommender.site.pages.error_table import error_table
 from recommender.site.pages.published_table import published_table
-from recommender.site.site_data import SiteData, SitePage, page
+from recommender.site.site_data import SiteData, SitePage, page, rebuild_run
 from recommender.smoke.fleet_folder import READ
 from recommender.smoke.report import ReportRow, memory_rows, phase_rows
 
@@ -241,7 +240,7 @@ def _servers(run: records.SmokeRun) -> str:
 
 
 def _figures(data: SiteData, run: records.SmokeRun) -> Iterator[str]:
-    recommendation = artefact.rebuild_run(run, data.store)
+    recommendation = rebuild_run(run, data.store)
     head = ("Figure", "Measured", "Predicted", "Range", "Error")
     memory = memory_rows(recommendation, run)
     loads = [(phase, [row for row in phase_rows(recommendation, run, phase) if row.measured]) for phase in run.phases]
