@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recommender.estimate import simulation
+from recommender.estimate import sampling, simulation
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.simulation import Quantiles, SimulatedRequest, SimulatedServer
 
@@ -320,7 +320,7 @@ def test_a_closed_loop_is_the_naive_one(clients: int, batch: int, kv: int, monke
         turn_of[len(turn_of)] = turn = (turn_of[number] + 1) % 3
         return turns[turn]
 
-    naive = NaiveServer(place, follow, random.Random(simulation.SEED))
+    naive = NaiveServer(place, follow, random.Random(sampling.SEED))
     for turn in tuple(turn_of.values()):
         naive.send(0.0, turns[turn])
     sent, first, done = np.array(naive.run(range(clients, clients + max(60, 40 * clients)))).T

@@ -10,14 +10,13 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, get_args
 
+from recommender.estimate.sampling import gaps_of, pair_lengths
 from recommender.estimate.simulation import (
     LoadFigures,
     Quantiles,
     SimulatedRequest,
     SimulatedServer,
     Timed,
-    gaps_of,
-    pair_lengths,
     simulate_arrivals,
     simulate_closed_loop,
 )
@@ -73,22 +72,39 @@ def simulate_server(
 ) -> LoadFigures:
     """Return the figures of one server with ``concurrency`` requests in flight, or with the request's arrivals.
 
+    Arguments as in ``describe_server``.
+    """
+    server, turns = describe_server(resolved, config, concurrency, coefficients, times_of, kv_tokens)
+    rate = max(_rounded(resolved.rps / config.servers), 10.0**-DIGITS) if resolved.rps else 0.0
+    return _simulate(server, turns, 0 if rate else concurrency, rate, resolved.burstiness)
+
+
+def describe_server(
+    resolved: ResolvedRequest,
+    config: Configuration,
+    concurrency: int,
+    coefficients: Mapping[str, float],
+    times_of: TimesOf,
+    kv_tokens: int = 0,
+) -> tuple[SimulatedServer, tuple[tuple[SimulatedRequest, ...], ...]]:
+    """Return a server and, for each turn of a conversation, its equally likely requests.
+
     ``times_of`` gives the times of a request with fixed lengths. ``kv_tokens`` is the size of the KV cache; 0 is no
-    limit.
+    limit. ``concurrency`` conversations share the prefix cache.
     """
     times = times_of(resolved, config)
+    # The prefill of an image was measured with the reading of weights, so it hides none.
+    hidable = 0.0 if resolved.images else times.step_hidable
     server = SimulatedServer(
         overhead=_rounded(coefficients["request-overhead-ms"]),
-        pass_base=_rounded(times.step_base - times.step_hidable),
+        pass_base=_rounded(times.step_base - hidable),
         budget=min(config.prefill_tokens or config.max_batch_size, config.session_len),
         batch=config.max_batch_size,
         kv_tokens=kv_tokens,
         times=times._replace(step_row=0.0),
     )
     kept = min(kv_tokens / (concurrency * resolved.total_tokens(config.max_tiles)), 1.0) if kv_tokens else 1.0
-    turns = tuple(_list_requests(resolved, config, times_of, turn, kept) for turn in range(resolved.turns))
-    rate = max(_rounded(resolved.rps / config.servers), 10.0**-DIGITS) if resolved.rps else 0.0
-    return _simulate(server, turns, 0 if rate else concurrency, rate, resolved.burstiness)
+    return server, tuple(_list_requests(resolved, config, times_of, turn, kept) for turn in range(resolved.turns))
 
 
 @lru_cache(maxsize=4096)

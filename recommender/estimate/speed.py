@@ -172,7 +172,7 @@ def predict_load(
     point = estimate_servers(resolved, config, concurrency, coefficients)
     if resolved.images or not (concurrency > config.servers or resolved.rps or resolved.varies):
         return point, None
-    times_of = partial(_shared_times, concurrency=-(-concurrency // config.servers), coefficients=coefficients)
+    times_of = partial(shared_times, concurrency=-(-concurrency // config.servers), coefficients=coefficients)
     profile = load_profile.simulate_servers(resolved, config, concurrency, coefficients, times_of, kv_tokens)
     if config.prefix_caching:  # a request alone finds its prefix too
         one = load_profile.simulate_server(replace(resolved, rps=0.0), config, 1, coefficients, times_of, kv_tokens)
@@ -189,7 +189,7 @@ def predict_load(
     return simulated, profile
 
 
-def _shared_times(
+def shared_times(
     resolved: ResolvedRequest, config: Configuration, *, concurrency: int, coefficients: Mapping[str, float]
 ) -> ServiceTimes:
     """Return a request's demands on a loaded server, longer where other servers share its GPU."""
