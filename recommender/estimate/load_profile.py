@@ -165,9 +165,15 @@ def _between(below: LoadFigures, above: LoadFigures, clients: int, rungs: Sequen
     def mixed(low: float, high: float) -> float:
         return math.pow(low, 1 - share) * math.pow(high, share)
 
-    ttft, tpot, latency = (_each(mixed, getattr(below, name), getattr(above, name)) for name in get_args(Timed))
-    rps = 1e3 * clients / latency.mean
-    return LoadFigures(ttft, tpot, latency, rps, above.tokens / above.rps * rps)
+    found = combine(mixed, below, above)
+    rps = 1e3 * clients / found.latency.mean
+    return replace(found, rps=rps, tokens=above.tokens / above.rps * rps)
+
+
+def combine(choose: Callable[[float, float], float], one: LoadFigures, other: LoadFigures) -> LoadFigures:
+    """Return what a function makes of each time of two loads; the rates are those of the first."""
+    ttft, tpot, latency = (_each(choose, getattr(one, name), getattr(other, name)) for name in get_args(Timed))
+    return replace(one, ttft=ttft, tpot=tpot, latency=latency)
 
 
 def _list_requests(
