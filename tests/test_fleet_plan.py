@@ -149,6 +149,18 @@ def test_printed_states_keep_littles_law(capsys: pytest.CaptureFixture[str]) -> 
             assert state["p50_ms"] <= state["p99_ms"]
 
 
+def test_a_turn_may_go_to_another_server() -> None:
+    """Of a conversation's history no other server has a block; the prefix that all requests share is everywhere.
+
+    Blocks of 64 tokens: of a prefix of 200 three are whole.
+    """
+    talk = {"prompt_tokens": 600, "output_tokens": 100, "images": 0, "turns": 3, "prefix_tokens": 200}
+    found = fleet(HostKind("l40s", 4, 1, 64), Aim(20), model="qwen2.5-7b-instruct-awq", **talk)
+    server = open_server(found.resolved, found.config, found.memory.kv_tokens)
+    assert found.config.prefix_caching
+    assert [turn[0].context - turn[0].new_tokens for turn in server.turns] == [192, 192, 192]
+
+
 def test_bursts_spread_over_servers() -> None:
     """Sixteen at once are two for each of eight servers: a host of eight waits less than eight hosts of one."""
     aim = Aim(40, burst=16, peak=1, spare=0)

@@ -209,7 +209,7 @@ def test_runs_with_poisson_arrivals() -> None:
     assert len(every) == 9
     off = {each: found.latency.p50 / statistics.median(times) - 1 for each, (times, found, _) in every.items()}
     assert max(map(abs, off.values())) <= 0.255
-    assert sum(abs(each) <= 0.1 for each in off.values()) == 7
+    assert sum(abs(each) <= 0.1 for each in off.values()) == 6
     busiest = max(busy for *_, busy in every.values())
     for page in ("README.md", "site/concepts/front.md", "site/concepts/front.vi.md"):
         text = " ".join((KNOWLEDGE.parent / page).read_text("utf-8").split())

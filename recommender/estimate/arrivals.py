@@ -1,4 +1,4 @@
-"""One server of several that share what arrives: its capacity, and its times at a rate.
+"""Simulate one server of several that share what arrives: its capacity, and its times at a rate.
 
 The load balancer gives a request to the server with the fewest. Simulated is one that takes turns: a server gets every
 ``dealt``-th arrival. That knows less, so the times are no shorter than with the fewest connections.
@@ -57,10 +57,10 @@ def _simulate(server: OpenServer, rate: float, dealt: int, together: float) -> L
 
 
 def open_server(resolved: ResolvedRequest, config: Configuration, kv_tokens: int) -> OpenServer:
-    """Return a server of a configuration; ``kv_tokens`` is the size of its KV cache, 0 for no limit."""
+    """Return one of several servers of a configuration; ``kv_tokens`` is the size of its KV cache, 0 for no limit."""
     request = resolved.request
     coefficients = speed.scale_coefficients(resolved.store, request.host_scale, request.card_scale)
     each = -(-resolved.concurrency // config.servers)
     times_of = partial(speed.shared_times, concurrency=each, coefficients=coefficients)
-    server, turns = load_profile.describe_server(resolved, config, each, coefficients, times_of, kv_tokens)
+    server, turns = load_profile.describe_server(resolved, config, each, coefficients, times_of, kv_tokens, alone=False)
     return OpenServer(server, turns, resolved.burstiness)

@@ -86,11 +86,14 @@ def describe_server(
     coefficients: Mapping[str, float],
     times_of: TimesOf,
     kv_tokens: int = 0,
+    *,
+    alone: bool = True,
 ) -> tuple[SimulatedServer, tuple[tuple[SimulatedRequest, ...], ...]]:
     """Return a server and, for each turn of a conversation, its equally likely requests.
 
     ``times_of`` gives the times of a request with fixed lengths. ``kv_tokens`` is the size of the KV cache; 0 is no
-    limit. ``concurrency`` conversations share the prefix cache.
+    limit. ``concurrency`` conversations share the prefix cache. A server that is not ``alone`` has no histories: each
+    turn of a conversation may go to another one.
     """
     times = times_of(resolved, config)
     # The prefill of an image was measured with the reading of weights, so it hides none.
@@ -104,6 +107,7 @@ def describe_server(
         times=times._replace(step_row=0.0),
     )
     kept = min(kv_tokens / (concurrency * resolved.total_tokens(config.max_tiles)), 1.0) if kv_tokens else 1.0
+    kept = kept if alone else 0.0
     return server, tuple(_list_requests(resolved, config, times_of, turn, kept) for turn in range(resolved.turns))
 
 
