@@ -19,6 +19,7 @@ from recommender.estimate.simulation import (
     Timed,
     simulate_arrivals,
     simulate_closed_loop,
+    simulate_replay,
 )
 
 if TYPE_CHECKING:
@@ -180,32 +181,61 @@ def combine(choose: Callable[[float, float], float], one: LoadFigures, other: Lo
     return replace(one, ttft=ttft, tpot=tpot, latency=latency)
 
 
+def replay_trace(
+    resolved: ResolvedRequest,
+    config: Configuration,
+    coefficients: Mapping[str, float],
+    times_of: TimesOf,
+    kv_tokens: int = 0,
+) -> LoadFigures:
+    """Return the figures of all servers where the requests of a trace come as they did.
+
+    Servers take turns; the figures are those of the first. With headroom requests come so many times as fast. A
+    request beyond the session has a shorter prompt, because a server refuses it.
+    """
+    server, _ = describe_server(resolved, config, resolved.concurrency, coefficients, times_of, kv_tokens)
+    first = replace(resolved, prompt_tokens=1).input_tokens(config.max_tiles)
+    arrivals = []
+    for at, prompt, output in resolved.request.replay[:: config.servers]:
+        fits = max(min(prompt, config.session_len - output - first), 1)
+        request = _describe_request(resolved, config, times_of, (max(fits, resolved.prefix_tokens), output, 0), 1.0)
+        arrivals.append((at / resolved.request.headroom, request))
+    figures = simulate_replay(server, arrivals, resolved.rps / config.servers)
+    return replace(figures, rps=figures.rps * config.servers, tokens=figures.tokens * config.servers)
+
+
 def _list_requests(
     resolved: ResolvedRequest, config: Configuration, times_of: TimesOf, turn: int, kept: float
 ) -> tuple[SimulatedRequest, ...]:
     """Return the equally likely requests of a turn; the first is 0. ``kept``: share of histories in the cache."""
+    return tuple(
+        _describe_request(resolved, config, times_of, (prompt, output, turn), kept)
+        for prompt, output in pair_lengths(resolved.prompts, resolved.outputs)
+    )
+
+
+def _describe_request(
+    resolved: ResolvedRequest, config: Configuration, times_of: TimesOf, asked: tuple[int, int, int], kept: float
+) -> SimulatedRequest:
+    """Return a request of these tokens of prompt and answer, in a turn."""
     free = replace(config, prefill_tokens=2**30, session_len=2**30)  # a prompt's whole prefill, however it is cut
-    requests = []
-    for prompt, output in pair_lengths(resolved.prompts, resolved.outputs):
-        text = resolved.prompt_in_turn(prompt, output, turn)
-        request = replace(resolved, prompt_tokens=text, output_tokens=output)
-        times, context = times_of(request, free), request.input_tokens(config.max_tiles)
-        cached = _cached_tokens(resolved, config, (prompt, output, turn), context, kept)
-        prefill = times.prefill
-        if cached:
-            known = replace(request, prompt_tokens=max(text - (context - cached), 1))
-            prefill = max(prefill - times_of(known, free).prefill, 0.0)
-        requests.append(
-            SimulatedRequest(
-                _rounded(times.prepare),
-                _rounded(prefill),
-                context - cached,
-                context,
-                output,
-                _rounded(times.step_row),
-            )
-        )
-    return tuple(requests)
+    output = asked[1]
+    text = resolved.prompt_in_turn(*asked)
+    request = replace(resolved, prompt_tokens=text, output_tokens=output)
+    times, context = times_of(request, free), request.input_tokens(config.max_tiles)
+    cached = _cached_tokens(resolved, config, asked, context, kept)
+    prefill = times.prefill
+    if cached:
+        known = replace(request, prompt_tokens=max(text - (context - cached), 1))
+        prefill = max(prefill - times_of(known, free).prefill, 0.0)
+    return SimulatedRequest(
+        _rounded(times.prepare),
+        _rounded(prefill),
+        context - cached,
+        context,
+        output,
+        _rounded(times.step_row),
+    )
 
 
 def _cached_tokens(

@@ -314,6 +314,28 @@ def simulate_arrivals(
     return _summarise(answers, latency, rate, keeps_up)
 
 
+def simulate_replay(
+    server: SimulatedServer, arrivals: Sequence[tuple[float, SimulatedRequest]], offered: float
+) -> LoadFigures:
+    """Return the figures where requests come at these ms, ascending, to an idle server; all count.
+
+    It is overloaded if late ones all wait longer than early ones, by more than the time that it is behind.
+    """
+    simulation = _Simulation(server, lambda _at, _number: None)
+    for number, (at, request) in enumerate(arrivals):
+        simulation.send(at, number, request)
+    wanted = range(len(arrivals))
+    simulation.run(wanted)
+    answers = simulation.figures(wanted)
+    waits = [answer.first - answer.sent for answer in answers]
+    behind = min(waits[-max(len(waits) // 4, 1) :]) - min(waits)
+    keeps_up = behind <= (1 - KEEPS_UP) * (arrivals[-1][0] - arrivals[0][0])
+    ends = sorted(answer.done for answer in answers)
+    rate = offered if keeps_up else 1e3 * (len(ends) - 1) / (ends[-1] - ends[0])
+    latency = Quantiles.of(answer.done - answer.sent for answer in answers)
+    return _summarise(answers, latency, rate, keeps_up)
+
+
 def _summarise(answers: Sequence[_Answer], latency: Quantiles, rps: float, keeps_up: bool = True) -> LoadFigures:
     several = [answer for answer in answers if answer.output > 1]
     gaps = [(answer.done - answer.first) / (answer.output - 1) for answer in several] or [0.0]

@@ -42,7 +42,7 @@ class Speed:
 
     Times are in ms, ``rps`` in requests a second. ``alone_ms`` is the latency of a
     request without load, ``token_ms`` the time between two output tokens. ``profile`` has the quantiles of a
-    simulated load; None for requests with images, and without load.
+    simulated load; None for requests with images, and without load. ``replayed`` are those of a trace's own requests.
     """
 
     alone_ms: Range
@@ -55,6 +55,7 @@ class Speed:
     basis: Basis
     coefficients: tuple[str, ...]
     profile: LoadFigures | None = None
+    replayed: LoadFigures | None = None
 
     def at(self, figure: Timed, quantile: Quantile) -> float:
         """Return the middle prediction of a quantile of a time, in ms.
@@ -158,6 +159,7 @@ def estimate(resolved: ResolvedRequest, config: Configuration, ranged: bool = Tr
         basis=find_basis(resolved, config),
         coefficients=COEFFICIENTS,
         profile=profile,
+        replayed=None,
     )
 
 
@@ -187,6 +189,17 @@ def predict_load(
         rps=rps,
     )
     return simulated, profile
+
+
+def replay(resolved: ResolvedRequest, config: Configuration, kv_tokens: int) -> LoadFigures | None:
+    """Return what clients see where a trace's requests come as they did; None without such a trace."""
+    request = resolved.request
+    if not request.replay or resolved.images or not resolved.rps:
+        return None
+    coefficients = scale_coefficients(resolved.store, request.host_scale, request.card_scale)
+    each = -(-resolved.concurrency // config.servers)
+    times_of = partial(shared_times, concurrency=each, coefficients=coefficients)
+    return load_profile.replay_trace(resolved, config, coefficients, times_of, kv_tokens)
 
 
 def shared_times(
