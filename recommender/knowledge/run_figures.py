@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,7 +26,8 @@ class RunFigures:
 
     ``requests`` were answered; the times are those of ``samples`` of them (see ``records.Phase``). ``balance`` is
     requests/s times the mean latency in the same window, over the requests in flight: 1 by Little's law; 0 for an
-    open loop, or without times.
+    open loop, or without times. Where lengths vary, a request counts in the mean by its part in the window, as in the
+    rate: the answers that end in a short window are the short ones.
     """
 
     requests: int
@@ -60,13 +62,13 @@ def quantile(values: Sequence[float], part: float) -> float:
 class SteadyTimes(NamedTuple):
     """Times in ms of the requests that count. TPOT: of the streamed answers of several tokens.
 
-    ``inside`` are the latencies in the window, ``rps`` the requests/s there.
+    ``inside`` is the mean latency in the window, ``rps`` the requests/s there.
     """
 
     latency: Sequence[float]
     ttft: Sequence[float]
     tpot: Sequence[float]
-    inside: Sequence[float]
+    inside: float
     rps: float
 
 
@@ -75,25 +77,33 @@ def steady_times(phase: records.Phase) -> SteadyTimes:
     answered = numbers(phase.latencies_ms)
     streamed = _streamed(phase, answered)
     rps = phase.window_requests / phase.window_s if phase.window_s else 0.0
-    times = inside = answered
+    times, inside = answered, _mean(answered)
     if steady(phase):
         ends = list(accumulate(numbers(phase.gaps_ms)))
         opening = _opening(ends, answered, phase.concurrency)
-        rps = _rate(ends, answered, ends[max(opening)], ends[phase.window_requests - 1]) or rps
+        # Where lengths vary, the longest of the first requests may last as long as the window: one round is enough.
+        last = phase.concurrency - 1 if phase.drawn else max(opening)
+        opened, closed = ends[last], ends[phase.window_requests - 1]
+        parts = _parts(ends, answered, opened, closed)
         times = [ms for place, ms in enumerate(answered) if place not in opening]
-        inside = [ms for place, ms in enumerate(answered[: phase.window_requests]) if place not in opening]
+        inside = _mean([ms for place, ms in enumerate(answered[: phase.window_requests]) if place not in opening])
+        if counted := math.fsum(parts):
+            rps = counted / (closed - opened) * 1000
+            if phase.drawn:
+                inside = math.fsum(part * ms for part, ms in zip(parts, answered, strict=True)) / counted
         streamed = [each for each in streamed if each.place not in opening]
     elif _rounds(phase) >= LEAST_ROUNDS and not phase.gaps_ms:
-        times, inside = answered[phase.concurrency :], answered[phase.concurrency : phase.window_requests]
-        rps = phase.concurrency / statistics.fmean(inside) * 1000
+        times, inside = answered[phase.concurrency :], _mean(answered[phase.concurrency : phase.window_requests])
+        rps = phase.concurrency / inside * 1000
     tpot = [(each.whole - each.first) / each.steps for each in streamed if each.steps]
     return SteadyTimes(times, [each.first for each in streamed], tpot, inside, rps)
 
 
+@lru_cache(maxsize=4096)
 def figures(phase: records.Phase) -> RunFigures:
     """Return medians, quantiles and rates of a phase, from its raw times."""
     times, ttft, tpot, inside, rps = steady_times(phase)
-    in_flight = rps * statistics.fmean(inside) / 1000 if inside else 0.0
+    in_flight = rps * inside / 1000
     return RunFigures(
         requests=len(numbers(phase.latencies_ms)),
         samples=len(times),
@@ -120,18 +130,19 @@ def _rounds(phase: records.Phase) -> int:
     return counted // phase.concurrency if phase.concurrency and not phase.failures else 0
 
 
-def _rate(ends: Sequence[int], answered: Sequence[int], opened: int, closed: int) -> float:
-    """Return requests/s between two times in ms; a request counts by the part of its time between them.
+def _parts(ends: Sequence[int], answered: Sequence[int], opened: int, closed: int) -> list[float]:
+    """Return the part of each request's time that is between two times in ms; all 0 where no time passed.
 
-    Counting ends only would add or lose up to a round where answers come in waves. 0 where no time passed.
+    A rate from the ends alone would add or lose up to a round where answers come in waves.
     """
-    if closed <= opened:
-        return 0.0
-    parts = (
-        max(0, min(end, closed) - max(end - took, opened)) / took if took else opened < end <= closed
+    return [
+        (max(0, min(end, closed) - max(end - took, opened)) / took if took else float(opened < end <= closed))
         for end, took in zip(ends, answered, strict=True)
-    )
-    return math.fsum(parts) / (closed - opened) * 1000
+    ]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return statistics.fmean(values) if values else 0.0
 
 
 def _opening(ends: Sequence[int], answered: Sequence[int], clients: int) -> set[int]:
