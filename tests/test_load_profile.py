@@ -329,3 +329,29 @@ def test_the_same_request_has_the_same_figures() -> None:
     load_profile._simulate.cache_clear()
     load_profile._climb.cache_clear()
     assert [predict(talk, clients, config, 9000) for clients in (3, 20)] == before
+
+
+@pytest.mark.parametrize(("gpu", "once"), [("h200-sxm", True), ("l4", True), ("a10", False), ("t4", False)])
+def test_a_shared_prefix_is_read_once_a_step_where_the_cache_of_the_gpu_is_large(gpu: str, once: bool) -> None:
+    """Llama-3.1-8B has 131,072 bytes of KV cache a token; a prefix of 2,048 tokens takes 8 MiB a layer."""
+    resolved = asked(gpu=gpu, model="llama-3.1-8b-instruct", prompt_tokens=4096, prefix_tokens=2048)
+
+    def timed(resolved: ResolvedRequest, config: Configuration) -> ServiceTimes:
+        context = resolved.input_tokens() + resolved.output_tokens // 2
+        return ServiceTimes(1.0, 1.0, 8.0, context * 131_072 / 1e9, 0.0, step_hidable=7.0)
+
+    cached, plain = (
+        load_profile.describe_server(resolved, configure(prefix_caching=on), 16, COEFFICIENTS, timed)
+        for on in (True, False)
+    )
+    moved = 2048 * 131_072 / 1e9 if once else 0.0
+    assert cached[0].times.step_base - plain[0].times.step_base == pytest.approx(moved)
+    assert plain[1][0][0].row - cached[1][0][0].row == pytest.approx(moved)
+    assert plain[0].times.step_base == 8.0
+
+
+def test_a_prefix_that_no_cache_of_a_gpu_holds_is_read_by_each() -> None:
+    """One of 16,384 tokens takes 64 MiB a layer."""
+    resolved = asked(gpu="h200-sxm", model="llama-3.1-8b-instruct", prompt_tokens=20_000, prefix_tokens=16_384)
+    server, _ = load_profile.describe_server(resolved, configure(prefix_caching=True), 16, COEFFICIENTS, times_of)
+    assert server.times.step_base == 8.0
