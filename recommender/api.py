@@ -133,7 +133,7 @@ def plan(
     sizes: Sequence[int] = (),
     store: Store | None = None,
 ) -> FleetPlan:
-    """Size a fleet for ``request.rps`` requests a second and, if given, ``request.p99_ms``.
+    """Size a fleet for ``request.rps`` requests a second and for its goals, if any.
 
     ``hosts`` are GPUs with a count, such as ``L40S:4``. The fleet holds ``peak`` times the rate, ``burst`` requests at
     a time, with ``spare`` hosts down. ``sizes``: GPUs that a server takes. Raises RequestError, UnknownName or
@@ -144,14 +144,14 @@ def plan(
     2
     """
     from recommender.common.errors import RequestError
+    from recommender.fleet.aim import Aim
     from recommender.fleet.plan import plan_fleet, read_hosts
-    from recommender.fleet.sizing import Aim
     from recommender.knowledge.load import load
 
     if not request.rps:
         raise RequestError("rps is needed: the requests a second, on average")
     store = store or load()
-    aim = Aim(request.rps, request.p99_ms, peak, burst, spare, network_gbps)
+    aim = Aim.of(request, peak, burst, spare, network_gbps)
     return plan_fleet(request, read_hosts(hosts, store), aim, store, sizes)
 
 

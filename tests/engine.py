@@ -1,4 +1,4 @@
-"""A discrete-event simulation of one server and of fleets: the independent judge of the queueing formulas."""
+"""A discrete-event simulation of one server and of fleets: the independent judge of simulated arrivals."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from variants import STORE, TEXT, configuration, resolve
 
-from recommender.estimate import load_profile, simulation
+from recommender.estimate import load_profile, sampling, simulation
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.simulation import LoadFigures, Quantiles, SimulatedRequest, SimulatedServer
@@ -84,25 +84,24 @@ def test_above_capacity_the_rate_is_the_capacity(gap: float) -> None:
 )
 def test_a_slot_serves_ten_a_second(batch: int, offered: float, keeps_up: bool) -> None:
     """Answers of ten passes of 10 ms. An idle engine takes the next at once, so a batch of one loses no pass."""
-    found = simulation.simulate_arrivals(server(10.0, batch), one(10), simulation.gaps_of(offered), offered)
+    found = simulation.simulate_arrivals(server(10.0, batch), one(10), sampling.gaps_of(offered), offered)
     assert found.keeps_up is keeps_up
     assert found.rps == offered if keeps_up else found.rps == pytest.approx(10, rel=0.01)
 
 
 def test_long_answers_are_no_overload() -> None:
     """Eight seconds of arrivals whose answers take twenty: none waits for another."""
-    found = simulation.simulate_arrivals(server(10.0, 4096), one(2000), simulation.gaps_of(100.0), 100.0)
+    found = simulation.simulate_arrivals(server(10.0, 4096), one(2000), sampling.gaps_of(100.0), 100.0)
     assert found.keeps_up
     assert found.rps == 100
 
 
-def test_the_preparing_thread_is_an_m_d_1_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_preparing_thread_is_an_m_d_1_queue() -> None:
     """By Pollaczek and Khinchine the mean wait is rho / 2 (1 - rho) services: 10 ms of 20 at half the capacity.
 
     Means of so many waits differ by 2.2 % (standard deviation over ten other seeds); five times that is allowed.
     """
-    monkeypatch.setattr(simulation, "OPEN_REQUESTS", 40_000)
-    found = simulation.simulate_arrivals(server(1e-6), one(1, 1e-6, 20.0), simulation.gaps_of(25.0), 25.0)
+    found = simulation.simulate_arrivals(server(1e-6), one(1, 1e-6, 20.0), sampling.gaps_of(25.0), 25.0, 40_000)
     assert found.ttft.mean - 20 == pytest.approx(10, rel=5 * 0.022)
 
 
@@ -110,7 +109,7 @@ def test_the_preparing_thread_is_an_m_d_1_queue(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("burstiness", [0.25, 1.0, 2.5])
 def test_gaps_have_their_rate_and_variation(rate: float, burstiness: float) -> None:
     """Gamma distributed, by the test of Kolmogorov and Smirnov; mean and variation within five standard errors."""
-    gaps = list(islice(simulation.gaps_of(rate, burstiness), 20_000))
+    gaps = list(islice(sampling.gaps_of(rate, burstiness), 20_000))
     mean, shape = 1e3 / rate, 1 / burstiness**2
     assert statistics.fmean(gaps) == pytest.approx(mean, rel=5 * burstiness / math.sqrt(len(gaps)))
     # By the delta method, with a gamma distribution's skewness of 2 c and kurtosis of 3 + 6 c^2.
@@ -330,3 +329,29 @@ def test_the_same_request_has_the_same_figures() -> None:
     load_profile._simulate.cache_clear()
     load_profile._climb.cache_clear()
     assert [predict(talk, clients, config, 9000) for clients in (3, 20)] == before
+
+
+@pytest.mark.parametrize(("gpu", "once"), [("h200-sxm", True), ("l4", True), ("a10", False), ("t4", False)])
+def test_a_shared_prefix_is_read_once_a_step_where_the_cache_of_the_gpu_is_large(gpu: str, once: bool) -> None:
+    """Llama-3.1-8B has 131,072 bytes of KV cache a token; a prefix of 2,048 tokens takes 8 MiB a layer."""
+    resolved = asked(gpu=gpu, model="llama-3.1-8b-instruct", prompt_tokens=4096, prefix_tokens=2048)
+
+    def timed(resolved: ResolvedRequest, config: Configuration) -> ServiceTimes:
+        context = resolved.input_tokens() + resolved.output_tokens // 2
+        return ServiceTimes(1.0, 1.0, 8.0, context * 131_072 / 1e9, 0.0, step_hidable=7.0)
+
+    cached, plain = (
+        load_profile.describe_server(resolved, configure(prefix_caching=on), 16, COEFFICIENTS, timed)
+        for on in (True, False)
+    )
+    moved = 2048 * 131_072 / 1e9 if once else 0.0
+    assert cached[0].times.step_base - plain[0].times.step_base == pytest.approx(moved)
+    assert plain[1][0][0].row - cached[1][0][0].row == pytest.approx(moved)
+    assert plain[0].times.step_base == 8.0
+
+
+def test_a_prefix_that_no_cache_of_a_gpu_holds_is_read_by_each() -> None:
+    """One of 16,384 tokens takes 64 MiB a layer."""
+    resolved = asked(gpu="h200-sxm", model="llama-3.1-8b-instruct", prompt_tokens=20_000, prefix_tokens=16_384)
+    server, _ = load_profile.describe_server(resolved, configure(prefix_caching=True), 16, COEFFICIENTS, times_of)
+    assert server.times.step_base == 8.0

@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
-from itertools import count, cycle, islice
+from itertools import accumulate, count, cycle, islice
 from operator import itemgetter
 from typing import TypeAlias
 
@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recommender.estimate import simulation
+from recommender.estimate import sampling, simulation
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.simulation import Quantiles, SimulatedRequest, SimulatedServer
 
@@ -305,6 +305,41 @@ def test_a_cache_for_one_serves_one_after_the_other() -> None:
     assert tokens(server(1.0, kv_tokens=39), *[(0.0, request(4))] * 3) == [(1, 4), (5, 8), (9, 12)]
 
 
+# --- a trace -----------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(quarters(0, 60), st.integers(1, 12), st.integers(1, 90)), min_size=2, max_size=40))
+@settings(max_examples=40)
+def test_a_replay_is_the_naive_one(gaps: list[tuple[float, int, int]]) -> None:
+    """Requests with their own arrivals and lengths, in their order; each is answered and counted."""
+    place = server(8.0, 1.5, 3.0, batch=3, budget=50)
+    times = accumulate(gap for gap, *_ in gaps)
+    arrivals = [(at, request(out, 0.25 * new, new, prepare=0.5)) for at, (_, out, new) in zip(times, gaps, strict=True)]
+    naive = NaiveServer(place, lambda _number: None, random.Random(sampling.SEED))
+    for at, each in arrivals:
+        naive.send(at, each)
+    sent, first, done = np.array(naive.run(range(len(arrivals)))).T
+    found = simulation.simulate_replay(place, arrivals, 1.0)
+    for quantiles, spent in ((found.ttft, first - sent), (found.latency, done - sent)):
+        ranks = np.quantile(spent, [0.5, 0.9, 0.99], method="inverted_cdf")
+        assert astuple(quantiles) == pytest.approx((spent.mean(), *ranks), rel=1e-9)
+
+
+@pytest.mark.parametrize(("gap", "rate", "keeps_up"), [(20.0, 50, True), (11.0, 1e3 / 11, True), (5.0, 100, False)])
+def test_a_replay_above_capacity(gap: float, rate: float, keeps_up: bool) -> None:
+    """A hundred answers of one pass of 10 ms each, one at a time: more than 100 a second fall behind."""
+    arrivals = [(gap * place, request(1, 10.0)) for place in range(100)]
+    found = simulation.simulate_replay(server(10.0, batch=1), arrivals, 1e3 / gap)
+    assert found.keeps_up is keeps_up
+    assert found.rps == pytest.approx(rate, rel=0.02)
+
+
+def test_a_long_last_answer_is_no_overload() -> None:
+    """Ten short answers and one of a thousand passes, which ends long after they came."""
+    arrivals = [(20.0 * place, request(2, 1.0)) for place in range(10)] + [(200.0, request(1000, 1.0))]
+    assert simulation.simulate_replay(server(10.0), arrivals, 50.0).keeps_up
+
+
 # --- closed loops ------------------------------------------------------------------------
 
 
@@ -320,7 +355,7 @@ def test_a_closed_loop_is_the_naive_one(clients: int, batch: int, kv: int, monke
         turn_of[len(turn_of)] = turn = (turn_of[number] + 1) % 3
         return turns[turn]
 
-    naive = NaiveServer(place, follow, random.Random(simulation.SEED))
+    naive = NaiveServer(place, follow, random.Random(sampling.SEED))
     for turn in tuple(turn_of.values()):
         naive.send(0.0, turns[turn])
     sent, first, done = np.array(naive.run(range(clients, clients + max(60, 40 * clients)))).T

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from artefacts import recommend_process
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from recommender.common.errors import RequestError
 from recommender.common.timestamps import number, seconds
 from recommender.request import trace, trace_rows
 from recommender.request.trace import Trace, quantiles, read_trace
+from recommender.request.trace_load import choose_window
 from recommender.request.trace_prefix import Prefixes
 
 # The two requests of the trace's README.
@@ -674,3 +676,40 @@ def test_any_bytes_are_a_trace_or_one_line(tmp_path_factory: pytest.TempPathFact
     assert found.images >= 0 <= found.most_in_flight
     assert 4 <= len(found.summary) <= 8
     assert all(line.isprintable() for line in found.summary)
+
+
+# --- replayed ------------------------------------------------------------------------------
+
+
+def arrived(*seconds_: float) -> Trace:
+    """A trace of requests with these arrivals; the number of a request is its input, its output one more."""
+    lengths = tuple(range(1, len(seconds_) + 1))
+    return Trace("", len(lengths), (), lengths, tuple(each + 1 for each in lengths), seconds_, 0, 0.0, 0, 0, ())
+
+
+def test_a_short_trace_is_replayed_whole() -> None:
+    """Milliseconds since the first, input and output."""
+    assert choose_window(arrived(0, 0.5, 2), 3) == ((0.0, 1, 2), (500.0, 2, 3), (2000.0, 3, 4))
+
+
+def test_of_a_long_trace_a_usual_part_is_replayed() -> None:
+    """Twelve seconds in six gaps, so two gaps take four: those of 1 and 3 s do, and neither 1 and 1 nor 3 and 5."""
+    assert choose_window(arrived(0, 1, 2, 3, 6, 11, 12), 3) == ((0.0, 3, 4), (1000.0, 4, 5), (4000.0, 5, 6))
+
+
+def test_what_a_trace_says_is_replayed(tmp_path: Path) -> None:
+    """Ten at once and a pause: the screen says so, and which goal is missed; the script keeps none of the requests."""
+    at = [5000 * (place // 10) for place in range(40)]
+    rows = [{"timestamp": when, "input_length": 50 * place + 40, "output_length": 30} for place, when in enumerate(at)]
+    path = tmp_path / "trace.jsonl"
+    path.write_text("\n".join(json.dumps(row | {"hash_ids": []}) for row in rows))
+    words = ("--gpu", "H100-80G", "--model", "llama-3.1-8b-instruct", "--trace", str(path))
+    done = recommend_process(*words)
+    assert done.returncode == 0
+    screen = " ".join(done.stderr.decode().split())
+    assert "replayed: 40 requests of the trace as they came" in screen
+    p99 = float(screen.partition("as they came; TTFT")[2].partition("p99 ")[2].split()[0])
+    assert b"replay" not in done.stdout
+    missing = " ".join(recommend_process(*words, "--ttft", f"p99:{p99 - 1:g}ms").stderr.decode().split())
+    assert "misses --ttft" in missing
+    assert "replayed:" not in recommend_process(*words, "--rps", "3").stderr.decode()

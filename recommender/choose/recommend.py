@@ -17,7 +17,7 @@ from recommender.estimate.configuration import Configuration
 from recommender.estimate.memory import Memory
 from recommender.estimate.published_figures import PublishedFigure, find_published
 from recommender.estimate.similar_runs import SimilarRun, find_similar_runs
-from recommender.estimate.speed import Speed
+from recommender.estimate.speed import Speed, replay
 from recommender.knowledge.load import load
 from recommender.knowledge.names import resolve_model
 from recommender.knowledge.store import Store
@@ -166,7 +166,7 @@ def _complete(
         resolved=resolved,
         config=candidate.config,
         memory=candidate.memory,
-        speed=candidate.speed,
+        speed=replace(candidate.speed, replayed=replay(resolved, candidate.config, candidate.memory.kv_tokens)),
         explanations=explain(resolved, candidate),
         findings=findings,
         similar_runs=find_similar_runs(resolved, candidate.config),

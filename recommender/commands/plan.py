@@ -18,12 +18,16 @@ from recommender.request.command_line import positive_float, positive_int
 from recommender.request.request import MAX_COUNT
 
 if TYPE_CHECKING:
-    from recommender.fleet.sizing import Aim, FleetPlan
+    from recommender.fleet.aim import Aim
+    from recommender.fleet.sizing import FleetPlan
     from recommender.knowledge.store import Store
     from recommender.request.request import Request
 
 NOTHING_FITS = 1
-TAKEN = ("model", "rps", "image", "text_only", "prompt_tokens", "output_tokens", "p99", "kv", "lmdeploy", "calibrate")
+TAKEN = (
+    *("model", "workload", "trace", "rps", "burstiness", "image", "text_only", "prompt_tokens", "output_tokens"),
+    *("prefix_tokens", "turns", "max_context", "ttft", "tpot", "latency", "p99", "kv", "lmdeploy", "calibrate"),
+)
 """Options of the main job with the same meaning here."""
 
 FORMAT_HELP = "Write the plan, or the best fleet's files for compose, systemd or k8s. [text]"
@@ -33,14 +37,16 @@ Examples:
   recommend plan --rps 40 --gpu L4 --gpu A10 --price L4=0.7 --price A10=0.9
   recommend plan --rps 5 --p99 6000 --gpu A100-80G:8 --model internvl3-38b
   recommend plan --rps 200 --p99 800 --gpu H100:8 --peak 2 --spare 2 --json
+  recommend plan --rps 50 --workload chat --ttft p99:500ms --gpu H100:8 \
+    --model llama-3.1-8b-instruct
   recommend plan --rps 200 --p99 800 --gpu H100:8 --format k8s -o fleet
 
 \b
 --gpu L40S:4 is a host with four L40S; --gpu auto detects this machine's GPUs.
 A server takes one GPU, or several if one cannot hold the model; --tp N sets
 the numbers to try. Arrivals are Poisson, at --rps on average. The fleet
-sustains --peak times that with --spare hosts down. Without --p99, no server
-is busier than 80 %.
+sustains --peak times that with --spare hosts down. No server is busier than
+80 %, or 90 % with a goal for times.
 
 \b
 Exit codes: 0 done; 1 no kind of host meets the goal, and the plan shows what
@@ -103,23 +109,20 @@ def _plan(options: dict[str, Any]) -> FleetPlan:
 def _request(options: dict[str, Any], gpu: str) -> Request:
     from recommender.options import build_request
 
-    if not options["rps"]:
+    if not (options["rps"] or options["trace"]):
         raise RequestError("--rps is needed: mean requests/s, such as --rps 200")
-    return build_request({**options, "gpu": gpu, "cpus": None})
+    request = build_request({**options, "gpu": gpu, "cpus": None})
+    if not request.rps:
+        raise RequestError("--rps is needed: the trace has no arrival times; add mean requests/s, such as --rps 200")
+    return request
 
 
 def _aim(options: dict[str, Any], request: Request) -> Aim:
-    from recommender.fleet.sizing import MOST_GBPS, MOST_SPARE, MOST_TIMES, Aim
+    from recommender.fleet.aim import MOST_GBPS, MOST_SPARE, MOST_TIMES, Aim
 
     peak, burst = (positive_float(f"--{name}", options[name], MOST_TIMES) for name in ("peak", "burst"))
-    return Aim(
-        rps=request.rps,
-        p99_ms=request.p99_ms,
-        peak=peak,
-        burst=burst,
-        spare=positive_int("--spare", options["spare"], MOST_SPARE, low=0),
-        network_gbps=positive_float("--network", options["network"], MOST_GBPS),
-    )
+    spare = positive_int("--spare", options["spare"], MOST_SPARE, low=0)
+    return Aim.of(request, peak, burst, spare, positive_float("--network", options["network"], MOST_GBPS))
 
 
 def _prices(texts: Sequence[str], gpus: Collection[str], store: Store) -> dict[str, float]:

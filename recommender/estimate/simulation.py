@@ -22,15 +22,14 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, cycle, islice
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from itertools import accumulate, islice
+from typing import Literal, NamedTuple, TypeAlias
 
 from recommender.estimate.closed_loop import ServiceTimes
+from recommender.estimate.sampling import SEED, draws
 
 Timed: TypeAlias = Literal["ttft", "tpot", "latency"]
-T = TypeVar("T")
 
-SEED = 7
 SLOT_PASSES = 2
 """The pass that follows a request's last one holds it still, and the one after that was decided then."""
 JITTER = (0.5, 1.5)
@@ -286,18 +285,22 @@ def simulate_closed_loop(
 
 
 def simulate_arrivals(
-    server: SimulatedServer, turns: Sequence[Sequence[SimulatedRequest]], gaps_ms: Iterator[float], offered: float
+    server: SimulatedServer,
+    turns: Sequence[Sequence[SimulatedRequest]],
+    gaps_ms: Iterator[float],
+    offered: float,
+    counted: int = OPEN_REQUESTS,
 ) -> LoadFigures:
     """Return the figures where requests arrive after ``gaps_ms``, ``offered`` requests/s in the mean.
 
-    They come however many wait, of all turns alike.
+    They come however many wait, of all turns alike; ``counted`` of them count.
     """
-    before = OPEN_REQUESTS // 4
+    before = counted // 4
     drawn = [draws(turn, SEED + place) for place, turn in enumerate(turns)]
     simulation = _Simulation(server, lambda _at, _number: None)
-    for number, at in enumerate(islice(accumulate(gaps_ms), before + OPEN_REQUESTS)):
+    for number, at in enumerate(islice(accumulate(gaps_ms), before + counted)):
         simulation.send(at, number, next(drawn[number % len(turns)]))
-    wanted = range(before, before + OPEN_REQUESTS)
+    wanted = range(before, before + counted)
     simulation.run(wanted)
     answers = simulation.figures(wanted)
     ends = sorted(answer.done for answer in answers)
@@ -311,35 +314,31 @@ def simulate_arrivals(
     return _summarise(answers, latency, rate, keeps_up)
 
 
+def simulate_replay(
+    server: SimulatedServer, arrivals: Sequence[tuple[float, SimulatedRequest]], offered: float
+) -> LoadFigures:
+    """Return the figures where requests come at these ms, ascending, to an idle server; all count.
+
+    It is overloaded if late ones all wait longer than early ones, by more than the time that it is behind.
+    """
+    simulation = _Simulation(server, lambda _at, _number: None)
+    for number, (at, request) in enumerate(arrivals):
+        simulation.send(at, number, request)
+    wanted = range(len(arrivals))
+    simulation.run(wanted)
+    answers = simulation.figures(wanted)
+    waits = [answer.first - answer.sent for answer in answers]
+    behind = min(waits[-max(len(waits) // 4, 1) :]) - min(waits)
+    keeps_up = behind <= (1 - KEEPS_UP) * (arrivals[-1][0] - arrivals[0][0])
+    ends = sorted(answer.done for answer in answers)
+    rate = offered if keeps_up else 1e3 * (len(ends) - 1) / (ends[-1] - ends[0])
+    latency = Quantiles.of(answer.done - answer.sent for answer in answers)
+    return _summarise(answers, latency, rate, keeps_up)
+
+
 def _summarise(answers: Sequence[_Answer], latency: Quantiles, rps: float, keeps_up: bool = True) -> LoadFigures:
     several = [answer for answer in answers if answer.output > 1]
     gaps = [(answer.done - answer.first) / (answer.output - 1) for answer in several] or [0.0]
     tokens = math.fsum(answer.output for answer in answers) / len(answers)
     ttft = Quantiles.of(answer.first - answer.sent for answer in answers)
     return LoadFigures(ttft, Quantiles.of(gaps), latency, rps, rps * tokens, keeps_up)
-
-
-def draws(requests: Sequence[T], seed: int = SEED) -> Iterator[T]:
-    """Yield all requests once in a random order, again and again, so that even few draws have the right mean."""
-    order = list(requests)
-    random.Random(seed).shuffle(order)
-    return cycle(order)
-
-
-def gaps_of(rate: float, burstiness: float = 1.0, seed: int = SEED) -> Iterator[float]:
-    """Yield the ms between arrivals of ``rate`` requests/s; ``burstiness`` is their coefficient of variation.
-
-    1 gives Poisson arrivals, more gives bursts (gamma distributed gaps, as in vLLM's benchmark).
-    """
-    chance = random.Random(seed)
-    shape = 1 / burstiness**2
-    while True:
-        yield chance.gammavariate(shape, 1e3 / rate / shape)
-
-
-def pair_lengths(inputs: Sequence[int], outputs: Sequence[int]) -> list[tuple[int, int]]:
-    """Return as many pairs of equally likely lengths as the longer list has, in an order that relates neither."""
-    count = max(len(inputs), len(outputs))
-    shuffled = [outputs[place * len(outputs) // count] for place in range(count)]
-    random.Random(SEED).shuffle(shuffled)
-    return [(inputs[place * len(inputs) // count], shuffled[place]) for place in range(count)]

@@ -42,7 +42,7 @@ class Speed:
 
     Times are in ms, ``rps`` in requests a second. ``alone_ms`` is the latency of a
     request without load, ``token_ms`` the time between two output tokens. ``profile`` has the quantiles of a
-    simulated load; None for requests with images, and without load.
+    simulated load; None for requests with images, and without load. ``replayed`` are those of a trace's own requests.
     """
 
     alone_ms: Range
@@ -55,6 +55,7 @@ class Speed:
     basis: Basis
     coefficients: tuple[str, ...]
     profile: LoadFigures | None = None
+    replayed: LoadFigures | None = None
 
     def at(self, figure: Timed, quantile: Quantile) -> float:
         """Return the middle prediction of a quantile of a time, in ms.
@@ -158,6 +159,7 @@ def estimate(resolved: ResolvedRequest, config: Configuration, ranged: bool = Tr
         basis=find_basis(resolved, config),
         coefficients=COEFFICIENTS,
         profile=profile,
+        replayed=None,
     )
 
 
@@ -172,7 +174,7 @@ def predict_load(
     point = estimate_servers(resolved, config, concurrency, coefficients)
     if resolved.images or not (concurrency > config.servers or resolved.rps or resolved.varies):
         return point, None
-    times_of = partial(_shared_times, concurrency=-(-concurrency // config.servers), coefficients=coefficients)
+    times_of = partial(shared_times, concurrency=-(-concurrency // config.servers), coefficients=coefficients)
     profile = load_profile.simulate_servers(resolved, config, concurrency, coefficients, times_of, kv_tokens)
     if config.prefix_caching:  # a request alone finds its prefix too
         one = load_profile.simulate_server(replace(resolved, rps=0.0), config, 1, coefficients, times_of, kv_tokens)
@@ -189,7 +191,18 @@ def predict_load(
     return simulated, profile
 
 
-def _shared_times(
+def replay(resolved: ResolvedRequest, config: Configuration, kv_tokens: int) -> LoadFigures | None:
+    """Return what clients see where a trace's requests come as they did; None without such a trace."""
+    request = resolved.request
+    if not request.replay or resolved.images or not resolved.rps:
+        return None
+    coefficients = scale_coefficients(resolved.store, request.host_scale, request.card_scale)
+    each = -(-resolved.concurrency // config.servers)
+    times_of = partial(shared_times, concurrency=each, coefficients=coefficients)
+    return load_profile.replay_trace(resolved, config, coefficients, times_of, kv_tokens)
+
+
+def shared_times(
     resolved: ResolvedRequest, config: Configuration, *, concurrency: int, coefficients: Mapping[str, float]
 ) -> ServiceTimes:
     """Return a request's demands on a loaded server, longer where other servers share its GPU."""

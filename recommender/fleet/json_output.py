@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from typing import Any
 
 from recommender.common.units import GIB
 from recommender.common.version import __version__
 from recommender.estimate.configuration import Configuration
+from recommender.estimate.simulation import Quantiles
 from recommender.estimate.uncertainty import Basis, Range
-from recommender.fleet.queueing import Queue
-from recommender.fleet.sizing import Aim, FleetPlan, HostKind, Limit, SizedFleet, Unfit, cost
+from recommender.fleet.aim import Aim
+from recommender.fleet.rate_search import ServerState
+from recommender.fleet.sizing import FleetPlan, HostKind, Limit, SizedFleet, Unfit, cost
 
 FORMAT = 1
 
@@ -31,12 +33,19 @@ class Asked:
 
 @dataclass(frozen=True)
 class State:
-    """A server's steady state: share of its largest rate in use, and latencies in ms."""
+    """A server at a rate: share of its capacity in use, and times in ms. ``requests``: mean number of them at it.
+
+    ``mean_ms``, ``p50_ms`` and ``p99_ms`` are those of the latency; ``ttft`` and ``tpot`` are simulated times.
+    """
 
     busy: float
     mean_ms: float
     p50_ms: float
     p99_ms: float
+    rps: float
+    requests: float
+    ttft: Quantiles
+    tpot: Quantiles
 
 
 @dataclass(frozen=True)
@@ -129,9 +138,22 @@ def _fleet(fleet: SizedFleet, plan: FleetPlan) -> Fleet:
     )
 
 
-def _state(queue: Queue) -> State:
-    times = (queue.mean_ms, queue.quantile_ms(0.5), queue.p99_ms)
-    return State(round(queue.busy, 4), *(round(time, 1) for time in times))
+def _state(state: ServerState) -> State:
+    figures = state.figures
+    return State(
+        busy=round(state.busy, 4),
+        mean_ms=round(state.mean_ms, 1),
+        p50_ms=round(state.p50_ms, 1),
+        p99_ms=round(state.p99_ms, 1),
+        rps=round(figures.rps, 3),
+        requests=round(state.requests, 3),
+        ttft=_rounded(figures.ttft),
+        tpot=_rounded(figures.tpot),
+    )
+
+
+def _rounded(times: Quantiles) -> Quantiles:
+    return Quantiles(*(round(time, 1) for time in astuple(times)))
 
 
 def schema() -> dict[str, Any]:

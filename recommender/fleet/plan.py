@@ -7,8 +7,9 @@ from types import MappingProxyType
 
 from recommender.choose.recommend import resolve_with_checkpoint
 from recommender.common.errors import RequestError
+from recommender.fleet.aim import Aim
 from recommender.fleet.alternatives import SIZES
-from recommender.fleet.sizing import Aim, FleetPlan, HostKind, SizedFleet, Unfit, best_first, size_fleet
+from recommender.fleet.sizing import FleetPlan, HostKind, SizedFleet, Unfit, best_first, size_fleet
 from recommender.knowledge.names import PART, resolve_gpu
 from recommender.knowledge.store import Store
 from recommender.request.command_line import parse_gpu

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator
 from recommender.common.terminal import wrap
 from recommender.common.text import count
 from recommender.common.units import GIB
+from recommender.estimate.simulation import Timed
+from recommender.fleet.aim import time_at
+from recommender.fleet.rate_search import ServerState
 from recommender.fleet.sizing import FleetPlan, HostKind, Unfit, binding, cost, servers_of
 
 TIED = "\N{CURRENCY SIGN}"
@@ -33,7 +36,9 @@ def lines(plan: FleetPlan) -> Iterator[str]:
 def _head(plan: FleetPlan) -> Iterator[str]:
     resolved, aim = plan.resolved, plan.aim
     images = f", {resolved.images} x {resolved.image_width}x{resolved.image_height}" if resolved.images else ""
-    goal = f", p99 within {aim.p99_ms:{',.0f' if aim.p99_ms >= 1 else 'g'}} ms" if aim.p99_ms else ""
+    goal = "".join(
+        f", {goal.words} within {goal.most_ms:{',.0f' if goal.most_ms >= 1 else 'g'}} ms" for goal in aim.goals
+    )
     burst = f" in bursts of {aim.burst:g}" if aim.burst > 1 else ""
     down = f"with {count(aim.spare, 'host')} down" if aim.spare else "with every host up"
     kinds = [*(fleet.kind for fleet in plan.fleets), *(misfit.kind for misfit in plan.unfit)]
@@ -76,7 +81,7 @@ def _table(plan: FleetPlan) -> Iterator[str]:
         )
     yield from _indented(
         f"{'hosts: including spares; ' if plan.aim.spare else ''}each/s: requests/s that one server sustains"
-        f"{' at the goal' if plan.aim.p99_ms else ''}; busy, p99: one server at the peak"
+        f"{' at the goal' if plan.aim.goals else ''}; busy, p99: one server at the peak"
         f"{', spares down' if plan.aim.spare else ''}" + ("; per 1M: price of a million requests." if priced else ".")
     )
 
@@ -105,12 +110,20 @@ def _best(plan: FleetPlan) -> Iterator[str]:
     down = f". With {spare:,} down: {fleet.down.busy:.0%} busy, p99 {p99.value:,.0f} ms" if spare else ""
     missed = " The upper end misses the goal: measure one server before you rely on it." if 0 < goal < p99.high else ""
     yield from _indented(
-        f"Peak with all hosts up: {up.busy:.0%} busy, p50 {up.quantile_ms(0.5):,.0f} ms, "
+        f"Peak with all hosts up: {up.busy:.0%} busy, p50 {up.p50_ms:,.0f} ms, "
         f"p99 {up.p99_ms:,.0f} ms{down} ({p99.low:,.0f} to {p99.high:,.0f}; {fleet.basis}).{missed}"
     )
+    yield from _indented(f"First token{' then' if spare else ''}: {_spread(fleet.down, 'ttft')}.")
+    if fleet.resolved.output_tokens > 1:
+        yield from _indented(f"Each later token{' then' if spare else ''}: {_spread(fleet.down, 'tpot')}.")
     needed = fleet.hosts - spare
     if spare > max(2, needed):
         yield from _indented(f"Most hosts are spare: the peak needs {count(needed, 'host')}.")
+
+
+def _spread(state: ServerState, figure: Timed) -> str:
+    p50, p99 = (time_at(state.figures, figure, quantile, state.tail) for quantile in ("p50", "p99"))
+    return f"p50 {p50:,.{0 if p50 >= 100 else 1}f} ms, p99 {p99:,.{0 if p99 >= 100 else 1}f} ms"
 
 
 def _cannot(unfit: Iterable[Unfit]) -> Iterator[str]:

@@ -1,83 +1,48 @@
 """Size a fleet for a rate of arrivals: hosts, servers, their limit and their cost.
 
-The load balancer deals arrivals out at random, so a server gets Poisson arrivals too. ``queueing`` gives the rate
-that one server sustains at the goal; the number of hosts follows from that, the peak, and the hosts that may be down.
+``rate_search`` gives the hosts that keep the goals at the peak; those that may be down are added.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Literal, TypeAlias
 
 from recommender.choose.recommend import recommend, resolve_with_checkpoint
 from recommender.choose.select import Choice, NoCandidate, choose
-from recommender.common.errors import RequestError
 from recommender.common.text import count
 from recommender.estimate import speed, uncertainty
+from recommender.estimate.arrivals import open_server
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.memory import Memory
 from recommender.fleet import alternatives
+from recommender.fleet.aim import Aim, time_at
 from recommender.fleet.layout import Layout
-from recommender.fleet.queueing import MOST, Queue, steady
+from recommender.fleet.rate_search import TOP, UNBOUNDED, RateSearch, ServerState
 from recommender.knowledge.store import Store
-from recommender.request.request import LEAST, Request, short
+from recommender.request.request import Request
 from recommender.request.resolved_request import ResolvedRequest
 
 CONCURRENCIES = (8, 32, 128)
 """Concurrent requests that a server may be sized for."""
-GRID = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-"""Concurrencies at which a server's rate is computed; between them it is interpolated."""
-BUSIEST = 0.8
-"""Without a latency goal, the share of its largest rate that a server is given."""
-STEPS = 18
-"""Halvings in the search for the sustainable rate: fine enough for thousands of hosts."""
 MAX_HOSTS = 10_000
+USUAL_RUNG = TOP - 8
+"""Of the ladder of rates: 40 % of a server's capacity. What is suggested instead of a goal is kept there."""
 JPEG_BYTES_PER_PIXEL = 0.35
 """Assumed for photographs as clients send them; not measured."""
 BASE64 = 4 / 3
 NETWORK_SHARE = 0.7
 """Share of a host's network that requests may fill."""
 
-MOST_TIMES, MOST_SPARE, MOST_GBPS = 1000, 100, 10_000
-"""Ends of the ranges of a goal: peak and burst, spare hosts, network."""
-
 TAIL = "tail-open"
-"""The coefficient of p99 in an open loop."""
+"""The coefficient of p99 of requests with images in an open loop."""
 
 CORES_SHARE = 0.9
 """Share of a server's cores that it may fill."""
 
 Limit: TypeAlias = Literal["preprocessing", "prefill on the card", "decoding steps", "CPU cores", "network"]
-
-
-@dataclass(frozen=True, slots=True)
-class Aim:
-    """The goal: mean requests/s, times ``peak``, in bursts; p99 in ms, 0 for none.
-
-    ``spare`` hosts may be down. ``network_gbps``: network bandwidth of a host.
-    """
-
-    rps: float
-    p99_ms: float = 0.0
-    peak: float = 1.5
-    burst: float = 1.0
-    spare: int = 1
-    network_gbps: float = 10.0
-
-    def __post_init__(self) -> None:
-        """Raise RequestError for a value that makes no sense."""
-        for option, value, low, high in (
-            ("--peak", self.peak, 1, MOST_TIMES),
-            ("--burst", self.burst, 1, MOST_TIMES),
-            ("--spare", self.spare, 0, MOST_SPARE),
-            ("--network", self.network_gbps, LEAST, MOST_GBPS),
-        ):
-            if not low <= value <= high:  # NaN is in no range
-                raise RequestError(f"{option} {short(value)}: use a number from {low:g} to {high:,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +59,7 @@ class HostKind:
 class SizedFleet:
     """A fleet of one kind of host. ``holds``: requests/s that a server sustains at the goal.
 
-    ``at``: a server's steady state at the peak with all hosts up; ``down``: the same with the spare hosts down.
+    ``at``: a server's state at the peak with all hosts up; ``down``: the same with the spare hosts down.
     ``p99_ms``: the range of p99 at ``down``. ``hosts`` includes the ``spare`` ones.
     """
 
@@ -104,8 +69,8 @@ class SizedFleet:
     memory: Memory
     holds: float
     hosts: int
-    at: Queue
-    down: Queue
+    at: ServerState
+    down: ServerState
     p99_ms: uncertainty.Range
     limit: Limit
     basis: uncertainty.Basis
@@ -157,23 +122,27 @@ def size_fleet(request: Request, kind: HostKind, aim: Aim, store: Store) -> Size
     Raises UnknownName or RequestError.
     """
     resolved = resolve_with_checkpoint(_server_request(request, kind), store)
-    best: SizedFleet | None = None
-    misfit: Unfit | None = None
+    choices: list[tuple[ResolvedRequest, Choice]] = []
     for concurrency in CONCURRENCIES:
         loaded = replace(resolved, concurrency=concurrency)
         outcome = choose(loaded)
         if isinstance(outcome, NoCandidate):
-            misfit = misfit or Unfit(
+            if choices:
+                break
+            return Unfit(
                 kind,
                 alternatives.explain_misfit(resolved, outcome),
                 alternatives.suggest_alternative(resolved, kind.cards, outcome),
             )
-            break
-        fleet = _fleet(loaded, kind, outcome, aim)
+        choices.append((loaded, outcome))
+    best: SizedFleet | None = None
+    misfit: Unfit | None = None
+    for loaded, choice in reversed(choices):  # a larger batch seldom takes more hosts
+        fleet = _fleet(loaded, kind, choice, aim, best.hosts - aim.spare if best else UNBOUNDED)
         if isinstance(fleet, Unfit):
-            misfit = misfit or fleet
-        elif best is None or fleet.hosts < best.hosts:
-            best = fleet
+            misfit = fleet
+        else:
+            best = fleet or best
     return best or misfit or Unfit(kind, "nothing was tried")
 
 
@@ -181,76 +150,87 @@ def _server_request(request: Request, kind: HostKind) -> Request:
     """Return the request that one server's configuration is chosen for."""
     cpus = max(1, kind.cpus * kind.tp // kind.cards)
     return replace(
-        request, gpu=kind.gpu, gpu_count=kind.tp, tp=kind.tp, cpus=cpus, load="", rps=0.0, p99_ms=0.0, goal="throughput"
+        request,
+        gpu=kind.gpu,
+        gpu_count=kind.tp,
+        tp=kind.tp,
+        cpus=cpus,
+        load="",
+        rps=0.0,
+        goal="throughput",
+        p99_ms=0.0,
+        ttft_ms=0.0,
+        tpot_ms=0.0,
+        latency_ms=0.0,
     )
 
 
-def _fleet(resolved: ResolvedRequest, kind: HostKind, choice: Choice, aim: Aim) -> SizedFleet | Unfit:
-    config, coefficients = choice.best.config, resolved.store.coefficients
-    completes = curve(resolved, config)
-    tail = coefficients[TAIL].value
-    sustained = sustainable_rate(completes, aim, tail)
-    if not sustained:
-        return _too_slow(resolved, kind, choice, aim)
-    host_servers = servers_of(kind, config)
-    bounds: list[tuple[float, Limit]] = [
-        (sustained, choice.best.speed.limit),
-        (_core_rate(resolved, config), "CPU cores"),
-        (_network_rate(resolved, aim) / host_servers, "network"),
-    ]
-    holds, limit = min(bounds)
-    if holds <= 0:
-        cores = (coefficients["server-cores"].value + 1) / CORES_SHARE
+def _fleet(
+    resolved: ResolvedRequest, kind: HostKind, choice: Choice, aim: Aim, below: int
+) -> SizedFleet | Unfit | None:
+    """Return the fewest hosts, or why none will do; None if it takes no fewer than ``below``, the spare ones apart."""
+    config, host_servers = choice.best.config, servers_of(kind, choice.best.config)
+    ceiling, outer = _ceiling(resolved, kind, config, aim)
+    if ceiling <= 0:
+        cores = (resolved.store.coefficients["server-cores"].value + 1) / CORES_SHARE
         why = f"{count(kind.cpus, 'CPU core')} cannot run {count(host_servers, 'server')}, even idle"
         return Unfit(kind, why, f"--cpus {math.ceil(cores * config.share) * (host_servers // config.share)}")
-    peak = aim.rps * aim.peak
-    hosts = max(1, math.ceil(peak / (holds * host_servers) - 1e-9)) + aim.spare
+    server = open_server(resolved, config, choice.best.memory.kv_tokens)
+    search = RateSearch(server, aim, _tail(resolved), host_servers, ceiling)
+    needed, width = search.find(below)
+    if not width:
+        return _too_slow(resolved, kind, choice, search) if below == UNBOUNDED else None
+    kept = search.highest_rung(width)
+    sustained = search.rate(kept)
+    holds, limit = (ceiling, outer) if ceiling < sustained else (sustained, choice.best.speed.limit)
+    hosts = needed + aim.spare
     if hosts > MAX_HOSTS:
         why = f"{hosts:,} hosts, limited by {binding(limit)}; a plan allows at most {MAX_HOSTS:,}"
         most = (MAX_HOSTS - aim.spare) * holds * host_servers
         return Unfit(kind, why, _smaller_load(aim, most, sustained * host_servers / holds, limit))
-    rates = [peak / (count * host_servers) for count in (hosts, hosts - aim.spare)]
-    up, down = (steady(rate, completes, burst=aim.burst, tail=tail) for rate in rates)
-    if up is None or down is None:
-        why = f"more than {MOST:,} requests would wait at a server, with bursts of {aim.burst:g}"
-        return Unfit(kind, why, _smaller_burst(completes, rates[1], aim, tail))
+    up, down = (search.state(number, width, kept) for number in (hosts, needed))
     p99, basis = _p99(resolved, choice, down), choice.best.speed.basis
     return SizedFleet(
         kind, resolved, config, choice.best.memory, holds, hosts, up, down, p99, limit, basis, spare=aim.spare
     )
 
 
-def _p99(resolved: ResolvedRequest, choice: Choice, queue: Queue) -> uncertainty.Range:
-    """Return the range of p99, at least as wide as that of the measured tails."""
-    ends, tail, value = choice.best.speed.p99_ms, resolved.store.coefficients[TAIL], queue.p99_ms
-    low = min(tail.low / tail.value, ends.low / ends.value)
-    high = max(tail.high / tail.value, ends.high / ends.value)
+def _ceiling(resolved: ResolvedRequest, kind: HostKind, config: Configuration, aim: Aim) -> tuple[float, Limit]:
+    """Return the requests/s that a server's cores and network allow, and which of them binds."""
+    bounds: tuple[tuple[float, Limit], ...] = (
+        (_core_rate(resolved, config), "CPU cores"),
+        (_network_rate(resolved, aim) / servers_of(kind, config), "network"),
+    )
+    return min(bounds)
+
+
+def _tail(resolved: ResolvedRequest) -> float:
+    """Return measured over simulated p99 of arrivals; requests without images were not measured so."""
+    return resolved.store.coefficients[TAIL].value if resolved.images else 1.0
+
+
+def _p99(resolved: ResolvedRequest, choice: Choice, state: ServerState) -> uncertainty.Range:
+    """Return the range of p99; with images at least as wide as that of the measured tails."""
+    ends, tail, value = choice.best.speed.p99_ms, resolved.store.coefficients[TAIL], state.p99_ms
+    low, high = ends.low / ends.value, ends.high / ends.value
+    if resolved.images:
+        low, high = min(tail.low / tail.value, low), max(tail.high / tail.value, high)
     least = min(choice.best.speed.alone_ms.low, value)  # no answer takes less than that of a request alone
     return uncertainty.Range(value, max(value * low, least), value * high)
 
 
-def _too_slow(resolved: ResolvedRequest, kind: HostKind, choice: Choice, aim: Aim) -> Unfit:
+def _too_slow(resolved: ResolvedRequest, kind: HostKind, choice: Choice, search: RateSearch) -> Unfit:
     """Explain a goal that a server misses at any load."""
-    completes = curve(resolved, choice.best.config)
-    alone = speed.estimate_server(resolved, choice.best.config, 1, _coefficients(resolved))
+    coefficients = speed.scale_coefficients(resolved.store, resolved.request.host_scale, resolved.request.card_scale)
+    alone = speed.estimate_server(resolved, choice.best.config, 1, coefficients)
     why = f"a request alone takes {alone.alone:,.0f} ms, mainly {alone.limit}"
-    if alone.alone <= aim.p99_ms:
-        why += f"; with other arrivals p99 exceeds {aim.p99_ms:,.0f} ms"
-    rate = completes(GRID[-1]) / 2
-    tail = resolved.store.coefficients[TAIL].value
-    half = steady(rate, completes, burst=aim.burst, tail=tail)
-    return Unfit(kind, why, f"--p99 {math.ceil(half.p99_ms)}" if half else _smaller_burst(completes, rate, aim, tail))
-
-
-def _smaller_burst(completes: Callable[[float], float], rate: float, aim: Aim, tail: float) -> str:
-    """Return the --burst that works; empty if none does."""
-    together = int(aim.burst)
-    while together > 1:
-        together //= 2
-        queue = steady(rate, completes, burst=together, tail=tail)
-        if queue and (not aim.p99_ms or queue.p99_ms <= aim.p99_ms):
-            return f"--burst {together}"
-    return ""
+    usual = search.figures(USUAL_RUNG, 1)
+    missed = search.aim.missed(usual, search.tail)
+    for goal in missed:
+        if goal.figure != "latency" or alone.alone <= goal.most_ms:
+            why += f"; with other arrivals {goal.words} exceeds {goal.most_ms:,.0f} ms"
+    needed = [goal.written(time_at(usual, goal.figure, goal.quantile, search.tail)) for goal in missed]
+    return Unfit(kind, why, " ".join(needed))
 
 
 def _smaller_load(aim: Aim, rate: float, times: float, limit: Limit) -> str:
@@ -264,49 +244,6 @@ def _smaller_load(aim: Aim, rate: float, times: float, limit: Limit) -> str:
 def binding(limit: Limit) -> str:
     """Return what limits a server, as words within a sentence."""
     return f"the {limit}" if limit in ("CPU cores", "network") else limit
-
-
-def curve(resolved: ResolvedRequest, config: Configuration) -> Callable[[float], float]:
-    """Return a server's requests/s by the number of requests at it; it never falls."""
-    coefficients = _coefficients(resolved)
-    return line([speed.estimate_server(resolved, config, concurrency, coefficients).rps for concurrency in GRID])
-
-
-def _coefficients(resolved: ResolvedRequest) -> Mapping[str, float]:
-    return speed.scale_coefficients(resolved.store, resolved.request.host_scale, resolved.request.card_scale)
-
-
-def line(rates: Sequence[float]) -> Callable[[float], float]:
-    """Interpolate rates at ``GRID`` for any concurrency; proportional below one."""
-    rates = list(accumulate(rates, max))
-
-    def completes(concurrency: float) -> float:
-        if concurrency <= 1:
-            return rates[0] * concurrency
-        if concurrency >= GRID[-1]:
-            return rates[-1]
-        place = bisect_left(GRID, concurrency)
-        low, high = GRID[place - 1], GRID[place]
-        return rates[place - 1] + (rates[place] - rates[place - 1]) * (concurrency - low) / (high - low)
-
-    return completes
-
-
-def sustainable_rate(completes: Callable[[float], float], aim: Aim, tail: float = 1.0) -> float:
-    """Return the largest requests/s at which a server meets the goal; 0 if none."""
-    low, high = 0.0, completes(GRID[-1]) * (1.0 if aim.p99_ms else BUSIEST)
-    if not aim.p99_ms:
-        return high
-    if 1e3 / completes(1) > aim.p99_ms:
-        return 0.0
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        queue = steady(middle, completes, burst=aim.burst, tail=tail)
-        if queue and queue.p99_ms <= aim.p99_ms:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def _core_rate(resolved: ResolvedRequest, config: Configuration) -> float:

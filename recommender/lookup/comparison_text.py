@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from recommender.choose.reasons import has_source
@@ -33,7 +34,7 @@ def as_json(comparison: Comparison) -> dict[str, object]:
     resolved = comparison.resolved
     return {
         "format": FORMAT,
-        "request": plain(resolved.request),
+        "request": plain(replace(resolved.request, replay=())),
         "lmdeploy": resolved.release.id,
         "gpu": resolved.gpu.id,
         "model": resolved.model.id,

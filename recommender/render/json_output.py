@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from recommender.choose.constraints import ConstraintFinding
@@ -101,7 +101,7 @@ def published(recommendation: Recommendation) -> Published:
         format=FORMAT,
         made_by=recommendation.made_by,
         adviser=recommendation.adviser,
-        request=recommendation.request,
+        request=replace(recommendation.request, replay=()),
         case=Case(
             lmdeploy=resolved.release.id,
             gpu=resolved.gpu.id,

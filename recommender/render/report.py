@@ -14,10 +14,11 @@ from recommender.common.units import MIB
 from recommender.estimate import memory, speed
 from recommender.estimate.uncertainty import Basis
 from recommender.knowledge.provenance import weights
-from recommender.render.summary import cite, gib, summary
+from recommender.render.summary import cite, gib, replayed_misses, summary
 
 if TYPE_CHECKING:
     from recommender.choose.recommend import NothingFits, Recommendation
+    from recommender.estimate.simulation import LoadFigures
 
 
 WIDE: Mapping[Basis, str] = {
@@ -157,8 +158,16 @@ def _quantiles(recommendation: Recommendation) -> Iterator[str]:
         if resolved.rps
         else f"{count(resolved.concurrency, 'request')} in flight"
     )
-    yield ""
-    yield f"QUANTILES (simulated: {how}; ms)"
+    yield from _times(f"QUANTILES (simulated: {how}; ms)", profile)
+    if replayed := recommendation.speed.replayed:
+        requests = f"{len(resolved.request.replay):,} requests of the trace in a row"
+        yield from _times(f"REPLAYED (simulated: {requests}; ms)", replayed)
+        for missed in replayed_misses(recommendation):
+            yield from _indented(missed, 2)
+
+
+def _times(title: str, profile: LoadFigures) -> Iterator[str]:
+    yield from ("", title)
     yield f"  {'':<12}{'p50':>10}{'p90':>10}{'p99':>10}"
     for name, times in (("first token", profile.ttft), ("per token", profile.tpot), ("request", profile.latency)):
         yield f"  {name:<12}{times.p50:>10,.1f}{times.p90:>10,.1f}{times.p99:>10,.1f}"

@@ -10,7 +10,7 @@ from recommender.common.terminal import cut, labelled, wrap
 from recommender.common.text import count, printable
 from recommender.estimate import memory
 from recommender.render.report import costs_accuracy, on_empty_gpu
-from recommender.render.summary import describe_load, gib
+from recommender.render.summary import describe_load, gib, replayed_misses
 
 if TYPE_CHECKING:
     from recommender.choose.recommend import Recommendation
@@ -103,6 +103,17 @@ def _expect(recommendation: Recommendation, drawn: bool) -> Iterator[str]:
         shown = f"{figure.value:,.{_digits(figure.value)}f}"
         low_end, high_end = (f"{end:,.{_digits(figure.value)}f}" for end in (figure.low, figure.high))
         yield _row(name, shown, unit, low_end, high_end, "mean under load" if loaded and name == "latency" else "")
+    if replayed := predicted.replayed:
+        ttft, latency = replayed.ttft, replayed.latency
+        yield from wrap(
+            f"replayed: {len(resolved.request.replay):,} requests of the trace as they came; "
+            f"TTFT p50 {ttft.p50:,.0f} ms, p99 {ttft.p99:,.0f} ms; "
+            f"latency p50 {latency.p50:,.0f} ms, p99 {latency.p99:,.0f} ms",
+            "  ",
+            "            ",
+        )
+        for missed in replayed_misses(recommendation):
+            yield from wrap(missed, "            ", "            ")
 
 
 def _digits(value: float) -> int:

@@ -31,6 +31,24 @@ def gib(size: float) -> str:
     return f"{size / GIB:.2f}" if size < 10 * GIB else f"{size / GIB:.1f}"
 
 
+def replayed_misses(recommendation: Recommendation) -> tuple[str, ...]:
+    """Return a sentence for each goal that the requests of a trace miss when they come as they did."""
+    request, replayed = recommendation.request, recommendation.speed.replayed
+    if replayed is None:
+        return ()
+    goals = (
+        ("--p99", "p99", request.p99_ms, replayed.latency.p99),
+        ("--ttft", request.ttft_at, request.ttft_ms, getattr(replayed.ttft, request.ttft_at)),
+        ("--tpot", request.tpot_at, request.tpot_ms, getattr(replayed.tpot, request.tpot_at)),
+        ("--latency", request.latency_at, request.latency_ms, getattr(replayed.latency, request.latency_at)),
+    )
+    return tuple(
+        f"Replayed, the {at} is {found:,.1f} ms and misses {option}; plan for more with --headroom 20%."
+        for option, at, most, found in goals
+        if 0 < most < found
+    )
+
+
 def _load(resolved: ResolvedRequest) -> str:
     """Return how many requests are in flight, or arrive."""
     if resolved.rps:

@@ -38,7 +38,7 @@ ENGINE_CONFIG, TEMPLATE_CONFIG = "TurbomindEngineConfig", "ChatTemplateConfig"
 def request_json(recommendation: Recommendation) -> str:
     """Return the request as one line of JSON, from which the artefact can be made again."""
     request = recommendation.request
-    values = {field.name: (getattr(request, field.name), field.default) for field in fields(request)}
+    values = {field.name: (getattr(request, field.name), field.default) for field in fields(request) if field.compare}
     changed = {name: value for name, (value, default) in values.items() if value != default}
     if recommendation.adviser:
         changed["follow"] = recommendation.adviser

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from recommender.common.errors import RequestError
@@ -48,6 +48,8 @@ class Request:
     variation of the gaps between arrivals. ``ttft_at`` and so on say which quantile a goal means. The load is
     multiplied by ``headroom``. ``image_mix`` lists sizes with their shares, as ``448x448:0.7,1280x720:0.3``; the width
     and height are then those of the largest. ``revision`` is a commit, tag or branch of the model's repository.
+    ``replay`` are requests of a trace, each with ms since the first, input and output tokens; nothing that is
+    written keeps it.
     """
 
     gpu: str
@@ -90,6 +92,7 @@ class Request:
     repeated_share: float = 0.0
     image_mix: str = ""
     revision: str = ""
+    replay: tuple[tuple[float, int, int], ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Raise RequestError for a value that makes no sense."""

@@ -11,6 +11,8 @@ from recommender.request.lengths import write_lengths
 from recommender.request.request import LEAST, MAX_CONCURRENCY, MAX_IMAGES, Request
 from recommender.request.trace import Trace, burstiness_of, quantiles, read_trace
 
+MOST_REPLAYED = 500
+"""Requests of a trace that are replayed, at most."""
 SIDE = 448
 """Pixels of an image's sides where a trace counts images and the command line gives no size."""
 
@@ -24,7 +26,25 @@ def learn_load(request: Request, path: Path) -> tuple[Request, tuple[str, ...]]:
         raise RequestError("--trace and --workload exclude each other: both say what the requests are; remove one")
     trace = read_trace(path)
     learned = {**_lengths(request, trace), **_arrivals(request, trace), **_images(request, trace)}
+    wholly = learned.keys() >= {"input_lengths", "output_lengths", "rps"} and not request.burstiness
+    if wholly and learned.get("images") == 0:
+        learned["replay"] = choose_window(trace)
     return replace(request, **learned), (*trace.summary, *_notes(request, trace, learned))
+
+
+def choose_window(trace: Trace, most: int = MOST_REPLAYED) -> tuple[tuple[float, int, int], ...]:
+    """Return requests of a trace as ms since the first, input and output tokens: all, or ``most`` in a row.
+
+    The row's rate is the nearest to the whole's; of several such rows it is the first.
+    """
+    times = trace.arrivals_s
+    count = min(len(times), most)
+    usual = times[-1] * (count - 1) / (len(times) - 1)
+    begin = min(range(len(times) - count + 1), key=lambda place: abs(times[place + count - 1] - times[place] - usual))
+    return tuple(
+        (round((times[place] - times[begin]) * 1e3, 3), trace.input_tokens[place], max(trace.output_tokens[place], 1))
+        for place in range(begin, begin + count)
+    )
 
 
 def _lengths(request: Request, trace: Trace) -> dict[str, Any]:
@@ -62,6 +82,9 @@ def _images(request: Request, trace: Trace) -> dict[str, Any]:
 
 def _notes(request: Request, trace: Trace, learned: dict[str, Any]) -> tuple[str, ...]:
     notes = []
+    if replayed := learned.get("replay"):
+        rest = f", {len(replayed):,} in a row" if len(replayed) < trace.requests else ""
+        notes.append(f"recommend also replays the requests with their own arrivals and lengths{rest}")
     if learned.get("images"):
         notes.append(f"images are taken as {SIDE}x{SIDE}; give their size with --image WxHxN")
     if not (learned.keys() & {"rps", "concurrency"} or request.load or request.concurrency or request.rps):

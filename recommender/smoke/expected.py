@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from recommender.calibration.predict import resolve_load
-from recommender.estimate.simulation import pair_lengths
+from recommender.estimate.sampling import pair_lengths
 from recommender.knowledge import records, run_figures
 from recommender.request.request import read_mix
 from recommender.smoke.client.conversation import Drawn

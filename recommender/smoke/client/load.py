@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from recommender.estimate.simulation import draws, gaps_of
+from recommender.estimate.sampling import draws, gaps_of
 from recommender.smoke.client.completion import BadCompletion
 from recommender.smoke.client.conversation import Conversation
 from recommender.smoke.client.http import Client, Reply, Shape, Target, open_session, picture_pools
