@@ -205,7 +205,10 @@ def read_request(artefact: ParsedArtefact) -> dict[str, Any]:
         if artefact.form == "json":
             whole = parse_json(artefact.text)
             follow = {"follow": whole["adviser"], "with": whole["added"], "without": whole["left_out"]}
-            return check_types(whole[REQUEST] | (follow if whole["adviser"] else {}))
+            head = whole[REQUEST] | (follow if whole["adviser"] else {})
+            if head.get("replay") == []:  # the field of a trace's requests, which are never written
+                del head["replay"]
+            return check_types(head)
         if (request := read_head(artefact.text)) is not None:
             return request
     except HeadError as error:
