@@ -143,12 +143,16 @@ def evidence_path(name: str) -> tuple[Path, str]:
     return path, stem
 
 
+WIDTH = 2000
+"""Characters a line: nobody reads the lists of times, and indents would be a twentieth of a record."""
+
+
 def save(path: Path, run: records.SmokeRun) -> None:
     """Write a record, whole or not at all."""
     import yaml
 
     text = yaml.safe_dump(
-        json.loads(run.model_dump_json()), sort_keys=False, width=110, allow_unicode=True, default_flow_style=False
+        json.loads(run.model_dump_json()), sort_keys=False, width=WIDTH, allow_unicode=True, default_flow_style=False
     )
     atomic_write.write(path, "# Written by recommend smoke; the figures of a page are computed from it.\n" + text)
 
