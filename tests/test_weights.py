@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from typing import Any
 import jinja2
 import numpy as np
 import pytest
+import yaml
 
 from recommender.estimate import model_shape
 from recommender.knowledge.load import load
@@ -40,7 +42,7 @@ def covered(model: Model) -> bool:
 
 NAMES = sorted(name for name, model in STORE.models.items() if covered(model))
 SMALL_TEXT = {"hidden": 128, "layers": 2, "heads": 2, "kv_heads": 1, "head_dim": 64, "intermediate": 384}
-SMALL_VISION = {"hidden": 64, "layers": 2, "heads": 2, "intermediate": 128}
+SMALL_VISION = {"hidden": 128, "layers": 2, "heads": 2, "intermediate": 128}
 SMALL_MIXTURE = {"experts": 4, "per_token": 2, "intermediate": 384}
 AWQ = {"quantization": [{"method": "awq", "bits": 4, "group": 128, "version": "gemm"}]}
 GPTQ = {"quantization": [{"method": "gptq", "bits": 4, "group": 128, "version": "gptq"}]}
@@ -91,7 +93,7 @@ def small(name: str) -> Model:
     fields["text"]["mixture"] = [each | SMALL_MIXTURE for each in fields["text"].get("mixture", [])]
     fields["text"]["window"] = [each | {"layers": 1} for each in fields["text"].get("window", [])]
     if [each["method"] for each in fields.get("quantization", [])] == ["fp8"]:
-        fields["text"]["kv_heads"] = 2  # whole blocks of 128, as real ones have
+        fields["text"]["head_dim"] = 128  # whole blocks, as real ones have
     fields["vision"] = [each | SMALL_VISION for each in fields.get("vision", [])]
     for vision in fields["vision"]:
         vision["window"] = [each | {"full_layers": 1} for each in vision.get("window", [])]
@@ -214,6 +216,34 @@ def test_tensor_names() -> None:
     rms = {tensor.name for tensor in tensors.tensors(small("internvl3-38b"))}
     assert not {"vision_model.encoder.layers.0.norm1.bias", "vision_model.encoder.layers.0.attn.qkv.bias"} & rms
     assert "lm_head.weight" not in {tensor.name for tensor in tensors.tensors(small("qwen2.5-0.5b"))}
+
+
+def loader_names() -> dict[str, set[str]]:
+    """What LMDeploy's loaders read of small models; the file says how it was made."""
+    lines = yaml.safe_load((Path(__file__).parent / "cases" / "loader_names.yaml").read_text("utf-8"))
+    read: dict[str, set[str]] = {}
+    for name, groups in lines.items():
+        for group in groups:
+            before, middle, after = (part.split() or [""] for part in group.split(" | "))
+            joined = (".".join(filter(None, (before[0], m, a))) for m in middle for a in after)
+            read.setdefault(name, set()).update(joined)
+    return read
+
+
+@pytest.mark.parametrize(("name", "wanted"), loader_names().items())
+def test_loaders_read_every_tensor(name: str, wanted: set[str]) -> None:
+    """Exactly the tensors that LMDeploy's loader of the architecture asks for are written."""
+    written = {tensor.name for tensor in tensors.tensors(layouts.as_written(small(name)))}
+    numbered = re.compile(r"\b(layers?|blocks|experts)\.\d+\.")
+    assert {numbered.sub(r"\1.N.", each) for each in written} == wanted
+
+
+def test_loaders_were_asked_for_every_architecture() -> None:
+    """The names above cover every architecture that random weights are written for, and every method."""
+    models = [small(name) for name in loader_names()]
+    covered = {model.architecture for model in models}
+    assert covered == {*layouts.DECODERS, *layouts.TILED, *layouts.QWEN_VL}
+    assert {packed.method for model in models for packed in model.quantization} == {*layouts.QUANTIZED}
 
 
 def test_large_models_are_split() -> None:
