@@ -119,7 +119,7 @@ def _small_files(model: Model, seed: int) -> dict[str, str]:
     texts["README.md"] = (
         f"# Random weights\n\nThis folder is synthetic and NOT {model.hub}: {MADE_BY} gave it that model's shapes, "
         f"random weights (seed {seed}) and a tokenizer of single bytes, to measure memory and speed without a "
-        "download. What it answers means nothing.\n"
+        f"download. It is stored as {model.architecture}. What it answers means nothing.\n"
     )
     return texts
 
