@@ -164,6 +164,16 @@ def loader(model: Model, config: Any) -> Any:
     return result
 
 
+def noting(real: Any, read: set[str]) -> Any:
+    """Return a method of the checkpoint that notes the names it is called with."""
+
+    def call(key: str, index: int | None = None) -> Any:
+        read.add(key)
+        return real(key, index)
+
+    return call
+
+
 def read_names(model: Model) -> list[str]:
     """Return the names that the loader reads; raise where one is missing or is never read."""
     torch = importlib.import_module("torch")
@@ -176,14 +186,15 @@ def read_names(model: Model) -> list[str]:
         config = transformers.AutoConfig.from_pretrained(f"{folder}/model", trust_remote_code=True)
     run = loader(model, config)
     store = checkpoint.SafetensorsCheckpoint.__new__(checkpoint.SafetensorsCheckpoint)
-    store._data, original, read = {}, {}, set()
+    store._data = {}
+    original: dict[str, str] = {}
+    read: set[str] = set()
     for tensor in tensors.tensors(model):
         key = checkpoint._apply_mappings(tensor.name, run._loader_mappings)
         store._data[key] = torch.empty(tensor.shape, dtype=kinds[tensor.dtype], device="meta")
         original[key] = tensor.name
     for name in ("get", "pop"):
-        real = getattr(store, name)
-        setattr(store, name, lambda key, index=None, real=real: (read.add(key), real(key, index))[1])
+        setattr(store, name, noting(getattr(store, name), read))
     run.model(checkpoint.Prefix(store))
     unread = sorted(set(original) - read)
     if unread:
