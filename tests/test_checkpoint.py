@@ -43,9 +43,10 @@ def text_config(text: TextShape, architecture: str) -> dict[str, Any]:
     if text.head_dim * text.heads != text.hidden:
         found["head_dim"] = text.head_dim
     for mixture in text.mixture:
-        if architecture == "Qwen3MoeForCausalLM":
+        if architecture in ("Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM"):
             found |= {"num_experts": mixture.experts, "moe_intermediate_size": mixture.intermediate}
             found |= {"mlp_only_layers": [], "decoder_sparse_step": 1}
+            found |= {"shared_expert_intermediate_size": mixture.shared} if mixture.shared else {}
         else:
             found["num_local_experts"] = mixture.experts
         found["num_experts_per_tok"] = mixture.per_token

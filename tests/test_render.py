@@ -141,6 +141,7 @@ def test_any_script_passes_bash_and_shellcheck(request: Request, tmp_path_factor
 def test_the_launched_command_is_the_published_one(request: Request, shared_machine: Machine) -> None:
     """A script launches the command of the JSON, with the revision that was asked for, and the release takes it."""
     made = fits(request)
+    assume(made.config.servers == 1)  # several have a proxy in front, and a command each
     launched = shared_machine.words(render(made, "bash"))
     accepted(request.lmdeploy, launched)
     published = json.loads(render(made, "json"))["command"]

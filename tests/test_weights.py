@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,13 +19,14 @@ from typing import Any
 import jinja2
 import numpy as np
 import pytest
+import yaml
 
 from recommender.estimate import model_shape
 from recommender.knowledge.load import load
 from recommender.knowledge.records import Model
 from recommender.request import checkpoint
-from recommender.smoke.weights import tensors, tokenizer, write
-from recommender.smoke.weights.write import WeightsError
+from recommender.smoke.weights import layouts, tensors, tokenizer, values, write
+from recommender.smoke.weights.layouts import WeightsError
 
 STORE = load()
 
@@ -32,15 +34,20 @@ STORE = load()
 def covered(model: Model) -> bool:
     """Whether random weights can be made for it."""
     try:
-        tensors.check_model(model)
-    except tensors.WeightsError:
+        layouts.check_model(model)
+    except layouts.WeightsError:
         return False
     return True
 
 
 NAMES = sorted(name for name, model in STORE.models.items() if covered(model))
 SMALL_TEXT = {"hidden": 128, "layers": 2, "heads": 2, "kv_heads": 1, "head_dim": 64, "intermediate": 384}
-SMALL_VISION = {"hidden": 64, "layers": 2, "heads": 2, "intermediate": 128}
+SMALL_VISION = {"hidden": 128, "layers": 2, "heads": 2, "intermediate": 128}
+SMALL_MIXTURE = {"experts": 4, "per_token": 2, "intermediate": 384}
+AWQ = {"quantization": [{"method": "awq", "bits": 4, "group": 128, "version": "gemm"}]}
+GPTQ = {"quantization": [{"method": "gptq", "bits": 4, "group": 128, "version": "gptq"}]}
+FP8 = {"quantization": [{"method": "fp8", "bits": 8, "group": 128, "version": "fp8"}]}
+SHARED = [SMALL_MIXTURE | {"shared": 256}]
 QWEN3 = {"family": "qwen3", "qk_norm": True, "attention_bias": "none", "vocab": 151936}
 INTERNLM2 = {"family": "internlm2.5", "attention_bias": "none", "vocab": 92553}
 INTERNLM3 = {"family": "internlm3", "attention_bias": "none", "vocab": 128512}
@@ -55,6 +62,22 @@ OTHERS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "internvl2.5-8b-hf": ("internvl3-8b-hf", {}, INTERNLM2),
     "internvl3.5-8b": ("internvl3-8b", {}, QWEN3 | {"attention_bias": "qkvo"}),
     "llama-2-7b": ("llama-3.1-8b-instruct", {}, {"family": "llama2", "vocab": 32000}),
+    "qwen3-30b-a3b-awq": ("qwen3-30b-a3b", AWQ, {}),
+    "qwen3-30b-a3b-gptq": ("qwen3-30b-a3b", GPTQ, {"mixture": [SMALL_MIXTURE | {"dense_layers": 1}]}),
+    "qwen2-57b-a14b": (
+        "qwen2.5-7b-instruct",
+        {"architecture": "Qwen2MoeForCausalLM"},
+        {"family": "qwen2-moe", "mixture": SHARED},
+    ),
+    "mixtral-8x7b-awq": ("mixtral-8x7b-instruct", AWQ, {}),
+    "qwen2.5-vl-7b-gptq": ("qwen2.5-vl-7b-instruct", GPTQ, {}),
+    "internlm3-8b-gptq": ("internlm3-8b-instruct", GPTQ, {}),
+    "llama-3.1-8b-fp8": ("llama-3.1-8b-instruct", FP8, {}),
+    "intern-s1": (
+        "internvl3.5-30b-a3b",
+        FP8 | {"architecture": "InternS1ForConditionalGeneration"},
+        {},
+    ),
 }
 
 
@@ -67,8 +90,19 @@ def small(name: str) -> Model:
     base, top, text = OTHERS.get(name, (name, {}, {}))
     fields = as_dict(STORE.models[base]) | top | {"id": name}
     fields["text"] |= SMALL_TEXT | text
+    fields["text"]["mixture"] = [each | SMALL_MIXTURE for each in fields["text"].get("mixture", [])]
+    fields["text"]["window"] = [each | {"layers": 1} for each in fields["text"].get("window", [])]
+    if [each["method"] for each in fields.get("quantization", [])] == ["fp8"]:
+        fields["text"]["head_dim"] = 128  # whole blocks, as real ones have
     fields["vision"] = [each | SMALL_VISION for each in fields.get("vision", [])]
+    for vision in fields["vision"]:
+        vision["window"] = [each | {"full_layers": 1} for each in vision.get("window", [])]
     return Model.model_validate_json(json.dumps(fields))
+
+
+def small_text(model: Model) -> Any:
+    """Its language part as a validated record, which compares by value."""
+    return Model.model_validate_json(json.dumps(as_dict(model))).text
 
 
 def changed(name: str, **text: Any) -> Model:
@@ -99,7 +133,9 @@ def read(folder: Path, name: str) -> np.ndarray[Any, Any]:
     raw = (folder / index[name]).read_bytes()[begin + first : begin + last]
     if entry["dtype"] == "BF16":
         return (np.frombuffer(raw, "<u2").astype(np.uint32) << 16).view(np.float32).reshape(entry["shape"])
-    return np.frombuffer(raw, {"F16": "<f2", "I32": "<u4"}[entry["dtype"]]).reshape(entry["shape"])
+    return np.frombuffer(raw, {"F16": "<f2", "I32": "<u4", "U8": "u1", "F8_E4M3": "u1"}[entry["dtype"]]).reshape(
+        entry["shape"]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -117,12 +153,9 @@ def _clean(tmp_path: Path) -> Iterator[None]:
     shutil.rmtree(tmp_path)
 
 
-def test_what_is_not_covered() -> None:
-    """Mixtures of experts, encoders without tiles, and quantisations other than AWQ; nothing else."""
-    for name, model in STORE.models.items():
-        plain = not model.quantization or model.quantization[0].method == "awq"
-        tiles = not any(vision.pixels for vision in model.vision)
-        assert (name in NAMES) == (plain and tiles and not model.text.mixture), name
+def test_every_record_is_covered() -> None:
+    """Random weights can be written for every model that TurboMind serves."""
+    assert set(NAMES) == set(STORE.models)
 
 
 # --- shapes ---------------------------------------------------------------------------------
@@ -132,7 +165,7 @@ def test_what_is_not_covered() -> None:
 def test_planned_bytes_are_the_models(name: str) -> None:
     """Every real model's tensors take exactly the bytes that its shape is computed to have."""
     model = STORE.models[name]
-    tensors.check_model(model)
+    layouts.check_model(model)
     assert write.planned_bytes(model) == model_shape.weight_bytes(model)
     names = [tensor.name for tensor in tensors.tensors(model)]
     assert len(names) == len(set(names))
@@ -141,8 +174,8 @@ def test_planned_bytes_are_the_models(name: str) -> None:
 @pytest.mark.parametrize("name", [*NAMES, *OTHERS])
 def test_written_folder_reads_back(name: str, tmp_path: Path) -> None:
     """Headers hold the computed bytes exactly, data lie without gaps, and the shape reads back from config.json."""
-    model = small(name)
-    made = write.write_checkpoint(model, tmp_path / "made")
+    model = layouts.as_written(small(name))
+    made = write.write_checkpoint(small(name), tmp_path / "made")
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
     assert made.bytes == model_shape.weight_bytes(model) == checkpoint.weight_bytes(made.folder)
     index = json.loads((made.folder / "model.safetensors.index.json").read_text())
@@ -185,6 +218,34 @@ def test_tensor_names() -> None:
     assert "lm_head.weight" not in {tensor.name for tensor in tensors.tensors(small("qwen2.5-0.5b"))}
 
 
+def loader_names() -> dict[str, set[str]]:
+    """What LMDeploy's loaders read of small models; the file says how it was made."""
+    lines = yaml.safe_load((Path(__file__).parent / "cases" / "loader_names.yaml").read_text("utf-8"))
+    read: dict[str, set[str]] = {}
+    for name, groups in lines.items():
+        for group in groups:
+            before, middle, after = (part.split() or [""] for part in group.split(" | "))
+            joined = (".".join(filter(None, (before[0], m, a))) for m in middle for a in after)
+            read.setdefault(name, set()).update(joined)
+    return read
+
+
+@pytest.mark.parametrize(("name", "wanted"), loader_names().items())
+def test_loaders_read_every_tensor(name: str, wanted: set[str]) -> None:
+    """Exactly the tensors that LMDeploy's loader of the architecture asks for are written."""
+    written = {tensor.name for tensor in tensors.tensors(layouts.as_written(small(name)))}
+    numbered = re.compile(r"\b(layers?|blocks|experts)\.\d+\.")
+    assert {numbered.sub(r"\1.N.", each) for each in written} == wanted
+
+
+def test_loaders_were_asked_for_every_architecture() -> None:
+    """The names above cover every architecture that random weights are written for, and every method."""
+    models = [small(name) for name in loader_names()]
+    covered = {model.architecture for model in models}
+    assert covered == {*layouts.DECODERS, *layouts.TILED, *layouts.QWEN_VL}
+    assert {packed.method for model in models for packed in model.quantization} == {*layouts.QUANTIZED}
+
+
 def test_large_models_are_split() -> None:
     """A weight file holds whole tensors and stays under the limit unless one tensor alone is larger."""
     shards = write._shards(STORE.models["internvl3-78b-awq"])
@@ -195,7 +256,13 @@ def test_large_models_are_split() -> None:
 @pytest.mark.parametrize(
     ("model", "says"),
     [
-        (changed("qwen2.5-7b-instruct", architecture="Qwen3MoeForCausalLM"), "not supported"),
+        (changed("qwen2.5-7b-instruct", architecture="GemmaForCausalLM"), "not supported"),
+        (changed("qwen2.5-7b-instruct", architecture="Qwen2MoeForCausalLM"), "text.mixture"),
+        (changed("mixtral-8x7b-instruct", mixture=SHARED), "text.mixture.shared"),
+        (changed("mixtral-8x7b-instruct", mixture=[SMALL_MIXTURE | {"dense_layers": 1}]), "every layer"),
+        (changed("gpt-oss-20b", attention_sinks=False), "attention_sinks"),
+        (changed("gpt-oss-20b", **AWQ), "awq does not go with GptOssForCausalLM"),
+        (changed("qwen2.5-vl-7b-instruct", vision=as_dict(small("internvl3-8b"))["vision"]), "vision.pixels"),
         (changed("internvl3-8b", family="gemma"), "text.family 'gemma'"),
         (changed("internvl3-8b", vision=[]), "vision"),
         (changed("qwen2.5-7b-instruct", qk_norm=True), "qk_norm"),
@@ -243,31 +310,74 @@ def test_known_bytes(awq: write.Checkpoint) -> None:
     norm = read(awq.folder, "language_model.model.norm.weight")
     first = read(awq.folder, "language_model.model.layers.0.self_attn.q_proj.qweight").tobytes()
     assert (norm == 1).all()
-    assert (write.FORMAT, hashlib.sha256(first).hexdigest()[:16]) == (1, "a716fa5878623331")
+    assert (write.FORMAT, hashlib.sha256(first).hexdigest()[:16]) == (2, "a716fa5878623331")
 
 
 def test_weights_are_symmetric(awq: write.Checkpoint) -> None:
     """4-bit values lie evenly around their zero point, never 0; 16-bit ones around zero; tensors differ."""
     layer = "language_model.model.layers.0."
     words = read(awq.folder, layer + "mlp.gate_proj.qweight")
-    values = np.stack([(words >> (4 * k)) & 15 for k in range(8)]).astype(int) - 8
-    counts = np.bincount((values + 8).ravel(), minlength=16) / values.size
+    steps = np.stack([(words >> (4 * k)) & 15 for k in range(8)]).astype(int) - 8
+    counts = np.bincount((steps + 8).ravel(), minlength=16) / steps.size
     assert counts[0] == 0
-    assert abs(values.mean()) < 0.05
+    assert abs(steps.mean()) < 0.05
     assert np.allclose(counts[[*range(1, 8), *range(9, 16)]], 1 / 16, atol=0.003)
     assert (read(awq.folder, layer + "mlp.gate_proj.qzeros") == 0x88888888).all()
     scales = read(awq.folder, layer + "mlp.gate_proj.scales").astype(np.float32)
-    assert abs(values.std() * scales.mean() / write.DEVIATION - 1) < 0.05
+    assert abs(steps.std() * scales.mean() / values.DEVIATION - 1) < 0.05
     table = read(awq.folder, "language_model.model.embed_tokens.weight")[:20000].astype(np.float32)
     assert abs(table.mean()) < 1e-4
-    assert abs(table.std() / write.DEVIATION - 1) < 0.02
+    assert abs(table.std() / values.DEVIATION - 1) < 0.02
     assert len(np.unique(table[:5000], axis=0)) == 5000
     assert (words != read(awq.folder, layer + "mlp.up_proj.qweight")).mean() > 0.9
 
 
+def test_eight_and_four_bit_floats_are_symmetric(tmp_path: Path) -> None:
+    """FP8 and MXFP4 values as their formats define them have no NaN, a mean near zero and the wanted deviation."""
+    bits = np.arange(256)
+    exponents, mantissa = (bits >> 3) & 15, bits & 7
+    e4m3 = np.where(exponents, (1 + mantissa / 8) * 2.0 ** (exponents - 7), mantissa / 8 * 2.0**-6)
+    e4m3 = np.where((bits & 127) == 127, np.nan, e4m3 * np.where(bits >> 7, -1, 1))
+    e2m1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
+    fp8 = write.write_checkpoint(small("qwen3-30b-a3b-fp8"), tmp_path / "fp8").folder
+    name = "model.layers.1.mlp.experts.3.up_proj.weight"
+    weights, scale = e4m3[read(fp8, name)], read(fp8, f"{name}_scale_inv")
+    assert (weights.shape, scale.shape) == ((384, 128), (3, 1))
+    wanted = [(weights * np.repeat(scale, 128, axis=0), 0.2)]
+    oss = write.write_checkpoint(small("gpt-oss-20b"), tmp_path / "oss").folder
+    name = "language_model.model.layers.1.mlp.experts.gate_up_proj"
+    blocks, powers = read(oss, f"{name}_blocks"), read(oss, f"{name}_scales").astype(int) - 127
+    assert (blocks.shape, powers.shape) == ((4, 768, 4, 16), (4, 768, 4))
+    wanted.append((np.stack([e2m1[blocks & 15], e2m1[blocks >> 4]]) * 2.0 ** powers[None, ..., None], 0.2))
+    for values_found, tolerance in wanted:
+        assert np.isfinite(values_found).all()
+        assert abs(values_found.mean()) < 1e-3
+        assert abs(values_found.std() / values.DEVIATION - 1) < tolerance
+
+
+def test_gptq_zero_points(tmp_path: Path) -> None:
+    """The loader adds one to a stored zero point; the values lie around the sum."""
+    folder = write.write_checkpoint(small("internlm3-8b-gptq"), tmp_path / "made").folder
+    name = "model.layers.0.mlp.down_proj"
+    assert (read(folder, f"{name}.qzeros") == 0x77777777).all()
+    words = read(folder, f"{name}.qweight")
+    assert words.shape == (384 // 8, 128)
+    assert abs(np.stack([(words >> (4 * k)) & 15 for k in range(8)]).mean() - 8) < 0.1
+
+
+def test_gpt_oss_is_written_inside_a_vision_model() -> None:
+    """It is served without a vocabulary from the network, and its own bytes are at least 99 %."""
+    model = STORE.models["gpt-oss-20b"]
+    inside = layouts.as_written(model)
+    assert (inside.architecture, inside.text) == ("InternVLForConditionalGeneration", small_text(model))
+    assert 1 < write.planned_bytes(inside) / model_shape.weight_bytes(model) < 1.01
+    other = STORE.models["qwen3-8b"]
+    assert layouts.as_written(other) is other
+
+
 def test_activations_stay_small(awq: write.Checkpoint) -> None:
     """A deep stack of the MLP's real width keeps the residual stream far below what 16-bit floats hold."""
-    blocks = {key[0]: block for key, block in write._blocks(STORE.models["internvl3-8b-awq"], 0).items()}
+    blocks = {key[0]: block for key, block in values.blocks(STORE.models["internvl3-8b-awq"], 0).items()}
     words, steps = np.frombuffer(blocks["nibbles"], "<u4"), np.frombuffer(blocks["scales"], "<f2")
     hidden, inner = 384, 18944
 

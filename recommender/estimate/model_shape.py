@@ -5,7 +5,7 @@ Bytes are those of a stored checkpoint (1 byte = 8 bits, no alignment). Weights 
 
 - AWQ, GPTQ: the language model's linear layers are in few bits, with a 16-bit scale
   and a zero of the weight's own width for each group of inputs.
-- FP8: the same layers in 8 bits.
+- FP8: the same layers in 8 bits, with a 16-bit scale for each square of weights.
 - MXFP4: only the experts, in 4 bits with an 8-bit scale for each group.
 
 Embeddings, output head, routers, norms, biases, vision encoder and projector stay
@@ -137,8 +137,10 @@ def linear_bits(model: Model) -> float:
     if not model.quantization:
         return 8 * BYTES_16_BIT
     packed = model.quantization[0]
-    if packed.method == "fp8" or packed.group <= 0:
+    if packed.group <= 0:
         return packed.bits
+    if packed.method == "fp8":  # a scale for a square of weights
+        return packed.bits + 8 * BYTES_16_BIT / packed.group**2
     if packed.method == "mxfp4":
         return packed.bits + 8 / packed.group
     return packed.bits + (8 * BYTES_16_BIT + packed.bits) / packed.group

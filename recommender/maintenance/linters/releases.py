@@ -115,7 +115,7 @@ def facts(knowledge: KnowledgeFolder) -> Iterator[Problem]:
             yield Problem(place, where, what, repair)
 
 
-WRAPPERS = ("InternVLChatModel", "InternVLForConditionalGeneration")
+WRAPPERS = ("InternVLChatModel", "InternVLForConditionalGeneration", "InternS1ForConditionalGeneration")
 """Architectures whose language part has one of its own."""
 
 

@@ -106,7 +106,7 @@ def find_model(
     say: Callable[[str], None],
 ) -> tuple[str, str]:  # fmt: skip
     """Return the folder for MODEL (or empty) and what its weights are; or raise Failure."""
-    from recommender.smoke.weights import tensors, write
+    from recommender.smoke.weights import layouts, write
 
     if options["weights"] == "random":
         cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lmdeploy-recommender" / "random"
@@ -114,7 +114,7 @@ def find_model(
             checkpoint = write.ensure_checkpoint(
                 recommendation.resolved.model, options["weights_dir"] or cache, options["seed"], say
             )
-        except tensors.WeightsError as error:
+        except layouts.WeightsError as error:
             raise Failure("machine", str(error)) from None
         return str(checkpoint.folder), describe_random_weights(options["seed"])
     name = script.model(environment)

@@ -1,7 +1,7 @@
 """config.json of a synthetic folder, and the small class that reads it where Transformers has none.
 
-Keys are those LMDeploy reads in its wheel 0.18.0: ``lmdeploy/turbomind/models/internvl.py`` and ``utils.py`` (shapes,
-rotary embedding), ``converter.py`` (types, quantisation), ``lmdeploy/vl/model/internvl*.py`` (tiles).
+Keys are those LMDeploy reads in its wheel 0.18.0: ``lmdeploy/turbomind/models`` and its ``utils.py`` (shapes, rotary
+embedding), ``converter.py`` (types, quantisation), ``lmdeploy/vl/model/internvl*.py`` (tiles).
 """
 
 from __future__ import annotations
@@ -9,21 +9,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from recommender.smoke.weights.tensors import CHANNELS, CHAT_LAYOUT, DECODERS, decoder_name, family
+from recommender.smoke.weights.layouts import (
+    CHANNELS,
+    CHAT_LAYOUT,
+    DECODERS,
+    QWEN_VL,
+    S1_LAYOUT,
+    decoder_name,
+    family,
+)  # fmt: skip
 
 if TYPE_CHECKING:
-    from recommender.knowledge.records import Model, VisionShape
+    from recommender.knowledge.records import Model, Quantization, VisionShape
 
 CLASS_FILE = "configuration_synthetic.py"
 TRANSFORMERS = "4.56.0"
 """The oldest Transformers that LMDeploy 0.18.0 accepts; without it, newer ones warn of an old tokenizer."""
 _CLASS = '''"""Configuration of a folder with RANDOM weights, for measuring; not the real model."""
 
-from transformers import LlamaConfig, PretrainedConfig, Qwen2Config, Qwen3Config
+from transformers import CONFIG_MAPPING, PretrainedConfig
 
 
 class SyntheticTextConfig(PretrainedConfig):
-    model_type = "MODEL_TYPE"
+    model_type = "TEXT_TYPE"
     rope_parameters = None
 
 
@@ -31,20 +39,20 @@ class SyntheticVisionConfig(PretrainedConfig):
     model_type = "intern_vit_6b"
 
 
-TEXT = {"Qwen2ForCausalLM": Qwen2Config, "Qwen3ForCausalLM": Qwen3Config, "LlamaForCausalLM": LlamaConfig}
-
-
-class SyntheticChatConfig(PretrainedConfig):
-    model_type = "internvl_chat"
+class SyntheticVisionModelConfig(PretrainedConfig):
+    model_type = "MODEL_TYPE"
     is_composition = True
 
-    def __init__(self, vision_config=None, llm_config=None, **kwargs):
+    def __init__(self, vision_config=None, TEXT_KEY=None, **kwargs):
         super().__init__(**kwargs)
-        text = llm_config or {}
-        made_by = TEXT.get((text.get("architectures") or [""])[0], SyntheticTextConfig)
+        text = TEXT_KEY or {}
+        kind = text.get("model_type")
+        made_by = CONFIG_MAPPING[kind] if kind in CONFIG_MAPPING else SyntheticTextConfig
         self.vision_config = SyntheticVisionConfig(**(vision_config or {}))
-        self.llm_config = made_by(**text)
+        self.TEXT_KEY = made_by(**text)
 '''
+_MODEL_TYPES = {CHAT_LAYOUT: ("internvl_chat", "llm_config"), S1_LAYOUT: ("interns1", "text_config")}
+"""Vision models that Transformers has no class for: their type, and the key of their language model."""
 
 
 def config(model: Model, mark: Mapping[str, Any], ids: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,27 +69,37 @@ def config(model: Model, mark: Mapping[str, Any], ids: Mapping[str, Any]) -> dic
         "tie_word_embeddings": model.text.tied_embeddings,
     }
     vision = model.vision[0]
+    if model.architecture in QWEN_VL:
+        return text | common | _qwen_config(model)
     if model.architecture == CHAT_LAYOUT:
         return common | _chat_config(vision) | {"llm_config": text, "vision_config": _vision_config(model)}
-    return common | {
-        "model_type": "internvl",
-        "downsample_ratio": vision.downsample,
-        "image_seq_length": vision.tokens_per_tile,
-        "image_token_id": ids["image"],
-        "projector_hidden_act": "gelu",
-        "vision_feature_layer": -1,
-        "vision_feature_select_strategy": "default",
-        "text_config": text,
-        "vision_config": _vision_config(model),
-    }
+    own = {"auto_map": {"AutoConfig": f"{_module()}.SyntheticVisionModelConfig"}}
+    return (
+        common
+        | (own if model.architecture == S1_LAYOUT else {})
+        | {
+            "model_type": "interns1" if model.architecture == S1_LAYOUT else "internvl",
+            "downsample_ratio": vision.downsample,
+            "image_seq_length": vision.tokens_per_tile,
+            "image_token_id": ids["image"],
+            "projector_hidden_act": "gelu",
+            "vision_feature_layer": -1,
+            "vision_feature_select_strategy": "default",
+            "text_config": text,
+            "vision_config": _vision_config(model),
+        }
+    )
 
 
 def config_class(model: Model) -> str:
     """Return the Python file that reads config.json if Transformers has no class for it."""
     decoder = DECODERS[decoder_name(model)]
-    if model.architecture == CHAT_LAYOUT or (not model.vision and decoder.remote):
-        return _CLASS.replace("MODEL_TYPE", decoder.model_type)
-    return ""
+    if model.architecture not in _MODEL_TYPES and (model.vision or not decoder.remote):
+        return ""
+    kind, key = _MODEL_TYPES.get(model.architecture, ("unused", "text_config"))
+    return (
+        _CLASS.replace("TEXT_TYPE", decoder.model_type).replace("MODEL_TYPE", kind).replace("TEXT_KEY", key)
+    )  # fmt: skip
 
 
 def _module() -> str:
@@ -90,7 +108,12 @@ def _module() -> str:
 
 def _rope_scaling(model: Model) -> dict[str, Any] | None:
     """Return the family's published RoPE scaling; it does not affect memory."""
-    name, positions = family(model), model.text.max_positions
+    name, positions, head = family(model), model.text.max_positions, model.text.head_dim
+    if model.architecture in QWEN_VL:
+        return {"type": "mrope", "rope_type": "default", "mrope_section": [head // 8, head * 3 // 16, head * 3 // 16]}
+    if name == "gptoss":
+        return {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+                "original_max_position_embeddings": max(1, positions // 32)}  # fmt: skip
     if name.startswith("llama3") and positions > 8192:
         factors = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
         return {"rope_type": "llama3", "original_max_position_embeddings": 8192, **factors}
@@ -125,22 +148,82 @@ def _text_config(model: Model, ids: Mapping[str, Any]) -> dict[str, Any]:
     }
     if decoder.remote:
         settings |= {"bias": text.attention_bias == "qkvo", "qkv_bias": biased}
-    if model.quantization:
-        packed = model.quantization[0]
-        settings["quantization_config"] = {
-            "quant_method": packed.method,
-            "bits": packed.bits,
-            "group_size": packed.group,
-            "version": packed.version,
-            "zero_point": True,
-        }
+    settings |= _mixture_config(model)
+    for packed in model.quantization:
+        settings["quantization_config"] = _quantization(packed)
     return settings
+
+
+def _mixture_config(model: Model) -> dict[str, Any]:
+    """Return the keys of experts and of layers that look back a window, as each family names them."""
+    text, name = model.text, decoder_name(model)
+    settings: dict[str, Any] = {}
+    for mixture in text.mixture:
+        settings |= {"num_experts_per_tok": mixture.per_token}
+        if name in ("MixtralForCausalLM", "GptOssForCausalLM"):
+            settings |= {"num_local_experts": mixture.experts, "intermediate_size": mixture.intermediate}
+        else:
+            settings |= {
+                "num_experts": mixture.experts,
+                "moe_intermediate_size": mixture.intermediate,
+                "norm_topk_prob": name == "Qwen3MoeForCausalLM",
+                "decoder_sparse_step": 1,
+                "mlp_only_layers": list(range(mixture.dense_layers)),
+            }
+        if mixture.shared:
+            settings["shared_expert_intermediate_size"] = mixture.shared
+    for window in text.window:
+        every = text.layers // window.layers
+        kinds = ("full_attention", "sliding_attention")
+        settings["sliding_window"] = window.tokens
+        settings["layer_types"] = [kinds[number % every == 0] for number in range(text.layers)]
+    return settings
+
+
+def _quantization(packed: Quantization) -> dict[str, Any]:
+    if packed.method == "mxfp4":
+        return {"quant_method": "mxfp4"}
+    if packed.method == "fp8":
+        blocks = [packed.group, packed.group]
+        return {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": blocks}
+    own: dict[str, Any] = {"version": packed.version, "zero_point": True}
+    if packed.method == "gptq":
+        own = {"desc_act": False, "sym": True}
+    return {"quant_method": packed.method, "bits": packed.bits, "group_size": packed.group, **own}
+
+
+def _qwen_config(model: Model) -> dict[str, Any]:
+    """Return what a Qwen vision model adds to its language model's keys, which lie at the top as published."""
+    vision, legacy = model.vision[0], not model.vision[0].gated
+    words = {"vision_start": 151652, "vision_end": 151653, "vision": 151654, "image": 151655, "video": 151656}
+    encoder: dict[str, Any] = {
+        "model_type": QWEN_VL[model.architecture],
+        "depth": vision.layers,
+        "num_heads": vision.heads,
+        "in_chans": CHANNELS,
+        "patch_size": vision.patch,
+        "spatial_patch_size": vision.patch,
+        "spatial_merge_size": round(1 / vision.downsample),
+        "temporal_patch_size": vision.pixels[0].frames,
+    }
+    if legacy:
+        encoder |= {"embed_dim": vision.hidden, "hidden_size": model.text.hidden, "hidden_act": "quick_gelu"}
+        encoder["mlp_ratio"] = vision.intermediate // vision.hidden
+    else:
+        encoder |= {"hidden_size": vision.hidden, "intermediate_size": vision.intermediate, "hidden_act": "silu"}
+        encoder |= {"out_hidden_size": model.text.hidden, "tokens_per_second": 2}
+    for window in vision.window:
+        every = vision.layers // window.full_layers
+        encoder["window_size"] = window.side
+        encoder["fullatt_block_indexes"] = list(range(every - 1, vision.layers, every))
+    ids = {f"{word}_token_id": number for word, number in words.items()}
+    return {"model_type": QWEN_VL[model.architecture], "vision_config": encoder, **ids}
 
 
 def _chat_config(vision: VisionShape) -> dict[str, Any]:
     return {
         "model_type": "internvl_chat",
-        "auto_map": {"AutoConfig": f"{_module()}.SyntheticChatConfig"},
+        "auto_map": {"AutoConfig": f"{_module()}.SyntheticVisionModelConfig"},
         "downsample_ratio": vision.downsample,
         "dynamic_image_size": True,
         "force_image_size": vision.image,

@@ -11,12 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from recommender.smoke.weights.tensors import CHAT_LAYOUT, HF_LAYOUT, WeightsError, family
+from recommender.smoke.weights.layouts import CHAT_LAYOUT, QWEN_VL, TILED, WeightsError, by_family
 
 if TYPE_CHECKING:
     from recommender.knowledge.records import Model
 
 IMAGE_WORDS = ("<img>", "</img>", "<IMG_CONTEXT>", "<quad>", "</quad>", "<ref>", "</ref>", "<box>", "</box>")
+CLIP_MEAN, CLIP_STD = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
+_QWEN_PROCESSORS = {
+    "Qwen2VLForConditionalGeneration": "Qwen2VLProcessor", "Qwen2_5_VLForConditionalGeneration": "Qwen2_5_VLProcessor",
+}  # fmt: skip
 IMAGE_MEAN, IMAGE_STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 
@@ -44,16 +48,25 @@ _QWEN = _consecutive_ids(
     "<tool_call> </tool_call> <|fim_prefix|> <|fim_middle|> <|fim_suffix|> <|fim_pad|> <|repo_name|> <|file_sep|>",
 )
 _PIECES = {"<unk>": 0, "<s>": 1, "</s>": 2}
+_QWEN_IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
 _CHATML = ("<|im_start|>", "\n", "<|im_end|>\n", "")
 _LLAMA_3 = {"<|begin_of_text|>": 128000, "<|end_of_text|>": 128001, "<|finetune_right_pad_id|>": 128004}
 _LLAMA_3 |= {"<|start_header_id|>": 128006, "<|end_header_id|>": 128007, "<|eom_id|>": 128008, "<|eot_id|>": 128009}
 _LLAMA_3 |= {"<|python_tag|>": 128010}
+
+_HARMONY = {"<|startoftext|>": 199998, "<|endoftext|>": 199999, "<|return|>": 200002, "<|constrain|>": 200003}
+_HARMONY |= {"<|channel|>": 200005, "<|start|>": 200006, "<|end|>": 200007, "<|message|>": 200008, "<|call|>": 200012}
 
 FAMILIES: Mapping[str, SpecialTokens] = {
     "qwen3": SpecialTokens(
         _QWEN | _consecutive_ids(151665, "<tool_response> </tool_response> <think> </think>"),
         "<|endoftext|>", ("<|im_end|>", "<|endoftext|>"), "<|endoftext|>", _CHATML, 151669,
     ),
+    "gptoss": SpecialTokens(
+        _HARMONY, "<|startoftext|>", ("<|return|>", "<|endoftext|>", "<|call|>"), "<|endoftext|>",
+        ("<|start|>", "<|message|>", "<|end|>", ""), 200019,
+    ),
+    "mixtral": SpecialTokens(_PIECES, "<s>", ("</s>",), "</s>", ("", "\n", "</s>", "<s>"), 32000),
     "qwen2": SpecialTokens(_QWEN, "<|endoftext|>", ("<|im_end|>", "<|endoftext|>"), "<|endoftext|>", _CHATML, 151665),
     "llama3": SpecialTokens(
         _LLAMA_3, "<|begin_of_text|>", ("<|eot_id|>", "<|end_of_text|>", "<|eom_id|>"), "<|finetune_right_pad_id|>",
@@ -77,14 +90,14 @@ def special_tokens(model: Model) -> SpecialTokens:
 
     Raise WeightsError for an unknown family or a vocabulary that is too small.
     """
-    family_tokens = next((tokens for prefix, tokens in FAMILIES.items() if family(model).startswith(prefix)), None)
+    family_tokens = FAMILIES.get(by_family(model, FAMILIES))
     if family_tokens is None:
         raise WeightsError(
             f"{model.id}: special tokens of text.family {model.text.family!r} are unknown; "
             f"it should begin with one of {', '.join(FAMILIES)}"
         )
     ids = dict(family_tokens.ids)
-    if model.vision:
+    if model.architecture in TILED:
         ids |= {word: family_tokens.images + place for place, word in enumerate(IMAGE_WORDS)}
     if max(ids.values()) >= model.text.vocab or len(ids) + 256 > model.text.vocab:
         raise WeightsError(
@@ -102,7 +115,7 @@ def role_ids(model: Model) -> dict[str, Any]:
     ids_by_role: dict[str, Any] = {"bos": tokens.ids[tokens.bos], "pad": tokens.ids[tokens.pad]}
     ids_by_role["eos"] = [tokens.ids[word] for word in tokens.eos]
     if model.vision:
-        ids_by_role["image"] = tokens.ids["<IMG_CONTEXT>"]
+        ids_by_role["image"] = tokens.ids["<IMG_CONTEXT>" if model.architecture in TILED else "<|image_pad|>"]
     return ids_by_role
 
 
@@ -160,22 +173,29 @@ def tokenizer_json(model: Model) -> dict[str, Any]:
 
 
 def chat_template(model: Model) -> str:
-    """Return a Jinja template that adds ``chat_tokens`` tokens to one user turn."""
+    """Return a Jinja template that adds ``chat_tokens`` tokens to one user turn.
+
+    One with fewer than the marks of roles take is a base model's: its turns have no marks.
+    """
     tokens = special_tokens(model)
     before, after, end, first = tokens.turn
     marks = 2 * (_length(before, tokens) + 1 + _length(after, tokens)) + _length(end, tokens) + _length(first, tokens)
+    role, answer = "message['role'][0]", "'a'"
+    if model.chat_tokens < marks:
+        before, after, end, role, answer, marks = "", "", "", "''", "''", _length(first, tokens)
     # the real template's system prompt, which a request without one gets, as so many bytes
     preface = "\n" * max(0, model.chat_tokens - marks)
     opening, closing = _quoted(before), _quoted(after)
+    image = _quoted("<img><IMG_CONTEXT></img>\n" if model.architecture in TILED else _QWEN_IMAGE)
     return (
         f"{{{{ {_quoted(first)} }}}}"
         f"{{% if messages[0]['role'] != 'system' %}}{{{{ {_quoted(preface)} }}}}{{% endif %}}"
-        f"{{% for message in messages %}}{{{{ {opening} + message['role'][0] + {closing} }}}}"
+        f"{{% for message in messages %}}{{{{ {opening} + {role} + {closing} }}}}"
         "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
         "{% for part in message['content'] %}{% if part['type'] == 'text' %}{{ part['text'] }}"
-        "{% elif part['type'] in ('image', 'image_url') %}{{ '<img><IMG_CONTEXT></img>\\n' }}{% endif %}{% endfor %}"
+        f"{{% elif part['type'] in ('image', 'image_url') %}}{{{{ {image} }}}}{{% endif %}}{{% endfor %}}"
         f"{{% endif %}}{{{{ {_quoted(end)} }}}}{{% endfor %}}"
-        f"{{% if add_generation_prompt %}}{{{{ {opening} + 'a' + {closing} }}}}{{% endif %}}"
+        f"{{% if add_generation_prompt %}}{{{{ {opening} + {answer} + {closing} }}}}{{% endif %}}"
     )
 
 
@@ -207,7 +227,9 @@ def tokenizer_files(model: Model) -> dict[str, Any]:
         "pad_token": tokens.pad,
         "chat_template": chat_template(model),
     }
-    if model.architecture == HF_LAYOUT:
+    if model.architecture in QWEN_VL:
+        settings |= {"processor_class": _QWEN_PROCESSORS[model.architecture]}
+    elif model.vision and model.architecture != CHAT_LAYOUT:
         settings |= _image_words(tokens) | {"processor_class": "InternVLProcessor"}
     generation = {
         "bos_token_id": ids_by_role["bos"],
@@ -233,6 +255,8 @@ def _processors(model: Model) -> dict[str, Any]:
     if not model.vision:
         return {}
     vision = model.vision[0]
+    if model.architecture in QWEN_VL:
+        return _qwen_processors(model)
     colours = {"do_normalize": True, "image_mean": IMAGE_MEAN, "image_std": IMAGE_STD, "do_resize": True, "resample": 3}
     if model.architecture == CHAT_LAYOUT:
         clip = {"image_processor_type": "CLIPImageProcessor", "crop_size": vision.image, "size": vision.image}
@@ -248,4 +272,21 @@ def _processors(model: Model) -> dict[str, Any]:
             "processor_class": "InternVLProcessor",
             "image_seq_length": vision.tokens_per_tile,
         },
+    }
+
+
+def _qwen_processors(model: Model) -> dict[str, Any]:
+    """Return the files of a processor that keeps an image's shape, with its pixels under both of their names."""
+    vision, rule = model.vision[0], model.vision[0].pixels[0]
+    common: dict[str, Any] = {
+        "do_convert_rgb": True, "do_normalize": True, "do_rescale": True, "do_resize": True,
+        "image_mean": CLIP_MEAN, "image_std": CLIP_STD, "resample": 3, "rescale_factor": 1 / 255,
+        "patch_size": vision.patch, "temporal_patch_size": rule.frames, "merge_size": round(1 / vision.downsample),
+        "min_pixels": rule.least, "max_pixels": rule.most,
+        "size": {"shortest_edge": rule.least, "longest_edge": rule.most},
+        "processor_class": _QWEN_PROCESSORS[model.architecture],
+    }  # fmt: skip
+    return {
+        "preprocessor_config.json": common | {"image_processor_type": "Qwen2VLImageProcessor"},
+        "video_preprocessor_config.json": common | {"video_processor_type": "Qwen2VLVideoProcessor"},
     }

@@ -2,8 +2,7 @@
 
 Memory and speed do not depend on weight values, so such a run needs no download. config.json and README.md mark the
 folder as synthetic. Values are cut from a few seeded blocks at an offset derived from the tensor's name, so writing
-runs at disk speed with little memory. Every weight is symmetric around zero: in 4-bit weights, a mean of half a step
-is enough to grow one direction from layer to layer until 16-bit floats overflow.
+runs at disk speed with little memory.
 """
 
 from __future__ import annotations
@@ -22,28 +21,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from recommender.common.parse import parse_json
 from recommender.common.user_file import Unreadable, read_text
-from recommender.smoke.weights import hf_config, tensors, tokenizer
-from recommender.smoke.weights.tensors import Tensor, WeightsError, planned_bytes
+from recommender.smoke.weights import hf_config, layouts, tensors, tokenizer, values
+from recommender.smoke.weights.layouts import Tensor, WeightsError
+from recommender.smoke.weights.tensors import planned_bytes
 
 if TYPE_CHECKING:
     from recommender.knowledge.records import Model
 
 MADE_BY = "lmdeploy-recommender"
-FORMAT = 1
+FORMAT = 2
 """Increased when the same model and seed would give other bytes."""
 SHARD_BYTES = 3 * 2**30
-BLOCK_ITEMS = 4_194_301
-"""A prime, so that the rows of no matrix repeat after a few turns of the block."""
 CHUNK_BYTES = 8 * 2**20
 SPARE_BYTES = 64 * 2**20
 """Room for the tokenizer and the file system."""
 SAY_SECONDS = 2.0
-DEVIATION = 0.02
-"""Standard deviation of weights: 1,000 to 30,000 normalised inputs then give outputs of 0.6 to 3.5."""
 GIB = 2**30
 
 Say = Callable[[str], None]
@@ -77,6 +71,7 @@ def ensure_checkpoint(model: Model, root: Path, seed: int = 0, say: Say = _silen
 
     Wait for another process that writes there. Raise WeightsError if something else has that name; leave it alone.
     """
+    model = layouts.as_written(model)
     files = _small_files(model, seed)
     folder = root / f"random-{model.id}-seed{seed}"
     with _report_os_errors(folder), _lock_root(root, say) as exclusive:
@@ -94,6 +89,7 @@ def write_checkpoint(model: Model, folder: Path, seed: int = 0, say: Say = _sile
 
     It has a temporary name until it is complete; an interrupted write leaves nothing behind.
     """
+    model = layouts.as_written(model)
     files = _small_files(model, seed)
     with _report_os_errors(folder):
         if os.path.lexists(folder):
@@ -108,7 +104,7 @@ def _small_files(model: Model, seed: int) -> dict[str, str]:
     """Return the small files by name, which define the whole folder; or raise WeightsError."""
     if seed < 0:
         raise WeightsError(f"{model.id}: seed {seed} is negative; use 0 or more")
-    tensors.check_model(model)
+    layouts.check_model(model)
     mark = {"weights": "random", "seed": seed, "shapes_of": model.hub, "made_by": MADE_BY, "format": FORMAT}
     shards = _shards(model)
     index = {tensor.name: name for name, tensors in shards.items() for tensor in tensors}
@@ -123,7 +119,7 @@ def _small_files(model: Model, seed: int) -> dict[str, str]:
     texts["README.md"] = (
         f"# Random weights\n\nThis folder is synthetic and NOT {model.hub}: {MADE_BY} gave it that model's shapes, "
         f"random weights (seed {seed}) and a tokenizer of single bytes, to measure memory and speed without a "
-        "download. What it answers means nothing.\n"
+        f"download. It is stored as {model.architecture}. What it answers means nothing.\n"
     )
     return texts
 
@@ -227,7 +223,7 @@ def _write(model: Model, folder: Path, seed: int, files: Mapping[str, str], say:
 
 
 def _write_shards(model: Model, partial: Path, seed: int, say: Say) -> None:
-    blocks = _blocks(model, seed)
+    blocks = values.blocks(model, seed)
     pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1))
     handles: list[int] = []
     stop = threading.Event()
@@ -263,7 +259,7 @@ def _wait_for_jobs(jobs: list[Future[int]], total: int, say: Say) -> None:
 
 def _fill(handle: int, at: int, tensor: Tensor, block: memoryview, seed: int, stop: threading.Event) -> int:
     """Write one tensor by cycling through its block from its own offset."""
-    size = tensors.ITEM_BYTES[tensor.dtype]
+    size = layouts.ITEM_BYTES[tensor.dtype]
     digest = hashlib.sha256(f"{seed}:{tensor.name}".encode()).digest()
     begin = int.from_bytes(digest[:8], "little") % (len(block) // size) * size
     remaining = tensor.bytes
@@ -271,63 +267,3 @@ def _fill(handle: int, at: int, tensor: Tensor, block: memoryview, seed: int, st
         count = os.pwrite(handle, block[begin : begin + min(remaining, CHUNK_BYTES)], at)
         at, remaining, begin = at + count, remaining - count, (begin + count) % len(block)
     return tensor.bytes
-
-
-# --- values ---------------------------------------------------------------------------------
-
-
-def _blocks(model: Model, seed: int) -> dict[tuple[str, str], memoryview]:
-    """Return the blocks that tensors are cut from, by kind of value and data type.
-
-    They use the generator's raw bits and integer arithmetic: that stream is documented and the same everywhere, which
-    NumPy does not promise of its distributions.
-    """
-    kind = {"float16": "F16", "bfloat16": "BF16"}[model.text.dtype]
-    blocks = {
-        ("normal", kind): _floats(_normal_values(seed), kind),
-        ("ones", kind): _floats(np.ones(2**18, np.float32), kind),
-        ("tenths", kind): _floats(np.full(2**18, 0.1, np.float32), kind),
-    }
-    if model.quantization:
-        blocks["nibbles", "I32"] = _nibbles(_random_words(seed, 1))
-        blocks["zeros", "I32"] = np.full(2**18, 0x88888888, np.uint32)
-        blocks["scales", "F16"] = _floats(_scales(seed), "F16")
-    return {key: values.view(np.uint8).data for key, values in blocks.items()}
-
-
-def _random_words(seed: int, stream: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """Return a block of random 32-bit words."""
-    bits = np.random.PCG64(np.random.SeedSequence((seed, stream))).random_raw((BLOCK_ITEMS + 1) // 2)
-    return np.asarray(bits, dtype="<u8").view("<u4")[:BLOCK_ITEMS]
-
-
-def _normal_values(seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Return nearly normal weights around zero: the sum of four random bytes each."""
-    words = _random_words(seed, 0)
-    pairs = (words & 0x00FF00FF) + ((words >> 8) & 0x00FF00FF)
-    sums = (pairs & 0xFFFF) + (pairs >> 16)
-    deviation = (4 * (256**2 - 1) / 12) ** 0.5
-    return (sums.astype(np.float32) - np.float32(510)) * np.float32(DEVIATION / deviation)
-
-
-def _nibbles(words: np.ndarray[Any, np.dtype[np.uint32]]) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """Return eight 4-bit values a word, 1 to 15 around the zero point 8 (0 becomes 8)."""
-    some = words | (words >> 1)
-    some |= some >> 2
-    eights = (~some & np.uint32(0x11111111)) << np.uint32(3)
-    words_without_zeros: np.ndarray[Any, np.dtype[np.uint32]] = np.bitwise_or(words, eights)
-    return words_without_zeros
-
-
-def _scales(seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Return quantisation steps, varied by a quarter, that give weights their deviation."""
-    step = DEVIATION / (2 * sum(k * k for k in range(1, 8)) / 16) ** 0.5
-    spread = (_random_words(seed, 2) & 0xFF).astype(np.float32) / np.float32(510)
-    return (np.float32(0.75) + spread) * np.float32(step)
-
-
-def _floats(values: np.ndarray[Any, np.dtype[np.float32]], kind: str) -> np.ndarray[Any, np.dtype[Any]]:
-    """Return 16-bit floats; bfloat16 is the upper half of a 32-bit one, truncated."""
-    if kind == "F16":
-        return values.astype("<f2")
-    return (values.astype("<f4").view("<u4") >> 16).astype("<u2")

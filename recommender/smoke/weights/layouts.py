@@ -1,0 +1,216 @@
+"""Which models get random weights, and how their architectures name and store tensors.
+
+Read in LMDeploy's wheel 0.18.0: ``lmdeploy/turbomind/models`` (names), ``weight_format.py`` and ``converter.py``
+(quantisation and data types it accepts).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from recommender.common.errors import MaintenanceError
+from recommender.knowledge import records
+
+if TYPE_CHECKING:
+    from recommender.knowledge.records import Mixture, Model, VisionShape
+
+CHAT_LAYOUT = "InternVLChatModel"
+HF_LAYOUT = "InternVLForConditionalGeneration"
+S1_LAYOUT = "InternS1ForConditionalGeneration"
+TILED = (CHAT_LAYOUT, HF_LAYOUT, S1_LAYOUT)
+"""Architectures with an InternVL encoder; the language model's own architecture is inside."""
+QWEN_VL = {"Qwen2VLForConditionalGeneration": "qwen2_vl", "Qwen2_5_VLForConditionalGeneration": "qwen2_5_vl"}
+"""Architectures with a Qwen encoder, and their model types; the language model is Qwen2."""
+ITEM_BYTES = {"F16": 2, "BF16": 2, "I32": 4, "U8": 1, "F8_E4M3": 1}
+NIBBLES = 8
+"""4-bit weights a 32-bit word."""
+CHANNELS = 3
+QUANTIZED = {
+    "awq": ("awq", 4, 128, "gemm"),
+    "gptq": ("gptq", 4, 128, "gptq"),
+    "fp8": ("fp8", 8, 128, "fp8"),
+    "mxfp4": ("mxfp4", 4, 32, "mxfp4"),
+}
+"""Method, bits, group and version that the loader accepts, by method."""
+
+
+SMALL_ENCODER = {
+    "hidden": 1024, "layers": 1, "heads": 16, "intermediate": 4096, "patch": 14, "image": 448, "qkv_bias": True,
+    "qk_norm": False, "layer_scale": True, "norm": "layer_norm", "downsample": 0.5, "tokens_per_tile": 256,
+    "min_tiles": 1, "max_tiles": 12, "thumbnail": True, "wrapper_tokens": 3,
+}  # fmt: skip
+"""One layer of InternVL's encoder of 300 million weights."""
+
+
+class WeightsError(MaintenanceError):
+    """Random weights cannot be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One tensor of a checkpoint; ``fill`` names its kind of values."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    fill: str
+
+    @property
+    def bytes(self) -> int:
+        """Return its size in the weight file."""
+        return math.prod(self.shape) * ITEM_BYTES[self.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """How an architecture names its experts; ``linears`` are gate, up and down. ``packed``: one tensor holds all."""
+
+    block: str
+    router: str
+    linears: tuple[str, str, str]
+    packed: bool = False
+    shared: bool = False
+
+
+_EACH = ("gate_proj", "up_proj", "down_proj")
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """How one decoder architecture differs from the others."""
+
+    model_type: str
+    theta: float
+    eps: float
+    fused: bool = False
+    qk_norm: bool = False
+    remote: bool = False
+    experts: Experts | None = None
+
+
+DECODERS: Mapping[str, Decoder] = {
+    "Qwen2ForCausalLM": Decoder("qwen2", 1e6, 1e-6),
+    "Qwen3ForCausalLM": Decoder("qwen3", 1e6, 1e-6, qk_norm=True),
+    "LlamaForCausalLM": Decoder("llama", 5e5, 1e-5),
+    "InternLM2ForCausalLM": Decoder("internlm2", 1e6, 1e-5, fused=True, remote=True),
+    "InternLM3ForCausalLM": Decoder("internlm3", 5e7, 1e-5, remote=True),
+    "Qwen2MoeForCausalLM": Decoder("qwen2_moe", 1e6, 1e-6, experts=Experts("mlp", "gate", _EACH, shared=True)),
+    "Qwen3MoeForCausalLM": Decoder("qwen3_moe", 1e6, 1e-6, qk_norm=True, experts=Experts("mlp", "gate", _EACH)),
+    "MixtralForCausalLM": Decoder(
+        "mixtral", 1e6, 1e-5, experts=Experts("block_sparse_moe", "gate", ("w1", "w3", "w2"))
+    ),
+    "GptOssForCausalLM": Decoder("gpt_oss", 1.5e5, 1e-5, experts=Experts("mlp", "router", _EACH, packed=True)),
+}
+FAMILIES = {
+    "qwen3moe": "Qwen3Moe", "qwen3": "Qwen3", "qwen2moe": "Qwen2Moe", "qwen2": "Qwen2", "llama": "Llama",
+    "internlm2": "InternLM2", "internlm3": "InternLM3", "gptoss": "GptOss", "mixtral": "Mixtral",
+}  # fmt: skip
+"""Language models inside a vision model, by how the family begins; the longest beginning counts."""
+
+
+def family(model: Model) -> str:
+    """Return the language model's family, normalised: qwen2.5, llama3.1, internlm2.5, qwen3moe."""
+    return model.text.family.lower().replace("-", "").replace("_", ".")
+
+
+def by_family(model: Model, families: Mapping[str, object]) -> str:
+    """Return the longest key with which the model's family begins; empty if there is none."""
+    return max((prefix for prefix in families if family(model).startswith(prefix)), key=len, default="")
+
+
+def decoder_name(model: Model) -> str:
+    """Return the language model's architecture; raise WeightsError if unsupported."""
+    if model.architecture in DECODERS:
+        return model.architecture
+    if model.architecture in QWEN_VL:
+        return "Qwen2ForCausalLM"
+    if model.architecture not in TILED:
+        covered = ", ".join((*DECODERS, *TILED, *QWEN_VL))
+        raise WeightsError(
+            f"{model.id}: random weights for {model.architecture} are not supported; use a model of {covered}"
+        )
+    name_found = FAMILIES.get(by_family(model, FAMILIES), "")
+    if not name_found:
+        raise WeightsError(
+            f"{model.id}: text.family {model.text.family!r} is not supported under {model.architecture}; "
+            f"it should begin with one of {', '.join(FAMILIES)}"
+        )
+    if model.architecture != CHAT_LAYOUT and name_found.startswith("InternLM"):
+        name_found = "Llama"  # converted checkpoints hold InternLM under Llama's names
+    return f"{name_found}ForCausalLM"
+
+
+def as_written(model: Model) -> Model:
+    """Return the model in the architecture that its random checkpoint has.
+
+    LMDeploy 0.18.0 reads gpt-oss's replies with a vocabulary from the network, and shows nothing of a reply without
+    its marks. Inside a vision model the same language model is served like any other: gpt-oss is written with an
+    encoder of one layer, which takes less than 1 % of its bytes.
+    """
+    if model.architecture != "GptOssForCausalLM":
+        return model
+    fields = vars(model) | {"architecture": HF_LAYOUT, "vision": [SMALL_ENCODER]}
+    return records.Model.model_validate_json(json.dumps(fields, default=vars))
+
+
+def check_model(model: Model) -> None:
+    """Raise WeightsError for a model whose weights TurboMind would not load as written."""
+    text, name = model.text, decoder_name(model)
+    decoder = DECODERS[name]
+    sees = model.architecture in (*TILED, *QWEN_VL)
+    tiled = model.architecture in TILED
+    faults = [
+        (sees != bool(model.vision), f"vision does not go with {model.architecture}", "fix the record's vision"),
+        (text.qk_norm != decoder.qk_norm, f"text.qk_norm is not what {name} has", "fix the record"),
+        (bool(text.mixture) != bool(decoder.experts), f"text.mixture is not what {name} has", "fix the record"),
+        (text.heads % text.kv_heads != 0, "text.heads is no multiple of text.kv_heads", "fix the record"),
+        *(fault for mixture in text.mixture for fault in _mixture_faults(model, mixture, decoder.experts)),
+        *(fault for vision in model.vision for fault in _vision_faults(vision, tiled)),
+        *_quantization_faults(model),
+    ]
+    for broken, what, mend in faults:
+        if broken:
+            raise WeightsError(f"{model.id}: {what}; {mend}")
+
+
+_Faults = Iterator[tuple[bool, str, str]]
+
+
+def _mixture_faults(model: Model, mixture: Mixture, experts: Experts | None) -> _Faults:
+    packed, shared = bool(experts and experts.packed), bool(experts and experts.shared)
+    text = model.text
+    yield mixture.bias != packed, "text.mixture.bias is not what the architecture has", "fix the record"
+    yield bool(mixture.shared) != shared, "text.mixture.shared is not what the architecture has", "fix the record"
+    sinks = text.attention_sinks == bool(text.window) == packed
+    yield not sinks, "text.attention_sinks and text.window are not what the architecture has", "fix the record"
+    dense = bool(mixture.dense_layers) and decoder_name(model) != "Qwen3MoeForCausalLM"
+    yield dense, "the loader wants experts in every layer", "fix text.mixture.dense_layers"
+
+
+def _vision_faults(vision: VisionShape, tiled: bool) -> _Faults:
+    yield bool(vision.pixels) == tiled, "vision.pixels is not what the architecture has", "fix the record's vision"
+    yield tiled and not vision.layer_scale, "the loader wants layer scales", "fix vision.layer_scale"
+
+
+def _quantization_faults(model: Model) -> _Faults:
+    text = model.text
+    experts = DECODERS[decoder_name(model)].experts
+    wide = [text.intermediate, *(mixture.shared for mixture in text.mixture)]
+    if text.mixture and not any(mixture.dense_layers for mixture in text.mixture):
+        wide = wide[1:]
+    wide += [mixture.intermediate for mixture in text.mixture]
+    for packed in model.quantization:
+        kind = (packed.method, packed.bits, packed.group, packed.version)
+        known = kind == QUANTIZED.get(packed.method)
+        yield not known, f"quantisation {kind} is not supported", "use AWQ, GPTQ, FP8, MXFP4 or 16-bit weights"
+        together = bool(experts and experts.packed)
+        odd = (packed.method == "mxfp4") != together
+        yield odd, f"{packed.method} does not go with {decoder_name(model)}", "fix the record's quantization"
+        widths = wide if packed.method == "mxfp4" else [text.hidden, text.heads * text.head_dim, *wide]
+        broken = any(width % packed.group for width in widths)
+        yield broken, "widths are no multiples of the group", "fix the record"
+        yield text.kv_heads * text.head_dim % NIBBLES != 0, "keys are no multiple of 8 wide", "fix the record"
