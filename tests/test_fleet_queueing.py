@@ -173,7 +173,7 @@ def test_runs_with_poisson_arrivals() -> None:
     """Servers that requests arrived at by themselves: the medians within 25 %, but for one near its limit.
 
     There the time hangs on the rate: with the upper end of the rate's range the model's is shorter than what was
-    measured, and with the lower end the queue grows. README and the page say of it what is so.
+    measured, and with the lower end the queue grows. The page says so, in both languages.
     """
     every = {each: beside(*each) for each in RUNS}
     near = [each for each, (_, found) in every.items() if found.busy > 0.9]
@@ -186,7 +186,7 @@ def test_runs_with_poisson_arrivals() -> None:
     assert faster
     assert faster.quantile_ms(0.5) < statistics.median(times)
     assert modelled(*near[0], faster=ends.low) is None
-    for page in ("README.md", "site/concepts/front.md", "site/concepts/front.vi.md"):
+    for page in ("site/concepts/front.md", "site/concepts/front.vi.md"):
         text = " ".join((KNOWLEDGE.parent / page).read_text("utf-8").split())
         assert f"{found.busy:.0%}".replace("%", " %") in text, page
         assert f"{off(times, found):.0%}".replace("%", " %") in text, page
