@@ -67,10 +67,16 @@ COMMANDS = {
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["bash", "python", "client", "env", "docker", "json", "report", *FORMS]),
+    type=click.Choice(["bash", "command", "python", "client", "env", "docker", "json", "report", *FORMS]),
     default="bash",
     metavar="FORM",
-    help="bash, python, client, env, docker, json, report, compose, systemd or k8s.",
+    help="bash, command, python, client, env, docker, json, report, compose, systemd or k8s.",
+)
+@click.option(
+    "--comments",
+    type=click.Choice(["full", "short", "none"]),
+    metavar="HOW",
+    help="Comments of the bash script: short, full (reasons and sources) or none. [short]",
 )
 @click.option(
     "-o",
