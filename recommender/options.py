@@ -94,6 +94,10 @@ QUESTION = {
     "max_context": click.option(
         "--max-context", metavar="N", help="Most tokens of prompt and answer together; longer prompts are cut."
     ),
+    "prompt": click.option("--prompt", metavar="TEXT", help="Question that the client and the smoke run send."),
+    "schema": click.option(
+        "--schema", metavar="FILE", help="JSON schema of the answer, for the client and the smoke run."
+    ),
     "goal": click.option("--goal", metavar="GOAL", help="latency, throughput, memory or balanced. [balanced]"),
     "ttft": click.option(
         "--ttft", metavar="[Q:]TIME", help="Goal for the time to first token: 500ms for the mean, p99:2s for the p99."
@@ -126,7 +130,7 @@ QUESTION = {
 GROUPS = {
     "Serve": "gpu model revision vram cpus kv lmdeploy",
     "Load": "workload trace load rps burstiness image text_only prompt_tokens output_tokens prefix_tokens turns "
-    "max_context headroom",
+    "max_context headroom prompt schema",
     "Goals": "goal ttft tpot latency p99",
     "Advice": "follow added left_out calibrate",
 }

@@ -74,6 +74,8 @@ def _assumed(recommendation: Recommendation, told: Collection[str]) -> Iterator[
         assumed.append(f"{resolved.prompt_tokens} tokens of text in")
     if not described and "output_tokens" not in told:
         assumed.append(f"{resolved.output_tokens} tokens out")
+    if resolved.response_schema and not {"prompt", "schema", *described} & set(told):
+        assumed.append("answers in JSON")
     if not {"load", "rps", "trace"} & set(told):
         assumed.append("one request at a time")
     if "cpus" not in told:
