@@ -163,7 +163,7 @@ def _warnings(recommendation: Recommendation) -> Iterator[str]:
     if texts:
         yield ""
     for text in texts[:WARNINGS]:
-        yield from wrap(text, "", "  ")[:2]
+        yield from wrap(text, "", "  ")[: 2 if len(texts) > 1 else 3]
     if len(texts) > WARNINGS:
         yield f"and {len(texts) - WARNINGS} more warnings; see -v"
 
