@@ -19,7 +19,7 @@ from recommender.estimate.published_figures import PublishedFigure, find_publish
 from recommender.estimate.similar_runs import SimilarRun, find_similar_runs
 from recommender.estimate.speed import Speed
 from recommender.knowledge.load import load
-from recommender.knowledge.names import resolve_model
+from recommender.knowledge.names import resolve_model, resolve_release
 from recommender.knowledge.store import Store
 from recommender.request.request import Request
 from recommender.request.resolved_request import ResolvedRequest, resolve_request
@@ -126,8 +126,9 @@ def resolve_with_checkpoint(request: Request, store: Store) -> ResolvedRequest:
     """
     try:
         resolve_model(store, request.model)
-    except UnknownName as unknown:
+    except UnknownName:
         from recommender.request import checkpoint
+        from recommender.request.unknown_model import explain_unknown
 
         folder = checkpoint.find_folder(request.model)
         if folder:
@@ -135,7 +136,8 @@ def resolve_with_checkpoint(request: Request, store: Store) -> ResolvedRequest:
         if checkpoint.looks_like_path(request.model):
             shown = checkpoint.shorten_path(request.model)
             raise UnknownName(f"--model: {shown} is not a folder with a config.json") from None
-        raise unknown from None
+        release = resolve_release(store, request.lmdeploy)
+        raise UnknownName(explain_unknown(store, request.model, release.id)) from None
     return resolve_request(request, store)
 
 
