@@ -125,18 +125,24 @@ def _expected(error: Exception) -> NoReturn:
     from recommender.common.errors import UserError
 
     if isinstance(error, UserError):
-        fail(str(error), error.exit_code)
+        fail(_as_typed(str(error)), error.exit_code)
     if isinstance(error, NothingFits):
         from recommender.common import terminal
         from recommender.render.report import explain_no_fit
 
-        terminal.write(explain_no_fit(error), sys.stderr)
+        terminal.write(_as_typed(explain_no_fit(error)), sys.stderr)
         sys.exit(NOTHING_FITS)
     if isinstance(error, OSError):
         fail(f"cannot read or write: {error.strerror or error}; fix this, then run it again", MACHINE)
     if os.environ.get("RECOMMEND_DEBUG"):
         raise error
     fail(f"internal error: {type(error).__name__}: {error}; please report it (RECOMMEND_DEBUG=1 shows where)", DEFECT)
+
+
+def _as_typed(message: str) -> str:
+    from recommender.common.typed_options import as_typed
+
+    return as_typed(message, [each.opts for each in root.params], sys.argv[1:])
 
 
 def _usage(error: click.ClickException) -> str:
