@@ -49,6 +49,7 @@ COMMANDS = {
     "smoke": "Launch a generated file, verify its answers and measure it.",
     "campaign": "Run many smoke runs from a plan, and rank them.",
     "bench-prompt": "Compare two scripts on images: agreement, accuracy, speed.",
+    "schema": "Print the JSON schema of an output or a record.",
     "knowledge": "Check, extract and verify the knowledge base.",
 }
 """Summary of each command; ``recommender.commands`` has a module of its name."""

@@ -11,7 +11,7 @@ import click
 from recommender.common.terminal import cut, labelled
 from recommender.options import GROUPS, QUESTION
 
-SHOWN = ("gpu", "model", "workload", "load", "form", "output", "verbose")
+SHOWN = ("gpu", "model", "workload", "load", "form", "output")
 """Options of the main job that its help explains; it names the others."""
 EXAMPLES = 3
 WIDEST = 22
