@@ -155,11 +155,14 @@ def plan(
     return plan_fleet(request, read_hosts(hosts, store), aim, store, sizes)
 
 
-def render(recommendation: Recommendation, form: str = "bash") -> str:
-    """Write a recommendation as bash, python, client, env, docker, json or report. The text ends in a line break."""
+def render(recommendation: Recommendation, form: str = "bash", comments: str = "short") -> str:
+    """Write a recommendation as bash, command, python, client, env, docker, json or report, ending in a line break.
+
+    ``comments`` of bash: short, full or none.
+    """
     from recommender.render.formats import render
 
-    return render(recommendation, form)
+    return render(recommendation, form, comments)
 
 
 def report(recommendation: Recommendation, full: bool = True) -> str:

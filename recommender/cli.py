@@ -49,6 +49,7 @@ COMMANDS = {
     "smoke": "Launch a generated file, verify its answers and measure it.",
     "campaign": "Run many smoke runs from a plan, and rank them.",
     "bench-prompt": "Compare two scripts on images: agreement, accuracy, speed.",
+    "schema": "Print the JSON schema of an output or a record.",
     "knowledge": "Check, extract and verify the knowledge base.",
 }
 """Summary of each command; ``recommender.commands`` has a module of its name."""
@@ -67,10 +68,16 @@ COMMANDS = {
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["bash", "python", "client", "env", "docker", "json", "report", *FORMS]),
+    type=click.Choice(["bash", "command", "python", "client", "env", "docker", "json", "report", *FORMS]),
     default="bash",
     metavar="FORM",
-    help="bash, python, client, env, docker, json, report, compose, systemd or k8s.",
+    help="bash, command, python, client, env, docker, json, report, compose, systemd or k8s.",
+)
+@click.option(
+    "--comments",
+    type=click.Choice(["full", "short", "none"]),
+    metavar="HOW",
+    help="Comments of the bash script: short, full (reasons and sources) or none. [short]",
 )
 @click.option(
     "-o",
@@ -119,18 +126,24 @@ def _expected(error: Exception) -> NoReturn:
     from recommender.common.errors import UserError
 
     if isinstance(error, UserError):
-        fail(str(error), error.exit_code)
+        fail(_as_typed(str(error)), error.exit_code)
     if isinstance(error, NothingFits):
         from recommender.common import terminal
         from recommender.render.report import explain_no_fit
 
-        terminal.write(explain_no_fit(error), sys.stderr)
+        terminal.write(_as_typed(explain_no_fit(error)), sys.stderr)
         sys.exit(NOTHING_FITS)
     if isinstance(error, OSError):
         fail(f"cannot read or write: {error.strerror or error}; fix this, then run it again", MACHINE)
     if os.environ.get("RECOMMEND_DEBUG"):
         raise error
     fail(f"internal error: {type(error).__name__}: {error}; please report it (RECOMMEND_DEBUG=1 shows where)", DEFECT)
+
+
+def _as_typed(message: str) -> str:
+    from recommender.common.typed_options import as_typed
+
+    return as_typed(message, [each.opts for each in root.params], sys.argv[1:])
 
 
 def _usage(error: click.ClickException) -> str:

@@ -11,6 +11,8 @@ import click
 from recommender.common.errors import RequestError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from recommender.choose.recommend import Recommendation
     from recommender.request.request import Request
 
@@ -27,24 +29,60 @@ def _single(_context: click.Context, option: click.Parameter, values: tuple[str,
     return values[0] if values else None
 
 
+Complete = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
+
+
+def names(kind: str, *more: str) -> Complete:
+    """Return the completion by the names of a kind of record, read from the compiled index, and ``more``."""
+
+    def complete(_context: click.Context, _option: click.Parameter, begun: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        from recommender.knowledge.load import load
+
+        if kind == "models" and begun.startswith((".", "/", "~")):
+            return [CompletionItem(begun, type="dir")]
+        found = set(more)
+        for name, record in getattr(load(), kind).items() if kind else ():
+            found |= {name, *getattr(record, "aliases", ()), getattr(record, "hub", name)}
+        fitting = (name for name in sorted(found) if name.casefold().startswith(begun.casefold()))
+        return [CompletionItem(name) for name in fitting if " " not in name]  # bash would take each word for one
+
+    return complete
+
+
+def _file(_context: click.Context, _option: click.Parameter, begun: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(begun, type="file")]
+
+
 QUESTION = {
     "gpu": click.option(
         "--gpu",
         metavar="NAME[:COUNT]",
         multiple=True,
         callback=_single,
+        shell_complete=names("gpus", "auto"),
         help="GPU and count, or auto for this machine's.",
     ),
-    "model": click.option("--model", metavar="ID|FOLDER", help="Model ID or checkpoint folder. [internvl3-8b-awq]"),
+    "model": click.option(
+        "--model",
+        metavar="ID|FOLDER",
+        help="Model ID or checkpoint folder. [internvl3-8b-awq]",
+        shell_complete=names("models"),
+    ),
     "revision": click.option("--revision", metavar="COMMIT", help="Commit, tag or branch of the model's repository."),
     "workload": click.option(
         "--workload",
         metavar="NAME",
+        shell_complete=names("workloads"),
         help="Kind of requests: chat, rag, agent, batch, code, text, caption or vision-json; options override it.",
     ),
     "trace": click.option(
         "--trace",
         metavar="FILE",
+        shell_complete=_file,
         help="Learn the load from a file of requests: a trace, an access log or benchmark results.",
     ),
     "load": click.option(
@@ -52,6 +90,7 @@ QUESTION = {
         "--load",
         "load",
         metavar="NAME|N",
+        shell_complete=names("loads"),
         help="Concurrent requests, or single, low, medium or high. [single]",
     ),
     "rps": click.option("--rps", metavar="R", help="Arrival rate to serve, in requests per second."),
@@ -94,7 +133,19 @@ QUESTION = {
     "max_context": click.option(
         "--max-context", metavar="N", help="Most tokens of prompt and answer together; longer prompts are cut."
     ),
-    "goal": click.option("--goal", metavar="GOAL", help="latency, throughput, memory or balanced. [balanced]"),
+    "prompt": click.option("--prompt", metavar="TEXT", help="Question that the client and the smoke run send."),
+    "schema": click.option(
+        "--schema",
+        metavar="FILE",
+        shell_complete=_file,
+        help="JSON schema of the answer, for the client and the smoke run.",
+    ),
+    "goal": click.option(
+        "--goal",
+        metavar="GOAL",
+        help="latency, throughput, memory or balanced. [balanced]",
+        shell_complete=names("", "latency", "throughput", "memory", "balanced"),
+    ),
     "ttft": click.option(
         "--ttft", metavar="[Q:]TIME", help="Goal for the time to first token: 500ms for the mean, p99:2s for the p99."
     ),
@@ -114,19 +165,30 @@ QUESTION = {
         "--vram", metavar="SIZE", help="GPU memory for this server on a shared GPU, as 20, 20GB or 20GiB."
     ),
     "cpus": click.option("--cpus", metavar="N", help="CPU cores of the host. [16]"),
-    "kv": click.option("--kv", metavar="TYPE", help="KV cache precision: auto, fp16, int8 or int4. [auto]"),
-    "lmdeploy": click.option("--lmdeploy", metavar="VERSION", help="Target LMDeploy release. [0.18.0]"),
+    "kv": click.option(
+        "--kv",
+        metavar="TYPE",
+        help="KV cache precision: auto, fp16, int8 or int4. [auto]",
+        shell_complete=names("", "auto", "fp16", "int8", "int4"),
+    ),
+    "lmdeploy": click.option(
+        "--lmdeploy",
+        metavar="VERSION",
+        help="Target LMDeploy release. [0.18.0]",
+        shell_complete=names("releases"),
+    ),
     "calibrate": click.option(
         "--calibrate",
         metavar="FILE",
         multiple=True,
+        shell_complete=_file,
         help="Calibrate the prediction with your own runs (smoke --save-evidence).",
     ),
 }
 GROUPS = {
     "Serve": "gpu model revision vram cpus kv lmdeploy",
     "Load": "workload trace load rps burstiness image text_only prompt_tokens output_tokens prefix_tokens turns "
-    "max_context headroom",
+    "max_context headroom prompt schema",
     "Goals": "goal ttft tpot latency p99",
     "Advice": "follow added left_out calibrate",
 }
@@ -135,6 +197,7 @@ FOLLOW = (
     click.option(
         "--follow",
         metavar="ADVISER",
+        shell_complete=names("advisers", "defaults"),
         help="Render an adviser's configuration and its problems; defaults: LMDeploy's own.",
     ),
     click.option(

@@ -45,9 +45,9 @@ EDITS = {
 }
 
 
-def text(form: str, **asked: Any) -> str:
+def text(form: str, comments: str = "short", **asked: Any) -> str:
     """An artefact as the knowledge of now has it, also where a test puts a later one in its place."""
-    return render(recommend(Request(**{"gpu": "a100-sxm-80g", "load": "single"} | asked), STORE), form)
+    return render(recommend(Request(**{"gpu": "a100-sxm-80g", "load": "single"} | asked), STORE), form, comments)
 
 
 def run(*words: object) -> Result:
@@ -305,7 +305,7 @@ def test_edits_are_told_apart_from_newer_advice_and_kept(form: str, tmp_path: Pa
 def test_a_reason_alone_is_newer_text(tmp_path: Path) -> None:
     """Where no value changed, what stands beside the values did."""
     place = tmp_path / "x.sh"
-    place.write_text(text("bash", images=0, output_tokens=16))
+    place.write_text(text("bash", "full", images=0, output_tokens=16))
     found = told(place)
     assert (found["settings"], found["others"]) == ([], ["newer"])
 

@@ -204,14 +204,14 @@ def beside(name: str, number: int) -> tuple[list[int], LoadFigures, float]:
 
 
 def test_runs_with_poisson_arrivals() -> None:
-    """Servers that requests arrived at by themselves: medians within 25 %. README and the page say of it what is so."""
+    """Servers that requests arrived at by themselves: medians within 25 %. Both pages say what is so."""
     every = {each: beside(*each) for each in RUNS}
     assert len(every) == 9
     off = {each: found.latency.p50 / statistics.median(times) - 1 for each, (times, found, _) in every.items()}
     assert max(map(abs, off.values())) <= 0.255
     assert sum(abs(each) <= 0.1 for each in off.values()) == 6
     busiest = max(busy for *_, busy in every.values())
-    for page in ("README.md", "site/concepts/front.md", "site/concepts/front.vi.md"):
+    for page in ("site/concepts/front.md", "site/concepts/front.vi.md"):
         text = " ".join((KNOWLEDGE.parent / page).read_text("utf-8").split())
         assert f"{busiest:.0%}".replace("%", " %") in text, page
 

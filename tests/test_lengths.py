@@ -17,6 +17,7 @@ from recommender.estimate.sampling import pair_lengths
 from recommender.request.lengths import parse_tokens, read_lengths, spread, write_lengths
 from recommender.request.load_lengths import LoadLengths, prompt_in_turn, resolve_lengths, total_variance
 from recommender.request.request import MAX_TOKENS, Request
+from recommender.request.resolved_request import resolve_request
 
 MODEL = STORE.models[TEXT]
 PLAIN = variant(
@@ -271,3 +272,23 @@ def test_lengths_that_contradict_each_other(asked: dict[str, Any], said: str) ->
     with pytest.raises(RequestError, match=said) as caught:
         lengths(**asked)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        # 1,900 + 2 x (100 + 16) = 2,132 tokens hold the prefix, one exchange and the next.
+        ({"turns": 5, "max_context": 2131, "prefix_tokens": 1900, "prompt_tokens": 2000}, "needs 2,132 tokens"),
+        ({"turns": 5, "max_context": 2132, "prefix_tokens": 1900, "prompt_tokens": 2000}, ""),
+        ({"turns": 5, "max_context": 2000, "prefix_tokens": 0, "prompt_tokens": 900}, ""),
+        ({"max_context": 2016, "prefix_tokens": 1900, "prompt_tokens": 2000}, ""),
+    ],
+)
+def test_a_context_holds_an_exchange(asked: dict[str, int], said: str) -> None:
+    """Where every later turn would lose the prefix or what was just said, the request is refused."""
+    request = Request("h100-sxm-80g", model="qwen2.5-7b-instruct", output_tokens=16, concurrency=4, **asked)  # type: ignore[arg-type]
+    if not said:
+        assert resolve_request(request, STORE)
+        return
+    with pytest.raises(RequestError, match=said):
+        resolve_request(request, STORE)

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from recommender.commands.knowledge import command
-from recommender.commands.schemas import schemas
+from recommender.commands.schema import schemas
 from recommender.common.errors import MaintenanceError
 from recommender.knowledge.index import read_record
 from recommender.knowledge.load import data_root

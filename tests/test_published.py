@@ -264,11 +264,11 @@ def test_report_and_json_show_what_was_published() -> None:
     assert json.loads(json_output.to_json(none))["published"] == []
 
 
-def test_the_readme_says_how_predictions_did() -> None:
+def test_the_page_says_how_predictions_did() -> None:
     """Its counts and medians are those of the comparison."""
-    readme = " ".join((KNOWLEDGE.parent / "README.md").read_text("utf-8").split())
+    page = " ".join((KNOWLEDGE.parent / "site" / "concepts" / "predictions.md").read_text("utf-8").split())
     dense, other = derive_spreads(FOUND)
-    assert f"compared with {len(FOUND)} published figures" in readme
+    assert f"compared with {len(FOUND)} published figures" in page
     for spread, words in ((dense, "median published over predicted {} to {}."), (other, "RTX 4090: {} to {},")):
         ends = (f"{end:.2f}" for end in (min(spread.medians.values()), max(spread.medians.values())))
-        assert words.format(*ends) in readme
+        assert words.format(*ends) in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace as Namespace
 from typing import Any
 
@@ -232,3 +233,25 @@ def test_no_goal_is_named_where_memory_decided() -> None:
         texts = [each.reason for each in made.explanations if each.option in ("quant-policy", "max-dynamic-patch")]
         assert not any("goal" in text for text in texts), texts
     assert given_up
+
+
+OF_IMAGES = re.compile(r"\b(images?|tiles?|vision|InternVL\S*)\b", re.IGNORECASE)
+
+
+def test_text_requests_read_no_claims_about_images() -> None:
+    """Of a text request only claims that hold for it are told; of one with images all."""
+    texts, pictures = (
+        {verdict.claim for option in made.explanations for verdict in option.verdicts}
+        for made in (
+            recommend(Request("h100-sxm-80g", model="qwen2.5-7b-instruct", concurrency=16), STORE),
+            recommend(Request("h100-sxm-80g", concurrency=16), STORE),
+        )
+    )
+    assert texts < pictures
+    assert all(STORE.claims[claim].images for claim in pictures - texts)
+    about = {claim.id for claim in STORE.claims.values() if OF_IMAGES.search(claim.statement) and not claim.images}
+    # They are about any model, and say that images suffer most.
+    assert {" ".join(STORE.claims[claim].statement.split())[:25] for claim in about} == {
+        "A 4-bit KV cache is aggre",
+        "A larger share for the KV",
+    }

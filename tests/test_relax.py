@@ -10,8 +10,12 @@ import pytest
 from variants import GIB, IMAGES, MIB, STORE, TEXT, configuration, resolve
 
 from recommender.choose import relax
+from recommender.choose.recommend import NothingFits, recommend
 from recommender.choose.select import Choice, NoCandidate, choose, predict
 from recommender.knowledge.names import PART
+from recommender.render.report import explain_no_fit
+from recommender.request.command_line import parse_time
+from recommender.request.request import Request
 from recommender.request.resolved_request import ResolvedRequest
 
 Fits = Callable[[ResolvedRequest], bool]
@@ -319,24 +323,25 @@ def goals(monkeypatch: pytest.MonkeyPatch, config: Any = None, **asked: Any) -> 
 
 
 def test_each_missed_goal_is_told_as_what_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Times rounded up to whole ms, rates down to a tenth: the options would be met as written."""
+    """Times rounded up and rates down to two digits, as people write them: the options would be met as written."""
     config = configuration(max_batch_size=4)
     speed = predict(resolve(model=TEXT, images=0, concurrency=4), config).speed
     asked = {"concurrency": 4, "config": config}
     found, text, tried = goals(monkeypatch, p99_ms=1.0, ttft_ms=1.0, rps=1000.0, **asked)
     assert text == "the best prediction for this GPU and load"
-    options = dict(zip(found.split()[::2], map(float, found.split()[1::2]), strict=True))
+    written = dict(zip(found.split()[::2], found.split()[1::2], strict=True))
+    options = {name: parse_time(name, text) if name != "--rps" else float(text) for name, text in written.items()}
     assert list(options) == ["--p99", "--ttft", "--rps"]
-    assert options["--p99"] - 1 < speed.p99_ms.value <= options["--p99"]
-    assert options["--ttft"] - 1 < speed.ttft_ms.value <= options["--ttft"]
-    assert options["--rps"] <= speed.rps.value < options["--rps"] + 0.1
-    assert options["--p99"] == int(options["--p99"])
+    assert options["--p99"] / 1.1 < speed.p99_ms.value <= options["--p99"]
+    assert options["--ttft"] / 1.1 < speed.ttft_ms.value <= options["--ttft"]
+    assert options["--rps"] <= speed.rps.value < options["--rps"] * 1.1
+    assert all(len(text.rstrip("s").strip("0").replace(".", "")) <= 2 for text in written.values()), written
     assert tried.request.goal == "throughput"
     # A goal that is met is not among them.
-    assert goals(monkeypatch, p99_ms=1.0, ttft_ms=80_000.0, **asked)[0] == f"--p99 {options['--p99']:g}"
-    assert goals(monkeypatch, p99_ms=80_000.0, rps=1000.0, **asked)[0] == f"--rps {options['--rps']:g}"
+    assert goals(monkeypatch, p99_ms=1.0, ttft_ms=80_000.0, **asked)[0] == f"--p99 {written['--p99']}"
+    assert goals(monkeypatch, p99_ms=80_000.0, rps=1000.0, **asked)[0] == f"--rps {written['--rps']}"
     found, _, tried = goals(monkeypatch, p99_ms=80_000.0, ttft_ms=1.0, rps=0.001, **asked)
-    assert found == f"--ttft {options['--ttft']:g}"
+    assert found == f"--ttft {written['--ttft']}"
     _, _, tried = goals(monkeypatch, ttft_ms=1.0, **asked)
     assert (tried.request.goal, tried.request.ttft_ms, tried.request.p99_ms, tried.request.rps) == ("latency", 0, 0, 0)
 
@@ -390,3 +395,89 @@ def test_what_is_offered_fits() -> None:
     gpu, _, count = value.partition(":")
     asked = {"model": "internvl3-14b", "kv": "fp16", "concurrency": 64, "lmdeploy": "0.15.0"}
     assert isinstance(choose(resolve(gpu=gpu, gpu_count=int(count or 1), **asked)), Choice)
+
+
+# --- other ways out, and goals that the range does not exclude
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"), [(0.4, "1"), (47.2, "48"), (412, "420"), (2713.03, "2800"), (9999, "10s"), (679_439.4, "680s")]
+)
+def test_goals_are_written_as_people_do(ms: float, text: str) -> None:
+    """Two significant digits, never shorter than the prediction, seconds from ten on; the command line reads them."""
+    assert relax.write_time(ms) == text
+    assert parse_time("--p99", text) >= ms
+
+
+@pytest.mark.parametrize(("rate", "text"), [(28.43, "28"), (5.79, "5.7"), (143.9, "140"), (0.31, "0.3")])
+def test_rates_are_not_rounded_up(rate: float, text: str) -> None:
+    """A rate that was offered is reached."""
+    assert relax.write_rate(rate) == text
+
+
+def refused(**asked: Any) -> NothingFits:
+    """Why nothing fits."""
+    with pytest.raises(NothingFits) as raised:
+        recommend(Request(**asked), STORE)
+    return raised.value
+
+
+def test_a_quantised_checkpoint_is_offered_on_the_same_card() -> None:
+    """One of the same shape, and it fits there."""
+    error = refused(gpu="l40s", model="qwen2.5-32b-instruct", concurrency=1)
+    (other,) = error.others
+    assert other.options == "--model qwen2.5-32b-instruct-awq"
+    made = recommend(Request(gpu="l40s", model="qwen2.5-32b-instruct-awq", concurrency=1), STORE)
+    assert made.config.cards == 1
+    assert f"or: {other.options} ({other.text})" in " ".join(explain_no_fit(error).split())
+
+
+def test_a_rate_beyond_one_server_leads_to_plan() -> None:
+    """With the rate and the card of the request; a fleet of them is a plan."""
+    error = refused(gpu="l4", model="qwen2.5-7b-instruct", rps=500.0, workload="chat")
+    (other,) = error.others
+    assert other.options == "recommend plan --rps 500 --gpu l4"
+
+
+def test_shorter_prompts_are_offered_where_the_context_is_too_long() -> None:
+    """And the offer fits."""
+    error = refused(gpu="t4", model="qwen2.5-3b-instruct", prompt_tokens=1_000_000, kv="fp16", concurrency=1)
+    (other,) = error.others
+    name, tokens = other.options.split()
+    assert name == "--input-tokens"
+    assert recommend(Request(gpu="t4", model="qwen2.5-3b-instruct", prompt_tokens=int(tokens), kv="fp16"), STORE)
+
+
+@pytest.mark.parametrize(
+    ("goal", "good_end"),
+    [
+        ("p99_ms", lambda speed: speed.p99_ms.low),
+        ("ttft_ms", lambda speed: speed.ttft_ms.low),
+        ("latency_ms", lambda speed: speed.latency_ms.low),
+    ],
+)
+def test_a_goal_within_the_range_is_a_warning(goal: str, good_end: Callable[[Any], float]) -> None:
+    """Where the middle misses it, the script is written and says so; beyond the good end nothing fits."""
+    asked: dict[str, Any] = {"gpu": "a100-sxm-80g", "concurrency": 64, "goal": "latency"}
+    best = recommend(Request(**asked), STORE)
+    end = good_end(best.speed)
+    inside = recommend(Request(**asked, **{goal: end * 1.1}), STORE)
+    (found,) = [each for each in inside.findings if each.constraint.startswith("goal-")]
+    assert found.severity == "warn"
+    assert "includes the goal" in found.message
+    assert refused(**asked, **{goal: end * 0.5}).nothing.binding.constraint.startswith("goal-")
+    assert not recommend(Request(**asked, **{goal: 80_000.0}), STORE).findings
+
+
+def test_a_rate_within_the_range_is_a_warning() -> None:
+    """A rising rate is first met, then not excluded, then refused."""
+    asked: dict[str, Any] = {"gpu": "a100-sxm-80g"}
+    said = []
+    for rate in (1.0, 20.0, 40.0, 1000.0):
+        try:
+            made = recommend(Request(**asked, rps=rate), STORE)
+            said.append("warned" if any(each.constraint == "goal-rps" for each in made.findings) else "met")
+        except NothingFits:
+            said.append("refused")
+    assert said == sorted(said, key=["met", "warned", "refused"].index)
+    assert set(said) == {"met", "warned", "refused"}

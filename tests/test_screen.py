@@ -47,10 +47,20 @@ def test_it_is_one_screen(request: Request) -> None:
 @pytest.mark.parametrize(
     ("words", "assumed"),
     [
-        ((), ["model internvl3-8b-awq", "1 image of 448x448", "24 tokens of text in", "16 tokens out", "16 CPU cores"]),
+        (
+            (),
+            [
+                "model internvl3-8b-awq",
+                "1 image of 448x448",
+                "24 tokens of text in",
+                "16 tokens out",
+                "JSON",
+                "16 CPU cores",
+            ],
+        ),
         (("--model", "qwen2.5-7b-instruct"), ["tokens of text in", "tokens out", "16 CPU cores", "newest revision"]),
         (("--model", "qwen2.5-7b-instruct", "--workload", "chat", "--cpus", "8"), ["newest revision"]),
-        (("--image", "1280x720", "--prompt-tokens", "30", "--output-tokens", "8", "--cpus", "8"), ["model"]),
+        (("--image", "1280x720", "--prompt-tokens", "30", "--output-tokens", "8", "--cpus", "8"), ["model", "JSON"]),
     ],
 )
 def test_what_was_not_told_is_said(words: tuple[str, ...], assumed: list[str]) -> None:

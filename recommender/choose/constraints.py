@@ -242,6 +242,19 @@ def speed_values(speed: Speed, request: Request) -> dict[str, Value]:
     }
 
 
+def best_speed_values(speed: Speed, request: Request) -> dict[str, Value]:
+    """Return ``speed_values`` at the good end of each range: what the prediction does not exclude."""
+    ranges = {name: getattr(speed, field) for name, field in SPEEDS.items()}
+    values: dict[str, Value] = {
+        name: each.high if name == "estimate.rps" else each.low for name, each in ranges.items()
+    }
+    for name, figure in AT_QUANTILE.items():
+        quantile = getattr(request, f"{figure}_at")
+        each = speed.range_at(figure, quantile)
+        values[name] = speed.at(figure, quantile) * (each.low / each.value if each.value else 1.0)
+    return values
+
+
 def estimate_values(memory: Memory, speed: Speed, request: Request) -> dict[str, Value]:
     """Return the estimates of a configuration, by name."""
     return memory_values(memory) | speed_values(speed, request)

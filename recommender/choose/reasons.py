@@ -108,7 +108,7 @@ def _explain(
         reason=reason,
         sources=sources,
         advice=_list_advice(resolved.store, option.id),
-        verdicts=_give_verdicts(resolved.store, option.id, resolved.release.id),
+        verdicts=_give_verdicts(resolved.store, option.id, resolved.release.id, bool(resolved.images)),
         caveat=_caveat(resolved.store, sources, resolved.release.id),
         brief=brief,
         unset=option.unset,
@@ -119,7 +119,8 @@ _caveat = lru_cache(maxsize=8192)(code_caveat)
 
 
 @lru_cache(maxsize=4096)
-def _give_verdicts(store: Store, option: str, release: str) -> tuple[ClaimVerdict, ...]:
+def _give_verdicts(store: Store, option: str, release: str, images: bool) -> tuple[ClaimVerdict, ...]:
+    """Return the verdicts of a release on what is claimed of an option, for requests with or without images."""
     return tuple(
         ClaimVerdict(
             claim.id,
@@ -131,7 +132,9 @@ def _give_verdicts(store: Store, option: str, release: str) -> tuple[ClaimVerdic
             code_caveat(store, claim.sources, release),
         )
         for claim in store.claims.values()
-        if option in claim.options and within(claim.since, claim.until, version(release))
+        if option in claim.options
+        and (images or not claim.images)
+        and within(claim.since, claim.until, version(release))
     )
 
 

@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 from recommender.choose.constraints import ConstraintFinding, list_goal_constraints
 from recommender.choose.reasons import Explanation, explain
-from recommender.choose.relax import RequestChange, suggest_change
-from recommender.choose.select import Candidate, Choice, NoCandidate, choose, predict
+from recommender.choose.relax import RequestChange, offer_fewer_tiles, suggest_change, suggest_others
+from recommender.choose.select import Candidate, Choice, NoCandidate, choose, excess, predict
 from recommender.common.errors import UnknownName
 from recommender.common.version import __version__
 from recommender.estimate.configuration import Configuration
@@ -19,7 +19,7 @@ from recommender.estimate.published_figures import PublishedFigure, find_publish
 from recommender.estimate.similar_runs import SimilarRun, find_similar_runs
 from recommender.estimate.speed import Speed, replay
 from recommender.knowledge.load import load
-from recommender.knowledge.names import resolve_model
+from recommender.knowledge.names import resolve_model, resolve_release
 from recommender.knowledge.store import Store
 from recommender.request.request import Request
 from recommender.request.resolved_request import ResolvedRequest, resolve_request
@@ -56,12 +56,19 @@ class Recommendation:
 class NothingFits(Exception):
     """No configuration passes every constraint."""
 
-    def __init__(self, resolved: ResolvedRequest, nothing: NoCandidate, change: RequestChange | None) -> None:
-        """Keep the binding constraint and the nearest change that fits, if any."""
+    def __init__(
+        self,
+        resolved: ResolvedRequest,
+        nothing: NoCandidate,
+        change: RequestChange | None,
+        others: tuple[RequestChange, ...] = (),
+    ) -> None:
+        """Keep the binding constraint, the nearest change that fits, if any, and other ways out."""
         super().__init__(nothing.binding.message)
         self.resolved = resolved
         self.nothing = nothing
         self.change = change
+        self.others = others
 
 
 def recommend(request: Request, store: Store | None = None) -> Recommendation:
@@ -76,7 +83,11 @@ def recommend(request: Request, store: Store | None = None) -> Recommendation:
     else:
         outcome = choose(resolved)
     if isinstance(outcome, NoCandidate):
-        raise NothingFits(resolved, outcome, suggest_change(resolved, outcome.too_large))
+        if outcome.near is None:
+            change = suggest_change(resolved, outcome.too_large)
+            others = suggest_others(resolved, outcome, change)
+            raise NothingFits(resolved, outcome, change, others)
+        outcome = _with_hint(resolved, outcome.near)
     recommendation = _complete(resolved, outcome.best, outcome.warnings)
     return replace(recommendation, considered=outcome.considered, rejected=outcome.rejected)
 
@@ -115,8 +126,9 @@ def resolve_with_checkpoint(request: Request, store: Store) -> ResolvedRequest:
     """
     try:
         resolve_model(store, request.model)
-    except UnknownName as unknown:
+    except UnknownName:
         from recommender.request import checkpoint
+        from recommender.request.unknown_model import explain_unknown
 
         folder = checkpoint.find_folder(request.model)
         if folder:
@@ -124,7 +136,8 @@ def resolve_with_checkpoint(request: Request, store: Store) -> ResolvedRequest:
         if checkpoint.looks_like_path(request.model):
             shown = checkpoint.shorten_path(request.model)
             raise UnknownName(f"--model: {shown} is not a folder with a config.json") from None
-        raise unknown from None
+        release = resolve_release(store, request.lmdeploy)
+        raise UnknownName(explain_unknown(store, request.model, release.id)) from None
     return resolve_request(request, store)
 
 
@@ -140,17 +153,33 @@ def _for_rate(resolved: ResolvedRequest) -> tuple[ResolvedRequest, Choice | NoCa
     tried = replace(resolved, concurrency=1, rps=rate)
     outcome = choose(tried)
     left = LARGER
+    near: list[tuple[ResolvedRequest, Choice]] = []
     while tried.concurrency < MAX_RPS_CONCURRENCY and left:
         missed = set() if isinstance(outcome, Choice) else goals & dict(outcome.rejected).keys()
         if not (missed or (arriving and isinstance(outcome, Choice))):
             break
         left -= RATE_CONSTRAINT not in missed
+        near += [(tried, outcome.near)] if isinstance(outcome, NoCandidate) and outcome.near else []
         larger = replace(tried, concurrency=2 * tried.concurrency)
         found = choose(larger)
         if isinstance(outcome, Choice) and not (isinstance(found, Choice) and _is_worth(found, outcome)):
             break
         tried, outcome = larger, found
+    near += [(tried, outcome.near)] if isinstance(outcome, NoCandidate) and outcome.near else []
+    if isinstance(outcome, NoCandidate) and near:
+        return min(near, key=lambda each: round(excess(each[1].best, resolved.request), 2))
     return tried, outcome
+
+
+def _with_hint(resolved: ResolvedRequest, near: Choice) -> Choice:
+    """Add to the goals that a choice may miss how less image detail would meet them."""
+    hint = offer_fewer_tiles(resolved, near.best.config)
+    goals = list_goal_constraints(resolved.store)
+    warnings = (
+        replace(each, message=f"{each.message.rstrip('.')}{hint}.") if hint and each.constraint in goals else each
+        for each in near.warnings
+    )
+    return replace(near, warnings=tuple(warnings))
 
 
 def _is_worth(larger: Choice, smaller: Choice) -> bool:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from packaging.version import Version
 
 from recommender.choose.candidates import fewer_tiles
-from recommender.choose.select import Choice, choose, fits
+from recommender.choose.constraints import list_goal_constraints
+from recommender.choose.select import Choice, NoCandidate, choose, fits
 from recommender.common.units import GIB, MIB
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.memory import usable_bytes, weights
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from recommender.knowledge import records
 
 CARD_COUNTS = (2, 4, 8)
+LEAST_PROMPT = 256
+"""Tokens below which a shorter prompt is no longer worth an offer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,67 @@ def suggest_change(resolved: ResolvedRequest, too_large: bool) -> RequestChange 
     """
     smaller = () if too_large else _smaller(resolved)
     return next((change for change, relaxed in chain(smaller, _more(resolved)) if fits(relaxed)), None)
+
+
+def suggest_others(
+    resolved: ResolvedRequest, nothing: NoCandidate, nearest: RequestChange | None
+) -> tuple[RequestChange, ...]:
+    """Return other ways out that people take: several servers for a rate, a quantised checkpoint, less context."""
+    request = resolved.request
+    if request.rps and not nothing.too_large:
+        cards = f":{request.gpu_count}" if request.gpu_count > 1 else ""
+        plan = f"recommend plan --rps {request.rps:g} --gpu {resolved.gpu.id}{cards}"
+        return (RequestChange(plan, "several servers for the rate"),)
+    if nothing.binding.constraint in list_goal_constraints(resolved.store):
+        return ()
+    found = (next((change for change, tried in way(resolved) if fits(tried)), None) for way in (_quantised, _shorter))
+    return tuple(change for change in found if change and change != nearest)
+
+
+def _quantised(resolved: ResolvedRequest) -> Iterator[Relaxation]:
+    """Yield the same model's checkpoints of fewer bits, most bits first."""
+    own = resolved.model
+    if resolved.local:
+        return
+    siblings = [
+        (model.quantization[0].bits, model)
+        for model in resolved.store.models.values()
+        if model.id.startswith(f"{own.id}-") and model.quantization and not own.quantization
+        if (model.text.hidden, model.text.layers) == (own.text.hidden, own.text.layers)
+    ]
+    for bits, model in sorted(siblings, key=lambda each: (-each[0], each[1].id)):
+        change = RequestChange(f"--model {model.id}", f"its {bits}-bit checkpoint on the same GPU")
+        yield change, replace(_ask(resolved, model=model.id), model=model, model_source=model.hub, weight_bytes=0)
+
+
+def _shorter(resolved: ResolvedRequest) -> Iterator[Relaxation]:
+    """Yield requests with half the prompt's text, a quarter and so on."""
+    if resolved.varies or resolved.images:
+        return
+    tokens = resolved.prompt_tokens // 2
+    while tokens >= LEAST_PROMPT:
+        tokens = floor_written(tokens)
+        relaxed = replace(_ask(resolved, prompt_tokens=tokens), prompt_tokens=tokens)
+        yield RequestChange(f"--input-tokens {tokens}", "shorter prompts"), relaxed
+        tokens //= 2
+
+
+def floor_written(value: float) -> int:
+    """Return a whole number of two significant digits that is not larger."""
+    step: int = 10 ** max(len(str(int(value))) - 2, 0)
+    return int(value) // step * step
+
+
+def write_time(value: float) -> str:
+    """Return a time in ms as people write a goal: two significant digits, not shorter; seconds from ten on."""
+    step = 10 ** max(len(str(math.ceil(value))) - 2, 0)
+    time = math.ceil(value / step) * step
+    return f"{time / 1000:g}s" if time >= 10_000 else str(time)
+
+
+def write_rate(value: float) -> str:
+    """Return a rate as people write it: two significant digits, not higher."""
+    return str(floor_written(value)) if value >= 10 else f"{math.floor(value * 10) / 10:g}"
 
 
 def _smaller(resolved: ResolvedRequest) -> Iterator[Relaxation]:
@@ -86,7 +150,7 @@ def _looser_goals(resolved: ResolvedRequest) -> Iterator[Relaxation]:
         outcome = choose(relaxed)
         if isinstance(outcome, Choice):
             options = " ".join(_list_missed(request, outcome.best.speed)) or "no latency goals"
-            text = "the best prediction for this GPU and load" + _offer_fewer_tiles(resolved, outcome.best.config)
+            text = "the best prediction for this GPU and load" + offer_fewer_tiles(resolved, outcome.best.config)
             yield RequestChange(options, text), relaxed
 
 
@@ -94,7 +158,7 @@ def _list_missed(request: Request, speed: Speed) -> list[str]:
     """Return each goal that a prediction misses, as the option it would meet."""
     options = []
     if request.p99_ms and speed.p99_ms.value > request.p99_ms:
-        options.append(f"--p99 {math.ceil(speed.p99_ms.value)}")
+        options.append(f"--p99 {write_time(speed.p99_ms.value)}")
     goals: tuple[tuple[Timed, Quantile, float], ...] = (
         ("ttft", request.ttft_at, request.ttft_ms),
         ("tpot", request.tpot_at, request.tpot_ms),
@@ -103,13 +167,13 @@ def _list_missed(request: Request, speed: Speed) -> list[str]:
     for name, quantile, most in goals:
         if most and (value := speed.at(name, quantile)) > most:
             at = "" if quantile == "mean" else f"{quantile}:"
-            options.append(f"--{name} {at}{math.ceil(value)}")
+            options.append(f"--{name} {at}{write_time(value)}")
     if request.rps and speed.rps.value < request.rps:
-        options.append(f"--rps {math.floor(speed.rps.value * 10) / 10:g}")
+        options.append(f"--rps {write_rate(speed.rps.value)}")
     return options
 
 
-def _offer_fewer_tiles(resolved: ResolvedRequest, config: Configuration) -> str:
+def offer_fewer_tiles(resolved: ResolvedRequest, config: Configuration) -> str:
     """Return a hint if clients that request fewer tiles would meet the goals."""
     for limit in () if config.max_tiles else fewer_tiles(resolved):
         if not _list_missed(resolved.request, estimate(resolved, replace(config, max_tiles=limit), ranged=False)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -10,11 +11,16 @@ from recommender.choose import candidates, constraints
 from recommender.choose.constraints import ConstraintFinding, ParsedConstraint
 from recommender.estimate import memory, speed
 from recommender.estimate.configuration import Configuration
+from recommender.estimate.simulation import Timed
 from recommender.knowledge.conditions import Value
+from recommender.request.request import Quantile, Request
 from recommender.request.resolved_request import ResolvedRequest
 
 SLOW = 1.25
 SHARING_GAINS = 1.1
+MUCH_ALIKE = 0.02
+"""Logarithm of what candidates may differ by in what they miss, and still be chosen among by the goal."""
+NOT_EXCLUDED = "The range of the prediction includes the goal: measure it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,8 @@ class Choice:
 class NoCandidate:
     """No configuration passes: the binding constraint, and what else rejects.
 
-    ``too_large``: the weights alone exceed the memory, so only more memory helps.
+    ``too_large``: the weights alone exceed the memory, so only more memory helps. ``near``: the configuration that
+    misses only goals, by so little that the ranges of its prediction include them.
     """
 
     binding: ConstraintFinding
@@ -49,6 +56,7 @@ class NoCandidate:
     considered: int
     rejected: tuple[tuple[str, int], ...]
     too_large: bool
+    near: Choice | None = None
 
 
 def predict(
@@ -94,6 +102,7 @@ def choose(resolved: ResolvedRequest) -> Choice | NoCandidate:
     considered = 0
     tier: list[Assessed] = []
     too_large = False
+    near: Candidate | None = None
     for configs in candidates.tiers(resolved):
         tier = [_assess(resolved, config, known, applicable) for config in configs]
         considered += len(tier)
@@ -106,6 +115,7 @@ def choose(resolved: ResolvedRequest) -> Choice | NoCandidate:
             return Choice(best, warnings, considered, tuple(rejected.most_common()))
         if fits:
             tier = fits
+            near = _find_near(resolved, fits, known)
             break
         too_large = all(entry.candidate and not entry.candidate.memory.free for entry in tier)
         if too_large:
@@ -114,7 +124,50 @@ def choose(resolved: ResolvedRequest) -> Choice | NoCandidate:
     # The binding constraint: of those that reject the nearest candidate, the one that rejects most candidates.
     violated = sorted((*nearest.findings, *nearest.missed), key=lambda finding: -rejected[finding.record.id])
     binding, *others = constraints.explain_violated(violated, nearest.values)
-    return NoCandidate(binding, tuple(others), considered, tuple(rejected.most_common()), too_large)
+    counts = tuple(rejected.most_common())
+    choice = Choice(near, _warn_of_goals(resolved, near, applicable), considered, counts) if near else None
+    return NoCandidate(binding, tuple(others), considered, counts, too_large, choice)
+
+
+def excess(candidate: Candidate, request: Request) -> float:
+    """Return by how much a prediction misses the request's goals, as a sum of logarithms; 0: none."""
+    goals: tuple[tuple[Timed, Quantile, float], ...] = (
+        ("latency", "p99", request.p99_ms),
+        ("ttft", request.ttft_at, request.ttft_ms),
+        ("tpot", request.tpot_at, request.tpot_ms),
+        ("latency", request.latency_at, request.latency_ms),
+    )
+    over = [candidate.speed.at(name, quantile) / most for name, quantile, most in goals if most]
+    over += [request.rps / candidate.speed.rps.value] if request.rps else []
+    return sum(math.log(each) for each in over if each > 1)
+
+
+def _find_near(resolved: ResolvedRequest, fits: list[Assessed], known: Mapping[str, Value]) -> Candidate | None:
+    """Return the candidate that misses the goals by least, if its ranges include all of them."""
+    request = resolved.request
+    by_excess = {id(entry): excess(entry.candidate, request) for entry in fits if entry.candidate}
+    least = min(by_excess.values())
+    close = [entry.candidate for entry in fits if entry.candidate and by_excess[id(entry)] <= least + MUCH_ALIKE]
+    best = predict(resolved, pick(close, request.goal).config, known)
+    values = {**best.values, **constraints.best_speed_values(best.speed, request)}
+    goals = [rule for rule in constraints.parse_all(resolved.store) if rule.record.id in _goals(resolved)]
+    return None if constraints.find_violated(goals, values, estimated=(True,)) else best
+
+
+def _goals(resolved: ResolvedRequest) -> frozenset[str]:
+    return constraints.list_goal_constraints(resolved.store)
+
+
+def _warn_of_goals(
+    resolved: ResolvedRequest, near: Candidate, applicable: tuple[ParsedConstraint, ...]
+) -> tuple[ConstraintFinding, ...]:
+    """Return the goals that the middle of a prediction misses, as warnings, before the other warnings."""
+    missed = [rule for rule in constraints.find_violated(applicable, near.values) if rule.record.id in _goals(resolved)]
+    goals = (
+        replace(finding, severity="warn", message=f"{finding.message} {NOT_EXCLUDED}")
+        for finding in constraints.explain_violated(missed, near.values)
+    )
+    return (*goals, *constraints.evaluate(applicable, near.values, "warn"))
 
 
 def _assess(

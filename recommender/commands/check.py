@@ -139,6 +139,7 @@ def _render_today(file: ParsedArtefact) -> tuple[ParsedArtefact, Mapping[str, tu
     from recommender.choose.recommend import NothingFits
     from recommender.render import artefact, seal
     from recommender.render.formats import render
+    from recommender.render.template import COMMENTS
 
     try:
         read_request = seal.read_request(file)
@@ -149,7 +150,8 @@ def _render_today(file: ParsedArtefact) -> tuple[ParsedArtefact, Mapping[str, tu
     except RequestError as error:
         raise Unchecked(f"its request cannot be answered: {error}") from None
     try:
-        return seal.read(render(recommendation, file.form), file.form), _reasons(recommendation)
+        comments = follow.get("comments", COMMENTS[0])
+        return seal.read(render(recommendation, file.form, comments), file.form), _reasons(recommendation)
     except RequestError as error:
         return f"today's advice cannot be written as {file.form}: {error}"
 

@@ -51,7 +51,7 @@ def check(folder: Path | None) -> None:
       recommend knowledge check
       recommend knowledge check --knowledge ../copy/knowledge
     """
-    from recommender.commands.schemas import schemas
+    from recommender.commands.schema import schemas
     from recommender.maintenance.run_linters import check as run
 
     result = run(knowledge_of(folder), schemas())
@@ -72,7 +72,7 @@ def schema(only_check: bool, folder: Path | None) -> None:
       recommend knowledge schema
       recommend knowledge schema --check
     """
-    from recommender.commands.schemas import schemas
+    from recommender.commands.schema import schemas
     from recommender.maintenance.schema_files import stale_schemas
 
     place = knowledge_of(folder) / "schema"

@@ -11,6 +11,7 @@ from recommender.common.errors import RequestError
 from recommender.fleet import FORMS
 from recommender.options import build_recommendation
 from recommender.render.formats import render
+from recommender.render.template import COMMENTS
 
 
 def run(options: dict[str, Any]) -> None:
@@ -19,13 +20,15 @@ def run(options: dict[str, Any]) -> None:
         if options["form"] not in ("bash", "json"):
             raise RequestError(f"--json and --format {options['form']} exclude each other; remove one")
         options["form"] = "json"
+    if options["comments"] and options["form"] != "bash":
+        raise RequestError(f"--comments {options['comments']}: only --format bash has them; remove one")
     recommendation = build_recommendation(options)
     if options["form"] in FORMS:
         from recommender.fleet.layout import Layout
 
         write_folder(Layout(recommendation), options["form"], options["output"] or "")
         return
-    text = render(recommendation, options["form"])
+    text = render(recommendation, options["form"], options["comments"] or COMMENTS[0])
     if options["output"] and options["output"] != "-":
         executable = options["form"] in ("bash", "python", "client", "docker")
         write_file(options["output"], text, executable=executable, force=options["force"])
@@ -47,5 +50,6 @@ def run(options: dict[str, Any]) -> None:
             sys.argv[1:],
             "" if options["output"] in (None, "-") else options["output"],
             terminal.is_rich(sys.stderr),
+            options["form"],
         )
         terminal.write(text, sys.stderr)

@@ -11,7 +11,7 @@ import click
 from recommender.common.terminal import cut, labelled
 from recommender.options import GROUPS, QUESTION
 
-SHOWN = ("gpu", "model", "workload", "load", "rps", "form", "output", "verbose")
+SHOWN = ("gpu", "model", "workload", "load", "form", "output")
 """Options of the main job that its help explains; it names the others."""
 EXAMPLES = 3
 WIDEST = 22
@@ -66,14 +66,18 @@ class ShortGroup(ShortCommand, click.Group):
         return command.get_short_help_str(80) if command else ""
 
 
-def _show_all(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
-    if not wanted:
-        return
+def full_help(ctx: click.Context) -> str:
+    """Return the help with every option."""
     formatter = ctx.make_formatter()
-    command, kind = ctx.command, click.Group if isinstance(ctx.command, click.Group) else click.Command
-    kind.format_help(command, ctx, formatter)
-    click.echo(formatter.getvalue().rstrip("\n"))
-    ctx.exit()
+    kind = click.Group if isinstance(ctx.command, click.Group) else click.Command
+    kind.format_help(ctx.command, ctx, formatter)
+    return formatter.getvalue().rstrip("\n")
+
+
+def _show_all(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(full_help(ctx))
+        ctx.exit()
 
 
 def _rows(title: str, options: list[click.Parameter], ctx: click.Context) -> Iterator[str]:

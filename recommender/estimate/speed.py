@@ -64,9 +64,14 @@ class Speed:
         """
         if self.profile:
             return float(getattr(getattr(self.profile, figure), quantile))
-        means = {"ttft": self.ttft_ms, "tpot": self.token_ms, "latency": self.latency_ms}
         tail = max(self.p99_ms.value / self.latency_ms.value, 1.0)
-        return means[figure].value * math.pow(tail, TOWARDS_P99[quantile])
+        return self.range_at(figure).value * math.pow(tail, TOWARDS_P99[quantile])
+
+    def range_at(self, figure: Timed, quantile: Quantile = "mean") -> Range:
+        """Return the range that a quantile of a time has in proportion: its mean's, but for the latency's p99."""
+        if figure == "latency" and quantile == "p99":
+            return self.p99_ms
+        return {"ttft": self.ttft_ms, "tpot": self.token_ms, "latency": self.latency_ms}[figure]
 
 
 TOWARDS_P99: Mapping[Quantile, float] = {"mean": 0.0, "p50": 0.0, "p90": 1.2816 / 2.3263, "p99": 1.0}

@@ -198,6 +198,9 @@ def show(value: Value) -> str:
         return "true" if value else "false"
     if isinstance(value, float) and abs(value) < 1:
         return f"{value:.3g}"
+    if isinstance(value, float) and abs(value) >= 100 and not value.is_integer():
+        digits = len(str(int(abs(value)))) - 3 if abs(value) >= 10_000 else 0
+        return show(round(value / 10**digits) * 10**digits)
     if isinstance(value, (int, float)):
         return (f"{value:,.3f}" if abs(value) >= 10_000 else f"{value:.3f}").rstrip("0").rstrip(".")
     return str(value)

@@ -43,7 +43,8 @@ CONFIGS = ("TurbomindEngineConfig", "ChatTemplateConfig")
 MOST_BITS = 128
 LONGEST = 100_000
 """Characters of a command line with its variables replaced, and of a value; the system takes no longer word."""
-FOLLOW = ("follow", "with", "without")
+FOLLOW = ("follow", "with", "without", "comments")
+"""What a head has besides the request."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,11 +57,12 @@ def image(release: records.Release, store: Store) -> Image:
     )
 
 
-def one_server(recommendation: Recommendation) -> None:
-    """Raise RequestError if one ``docker run`` cannot carry a configuration."""
+def one_server(recommendation: Recommendation, form: str = "docker") -> None:
+    """Raise RequestError if one ``docker run`` or one command line cannot carry a configuration."""
     if recommendation.config.servers > 1:
+        what = "docker run" if form == "docker" else "command"
         raise RequestError(
-            f"--format docker: one docker run cannot start {recommendation.config.servers} servers and a proxy; "
+            f"--format {form}: one {what} cannot start {recommendation.config.servers} servers and a proxy; "
             "use --format bash, which starts them all"
         )
 

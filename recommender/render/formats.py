@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from recommender.render import container_image, seal
-from recommender.render.template import TEMPLATES, context, environment
+from recommender.render.command_line import command_line
+from recommender.render.template import COMMENTS, TEMPLATES, context, environment
 
 if TYPE_CHECKING:
     from recommender.choose.recommend import Recommendation
 
 
-def render(recommendation: Recommendation, form: str) -> str:
-    """Return an artefact: ``bash``, ``python``, ``client``, ``env``, ``docker``, ``json`` or ``report``.
+def render(recommendation: Recommendation, form: str, comments: str = COMMENTS[0]) -> str:
+    """Return an artefact: ``bash``, ``command``, ``python``, ``client``, ``env``, ``docker``, ``json`` or ``report``.
 
-    Raises RequestError if an environment file or one container cannot hold the recommendation.
+    ``comments``: those of ``bash``. Raises RequestError if an environment file, one command line or one container
+    cannot hold the recommendation.
     """
     if form == "json":
         from recommender.render.json_output import to_json
@@ -24,7 +26,10 @@ def render(recommendation: Recommendation, form: str) -> str:
         from recommender.render.report import report
 
         return report(recommendation)
-    if form == "docker":
-        container_image.one_server(recommendation)
-    text = environment().get_template(TEMPLATES[form]).render(context(recommendation))
+    if form in ("docker", "command"):
+        container_image.one_server(recommendation, form)
+    if form == "command":
+        return command_line(recommendation)
+    bare = comments == "none" and form == "bash"
+    text = environment(bare).get_template(TEMPLATES[form]).render(context(recommendation, comments))
     return seal.add_seal(text, form)

@@ -21,6 +21,7 @@ TYPES: Mapping[str, type] = {field.name: type(field.default) for field in fields
     "follow": str,
     "with": dict,
     "without": list,
+    "comments": str,
 }
 """The fields of a head and their types; texts are the values of ``with`` and the items of ``without``."""
 

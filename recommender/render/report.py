@@ -266,4 +266,6 @@ def explain_no_fit(error: NothingFits) -> str:
         lines += _indented(f"nearest that fits: {error.change.options} ({error.change.text})", 2)
     else:
         lines += _indented(f"no single change fits; {binding.remedy}", 2)
+    for other in error.others:
+        lines += _indented(f"or: {other.options} ({other.text})", 2)
     return "\n".join(lines) + "\n"

@@ -10,7 +10,7 @@ from recommender.common.terminal import cut, labelled, wrap
 from recommender.common.text import count, printable
 from recommender.estimate import memory
 from recommender.render.report import costs_accuracy, on_empty_gpu
-from recommender.render.summary import describe_load, gib, replayed_misses
+from recommender.render.summary import WHERE, describe_load, gib, missing, replayed_misses
 
 if TYPE_CHECKING:
     from recommender.choose.recommend import Recommendation
@@ -24,16 +24,31 @@ BAR = 30
 """Columns of the memory bar."""
 
 
+START = {
+    "bash": "bash serve.sh",
+    "command": "bash command.sh",
+    "docker": "bash docker.sh",
+    "python": "python3 pipeline.py",
+    "client": "python3 client.py",
+}
+"""How a format starts; the others are read by other programs."""
+
+
 def screen(
-    recommendation: Recommendation, told: Collection[str], words: Collection[str], file: str, drawn: bool = False
+    recommendation: Recommendation,
+    told: Collection[str],
+    words: Collection[str],
+    file: str,
+    drawn: bool = False,
+    form: str = "bash",
 ) -> str:
     """Return what is recommended, what to expect of it and what to do next.
 
-    ``told`` are the options that were given, ``words`` the command line, ``file`` where the script went (empty:
-    stdout). ``drawn``: with a bar, which a terminal shows and a screen reader would spell.
+    ``told`` are the options that were given, ``words`` the command line, ``file`` where the output of ``form`` went
+    (empty: stdout). ``drawn``: with a bar, which a terminal shows and a screen reader would spell.
     """
     head = [*_subject(recommendation), *_assumed(recommendation, told), "", *_expect(recommendation, drawn)]
-    tail = [*_warnings(recommendation), "", *_next(recommendation, words, file)]
+    tail = [*_warnings(recommendation), "", *_next(recommendation, words, file, form)]
     room = LINES - len(head) - len(tail)
     return "\n".join([*head, *_settings(recommendation, room), *tail]) + "\n"
 
@@ -59,6 +74,8 @@ def _assumed(recommendation: Recommendation, told: Collection[str]) -> Iterator[
         assumed.append(f"{resolved.prompt_tokens} tokens of text in")
     if not described and "output_tokens" not in told:
         assumed.append(f"{resolved.output_tokens} tokens out")
+    if resolved.response_schema and not {"prompt", "schema", *described} & set(told):
+        assumed.append("answers in JSON")
     if not {"load", "rps", "trace"} & set(told):
         assumed.append("one request at a time")
     if "cpus" not in told:
@@ -157,21 +174,22 @@ def _warnings(recommendation: Recommendation) -> Iterator[str]:
     if texts:
         yield ""
     for text in texts[:WARNINGS]:
-        yield from wrap(text, "", "  ")[:2]
+        yield from wrap(text, "", "  ")[: 2 if len(texts) > 1 else 3]
     if len(texts) > WARNINGS:
         yield f"and {len(texts) - WARNINGS} more warnings; see -v"
 
 
-def _next(recommendation: Recommendation, words: Collection[str], file: str) -> Iterator[str]:
-    script = shlex.quote(file or "serve.sh")
-    again = shlex.join(["recommend", *words, "-v"])
+def _next(recommendation: Recommendation, words: Collection[str], file: str, form: str) -> Iterator[str]:
     yield "NEXT"
-    resolved = recommendation.resolved
-    pinned = resolved.request.revision or resolved.local or not resolved.model.remote_code
-    start = f"bash {script}" if pinned else f"REVISION=COMMIT bash {script}"
-    yield from labelled("start", start + ("" if file else "   (after: recommend ... > serve.sh)"), "  ", 9)
+    pinned = form == "client" or not missing(recommendation)
+    if form in START:
+        program, name = START[form].split()
+        script = shlex.quote(file or name)
+        start = f"{'' if pinned else 'REVISION=COMMIT '}{program} {script}"
+        yield from labelled("start", start + ("" if file else f"   (after: recommend ... > {name})"), "  ", 9)
     if not pinned:
-        page = f"https://huggingface.co/{resolved.model.hub}/commits/main"
-        yield from labelled("COMMIT", f"the model runs code of its own, so name a commit of {page}", "  ", 9)
-    yield from labelled("measure", f"recommend smoke {script}", "  ", 9)
-    yield from labelled("why", again, "  ", 9)
+        name = "COMMIT" if form in START else "REVISION"
+        yield from labelled(name, WHERE.format(hub=recommendation.resolved.model.hub), "  ", 9)
+    if form in ("bash", "python"):
+        yield from labelled("measure", f"recommend smoke {script}", "  ", 9)
+    yield from labelled("why", shlex.join(["recommend", *words, "-v"]), "  ", 9)

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from recommender.knowledge import records
     from recommender.request.resolved_request import ResolvedRequest
 
+WHERE = "the model runs code of its own, so name a commit of https://huggingface.co/{hub}/commits/main"
+"""How to find the variable that a start needs."""
+
 
 def cite(sources: records.Sources, caveat: str = "", most: int = 2) -> str:
     """Return short references to a reason's sources with what limits them; ``unverified`` if nobody opened one."""
@@ -82,6 +85,20 @@ def describe_load(resolved: ResolvedRequest, config: Configuration) -> str:
         f"{_load(resolved)}: {images}{resolved.input_tokens(config.max_tiles)} input and "
         f"{resolved.output_tokens} output tokens{_varying(resolved)}"
     )
+
+
+def asks_revision(recommendation: Recommendation) -> bool:
+    """Return whether the model runs code of its own repository, so that a start needs a commit."""
+    resolved = recommendation.resolved
+    return resolved.model.remote_code and not resolved.local and not recommendation.adviser
+
+
+def missing(recommendation: Recommendation) -> str:
+    """Return which variable must be set before a start, and where its value is found; empty if none."""
+    resolved = recommendation.resolved
+    if resolved.request.revision or not asks_revision(recommendation):
+        return ""
+    return f"Set REVISION before the start: {WHERE.format(hub=resolved.model.hub)}"
 
 
 def summary(recommendation: Recommendation) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import fields
 from functools import cache
@@ -10,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from recommender.choose.needs import is_file
 from recommender.choose.reasons import Explanation
-from recommender.common.text import printable
+from recommender.common.terminal import cut
+from recommender.common.text import WIDTH, printable
 from recommender.common.units import GIB, MIB
 from recommender.knowledge import option_values
 from recommender.knowledge.conditions import version
 from recommender.knowledge.load import data_root
 from recommender.render import container_image
 from recommender.render.quoting import comment, python, shell, shell_default, variable
-from recommender.render.summary import cite, gib, summary
+from recommender.render.summary import asks_revision, cite, gib, missing, summary
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -32,10 +34,13 @@ TEMPLATES = {
     "env": "env.j2",
     "docker": "docker.j2",
 }
+COMMENTS = ("short", "full", "none")
+"""How much the launch script says of itself; the first is the default."""
+COMMENT = re.compile(r"^[^\S\n]*# (?!shellcheck|Made by|Added: |Left out: |request: ).*\n", re.MULTILINE)
 ENGINE_CONFIG, TEMPLATE_CONFIG = "TurbomindEngineConfig", "ChatTemplateConfig"
 
 
-def request_json(recommendation: Recommendation) -> str:
+def request_json(recommendation: Recommendation, comments: str = COMMENTS[0]) -> str:
     """Return the request as one line of JSON, from which the artefact can be made again."""
     request = recommendation.request
     values = {field.name: (getattr(request, field.name), field.default) for field in fields(request) if field.compare}
@@ -46,16 +51,26 @@ def request_json(recommendation: Recommendation) -> str:
         changed["with"] = dict(recommendation.added)
     if recommendation.left_out:
         changed["without"] = list(recommendation.left_out)
+    if comments != COMMENTS[0]:
+        changed["comments"] = comments
     return json.dumps(changed, ensure_ascii=True, sort_keys=True)
 
 
 @cache
-def environment() -> Environment:
-    """Return the strict template environment; quoting is by named filters only."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+def environment(bare: bool = False) -> Environment:
+    """Return the strict template environment; quoting is by named filters only.
+
+    ``bare``: without the templates' own comments, but for the head that ``check`` reads.
+    """
+    from jinja2 import Environment, FileSystemLoader, FunctionLoader, StrictUndefined
+
+    folder = FileSystemLoader(data_root() / "templates")
+
+    def without_comments(name: str) -> str:
+        return COMMENT.sub("", folder.get_source(templates, name)[0])
 
     templates = Environment(
-        loader=FileSystemLoader(data_root() / "templates"),
+        loader=FunctionLoader(without_comments) if bare else folder,
         undefined=StrictUndefined,
         autoescape=False,
         comment_start_string="<#",  # bash writes ${#array[@]}
@@ -71,6 +86,7 @@ def environment() -> Environment:
         "comment": comment,
         "printable": printable,
         "variable": variable,
+        "brief": _brief,
         "cite": cite,
         "gib": gib,
         "is_file": is_file,
@@ -80,7 +96,7 @@ def environment() -> Environment:
     return templates
 
 
-def context(recommendation: Recommendation) -> dict[str, Any]:
+def context(recommendation: Recommendation, comments: str = COMMENTS[0]) -> dict[str, Any]:
     """Return the names that templates see: the recommendation's parts, and lists in order."""
     resolved, config = recommendation.resolved, recommendation.config
     emitted = [option for option in recommendation.explanations if option.emitted]
@@ -91,15 +107,17 @@ def context(recommendation: Recommendation) -> dict[str, Any]:
         "config": config,
         "memory": recommendation.memory,
         "speed": recommendation.speed,
-        "request_json": request_json(recommendation),
+        "request_json": request_json(recommendation, comments),
         "summary": summary(recommendation),
+        "comments": comments,
+        "missing": missing(recommendation),
         "flags": [option for option in emitted if option.kind == "flag"],
         "environment": [option for option in emitted if option.kind == "environment"],
         "client": [option for option in emitted if option.kind == "client"],
         "fields": config_fields(recommendation, emitted, ENGINE_CONFIG),
         "template": config_fields(recommendation, emitted, TEMPLATE_CONFIG),
         "left": [option for option in recommendation.explanations if option.kind == "flag" and not option.emitted],
-        "asks_revision": resolved.model.remote_code and not resolved.local and not recommendation.adviser,
+        "asks_revision": asks_revision(recommendation),
         "python_minimum": oldest,
         "python_end": end,
         # Read in lmdeploy/cli/serve.py and lmdeploy/serve/openai/api_server.py of the releases on both sides.
@@ -113,6 +131,12 @@ def context(recommendation: Recommendation) -> dict[str, Any]:
         "timeout_s": client_timeout_s(recommendation),
         "setting": {option.setting: option.id for option in resolved.store.options() if option.setting},
     }
+
+
+def _brief(option: Explanation) -> str:
+    """Return an option's reason in a few words, as a sentence."""
+    text = printable(option.brief or option.name)
+    return cut(text[:1].upper() + text[1:], WIDTH - 4)
 
 
 def client_timeout_s(recommendation: Recommendation) -> float:

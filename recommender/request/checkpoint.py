@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
 from pydantic import ValidationError
 
 from recommender.common.errors import CheckpointError
@@ -17,6 +18,7 @@ from recommender.common.text import shorten
 from recommender.common.user_file import MOST_BYTES, Unreadable, decode, open_regular, read_text
 from recommender.knowledge import records
 from recommender.knowledge.store import Store
+from recommender.request.unknown_model import explain_architecture
 
 
 def shorten_path(text: str) -> str:
@@ -67,9 +69,9 @@ def _like(folder: Path, config: Mapping[str, Any], store: Store) -> tuple[record
     like = [model for model in store.models.values() if model.architecture == architecture]
     if not like:
         known = sorted({model.architecture for model in store.models.values()})
-        raise CheckpointError(
-            f"{where}: architecture {shorten(architecture)} is not supported; supported: {', '.join(known)}"
-        )
+        engine = explain_architecture(architecture, max(store.releases, key=Version))
+        more = f": {engine}" if engine else f"; supported: {', '.join(known)}"
+        raise CheckpointError(f"{where}: architecture {shorten(architecture)} is not supported{more}")
     language = _architecture(_part(folder, config, "text_config", "llm_config"))
     if language in ("", architecture):
         return like[0], like[0].text

@@ -11,6 +11,7 @@ from recommender.common.errors import RequestError
 from recommender.common.text import shorten
 from recommender.common.units import IN_GIB, MS, read_quantity
 from recommender.request.lengths import parse_tokens
+from recommender.request.question import check_prompt, read_schema
 from recommender.request.request import (
     LEAST,
     MAX_CONCURRENCY,
@@ -169,6 +170,8 @@ READ: Mapping[str, Read] = {
     "tpot": _goal("tpot"),
     "latency": _goal("latency"),
     "vram": lambda option, text: {"vram_gib": _quantity(option, text, IN_GIB, 10_000, "20, 20GiB or 20GB")},
+    "prompt": lambda _option, text: _prompt(text),
+    "schema": read_schema,
     "headroom": lambda _option, text: {"headroom": parse_headroom(text)},
 }
 
@@ -200,6 +203,11 @@ def parse_headroom(text: str) -> float:
     if share != text.strip():
         return 1 + positive_float("--headroom", share, 900) / 100
     return positive_float("--headroom", text, 10)
+
+
+def _prompt(text: str) -> dict[str, Any]:
+    check_prompt(text)
+    return {"prompt": text}
 
 
 def _load(text: str, loads: Collection[str]) -> dict[str, Any]:

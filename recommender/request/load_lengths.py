@@ -60,6 +60,7 @@ def resolve_lengths(request: Request, workload: records.Workload, model: records
         )
     if prefix >= prompts[0]:  # each prompt holds the prefix and text of its own
         prompts = tuple(max(prompt, prefix + 1) for prompt in prompts)
+    _check_context(request.max_context, prefix, prompts[0], outputs, turns)
     most, room = request.max_context, model.text.max_positions - model.chat_tokens
     longest = prompt_in_turn(prompts[-1], outputs[-1], turns - 1, prefix, most) + outputs[-1]
     notes: tuple[str, ...] = ()
@@ -74,6 +75,21 @@ def resolve_lengths(request: Request, workload: records.Workload, model: records
     mean_output = _mean(outputs)
     pairs = [prompt_in_turn(prompt, mean_output, turn, prefix, most) for prompt in prompts for turn in range(turns)]
     return LoadLengths(prompts, outputs, _mean(pairs), mean_output, prefix, turns, most, notes)
+
+
+def _check_context(most: int, prefix: int, prompt: int, outputs: tuple[int, ...], turns: int) -> None:
+    """Raise RequestError if cut prompts would lose the prefix, or every later turn what was just said."""
+    own, answer = prompt - prefix, outputs[0]
+    if turns > 1 and 0 < most < (least := prefix + 2 * (own + answer)):
+        raise RequestError(
+            f"--max-context {most}: a later turn needs {least:,} tokens for the prefix ({prefix:,}), one exchange and "
+            f"the next ({own:,} + {answer:,} each); allow more, or use --turns 1"
+        )
+    if prefix and 0 < most <= prefix + outputs[-1]:
+        raise RequestError(
+            f"--max-context {most}: prefix and answer alone take {prefix + outputs[-1]:,} tokens; allow more, or ask "
+            "for less"
+        )
 
 
 def prompt_in_turn(prompt: int, output: int, turn: int, prefix: int, most: int) -> int:

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from recommender.common.errors import RequestError
 from recommender.common.text import shorten
 from recommender.request.lengths import read_lengths
+from recommender.request.question import check_prompt, check_schema
 
 Quantile = Literal["mean", "p50", "p90", "p99"]
 Goal = Literal["latency", "throughput", "memory", "balanced"]
@@ -50,6 +51,8 @@ class Request:
     and height are then those of the largest. ``revision`` is a commit, tag or branch of the model's repository.
     ``replay`` are requests of a trace, each with ms since the first, input and output tokens; nothing that is
     written keeps it.
+    ``prompt`` is the question that clients send, ``response_schema`` the JSON schema of its answer, as text; without
+    them those of the workload. Neither changes a length.
     """
 
     gpu: str
@@ -93,12 +96,18 @@ class Request:
     image_mix: str = ""
     revision: str = ""
     replay: tuple[tuple[float, int, int], ...] = field(default=(), compare=False, repr=False)
+    prompt: str = ""
+    response_schema: str = ""
 
     def __post_init__(self) -> None:
         """Raise RequestError for a value that makes no sense."""
         self._check_numbers()
         if self.revision and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,99}", self.revision):
             raise RequestError(f"revision {shorten(self.revision, 40)}: write a commit hash, a tag or a branch")
+        if self.prompt:
+            check_prompt(self.prompt)
+        if self.response_schema:
+            check_schema("--schema", self.response_schema)
         self._check_lengths()
         read_mix(self.image_mix)
         if not self.calibrated_by.isprintable():

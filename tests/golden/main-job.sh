@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"gpu": "a100-sxm-80g", "load": "single"}
-# rendered: bash 166d2143f4c0e188d02f9ebdea339600cf2e3c8ece3909664a7b28cf1960b37f7a584edef5bfe2763ee559fbff6e2695c592a2
+# rendered: bash 79bc18b6c39ee188d02f9ebd6e2695ea339600cf2e3c8ece3909664a7b28cf1960b37f7a584edef5bfe2763ee559fbffc592a2
 #
 # OpenGVLab/InternVL3-8B-AWQ on 1 x NVIDIA A100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
 # 1 concurrent request: 1 image of 448x448, 330 input and 16 output tokens.
 # Predicted: 9.16 GiB per GPU (8.45 to 9.73), 174 ms per request (101 to 302),
 # 5.7 requests/s (3.3 to 9.9); extrapolated from datasheets.
+#
+# Set REVISION before the start: the model runs code of its own, so name a
+# commit of https://huggingface.co/OpenGVLab/InternVL3-8B-AWQ/commits/main
 #
 # To override a value below, set the environment variable of the same name; an empty one means the default.
 #   ./serve.sh                        serve in the foreground
@@ -16,120 +19,50 @@
 #   PREFLIGHT=no ./serve.sh           skip the checks before launch
 set -euo pipefail
 
+# The model: a hub name or a local folder.
+MODEL=${MODEL:-OpenGVLab/InternVL3-8B-AWQ}
+
+# Required: the commit to load; main accepts whatever is there today.
+REVISION=${REVISION:-}
+
+# Threads that do not compete
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
+
+# What the prediction is for
+BACKEND=${BACKEND:-turbomind}
+
+# 9792 tokens of KV cache
+CACHE_MAX_ENTRY_COUNT=${CACHE_MAX_ENTRY_COUNT:-0.008}
+
+# Clients need no docs page
+DISABLE_FASTAPI_DOCS=${DISABLE_FASTAPI_DOCS:-true}
+
+# In flight a server: 1
+MAX_BATCH_SIZE=${MAX_BATCH_SIZE:-1}
+
+# A prompt has 330 tokens
+MAX_PREFILL_TOKEN_NUM=${MAX_PREFILL_TOKEN_NUM:-4096}
+
+# 16-bit KV cache
+QUANT_POLICY=${QUANT_POLICY:-0}
+
+# Local only: it has no API key
+SERVER_NAME=${SERVER_NAME:-127.0.0.1}
+
+# A later default cannot move it
+SERVER_PORT=${SERVER_PORT:-23333}
+
+# A request has 346 tokens
+SESSION_LEN=${SESSION_LEN:-4096}
+
+# The model brings its own code
+TRUST_REMOTE_CODE=${TRUST_REMOTE_CODE:-true}
+
+# No settings below: this reads keys, checks the machine and starts the server.
 die() {
   echo "serve.sh: $*" >&2
   exit 3
 }
-
-# The model: a hub name or a local folder.
-MODEL=${MODEL:-OpenGVLab/InternVL3-8B-AWQ}
-
-# 4 of 16 CPU cores for each server's image preprocessing. One server thread
-# prepares all images; without a limit, its tensor operations spread over every
-# core and slow each other down under load.
-# [0.18.0 lmdeploy/vl/engine.py:96; evidence h100-2026-11-21-omp-unset]
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
-
-# TurboMind serves InternVLChatModel in LMDeploy 0.18.0, and the estimates
-# assume it. Written out although it is the default. If the log reports a
-# fallback to the PyTorch engine, this plan does not apply.
-# [0.18.0 lmdeploy/archs.py:42; 0.18.0 lmdeploy/archs.py:38]
-BACKEND=${BACKEND:-turbomind}
-
-# Reserves 0.571 of the 71.385 GiB free after the weights: 9792 tokens of cache.
-# At least 4096 are needed, the largest of: the load, one full session, and the
-# warm-up's longest prompt (4096). The cache is at least twice that, by choice:
-# more or longer requests then fit, and the memory is free.
-# [0.16.0 src/turbomind/turbomind.cc:301; 0.16.0 src/turbomind/turbomind.cc:403]
-CACHE_MAX_ENTRY_COUNT=${CACHE_MAX_ENTRY_COUNT:-0.008}
-
-# Production does not need the docs pages, and clients do not use them. They
-# list every route, including management routes. From 0.12.2, the page at /
-# requires a key anyway if keys are set.
-# [0.18.0 lmdeploy/serve/openai/api_server.py:389; 0.18.0 lmdeploy/serve/utils/server_utils.py:103]
-DISABLE_FASTAPI_DOCS=${DISABLE_FASTAPI_DOCS:-true}
-
-# Sized for one concurrent request; others queue.
-# [0.16.0 src/turbomind/engine/engine.cc:794]
-MAX_BATCH_SIZE=${MAX_BATCH_SIZE:-1}
-
-# The 330-token prompt fits one prefill pass of 4096 tokens. With one token per
-# running request, a pass has up to 4097 tokens, which sizes the workspaces and
-# the warm-up.
-# [0.16.0 src/turbomind/turbomind.cc:173; 0.16.0 src/turbomind/engine/engine.cc:463]
-MAX_PREFILL_TOKEN_NUM=${MAX_PREFILL_TOKEN_NUM:-4096}
-
-# 16 bits: the cache holds 9792 tokens and only 4096 are needed, so there is no
-# reason to give up accuracy.
-# [0.16.0 src/turbomind/models/llama/unified_attention_layer.cc:151]
-QUANT_POLICY=${QUANT_POLICY:-0}
-
-# Bound to 127.0.0.1: no API key is set by default, so an open address would
-# expose the model and the management routes to anyone who reaches the port. To
-# open it on purpose, set SERVER_NAME in the environment.
-# [0.18.0 lmdeploy/serve/openai/api_server.py:438; 0.18.0 lmdeploy/serve/openai/endpoints/management.py:55]
-SERVER_NAME=${SERVER_NAME:-127.0.0.1}
-
-# Written out although it is the default: the command shows where the server
-# listens, and a later change of the default cannot move it.
-# [0.18.0 lmdeploy/cli/serve.py:332]
-SERVER_PORT=${SERVER_PORT:-23333}
-
-# 4096 tokens equal one full prefill pass and hold an image of any size. A
-# smaller value would leave part of the pass unused, because the prompts of a
-# pass must fit the session length together. This request takes 346 tokens: a
-# prompt of 330, 256 of them for images, and an answer of 16. A prompt that
-# reaches the limit gets HTTP 400.
-# [0.18.0 lmdeploy/serve/core/async_engine.py:549; 0.16.0 src/turbomind/engine/engine.cc:464]
-SESSION_LEN=${SESSION_LEN:-4096}
-
-# Required: the configuration class of OpenGVLab/InternVL3-8B-AWQ is a Python
-# file in its repository. Without the option, the loader uses a generic
-# configuration with plain dictionaries inside, and startup fails when it reads
-# their fields. This runs the publisher's code, so pin the revision.
-# [0.18.0 lmdeploy/hf_configs/__init__.py:42; 0.18.0 lmdeploy/archs.py:142]
-TRUST_REMOTE_CODE=${TRUST_REMOTE_CODE:-true}
-
-: "${PREFLIGHT:=yes}"
-switches=(PREFLIGHT DISABLE_FASTAPI_DOCS TRUST_REMOTE_CODE)
-for name in "${switches[@]}"; do
-  case ${!name,,} in
-    1 | on | true | yes) printf -v "$name" true ;;
-    0 | off | false | no) printf -v "$name" false ;;
-    *) die "$name=${!name@Q} is neither true nor false" ;;
-  esac
-done
-[[ $MODEL != -* ]] || die "MODEL=$MODEL is an option, not a model; write a folder as ./$MODEL"
-# LMDeploy takes an IPv6 address without brackets.
-if [[ $SERVER_NAME =~ ^\[.*]$ ]]; then SERVER_NAME=${SERVER_NAME:1:-1}; fi
-
-args=(
-  --backend "$BACKEND"
-  --cache-max-entry-count "$CACHE_MAX_ENTRY_COUNT"
-  --max-batch-size "$MAX_BATCH_SIZE"
-  --max-prefill-token-num "$MAX_PREFILL_TOKEN_NUM"
-  --quant-policy "$QUANT_POLICY"
-  --server-name "$SERVER_NAME"
-  --server-port "$SERVER_PORT"
-  --session-len "$SESSION_LEN"
-)
-if [[ $DISABLE_FASTAPI_DOCS == true ]]; then args+=(--disable-fastapi-docs); fi
-if [[ $TRUST_REMOTE_CODE == true ]]; then args+=(--trust-remote-code); fi
-if [[ $PREFLIGHT == true && ($MODEL =~ ^\.{0,2}/ || -d $MODEL) && ! -f $MODEL/config.json ]]; then
-  die "MODEL=$MODEL: no config.json in that folder"
-fi
-
-# This model's configuration runs code from its repository, so the script requires
-# a pinned commit. REVISION=main accepts whatever is there today.
-REVISION=${REVISION:-}
-if [[ ! -d $MODEL ]]; then
-  if [[ -z $REVISION ]]; then
-    echo "serve.sh: REVISION is not set: $MODEL runs code from its repository;" \
-      "set it to a commit hash from the model's page, or to main for the current version" >&2
-    exit 2
-  fi
-  args+=(--revision "$REVISION")
-fi
 
 # API keys come from API_KEYS or from the file API_KEYS_FILE; API_KEYS wins if both are set. Blanks, commas and line
 # ends separate keys in API_KEYS; in the file, each line is a key. Lines that begin with # are comments. A key is
@@ -264,6 +197,41 @@ model_there() {
   while [[ ! -d $cache ]]; do cache=$(dirname "$cache"); done
   (($(df -Pk "$cache" | awk 'END {print int($4 / 1048576)}') >= 7))
 }
+
+: "${PREFLIGHT:=yes}"
+switches=(PREFLIGHT DISABLE_FASTAPI_DOCS TRUST_REMOTE_CODE)
+for name in "${switches[@]}"; do
+  case ${!name,,} in
+    1 | on | true | yes) printf -v "$name" true ;;
+    0 | off | false | no) printf -v "$name" false ;;
+    *) die "$name=${!name@Q} is neither true nor false" ;;
+  esac
+done
+[[ $MODEL != -* ]] || die "MODEL=$MODEL is an option, not a model; write a folder as ./$MODEL"
+# LMDeploy takes an IPv6 address without brackets.
+if [[ $SERVER_NAME =~ ^\[.*]$ ]]; then SERVER_NAME=${SERVER_NAME:1:-1}; fi
+
+args=(
+  --backend "$BACKEND"
+  --cache-max-entry-count "$CACHE_MAX_ENTRY_COUNT"
+  --max-batch-size "$MAX_BATCH_SIZE"
+  --max-prefill-token-num "$MAX_PREFILL_TOKEN_NUM"
+  --quant-policy "$QUANT_POLICY"
+  --server-name "$SERVER_NAME"
+  --server-port "$SERVER_PORT"
+  --session-len "$SESSION_LEN"
+)
+if [[ $DISABLE_FASTAPI_DOCS == true ]]; then args+=(--disable-fastapi-docs); fi
+if [[ $TRUST_REMOTE_CODE == true ]]; then args+=(--trust-remote-code); fi
+if [[ $PREFLIGHT == true && ($MODEL =~ ^\.{0,2}/ || -d $MODEL) && ! -f $MODEL/config.json ]]; then
+  die "MODEL=$MODEL: no config.json in that folder"
+fi
+if [[ -z $REVISION && ! -d $MODEL ]]; then
+  echo "serve.sh: REVISION is not set: $MODEL runs code from its repository;" \
+    "set it to a commit of https://huggingface.co/$MODEL/commits/main, or to main for the current version" >&2
+  exit 2
+fi
+if [[ -n ${REVISION:-} && ! -d $MODEL ]]; then args+=(--revision "$REVISION"); fi
 
 if [[ $PREFLIGHT == true ]]; then preflight; fi
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"gpu": "l4", "lmdeploy": "0.9.2", "load": "low", "model": "qwen2.5-7b-instruct-awq"}
-# rendered: bash 328453c236f73e49a86433daea339600cf2ef191b139096662e36d56fddab37f7a584edef5bfe2a3bd19c592a2
+# rendered: bash a90e50b4b6933e49a86433daea339600cf2ef191b139096662e36d56fddab37f7a584edef5bfe2a3bd19c592a2
 #
 # Qwen/Qwen2.5-7B-Instruct-AWQ on 1 x NVIDIA L4, LMDeploy 0.9.2, TurboMind.
 # 4 concurrent requests: 1053 input and 128 output tokens.
@@ -15,99 +15,44 @@
 #   PREFLIGHT=no ./serve.sh           skip the checks before launch
 set -euo pipefail
 
+# The model: a hub name or a local folder.
+MODEL=${MODEL:-Qwen/Qwen2.5-7B-Instruct-AWQ}
+
+# Threads that do not compete
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
+
+# What the prediction is for
+BACKEND=${BACKEND:-turbomind}
+
+# 9984 tokens of KV cache
+CACHE_MAX_ENTRY_COUNT=${CACHE_MAX_ENTRY_COUNT:-0.037}
+
+# Clients need no docs page
+DISABLE_FASTAPI_DOCS=${DISABLE_FASTAPI_DOCS:-true}
+
+# In flight a server: 4
+MAX_BATCH_SIZE=${MAX_BATCH_SIZE:-4}
+
+# A prompt has 1053 tokens
+MAX_PREFILL_TOKEN_NUM=${MAX_PREFILL_TOKEN_NUM:-2048}
+
+# 16-bit KV cache
+QUANT_POLICY=${QUANT_POLICY:-0}
+
+# Local only: it has no API key
+SERVER_NAME=${SERVER_NAME:-127.0.0.1}
+
+# A later default cannot move it
+SERVER_PORT=${SERVER_PORT:-23333}
+
+# A request has 1181 tokens
+SESSION_LEN=${SESSION_LEN:-2048}
+
+# No settings below: this reads keys, checks the machine and starts the server.
 die() {
   echo "serve.sh: $*" >&2
   exit 3
 }
-
-# The model: a hub name or a local folder.
-MODEL=${MODEL:-Qwen/Qwen2.5-7B-Instruct-AWQ}
-
-# 4 of 16 CPU cores for each server's CPU tensor operations; text requests use
-# little of it.
-# [unverified]
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
-
-# TurboMind serves Qwen2ForCausalLM in LMDeploy 0.9.2, and the estimates assume
-# it. Written out although it is the default. If the log reports a fallback to
-# the PyTorch engine, this plan does not apply.
-# [0.18.0 lmdeploy/archs.py:42; 0.18.0 lmdeploy/archs.py:38]
-BACKEND=${BACKEND:-turbomind}
-
-# Reserves 0.536 of the 14.488 GiB free after the weights: 9984 tokens of cache.
-# At least 4864 are needed, the larger of the load and one full session. The
-# cache is at least twice that, by choice: more or longer requests then fit, and
-# the memory is free.
-# [0.9.2 src/turbomind/models/llama/LlamaBatch.cc:894]
-CACHE_MAX_ENTRY_COUNT=${CACHE_MAX_ENTRY_COUNT:-0.037}
-
-# Production does not need the docs pages, and clients do not use them. They
-# list every route, including management routes. From 0.12.2, the page at /
-# requires a key anyway if keys are set.
-# [0.18.0 lmdeploy/serve/openai/api_server.py:389; 0.18.0 lmdeploy/serve/utils/server_utils.py:103]
-DISABLE_FASTAPI_DOCS=${DISABLE_FASTAPI_DOCS:-true}
-
-# Sized for 4 concurrent requests; others queue.
-# [0.16.0 src/turbomind/engine/engine.cc:794]
-MAX_BATCH_SIZE=${MAX_BATCH_SIZE:-4}
-
-# The 1053-token prompt fits one prefill pass of 2048 tokens. With one token per
-# running request, a pass has up to 2052 tokens, which sizes the workspaces and
-# the warm-up.
-# [0.16.0 src/turbomind/turbomind.cc:173; 0.16.0 src/turbomind/engine/engine.cc:463]
-MAX_PREFILL_TOKEN_NUM=${MAX_PREFILL_TOKEN_NUM:-2048}
-
-# 16 bits: the cache holds 9984 tokens and only 4864 are needed, so there is no
-# reason to give up accuracy.
-# [0.16.0 src/turbomind/models/llama/unified_attention_layer.cc:151]
-QUANT_POLICY=${QUANT_POLICY:-0}
-
-# Bound to 127.0.0.1: no API key is set by default, so an open address would
-# expose the model and the management routes to anyone who reaches the port. To
-# open it on purpose, set SERVER_NAME in the environment.
-# [0.18.0 lmdeploy/serve/openai/api_server.py:438; 0.18.0 lmdeploy/serve/openai/endpoints/management.py:55]
-SERVER_NAME=${SERVER_NAME:-127.0.0.1}
-
-# Written out although it is the default: the command shows where the server
-# listens, and a later change of the default cannot move it.
-# [0.18.0 lmdeploy/cli/serve.py:332]
-SERVER_PORT=${SERVER_PORT:-23333}
-
-# 2048 tokens equal one full prefill pass. A smaller value would leave part of
-# the pass unused, because the prompts of a pass must fit the session length
-# together. Planned: a prompt of 1053 tokens and an answer of 128. The engine
-# rejects longer prompts.
-# [0.15.0 src/turbomind/engine/engine.cc:381; 0.16.0 src/turbomind/engine/engine.cc:464]
-SESSION_LEN=${SESSION_LEN:-2048}
-
-: "${PREFLIGHT:=yes}"
-switches=(PREFLIGHT DISABLE_FASTAPI_DOCS)
-for name in "${switches[@]}"; do
-  case ${!name,,} in
-    1 | on | true | yes) printf -v "$name" true ;;
-    0 | off | false | no) printf -v "$name" false ;;
-    *) die "$name=${!name@Q} is neither true nor false" ;;
-  esac
-done
-[[ $MODEL != -* ]] || die "MODEL=$MODEL is an option, not a model; write a folder as ./$MODEL"
-# LMDeploy takes an IPv6 address without brackets.
-if [[ $SERVER_NAME =~ ^\[.*]$ ]]; then SERVER_NAME=${SERVER_NAME:1:-1}; fi
-
-args=(
-  --backend "$BACKEND"
-  --cache-max-entry-count "$CACHE_MAX_ENTRY_COUNT"
-  --max-batch-size "$MAX_BATCH_SIZE"
-  --max-prefill-token-num "$MAX_PREFILL_TOKEN_NUM"
-  --quant-policy "$QUANT_POLICY"
-  --server-name "$SERVER_NAME"
-  --server-port "$SERVER_PORT"
-  --session-len "$SESSION_LEN"
-)
-if [[ $DISABLE_FASTAPI_DOCS == true ]]; then args+=(--disable-fastapi-docs); fi
-if [[ $PREFLIGHT == true && ($MODEL =~ ^\.{0,2}/ || -d $MODEL) && ! -f $MODEL/config.json ]]; then
-  die "MODEL=$MODEL: no config.json in that folder"
-fi
-if [[ -n ${REVISION:-} && ! -d $MODEL ]]; then args+=(--revision "$REVISION"); fi
 
 # API keys come from API_KEYS or from the file API_KEYS_FILE; API_KEYS wins if both are set. Blanks, commas and line
 # ends separate keys in API_KEYS; in the file, each line is a key. Lines that begin with # are comments. A key is
@@ -242,6 +187,35 @@ model_there() {
   while [[ ! -d $cache ]]; do cache=$(dirname "$cache"); done
   (($(df -Pk "$cache" | awk 'END {print int($4 / 1048576)}') >= 7))
 }
+
+: "${PREFLIGHT:=yes}"
+switches=(PREFLIGHT DISABLE_FASTAPI_DOCS)
+for name in "${switches[@]}"; do
+  case ${!name,,} in
+    1 | on | true | yes) printf -v "$name" true ;;
+    0 | off | false | no) printf -v "$name" false ;;
+    *) die "$name=${!name@Q} is neither true nor false" ;;
+  esac
+done
+[[ $MODEL != -* ]] || die "MODEL=$MODEL is an option, not a model; write a folder as ./$MODEL"
+# LMDeploy takes an IPv6 address without brackets.
+if [[ $SERVER_NAME =~ ^\[.*]$ ]]; then SERVER_NAME=${SERVER_NAME:1:-1}; fi
+
+args=(
+  --backend "$BACKEND"
+  --cache-max-entry-count "$CACHE_MAX_ENTRY_COUNT"
+  --max-batch-size "$MAX_BATCH_SIZE"
+  --max-prefill-token-num "$MAX_PREFILL_TOKEN_NUM"
+  --quant-policy "$QUANT_POLICY"
+  --server-name "$SERVER_NAME"
+  --server-port "$SERVER_PORT"
+  --session-len "$SESSION_LEN"
+)
+if [[ $DISABLE_FASTAPI_DOCS == true ]]; then args+=(--disable-fastapi-docs); fi
+if [[ $PREFLIGHT == true && ($MODEL =~ ^\.{0,2}/ || -d $MODEL) && ! -f $MODEL/config.json ]]; then
+  die "MODEL=$MODEL: no config.json in that folder"
+fi
+if [[ -n ${REVISION:-} && ! -d $MODEL ]]; then args+=(--revision "$REVISION"); fi
 
 if [[ $PREFLIGHT == true ]]; then preflight; fi
 

@@ -112,6 +112,7 @@ class Claim(Record):
     advisers: tuple[Id, ...] = ()
     places: tuple[Place, ...] = ()
     options: tuple[Id, ...] = ()
+    images: bool = Field(default=False, description="whether it is about images, or a model that reads them, only")
     verdict: Verdict
     since: Version = "0.7.0"
     until: VersionOrOpen = ""

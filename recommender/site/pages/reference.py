@@ -15,6 +15,7 @@ import click
 import recommender
 from recommender import api
 from recommender.cli import root
+from recommender.commands.short_help import full_help
 from recommender.knowledge.load import data_root
 from recommender.site import markup
 from recommender.site.pages.problems import docstring
@@ -45,11 +46,11 @@ def commands(command: click.Command, path: str = "recommend") -> Iterator[tuple[
 
 
 def _commands() -> Iterator[str]:
-    yield "The `--help` of each command."
+    yield "The `--help-all` of each command."
     for path, command in commands(root):
         yield markup.heading(2, path, path.replace(" ", "-"))
         context = click.Context(command, info_name=path, terminal_width=80, max_content_width=80)
-        yield f"```text\n{command.get_help(context)}\n```\n"
+        yield f"```text\n{full_help(context)}\n```\n"
 
 
 def _python() -> Iterator[str]:

@@ -102,7 +102,7 @@ def check_server(
             raise Failure("request-failed", f"/health: HTTP {status}: {body[:300].decode(errors='replace')}")
     yield "/health answers 200"
     yield "/v1/models lists the model"
-    text, _ = front.chat(chat_body(model, "Say one word."), "a text request")
+    text, _ = front.chat(chat_body(model, resolved.request.prompt or "Say one word."), "a text request")
     yield f"a text request is answered ({len(text)} characters)"
     if picture:
         text, _ = front.chat(chat_body(model, resolved.prompt, _jpeg(picture), max_tiles), "an image request")
@@ -135,8 +135,9 @@ def _jpeg(picture: str) -> str:
 
 def _check_schema(server: Server, model: str, resolved: ResolvedRequest, picture: str, max_tiles: int) -> str:
     schema = json.loads(resolved.response_schema or SCHEMA)
-    # Twice the longest answer even if a token is a single character.
-    body = chat_body(model, resolved.prompt, _jpeg(picture), max_tiles, tokens=128, schema=schema)
+    # Twice the longest answer even if a token of the workload's own is a single character.
+    tokens = max(128, 2 * resolved.outputs[-1])
+    body = chat_body(model, resolved.prompt, _jpeg(picture), max_tiles, tokens=tokens, schema=schema)
     text, finish = server.chat(body, "a JSON request")
     wrong = schema_error(text, schema)
     if wrong:
@@ -155,13 +156,15 @@ def schema_error(text: str, schema: Mapping[str, Any]) -> str:
     kinds: dict[str, type | tuple[type, ...]] = {
         "boolean": bool, "string": str, "integer": int, "number": (int, float), "object": dict, "array": list,
     }  # fmt: skip
-    for name in schema.get("required", ()):
-        if name not in value:
+    fields = value if isinstance(value, dict) else {}
+    for name in schema.get("required", ()) if isinstance(value, dict) else ():
+        if name not in fields:
             return f"{name} is missing"
     for name, part in schema.get("properties", {}).items():
-        kind = kinds.get(part.get("type", ""))
-        if name in value and kind and not isinstance(value[name], kind):
-            return f"{name} is no {part['type']}"
+        wanted = part.get("type") if isinstance(part, dict) else None
+        kind = kinds.get(wanted) if isinstance(wanted, str) else None
+        if name in fields and kind and not isinstance(fields[name], kind):
+            return f"{name} is no {wanted}"
     return ""
 
 

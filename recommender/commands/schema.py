@@ -1,0 +1,100 @@
+"""``recommend schema``: the JSON schema of a command's ``--json`` output, or of a kind of record."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from recommender.commands.short_help import ShortCommand
+from recommender.common.errors import RequestError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+HELP = """\b
+Examples:
+  recommend schema
+  recommend schema recommendation > recommendation.json
+  recommend --gpu A100-80G --json -q | python -m json.tool
+"""
+OUTPUTS = {
+    "recommendation": "recommend --json",
+    "review": "recommend review --format json",
+    "plan": "recommend plan --json",
+    "smoke-run": "recommend smoke --save-evidence",
+}
+"""What the schemas of outputs are of; the others are of records."""
+
+
+def _names() -> dict[str, str]:
+    """Return the text of each schema that was shipped, by name."""
+    from recommender.knowledge.load import data_root
+
+    files = sorted((data_root() / "knowledge" / "schema").glob("*.json"))
+    return {path.stem: path.read_text("utf-8") for path in files}
+
+
+def _complete(_context: click.Context, _parameter: click.Parameter, prefix: str) -> list[str]:
+    return [name for name in _names() if name.startswith(prefix)]
+
+
+@click.command("schema", cls=ShortCommand, epilog=HELP)
+@click.argument("name", required=False, shell_complete=_complete)
+def command(name: str | None) -> None:
+    """Print the JSON schema of an output or of a kind of record; without NAME list them."""
+    from recommender import __version__
+    from recommender.common import terminal
+    from recommender.common.text import did_you_mean, shorten
+
+    known = _names()
+    if name is None:
+        terminal.show(f"{each:<16}{OUTPUTS.get(each, f'a record: {each}')}, version {__version__}" for each in known)
+        return
+    if name not in known:
+        raise RequestError(f"unknown schema {shorten(name)}{did_you_mean(name, known)}")
+    click.echo(known[name], nl=False)
+
+
+def schemas() -> dict[str, str]:
+    """The text of every file of knowledge/schema/, by name: one a record type, and the JSON outputs'."""
+    from recommender.fleet.json_output import schema as planned
+    from recommender.knowledge.index import TYPES
+    from recommender.maintenance.schema_files import OUTPUT, PLAN, REVIEW
+    from recommender.render.json_output import schema as published
+    from recommender.review.output.json_output import schema as reviewed
+
+    made: dict[str, dict[str, Any]] = {}
+    kinds: dict[str, type[BaseModel]] = {_kebab(kind.__name__): kind for kind in TYPES.values()}
+    for name, kind in sorted(kinds.items()):
+        made[name] = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | kind.model_json_schema()
+    outputs = {OUTPUT: published(), REVIEW: reviewed(), PLAN: planned()}
+    written = {f"{name}.json": each for name, each in made.items()} | outputs
+    return {name: json.dumps(_shorten(each), indent=1) + "\n" for name, each in written.items()}
+
+
+def _shorten(schema: dict[str, Any]) -> dict[str, Any]:
+    rest: dict[str, Any] = _without_titles(schema)
+    return {name: schema[name] for name in ("$schema", "title") if name in schema} | rest
+
+
+def _without_titles(schema: Any, *, fields: bool = False) -> Any:
+    """Return a schema without pydantic's titles: they repeat the names of fields and definitions.
+
+    ``fields``: the keys are names of fields or definitions, of which one may be called title.
+    """
+    if isinstance(schema, list):
+        return [_without_titles(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: _without_titles(value, fields=not fields and name in ("properties", "$defs"))
+        for name, value in schema.items()
+        if fields or name != "title"
+    }
+
+
+def _kebab(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()

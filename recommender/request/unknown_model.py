@@ -1,0 +1,107 @@
+"""Say what can be done about a model that no record describes: a typo, a folder, or another engine."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from functools import cache
+
+from recommender.common.text import normal, shorten
+from recommender.knowledge.load import data_root
+from recommender.knowledge.store import Store
+
+TYPO = 0.8
+"""Likeness from which a name is taken for a misspelt one."""
+WORD = 0.7
+LEAST_LETTERS = 4
+SUFFIX = re.compile(r"(For[A-Z]\w*|LMHeadModel|ChatModel|MTP\w*|Model)$")
+
+
+def explain_unknown(store: Store, name: str, release: str) -> str:
+    """Return one line: the names that are near, how to use a checkpoint folder, or which engine serves it."""
+    shown = f"unknown model {shorten(name)}"
+    covered = {model.architecture for model in store.models.values()}
+    architecture = family(name, release, covered)
+    named = architecture and _last(name).startswith(_key(architecture))
+    other = named and architecture not in covered  # Mistral is no misspelt Mixtral
+    if not other and (near := _near(store, name)):
+        return f"{shown}: did you mean {', '.join(near)}?"
+    if architecture in covered:
+        return (
+            f"{shown}: no record has it, but its architecture may be covered ({architecture}); download it and pass "
+            "its folder with config.json: --model path/to/it"
+        )
+    if architecture in served(release, "turbomind"):
+        return f"{shown}: TurboMind {release} serves {architecture}, but no record describes one yet (CONTRIBUTING.md)"
+    if architecture:
+        return (
+            f"{shown}: LMDeploy {release} serves this family ({architecture}) with its PyTorch engine only; recommend "
+            "chooses settings for TurboMind"
+        )
+    return f"{shown}; see recommend list models, or pass the folder of a checkpoint: --model path/to/it"
+
+
+def explain_architecture(architecture: str, release: str) -> str:
+    """Return which engine of a release serves an architecture that no record has; empty if none does."""
+    if architecture in served(release, "turbomind"):
+        return f"TurboMind {release} serves it, but no record describes one yet"
+    if architecture in served(release, "pytorch"):
+        return f"LMDeploy {release} serves it with its PyTorch engine only; recommend chooses settings for TurboMind"
+    return ""
+
+
+def _near(store: Store, name: str) -> list[str]:
+    """Return the known names that this one misspells; none where it has a word of its own."""
+    models = store.models.values()
+    known = {normal(alias): alias for model in models for alias in (model.hub, *model.aliases, model.id)}
+    found = [known[key] for key in difflib.get_close_matches(normal(name)[:80], known, n=3, cutoff=TYPO)]
+    if not found:
+        last = normal(name.rstrip("/").rpartition("/")[2])
+        found = [known[key] for key in difflib.get_close_matches(last[:80], known, n=3, cutoff=TYPO)]
+    said = re.findall(r"[a-z]+", name.casefold().rpartition("/")[2])
+    there = set(re.findall(r"[a-z]+", " ".join(found).casefold()))
+    own = [
+        word
+        for word in said
+        if len(word) >= LEAST_LETTERS and not difflib.get_close_matches(word, there, n=1, cutoff=WORD)
+    ]
+    return [] if own else found
+
+
+def family(name: str, release: str, preferred: set[str]) -> str:
+    """Return the architecture whose name a model's begins with, else one of the same family; empty if none."""
+    last = _last(name)
+    listed = served(release, "turbomind") | served(release, "pytorch")
+    # Of architectures of one name, such as Glm4 for text and for images, the covered one, then the shortest.
+    ranked = sorted(listed, key=lambda each: (each not in preferred, len(each), each))
+    by_key: dict[str, str] = {}
+    for architecture in ranked:
+        by_key.setdefault(_key(architecture), architecture)
+    fitting = [key for key in by_key if len(key) > 1 and last.startswith(key)]
+    if fitting:
+        return by_key[max(fitting, key=len)]
+    letters = _letters(last)
+    return next((each for each in ranked if len(letters) > 1 and _letters(_key(each)) == letters), "")
+
+
+def _last(name: str) -> str:
+    """Return what names the family: the last part of a path, and in it what follows ``distill``."""
+    return normal(name.casefold().rstrip("/").rpartition("/")[2].rpartition("distill")[2])
+
+
+def _key(architecture: str) -> str:
+    return normal(SUFFIX.sub("", architecture).casefold())
+
+
+def _letters(key: str) -> str:
+    found = re.match(r"[a-z]+", key)
+    return re.sub(r"v$", "", found[0]) if found else ""
+
+
+@cache
+def served(release: str, engine: str) -> frozenset[str]:
+    """Return the architectures in an engine's table, as extracted from a release's wheel."""
+    raw = json.loads((data_root() / "knowledge" / "extracted" / "api_server.json").read_text("utf-8"))
+    entries = [raw["listed"][number] for number in raw["releases"].get(release, {}).get("listed", ())]
+    return frozenset(entry["name"] for entry in entries if entry["table"] == engine)

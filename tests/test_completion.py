@@ -1,0 +1,110 @@
+"""Tab completion of values, and options named as they were typed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from artefacts import recommend_process
+
+from recommender.common.typed_options import as_typed
+from recommender.knowledge.load import load
+
+
+def completed(line: str) -> list[str]:
+    """What bash would be offered for the last word of a line."""
+    words = line.split(" ")
+    environment = os.environ | {
+        "_RECOMMEND_COMPLETE": "bash_complete",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.argv[0] = 'recommend'; from recommender.cli import main; main()"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    return [each.partition(",")[2] for each in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("recommend --gpu A100-8", "A100-80G"),
+        ("recommend --gpu au", "auto"),
+        ("recommend --gpu H100 --model qwen2.5-7b-instruct-a", "qwen2.5-7b-instruct-awq"),
+        ("recommend --gpu H100 --model OpenGVLab/InternVL3-8B-A", "OpenGVLab/InternVL3-8B-AWQ"),
+        ("recommend --workload ch", "chat"),
+        ("recommend --load hi", "high"),
+        ("recommend --concurrency hi", "high"),
+        ("recommend --lmdeploy 0.18", "0.18.0"),
+        ("recommend --follow gem", "gemini"),
+        ("recommend --follow def", "defaults"),
+        ("recommend --kv in", "int8"),
+        ("recommend --goal th", "throughput"),
+        ("recommend --format comm", "command"),
+        ("recommend estimate --gpu A100-8", "A100-80G"),
+        ("recommend explain session", "session-len"),
+        ("recommend sm", "smoke"),
+    ],
+)
+def test_values_are_completed(line: str, offered: str) -> None:
+    """Each begins as typed, and none holds a blank."""
+    found = completed(line)
+    assert offered in found
+    begun = line.rpartition(" ")[2].casefold()
+    assert all(each.casefold().startswith(begun) and " " not in each for each in found), found
+
+
+def test_all_names_are_offered() -> None:
+    """Every id of a record."""
+    store = load()
+    for option, kind in (("--gpu", store.gpus), ("--model", store.models), ("--follow", store.advisers)):
+        assert set(kind) <= set(completed(f"recommend {option} "))
+
+
+def test_it_is_fast() -> None:
+    """It reads the compiled index, and loads neither templates nor record types."""
+    load()
+    program = (
+        "import atexit, sys; sys.argv[0] = 'recommend'; heavy = {'jinja2', 'pydantic', 'yaml'}\n"
+        "atexit.register(lambda: print(sorted(heavy & sys.modules.keys()), file=sys.stderr))\n"
+        "from recommender.cli import main; main()"
+    )
+    line = {"_RECOMMEND_COMPLETE": "bash_complete", "COMP_WORDS": "recommend --model qwen", "COMP_CWORD": "2"}
+    done = subprocess.run([sys.executable, "-c", program], env=os.environ | line, capture_output=True, text=True)
+    assert "qwen" in done.stdout
+    assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--concurrency", "0"), "--concurrency '0'"),
+        (("--load", "0"), "--load '0'"),
+        (("--prompt-tokens", "x"), "--prompt-tokens 'x'"),
+        (("--isl=x",), "--isl 'x'"),
+        (("--osl", "x"), "--osl 'x'"),
+        (("--images", "x"), "--images 'x'"),
+        (("--input-tokens", "10", "--prefix-tokens", "10"), "the prefix is part of --input-tokens"),
+    ],
+)
+def test_errors_name_the_option_as_typed(words: tuple[str, ...], said: str) -> None:
+    """One line, with no other name of it."""
+    done = recommend_process("--gpu", "A100-80G", *words)
+    assert done.returncode == 2
+    assert said in done.stderr.decode()
+
+
+def test_only_other_names_of_one_option_change() -> None:
+    """Where both names were typed, or none, the message stays; parts of longer names do too."""
+    options = [["--concurrency", "--load"], ["-o", "--output"]]
+    assert as_typed("--load 8, --load-x", options, ["--concurrency", "9"]) == "--concurrency 8, --load-x"
+    assert as_typed("--load 8", options, ["--concurrency=9"]) == "--concurrency 8"
+    for words in ([], ["--load", "8"], ["--load", "8", "--concurrency", "9"]):
+        assert as_typed("--load 8", options, words) == "--load 8"

@@ -1,0 +1,84 @@
+"""Names of models that no record has: each kind has its own answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from artefacts import extracted, recommend_process
+
+from recommender.choose.recommend import recommend
+from recommender.common.errors import CheckpointError, UnknownName
+from recommender.request.request import Request
+from recommender.request.unknown_model import served
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("qwen2.5-7b-instuct", "qwen2.5-7b-instruct"),
+        ("internvl3-8b-awk", "internvl3-8b-awq"),
+        ("lama-3.1-8b-instruct", "llama-3.1-8b-instruct"),
+    ],
+)
+def test_a_typo_gets_the_nearest_names(name: str, meant: str) -> None:
+    """The first of them is what was meant."""
+    with pytest.raises(UnknownName, match=f"unknown model '{name}': did you mean .*{meant}"):
+        recommend(Request("h100-sxm-80g", model=name))
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture"),
+    [
+        ("Qwen/Qwen2.5-Coder-7B-Instruct", "Qwen2ForCausalLM"),
+        ("NousResearch/Hermes-3-Llama-3.1-8B", ""),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "Qwen2ForCausalLM"),
+        ("meta-llama/Llama-Guard-3-8B", "LlamaForCausalLM"),
+    ],
+)
+def test_a_covered_architecture_is_used_as_a_folder(name: str, architecture: str) -> None:
+    """With its config.json; no other model is suggested."""
+    with pytest.raises(UnknownName) as raised:
+        recommend(Request("h100-sxm-80g", model=name))
+    said = str(raised.value)
+    assert "did you mean" not in said
+    assert "--model path/to/it" in said
+    assert architecture in said
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture"),
+    [
+        ("deepseek-ai/DeepSeek-V3", "DeepseekV3ForCausalLM"),
+        ("google/gemma-2-9b-it", "Gemma2ForCausalLM"),
+        ("microsoft/phi-4", "Phi3ForCausalLM"),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", "Qwen3NextForCausalLM"),
+        ("mistralai/Mistral-7B-Instruct-v0.3", "MistralForCausalLM"),
+    ],
+)
+def test_what_only_pytorch_serves_is_said_so(name: str, architecture: str) -> None:
+    """By the table of the release's wheel."""
+    facts = extracted().release("0.18.0")
+    assert architecture in facts.entries("pytorch") - facts.entries("turbomind")
+    done = recommend_process("--gpu", "H100-80G", "--model", name)
+    assert (done.returncode, done.stdout) == (2, b"")
+    (line,) = done.stderr.decode().splitlines()
+    assert f"({architecture}) with its PyTorch engine only" in line
+
+
+def test_the_tables_are_the_extracted_ones() -> None:
+    """Read without the maintenance code, they are the same."""
+    for release in ("0.7.0", "0.12.3", "0.18.0"):
+        for engine in ("turbomind", "pytorch"):
+            assert served(release, engine) == extracted().release(release).entries(engine)
+
+
+def test_a_folder_of_another_architecture_names_its_engine(tmp_path: Path) -> None:
+    """Its config.json says for sure what a name only suggests."""
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["Gemma2ForCausalLM"]}))
+    with pytest.raises(CheckpointError, match=r"Gemma2ForCausalLM' is not supported: .* PyTorch engine only"):
+        recommend(Request("h100-sxm-80g", model=str(tmp_path)))
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["NoSuchForCausalLM"]}))
+    with pytest.raises(CheckpointError, match=r"supported: .*Qwen2ForCausalLM"):
+        recommend(Request("h100-sxm-80g", model=str(tmp_path)))
