@@ -261,7 +261,7 @@ def evidence(name: str, values: dict[str, float], failed: Iterable[str] = ()) ->
         faults = (records.FailedRequests(cause="requests-hang", count=1, said="x"),) if load in failed else ()
         changes = {
             "concurrency": int(flight), "image": image, "window_s": 10.0, "window_requests": round(10 * value),
-            "latencies_ms": f"{ms} {ms}", "ttft_ms": "", "streamed_ms": "", "failures": faults,
+            "latencies_ms": f"{ms} {ms}", "ttft_ms": "", "streamed": "", "failures": faults,
         }  # fmt: skip
         phases.append(blank.model_copy(update=changes))
     run = _pattern().model_copy(update={"id": name, "phases": tuple(phases)})

@@ -287,8 +287,7 @@ def simulated_outcome(made: Recommendation, driven: Load) -> Outcome:
         window_s=ends[-1] / 1e3,
         window_requests=count,
         ttft_ms=[profile.ttft.p50] * count,
-        streamed_ms=latencies,
-        streamed_tokens=[given for _, given in tokens],
+        streamed=list(range(count)),
         tokens=tokens,
         input_tokens=tokens[0][0],
         output_tokens=tokens[0][1],
@@ -308,7 +307,7 @@ def test_a_record_keeps_the_load_that_it_had() -> None:
     assert (phase.drawn.workload, phase.drawn.turns, phase.drawn.prefix_tokens) == ("chat", 3, 120)
     assert sorted(run_figures.numbers(phase.drawn.prompts)) == list(made.resolved.prompts)
     assert len(run_figures.numbers(phase.drawn.input_tokens)) == len(run_figures.numbers(phase.latencies_ms))
-    assert not phase.streamed_ms
+    assert not phase.streamed
     assert name_of_phase(phase) == name_of(driven) == "16@text"
     again = predict.resolve_phase(made, run, phase)
     ours = made.resolved

@@ -359,7 +359,7 @@ def test_a_factor_beyond_its_ends_is_told(tmp_path: Path) -> None:
     """Runs ten times slower than the card's fit no factor."""
     run = kept()
     for phase in run["phases"]:
-        for name in ("latencies_ms", "gaps_ms", "ttft_ms", "streamed_ms"):
+        for name in ("latencies_ms", "gaps_ms", "ttft_ms"):
             phase[name] = " ".join(str(10 * int(each)) for each in phase.get(name, "").split())
         phase["window_s"] *= 10
     path = changed(tmp_path, phases=run["phases"])

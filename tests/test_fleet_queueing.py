@@ -187,8 +187,9 @@ RUNS = sorted(
     (path.stem, number)
     for path in (KNOWLEDGE / "evidence").glob("*.yaml")
     for number, phase in enumerate(read_record(path, records.SmokeRun).phases)
-    if phase.arrivals_rps
+    if phase.arrivals_rps and phase.images
 )
+"""Of text the fit judges the times under arrivals."""
 
 
 def beside(name: str, number: int) -> tuple[list[int], LoadFigures, float]:

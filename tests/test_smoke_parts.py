@@ -398,7 +398,7 @@ def phase(**values: Any) -> records.Phase:
     return records.Phase(**{
         "concurrency": 4, "arrivals_rps": 0, "images": 1, "image": "448x448", "input_tokens": 330, "output_tokens": 16,
         "window_s": 2.0, "window_requests": 8, "latencies_ms": "100 200 300 400", "ttft_ms": "50 70",
-        "streamed_ms": "200 250", "peak_mib": 9000, "host_cpu_percent": 12.5, "server_cores": 1.5, "running_most": 4,
+        "streamed": "2 1", "peak_mib": 9000, "host_cpu_percent": 12.5, "server_cores": 1.5, "running_most": 4,
         "waiting_most": 0, "cache_use_most": 0.25,
     } | values)  # fmt: skip
 
@@ -423,11 +423,11 @@ def test_figures_are_computed_from_the_raw_numbers() -> None:
     got = run_figures.figures(phase())
     assert (got.requests, got.failed, got.rps, got.output_tokens_s) == (4, 0, 4.0, 64.0)
     assert (got.p50_ms, got.p95_ms, got.p99_ms, got.ttft_ms) == (250.0, 400.0, 0.0, 60.0)
-    assert got.token_ms == pytest.approx((150 + 180) / 2 / 15)
+    assert got.token_ms == pytest.approx((150 + 230) / 2 / 15)
     many = " ".join(map(str, range(1, 305)))  # the first of each of four clients does not count
     assert run_figures.figures(phase(latencies_ms=many)).p99_ms == 301.0
     assert run_figures.figures(phase(latencies_ms=many.rpartition(" ")[0])).p99_ms == 0.0
-    nothing = run_figures.figures(phase(latencies_ms="", ttft_ms="", streamed_ms="", window_s=0, window_requests=0))
+    nothing = run_figures.figures(phase(latencies_ms="", ttft_ms="", streamed="", window_s=0, window_requests=0))
     assert (nothing.requests, nothing.rps, nothing.p50_ms, nothing.token_ms) == (0, 0.0, 0.0, 0.0)
 
 
@@ -550,7 +550,7 @@ def test_goals_are_held_against_the_last_load() -> None:
     assert "p95 used: a p99 needs 300 samples, this load has 4" in tail.note
     assert report.check_goals(asked, smoked()) == []
     assert report.check_goals(wanting(p99_ms=400.0), smoked(phase()))[0].met
-    empty = phase(latencies_ms="", ttft_ms="", streamed_ms="")
+    empty = phase(latencies_ms="", ttft_ms="", streamed="")
     assert not any(goal.met for goal in report.check_goals(asked, smoked(empty)))
 
 

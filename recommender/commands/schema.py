@@ -72,12 +72,24 @@ def schemas() -> dict[str, str]:
         made[name] = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | kind.model_json_schema()
     outputs = {OUTPUT: published(), REVIEW: reviewed(), PLAN: planned()}
     written = {f"{name}.json": each for name, each in made.items()} | outputs
-    return {name: json.dumps(_shorten(each), indent=1) + "\n" for name, each in written.items()}
+    return {name: _write(each) for name, each in written.items()}
 
 
-def _shorten(schema: dict[str, Any]) -> dict[str, Any]:
-    rest: dict[str, Any] = _without_titles(schema)
-    return {name: schema[name] for name in ("$schema", "title") if name in schema} | rest
+def _write(schema: dict[str, Any]) -> str:
+    """Return a schema as JSON with one line for each field and definition."""
+    parts = {name: schema[name] for name in ("$schema", "title") if name in schema} | _without_titles(schema)
+    lines = []
+    for name, value in parts.items():
+        written = _compact(value)
+        if name in ("$defs", "properties"):
+            inner = ",\n".join(f"  {_compact(each)}: {_compact(part)}" for each, part in value.items())
+            written = f"{{\n{inner}\n }}"
+        lines.append(f" {_compact(name)}: {written}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _without_titles(schema: Any, *, fields: bool = False) -> Any:

@@ -152,7 +152,7 @@ def _opening(ends: Sequence[int], answered: Sequence[int], clients: int) -> set[
 
 
 class _Streamed(NamedTuple):
-    """A streamed answer: its place among all (-1: unknown), times in ms, and tokens after the first."""
+    """A streamed answer: its place among all, times in ms, and tokens after the first."""
 
     place: int
     first: int
@@ -161,17 +161,15 @@ class _Streamed(NamedTuple):
 
 
 def _streamed(phase: records.Phase, answered: Sequence[int]) -> list[_Streamed]:
-    """Return the streamed answers, each found among all by its time."""
+    """Return the streamed answers."""
     firsts = numbers(phase.ttft_ms)
-    wholes = numbers(phase.streamed_ms) or (answered if firsts else [])
-    outputs = numbers(phase.drawn.output_tokens) if phase.drawn else []
-    places = enumerate(answered)
-    found = []
-    for first, whole in zip(firsts, wholes, strict=True):
-        place = next((place for place, ms in places if ms == whole), -1)
-        steps = outputs[place] - 1 if outputs and place >= 0 else max(1, phase.output_tokens - 1)
-        found.append(_Streamed(place, first, whole, steps))
-    return found
+    places = [place - 1 for place in accumulate(numbers(phase.streamed))] or range(len(firsts))
+    outputs = numbers(phase.drawn.output_tokens) if phase.drawn else [phase.output_tokens] * len(answered)
+    least = 0 if phase.drawn else 1
+    return [
+        _Streamed(place, first, answered[place], max(outputs[place] - 1, least))
+        for place, first in zip(places, firsts, strict=True)
+    ]
 
 
 def _mean_output(phase: records.Phase) -> float:

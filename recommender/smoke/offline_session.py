@@ -109,8 +109,6 @@ class OfflineSession(Session):
             window_s=took,
             window_requests=len(answered["texts"]),
             ttft_ms=[],
-            streamed_ms=[],
-            streamed_tokens=[],
             input_tokens=round(statistics.median(answered["input_tokens"])),
             output_tokens=round(statistics.median(answered["output_tokens"])),
             failures={},

@@ -102,9 +102,9 @@ def _phase(measured: LoadResult) -> records.Phase:
         window_s=round(outcome.window_s, 3),
         window_requests=outcome.window_requests,
         latencies_ms=_text(outcome.latencies_ms),
-        gaps_ms=_text([after - before for before, after in pairwise([0, *map(round, outcome.ends_ms)])]),
+        gaps_ms=_text(_steps([round(end) for end in outcome.ends_ms])),
         ttft_ms=_text(outcome.ttft_ms),
-        streamed_ms="" if all_streamed else _text(outcome.streamed_ms),
+        streamed="" if all_streamed else _text(_steps([place + 1 for place in outcome.streamed])),
         drawn=drawn,
         late_ms=round(outcome.late_ms),
         failures=tuple(
@@ -118,6 +118,11 @@ def _phase(measured: LoadResult) -> records.Phase:
         waiting_most=int(measured.metrics.get("waiting", -1)),
         cache_use_most=round(measured.metrics.get("cache", -1.0), 4),
     )
+
+
+def _steps(values: Sequence[int]) -> list[int]:
+    """Return how far each value is from the one before, the first from 0."""
+    return [after - before for before, after in pairwise([0, *values])]
 
 
 def _text(values: Sequence[float]) -> str:

@@ -118,8 +118,8 @@ class Phase(Record):
     mean latency of the rest. Open loops, and a phase with failures or of under two rounds: ``window_requests /
     window_s``, and the times of all answers.
 
-    Every ``streamed_ms`` is the whole time of the streamed request whose first token came after ``ttft_ms``; where
-    every request streamed, it is empty, and ``latencies_ms`` has the times.
+    ``streamed`` tells which answers the times to the first token in ``ttft_ms`` belong to: each is so many answers
+    after the one before, the first so many from the beginning, counted from 1. Empty where every request streamed.
     """
 
     concurrency: Annotated[int, Field(ge=0, description="0: open loop")]
@@ -133,7 +133,7 @@ class Phase(Record):
     latencies_ms: Numbers
     gaps_ms: Numbers = ""
     ttft_ms: Numbers
-    streamed_ms: Numbers
+    streamed: Numbers = ""
     drawn: DrawnLoad | None = Field(default=None, description="where requests differ")
     late_ms: Annotated[int, Field(ge=0, description="open loop: how late its latest request was sent")] = 0
     failures: tuple[FailedRequests, ...] = ()

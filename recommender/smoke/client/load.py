@@ -57,8 +57,8 @@ class Outcome:
 
     The window runs from the first send (open loop: from the start) until no request may start; it includes the
     ramp-up and excludes the drain. ``latencies_ms`` holds each success in the order of its end and ``ends_ms`` the
-    end, from the first send; the first ``window_requests`` lie in the window. ``ttft_ms``, ``streamed_ms`` and
-    ``streamed_tokens`` hold the streamed ones in the same order. ``tokens`` are input and output of each success,
+    end, from the first send; the first ``window_requests`` lie in the window. ``ttft_ms`` are of the streamed
+    ones, whose places among all, from 0, are ``streamed``. ``tokens`` are input and output of each success,
     ``input_tokens`` and ``output_tokens`` their medians. ``failures`` maps a cause
     to its count and first message. ``begun_at`` and ``lost_at`` (sends of failed requests) are perf_counter times.
     ``late_ms`` is the largest delay of an open-loop send.
@@ -69,8 +69,7 @@ class Outcome:
     window_s: float = 0.0
     window_requests: int = 0
     ttft_ms: list[float] = field(default_factory=list)
-    streamed_ms: list[float] = field(default_factory=list)
-    streamed_tokens: list[int] = field(default_factory=list)
+    streamed: list[int] = field(default_factory=list)
     tokens: list[tuple[int, int]] = field(default_factory=list)
     input_tokens: int = 0
     output_tokens: int = 0
@@ -164,8 +163,7 @@ class _Load:
         self.out.latencies_ms.append(reply.ms)
         if stream:
             self.out.ttft_ms.append(reply.ttft_ms)
-            self.out.streamed_ms.append(reply.ms)
-            self.out.streamed_tokens.append(reply.output_tokens)
+            self.out.streamed.append(len(self.out.latencies_ms) - 1)
         self.stop_if_enough(now)
 
     def add_failure(self, trouble: BadCompletion, times: int = 1) -> None:
