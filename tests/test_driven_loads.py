@@ -325,9 +325,8 @@ def test_a_recorded_load_is_an_observation(phase: str) -> None:
     run = recorded(made, driven, simulated_outcome(made, driven))
     if driven.rps:  # it came at the rate
         run = run.model_copy(update={"phases": (run.phases[0].model_copy(update={"window_s": 200.0}),)})
-    found_ = [each for each in observe_run(run, load_store()) if each.concurrency]
-    assert len(found_) == 1
-    (observation,) = found_
+    memory, observation = observe_run(run, load_store())
+    assert (memory.concurrency, is_simulated(memory)) == (0, False)
     assert is_simulated(observation)
     assert observation.resolved.rps == driven.rps
     assert ("rps" in observation.measured) == bool(driven.concurrency)

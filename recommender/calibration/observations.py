@@ -149,7 +149,8 @@ def predict(observation: Observation, values: Values) -> dict[str, float]:
 def is_simulated(observation: Observation) -> bool:
     """Return whether predictions simulate the load: no image, and several in flight, arrivals, or lengths that vary."""
     several = observation.concurrency > observation.config.servers
-    return not observation.resolved.images and (several or needs_simulation(observation.resolved))
+    load = bool(observation.concurrency) and not observation.resolved.images
+    return load and (several or needs_simulation(observation.resolved))
 
 
 def simulate(observation: Observation, values: Values) -> dict[str, float]:

@@ -14,7 +14,7 @@ from recommender.common.units import MIB
 from recommender.estimate import memory, speed
 from recommender.estimate.uncertainty import Basis
 from recommender.knowledge.provenance import weights
-from recommender.render.summary import cite, gib, replayed_misses, summary
+from recommender.render.summary import against_defaults, cite, gib, replayed_misses, summary
 
 if TYPE_CHECKING:
     from recommender.choose.recommend import NothingFits, Recommendation
@@ -145,6 +145,8 @@ def _speed(recommendation: Recommendation) -> Iterator[str]:
         yield f"  {name:<12}{figure.value:>8,.1f}   {figure.low:,.1f} to {figure.high:,.1f} {unit}"
     ranges = WIDE.get(predicted.basis, "Four of five held-out runs lay in these ranges.")
     yield from _indented(f"Limited by {predicted.limit}. {ranges}", 2)
+    if text := against_defaults(recommendation):
+        yield from _indented(f"LMDeploy's defaults: {text}.", 2)
     yield from _quantiles(recommendation)
 
 

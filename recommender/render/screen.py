@@ -10,7 +10,7 @@ from recommender.common.terminal import cut, labelled, wrap
 from recommender.common.text import count, printable
 from recommender.estimate import memory
 from recommender.render.report import costs_accuracy, on_empty_gpu
-from recommender.render.summary import WHERE, describe_load, gib, missing, replayed_misses
+from recommender.render.summary import WHERE, against_defaults, describe_load, gib, missing, replayed_misses
 
 if TYPE_CHECKING:
     from recommender.choose.recommend import Recommendation
@@ -120,6 +120,8 @@ def _expect(recommendation: Recommendation, drawn: bool) -> Iterator[str]:
         shown = f"{figure.value:,.{_digits(figure.value)}f}"
         low_end, high_end = (f"{end:,.{_digits(figure.value)}f}" for end in (figure.low, figure.high))
         yield _row(name, shown, unit, low_end, high_end, "mean under load" if loaded and name == "latency" else "")
+    if text := against_defaults(recommendation):
+        yield from labelled("defaults", text, "  ", 12)
     if replayed := predicted.replayed:
         ttft, latency = replayed.ttft, replayed.latency
         yield from wrap(

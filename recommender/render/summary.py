@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from recommender.choose.defaults import compare_with_defaults
 from recommender.choose.reasons import has_source
 from recommender.common.text import count
 from recommender.common.units import GIB
@@ -32,6 +33,20 @@ def cite(sources: records.Sources, caveat: str = "", most: int = 2) -> str:
 def gib(size: float) -> str:
     """Format bytes as GiB with one or two digits after the point."""
     return f"{size / GIB:.2f}" if size < 10 * GIB else f"{size / GIB:.1f}"
+
+
+def against_defaults(recommendation: Recommendation) -> str:
+    """Say how LMDeploy's defaults compare; empty for somebody's configuration."""
+    found = compare_with_defaults(recommendation)
+    if found is None:
+        return ""
+    if not found.fits:
+        return "may run out of memory: --follow defaults says why"
+    gain = found.gain
+    than = f"{gain.value:.1f} times that ({gain.low:.1f} to {gain.high:.1f})"
+    if gain.low <= 1 <= gain.high:
+        than = "the same, within the error"
+    return f"{found.rps:,.1f} requests/s in {gib(found.memory)} GiB; this: {than}"
 
 
 def replayed_misses(recommendation: Recommendation) -> tuple[str, ...]:
