@@ -216,10 +216,13 @@ def test_the_table_of_measurements_is_computed(line: str) -> None:
 FIGURES = {
     "memory": "memory",
     "latency, one at a time": "latency-alone",
-    "median latency under load": "latency-load",
-    "requests/s under load": "rps-load",
     "first token, one at a time": "ttft-alone",
-    "first token under load": "ttft-load",
+    "text under load: requests/s": "rps-text",
+    "text under load: first token": "ttft-text",
+    "text under load: time per token": "token-text",
+    "images under load: requests/s": "rps-load",
+    "images under load: median latency": "latency-load",
+    "images under load: first token": "ttft-load",
 }
 
 

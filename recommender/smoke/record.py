@@ -157,7 +157,11 @@ def save(path: Path, run: records.SmokeRun) -> None:
     import yaml
 
     text = yaml.safe_dump(
-        json.loads(run.model_dump_json()), sort_keys=False, width=WIDTH, allow_unicode=True, default_flow_style=False
+        json.loads(run.model_dump_json(exclude_defaults=True)),
+        sort_keys=False,
+        width=WIDTH,
+        allow_unicode=True,
+        default_flow_style=False,
     )
     atomic_write.write(path, "# Written by recommend smoke; the figures of a page are computed from it.\n" + text)
 
