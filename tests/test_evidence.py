@@ -216,12 +216,10 @@ def test_the_table_of_measurements_is_computed(line: str) -> None:
 FIGURES = {
     "memory": "memory",
     "latency, one at a time": "latency-alone",
-    "first token, one at a time": "ttft-alone",
     "text under load: requests/s": "rps-text",
     "text under load: first token": "ttft-text",
     "text under load: time per token": "token-text",
     "images under load: requests/s": "rps-load",
-    "images under load: median latency": "latency-load",
     "images under load: first token": "ttft-load",
 }
 

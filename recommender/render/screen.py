@@ -149,7 +149,7 @@ def _settings(recommendation: Recommendation, room: int) -> Iterator[str]:
     rows = [option for option in emitted if option.value not in (option.default, option.unset)]
     flags = recommendation.resolved.store.flags
     rows.sort(key=lambda option: option.option in flags and flags[option.option].topic in LAST)
-    left = len(rows) - max(room - 3, 5) if len(rows) > room - 2 else 0
+    left = len(rows) - max(room - 3, 4) if len(rows) > room - 2 else 0
     names = max((len(option.name) for option in rows), default=0)
     yield ""
     yield f"  {'SETTING':<{names}}  {'VALUE':<12}{'DEFAULT':<10}WHY"
