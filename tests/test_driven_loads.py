@@ -334,6 +334,15 @@ def test_a_recorded_load_is_an_observation(phase: str) -> None:
     assert predicted["ttft"] == pytest.approx(observation.measured["ttft"], rel=0.1)
 
 
+@pytest.mark.parametrize(("turns", "told"), [(3, True), (1, False)])
+def test_random_answers_are_no_history(turns: int, told: bool) -> None:
+    """The report says that the prefix cache misses them."""
+    made, driven = asked("16", **CHAT | {"turns": turns})
+    run = recorded(made, driven, simulated_outcome(made, driven))
+    text = " ".join(report.text(made, run).split())
+    assert ("the prefix cache finds a conversation only up to its first answer" in text) is told
+
+
 def test_arrivals_that_are_not_kept_up_with_are_no_observation() -> None:
     """Their times only say how long the load lasted."""
     made, driven = asked("50rps", **CHAT)

@@ -123,7 +123,6 @@ class _Simulation:
 
     server: SimulatedServer
     on_done: Callable[[float, int], None]
-    preparing: deque[tuple[float, int, SimulatedRequest]] = field(default_factory=deque)
     prepared: list[tuple[float, int, float, SimulatedRequest]] = field(default_factory=list)
     waiting: deque[list[float]] = field(default_factory=deque)
     running: list[tuple[int, int, float, float]] = field(default_factory=list)

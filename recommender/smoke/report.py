@@ -228,6 +228,11 @@ def _head(recommendation: Recommendation, run: records.SmokeRun) -> list[str]:
     if run.pinned:
         lines += wrap(f"servers pinned to {run.cores} CPU cores: {run.pinned}")
     lines += wrap(f"weights: {run.checkpoint}")
+    if run.checkpoint.startswith("random") and any(phase.drawn and phase.drawn.turns > 1 for phase in run.phases):
+        lines += wrap(
+            "turns: random answers do not come back as the tokens that were generated, so the prefix cache finds a "
+            "conversation only up to its first answer; the real model is faster"
+        )
     if run.ready_mib:
         lines += wrap(f"ready after {run.startup_s:.1f} s")
     if run.checks:
