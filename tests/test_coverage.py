@@ -57,6 +57,23 @@ def test_a_model_that_is_gone_has_no_kind() -> None:
     assert coverage.list_measured_kinds(store) == {(False, "", True, False)}
 
 
+def test_one_model_makes_no_kind_predictable() -> None:
+    """Two with the same weights do, of text or images; a model with images needs two with its kind of encoder too."""
+    store = fitted(models=("internvl3-8b", "qwen2.5-7b-instruct", "gpt-oss-20b", "qwen2.5-vl-7b-instruct-awq"))
+
+    def measured(name: str) -> bool:
+        return coverage.is_speed_measured(store, STORE.models[name])
+
+    assert measured("llama-3.1-8b-instruct")
+    assert not measured("internvl3-8b"), "one encoder with tiles"
+    assert not measured("gpt-oss-20b")
+    assert not measured("qwen2.5-vl-7b-instruct-awq")
+    store = fitted(models=("internvl3-8b", "internvl3-14b", "gpt-oss-20b", "gpt-oss-120b"))
+    assert measured("internvl3-8b")
+    assert measured("gpt-oss-120b")
+    assert not measured("qwen2.5-vl-7b-instruct"), "no encoder that resizes by pixels"
+
+
 def test_cards_of_a_server_were_run_over_nvlink() -> None:
     """Two H100s were run, four were not; nor two of a GPU without NVLink, whatever the records say; one always can."""
     store = fitted(cards=("h100-sxm-80g x1", "h100-sxm-80g x2", "l4 x1", "l4 x2"))

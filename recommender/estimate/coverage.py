@@ -5,6 +5,7 @@ Predictions outside that coverage say so and have wider ranges.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -36,6 +37,25 @@ def list_measured_kinds(store: Store) -> frozenset[ModelKind]:
     """Return the kinds of models that the coefficients were fitted on."""
     names = {name for residual in store.residuals.values() for name in residual.models}
     return frozenset(classify_model(store.models[name]) for name in names if name in store.models)
+
+
+ENOUGH = 2
+"""Models of a kind that make its speed predictable: one was up to 1.6 times off when the fit had not seen it."""
+
+
+def is_speed_measured(store: Store, model: records.Model) -> bool:
+    """Return whether the coefficients were fitted to enough models with these weights, and with such a vision model."""
+    weights, encoders = _count_measured(store)
+    mixture, method, vision, pixels = classify_model(model)
+    return weights[mixture, method] >= ENOUGH and (not vision or encoders[pixels] >= ENOUGH)
+
+
+@lru_cache(maxsize=8)
+def _count_measured(store: Store) -> tuple[Counter[tuple[bool, str]], Counter[bool]]:
+    """Return how many measured models have each kind of weights, and each kind of vision model."""
+    names = {name for residual in store.residuals.values() for name in residual.models if name in store.models}
+    kinds = [classify_model(store.models[name]) for name in sorted(names)]
+    return Counter(kind[:2] for kind in kinds), Counter(pixels for *_, vision, pixels in kinds if vision)
 
 
 @lru_cache(maxsize=8)

@@ -58,7 +58,7 @@ def _unlike(resolved: ResolvedRequest, config: Configuration) -> Basis | None:
         return "extrapolated from datasheets"
     if not coverage.is_group_measured(resolved.store, resolved.gpu, config.tp) and not (own and config.tp == 1):
         return "modelled from measurements of fewer cards a server"
-    if coverage.classify_model(resolved.model) not in coverage.list_measured_kinds(resolved.store):
+    if not coverage.is_speed_measured(resolved.store, resolved.model):
         return "modelled from measurements of other kinds of models"
     return None
 

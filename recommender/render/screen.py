@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from recommender.common.terminal import cut, labelled, wrap
-from recommender.common.text import count, printable
+from recommender.common.text import WIDTH, count, printable
 from recommender.estimate import memory
 from recommender.render.report import costs_accuracy, on_empty_gpu
 from recommender.render.summary import WHERE, against_defaults, describe_load, gib, missing, replayed_misses
@@ -21,7 +21,7 @@ WARNINGS = 3
 LAST = frozenset({"server", "security", "model"})
 """Topics of options that change neither memory nor speed; they come last."""
 BAR = 30
-"""Columns of the memory bar."""
+"""Most columns of the memory bar."""
 
 
 START = {
@@ -104,9 +104,10 @@ def _expect(recommendation: Recommendation, drawn: bool) -> Iterator[str]:
     resolved = recommendation.resolved
     low, high = memory.likely_range(resolved, used, recommendation.config.tp)
     yield f"EXPECT ({predicted.basis})"
+    row = _row("memory", gib(used.total), "GiB", gib(low), gib(high), f"of {gib(resolved.available_bytes)}")
+    columns = min(BAR, WIDTH - len(row) - 1)
     share = min(used.total / resolved.available_bytes, 1)
-    bar = f" {'█' * max(round(share * BAR), 1):░<{BAR}}" if drawn else ""
-    yield _row("memory", gib(used.total), "GiB", gib(low), gib(high), f"of {gib(resolved.available_bytes)}{bar}")
+    yield row + (f" {'█' * max(round(share * columns), 1):░<{columns}}" if drawn else "")
     loaded = resolved.concurrency > recommendation.config.servers or resolved.rps
     rows: list[tuple[str, Range, str]] = [
         ("latency", predicted.latency_ms, "ms"),
