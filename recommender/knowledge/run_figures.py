@@ -161,14 +161,15 @@ class _Streamed(NamedTuple):
 
 
 def _streamed(phase: records.Phase, answered: Sequence[int]) -> list[_Streamed]:
-    """Return the streamed answers."""
+    """Return the streamed answers; a time to a first token without an answer is left out."""
     firsts = numbers(phase.ttft_ms)
     places = [place - 1 for place in accumulate(numbers(phase.streamed))] or range(len(firsts))
     outputs = numbers(phase.drawn.output_tokens) if phase.drawn else [phase.output_tokens] * len(answered)
     least = 0 if phase.drawn else 1
     return [
         _Streamed(place, first, answered[place], max(outputs[place] - 1, least))
-        for place, first in zip(places, firsts, strict=True)
+        for place, first in zip(places, firsts, strict=False)
+        if 0 <= place < min(len(answered), len(outputs))
     ]
 
 
