@@ -15,8 +15,10 @@ from recommender.site.pages import error_table, workload_table
 from recommender.site.site_data import site_data
 
 DATA = site_data()
-NOT_OF_THE_LOAD = {"gpu", "model", "revision", "goal", "vram", "cpus", "kv", "lmdeploy", "calibrate"}
-"""Options that say what serves the requests, and what matters."""
+NOT_OF_THE_LOAD = {
+    *("gpu", "model", "revision", "goal", "vram", "cpus", "kv", "lmdeploy", "calibrate", "prompt", "schema"),
+}
+"""Options that say what serves the requests, what matters, and what is asked without changing a length."""
 
 
 def cells(lines: Iterable[str]) -> dict[str, list[str]]:

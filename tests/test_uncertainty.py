@@ -25,10 +25,10 @@ SHEETS = "extrapolated from datasheets"
 
 
 def fitted() -> Any:
-    """Knowledge fitted on one and two H100s, to InternVL3-8B-AWQ alone; 1.5 for other kinds, 2 and 3 for other GPUs."""
+    """Knowledge fitted on one and two H100s, to InternVL3 with AWQ weights; 1.5 for other kinds, 2 and 3 for other GPUs."""
     cards = ("h100-sxm-80g x1", "h100-sxm-80g x2")
     residuals = {
-        name: variant(known, gpus=("h100-sxm-80g",), models=(IMAGES,), cards=cards)
+        name: variant(known, gpus=("h100-sxm-80g",), models=(IMAGES, "internvl3-14b-awq"), cards=cards)
         for name, known in STORE.residuals.items()
     }
     spreads = {"unmeasured-gpu-spread": 2.0, "unmeasured-gpu-spread-other": 3.0, "unmeasured-kind-spread": 1.5}

@@ -33,7 +33,7 @@ def test_a_typo_gets_the_nearest_names(name: str, meant: str) -> None:
     [
         ("Qwen/Qwen2.5-Coder-7B-Instruct", "Qwen2ForCausalLM"),
         ("NousResearch/Hermes-3-Llama-3.1-8B", ""),
-        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "Qwen2ForCausalLM"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Llama-8B", "LlamaForCausalLM"),
         ("meta-llama/Llama-Guard-3-8B", "LlamaForCausalLM"),
     ],
 )

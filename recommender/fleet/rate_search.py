@@ -105,15 +105,17 @@ class RateSearch:
 
         -1 if none does, or if it takes no fewer hosts than ``below``.
         """
-        low, high = -1, TOP
+        low, high = 0, TOP
         if not self._missed(TOP, width):
             return TOP
+        if self._missed(0, width):
+            return -1
         while high - low > 1:
             if self.hosts_for(high) >= below:
                 return -1
             middle = (low + high) // 2
             low, high = (low, middle) if self._missed(middle, width) else (middle, high)
-        return low + self._share(low, high, width) if low >= 0 else -1
+        return low + self._share(low, high, width)
 
     def _missed(self, rung: int, width: int) -> bool:
         return bool(self.aim.goals and self.aim.missed(self.figures(rung, width), self.tail))
