@@ -25,7 +25,7 @@ SHEETS = "extrapolated from datasheets"
 
 
 def fitted() -> Any:
-    """Knowledge fitted on one and two H100s, to InternVL3 with AWQ weights; 1.5 for other kinds, 2 and 3 for other GPUs."""
+    """Knowledge fitted on one and two H100s, to InternVL3 AWQ; 1.5 for other kinds, 2 and 3 for other GPUs."""
     cards = ("h100-sxm-80g x1", "h100-sxm-80g x2")
     residuals = {
         name: variant(known, gpus=("h100-sxm-80g",), models=(IMAGES, "internvl3-14b-awq"), cards=cards)
