@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import heapq
 import math
 import random
 import statistics
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from recommender.knowledge import records, run_figures
 from recommender.smoke import record
@@ -212,3 +215,20 @@ def test_rounding_does_not_add_up() -> None:
     assert set(gaps) == {0, 1}
     assert sum(gaps) == 400
     assert run_figures.figures(made).rps == pytest.approx(2500, rel=0.01)
+
+
+def test_long_lists_are_packed_and_come_back() -> None:
+    """A record's long list is a zlib stream in base 85 in its file, and plain text to every reader."""
+    plain = " ".join(str(250 + 7 * step % 90) for step in range(400))
+    packed = records.pack(plain)
+    assert packed.startswith("zlib:") and len(packed) < len(plain)
+    assert zlib.decompress(base64.b85decode(packed.removeprefix("zlib:"))).decode() == plain
+    numbers = TypeAdapter(records.Numbers)
+    assert numbers.validate_python(packed) == plain
+    assert records.pack("12 13") == "12 13" == numbers.validate_python("12 13")
+
+
+@pytest.mark.parametrize("broken", ["zlib:", "zlib:abc", "zlib:" + "~" * 40, "1 2 x"])
+def test_a_broken_list_is_refused(broken: str) -> None:
+    with pytest.raises(ValidationError):
+        TypeAdapter(records.Numbers).validate_python(broken)

@@ -156,8 +156,13 @@ def save(path: Path, run: records.SmokeRun) -> None:
     """Write a record, whole or not at all."""
     import yaml
 
+    values = json.loads(run.model_dump_json(exclude_defaults=True))
+    for part in [part for phase in values.get("phases", ()) for part in (phase, phase.get("drawn"))]:
+        for name, value in (part or {}).items():
+            if isinstance(value, str) and value.replace(" ", "").isdecimal():
+                part[name] = records.pack(value)
     text = yaml.safe_dump(
-        json.loads(run.model_dump_json(exclude_defaults=True)),
+        values,
         sort_keys=False,
         width=WIDTH,
         allow_unicode=True,

@@ -71,6 +71,7 @@ from recommender.knowledge.records.runs import (
     Readback,
     SmokeRun,
     cores,
+    pack,
 )
 
 __all__ = [
@@ -137,4 +138,5 @@ __all__ = [
     "Window",
     "Workload",
     "cores",
+    "pack",
 ]

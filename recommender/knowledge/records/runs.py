@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from recommender.knowledge.records.base import Date, Id, Record, Text, Version
 
@@ -60,7 +62,38 @@ class Measurement(Record):
         return "random weights" in self.checkpoints
 
 
-Numbers = Annotated[str, Field(pattern=r"^(\d+( \d+)*)?$", description="whole numbers with a blank between them")]
+PACKED = "zlib:"
+PLAIN_LENGTH = 300
+LARGEST = 10_000_000
+"""Characters of an unpacked list: more than any load has, and little memory."""
+
+
+def pack(numbers: str) -> str:
+    """Return a long list of numbers as a file keeps it: ``zlib:`` and its zlib stream in base 85 (RFC 1924)."""
+    if len(numbers) <= PLAIN_LENGTH:
+        return numbers
+    return PACKED + base64.b85encode(zlib.compress(numbers.encode(), 9)).decode()
+
+
+def unpack(value: object) -> object:
+    """Return the numbers of a packed list; anything else unchanged. Raises ValueError for a broken one."""
+    if not isinstance(value, str) or not value.startswith(PACKED):
+        return value
+    stream = zlib.decompressobj()
+    try:
+        numbers = stream.decompress(base64.b85decode(value.removeprefix(PACKED)), LARGEST).decode()
+    except (ValueError, zlib.error):
+        numbers = ""
+    if not stream.eof:
+        raise ValueError("not a whole zlib stream in base 85; restore the record from its history")
+    return numbers
+
+
+Numbers = Annotated[
+    str,
+    BeforeValidator(unpack, json_schema_input_type=Annotated[str, Field(pattern=rf"^(\d+( \d+)*|{PACKED}[!-~]+)?$")]),
+    Field(pattern=r"^(\d+( \d+)*)?$", description="whole numbers with a blank between them; long lists are packed"),
+]
 
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
