@@ -221,7 +221,8 @@ def test_long_lists_are_packed_and_come_back() -> None:
     """A record's long list is a zlib stream in base 85 in its file, and plain text to every reader."""
     plain = " ".join(str(250 + 7 * step % 90) for step in range(400))
     packed = records.pack(plain)
-    assert packed.startswith("zlib:") and len(packed) < len(plain)
+    assert packed.startswith("zlib:")
+    assert len(packed) < len(plain)
     assert zlib.decompress(base64.b85decode(packed.removeprefix("zlib:"))).decode() == plain
     numbers = TypeAdapter(records.Numbers)
     assert numbers.validate_python(packed) == plain
