@@ -12,7 +12,7 @@ from itertools import product
 from types import ModuleType
 
 import pytest
-from sitepages import words
+from sitepages import ROOT, words
 
 from recommender.knowledge import run_figures
 from recommender.knowledge.load import load
@@ -245,3 +245,18 @@ def test_a_record_shows_its_errors() -> None:
         page = bodies[f"evidence/{name}.md"]
         assert "recommend smoke" in page
         assert ("Predicted / measured" in page) == bool(re.search(r"[+-]\d+\.\d%", page))
+
+
+@pytest.mark.parametrize("page", ["measure.md", "measure.vi.md"])
+def test_the_comparison_with_guidellm_is_its_raw_file(page: str) -> None:
+    """The table has the raw file's figures; the text's "four of six within 3 %" and 60 in flight follow from them."""
+    raw = json.loads((ROOT / "site" / "assets" / "guidellm-h200-2026-11-24.json").read_text())["rows"]
+    text = (ROOT / "site" / "how-to" / page).read_text()
+    runs = ("first", "second", "guidellm")
+    for row in raw:
+        cells = [f"{row[run]['rps']:.1f}" for run in runs] + [f"{row[run]['p50']:.0f}" for run in runs]
+        assert f"| {row['concurrency']} | {' | '.join(cells)} |" in text
+    near = [abs(2 * row["guidellm"]["rps"] / (row["first"]["rps"] + row["second"]["rps"]) - 1) <= 0.03 for row in raw]
+    assert near.count(True) == 4
+    busiest = raw[-1]["guidellm"]
+    assert round(busiest["rps"] * busiest["p50"] / 1000) == 60
