@@ -265,6 +265,7 @@ def test_exactly_the_context_fits() -> None:
         ({"input_lengths": "5,0"}, "whole numbers"),
         ({"max_context": 120, "prefix_tokens": 20, "output_tokens": 100}, "prefix and answer alone take 120 tokens"),
         ({"output_tokens": 10, "output_p99": 300, "max_context": 300}, "prefix and answer alone take 300 tokens"),
+        ({"max_context": 1_000_000}, "has a context of"),
     ],
 )
 def test_lengths_that_contradict_each_other(asked: dict[str, Any], said: str) -> None:

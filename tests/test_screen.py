@@ -134,3 +134,10 @@ def test_a_mistyped_command_gets_the_nearest(typed: str) -> None:
     said = done.stderr.decode()
     assert (done.returncode, said.count("\n")) == (2, 1)
     assert any(f"did you mean {name}" in said for name in COMMANDS), said
+
+
+@pytest.mark.parametrize("typed", ["recommend", "recomend"])
+def test_the_main_command_typed_twice(typed: str) -> None:
+    """The error says to leave the word out."""
+    done = recommend_process(typed, "--gpu", "L4")
+    assert (done.returncode, done.stderr.decode().count("leave the word out")) == (2, 1)

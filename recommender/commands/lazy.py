@@ -39,7 +39,11 @@ class LazyGroup(ShortGroup):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command of the first argument; for an unknown one the error names what is near."""
         if args and args[0] not in self.summaries and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
             near = did_you_mean(args[0], self.summaries)
+            if get_close_matches(args[0], [*self.summaries, ctx.command_path], 1) == [ctx.command_path]:
+                near = f": leave the word out, as in {ctx.command_path} --gpu A100-80G"
             raise click.UsageError(f"no such command {args[0]!r}{near}", ctx)
         return super().resolve_command(ctx, args)
 

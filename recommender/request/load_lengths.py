@@ -62,6 +62,11 @@ def resolve_lengths(request: Request, workload: records.Workload, model: records
         prompts = tuple(max(prompt, prefix + 1) for prompt in prompts)
     _check_context(request.max_context, prefix, prompts[0], outputs, turns)
     most, room = request.max_context, model.text.max_positions - model.chat_tokens
+    if most > max(room, 0):
+        raise RequestError(
+            f"--max-context {most}: {model.id} has a context of {room:,} tokens beside its chat template; ask for at most "
+            "that"
+        )
     longest = prompt_in_turn(prompts[-1], outputs[-1], turns - 1, prefix, most) + outputs[-1]
     notes: tuple[str, ...] = ()
     if longest > room and request.workload and not most:
