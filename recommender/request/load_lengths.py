@@ -64,8 +64,8 @@ def resolve_lengths(request: Request, workload: records.Workload, model: records
     most, room = request.max_context, model.text.max_positions - model.chat_tokens
     if most > max(room, 0):
         raise RequestError(
-            f"--max-context {most}: {model.id} has a context of {room:,} tokens beside its chat template; ask for at most "
-            "that"
+            f"--max-context {most}: {model.id} has a context of {room:,} tokens without its chat template; "
+            "ask for at most that"
         )
     longest = prompt_in_turn(prompts[-1], outputs[-1], turns - 1, prefix, most) + outputs[-1]
     notes: tuple[str, ...] = ()
