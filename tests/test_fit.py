@@ -22,6 +22,7 @@ from click.testing import CliRunner
 from recommender.calibration import calibrate, fit
 from recommender.calibration.observations import (
     Observation,
+    is_simulated,
     log_errors,
     merge_repeats,
     observations,
@@ -113,8 +114,9 @@ def test_a_fit_stays_between_the_ends_and_leaves_the_rest_alone() -> None:
 
 
 def test_what_is_judged_was_not_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Each model, and each start, is predicted by a fit without it; no start is split."""
+    """Each model, each start and each text load is predicted by a fit without it; no start is split."""
     every = invented(COMMITTED)
+    texts = [each for each in every if is_simulated(each)]
 
     def spy(among: Any, store: Any) -> dict[str, float]:
         places = [every.index(each) for each in among]
@@ -124,11 +126,12 @@ def test_what_is_judged_was_not_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setattr(fit, "solve", spy)
     found = fit.held_out_errors(every, STORE, lambda _: None)
     seen = [[every[place] for place in json.loads(path.read_text())] for path in tmp_path.iterdir()]
-    assert len(seen) == len(MODELS) + fit.PARTS
+    assert len(seen) == len(MODELS) + fit.PARTS + 1
     for among in seen:
         left = [each for each in every if each not in among]
         assert left
-        assert not {each.run for each in left} & {each.run for each in among}
+        assert left == texts or not {each.run for each in left} & {each.run for each in among}
+    assert {each.observation.run for each in found if each.part == "workload equal lengths"} == {x.run for x in texts}
     for kind in ("model", "configuration"):
         judged = [each for each in found if each.part.startswith(kind) and each.figure.startswith("latency")]
         assert len(judged) == len(every)
@@ -153,6 +156,12 @@ def test_residuals_by_hand() -> None:
     assert made.by_model == pytest.approx((1 - math.exp(-0.1) + math.exp(0.1) - 1) / 2, rel=1e-2)
     assert made.worst == pytest.approx(math.exp(0.5) - 1, abs=0.06)
     assert 0 <= made.covered < 1
+    assert made.by_workload is None
+    # Errors of workloads left out have a median of their own and move nothing else.
+    loads = [fit.HeldOutError("rps-load", of[number], "workload chat", log) for number, log in enumerate([0.1, -0.2])]
+    (again,) = fit.residuals([*found, *loads])
+    assert again.by_workload == pytest.approx((1 - math.exp(-0.1) + math.exp(0.2) - 1) / 2, rel=1e-2)
+    assert again.model_copy(update={"by_workload": None}) == made
 
 
 def test_repeats_count_as_one_run() -> None:

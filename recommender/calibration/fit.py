@@ -70,7 +70,7 @@ class HeldOutError:
 
     @property
     def kind(self) -> str:
-        """Whether its model or its configuration was left out."""
+        """What was left out with it: its model, its configuration or its workload."""
         return self.part.split()[0]
 
     @property
@@ -89,10 +89,13 @@ def solve(observations: Sequence[Observation], store: Store) -> dict[str, float]
     once = merge_repeats(observations)
     for loads in (False, True):
         free = [name for name in fitted if (name in speed.COEFFICIENTS) == loads]
-        # The closed form, which is fitted, knows only requests that are alike.
-        alike = [each for each in once if not needs_simulation(each.resolved)] if loads else once
-        values |= _solve([each for each in alike if bool(each.concurrency) == loads], free, store)
+        values |= _solve([each for each in once if bool(each.concurrency) == loads and _is_fitted(each)], free, store)
     return values
+
+
+def _is_fitted(observation: Observation) -> bool:
+    """Return whether a fit can see it: the closed form, which is fitted, knows only requests that are alike."""
+    return not observation.concurrency or not needs_simulation(observation.resolved)
 
 
 def _solve(observations: Sequence[Observation], free: Sequence[str], store: Store) -> dict[str, float]:
@@ -132,12 +135,17 @@ def held_out_errors(
 ) -> list[HeldOutError]:
     """Predict every observation by fits that did not see its model, and that did not see its configuration.
 
-    The fits are independent and run in parallel, one a core.
+    Simulated loads are also predicted by fits that did not see their workload. The fits are independent and run in
+    parallel, one a core.
     """
     folds = list(_folds(observations))
+    # Lengths that vary are in no fit of speed: leaving them out changes nothing.
+    unseen = [tuple(place for place in fold.left_out if _is_fitted(observations[place])) for fold in folds]
     errors: list[HeldOutError] = []
     with _workers(observations, store) as pool:
-        for fold, values in zip(folds, pool.imap(_solve_without, [fold.left_out for fold in folds]), strict=True):
+        fits = {left_out: pool.apply_async(_solve_without, (left_out,)) for left_out in dict.fromkeys(unseen)}
+        for fold, left_out in zip(folds, unseen, strict=True):
+            values = fits[left_out].get()
             say(f"fitted without {fold.name}")
             for place in fold.left_out:
                 observation = observations[place]
@@ -168,6 +176,9 @@ def _folds(observations: Sequence[Observation]) -> Iterator[Fold]:
     ):
         for name in sorted(set(names)):
             yield Fold(kind, name, tuple(place for place, other in enumerate(names) if other == name))
+    workloads = [each.workload or "equal lengths" if is_simulated(each) else "" for each in observations]
+    for name in sorted({*workloads} - {""}):
+        yield Fold("workload", name, tuple(place for place, other in enumerate(workloads) if other == name))
 
 
 def _workers(observations: Sequence[Observation], store: Store) -> Pool:
@@ -198,6 +209,9 @@ def residuals(errors: Sequence[HeldOutError]) -> list[records.Residuals]:
 
 
 def _residuals(name: str, errors: Sequence[HeldOutError]) -> records.Residuals:
+    by_workload = [(abs(error.error), weight) for error, weight in _weights(errors) if error.kind == "workload"]
+    # Ranges are of unseen models and configurations: those errors are of the same observations.
+    errors = [error for error in errors if error.kind != "workload"]
     weights = _weights(errors)
     shares = _sums(weights)
     reach = _reach(_mixed(weights, shares))
@@ -217,6 +231,7 @@ def _residuals(name: str, errors: Sequence[HeldOutError]) -> records.Residuals:
         high=_rounded(math.exp(reach)),
         by_model=_rounded(median("model")),
         by_configuration=_rounded(median("configuration")),
+        by_workload=_rounded(_median(by_workload)) if by_workload else None,
         worst=_rounded(max(abs(error.error) for error in errors)),
         covered=_rounded(inside / sum(weight for _, weight in weights)),
         predictions=len({prediction_key(each) for each in observations}),

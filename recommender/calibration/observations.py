@@ -38,7 +38,8 @@ Values: TypeAlias = Mapping[str, float]
 class Observation:
     """The memory of a start (``concurrency`` 0), or one load on it; ``measured`` in ms, requests/s, MiB.
 
-    Where requests arrive at a rate, it is in ``resolved``, and the concurrency says nothing.
+    Where requests arrive at a rate, it is in ``resolved``, and the concurrency says nothing. ``workload`` is that of
+    lengths that vary; empty elsewhere.
     """
 
     run: str
@@ -49,6 +50,7 @@ class Observation:
     config: Configuration
     concurrency: int
     measured: Mapping[str, float]
+    workload: str = ""
 
     @property
     def what(self) -> str:
@@ -80,11 +82,10 @@ def observe_run(run: records.SmokeRun, store: Store) -> Iterator[Observation]:
     config = with_server_layout(run, recommendation.config)
     launch = f"{run.launch_sha256} {run.model} {run.copies}"
 
-    def observation(resolved: ResolvedRequest, concurrency: int, measured: Values) -> Observation:
+    def observation(resolved: ResolvedRequest, concurrency: int, measured: Values, workload: str = "") -> Observation:
         kept = MappingProxyType(dict(measured))
-        return Observation(
-            run.id, run.model, run.gpu, launch, replace(resolved, store=store), config, concurrency, kept
-        )
+        resolved = replace(resolved, store=store)
+        return Observation(run.id, run.model, run.gpu, launch, resolved, config, concurrency, kept, workload)
 
     yield observation(recommendation.resolved, 0, {"memory": float(run.ready_mib - run.idle_mib)})
     for phase in run.phases:
@@ -94,7 +95,13 @@ def observe_run(run: records.SmokeRun, store: Store) -> Iterator[Observation]:
         figures = {"latency": got.p50_ms, "ttft": got.ttft_ms, "token": got.token_ms, "p99": got.p99_ms}
         figures |= {"rps": got.rps} if phase.concurrency > 1 else {}
         measured = {name: value for name, value in figures.items() if value}
-        yield observation(resolve_phase(recommendation, run, phase), phase.concurrency or 1, measured)
+        resolved = resolve_phase(recommendation, run, phase)
+        yield observation(resolved, phase.concurrency or 1, measured, _workload_name(phase))
+
+
+def _workload_name(phase: records.Phase) -> str:
+    """Return the workload of a phase whose lengths vary; one with a shared prefix is a workload of its own."""
+    return (phase.drawn.workload + " with a prefix" * bool(phase.drawn.prefix_tokens)) if phase.drawn else ""
 
 
 def _is_usable(phase: records.Phase, got: run_figures.RunFigures) -> bool:

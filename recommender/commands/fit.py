@@ -33,7 +33,8 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
     """Fit the coefficients to knowledge/evidence, and judge them by runs left out.
 
     Each model, and each fifth of the configurations, is left out once. The errors of the fits without
-    it give the residuals, and these the ranges that recommend prints. Needs scipy.
+    it give the residuals, and these the ranges that recommend prints. Each workload of text is left out
+    once too. Needs scipy.
 
     \b
     Example:
@@ -111,10 +112,12 @@ def _same_word(kept: str, wanted: str) -> bool:
 
 def table(figures: list[records.Residuals]) -> str:
     """Return the held-out errors as a table of 80 columns."""
-    lines = [f"{'figure':<14}{'n':>5}{'by model':>10}{'by config':>10}{'worst':>8}  {'80 % range':<14}{'covers':>7}"]
+    head = f"{'by model':>10}{'by config':>10}{'by load':>9}{'worst':>8}  {'80 % range':<14}{'covers':>7}"
+    lines = [f"{'figure':<14}{'n':>5}{head}"]
     for each in figures:
         ends = f"{each.low:.2f} to {each.high:.2f}"
-        errors = f"{each.by_model:>10.1%}{each.by_configuration:>10.1%}{each.worst:>8.0%}"
+        by_load = "" if each.by_workload is None else f"{each.by_workload:.1%}"
+        errors = f"{each.by_model:>10.1%}{each.by_configuration:>10.1%}{by_load:>9}{each.worst:>8.0%}"
         lines.append(f"{each.id:<14}{each.predictions:>5}{errors}  {ends:<14}{each.covered:>7.0%}")
     return "\n".join(lines)
 

@@ -44,7 +44,7 @@ class Coefficient(Record):
 class Residuals(Record):
     """How far one predicted figure was off at runs that the fit had not seen; ``recommend knowledge fit`` writes it.
 
-    A fit leaves out one model, or one part of the configurations, and is judged by what it left out.
+    A fit leaves out one model, one part of the configurations or one workload, and is judged by what it left out.
     ``low`` and ``high`` are measured over predicted: four fifths of these errors lie between, and one is the other's
     inverse, because the side that the models seen erred on says nothing of an unseen one's.
     """
@@ -54,6 +54,7 @@ class Residuals(Record):
     high: Annotated[float, Field(gt=0)]
     by_model: Annotated[float, Field(ge=0, description="median error of models left out, as a share")]
     by_configuration: Annotated[float, Field(ge=0, description="median error of configurations left out")]
+    by_workload: float | None = Field(default=None, ge=0, description="of workloads left out; only of simulated loads")
     worst: Annotated[float, Field(ge=0)]
     covered: Annotated[float, Field(ge=0, le=1, description="share inside the range that all other parts' errors give")]
     predictions: Annotated[int, Field(ge=1, description="launches under a load; their repeats share one's weight")]
