@@ -16,7 +16,6 @@ TEXT = "alpha\nbeta\ngamma\nbeta two\n\nbeta three\n"
 
 
 def cited(line: int, token: str, path: str = "lmdeploy/a.py", release: str = "0.18.0") -> citations.Cited:
-    """A citation from one place."""
     return citations.Cited("knowledge/x.yaml", CodeSource(release=release, path=path, line=line, token=token))
 
 

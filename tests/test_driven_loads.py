@@ -40,7 +40,6 @@ Count = Callable[[str], int]
 
 
 def text_of(message: Body) -> str:
-    """The text of a message as the server reads it."""
     content = message["content"]
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
@@ -73,7 +72,6 @@ def asked(phase: str = "4", model: str = "llama-3.1-8b-instruct", **request: Any
 
 
 def drive(stub: Stub, made: Recommendation, driven: Load, **plan: Any) -> tuple[Outcome, Shape]:
-    """Drive a load as a smoke run does; the bodies that sized the texts are not counted."""
     target = Target((stub.url,), "m")
     drawn = expected.draw_load(made, driven)
     assert drawn is not None
@@ -90,7 +88,6 @@ def drive(stub: Stub, made: Recommendation, driven: Load, **plan: Any) -> tuple[
 
 
 def near(tokens: int, wanted: int) -> bool:
-    """Within 1 % or 2 tokens."""
     return abs(tokens - wanted) <= max(2, 0.01 * wanted)
 
 

@@ -165,13 +165,11 @@ def make_wheel(folder: Path, serve: str = SERVE, tables: Mapping[str, str] = TAB
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> ReleaseFacts:
-    """Facts of the small wheel."""
     return extract.extract_wheel(make_wheel(tmp_path_factory.mktemp("wheel")))
 
 
 @pytest.fixture(scope="module")
 def facts() -> WheelFacts:
-    """The committed facts."""
     return load_extracted(FACTS)
 
 
@@ -415,7 +413,6 @@ def test_a_scaffold_agrees_with_the_facts(facts: WheelFacts) -> None:
 
 
 def era(since: str, until: str, **other: object) -> dict[str, object]:
-    """An era of --server-port."""
     rest = {"type": "int", "default": "23333", "read_by": ["server"], "sources": {}}
     return {**rest, "since": since, "until": until, **other}
 

@@ -307,7 +307,6 @@ def test_what_is_broken_is_told(
 
 
 def change(path: Path, old: str, new: str) -> None:
-    """Breaks a file."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(broken(path.read_text(encoding="utf-8") if path.exists() else "", old, new), encoding="utf-8")
 
@@ -362,7 +361,6 @@ def test_facts_without_a_source_are_counted_not_told(copy: Path) -> None:
 
 
 def invoke(*arguments: str) -> Result:
-    """One maintenance command in this process."""
     return CliRunner().invoke(command, list(arguments))
 
 
@@ -450,7 +448,6 @@ def test_verify_reads_the_cited_lines_of_wheels(copy: Path, wheels: Path) -> Non
 
 @pytest.fixture
 def wheels(tmp_path: Path) -> Path:
-    """A folder with a wheel of one file."""
     with zipfile.ZipFile(tmp_path / "lmdeploy-0.18.0-cp310-cp310-linux_x86_64.whl", "w") as wheel:
         wheel.writestr("lmdeploy/a.py", "alpha\nbeta\n")
     return tmp_path

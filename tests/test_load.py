@@ -37,19 +37,16 @@ Behaviour = Callable[["Stub", web.Request, Body], Awaitable[web.StreamResponse]]
 
 
 def answer(given: int = 4, taken: int = 10, reason: str = "length", text: str = "word") -> Body:
-    """A whole answer as LMDeploy sends it."""
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
     usage = {"prompt_tokens": taken, "completion_tokens": given, "total_tokens": taken + given}
     return {"object": "chat.completion", "choices": [choice], "usage": usage}
 
 
 def event(body: Body) -> bytes:
-    """One event of a stream."""
     return b"data: " + json.dumps(body).encode() + b"\n\n"
 
 
 def piece(text: str, reason: str | None = None, **more: Any) -> bytes:
-    """A piece of a streamed answer."""
     choice = {"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": reason}
     return event({"object": "chat.completion.chunk", "choices": [choice], **more})
 
@@ -127,8 +124,6 @@ class Stub:
 
 
 def steady(delay: float, given: int = 4) -> Behaviour:
-    """Answers after a delay, streamed where asked."""
-
     async def behave(stub: Stub, request: web.Request, body: Body) -> web.StreamResponse:
         if not body["stream"]:
             await asyncio.sleep(delay)
@@ -150,8 +145,6 @@ def says(body: object, status: int = 200) -> Behaviour:
 
 
 def streams(*parts: bytes | float) -> Behaviour:
-    """Answers with fixed events."""
-
     async def behave(stub: Stub, request: web.Request, asked: Body) -> web.StreamResponse:
         return await stream(request, list(parts))
 
@@ -159,7 +152,6 @@ def streams(*parts: bytes | float) -> Behaviour:
 
 
 async def hang(stub: Stub, request: web.Request, body: Body) -> web.StreamResponse:
-    """Never answers."""
     await asyncio.sleep(60)
     raise AssertionError
 
@@ -190,14 +182,12 @@ async def close_in_stream(stub: Stub, request: web.Request, body: Body) -> web.S
 
 
 def plan(concurrency: int = 1, seconds: float = 5.0, enough: int = 0, **more: Any) -> LoadPlan:
-    """A plan with the usual rest."""
     return LoadPlan(
         **{"concurrency": concurrency, "rps": 0.0, "seconds": seconds, "enough": enough, "limit_s": 15.0} | more
     )
 
 
 def drive(stub: Stub, how: LoadPlan, shape: Shape = TEXT, **target: Any) -> Outcome:
-    """Drive a load on one stub."""
     return load.run(Target((stub.url,), "probe", **target), shape, how, lambda done, failed: None)
 
 
@@ -207,7 +197,6 @@ def windowed(outcome: Outcome, seconds: float) -> bool:
 
 
 def rate(outcome: Outcome) -> float:
-    """Requests a second in the window."""
     return outcome.window_requests / outcome.window_s
 
 
@@ -802,13 +791,11 @@ def quiet(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def stopping(number: int, frame: object) -> None:
-    """A handler that raises."""
     raise Stopped
 
 
 @pytest.fixture
 def alarm() -> Iterator[None]:
-    """SIGALRM raises for the time of a test."""
     before = signal.signal(signal.SIGALRM, stopping)
     yield
     signal.setitimer(signal.ITIMER_REAL, 0)
@@ -896,7 +883,6 @@ def test_an_error_in_the_display_comes_out(quiet: Callable[[], None]) -> None:
 
 
 def decoded(picture: str) -> Image.Image:
-    """The picture, which must be a JPEG."""
     image = Image.open(io.BytesIO(base64.b64decode(picture)), formats=["JPEG"])
     image.load()
     return image

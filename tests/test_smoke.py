@@ -65,7 +65,6 @@ def ports() -> int:
 
 
 def listens(port: int) -> bool:
-    """Whether something listens there."""
     with socket.socket() as made:
         return made.connect_ex(("127.0.0.1", port)) == 0
 
@@ -84,17 +83,14 @@ class Ran:
 
     @property
     def own(self) -> list[str]:
-        """What the command itself said on stderr, without the server's log lines."""
         return [line for line in self.err.splitlines() if not line.startswith("  | ")]
 
     @property
     def log(self) -> list[str]:
-        """The server's log lines that were shown."""
         return [line for line in self.err.splitlines() if line.startswith("  | ")]
 
     @property
     def work(self) -> Path:
-        """The folder it ran in."""
         return self.machine.folder / "work"
 
 
@@ -131,7 +127,6 @@ def smoke(
 
 
 def rendered(*words: str) -> str:
-    """A script as recommend writes it."""
     return subprocess.run(
         [*RECOMMEND, *words, "-q"], capture_output=True, text=True, check=True, env={"PYTHONPATH": _path()}
     ).stdout
@@ -142,14 +137,12 @@ def _path() -> str:
 
 
 def edited(text: str, old: str, new: str) -> str:
-    """A script with one value changed by hand."""
     made, count = re.subn(old, new, text)
     assert count == 1, old
     return made
 
 
 def on_taken_port(folder: Path) -> Ran:
-    """Runs while something listens on the port."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -195,7 +188,6 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["SERVER_PORT"])), H
 
 
 def refusing(folder: Path) -> Ran:
-    """Runs with a server that answers every request with HTTP 503."""
     (folder / "bin").mkdir()
     tool = folder / "bin" / "server"
     tool.write_text(f"#!{sys.executable}\n{REFUSES}")
@@ -321,7 +313,6 @@ def clean(ran: Ran) -> None:
 
 
 def sound(ran: Ran) -> None:
-    """A run that ended well."""
     clean(ran)
     assert ran.code == 0, ran.err + ran.out[-3000:]
     assert not ran.log
@@ -543,7 +534,6 @@ def test_loads_of_ones_own(fleet: Callable[[str], Ran]) -> None:
 
 
 def said(*words: str, code: int = 2, fault: str = "", folder: Path | None = None, **variables: str) -> str:
-    """What a command that starts nothing says."""
     environment = {"PYTHONPATH": _path(), "LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin", **variables}
     if folder is not None:
         environment = Standin(folder, fault=fault).environment(**variables)
@@ -746,11 +736,9 @@ class Started:
             )  # fmt: skip
 
     def ready(self) -> None:
-        """Waits until the server listens."""
         wait_for(lambda: listens(self.port) or self.process.poll() is not None, BUSY_S)
 
     def ended(self) -> int:
-        """The exit code, once nothing of it is there any more."""
         try:
             code = self.process.wait(BUSY_S)
         finally:
@@ -759,7 +747,6 @@ class Started:
         return code
 
     def said(self) -> str:
-        """What it said on stderr."""
         return self.errors.read_text("utf-8", "replace")
 
 

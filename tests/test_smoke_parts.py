@@ -37,7 +37,6 @@ H100 = {"gpu": "h100-80g", "load": "", "concurrency": 4}
 
 
 def artefact(form: str = "bash", **asked: Any) -> launch.Artefact:
-    """An artefact as recommend writes it."""
     return launch.parse(text(form, **(H100 | asked)), "serve.sh" if form == "bash" else "pipeline.py")
 
 
@@ -245,7 +244,6 @@ ASKED = {"backend": "turbomind", "session_len": "4096", "cache_ratio": "0.2", "m
 
 
 def log(budget: str = BUDGET, *more: str) -> str:
-    """A server's log."""
     return LOG.format(budget=budget) + "\n".join(more)
 
 
@@ -394,7 +392,6 @@ def test_a_failure_is_one_line_with_few_log_lines() -> None:
 
 
 def phase(**values: Any) -> records.Phase:
-    """A load as measured."""
     return records.Phase(**{
         "concurrency": 4, "arrivals_rps": 0, "images": 1, "image": "448x448", "input_tokens": 330, "output_tokens": 16,
         "window_s": 2.0, "window_requests": 8, "latencies_ms": "100 200 300 400", "ttft_ms": "50 70",
@@ -404,7 +401,6 @@ def phase(**values: Any) -> records.Phase:
 
 
 def smoked(*phases: records.Phase, **values: Any) -> records.SmokeRun:
-    """A run as recorded."""
     return records.SmokeRun(**{
         "id": "run", "taken": "2026-01-02", "made_by": "lmdeploy-recommender 0.1.0", "lmdeploy": "0.18.0",
         "gpu": "h100-sxm-80g", "gpu_name": "NVIDIA H100 80GB HBM3", "gpu_count": 1, "driver": "580.1",
@@ -538,7 +534,6 @@ def test_memory_is_told_without_the_idle_card() -> None:
 
 
 def wanting(**goals: Any) -> Any:
-    """A recommendation with goals."""
     return found(**(H100 | goals))
 
 
@@ -656,7 +651,6 @@ def serving(answer: Callable[[str], tuple[int, bytes] | None], patience_s: float
 
 
 def chat(content: str, finish: str = "stop", tokens: int = 3) -> bytes:
-    """A chat completion."""
     choice = {"message": {"content": content}, "finish_reason": finish}
     return json.dumps({"choices": [choice], "usage": {"completion_tokens": tokens}}).encode()
 
@@ -739,7 +733,6 @@ def test_no_model_is_listed(body: bytes) -> None:
 
 
 def proved(structured: bool, **answers: bytes) -> list[str]:
-    """What the checks say of a server."""
     bodies = iter(answers.values())
     with serving(lambda path: (200, b"" if path == "/health" else next(bodies))) as server:
         return list(checks.check_server(server, [server], "m", FOUND.resolved, "", 0, structured))
@@ -820,7 +813,6 @@ def test_loads_without_being_told() -> None:
 
 
 def options(**given: Any) -> dict[str, Any]:
-    """The command line's request options."""
     names = ("gpu", "model", "load", "rps", "image", "prompt_tokens", "output_tokens", "goal", "p99", "ttft", "vram",
              "cpus", "kv", "lmdeploy")  # fmt: skip
     return dict.fromkeys(names) | {"text_only": False} | given
@@ -913,20 +905,16 @@ class Nvml:
         self.used_mib, self.broken = list(used), broken
 
     def nvmlInit(self) -> None:
-        """Fails without a driver."""
         if self.broken:
             raise self.NVMLError("Driver Not Loaded")
 
     def nvmlDeviceGetCount(self) -> int:
-        """How many cards."""
         return len(self.used_mib)
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        """A handle is its number."""
         return index
 
     def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:
-        """Bytes."""
         return SimpleNamespace(used=self.used_mib[handle] << 20, total=81559 << 20)
 
     def nvmlDeviceGetName(self, handle: int) -> bytes:
@@ -934,7 +922,6 @@ class Nvml:
         return b"NVIDIA H100 80GB HBM3"
 
     def nvmlSystemGetDriverVersion(self) -> str:
-        """The driver."""
         return "580.1"
 
 

@@ -32,7 +32,6 @@ STORE = load()
 
 
 def covered(model: Model) -> bool:
-    """Whether random weights can be made for it."""
     try:
         layouts.check_model(model)
     except layouts.WeightsError:
@@ -101,7 +100,6 @@ def small(name: str) -> Model:
 
 
 def small_text(model: Model) -> Any:
-    """Its language part as a validated record, which compares by value."""
     return Model.model_validate_json(json.dumps(as_dict(model))).text
 
 
@@ -118,14 +116,12 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def header(path: Path) -> tuple[dict[str, Any], int]:
-    """A safetensors file's head and where its data begin."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         return json.loads(file.read(length)), 8 + length
 
 
 def read(folder: Path, name: str) -> np.ndarray[Any, Any]:
-    """One tensor of a folder."""
     index = json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"]
     head, begin = header(folder / index[name])
     entry = head[name]

@@ -50,7 +50,6 @@ def cpu_budget(seconds: float = SECONDS) -> Iterator[None]:
 
 
 def _disarm() -> None:
-    """Stop the timer, even if it ends just now."""
     while True:
         try:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)

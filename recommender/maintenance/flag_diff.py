@@ -41,7 +41,6 @@ class OptionSpan:
 
 
 def _merged(spans: Iterable[OptionSpan]) -> list[OptionSpan]:
-    """Join adjacent spans of equal facts."""
     found: list[OptionSpan] = []
     for span in spans:
         last = found[-1] if found else None
@@ -68,7 +67,6 @@ def field_ranges(facts: WheelFacts, config: str, field: str) -> list[tuple[str, 
 
 
 def _releases_within(facts: WheelFacts, spans: Iterable[tuple[str, str]]) -> set[str]:
-    """Return the covered releases that lie in any of some half-open ranges."""
     versions = [release.version for release in facts.releases]
     return {version for since, until in spans for version in versions if within(since, until, Version(version))}
 

@@ -79,7 +79,6 @@ def _row(data: SiteData, flag: records.Flag) -> tuple[str, ...]:
 
 
 def _own(data: SiteData, english: str, vietnamese: str) -> str:
-    """Return a text in the page's language, the record's own if it has one."""
     return markup.prose(data.store, data.own(english, vietnamese))
 
 
@@ -151,7 +150,6 @@ def _era(data: SiteData, era: OptionEra) -> tuple[str, ...]:
 
 
 def _value(data: SiteData, advice: OptionAdvice) -> str:
-    """Return an adviser's value."""
     shown = markup.code(advice.value)
     if advice.up_to:
         shown = data.t("{0} to {1}").format(shown, markup.code(advice.up_to))

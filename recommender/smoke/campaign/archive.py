@@ -67,7 +67,6 @@ def unpack(plan: ParsedPlan, results: sweep.Results, folder: Path) -> None:
 
 
 def _holds(path: Path, text: str) -> bool:
-    """Return whether a file has this text."""
     try:
         return read_text(path) == text
     except (OSError, Unreadable):
@@ -134,7 +133,6 @@ def _new_lines(
 
 
 def _matches(run: records.SmokeRun, start: PlannedRun) -> bool:
-    """Return whether a record covers what a start would run."""
     if run.outcome != "ok" or (run.launch_sha256, run.copies, run.mps) != (start.what, start.copies, start.mps):
         return False
     lasted = {name_of_phase(phase): phase.window_s for phase in run.phases}

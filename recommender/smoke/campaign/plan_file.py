@@ -78,7 +78,6 @@ def _line(text: object) -> str:
 
 
 def _field_problems(error: ValidationError, raw: Any) -> Iterator[str]:
-    """Yield each invalid field: place, problem and fix."""
     for detail in error.errors(include_url=False, include_context=False):
         place, name = _place(detail["loc"], raw), str(detail["loc"][-1]) if detail["loc"] else ""
         if detail["type"] == "extra_forbidden":
@@ -103,7 +102,6 @@ def _place(where: tuple[int | str, ...], raw: Any) -> str:
 
 
 def _contradictions(plan: Plan) -> Iterator[str]:
-    """Yield fields that contradict each other."""
     for name, count in Counter(start.id for start in plan.starts).items():
         if count > 1:
             yield f"start {name}: id: used by {count} starts; make ids unique"
@@ -209,13 +207,11 @@ def _plan_run(
 
 
 def _load_names(text: str, recommendation: Recommendation) -> tuple[str, ...]:
-    """Return the names of the loads in a text."""
     return tuple(name_of(load) for load in phases.parse_loads(tuple(text.split()), recommendation))
 
 
 @contextlib.contextmanager
 def _one_line_errors() -> Iterator[None]:
-    """Turn the errors of a request into PlanError."""
     from recommender.choose.recommend import NothingFits
 
     try:

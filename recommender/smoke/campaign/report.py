@@ -68,7 +68,6 @@ def list_runs(plan: ParsedPlan, results: sweep.Results, chosen: Callable[[Planne
 
 
 def _later_rungs(plan: ParsedPlan, results: sweep.Results) -> Iterable[str]:
-    """Yield the rungs that cannot be listed yet."""
     planned = sweep.launches(plan, results)
     reached = max((launch.rung for launch in planned), default=0)
     open_ = sum(1 for launch in planned if launch.rung == reached and not results.done(launch))

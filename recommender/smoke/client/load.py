@@ -82,8 +82,6 @@ class Outcome:
 
 
 class _Load:
-    """One load while it runs."""
-
     def __init__(self, client: Client, target: Target, shape: Shape, plan: LoadPlan) -> None:
         self.client, self.target, self.drawn, self.plan = client, target, shape.drawn, plan
         self.pairs = draws(self.drawn.pairs if self.drawn else [(0, 0)])
@@ -105,7 +103,6 @@ class _Load:
         return self.stopped is None
 
     def until(self) -> float:
-        """Return when the clock stops the load."""
         return self.begun + self.plan.seconds * (1 if self.good + self.bad >= self.plan.least else LONGER)
 
     def stop(self, now: float) -> None:
@@ -155,7 +152,6 @@ class _Load:
         return True
 
     def add_success(self, reply: Reply, stream: bool) -> None:
-        """Record a success."""
         now = time.perf_counter()
         self.good, self.streak = self.good + 1, 0
         self.ends.append(now)
@@ -167,7 +163,6 @@ class _Load:
         self.stop_if_enough(now)
 
     def add_failure(self, trouble: BadCompletion, times: int = 1) -> None:
-        """Record a failure."""
         self.bad, self.streak = self.bad + times, self.streak + times
         count, message = self.out.failures.get(trouble.cause, (0, trouble.message))
         self.out.failures[trouble.cause] = (count + times, message)

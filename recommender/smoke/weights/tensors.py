@@ -100,7 +100,6 @@ def _text(model: Model, kind: str) -> Iterator[Tensor]:
 
 
 def _attention(text: TextShape, fused: bool) -> Iterator[tuple[str, int, int, bool]]:
-    """Yield name, inputs, outputs and bias of a layer's attention projections."""
     query, keys = text.heads * text.head_dim, text.kv_heads * text.head_dim
     biased, all_biased = text.attention_bias != "none", text.attention_bias == "qkvo"
     if fused:

@@ -245,7 +245,6 @@ def tokenizer_files(model: Model) -> dict[str, Any]:
 
 
 def _image_words(tokens: SpecialTokens) -> dict[str, Any]:
-    """Return the names that Transformers' InternVL processor asks for."""
     words = {"start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": "<IMG_CONTEXT>"}
     words["video_token"] = "<|video_pad|>" if "<|video_pad|>" in tokens.ids else "<quad>"
     return {"extra_special_tokens": words, **words}

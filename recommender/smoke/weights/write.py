@@ -171,7 +171,6 @@ def _check_same(folder: Path, model: Model, files: Mapping[str, str]) -> None:
 
 @contextlib.contextmanager
 def _report_os_errors(folder: Path) -> Iterator[None]:
-    """Turn OSError into a one-line WeightsError."""
     try:
         yield
     except OSError as error:
@@ -248,7 +247,6 @@ def _write_shards(model: Model, partial: Path, seed: int, say: Say) -> None:
 
 
 def _wait_for_jobs(jobs: list[Future[int]], total: int, say: Say) -> None:
-    """Wait for the jobs, report progress, and raise the first error."""
     done, pending = 0, set(jobs)
     while pending:
         ready, pending = wait(pending, timeout=SAY_SECONDS)
