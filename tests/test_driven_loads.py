@@ -263,7 +263,7 @@ def recorded(made: Recommendation, driven: Load, outcome: Outcome) -> records.Sm
     wanted = RunRequest(script, made, (driven,), {}, {}, "random, seed 0")
     result = RunResult(Host("NVIDIA H200", 1, "1", 143771, 16, "cpu"), 500, ready_mib=100_000, log_sha256="0" * 64)
     result.phases = [LoadResult(driven, outcome, 100_000, 10.0, 1.0, {}, expected.draw_load(made, driven))]
-    values = record.to_values(record.build_record("run", wanted, result, "2026-11-23"))
+    values = record.build_record("run", wanted, result, "2026-11-23").model_dump(mode="json")
     return records.SmokeRun.model_validate_json(json.dumps(values))
 
 

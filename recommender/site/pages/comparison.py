@@ -184,11 +184,6 @@ def _differs(value: ComparedValue, base: ComparedValue) -> bool:
     return (value.value, value.up_to) != (base.value, base.up_to)
 
 
-def shown(value: ComparedValue) -> str:
-    """Return a value as the table shows it."""
-    return f"{value.value} to {value.up_to}" if value.up_to else value.value or "none"
-
-
 def _value(data: SiteData, value: ComparedValue) -> str:
     if value.up_to:
         return data.t("{0} to {1}").format(value.value, value.up_to)

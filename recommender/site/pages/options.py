@@ -13,6 +13,7 @@ from recommender.review.output.rule_list import title
 from recommender.site import markup
 from recommender.site.charts import option_charts
 from recommender.site.charts.timeline import timeline
+from recommender.site.pages.advisers import adviser_link
 from recommender.site.site_data import SiteData, SitePage, page
 
 if TYPE_CHECKING:
@@ -182,8 +183,9 @@ def _advised(data: SiteData, info: OptionInfo) -> Iterator[str]:
         claims = [claim for claim in info.judged if name in claim.advisers and claim.holds and name not in judged]
         judged.add(name)
         marks = " ".join(f"[{markup.verdict(claim.verdict, data.say)}](/claims.md#{claim.claim})" for claim in claims)
-        who = f"[{markup.text(data.t(data.store.advisers[name].name))}](/advisers/{name}.md)"
-        rows.append((who, _value(data, advice), _own(data, advice.reason, advice.reason_vi), marks))
+        rows.append(
+            (adviser_link(data, name), _value(data, advice), _own(data, advice.reason, advice.reason_vi), marks)
+        )
     head = data.labels("Adviser", "Value", "Why", "Verdicts on their claims")
     yield from markup.table(head, rows)
 

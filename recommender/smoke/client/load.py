@@ -78,7 +78,6 @@ class Outcome:
     begun_at: float = 0.0
     late_ms: float = 0.0
     sent: int = 0
-    hung: bool = False
 
 
 class _Load:
@@ -143,8 +142,7 @@ class _Load:
             self.add_failure(trouble)
             self.out.lost_at.append(begun)
             if trouble.cause == "requests-hang" and self.heard[which] <= begun:
-                self.out.hung = True  # no client got an answer meanwhile
-                self.stop(time.perf_counter())
+                self.stop(time.perf_counter())  # no client got an answer meanwhile
             return False
         finally:
             self.busy[which] -= 1
@@ -205,7 +203,6 @@ class _Load:
         for which, busy in enumerate(self.busy):
             silent = now - max(self.heard[which], self.first or now)
             if busy and silent >= long:
-                self.out.hung = True
                 self.add_failure(BadCompletion("requests-hang", f"no answer within {silent:.0f} s"), busy)
 
     async def drive(self, tick: Callable[[int, int], None]) -> Outcome:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from recommender.smoke.weights.layouts import DECODERS, NIBBLES, QWEN_VL, S1_LAYOUT, Tensor, decoder_name
-from recommender.smoke.weights.vision_tensors import qwen_vision, tiled_vision
+from recommender.smoke.weights.vision_tensors import dense, qwen_vision, tiled_vision
 
 if TYPE_CHECKING:
     from recommender.knowledge.records import Mixture, Model, TextShape
@@ -48,9 +48,9 @@ def _linear(name: str, inputs: int, outputs: int, kind: str, bias: bool, method:
     elif method == "fp8":
         yield Tensor(f"{name}.weight", "F8_E4M3", (outputs, inputs), "bytes")
         yield Tensor(f"{name}.weight_scale_inv", kind, (-(-outputs // 128), groups), "steps")
-    else:
-        yield Tensor(f"{name}.weight", kind, (outputs, inputs), "normal")
-    if bias:
+    if not method:
+        yield from dense(name, inputs, outputs, kind, bias)
+    elif bias:
         yield Tensor(f"{name}.bias", kind, (outputs,), "normal")
 
 
@@ -114,8 +114,7 @@ def _attention(text: TextShape, fused: bool) -> Iterator[tuple[str, int, int, bo
 def _mlp(text: TextShape, fused: bool) -> Iterator[tuple[str, int, int]]:
     names = ("feed_forward.w1", "feed_forward.w3", "feed_forward.w2") if fused else ()
     gate, up, down = names or ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
-    yield gate, text.hidden, text.intermediate
-    yield up, text.hidden, text.intermediate
+    yield from ((name, text.hidden, text.intermediate) for name in (gate, up))
     yield down, text.intermediate, text.hidden
 
 

@@ -8,7 +8,7 @@ as one letter: each part is then one token, as in the real vocabulary, and a use
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from recommender.smoke.weights.layouts import CHAT_LAYOUT, QWEN_VL, TILED, WeightsError, by_family
@@ -104,9 +104,7 @@ def special_tokens(model: Model) -> SpecialTokens:
             f"{model.id}: text.vocab {model.text.vocab} does not hold the family's special ids up to "
             f"{max(ids.values())}; fix the record"
         )
-    return SpecialTokens(
-        ids, family_tokens.bos, family_tokens.eos, family_tokens.pad, family_tokens.turn, family_tokens.images
-    )
+    return replace(family_tokens, ids=ids)
 
 
 def role_ids(model: Model) -> dict[str, Any]:
@@ -231,17 +229,12 @@ def tokenizer_files(model: Model) -> dict[str, Any]:
         settings |= {"processor_class": _QWEN_PROCESSORS[model.architecture]}
     elif model.vision and model.architecture != CHAT_LAYOUT:
         settings |= _image_words(tokens) | {"processor_class": "InternVLProcessor"}
-    generation = {
-        "bos_token_id": ids_by_role["bos"],
-        "eos_token_id": ids_by_role["eos"],
-        "pad_token_id": ids_by_role["pad"],
-    }
-    tokenizer_files = {
-        "generation_config.json": generation,
+    return {
+        "generation_config.json": {f"{role}_token_id": ids_by_role[role] for role in ("bos", "eos", "pad")},
         "tokenizer.json": tokenizer_json(model),
         "tokenizer_config.json": settings,
+        **_processors(model),
     }
-    return tokenizer_files | _processors(model)
 
 
 def _image_words(tokens: SpecialTokens) -> dict[str, Any]:
@@ -267,10 +260,7 @@ def _processors(model: Model) -> dict[str, Any]:
     return {
         "preprocessor_config.json": common | tiles | {"image_processor_type": "GotOcr2ImageProcessorFast"},
         "video_preprocessor_config.json": common | {"video_processor_type": "InternVLVideoProcessor"},
-        "processor_config.json": {
-            "processor_class": "InternVLProcessor",
-            "image_seq_length": vision.tokens_per_tile,
-        },
+        "processor_config.json": {"processor_class": "InternVLProcessor", "image_seq_length": vision.tokens_per_tile},
     }
 
 
