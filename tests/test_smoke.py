@@ -231,20 +231,14 @@ FAULTS: dict[str, tuple[int, str, Job]] = {
     "unsupported": (12, r"model: .*not supported by turbomind engine; name a folder", job(fault="unsupported-model")),
     "fallback": (13, r"pytorch-fallback: the engine is pytorch", job(fault="fallback")),
     "oom-start": (14, r"out-of-memory: .*SIGABRT: .*CUDA error: out of memory", job(fault="oom-start")),
-    "oom-image": (
-        15,
-        r"out-of-memory-image: .*an image request.*CUDA error: out of memory",
-        job(fault="oom-image:1:die"),
-    ),
+    "oom-image": (15, r"out-of-memory-image: .*an image request.*CUDA error: out of memory",
+     job(fault="oom-image:1:die")),
     "oom-image-load": (15, r"out-of-memory-image: .*requests under load", job(fault="oom-image:9:die")),
     "oom-image-500": (15, r"HTTP 500: .*the log says: torch\.OutOfMemoryError", job(fault="oom-image:1:500")),
     "oom-image-abort": (15, r"finish_reason .*the log says: torch\.Out", job(fault="oom-image:9:abort")),
     "hang": (16, r"not ready after .* no new log line for \d+ s; the warm-up", job(fault="hang-start", patience="12")),
-    "hang-by-nature": (
-        16,
-        r"hang-at-start: .*as with a KV cache too small for it",
-        job(render=W, edit=(r"(?m)^(CACHE_MAX_ENTRY_COUNT=.*:-)[\d.]+", r"\g<1>0.001"), patience="12"),
-    ),
+    "hang-by-nature": (16, r"hang-at-start: .*as with a KV cache too small for it",
+     job(render=W, edit=(r"(?m)^(CACHE_MAX_ENTRY_COUNT=.*:-)[\d.]+", r"\g<1>0.001"), patience="12")),
     "dies": (17, r"server-died: .*\d+ of \d+ requests under load: Server", job(fault="die-under-load:9")),
     "hangs": (18, r"requests-hang: a text request: .*/health answers 200", job(fault="hang-requests:0", patience="5")),
     "hangs-load": (18, r"\d of \d+ requests under load: no answer", job(fault="hang-requests:9", patience="5")),
@@ -252,11 +246,8 @@ FAULTS: dict[str, tuple[int, str, Job]] = {
     "malformed": (20, r"malformed-json: a JSON request: the answer is not JSON", job(fault="malformed-json")),
     "error-200": (21, r"error-in-200: .*Failed to get response", job(fault="error-200")),
     "error-200-load": (21, r"error-in-200: \d+ of \d+ requests", job(fault="error-200:9")),
-    "dead-proxy": (
-        22,
-        r"http_proxy=http://127\.0\.0\.1:9 intercepts",
-        job(HTTP_PROXY="http://user:secret@127.0.0.1:9"),
-    ),
+    "dead-proxy": (22, r"http_proxy=http://127\.0\.0\.1:9 intercepts",
+     job(HTTP_PROXY="http://user:secret@127.0.0.1:9")),
     "web-proxy": (22, r"environment-proxy: http_proxy=http://.* NO_PROXY=127\.0\.0\.1", behind_web_server),
     "settings": (23, r"settings-differ: session_len is \d+, not \d+ as requested", job(fault="settings")),
     "crash": (24, r"start-failed: .*status 1 before it was ready: ValueError: Unrec", job(fault="crash-start")),
@@ -264,7 +255,7 @@ FAULTS: dict[str, tuple[int, str, Job]] = {
     "refuses": (25, r"request-failed: a text request: HTTP 503: .*come back later", refusing),
     "time-limit": (26, r"not done after 2 s; raise --time-limit", job("--time-limit", "2", fault="slow-start:30")),
     "goal": (27, r"p99 ms \d.*, wanted 330\.0; ask", job("--load", "4", "--p99", "330", STANDIN_STEP_MS="30")),
-}
+}  # fmt: skip
 # Failures of requests do not end a run: it goes on and measures how many there are.
 REPORTED = {"too-long", "malformed", "error-200", "error-200-load", "refuses", "goal", "oom-image-load", "dies"}
 UNSTARTED = {"port-taken", "absent", "other-release", "no-gpu", "too-few-gpus", "no-folder", "dead-proxy", "web-proxy"}

@@ -696,11 +696,7 @@ def both(status: int, body: bytes) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("status", "body", "name"),
     [
-        (
-            200,
-            b'{"object": "error", "message": "Input length (9) is too long", "code": 400}',
-            "too-long",
-        ),
+        (200, b'{"object": "error", "message": "Input length (9) is too long", "code": 400}', "too-long"),
         (200, chat("", "length", 0), "too-long"),
         (400, b'{"message": "The session_id 3 is occupied."}', "request-failed"),
         (200, chat("internal error, status code ResponseType.INPUT_LENGTH_ERROR", "error", 0), "too-long"),
@@ -709,7 +705,7 @@ def both(status: int, body: bytes) -> tuple[str, str]:
         (200, b'{"choices": ', "malformed-json"),
         (429, b"\xff", "request-failed"),
     ],
-)
+)  # fmt: skip
 def test_proof_and_load_name_a_failure_alike(status: int, body: bytes, name: str) -> None:
     """Also what LMDeploy's proxy forwards: a refusal under status 200."""
     assert both(status, body) == (name, name)

@@ -63,21 +63,14 @@ OTHERS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "llama-2-7b": ("llama-3.1-8b-instruct", {}, {"family": "llama2", "vocab": 32000}),
     "qwen3-30b-a3b-awq": ("qwen3-30b-a3b", AWQ, {}),
     "qwen3-30b-a3b-gptq": ("qwen3-30b-a3b", GPTQ, {"mixture": [SMALL_MIXTURE | {"dense_layers": 1}]}),
-    "qwen2-57b-a14b": (
-        "qwen2.5-7b-instruct",
-        {"architecture": "Qwen2MoeForCausalLM"},
-        {"family": "qwen2-moe", "mixture": SHARED},
-    ),
+    "qwen2-57b-a14b": ("qwen2.5-7b-instruct", {"architecture": "Qwen2MoeForCausalLM"},
+     {"family": "qwen2-moe", "mixture": SHARED}),
     "mixtral-8x7b-awq": ("mixtral-8x7b-instruct", AWQ, {}),
     "qwen2.5-vl-7b-gptq": ("qwen2.5-vl-7b-instruct", GPTQ, {}),
     "internlm3-8b-gptq": ("internlm3-8b-instruct", GPTQ, {}),
     "llama-3.1-8b-fp8": ("llama-3.1-8b-instruct", FP8, {}),
-    "intern-s1": (
-        "internvl3.5-30b-a3b",
-        FP8 | {"architecture": "InternS1ForConditionalGeneration"},
-        {},
-    ),
-}
+    "intern-s1": ("internvl3.5-30b-a3b", FP8 | {"architecture": "InternS1ForConditionalGeneration"}, {}),
+}  # fmt: skip
 
 
 def as_dict(model: Model) -> dict[str, Any]:
