@@ -27,7 +27,7 @@ from recommender.render import artefact as launch
 from recommender.render.formats import render
 from recommender.request.request import Request
 from recommender.smoke import dryrun, phases, record, report
-from recommender.smoke.client import checks, load
+from recommender.smoke.client import checks
 from recommender.smoke.failures import KINDS, TAIL_LINES, Failure
 from recommender.smoke.process import diagnose, gpu, host, readback
 from recommender.smoke.process.metrics import Metrics
@@ -655,60 +655,12 @@ def chat(content: str, finish: str = "stop", tokens: int = 3) -> bytes:
     return json.dumps({"choices": [choice], "usage": {"completion_tokens": tokens}}).encode()
 
 
-@pytest.mark.parametrize(
-    ("answer", "name"),
-    [
-        ((400, b'{"message": "Input length (9) must be smaller than the model context length"}'), "too-long"),
-        ((400, b'{"message": "Request preprocessing failed."}'), "request-failed"),
-        ((500, b"torch.OutOfMemoryError: CUDA out of memory"), "out-of-memory-image"),
-        ((503, b"later"), "request-failed"),
-        ((200, b"<html>"), "malformed-json"),
-        ((200, b'{"error_code": 10400, "text": "no"}'), "error-in-200"),
-        ((200, b"[]"), "error-in-200"),
-        ((200, chat("", "error", 0)), "request-failed"),
-        (None, "requests-hang"),
-    ],
-)
-def test_the_cause_of_a_failed_request(answer: tuple[int, bytes] | None, name: str) -> None:
-    """By status and body; a silent server is told apart from a dead one."""
-    patience_s = 0.4 if answer is None else 30.0
-    made = serving(lambda path: (200, b"") if path == "/health" else answer, patience_s)
-    with made as server, pytest.raises(Failure) as raised:
+def test_a_silent_server_hangs() -> None:
+    """A request without an answer is told apart from a dead server: /health still answers."""
+    silent = serving(lambda path: (200, b"") if path == "/health" else None, 0.4)
+    with silent as server, pytest.raises(Failure, match=r"a request: .*/health answers 200 meanwhile") as raised:
         server.chat({}, "a request")
-    assert raised.value.kind.name == name
-    assert raised.value.message.startswith("a request: ")
-    if answer is None:
-        assert "/health answers 200 meanwhile" in raised.value.message
-
-
-def both(status: int, body: bytes) -> tuple[str, str]:
-    """The cause of a failure as the proof names it, and as the load does."""
-    with serving(lambda path: (status, body)) as server:
-        with pytest.raises(Failure) as raised:
-            server.chat({}, "a request")
-        plan = load.LoadPlan(concurrency=1, rps=0.0, seconds=20.0, enough=1, limit_s=30.0, stream_every=0)
-        outcome = load.run(load.Target((server.url,), "m"), load.Shape(0, 0, 0, 9, 1, 0), plan, lambda *_: None)
-    (cause,) = outcome.failures
-    assert raised.value.message == f"a request: {outcome.failures[cause][1]}"
-    return raised.value.kind.name, cause
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "name"),
-    [
-        (200, b'{"object": "error", "message": "Input length (9) is too long", "code": 400}', "too-long"),
-        (200, chat("", "length", 0), "too-long"),
-        (400, b'{"message": "The session_id 3 is occupied."}', "request-failed"),
-        (200, chat("internal error, status code ResponseType.INPUT_LENGTH_ERROR", "error", 0), "too-long"),
-        (500, b"std::bad_alloc", "out-of-memory-image"),
-        (200, b'{"choices": [7]}', "error-in-200"),
-        (200, b'{"choices": ', "malformed-json"),
-        (429, b"\xff", "request-failed"),
-    ],
-)  # fmt: skip
-def test_proof_and_load_name_a_failure_alike(status: int, body: bytes, name: str) -> None:
-    """Also what LMDeploy's proxy forwards: a refusal under status 200."""
-    assert both(status, body) == (name, name)
+    assert raised.value.kind.name == "requests-hang"
 
 
 def test_nobody_answers() -> None:
