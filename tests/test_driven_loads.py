@@ -385,7 +385,7 @@ def test_a_dry_run_shows_the_load() -> None:
     loads = (driven, *phases.parse_loads(("2rps",), made))
     shown = " ".join(dry_run(script, made, {"PATH": "/nowhere"}, loads).split())
     assert "concurrency 16, text only: chat" in shown
-    assert "120 of them the same in all, 3 turns" in shown
+    assert "120 of them shared by all requests, 3 turns" in shown
     assert "2 requests/s (burstiness 1.09)" in shown
 
 

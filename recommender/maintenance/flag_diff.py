@@ -190,9 +190,9 @@ def release_differences(kept: ReleaseFacts, read: ReleaseFacts) -> list[str]:
         ("model table entry", set(kept.listed), set(read.listed)),
     ):
         for item in sorted(old - new, key=str):
-            lines.append(f"{where}: {kind} {item} is kept, the wheel does not have it; extract again")
+            lines.append(f"{where}: {kind} {item} is in the file but not in the wheel; extract again")
         for item in sorted(new - old, key=str):
-            lines.append(f"{where}: {kind} {item} is in the wheel, it is not kept; extract again")
+            lines.append(f"{where}: {kind} {item} is in the wheel but not in the file; extract again")
     for name in ("requires_python", "requires", "cuda", "flexible"):
         expected, found = getattr(read, name), getattr(kept, name)
         if expected != found:

@@ -31,9 +31,9 @@ class LoadPlan:
     """A load's length: at a ``concurrency``, or where that is 0 arrivals at ``rps``.
 
     No request starts after ``seconds`` or once ``enough`` have ended (0: no limit); everything ends at ``limit_s``. A
-    closed loop continues until each client has had ``rounds`` answers, up to LONGER times ``seconds``: slow answers
-    would be too few for a rate. Every ``stream_every``-th request streams to measure TTFT under load.
-    The gaps between arrivals vary by ``burstiness`` of their mean; 1 is Poisson.
+    closed loop continues until each client has ``rounds`` answers, but at most LONGER times ``seconds``: fewer answers
+    give no rate. Every ``stream_every``-th request streams to measure TTFT under load. ``burstiness`` is the
+    coefficient of variation of the gaps between arrivals; 1 is Poisson.
     """
 
     concurrency: int

@@ -62,7 +62,7 @@ def _norm(name: str, width: int, kind: str) -> Tensor:
 
 
 def _stem(model: Model) -> tuple[str, str]:
-    """Return what stands before the decoder's names and before the output head's."""
+    """Return the prefixes of the decoder's names and of the output head's name."""
     if not model.vision or model.architecture in QWEN_VL:
         return "model.", ""
     if model.architecture == S1_LAYOUT:

@@ -37,7 +37,7 @@ class SpecialTokens:
     eos: tuple[str, ...]
     pad: str
     turn: tuple[str, str, str, str]
-    """What stands before a role, after it, after a turn, and before everything."""
+    """Texts before a role, after a role, after a turn, and at the start of a conversation."""
     images: int
 
 
@@ -173,7 +173,7 @@ def tokenizer_json(model: Model) -> dict[str, Any]:
 def chat_template(model: Model) -> str:
     """Return a Jinja template that adds ``chat_tokens`` tokens to one user turn.
 
-    One with fewer than the marks of roles take is a base model's: its turns have no marks.
+    If they are too few for the marks of roles, the model is a base model: its turns have no marks.
     """
     tokens = special_tokens(model)
     before, after, end, first = tokens.turn
@@ -181,7 +181,7 @@ def chat_template(model: Model) -> str:
     role, answer = "message['role'][0]", "'a'"
     if model.chat_tokens < marks:
         before, after, end, role, answer, marks = "", "", "", "''", "''", _length(first, tokens)
-    # the real template's system prompt, which a request without one gets, as so many bytes
+    # As many bytes as the real template's default system prompt has tokens.
     preface = "\n" * max(0, model.chat_tokens - marks)
     opening, closing = _quoted(before), _quoted(after)
     image = _quoted("<img><IMG_CONTEXT></img>\n" if model.architecture in TILED else _QWEN_IMAGE)
