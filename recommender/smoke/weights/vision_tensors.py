@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 
 def dense(name: str, inputs: int, outputs: int, kind: str, bias: bool) -> Iterator[Tensor]:
+    """Yield the tensors of a 16-bit linear layer."""
     yield Tensor(f"{name}.weight", kind, (outputs, inputs), "normal")
     if bias:
         yield Tensor(f"{name}.bias", kind, (outputs,), "normal")
