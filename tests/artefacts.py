@@ -49,14 +49,12 @@ def answer(request: Request) -> Recommendation | NothingFits:
 
 
 def found(**asked: object) -> Recommendation:
-    """The recommendation of a request that must fit."""
     made = answer(Request(**{"gpu": "a100-sxm-80g", "load": "single"} | asked))  # type: ignore[arg-type]
     assert isinstance(made, Recommendation), f"nothing fits: {made}"
     return made
 
 
 def text(form: str = "bash", **asked: object) -> str:
-    """The artefact of a request that must fit."""
     return render(found(**asked), form)
 
 
@@ -113,7 +111,6 @@ def release_facts(release: str) -> ReleaseFacts:
 
 @cache
 def extracted() -> WheelFacts:
-    """The committed facts of all wheels."""
     return load_extracted(KNOWLEDGE / "extracted" / "api_server.json")
 
 
@@ -187,7 +184,6 @@ class Machine:
     variables: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Makes the stand-ins."""
         for name in ("bin", "record", "home", "work"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         self.tool("lmdeploy", RECORD)
@@ -195,7 +191,6 @@ class Machine:
         self.tool("python3", PYTHON)
 
     def tool(self, name: str, body: str) -> None:
-        """Puts an executable on the PATH."""
         path = self.folder / "bin" / name
         path.write_text(body, encoding="utf-8")
         path.chmod(0o755)
@@ -214,13 +209,11 @@ class Machine:
         }
 
     def script(self, body: str) -> Path:
-        """Writes a script for this machine."""
         path = self.folder / "serve.sh"
         path.write_text(body, encoding="utf-8")
         return path
 
     def run(self, body: str, *, timeout: float = 30, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Runs a script to its end and returns what it printed."""
         return subprocess.run(
             [BASH, str(self.script(body))],
             env=self.environment(**variables),
@@ -232,7 +225,6 @@ class Machine:
         )
 
     def start(self, body: str, **variables: str) -> subprocess.Popen[str]:
-        """Starts a script in a session of its own and lets it run."""
         return self.launch([BASH, str(self.script(body))], **variables)
 
     def launch(self, words: list[str], **variables: str) -> subprocess.Popen[str]:
@@ -259,7 +251,6 @@ class Machine:
         return made
 
     def forget(self) -> None:
-        """Drops what was recorded."""
         for path in (self.folder / "record").iterdir():
             path.unlink()
 
@@ -289,7 +280,6 @@ def alive(pid: int) -> bool:
 
 
 def finish(process: subprocess.Popen[str]) -> None:
-    """Ends what a test left running, with its whole session."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate()

@@ -32,7 +32,6 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
     extensions_map = http.server.SimpleHTTPRequestHandler.extensions_map | {".js": "text/javascript"}
 
     def translate_path(self, path: str) -> str:
-        """Return the file of an address."""
         if not path.startswith(PREFIX):
             return str(Path(self.directory) / "no such file")
         return super().translate_path("/" + path.removeprefix(PREFIX))
@@ -43,7 +42,6 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """Serve a folder on a free local port; yield its address."""
     handler = functools.partial(_Handler, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
@@ -105,12 +103,10 @@ class Visit:
             self.complaints.append(f"failed: {request.url}: {request.failure}")
 
     def open(self, path: str) -> Page:
-        """Open a page of the site and wait for its load event."""
         self.page.goto(self.base + path, wait_until="load")
         return self.page
 
     def wait(self, condition: str, argument: Any = None) -> None:
-        """Wait until a JavaScript condition holds."""
         self.page.wait_for_function(condition, arg=argument)
 
 

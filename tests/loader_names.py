@@ -182,8 +182,8 @@ def read_names(model: Model) -> list[str]:
     kinds = {"F16": torch.float16, "BF16": torch.bfloat16, "I32": torch.int32, "U8": torch.uint8}
     kinds["F8_E4M3"] = torch.float8_e4m3fn
     with tempfile.TemporaryDirectory() as folder:
-        write.write_checkpoint(model, Path(folder) / "model")
-        config = transformers.AutoConfig.from_pretrained(f"{folder}/model", trust_remote_code=True)
+        made = write.ensure_checkpoint(model, Path(folder)).folder
+        config = transformers.AutoConfig.from_pretrained(str(made), trust_remote_code=True)
     run = loader(model, config)
     store = checkpoint.SafetensorsCheckpoint.__new__(checkpoint.SafetensorsCheckpoint)
     store._data = {}

@@ -23,14 +23,12 @@ ROOT = KNOWLEDGE.parent
 
 @pytest.fixture
 def mask() -> Iterator[None]:
-    """The usual umask for the time of a test."""
     before = os.umask(0o027)
     yield
     os.umask(before)
 
 
 def mode(path: Path) -> int:
-    """Who may do what with a file."""
     return stat.S_IMODE(path.stat().st_mode)
 
 

@@ -420,7 +420,6 @@ class Ran:
 
     @property
     def asked(self) -> list[dict[str, Any]]:
-        """What the servers were asked about these pictures."""
         lines = (self.machine.folder / "state" / "asked").read_text().rpartition("\n")[0].splitlines()
         own = {
             hashlib.sha256(path.read_bytes()).hexdigest() for path in self.machine.folder.glob("work/photos/**/p*.*")
@@ -429,7 +428,6 @@ class Ran:
 
 
 def ready(folder: Path, a: str, b: str, *, real: bool = True, fault: str = "", **variables: str) -> dict[str, str]:
-    """The environment of a machine with the pictures, their labels and two scripts."""
     machine, environment = prepared(folder, fault, 1, {"STANDIN_SEES": "1", **variables})
     ready.machines[folder] = machine  # type: ignore[attr-defined]
     if real:
@@ -454,7 +452,6 @@ ready.machines = {}  # type: ignore[attr-defined]
 
 
 def run(folder: Path, *words: str, a: str = "", b: str = "", patience: str = "20", extra: str = "", **more: Any) -> Ran:
-    """One comparison to its end; ``extra`` is one more, broken, picture."""
     environment = ready(folder, a or SCRIPTS["fp16"](), b or SCRIPTS["int8"](), **more)
     if extra:
         (folder / "work" / "photos" / extra).write_bytes(b"no picture at all")
@@ -469,7 +466,6 @@ def run(folder: Path, *words: str, a: str = "", b: str = "", patience: str = "20
 
 
 def script(kv: str) -> Callable[[], str]:
-    """A script as recommend writes it, made once."""
     kept: list[str] = []
 
     def made() -> str:
@@ -484,7 +480,6 @@ SCRIPTS = {"fp16": script("fp16"), "int8": script("int8")}
 
 
 def faulty(fault: str) -> str:
-    """A script whose server has a fault."""
     return edited(SCRIPTS["int8"](), r"(?m)^set -euo pipefail$", f"set -euo pipefail\nexport STANDIN_FAULT={fault}")
 
 

@@ -223,7 +223,6 @@ def test_a_digest_follows_what_is_run(tmp_path: Path) -> None:
 
 
 def made(folder: Path, text: str) -> ParsedPlan:
-    """A plan from its text."""
     (folder / "plan.yaml").write_text(text)
     return plan_file.read_plan(folder / "plan.yaml", SMOKE)
 
@@ -279,13 +278,11 @@ def line(
 
 
 def known(checked: ParsedPlan, results: Results) -> dict[str, PlannedRun]:
-    """All launches by id."""
     return {launch.id: launch for launch in sweep.launches(checked, results)}
 
 
 @pytest.fixture(scope="module")
 def halving(tmp_path_factory: pytest.TempPathFactory) -> ParsedPlan:
-    """The plan of the tests of the sweep."""
     return made(tmp_path_factory.mktemp("halving"), HALVING)
 
 
@@ -482,7 +479,6 @@ def test_another_broken_line_is_told(tmp_path: Path) -> None:
 
 
 def unpacked(folder: Path, *lines: ResultLine) -> Result:
-    """What --unpack says of some lines."""
     (folder / "results.jsonl").write_text("".join(each.model_dump_json() + "\n" for each in lines))
     return run(folder, HALVING, "--unpack", str(folder / "out"))
 
@@ -561,7 +557,6 @@ def test_pack_is_the_reverse_of_unpack(halving: ParsedPlan, tmp_path: Path) -> N
 
 
 def its_values(results: Results, launch: PlannedRun) -> list[float]:
-    """A launch's measured loads."""
     return [sweep.score(results.done(launch), load) for load in launch.loads]
 
 
@@ -795,11 +790,9 @@ class Campaign:
 
     @property
     def work(self) -> Path:
-        """The folder it runs in."""
         return self.machine.folder / "work"
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """The command, running."""
         return subprocess.Popen(
             [*RECOMMEND, "campaign", "plan.yaml", "results.jsonl", *words],
             env=self.machine.environment(TMPDIR=str(self.machine.folder / "tmp")), cwd=self.work,
@@ -807,11 +800,9 @@ class Campaign:
         )  # fmt: skip
 
     def done(self, *words: str) -> tuple[int, str, str]:
-        """The command's exit code, stdout and stderr at its end."""
         return self.ended(self.start(*words))
 
     def ended(self, process: subprocess.Popen[str]) -> tuple[int, str, str]:
-        """Waits for the end, and until nothing of it is left."""
         try:
             out, err = process.communicate(timeout=BUSY_S)
         finally:
@@ -821,11 +812,9 @@ class Campaign:
         return process.returncode, out, err
 
     def serves(self) -> bool:
-        """Whether a server listens."""
         return listens(self.port)
 
     def lines(self) -> list[ResultLine]:
-        """What the results hold."""
         return sweep.read_lines(self.results)[0]
 
 

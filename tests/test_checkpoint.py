@@ -87,7 +87,6 @@ def quantization_config(packed: Quantization) -> dict[str, Any]:
 
 
 def hub_config(model: Model) -> dict[str, Any]:
-    """config.json of a record's checkpoint."""
     language = LANGUAGE.get(model.text.family, model.architecture)
     legacy = model.architecture == "InternVLChatModel"
     found = text_config(model.text, language)

@@ -16,7 +16,6 @@ TEXT = "alpha\nbeta\ngamma\nbeta two\n\nbeta three\n"
 
 
 def cited(line: int, token: str, path: str = "lmdeploy/a.py", release: str = "0.18.0") -> citations.Cited:
-    """A citation from one place."""
     return citations.Cited("knowledge/x.yaml", CodeSource(release=release, path=path, line=line, token=token))
 
 
@@ -42,7 +41,7 @@ def opened(release: str, path: str) -> str | None:
 )
 def test_a_wrong_line_is_told_with_the_right_one(line: int, token: str, expected: str | None) -> None:
     """A token that is elsewhere in the file is told with its lines, nearest first."""
-    problems = citations.verify([cited(line, token)], opened)
+    problems = citations.verify_all([cited(line, token)], opened).problems
     assert [str(problem) for problem in problems] == (
         [] if expected is None else [f"knowledge/x.yaml: lmdeploy/{expected}"]
     )
@@ -65,7 +64,7 @@ def test_each_file_is_opened_once() -> None:
         asked.append((release, path))
         return TEXT
 
-    citations.verify([cited(1, "alpha"), cited(2, "beta"), cited(1, "alpha", release="0.17.0")], counting)
+    citations.verify_all([cited(1, "alpha"), cited(2, "beta"), cited(1, "alpha", release="0.17.0")], counting)
     assert asked == [("0.18.0", "lmdeploy/a.py"), ("0.17.0", "lmdeploy/a.py")]
 
 
@@ -137,7 +136,8 @@ def test_repository_files_are_read_at_the_tag(tmp_path: Path) -> None:
     (tmp_path / "src" / "c.cc").write_text("new\n", encoding="utf-8")
     open_text = citations.opener(lambda version: tmp_path / version, tmp_path)
     assert open_text("0.16.0", "src/c.cc") == "old\n"
-    problems = citations.verify([cited(1, "x", "src/c.cc", "0.17.0"), cited(1, "x", "src/d.cc", "0.16.0")], open_text)
+    wrong = [cited(1, "x", "src/c.cc", "0.17.0"), cited(1, "x", "src/d.cc", "0.16.0")]
+    problems = citations.verify_all(wrong, open_text).problems
     assert [problem.what for problem in problems] == [
         "the repository given has no tag v0.17.0",
         "v0.16.0 has no src/d.cc",

@@ -45,14 +45,12 @@ Made = Callable[..., Path]
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
-    """The client of the main job as a module."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("RESIZE", raising=False)
         yield module(text("client"), tmp_path_factory.mktemp("client"))
 
 
 def module(body: str, folder: Path) -> ModuleType:
-    """A client as a module."""
     path = folder / "client.py"
     path.write_text(body, encoding="utf-8")
     spec = importlib.util.spec_from_file_location("client", path)
@@ -65,7 +63,6 @@ def module(body: str, folder: Path) -> ModuleType:
 
 @cache
 def photo(width: int, height: int) -> Image.Image:
-    """Something like a photo: large shapes, and grain."""
     chance = random.Random(width * height)
     sizes = (width // 100 + 2, height // 100 + 2), (width // 3, height // 3)
     shapes, grain = (Image.frombytes("RGB", size, chance.randbytes(3 * size[0] * size[1])) for size in sizes)
@@ -73,7 +70,6 @@ def photo(width: int, height: int) -> Image.Image:
 
 
 def encoded(image: Image.Image, form: str, **how: Any) -> bytes:
-    """An image as the bytes of a file."""
     made = io.BytesIO()
     image.save(made, form, **how)
     return made.getvalue()

@@ -30,7 +30,6 @@ ASKED = [
 
 
 def told(*words: str) -> Any:
-    """The JSON of a comparison."""
     return json.loads(CliRunner().invoke(command, [*words, "--json"]).stdout)
 
 

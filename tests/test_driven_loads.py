@@ -40,7 +40,6 @@ Count = Callable[[str], int]
 
 
 def text_of(message: Body) -> str:
-    """The text of a message as the server reads it."""
     content = message["content"]
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
@@ -73,7 +72,6 @@ def asked(phase: str = "4", model: str = "llama-3.1-8b-instruct", **request: Any
 
 
 def drive(stub: Stub, made: Recommendation, driven: Load, **plan: Any) -> tuple[Outcome, Shape]:
-    """Drive a load as a smoke run does; the bodies that sized the texts are not counted."""
     target = Target((stub.url,), "m")
     drawn = expected.draw_load(made, driven)
     assert drawn is not None
@@ -90,7 +88,6 @@ def drive(stub: Stub, made: Recommendation, driven: Load, **plan: Any) -> tuple[
 
 
 def near(tokens: int, wanted: int) -> bool:
-    """Within 1 % or 2 tokens."""
     return abs(tokens - wanted) <= max(2, 0.01 * wanted)
 
 
@@ -266,7 +263,7 @@ def recorded(made: Recommendation, driven: Load, outcome: Outcome) -> records.Sm
     wanted = RunRequest(script, made, (driven,), {}, {}, "random, seed 0")
     result = RunResult(Host("NVIDIA H200", 1, "1", 143771, 16, "cpu"), 500, ready_mib=100_000, log_sha256="0" * 64)
     result.phases = [LoadResult(driven, outcome, 100_000, 10.0, 1.0, {}, expected.draw_load(made, driven))]
-    values = record.to_values(record.build_record("run", wanted, result, "2026-11-23"))
+    values = record.build_record("run", wanted, result, "2026-11-23").model_dump(mode="json")
     return records.SmokeRun.model_validate_json(json.dumps(values))
 
 
@@ -388,7 +385,7 @@ def test_a_dry_run_shows_the_load() -> None:
     loads = (driven, *phases.parse_loads(("2rps",), made))
     shown = " ".join(dry_run(script, made, {"PATH": "/nowhere"}, loads).split())
     assert "concurrency 16, text only: chat" in shown
-    assert "120 of them the same in all, 3 turns" in shown
+    assert "120 of them shared by all requests, 3 turns" in shown
     assert "2 requests/s (burstiness 1.09)" in shown
 
 

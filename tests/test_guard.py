@@ -117,14 +117,12 @@ def left(token: str, seconds: float = 30.0) -> list[str]:
 
 
 def described(pid: int) -> str:
-    """A process for a failure's message."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text() + Path(f"/proc/{pid}/cmdline").read_text()
     return f"{pid}, gone"
 
 
 def offspring(pid: int) -> list[int]:
-    """A process's children."""
     with contextlib.suppress(OSError):
         return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
@@ -159,7 +157,6 @@ def token() -> Iterator[str]:
 
 
 def environment(token: str) -> dict[str, str]:
-    """An environment with the token."""
     return {"PATH": os.environ["PATH"], TOKEN: token}
 
 

@@ -33,14 +33,12 @@ HAPROXY = RECORD + 'cp "${API_KEYS_FILE:-/dev/null}" "$RECORD/keys"\n[[ -z ${API
 
 @cache
 def rendered(form: str) -> dict[str, str]:
-    """The files of a format by name."""
     if form in ("bash", "docker"):
         return {"serve.sh": text(form)}
     return {"compose": compose, "systemd": systemd, "k8s": kubernetes}[form].files(layout("two-servers"))
 
 
 def started(machine: Machine, command: list[str], variables: dict[str, str]) -> Ran:
-    """Run a command among the stand-ins."""
     done = subprocess.run(
         command,
         env=machine.environment(**variables),
@@ -55,8 +53,6 @@ def started(machine: Machine, command: list[str], variables: dict[str, str]) -> 
 
 
 def serve(form: str) -> Callable[[Machine, dict[str, str]], Ran]:
-    """A script of one file."""
-
     def run(machine: Machine, variables: dict[str, str]) -> Ran:
         return started(machine, [BASH, str(machine.script(rendered(form)["serve.sh"]))], variables)
 
@@ -127,7 +123,6 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def keys_of(words: list[str]) -> tuple[str, ...]:
-    """The keys on a command line."""
     if "--api-keys" not in words:
         return ()
     return tuple(itertools.takewhile(lambda word: word != "--server-name", words[words.index("--api-keys") + 1 :]))

@@ -31,18 +31,15 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process started."""
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def members(session: int) -> list[int]:
-    """The processes of a session that run."""
     every = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdecimal()]
     return [pid for pid in every if alive(pid) and in_session(pid, session)]
 
 
 def in_session(pid: int, session: int) -> bool:
-    """Whether a process is one of a session."""
     try:
         return os.getsid(pid) == session
     except ProcessLookupError:

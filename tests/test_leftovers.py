@@ -25,7 +25,6 @@ STUCK = (
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for temporary files."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     return tmp_path
@@ -42,7 +41,6 @@ def started() -> subprocess.Popen[str]:
 
 
 def names(root: Path) -> set[str]:
-    """What is there."""
     return {path.name for path in root.iterdir()}
 
 

@@ -103,15 +103,8 @@ CASES = [
     ("files", "schema/old.json", WHOLE, "{}\n", "(whole file)", "nothing reads it", "remove it"),
     ("keys", GPU, "^name:", "id: l4\nname:", "line 2", "duplicate key 'id'", "remove one"),
     ("unfinished", GPU, "^name: .*", "name: TODO", "line 2", "TODO", "write the fact"),
-    (
-        "references",
-        "advisers/baseline.yaml",
-        "option: cuda-.*",
-        "option: cuda",
-        "settings[0].option",
-        "'cuda'",
-        "fix the id",
-    ),
+    ("references", "advisers/baseline.yaml", "option: cuda-.*", "option: cuda", "settings[0].option", "'cuda'",
+     "fix the id"),
     ("references", CLAIM, "^options: .*", "options: [d-type]", "options[0]", "no option 'd-type'", "mean dtype"),
     ("references", "scenarios/best-overall.yaml", "- gemini", "- gemeni", "picks[0]", "no adviser", "gemini"),
     ("references", KIMI, "adviser: kimi", "adviser: kim", "adviser", "no adviser 'kim'", "did you mean kimi"),
@@ -125,25 +118,11 @@ CASES = [
     ("conditions", FLAG, r"\{model.dtype\}", "{model.typ}", "reasons[1].text", "'model.typ'", "did you mean"),
     ("reasons", LORA, "- text:", "- when: [config.tp == 2]\n    text:", "reasons[0].when", "no reason", "add a last"),
     ("reasons", FLAG, r"- when:\n( {6}- .*\n)+", "- when: []\n", "reasons[0].when", "never shown", "move it last"),
-    (
-        "references",
-        BF16,
-        "option: chat-template",
-        "option: chat-templat",
-        "needs[0]",
-        "no flag 'chat-templat'",
-        "mean chat-template",
-    ),
+    ("references", BF16, "option: chat-template", "option: chat-templat", "needs[0]", "no flag 'chat-templat'",
+     "mean chat-template"),
     ("conditions", BF16, r"\{lmdeploy\}", "{lmdeplo}", "needs[0].because", "'lmdeplo'", "did you mean lmdeploy"),
-    (
-        "settings",
-        BF16,
-        "option: chat-template",
-        "option: tp",
-        "needs[0].option",
-        "tp has no setting of type str",
-        "such a setting",
-    ),
+    ("settings", BF16, "option: chat-template", "option: tp", "needs[0].option", "tp has no setting of type str",
+     "such a setting"),
     ("eras", BF16, 'until: "0.8.0"', 'until: "0.7.0"', "needs (chat-template)", "is empty", "first release after"),
     ("settings", FLAG, "^setting: dtype", "setting: d_type", "setting", "'d_type'", "did you mean dtype"),
     ("eras", FLAG, 'until: "0.10.1"', 'until: "0.10.0"', "eras since 0.10.1", "no era from 0.10.0", 'since: "0.10.0"'),
@@ -156,130 +135,39 @@ CASES = [
     ("facts", "flags/tp.yaml", "default: .*", 'default: "2"', "eras since 0.7.0", 'default: expected "1"', "write"),
     ("facts", "flags/tp.yaml", "^option: .*", 'option: "--tpp"', "option", "found --tpp", "correct it"),
     ("facts", FACTS, WHOLE, "{}", "(whole file)", "not a file of extracted facts", "knowledge extract"),
-    (
-        "support",
-        BF16,
-        "turbomind\n    since: .*",
-        'turbomind\n    since: "0.8.0"',
-        "support (turbomind)",
-        "lists it in 0.7.0, 0.7.0.post1",
-        "correct since",
-    ),
-    (
-        "support",
-        QWEN3,
-        "pytorch\n    since: .*",
-        'pytorch\n    since: "0.7.2"',
-        "support (pytorch)",
-        "not list it in 0.7.2, 0.7.2.post1, but",
-        "correct",
-    ),
-    (
-        "support",
-        "models/qwen3-32b-fp8.yaml",
-        "turbomind\n    since: .*",
-        'turbomind\n    since: "0.8.0"',
-        "support (turbomind)",
-        "not list it in 0.8.0, but",
-        "correct",
-    ),
-    (
-        "support",
-        "models/qwen2-vl-7b-instruct.yaml",
-        'until: "0.14.0"',
-        'until: "0.15.0"',
-        "support (turbomind)",
-        "not list it in 0.14.0, but",
-        "correct",
-    ),
-    (
-        "support",
-        "models/internvl3.5-8b.yaml",
-        "turbomind\n    since: .*",
-        'turbomind\n    since: "0.9.2"',
-        "support (turbomind)",
-        "not list it in 0.9.2, 0.9.2.post1, but",
-        "correct",
-    ),
+    ("support", BF16, "turbomind\n    since: .*", 'turbomind\n    since: "0.8.0"', "support (turbomind)",
+     "lists it in 0.7.0, 0.7.0.post1", "correct since"),
+    ("support", QWEN3, "pytorch\n    since: .*", 'pytorch\n    since: "0.7.2"', "support (pytorch)",
+     "not list it in 0.7.2, 0.7.2.post1, but", "correct"),
+    ("support", "models/qwen3-32b-fp8.yaml", "turbomind\n    since: .*", 'turbomind\n    since: "0.8.0"',
+     "support (turbomind)", "not list it in 0.8.0, but", "correct"),
+    ("support", "models/qwen2-vl-7b-instruct.yaml", 'until: "0.14.0"', 'until: "0.15.0"', "support (turbomind)",
+     "not list it in 0.14.0, but", "correct"),
+    ("support", "models/internvl3.5-8b.yaml", "turbomind\n    since: .*", 'turbomind\n    since: "0.9.2"',
+     "support (turbomind)", "not list it in 0.9.2, 0.9.2.post1, but", "correct"),
     ("names", GPU, "- L4-24G", "- a100 sxm_80G", "aliases[0]", "already names", "keep it in one"),
     ("names", GPU, "^nvml_names:", "ambiguous: [L4x]\nnvml_names:", "ambiguous[0]", "not among", "add it there"),
     ("numbers", TILE, "^low: .*", "low: 9.0", "value", "low 9, value", "low <= value <= high"),
     ("numbers", BF16, "  layers: 28", "  layers: 0", "text.layers", "0 is not a size", "of config.json"),
-    (
-        "references",
-        WAITS,
-        r"of: \[h100-2026-11-21-batch-16",
-        "of: [h100-x",
-        "comparisons[0].of[0]",
-        "'h100-x'",
-        "fix the",
-    ),
+    ("references", WAITS, r"of: \[h100-2026-11-21-batch-16", "of: [h100-x", "comparisons[0].of[0]", "'h100-x'",
+     "fix the"),
     ("comparisons", WAITS, "^verdict: .*", "verdict: confirmed", "comparisons[0]", "at 1 x 448x448", "be depends"),
     ("comparisons", WAITS, "says: more", "says: less", "comparisons[0]", "refuted, but at 16 x 448x448", "be depends"),
     ("comparisons", ALONE, "    where: .*\n", "", "comparisons[0]", "no-effect, but at 16 x", "narrow where"),
-    (
-        "comparisons",
-        ALONE,
-        r"request.concurrency == 1\]",
-        "request.concurrency = 1]",
-        "comparisons[0].where[0]",
-        "=",
-        "write",
-    ),
-    (
-        "comparisons",
-        ALONE,
-        r"request.concurrency == 1\]",
-        "gpu.count == 1]",
-        "comparisons[0].where[0]",
-        "gpu.count does",
-        "use",
-    ),
-    (
-        "comparisons",
-        ALONE,
-        r"concurrency == 1\]",
-        "concurrency == 7]",
-        "comparisons[0]",
-        "no load of both sides",
-        "same loads",
-    ),
-    (
-        "comparisons",
-        WAITS,
-        "^comparisons:\n(  .*\n)+",
-        "",
-        "comparisons",
-        "states a speed and compares no",
-        "compare its",
-    ),
-    (
-        "comparisons",
-        WAITS,
-        r"^  evidence: \[",
-        "  evidence: [h100-2026-11-21-kimi, ",
-        "sources.evidence",
-        "kimi is in no comparison",
-        "leave it out",
-    ),
-    (
-        "spans",
-        IMAGE,
-        r'    - \{release: "0.7.0".*\n',
-        "",
-        "since",
-        "oldest release that its sources show is 0.18",
-        "0.7.0",
-    ),
-    (
-        "weights",
-        OMP,
-        r"random weights and",
-        "weights and",
-        "effect.throughput",
-        "without its weights",
-        '"random weights"',
-    ),
+    ("comparisons", ALONE, r"request.concurrency == 1\]", "request.concurrency = 1]", "comparisons[0].where[0]",
+     "=", "write"),
+    ("comparisons", ALONE, r"request.concurrency == 1\]", "gpu.count == 1]", "comparisons[0].where[0]",
+     "gpu.count does", "use"),
+    ("comparisons", ALONE, r"concurrency == 1\]", "concurrency == 7]", "comparisons[0]", "no load of both sides",
+     "same loads"),
+    ("comparisons", WAITS, "^comparisons:\n(  .*\n)+", "", "comparisons", "states a speed and compares no",
+     "compare its"),
+    ("comparisons", WAITS, r"^  evidence: \[", "  evidence: [h100-2026-11-21-kimi, ", "sources.evidence",
+     "kimi is in no comparison", "leave it out"),
+    ("spans", IMAGE, r'    - \{release: "0.7.0".*\n', "", "since", "oldest release that its sources show is 0.18",
+     "0.7.0"),
+    ("weights", OMP, r"random weights and", "weights and", "effect.throughput", "without its weights",
+     '"random weights"'),
     ("references", TABLE, "gpu: rtx-3090", "gpu: rtx-3099", "gpu", "no gpu 'rtx-3099'", "rtx-3090"),
     ("benchmarks", TABLE, "rate: 1,", "rate: 1, concurrency: 4,", "rows[0]", "no load, or two", "either"),
     ("benchmarks", TABLE, "rate: 1,", "", "rows[0]", "no load, or two", "either"),
@@ -290,7 +178,7 @@ CASES = [
     ("threads", "threads/answer-cut-off.yaml", "issues/", "issue/", "thread.url", "is not an issue", "issues/NUMBER"),
     ("verdicts", CLAIM, r"^sources:\n(  .*\n)+", "sources: {}\n", "verdict", "has no source", "unverified"),
     ("schema", "schema/gpu.json", '"title": "Gpu"', '"title": "G"', "(whole file)", "differs", "knowledge schema"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("linter", "name", "old", "new", "field", "what", "repair"), CASES)
@@ -307,7 +195,6 @@ def test_what_is_broken_is_told(
 
 
 def change(path: Path, old: str, new: str) -> None:
-    """Breaks a file."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(broken(path.read_text(encoding="utf-8") if path.exists() else "", old, new), encoding="utf-8")
 
@@ -362,7 +249,6 @@ def test_facts_without_a_source_are_counted_not_told(copy: Path) -> None:
 
 
 def invoke(*arguments: str) -> Result:
-    """One maintenance command in this process."""
     return CliRunner().invoke(command, list(arguments))
 
 
@@ -450,7 +336,6 @@ def test_verify_reads_the_cited_lines_of_wheels(copy: Path, wheels: Path) -> Non
 
 @pytest.fixture
 def wheels(tmp_path: Path) -> Path:
-    """A folder with a wheel of one file."""
     with zipfile.ZipFile(tmp_path / "lmdeploy-0.18.0-cp310-cp310-linux_x86_64.whl", "w") as wheel:
         wheel.writestr("lmdeploy/a.py", "alpha\nbeta\n")
     return tmp_path

@@ -33,7 +33,6 @@ from recommender.request import image_tokens
 from recommender.review import engine
 from recommender.site import markup, page_list, snippets
 from recommender.site.pages import measurements, reference
-from recommender.site.pages.comparison import shown
 from recommender.site.site_data import SiteData, site_data
 
 STORE = load()
@@ -137,7 +136,8 @@ def test_the_comparison_shows_ours(site: Path) -> None:
     for name, answer in answers(DATA).items():
         for setting in answer.settings:
             said = table[setting.option][name].partition("|")[0]
-            assert said == shown(setting.ours) + (" (default)" if setting.ours.left else "")
+            up_to = f" to {setting.ours.up_to}" if setting.ours.up_to else ""
+            assert said == (setting.ours.value or "none") + up_to + (" (default)" if setting.ours.left else "")
 
 
 def test_what_nobody_opened_is_shown_as_unverified(site: Path) -> None:

@@ -98,13 +98,11 @@ def visit(browser: Any, base: str) -> Iterator[Visit]:
 
 @pytest.fixture(scope="module")
 def axe() -> str:
-    """The script of axe."""
     engine = pytest.importorskip("axe_playwright_python.base", reason="NO AXE: accessibility was not tried")
     return str(engine.AXE_SCRIPT)
 
 
 def command(visit: Visit) -> list[str]:
-    """What the picker's command gives to `recommend`; the file that the script goes to is left out."""
     words = shlex.split(visit.page.locator("#picker-command").inner_text().partition(">")[0])
     assert words[0] == "recommend"
     return words[1:]
@@ -345,7 +343,6 @@ def test_pictures_and_commands_fit_a_phone(visit: Visit, site: Path) -> None:
 
 
 def script(visit: Visit) -> str:
-    """The script that the picker shows."""
     return str(visit.page.locator("#picker-script code").evaluate("each => each.textContent"))
 
 

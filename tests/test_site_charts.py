@@ -125,11 +125,8 @@ def test_another_release_of_a_run_is_another_series() -> None:
     runs = {**DATA.runs, first: DATA.runs[first].model_copy(update={"lmdeploy": "0.17.0"})}
 
     class Altered(SiteData):
-        """Data with those runs."""
-
         @property
         def runs(self):  # type: ignore[no-untyped-def]
-            """The altered ones."""
             return runs
 
     after = series_of(Altered(STORE), option)

@@ -43,7 +43,6 @@ def content(page: str) -> str:
 
 
 def switch(page: str) -> dict[str, tuple[str, str]]:
-    """The switch of a page: by language where it leads, and what it says."""
     return {language: (link, " ".join(words(said).split())) for link, language, said in ALSO_IN.findall(page)}
 
 

@@ -43,7 +43,6 @@ def files(site: Path) -> Mapping[str, str]:
 
 @pytest.fixture(scope="module")
 def parsed(files: Mapping[str, str]) -> Mapping[str, dict[str, Any]]:
-    """The same, read."""
     return {name: json.loads(text) for name, text in files.items()}
 
 

@@ -42,12 +42,10 @@ SEEDS = (
 
 
 def body(kind: ModuleType, path: str) -> str:
-    """A generated page, of those that a module makes."""
     return next(page.body for page in kind.pages(DATA) if page.path == path)
 
 
 def attributes(tag: str) -> dict[str, str]:
-    """The attributes of the first tag."""
     return {name: html.unescape(value) for name, value in re.findall(r'([a-z-]+)="([^"]*)"', tag.partition(">")[0])}
 
 
@@ -61,13 +59,11 @@ class Row:
 
 @pytest.fixture(scope="module")
 def compare() -> str:
-    """The page's body."""
     return body(comparison, "compare.md")
 
 
 @pytest.fixture(scope="module")
 def rows(compare: str) -> dict[str, Row]:
-    """The rows of the comparison."""
     table = compare[compare.index('<table class="settings"') : compare.index("</table>")]
     found = {}
     for tag, body in re.findall(r"<tbody([^>]*)>(.*?)</tbody>", table, re.DOTALL):

@@ -65,7 +65,6 @@ def ports() -> int:
 
 
 def listens(port: int) -> bool:
-    """Whether something listens there."""
     with socket.socket() as made:
         return made.connect_ex(("127.0.0.1", port)) == 0
 
@@ -84,17 +83,14 @@ class Ran:
 
     @property
     def own(self) -> list[str]:
-        """What the command itself said on stderr, without the server's log lines."""
         return [line for line in self.err.splitlines() if not line.startswith("  | ")]
 
     @property
     def log(self) -> list[str]:
-        """The server's log lines that were shown."""
         return [line for line in self.err.splitlines() if line.startswith("  | ")]
 
     @property
     def work(self) -> Path:
-        """The folder it ran in."""
         return self.machine.folder / "work"
 
 
@@ -131,7 +127,6 @@ def smoke(
 
 
 def rendered(*words: str) -> str:
-    """A script as recommend writes it."""
     return subprocess.run(
         [*RECOMMEND, *words, "-q"], capture_output=True, text=True, check=True, env={"PYTHONPATH": _path()}
     ).stdout
@@ -142,14 +137,12 @@ def _path() -> str:
 
 
 def edited(text: str, old: str, new: str) -> str:
-    """A script with one value changed by hand."""
     made, count = re.subn(old, new, text)
     assert count == 1, old
     return made
 
 
 def on_taken_port(folder: Path) -> Ran:
-    """Runs while something listens on the port."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -195,7 +188,6 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["SERVER_PORT"])), H
 
 
 def refusing(folder: Path) -> Ran:
-    """Runs with a server that answers every request with HTTP 503."""
     (folder / "bin").mkdir()
     tool = folder / "bin" / "server"
     tool.write_text(f"#!{sys.executable}\n{REFUSES}")
@@ -239,20 +231,14 @@ FAULTS: dict[str, tuple[int, str, Job]] = {
     "unsupported": (12, r"model: .*not supported by turbomind engine; name a folder", job(fault="unsupported-model")),
     "fallback": (13, r"pytorch-fallback: the engine is pytorch", job(fault="fallback")),
     "oom-start": (14, r"out-of-memory: .*SIGABRT: .*CUDA error: out of memory", job(fault="oom-start")),
-    "oom-image": (
-        15,
-        r"out-of-memory-image: .*an image request.*CUDA error: out of memory",
-        job(fault="oom-image:1:die"),
-    ),
+    "oom-image": (15, r"out-of-memory-image: .*an image request.*CUDA error: out of memory",
+     job(fault="oom-image:1:die")),
     "oom-image-load": (15, r"out-of-memory-image: .*requests under load", job(fault="oom-image:9:die")),
     "oom-image-500": (15, r"HTTP 500: .*the log says: torch\.OutOfMemoryError", job(fault="oom-image:1:500")),
     "oom-image-abort": (15, r"finish_reason .*the log says: torch\.Out", job(fault="oom-image:9:abort")),
     "hang": (16, r"not ready after .* no new log line for \d+ s; the warm-up", job(fault="hang-start", patience="12")),
-    "hang-by-nature": (
-        16,
-        r"hang-at-start: .*as with a KV cache too small for it",
-        job(render=W, edit=(r"(?m)^(CACHE_MAX_ENTRY_COUNT=.*:-)[\d.]+", r"\g<1>0.001"), patience="12"),
-    ),
+    "hang-by-nature": (16, r"hang-at-start: .*as with a KV cache too small for it",
+     job(render=W, edit=(r"(?m)^(CACHE_MAX_ENTRY_COUNT=.*:-)[\d.]+", r"\g<1>0.001"), patience="12")),
     "dies": (17, r"server-died: .*\d+ of \d+ requests under load: Server", job(fault="die-under-load:9")),
     "hangs": (18, r"requests-hang: a text request: .*/health answers 200", job(fault="hang-requests:0", patience="5")),
     "hangs-load": (18, r"\d of \d+ requests under load: no answer", job(fault="hang-requests:9", patience="5")),
@@ -260,11 +246,8 @@ FAULTS: dict[str, tuple[int, str, Job]] = {
     "malformed": (20, r"malformed-json: a JSON request: the answer is not JSON", job(fault="malformed-json")),
     "error-200": (21, r"error-in-200: .*Failed to get response", job(fault="error-200")),
     "error-200-load": (21, r"error-in-200: \d+ of \d+ requests", job(fault="error-200:9")),
-    "dead-proxy": (
-        22,
-        r"http_proxy=http://127\.0\.0\.1:9 intercepts",
-        job(HTTP_PROXY="http://user:secret@127.0.0.1:9"),
-    ),
+    "dead-proxy": (22, r"http_proxy=http://127\.0\.0\.1:9 intercepts",
+     job(HTTP_PROXY="http://user:secret@127.0.0.1:9")),
     "web-proxy": (22, r"environment-proxy: http_proxy=http://.* NO_PROXY=127\.0\.0\.1", behind_web_server),
     "settings": (23, r"settings-differ: session_len is \d+, not \d+ as requested", job(fault="settings")),
     "crash": (24, r"start-failed: .*status 1 before it was ready: ValueError: Unrec", job(fault="crash-start")),
@@ -272,7 +255,7 @@ FAULTS: dict[str, tuple[int, str, Job]] = {
     "refuses": (25, r"request-failed: a text request: HTTP 503: .*come back later", refusing),
     "time-limit": (26, r"not done after 2 s; raise --time-limit", job("--time-limit", "2", fault="slow-start:30")),
     "goal": (27, r"p99 ms \d.*, wanted 330\.0; ask", job("--load", "4", "--p99", "330", STANDIN_STEP_MS="30")),
-}
+}  # fmt: skip
 # Failures of requests do not end a run: it goes on and measures how many there are.
 REPORTED = {"too-long", "malformed", "error-200", "error-200-load", "refuses", "goal", "oom-image-load", "dies"}
 UNSTARTED = {"port-taken", "absent", "other-release", "no-gpu", "too-few-gpus", "no-folder", "dead-proxy", "web-proxy"}
@@ -321,7 +304,6 @@ def clean(ran: Ran) -> None:
 
 
 def sound(ran: Ran) -> None:
-    """A run that ended well."""
     clean(ran)
     assert ran.code == 0, ran.err + ran.out[-3000:]
     assert not ran.log
@@ -543,7 +525,6 @@ def test_loads_of_ones_own(fleet: Callable[[str], Ran]) -> None:
 
 
 def said(*words: str, code: int = 2, fault: str = "", folder: Path | None = None, **variables: str) -> str:
-    """What a command that starts nothing says."""
     environment = {"PYTHONPATH": _path(), "LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin", **variables}
     if folder is not None:
         environment = Standin(folder, fault=fault).environment(**variables)
@@ -746,11 +727,9 @@ class Started:
             )  # fmt: skip
 
     def ready(self) -> None:
-        """Waits until the server listens."""
         wait_for(lambda: listens(self.port) or self.process.poll() is not None, BUSY_S)
 
     def ended(self) -> int:
-        """The exit code, once nothing of it is there any more."""
         try:
             code = self.process.wait(BUSY_S)
         finally:
@@ -759,7 +738,6 @@ class Started:
         return code
 
     def said(self) -> str:
-        """What it said on stderr."""
         return self.errors.read_text("utf-8", "replace")
 
 

@@ -49,7 +49,6 @@ class Ran:
 
     @property
     def told(self) -> dict[str, Any]:
-        """The JSON on stdout."""
         told: dict[str, Any] = json.loads(self.out)
         return told
 
@@ -270,7 +269,6 @@ TWO: dict[str, Any] = {"load": "", "concurrency": 32, "gpu": "H100-80G", "gpu_co
 def of(
     form: str, change: Callable[[dict[str, str]], object] = lambda _: None, hosts: int = 1
 ) -> fleet_folder.FleetArtefact:
-    """Two servers' folder, changed."""
     texts = render_files(Layout(found(**TWO), hosts), form)
     change(texts)
     return fleet_folder.from_texts(texts, form, "fleet")
@@ -457,7 +455,6 @@ def test_compose_variables() -> None:
 
 
 def cli(*words: str, cwd: Path) -> tuple[int, str, str]:
-    """One call; its exit code and output."""
     done = subprocess.run(
         [*RECOMMEND, "smoke", *words], cwd=cwd, capture_output=True, text=True, timeout=BUSY_S, check=False
     )

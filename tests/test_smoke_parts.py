@@ -27,7 +27,7 @@ from recommender.render import artefact as launch
 from recommender.render.formats import render
 from recommender.request.request import Request
 from recommender.smoke import dryrun, phases, record, report
-from recommender.smoke.client import checks, load
+from recommender.smoke.client import checks
 from recommender.smoke.failures import KINDS, TAIL_LINES, Failure
 from recommender.smoke.process import diagnose, gpu, host, readback
 from recommender.smoke.process.metrics import Metrics
@@ -37,7 +37,6 @@ H100 = {"gpu": "h100-80g", "load": "", "concurrency": 4}
 
 
 def artefact(form: str = "bash", **asked: Any) -> launch.Artefact:
-    """An artefact as recommend writes it."""
     return launch.parse(text(form, **(H100 | asked)), "serve.sh" if form == "bash" else "pipeline.py")
 
 
@@ -245,7 +244,6 @@ ASKED = {"backend": "turbomind", "session_len": "4096", "cache_ratio": "0.2", "m
 
 
 def log(budget: str = BUDGET, *more: str) -> str:
-    """A server's log."""
     return LOG.format(budget=budget) + "\n".join(more)
 
 
@@ -394,7 +392,6 @@ def test_a_failure_is_one_line_with_few_log_lines() -> None:
 
 
 def phase(**values: Any) -> records.Phase:
-    """A load as measured."""
     return records.Phase(**{
         "concurrency": 4, "arrivals_rps": 0, "images": 1, "image": "448x448", "input_tokens": 330, "output_tokens": 16,
         "window_s": 2.0, "window_requests": 8, "latencies_ms": "100 200 300 400", "ttft_ms": "50 70",
@@ -404,7 +401,6 @@ def phase(**values: Any) -> records.Phase:
 
 
 def smoked(*phases: records.Phase, **values: Any) -> records.SmokeRun:
-    """A run as recorded."""
     return records.SmokeRun(**{
         "id": "run", "taken": "2026-01-02", "made_by": "lmdeploy-recommender 0.1.0", "lmdeploy": "0.18.0",
         "gpu": "h100-sxm-80g", "gpu_name": "NVIDIA H100 80GB HBM3", "gpu_count": 1, "driver": "580.1",
@@ -538,7 +534,6 @@ def test_memory_is_told_without_the_idle_card() -> None:
 
 
 def wanting(**goals: Any) -> Any:
-    """A recommendation with goals."""
     return found(**(H100 | goals))
 
 
@@ -656,69 +651,16 @@ def serving(answer: Callable[[str], tuple[int, bytes] | None], patience_s: float
 
 
 def chat(content: str, finish: str = "stop", tokens: int = 3) -> bytes:
-    """A chat completion."""
     choice = {"message": {"content": content}, "finish_reason": finish}
     return json.dumps({"choices": [choice], "usage": {"completion_tokens": tokens}}).encode()
 
 
-@pytest.mark.parametrize(
-    ("answer", "name"),
-    [
-        ((400, b'{"message": "Input length (9) must be smaller than the model context length"}'), "too-long"),
-        ((400, b'{"message": "Request preprocessing failed."}'), "request-failed"),
-        ((500, b"torch.OutOfMemoryError: CUDA out of memory"), "out-of-memory-image"),
-        ((503, b"later"), "request-failed"),
-        ((200, b"<html>"), "malformed-json"),
-        ((200, b'{"error_code": 10400, "text": "no"}'), "error-in-200"),
-        ((200, b"[]"), "error-in-200"),
-        ((200, chat("", "error", 0)), "request-failed"),
-        (None, "requests-hang"),
-    ],
-)
-def test_the_cause_of_a_failed_request(answer: tuple[int, bytes] | None, name: str) -> None:
-    """By status and body; a silent server is told apart from a dead one."""
-    patience_s = 0.4 if answer is None else 30.0
-    made = serving(lambda path: (200, b"") if path == "/health" else answer, patience_s)
-    with made as server, pytest.raises(Failure) as raised:
+def test_a_silent_server_hangs() -> None:
+    """A request without an answer is told apart from a dead server: /health still answers."""
+    silent = serving(lambda path: (200, b"") if path == "/health" else None, 0.4)
+    with silent as server, pytest.raises(Failure, match=r"a request: .*/health answers 200 meanwhile") as raised:
         server.chat({}, "a request")
-    assert raised.value.kind.name == name
-    assert raised.value.message.startswith("a request: ")
-    if answer is None:
-        assert "/health answers 200 meanwhile" in raised.value.message
-
-
-def both(status: int, body: bytes) -> tuple[str, str]:
-    """The cause of a failure as the proof names it, and as the load does."""
-    with serving(lambda path: (status, body)) as server:
-        with pytest.raises(Failure) as raised:
-            server.chat({}, "a request")
-        plan = load.LoadPlan(concurrency=1, rps=0.0, seconds=20.0, enough=1, limit_s=30.0, stream_every=0)
-        outcome = load.run(load.Target((server.url,), "m"), load.Shape(0, 0, 0, 9, 1, 0), plan, lambda *_: None)
-    (cause,) = outcome.failures
-    assert raised.value.message == f"a request: {outcome.failures[cause][1]}"
-    return raised.value.kind.name, cause
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "name"),
-    [
-        (
-            200,
-            b'{"object": "error", "message": "Input length (9) is too long", "code": 400}',
-            "too-long",
-        ),
-        (200, chat("", "length", 0), "too-long"),
-        (400, b'{"message": "The session_id 3 is occupied."}', "request-failed"),
-        (200, chat("internal error, status code ResponseType.INPUT_LENGTH_ERROR", "error", 0), "too-long"),
-        (500, b"std::bad_alloc", "out-of-memory-image"),
-        (200, b'{"choices": [7]}', "error-in-200"),
-        (200, b'{"choices": ', "malformed-json"),
-        (429, b"\xff", "request-failed"),
-    ],
-)
-def test_proof_and_load_name_a_failure_alike(status: int, body: bytes, name: str) -> None:
-    """Also what LMDeploy's proxy forwards: a refusal under status 200."""
-    assert both(status, body) == (name, name)
+    assert raised.value.kind.name == "requests-hang"
 
 
 def test_nobody_answers() -> None:
@@ -739,7 +681,6 @@ def test_no_model_is_listed(body: bytes) -> None:
 
 
 def proved(structured: bool, **answers: bytes) -> list[str]:
-    """What the checks say of a server."""
     bodies = iter(answers.values())
     with serving(lambda path: (200, b"" if path == "/health" else next(bodies))) as server:
         return list(checks.check_server(server, [server], "m", FOUND.resolved, "", 0, structured))
@@ -820,7 +761,6 @@ def test_loads_without_being_told() -> None:
 
 
 def options(**given: Any) -> dict[str, Any]:
-    """The command line's request options."""
     names = ("gpu", "model", "load", "rps", "image", "prompt_tokens", "output_tokens", "goal", "p99", "ttft", "vram",
              "cpus", "kv", "lmdeploy")  # fmt: skip
     return dict.fromkeys(names) | {"text_only": False} | given
@@ -913,20 +853,16 @@ class Nvml:
         self.used_mib, self.broken = list(used), broken
 
     def nvmlInit(self) -> None:
-        """Fails without a driver."""
         if self.broken:
             raise self.NVMLError("Driver Not Loaded")
 
     def nvmlDeviceGetCount(self) -> int:
-        """How many cards."""
         return len(self.used_mib)
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        """A handle is its number."""
         return index
 
     def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:
-        """Bytes."""
         return SimpleNamespace(used=self.used_mib[handle] << 20, total=81559 << 20)
 
     def nvmlDeviceGetName(self, handle: int) -> bytes:
@@ -934,7 +870,6 @@ class Nvml:
         return b"NVIDIA H100 80GB HBM3"
 
     def nvmlSystemGetDriverVersion(self) -> str:
-        """The driver."""
         return "580.1"
 
 

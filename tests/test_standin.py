@@ -31,7 +31,6 @@ DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def fetch(url: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
-    """Status and body of one request."""
     data = None if body is None else json.dumps(body).encode()
     try:
         with DIRECT.open(
@@ -57,18 +56,15 @@ class Running:
         self.process = machine.start(*words, log=self.log, **variables)
 
     def ready(self) -> Running:
-        """Waits until it answers."""
         wait_for(lambda: self.listens() or self.process.poll() is not None)
         assert self.process.poll() is None, self.said()
         return self
 
     def listens(self) -> bool:
-        """Whether the port is open."""
         with socket.socket() as made:
             return made.connect_ex(("127.0.0.1", self.port)) == 0
 
     def said(self) -> str:
-        """The log so far."""
         return self.log.read_bytes().decode("utf-8", "replace")
 
     def ended(self) -> int:
@@ -76,7 +72,6 @@ class Running:
         return self.process.wait(10)
 
     def chat(self, content: Any = "x" * 35, **asked: Any) -> tuple[int, Any]:
-        """One chat completion."""
         body = {"model": str(self.model), "messages": [{"role": "user", "content": content}], **asked}
         status, got = fetch(f"{self.url}/v1/chat/completions", body)
         return status, json.loads(got)

@@ -62,7 +62,6 @@ VERDICT, LOST, LEFT = 1, 3, 141
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files that the commands read."""
     made = tmp_path_factory.mktemp("streams")
     (made / "bad.sh").write_text(BAD)
     (made / "serve.sh").write_text(text())

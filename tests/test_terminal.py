@@ -25,7 +25,6 @@ COMMANDS = [
 
 
 def on_terminal(*words: str, **changed: str) -> str:
-    """What a command writes to stdout where that is a terminal."""
     leader, follower = pty.openpty()
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(KNOWLEDGE.parent), "LC_ALL": "C.UTF-8", **changed}
     process = subprocess.Popen(

@@ -32,7 +32,6 @@ STORE = load()
 
 
 def covered(model: Model) -> bool:
-    """Whether random weights can be made for it."""
     try:
         layouts.check_model(model)
     except layouts.WeightsError:
@@ -64,21 +63,14 @@ OTHERS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "llama-2-7b": ("llama-3.1-8b-instruct", {}, {"family": "llama2", "vocab": 32000}),
     "qwen3-30b-a3b-awq": ("qwen3-30b-a3b", AWQ, {}),
     "qwen3-30b-a3b-gptq": ("qwen3-30b-a3b", GPTQ, {"mixture": [SMALL_MIXTURE | {"dense_layers": 1}]}),
-    "qwen2-57b-a14b": (
-        "qwen2.5-7b-instruct",
-        {"architecture": "Qwen2MoeForCausalLM"},
-        {"family": "qwen2-moe", "mixture": SHARED},
-    ),
+    "qwen2-57b-a14b": ("qwen2.5-7b-instruct", {"architecture": "Qwen2MoeForCausalLM"},
+     {"family": "qwen2-moe", "mixture": SHARED}),
     "mixtral-8x7b-awq": ("mixtral-8x7b-instruct", AWQ, {}),
     "qwen2.5-vl-7b-gptq": ("qwen2.5-vl-7b-instruct", GPTQ, {}),
     "internlm3-8b-gptq": ("internlm3-8b-instruct", GPTQ, {}),
     "llama-3.1-8b-fp8": ("llama-3.1-8b-instruct", FP8, {}),
-    "intern-s1": (
-        "internvl3.5-30b-a3b",
-        FP8 | {"architecture": "InternS1ForConditionalGeneration"},
-        {},
-    ),
-}
+    "intern-s1": ("internvl3.5-30b-a3b", FP8 | {"architecture": "InternS1ForConditionalGeneration"}, {}),
+}  # fmt: skip
 
 
 def as_dict(model: Model) -> dict[str, Any]:
@@ -101,7 +93,6 @@ def small(name: str) -> Model:
 
 
 def small_text(model: Model) -> Any:
-    """Its language part as a validated record, which compares by value."""
     return Model.model_validate_json(json.dumps(as_dict(model))).text
 
 
@@ -118,14 +109,12 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def header(path: Path) -> tuple[dict[str, Any], int]:
-    """A safetensors file's head and where its data begin."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         return json.loads(file.read(length)), 8 + length
 
 
 def read(folder: Path, name: str) -> np.ndarray[Any, Any]:
-    """One tensor of a folder."""
     index = json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"]
     head, begin = header(folder / index[name])
     entry = head[name]
@@ -175,8 +164,8 @@ def test_planned_bytes_are_the_models(name: str) -> None:
 def test_written_folder_reads_back(name: str, tmp_path: Path) -> None:
     """Headers hold the computed bytes exactly, data lie without gaps, and the shape reads back from config.json."""
     model = layouts.as_written(small(name))
-    made = write.write_checkpoint(small(name), tmp_path / "made")
-    assert [path.name for path in tmp_path.iterdir()] == ["made"]
+    made = write.ensure_checkpoint(small(name), tmp_path)
+    assert [*tmp_path.iterdir()] == [made.folder]
     assert made.bytes == model_shape.weight_bytes(model) == checkpoint.weight_bytes(made.folder)
     index = json.loads((made.folder / "model.safetensors.index.json").read_text())
     assert index["metadata"]["total_size"] == made.bytes
@@ -289,7 +278,7 @@ def test_what_is_not_covered_is_refused(model: Model, says: str, tmp_path: Path)
     assert model.id in str(refused.value)
     assert not list(tmp_path.iterdir())
     with pytest.raises(WeightsError, match="negative"):
-        write.write_checkpoint(model, tmp_path / "made", -1)
+        write.ensure_checkpoint(model, tmp_path / "made", -1)
 
 
 # --- values ---------------------------------------------------------------------------------
@@ -298,8 +287,8 @@ def test_what_is_not_covered_is_refused(model: Model, says: str, tmp_path: Path)
 def test_same_seed_same_bytes(tmp_path: Path, awq: write.Checkpoint) -> None:
     """Every file is the same at another place and time; another seed changes the weights and the mark only."""
     model = small("internvl3-8b-awq")
-    again = digests(write.write_checkpoint(model, tmp_path / "again").folder)
-    other = digests(write.write_checkpoint(model, tmp_path / "other", 1).folder)
+    again = digests(write.ensure_checkpoint(model, tmp_path / "again").folder)
+    other = digests(write.ensure_checkpoint(model, tmp_path / "other", 1).folder)
     assert again == digests(awq.folder)
     differ = {name for name in again if again[name] != other[name]}
     assert differ == {"config.json", "README.md", *(name for name in again if name.endswith(".safetensors"))}
@@ -339,12 +328,12 @@ def test_eight_and_four_bit_floats_are_symmetric(tmp_path: Path) -> None:
     e4m3 = np.where(exponents, (1 + mantissa / 8) * 2.0 ** (exponents - 7), mantissa / 8 * 2.0**-6)
     e4m3 = np.where((bits & 127) == 127, np.nan, e4m3 * np.where(bits >> 7, -1, 1))
     e2m1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
-    fp8 = write.write_checkpoint(small("qwen3-30b-a3b-fp8"), tmp_path / "fp8").folder
+    fp8 = write.ensure_checkpoint(small("qwen3-30b-a3b-fp8"), tmp_path / "fp8").folder
     name = "model.layers.1.mlp.experts.3.up_proj.weight"
     weights, scale = e4m3[read(fp8, name)], read(fp8, f"{name}_scale_inv")
     assert (weights.shape, scale.shape) == ((384, 128), (3, 1))
     wanted = [(weights * np.repeat(scale, 128, axis=0), 0.2)]
-    oss = write.write_checkpoint(small("gpt-oss-20b"), tmp_path / "oss").folder
+    oss = write.ensure_checkpoint(small("gpt-oss-20b"), tmp_path / "oss").folder
     name = "language_model.model.layers.1.mlp.experts.gate_up_proj"
     blocks, powers = read(oss, f"{name}_blocks"), read(oss, f"{name}_scales").astype(int) - 127
     assert (blocks.shape, powers.shape) == ((4, 768, 4, 16), (4, 768, 4))
@@ -357,7 +346,7 @@ def test_eight_and_four_bit_floats_are_symmetric(tmp_path: Path) -> None:
 
 def test_gptq_zero_points(tmp_path: Path) -> None:
     """The loader adds one to a stored zero point; the values lie around the sum."""
-    folder = write.write_checkpoint(small("internlm3-8b-gptq"), tmp_path / "made").folder
+    folder = write.ensure_checkpoint(small("internlm3-8b-gptq"), tmp_path / "made").folder
     name = "model.layers.0.mlp.down_proj"
     assert (read(folder, f"{name}.qzeros") == 0x77777777).all()
     words = read(folder, f"{name}.qweight")
@@ -475,8 +464,6 @@ def test_ensure_reuses_and_refuses(tmp_path: Path) -> None:
     again = write.ensure_checkpoint(model, tmp_path)
     assert (again.folder, again.bytes, again.seconds) == (made.folder, made.bytes, 0.0)
     assert {path: path.stat().st_mtime_ns for path in made.folder.iterdir()} == before
-    with pytest.raises(WeightsError, match="exists; remove it"):
-        write.write_checkpoint(model, made.folder)
     with pytest.raises(WeightsError, match="differs from what this version writes"):
         write.ensure_checkpoint(changed("internvl3-1b", layers=1), tmp_path)
     shard = next(made.folder.glob("*.safetensors"))
@@ -543,7 +530,7 @@ def test_two_at_once_write_once(tmp_path: Path) -> None:
     thread = threading.Thread(target=lambda: found.append(write.ensure_checkpoint(model, tmp_path, say=say)))
     thread.start()
     assert waits.wait(10)
-    write.write_checkpoint(model, tmp_path / "random-internvl3-1b-seed0")
+    write.ensure_checkpoint(model, tmp_path / "elsewhere").folder.rename(tmp_path / "random-internvl3-1b-seed0")
     os.close(handle)
     thread.join(20)
     assert found[0].seconds == 0.0
@@ -554,7 +541,7 @@ def test_progress_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     """A long write says how far it is."""
     monkeypatch.setattr(write, "SAY_SECONDS", 0.001)
     said: list[str] = []
-    write.write_checkpoint(small("internvl3-8b"), tmp_path / "made", say=said.append)
+    write.ensure_checkpoint(small("internvl3-8b"), tmp_path / "made", say=said.append)
     assert said
     assert "internvl3-8b" in said[0]
     assert "of 0.1 GB written" in said[0]
@@ -565,7 +552,7 @@ def test_memory_stays_small(tmp_path: Path) -> None:
     program = (
         "import re, sys; from pathlib import Path\n"
         "from recommender.knowledge.records import Model; from recommender.smoke.weights import write as weights\n"
-        "weights.write_checkpoint(Model.model_validate_json(sys.stdin.read()), Path(sys.argv[1]))\n"
+        "weights.ensure_checkpoint(Model.model_validate_json(sys.stdin.read()), Path(sys.argv[1]))\n"
         # Not ru_maxrss: that begins with the size of the process that started this one.
         "print(re.search(r'VmHWM:\\s+(\\d+) kB', Path('/proc/self/status').read_text())[1])"
     )

@@ -17,9 +17,9 @@ KEPT = ("user.", "system.posix_acl_")
 def write(path: Path, text: str, *, executable: bool = False) -> None:
     """Write a text file atomically: readers see the old text or the new one, never a part. Raises OSError.
 
-    A link stays a link, and its target is replaced. An existing file keeps its owner, group, mode, access control
-    list and other extended attributes; one that cannot keep them, or has hard links, is refused. A new file gets its
-    mode from the umask and ``executable``. A device or a pipe is written to, not replaced.
+    Of a symbolic link, the target is replaced. An existing file keeps its owner, group, mode, access control list and
+    other extended attributes; if it cannot, or has hard links, the write is refused. A new file gets its mode from the
+    umask and ``executable``. A device or a pipe is written to, not replaced.
     """
     try:
         there = path.stat()

@@ -15,7 +15,7 @@ AGAIN_S = 0.25
 
 
 class _Over(BaseException):
-    """The time is up. No handler for errors of ours may take it for one."""
+    """The time is up. A BaseException, so that no handler for Exception catches it."""
 
 
 def _stop(_signal: int, _frame: object) -> None:
@@ -50,7 +50,6 @@ def cpu_budget(seconds: float = SECONDS) -> Iterator[None]:
 
 
 def _disarm() -> None:
-    """Stop the timer, even if it ends just now."""
     while True:
         try:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)

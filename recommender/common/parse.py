@@ -1,6 +1,6 @@
 """Parse JSON, TOML, YAML and Python that users wrote, in bounded time and memory.
 
-Depth and number of entries are counted before a recursive parser starts. YAML counts what its aliases stand for.
+Depth and number of entries are counted before a recursive parser starts. In YAML, aliases are counted as expanded.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def parse_python(text: str) -> ast.Module:
     if sum(1 for _ in PYTHON_TOKEN.finditer(text)) > MOST_TOKENS:
         raise Unreadable(f"invalid Python: more than {MOST_TOKENS:,} words and signs; fix it there")
     if text.count("{") > MOST_BRACES and FORMATTED.search(text):
-        raise Unreadable(f"invalid Python: more than {MOST_BRACES:,} braces beside f-strings; fix it there")
+        raise Unreadable(f"invalid Python: more than {MOST_BRACES:,} braces in a file with f-strings; fix it there")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""Standard streams that may be closed, full or abandoned by their reader.
+"""Handle standard streams that are closed, full or abandoned by their reader.
 
 Such a stream must not end a command with a traceback or with a code of another meaning. So the entry point replaces the
 streams once, and no other code handles their errors: a failed write raises nothing, and the command goes on and cleans
@@ -53,7 +53,7 @@ class ClosedInput(io.RawIOBase):
 
 @contextlib.contextmanager
 def tolerant() -> Iterator[None]:
-    """Replace the process's own streams while a command runs; then exit by what became of its output.
+    """Replace the standard streams while a command runs; then exit with 3 or 141 if output was lost.
 
     Where stdout lost output, success and a verdict (exit 1) mean nothing: exit 141 if its reader left, else 3. Other
     codes stay. Streams that a caller replaced, such as a test, stay too.

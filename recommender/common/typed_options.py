@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 
 def as_typed(message: str, options: Iterable[Sequence[str]], words: Sequence[str]) -> str:
-    """Return a message with each option under the name that the command line has; ``options`` are their names."""
+    """Return a message that names each option as the user typed it; ``options`` lists each one's names."""
     there = {word.partition("=")[0] for word in words}
     for names in options:
         typed = [name for name in names if name in there and name.startswith("--")]

@@ -53,7 +53,6 @@ def plain(arguments: Sequence[str]) -> list[str]:
 
 
 def _value(text: str) -> Any:
-    """Return a JSON value, or the text itself."""
     try:
         return json.loads(text)
     except ValueError:
@@ -92,7 +91,6 @@ def default_value(item: Definition) -> Any:
 
 
 def _add(parser: argparse.ArgumentParser, item: Definition) -> None:
-    """Add one option or positional."""
     names = item.options or (item.dest,)
     settings: dict[str, Any] = {"default": default_value(item)}
     if item.options:

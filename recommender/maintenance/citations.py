@@ -96,11 +96,6 @@ def check(cited: Cited, text: str) -> CitationProblem | None:
     return CitationProblem(cited, f"{source.token!r} is nowhere in this file of {text.count(chr(10)) + 1} lines")
 
 
-def verify(sources: Iterable[Cited], open_text: OpenText) -> list[CitationProblem]:
-    """Return the citations that do not hold; see :func:`verify_all` for the counts as well."""
-    return list(verify_all(sources, open_text).problems)
-
-
 def verify_all(sources: Iterable[Cited], open_text: OpenText) -> CheckedCitations:
     """Check citations. ``open_text(release, path)`` gives a file's text, or None to skip it.
 

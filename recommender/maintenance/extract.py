@@ -38,11 +38,6 @@ def metadata_text(wheel: zipfile.ZipFile) -> str:
     return wheel.read(names[0]).decode("utf-8")
 
 
-def metadata_of(wheel: zipfile.ZipFile) -> Message:
-    """Return the headers of a wheel's METADATA file."""
-    return HeaderParser().parsestr(metadata_text(wheel))
-
-
 def requirements(metadata: Message) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the specifiers of torch and transformers, and the names of NVIDIA packages, without extras."""
     needs: dict[str, str] = {}
@@ -98,7 +93,7 @@ def extract_wheel(path: Path) -> ReleaseFacts:
     """Read one wheel. Raises MaintenanceError with its name where it is not a readable LMDeploy wheel."""
     try:
         with zipfile.ZipFile(path) as wheel, work_folder("extract") as place:
-            metadata = metadata_of(wheel)
+            metadata = HeaderParser().parsestr(metadata_text(wheel))
             sources = [name for name in wheel.namelist() if name.startswith("lmdeploy/") and name.endswith(".py")]
             wheel.extractall(place, sources)
             package = place / "lmdeploy"

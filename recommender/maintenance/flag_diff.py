@@ -41,7 +41,6 @@ class OptionSpan:
 
 
 def _merged(spans: Iterable[OptionSpan]) -> list[OptionSpan]:
-    """Join adjacent spans of equal facts."""
     found: list[OptionSpan] = []
     for span in spans:
         last = found[-1] if found else None
@@ -68,7 +67,6 @@ def field_ranges(facts: WheelFacts, config: str, field: str) -> list[tuple[str, 
 
 
 def _releases_within(facts: WheelFacts, spans: Iterable[tuple[str, str]]) -> set[str]:
-    """Return the covered releases that lie in any of some half-open ranges."""
     versions = [release.version for release in facts.releases]
     return {version for since, until in spans for version in versions if within(since, until, Version(version))}
 
@@ -192,9 +190,9 @@ def release_differences(kept: ReleaseFacts, read: ReleaseFacts) -> list[str]:
         ("model table entry", set(kept.listed), set(read.listed)),
     ):
         for item in sorted(old - new, key=str):
-            lines.append(f"{where}: {kind} {item} is kept, the wheel does not have it; extract again")
+            lines.append(f"{where}: {kind} {item} is in the file but not in the wheel; extract again")
         for item in sorted(new - old, key=str):
-            lines.append(f"{where}: {kind} {item} is in the wheel, it is not kept; extract again")
+            lines.append(f"{where}: {kind} {item} is in the wheel but not in the file; extract again")
     for name in ("requires_python", "requires", "cuda", "flexible"):
         expected, found = getattr(read, name), getattr(kept, name)
         if expected != found:

@@ -1,4 +1,4 @@
-"""A knowledge folder as the linters see it: every record that can be read, typed, and what cannot."""
+"""Read a knowledge folder for the linters: the readable records, and the problems of the others."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class KnowledgeFolder:
 
     @cached_property
     def texts(self) -> dict[str, str]:
-        """The text of every record's file, by file; without those that are no text."""
+        """Return the text of each record's file that can be read, by file."""
         texts = {}
         for kind, names in self.names.items():
             for name in sorted(names):
@@ -79,7 +79,7 @@ class KnowledgeFolder:
 
     @cached_property
     def facts(self) -> WheelFacts | None:
-        """What was extracted from the wheels; None where that file cannot be read."""
+        """Return the facts extracted from the wheels, or None if that file cannot be read."""
         try:
             return load_extracted(self.folder / FACTS)
         except MaintenanceError:
@@ -106,7 +106,7 @@ def read(knowledge: Path, schemas: Mapping[str, str] | None = None) -> Knowledge
 
 
 def _unread(file: str, path: str, error: Exception) -> Iterator[Problem]:
-    """Yield the problems of a record that could not be read: all fields, where the type says which."""
+    """Yield the problems of an unreadable record; all invalid fields if its type names them."""
     cause = error.__context__  # the error itself names only the first field
     if isinstance(cause, ValidationError):
         for detail in cause.errors(include_url=False, include_context=False):

@@ -14,7 +14,7 @@ from recommender.maintenance.linters import LINTERS
 
 @dataclass(frozen=True)
 class Excepted:
-    """A problem that is right as it is, with the reason."""
+    """An accepted problem, with the reason."""
 
     linter: str
     file: str

@@ -124,7 +124,6 @@ def _gpu_name(name: str) -> str:
 
 
 def _usual_first(gpus: Mapping[str, records.Gpu]) -> dict[str, records.Gpu]:
-    """Sort whole GPUs before MIG slices."""
     return dict(sorted(gpus.items(), key=lambda item: PART in item[0]))
 
 
@@ -176,7 +175,6 @@ def _more(data: SiteData) -> Iterator[str]:
 
 
 def _answer(data: SiteData, *, short: bool) -> Iterator[str]:
-    """Return the empty elements for the answer; those that an answer lacks stay hidden."""
     t = data.t
     yield '<div id="picker-answer" data-state="waiting">'
     yield '<p id="picker-status" role="status" aria-live="polite"></p>'
@@ -203,7 +201,6 @@ def _answer(data: SiteData, *, short: bool) -> Iterator[str]:
 
 
 def _behind(t: Callable[[str], str]) -> Iterator[str]:
-    """Return the elements for figures, reasons and the advisers' values."""
     yield from _figures(t)
     yield f'<h2>{t("Reasons by option")}</h2><div id="picker-flags"></div>'
     yield f'<p id="picker-left"></p><h2 id="picker-agreed">{t("Values of the advisers")}</h2>'

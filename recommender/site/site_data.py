@@ -6,7 +6,7 @@ import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from recommender.knowledge import records
 from recommender.knowledge.conditions import version
@@ -18,6 +18,8 @@ from recommender.site.i18n.translation import ENGLISH, translated, with_figures
 if TYPE_CHECKING:
     from recommender.choose.recommend import Recommendation
     from recommender.knowledge.store import Store
+
+RecordType = TypeVar("RecordType", bound=records.Record)
 
 
 @dataclass(frozen=True)
@@ -95,17 +97,17 @@ class SiteData:
     @property
     def runs(self) -> Mapping[str, records.SmokeRun]:
         """Return every smoke run, complete."""
-        return _runs()
+        return _read_folder("evidence", records.SmokeRun)
 
     @property
     def probes(self) -> Mapping[str, records.Measurement]:
         """Return the measurements older than `recommend smoke`."""
-        return _probes()
+        return _read_folder("evidence/earlier", records.Measurement)
 
     @property
     def published(self) -> Mapping[str, records.Benchmark]:
         """Return the published benchmarks, complete."""
-        return _published()
+        return _read_folder("published", records.Benchmark)
 
 
 @cache
@@ -122,21 +124,9 @@ def rebuild_run(run: records.SmokeRun, store: Store) -> Recommendation:
 
 # All languages share the evidence, so it is read once.
 @cache
-def _runs() -> Mapping[str, records.SmokeRun]:
-    folder = data_root() / "knowledge" / "evidence"
-    return {path.stem: read_record(path, records.SmokeRun) for path in sorted(folder.glob("*.yaml"))}
-
-
-@cache
-def _probes() -> Mapping[str, records.Measurement]:
-    folder = data_root() / "knowledge" / "evidence" / "earlier"
-    return {path.stem: read_record(path, records.Measurement) for path in sorted(folder.glob("*.yaml"))}
-
-
-@cache
-def _published() -> Mapping[str, records.Benchmark]:
-    folder = data_root() / "knowledge" / "published"
-    return {path.stem: read_record(path, records.Benchmark) for path in sorted(folder.glob("*.yaml"))}
+def _read_folder(folder: str, record_type: type[RecordType]) -> Mapping[str, RecordType]:
+    paths = sorted((data_root() / "knowledge" / folder).glob("*.yaml"))
+    return {path.stem: read_record(path, record_type) for path in paths}
 
 
 def page(path: str, title: str, lines: Iterator[str], *, wide: bool = False) -> SitePage:

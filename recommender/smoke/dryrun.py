@@ -68,7 +68,6 @@ def dry_run(
 
 
 def _describe_loads(script: Artefact, recommendation: Recommendation, loads: tuple[Load, ...]) -> list[str]:
-    """Return the loads, and how their requests differ."""
     if script.kind == "python" or not loads:
         return []
     lines = ["would drive:"]
@@ -81,7 +80,6 @@ def _describe_loads(script: Artefact, recommendation: Recommendation, loads: tup
 
 
 def _commands(script: Artefact, recommendation: Recommendation, environment: Mapping[str, str]) -> list[str]:
-    """Return the launch commands, one a line."""
     words = script.words(recommendation.resolved, environment)
     model = script.values(environment).get("MODEL") or recommendation.resolved.model_source
     if isinstance(script, FleetArtefact):

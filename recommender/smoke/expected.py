@@ -38,7 +38,7 @@ def wanted_tokens(recommendation: Recommendation, load: Load) -> int:
 
 
 def draw_load(recommendation: Recommendation, load: Load) -> records.DrawnLoad | None:
-    """Return what the requests of a load are drawn from; None if they are alike and arrive at random, if at all."""
+    """Return what a load's requests are drawn from; None if all are equal and arrivals Poisson."""
     resolved = _resolve(recommendation, load)
     varies = resolved.prompt_lengths or resolved.output_lengths or resolved.prefix_tokens or resolved.turns > 1
     if not (varies or load.image_mix or load.burstiness != 1):
@@ -78,7 +78,7 @@ def describe_drawn(drawn: records.DrawnLoad) -> str:
         middle = run_figures.quantile(lengths, 0.5)
         name += " tokens of a first turn" if drawn.turns > 1 else " tokens"
         words.append(f"{name} {middle:,.0f}" + (f" ({least:,} to {most:,})" if least < most else ""))
-    words += [f"{drawn.prefix_tokens:,} of them the same in all"] if drawn.prefix_tokens else []
+    words += [f"{drawn.prefix_tokens:,} of them shared by all requests"] if drawn.prefix_tokens else []
     words += [f"{drawn.turns} turns"] if drawn.turns > 1 else []
     words += [f"cut to {drawn.max_context:,}"] if drawn.max_context else []
     return ", ".join(words)

@@ -31,7 +31,6 @@ from recommender.smoke.session import POLL_S, Session
 
 if TYPE_CHECKING:
     from recommender.smoke.process.process_guard import Child
-    from recommender.smoke.result import Load
 
 FRONT_S = 10.0
 """Seconds until HAProxy must serve."""
@@ -85,18 +84,6 @@ class FleetSession(Session):
         """Return HAProxy's base URL on this host."""
         return f"http://127.0.0.1:{self.front_variables()['FRONT_PORT']}"
 
-    def statistics_server(self) -> checks.Server:
-        """Return HAProxy's statistics end point."""
-        return self.server(f"http://127.0.0.1:{self.front_variables()['STATS_PORT']}")
-
-    def servers(self) -> list[checks.Server]:
-        """Return where requests go: HAProxy."""
-        return [self.server(self.front_url())]
-
-    def backends(self) -> list[checks.Server]:
-        """Return the servers themselves."""
-        return [self.server(f"http://127.0.0.1:{port}") for port in self.ports()]
-
     def front_variables(self) -> dict[str, str]:
         """Return HAProxy's settings."""
         return dict(self.fleet.front(self.request.environment))
@@ -139,9 +126,7 @@ class FleetSession(Session):
             cards[server.cards] = number
         for number in range(len(self.fleet_servers)):
             self.wait_for_server(number, begun)
-        self.result.startup_s = time.monotonic() - begun
-        time.sleep(2 * POLL_S)  # the driver's figure lags
-        self.result.start_peak_mib, self.result.ready_mib = self.watch.peak(), self.watch.now()
+        self.record_start(begun)
         self.start_front()
 
     def start_server(self, number: int) -> Child:
@@ -197,27 +182,21 @@ class FleetSession(Session):
     def front_statistics(self) -> Mapping[str, tuple[int, int, bool]]:
         """Return by server what HAProxy reports: current requests, total requests, is up."""
         with contextlib.suppress(OSError):
-            _, body = self.statistics_server().get("/;csv")
+            _, body = self.server(f"http://127.0.0.1:{self.front_variables()['STATS_PORT']}").get("/;csv")
             rows = csv.DictReader(io.StringIO(body.decode().removeprefix("# ")))
             servers = [row for row in rows if row["pxname"] == "servers" and row["svname"] != "BACKEND"]
             return {row["svname"]: (int(row["scur"]), int(row["stot"]), row["status"] == "UP") for row in servers}
         return {}
 
-    def kill_server(self, number: int) -> None:
-        """Send SIGKILL to a server and its process group."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.children[number].pid, signal.SIGKILL)
-
-    def load_concurrency(self, load_asked: Load) -> int:
-        """Return a load's concurrency; for arrivals, the one the recommendation expects."""
-        return load_asked.concurrency or self.resolved.concurrency
-
     def after_loads(self, servers: list[checks.Server], model: str) -> None:
         """With --kill, kill and restart a server under load; raise Failure for lost requests."""
         if not self.request.kill:
             return
-        load_asked = max(self.request.loads, key=self.load_concurrency)
-        load_asked = replace(load_asked, concurrency=self.load_concurrency(load_asked), rps=0.0)
+        # Arrivals become the concurrency that the recommendation expects of them.
+        closed = [
+            replace(each, concurrency=each.concurrency or self.resolved.concurrency) for each in self.request.loads
+        ]
+        load_asked = replace(max(closed, key=lambda each: each.concurrency), rps=0.0)
         death = ServerKill(self, len(self.fleet_servers) - 1)
         target, shape = self.load_target(load_asked, servers, model)
         shape = self.size_shape(target, shape, load_asked)
@@ -277,7 +256,8 @@ class ServerKill:
             self.in_flight = in_flight
             self.dead = time.perf_counter()
             Thread(target=self.watch, daemon=True).start()
-            self.session.kill_server(self.number)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.session.children[self.number].pid, signal.SIGKILL)
         elif self.dead and not self.restarted and now - self.dead >= RESTART_S:
             self.session.children[self.number] = self.session.start_server(self.number)
             self.restarted, self.seen = now, so_far

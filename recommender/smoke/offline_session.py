@@ -46,9 +46,7 @@ class OfflineSession(Session):
         ]
         self.children.append(self.guard.start(command, self.variables(), self.log, Path.cwd()))
         built = self.wait_for_event("built", begun)
-        self.result.startup_s = time.monotonic() - begun
-        time.sleep(2 * POLL_S)
-        self.result.start_peak_mib, self.result.ready_mib = self.watch.peak(), self.watch.now()
+        self.record_start(begun)
         self.read_back_from(built)
         cpu = self.children[0].cpu_seconds()
         self.watch.reset()
@@ -105,15 +103,11 @@ class OfflineSession(Session):
         """Add the batch as one load; its answers arrive together, so it has no latencies."""
         took = max(answered["at"] - answered["begun"], 1e-3)
         outcome = load.Outcome(
-            latencies_ms=[],
             window_s=took,
             window_requests=len(answered["texts"]),
-            ttft_ms=[],
             input_tokens=round(statistics.median(answered["input_tokens"])),
             output_tokens=round(statistics.median(answered["output_tokens"])),
-            failures={},
             sent=batch.concurrency,
-            hung=False,
         )
         cores = round((self.children[0].cpu_seconds() - cpu) / took, 2)
         busy = self.watch.host_cpu_percent()

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from recommender.common import atomic_write
 from recommender.common.errors import RequestError
@@ -57,7 +57,7 @@ def build_record(name: str, request: RunRequest, result: RunResult, today: str) 
         start_peak_mib=result.start_peak_mib,
         ready_mib=result.ready_mib,
         effective=tuple(
-            records.Readback(name=_id(setting.name), asked=setting.asked, found=setting.found)
+            records.Readback(name=setting.name.replace("_", "-"), asked=setting.asked, found=setting.found)
             for setting in result.effective
         ),
         checks=result.checks,
@@ -75,14 +75,9 @@ def _portable(value: str) -> str:
     return Path(value).name if value.startswith("/") else value
 
 
-def _id(name: str) -> str:
-    return name.replace("_", "-")
-
-
 def clean_message(text: str) -> str:
     """Return a server's message on one line, without paths, at most 400 characters."""
-    masked_text = masked(text)
-    return re.sub(r"(?<![^\s'\"(=:,])/(?!/)[^ '\"]*/", "", masked_text)[:400]
+    return re.sub(r"(?<![^\s'\"(=:,])/(?!/)[^ '\"]*/", "", masked(text))[:400]
 
 
 def _phase(measured: LoadResult) -> records.Phase:
@@ -149,7 +144,7 @@ def evidence_path(name: str) -> tuple[Path, str]:
 
 
 WIDTH = 2000
-"""Characters a line: nobody reads the lists of times, and indents would be a twentieth of a record."""
+"""Characters a line. Wrapping the lists of times would make a record 5 % larger."""
 
 
 def save(path: Path, run: records.SmokeRun) -> None:
@@ -161,17 +156,5 @@ def save(path: Path, run: records.SmokeRun) -> None:
         for name, value in (part or {}).items():
             if isinstance(value, str) and value.replace(" ", "").isdecimal():
                 part[name] = records.pack(value)
-    text = yaml.safe_dump(
-        values,
-        sort_keys=False,
-        width=WIDTH,
-        allow_unicode=True,
-        default_flow_style=False,
-    )
+    text = yaml.safe_dump(values, sort_keys=False, width=WIDTH, allow_unicode=True, default_flow_style=False)
     atomic_write.write(path, "# Written by recommend smoke; the figures of a page are computed from it.\n" + text)
-
-
-def to_values(run: records.SmokeRun) -> dict[str, Any]:
-    """Return a record as JSON values."""
-    values: dict[str, Any] = json.loads(run.model_dump_json())
-    return values

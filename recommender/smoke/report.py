@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from recommender.calibration.predict import is_predictable, predict_phase, with_free_memory, with_server_layout
+from recommender.common.text import WIDTH
 from recommender.common.units import MIB
 from recommender.estimate.memory import estimate, likely_range
 from recommender.knowledge import records, run_figures
-from recommender.smoke import record
 from recommender.smoke.expected import describe_drawn
 from recommender.smoke.failures import KINDS
 from recommender.smoke.result import describe_arrivals
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from recommender.estimate.uncertainty import Range
     from recommender.request.request import Quantile
 
-WIDTH = 80
 FORMAT = 1
 QUANTILES: Mapping[Quantile, float] = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 LATE_MS = 20
@@ -177,7 +176,7 @@ def to_json(recommendation: Recommendation, run: records.SmokeRun) -> str:
         "memory": [_row(row) for row in memory_rows(recommendation, run)],
         "phases": phases,
         "goals": [asdict(goal) for goal in check_goals(recommendation, run)],
-        "run": record.to_values(run),
+        "run": run.model_dump(mode="json"),
     }
     return json.dumps(document, indent=2, ensure_ascii=True) + "\n"
 

@@ -38,14 +38,8 @@ class Session:
     def __init__(
         self, request: RunRequest, result: RunResult, watch: MemoryWatch, guard: Guard, folder: Path, say: Say
     ) -> None:
-        self.request, self.result, self.watch, self.guard, self.folder, self.say = (
-            request,
-            result,
-            watch,
-            guard,
-            folder,
-            say,
-        )
+        self.request, self.result, self.watch = request, result, watch
+        self.guard, self.folder, self.say = guard, folder, say
         self.resolved = request.recommendation.resolved
         self.settings = settings(self.resolved, request.artefact.words(self.resolved, request.variables))
         self.log = folder / "server-1.log"
@@ -90,34 +84,31 @@ class Session:
 
     def required_ports(self) -> list[tuple[int, str]]:
         """Return each port that must be free, and its owner if that helps."""
-        *servers, last = self.ports()
-        return [(port, "") for port in servers] + [
-            (last, f"the proxy's: set PROXY_URL; it is {self.front_url()}" if self.front_url() else "")
-        ]
+        front = self.front_url()
+        needed = [(port, "") for port in self.ports()]
+        if front:
+            needed.append((int(front.rpartition(":")[2]), f"the proxy's: set PROXY_URL; it is {front}"))
+        return needed
 
     def ports(self) -> list[int]:
-        """Return the ports of all servers and of the proxy."""
+        """Return the ports of the servers, without the proxy's."""
         first = int(self.settings.get("port") or PORT)
-        servers = self.request.recommendation.config.servers
-        front = [int(self.front_url().rpartition(":")[2])] if self.front_url() else []
-        return [first + number for number in range(max(servers, self.request.copies))] + front
+        return [
+            first + number for number in range(max(self.request.recommendation.config.servers, self.request.copies))
+        ]
 
     def front_url(self) -> str:
         """Return the base URL of the proxy that the artefact starts, or an empty text."""
-        return (
-            (self.settings.get("proxy_url") or "").rstrip("/") if self.request.recommendation.config.servers > 1 else ""
-        )
+        several = self.request.recommendation.config.servers > 1
+        return (self.settings.get("proxy_url") or "").rstrip("/") if several else ""
 
     def servers(self) -> list[checks.Server]:
         """Return where requests go: the proxy, or every copy."""
-        if self.front_url():
-            return [self.server(self.front_url())]
-        return [self.server(f"http://127.0.0.1:{port}") for port in self.ports()]
+        return [self.server(self.front_url())] if self.front_url() else self.backends()
 
     def backends(self) -> list[checks.Server]:
         """Return the servers themselves: the proxy has neither /health nor /metrics."""
-        ports = self.ports()[:-1] if self.front_url() else self.ports()
-        return [self.server(f"http://127.0.0.1:{port}") for port in ports]
+        return [self.server(f"http://127.0.0.1:{port}") for port in self.ports()]
 
     def server(self, url: str) -> checks.Server:
         """Return one server; its requests time out after the user's --patience."""
@@ -140,7 +131,11 @@ class Session:
             command = [*self.pin_command(), "bash", str(script)]
             self.children.append(self.guard.start(command, variables, self.log, Path.cwd()))
             self.wait_ready(begun, number)
-            self.result.startup_s = time.monotonic() - begun
+        self.record_start(begun)
+
+    def record_start(self, begun: float) -> None:
+        """Record the startup time of what is ready now, and its GPU memory."""
+        self.result.startup_s = time.monotonic() - begun
         time.sleep(2 * POLL_S)  # the driver's figure lags
         self.result.start_peak_mib, self.result.ready_mib = self.watch.peak(), self.watch.now()
 

@@ -89,7 +89,7 @@ def names(knowledge: KnowledgeFolder) -> Iterator[Problem]:
     """Check that a name means one record: ids, aliases, NVML and hub names, compared as users' names are.
 
     Case, blanks, dashes and underscores do not count. An alias that fits several products belongs
-    to one of them and stands in its ``ambiguous`` too. Repair: keep the name in one record.
+    to one record, which also lists it under ``ambiguous``. Repair: keep the name in one record.
     """
     owner: dict[tuple[str, str], str] = {}
     for kind, file, where, name in _names(knowledge):

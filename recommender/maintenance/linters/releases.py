@@ -66,7 +66,6 @@ def _gaps(knowledge: KnowledgeFolder, flag: records.Record) -> set[Range]:
 
 
 def _versions(part: records.Record) -> Iterator[tuple[str, str]]:
-    """Yield field and version of each release that a part of a record quotes."""
     yield from ((name, getattr(part, name, "")) for name in ("since", "until", "release", "lmdeploy"))
     for name in ("when", "require"):
         for number, text in enumerate(getattr(part, name, ())):

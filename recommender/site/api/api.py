@@ -9,7 +9,7 @@ from functools import cache
 from inspect import getdoc
 from typing import Any
 
-from recommender.common.plain import Plain
+from recommender.common.terminal import plain
 from recommender.common.version import __version__
 from recommender.knowledge.index import TYPES
 from recommender.knowledge.records import Record
@@ -55,13 +55,7 @@ def records(data: SiteData, kind: str) -> dict[str, Any]:
     }
     if kind in whole:
         return {name: record.model_dump(mode="json") for name, record in whole[kind].items()}
-    return {name: _plain(record) for name, record in getattr(data.store, kind).items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Plain):
-        return {name: _plain(each) for name, each in vars(value).items()}
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+    return {name: plain(record) for name, record in getattr(data.store, kind).items()}
 
 
 def schema(kind: str) -> str:

@@ -118,7 +118,6 @@ def panels(series: Series) -> list[tuple[Panel, list[Point]]]:
 
 
 def _points(series: Series, panel: Panel) -> list[Point]:
-    """Return a plot's dots, for the image sizes with at least two values."""
     shown: list[Point] = []
     for image in panel.images:
         points = [

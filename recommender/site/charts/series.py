@@ -88,7 +88,6 @@ def _series(data: SiteData, option: str, name: str) -> list[Series]:
 
 
 def _where(run: records.SmokeRun) -> Where:
-    """Return what is not a launch option: host, GPU, model, weights, release."""
     host = (run.gpu, run.gpu_count, run.cpus, run.pinned)
     return (*host, run.model, run.checkpoint, run.lmdeploy, run.kind, run.servers, run.share)
 
@@ -151,7 +150,6 @@ def _number(text: str) -> float | None:
 
 
 def _command_text(setting: tuple[str, str]) -> str:
-    """Return a setting as written on a command line."""
     name, value = setting
     if name in load().environment:
         return f"{load().environment[name].name}={value}"

@@ -125,7 +125,6 @@ def _controls(data: SiteData) -> str:
 
 
 def _order(comparisons: Mapping[str, Comparison]) -> list[str]:
-    """Return every option of the comparisons, once."""
     return list(dict.fromkeys(setting.option for comparison in comparisons.values() for setting in comparison.settings))
 
 
@@ -185,13 +184,7 @@ def _differs(value: ComparedValue, base: ComparedValue) -> bool:
     return (value.value, value.up_to) != (base.value, base.up_to)
 
 
-def shown(value: ComparedValue) -> str:
-    """Return a value as the table shows it."""
-    return f"{value.value} to {value.up_to}" if value.up_to else value.value or "none"
-
-
 def _value(data: SiteData, value: ComparedValue) -> str:
-    """Return a value in the page's language."""
     if value.up_to:
         return data.t("{0} to {1}").format(value.value, value.up_to)
     return value.value or data.t("none")
@@ -219,7 +212,6 @@ def _cell(
 
 
 def _reason(data: SiteData, value: ComparedValue, option: str) -> str:
-    """Return the reason in the page's language, the adviser's own words where the record has them."""
     adviser = data.store.advisers.get(value.adviser)
     if not adviser:
         return data.filled(value.reason)

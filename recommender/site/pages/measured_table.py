@@ -90,7 +90,6 @@ def _comparable(data: SiteData) -> Iterator[tuple[records.SmokeRun, dict[str, ob
 
 
 def _runs_following(data: SiteData, adviser: str) -> tuple[records.SmokeRun, ...]:
-    """Return the runs of an adviser's configuration as given."""
     return tuple(
         run
         for run, request in _comparable(data)
@@ -106,7 +105,6 @@ def _runs_of_request(data: SiteData, request: Mapping[str, object]) -> tuple[rec
 
 
 def _launch_digest(run: records.SmokeRun) -> str:
-    """Return the digest of the launch recommended today for a run's request."""
     parse_request = artefact.parse_request(artefact.Artefact(run.kind, "", "", json.loads(run.request)), {})
     recommendation = artefact.remake(*parse_request)
     return artefact.parse(render(recommendation, run.kind), "serve.sh").launch_sha256(recommendation.resolved)

@@ -17,6 +17,7 @@ from recommender.site.charts.prediction_errors import bars, pictures
 from recommender.site.pages.error_table import error_table
 from recommender.site.pages.published_table import published_table
 from recommender.site.site_data import SiteData, SitePage, page, rebuild_run
+from recommender.smoke.campaign.plan import name_of_phase
 from recommender.smoke.fleet_folder import READ
 from recommender.smoke.report import ReportRow, memory_rows, phase_rows
 
@@ -105,11 +106,7 @@ def command(run: records.SmokeRun) -> str:
 def _how(run: records.SmokeRun) -> Iterator[str]:
     """Yield the smoke options of a run: phases, copies and weights."""
     for phase in run.phases:
-        what = "text" if not phase.images else phase.image + (f"x{phase.images}" if phase.images > 1 else "")
-        if phase.drawn and phase.drawn.image_mix:
-            what = "mix"
-        load = str(phase.concurrency) if phase.concurrency else f"{phase.arrivals_rps:g}rps"
-        yield from ("--phase", f"{load}@{what}")
+        yield from ("--phase", name_of_phase(phase))
     if run.copies > 1:
         yield from ("--copies", str(run.copies))
     if run.mps:

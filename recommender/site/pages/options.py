@@ -13,6 +13,7 @@ from recommender.review.output.rule_list import title
 from recommender.site import markup
 from recommender.site.charts import option_charts
 from recommender.site.charts.timeline import timeline
+from recommender.site.pages.advisers import adviser_link
 from recommender.site.site_data import SiteData, SitePage, page
 
 if TYPE_CHECKING:
@@ -79,7 +80,6 @@ def _row(data: SiteData, flag: records.Flag) -> tuple[str, ...]:
 
 
 def _own(data: SiteData, english: str, vietnamese: str) -> str:
-    """Return a text in the page's language, the record's own if it has one."""
     return markup.prose(data.store, data.own(english, vietnamese))
 
 
@@ -151,7 +151,6 @@ def _era(data: SiteData, era: OptionEra) -> tuple[str, ...]:
 
 
 def _value(data: SiteData, advice: OptionAdvice) -> str:
-    """Return an adviser's value."""
     shown = markup.code(advice.value)
     if advice.up_to:
         shown = data.t("{0} to {1}").format(shown, markup.code(advice.up_to))
@@ -184,8 +183,9 @@ def _advised(data: SiteData, info: OptionInfo) -> Iterator[str]:
         claims = [claim for claim in info.judged if name in claim.advisers and claim.holds and name not in judged]
         judged.add(name)
         marks = " ".join(f"[{markup.verdict(claim.verdict, data.say)}](/claims.md#{claim.claim})" for claim in claims)
-        who = f"[{markup.text(data.t(data.store.advisers[name].name))}](/advisers/{name}.md)"
-        rows.append((who, _value(data, advice), _own(data, advice.reason, advice.reason_vi), marks))
+        rows.append(
+            (adviser_link(data, name), _value(data, advice), _own(data, advice.reason, advice.reason_vi), marks)
+        )
     head = data.labels("Adviser", "Value", "Why", "Verdicts on their claims")
     yield from markup.table(head, rows)
 

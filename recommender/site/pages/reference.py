@@ -90,7 +90,6 @@ def _plain(signature: str) -> str:
 
 
 def _folded(signature: str) -> str:
-    """Return a signature; a long one with one parameter per line."""
     if len(signature) < 80:
         return signature
     return re.sub(r", (?=\w+:)", ",\n    ", signature).replace("(", "(\n    ", 1)
@@ -117,7 +116,6 @@ def _schemas() -> Iterator[str]:
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    """Return a short name of a property's type."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if "items" in schema:

@@ -135,7 +135,6 @@ def find_pictures(folder: Path, limit: int) -> Folder:
 
 
 def _image_kind(data: bytes) -> str:
-    """Return jpeg or png; raise ValueError for anything else."""
     from PIL import Image
 
     try:
@@ -262,7 +261,6 @@ class _RequestPool:
                 self._over.set()
 
     def _one(self, picture: Picture) -> ImageAnswer:
-        """Ask about one image."""
         try:
             data = read_bytes(picture.path, MOST_PICTURE_BYTES)
         except (OSError, Unreadable) as error:

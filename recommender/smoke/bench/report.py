@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from recommender.common.text import masked
+from recommender.common.terminal import cut
+from recommender.common.text import count, masked
 from recommender.smoke.bench import statistics
 from recommender.smoke.bench.comparison import MADE_UP, ScriptComparison, differing_settings, one_pass
 from recommender.smoke.record import clean_message
 from recommender.smoke.report import wrap
 
-WIDTH = 80
 SHOWN = 10  # images with different answers to list
 LEAST_LONE = 6  # fewer discordant pairs can never be significant
 
@@ -37,9 +37,9 @@ def _head(compared: ScriptComparison) -> Iterator[str]:
     yield "COMPARISON"
     yield from (line for name, side in compared.sides.items() for line in wrap(f"{name}: {side.request.artefact.name}"))
     total = f" of {len(folder.names)}" if len(folder.pictures) < len(folder.names) else ""
-    images = f"{len(folder.pictures)}{total} images of {_safe(compared.place)}, concurrency {question.concurrency}"
+    images = f"{len(folder.pictures)}{total} images of {masked(compared.place)}, concurrency {question.concurrency}"
     yield from wrap(f"{images}, temperature 0, at most {question.max_tokens} tokens")
-    yield from wrap(f"prompt: {_safe(question.prompt)}")
+    yield from wrap(f"prompt: {masked(question.prompt)}")
     if result:
         release = compared.a.request.recommendation.resolved.release.id
         yield from wrap(f"{result.host.gpu_count} x {result.host.gpu_name}, LMDeploy {release}")
@@ -49,7 +49,7 @@ def _head(compared: ScriptComparison) -> Iterator[str]:
         yield from wrap("A and B have the same settings")
     if differences:
         yield from ("", f"{'SETTINGS that differ':<30}{'A':>24}{'B':>24}")
-        yield from (f"  {_cut(name, 27):<28}{_cut(a, 23):>24}{_cut(b, 23):>24}" for name, (a, b) in differences.items())
+        yield from (f"  {cut(name, 27):<28}{cut(a, 23):>24}{cut(b, 23):>24}" for name, (a, b) in differences.items())
 
 
 def _speed(compared: ScriptComparison) -> Iterator[str]:
@@ -107,8 +107,8 @@ def _compare_to_repeat(contrast: statistics.AnswerStatistics) -> str:
             f"over {pairs.of} images B changes nothing that A's repeat does not; smaller differences need more images"
         )
     counts = (
-        f"B alone differs from A's first answer on {_images(pairs.first)}, A's repeat alone on "
-        f"{_images(pairs.second)}; if A and B were equal, chance would give such counts in "
+        f"B alone differs from A's first answer on {count(pairs.first, 'image')}, A's repeat alone on "
+        f"{count(pairs.second, 'image')}; if A and B were equal, chance would give such counts in "
         f"{percent(pairs.p_value)} of cases: "
     )
     if pairs.p_value < statistics.SURE and pairs.first > pairs.second:
@@ -141,7 +141,7 @@ def _accuracy(compared: ScriptComparison) -> Iterator[str]:
 def _describe_pairs(pairs: statistics.Pairs) -> str:
     """Return the discordant pairs in words."""
     if not pairs.first and not pairs.second:
-        return f"on all {_images(pairs.of)} with a label, A and B are both right or both wrong"
+        return f"on all {count(pairs.of, 'image')} with a label, A and B are both right or both wrong"
     return (
         f"only B is right {_times(pairs.second)}, only A {_times(pairs.first)}; chance "
         f"alone gives such a difference in {percent(pairs.p_value)} of cases"
@@ -152,7 +152,7 @@ def _verdict(pairs: statistics.Pairs) -> str:
     """Return which side is more accurate, if chance cannot explain it."""
     if pairs.p_value < statistics.SURE:
         return f"{'B' if pairs.second > pairs.first else 'A'} is more accurate on such images"
-    verdict = f"these {_images(pairs.of)} do not show which is more accurate"
+    verdict = f"these {count(pairs.of, 'image')} do not show which is more accurate"
     if pairs.first + pairs.second < LEAST_LONE:
         verdict += f": at least {LEAST_LONE} images that only one gets right are needed"
     return verdict
@@ -161,15 +161,15 @@ def _verdict(pairs: statistics.Pairs) -> str:
 def _failed(compared: ScriptComparison) -> Iterator[str]:
     lines: list[str] = []
     for name, answers in compared.passes():
-        for cause, (count, message) in statistics.count_failures(answers).items():
-            lines += wrap(f"{name}: {count} x {cause}: {clean_message(message)}")
+        for cause, (times, message) in statistics.count_failures(answers).items():
+            lines += wrap(f"{name}: {times} x {cause}: {clean_message(message)}")
         remaining = len(compared.folder.pictures) - len(answers.answers)
-        lines += wrap(f"{name}: {_images(remaining)} not asked") if remaining else []
+        lines += wrap(f"{name}: {count(remaining, 'image')} not asked") if remaining else []
     if not compared.b and compared.a.failure:
         lines += wrap("B was not started; A's results are above")
     elif compared.b and compared.b.failure:
         lines += wrap(f"B ended early ({compared.b.failure.kind.name}); A's results are complete")
-    broken = [f"{_safe(name)} ({message})" for name, message in compared.folder.unreadable.items()]
+    broken = [f"{masked(name)} ({message})" for name, message in compared.folder.unreadable.items()]
     if broken:
         more = f" and {len(broken) - SHOWN} more" if len(broken) > SHOWN else ""
         lines += wrap(f"unreadable, not asked: {', '.join(broken[:SHOWN])}{more}")
@@ -195,8 +195,8 @@ def _different(compared: ScriptComparison) -> Iterator[str]:
         ]
         cells = ["-" if answer is None else answer.cause or _value(answer.value) for answer in answers]
         cells += [_value((compared.labels or {})[name]) if name in (compared.labels or {}) else "-"] if labelled else []
-        shortened = _safe(name) if len(name) <= 29 else "..." + _safe(name)[-26:]
-        yield (f"  {shortened:<30}" + "".join(f"{_cut(cell, 11):>12}" for cell in cells)).rstrip()
+        shortened = masked(name) if len(name) <= 29 else "..." + masked(name)[-26:]
+        yield (f"  {shortened:<30}" + "".join(f"{cut(cell, 11):>12}" for cell in cells)).rstrip()
 
 
 def _share_row(name: str, share: statistics.Share) -> str:
@@ -220,17 +220,5 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _images(count: int) -> str:
-    return "1 image" if count == 1 else f"{count} images"
-
-
 def _value(value: Any) -> str:
-    return _safe(value if isinstance(value, str) else json.dumps(value))
-
-
-def _safe(said: str) -> str:
-    return masked(said)
-
-
-def _cut(text_: str, most: int) -> str:
-    return text_ if len(text_) <= most else text_[: most - 3] + "..."
+    return masked(value if isinstance(value, str) else json.dumps(value))

@@ -67,7 +67,6 @@ def unpack(plan: ParsedPlan, results: sweep.Results, folder: Path) -> None:
 
 
 def _holds(path: Path, text: str) -> bool:
-    """Return whether a file has this text."""
     try:
         return read_text(path) == text
     except (OSError, Unreadable):
@@ -77,8 +76,8 @@ def _holds(path: Path, text: str) -> bool:
 def pack(plan: ParsedPlan, results: sweep.Results, folder: Path) -> list[sweep.ResultLine]:
     """Return a line for each open start that the folder has a record of.
 
-    A record matches a start if it has its id and ran well the same launch: same model, weights, release, GPUs and
-    cores, and its loads for at least as long. Raise RequestError for unreadable records.
+    A record matches a start if both have the same id, launch, model, weights, release, GPUs and cores, the run
+    succeeded, and it drove the start's loads at least as long. Raise RequestError for unreadable records.
     """
     runs_by_start: dict[str, list[tuple[records.SmokeRun, str]]] = {}
     for run, text in _read_records(folder):
@@ -134,7 +133,6 @@ def _new_lines(
 
 
 def _matches(run: records.SmokeRun, start: PlannedRun) -> bool:
-    """Return whether a record covers what a start would run."""
     if run.outcome != "ok" or (run.launch_sha256, run.copies, run.mps) != (start.what, start.copies, start.mps):
         return False
     lasted = {name_of_phase(phase): phase.window_s for phase in run.phases}

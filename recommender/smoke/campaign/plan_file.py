@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from recommender.common.errors import RequestError, UserError
 from recommender.common.parse import duplicate_keys, parse_yaml
-from recommender.common.text import did_you_mean
+from recommender.common.text import did_you_mean, one_line
 from recommender.common.user_file import Unreadable, read_text
 from recommender.knowledge.index import REPAIRS
 from recommender.smoke import phases
@@ -66,25 +66,20 @@ def read_plan(path: Path, smoke: click.Command) -> ParsedPlan:
     except Unreadable as error:
         raise PlanError([f"{path}: {error}"]) from None
     except (ValueError, TypeError, RecursionError) as error:
-        raise PlanError([f"{path}: invalid YAML: {_line(error)}; fix it there"]) from None
+        raise PlanError([f"{path}: invalid YAML: {one_line(error)}; fix it there"]) from None
     problems = list(_contradictions(plan))
     if problems:
         raise PlanError([f"{path}: {problem}" for problem in problems])
     return _parse_starts(path, plan, smoke)
 
 
-def _line(text: object) -> str:
-    return " ".join(str(text).split())
-
-
 def _field_problems(error: ValidationError, raw: Any) -> Iterator[str]:
-    """Yield each invalid field: place, problem and fix."""
     for detail in error.errors(include_url=False, include_context=False):
         place, name = _place(detail["loc"], raw), str(detail["loc"][-1]) if detail["loc"] else ""
         if detail["type"] == "extra_forbidden":
             yield f"{place}: no such field{did_you_mean(name, _fields(detail['loc']))}"
         else:
-            yield f"{place}: {_line(detail['msg'])}; {REPAIRS.get(detail['type'], 'fix the value')}"
+            yield f"{place}: {one_line(detail['msg'])}; {REPAIRS.get(detail['type'], 'fix the value')}"
 
 
 def _fields(where: tuple[int | str, ...]) -> list[str]:
@@ -103,7 +98,6 @@ def _place(where: tuple[int | str, ...], raw: Any) -> str:
 
 
 def _contradictions(plan: Plan) -> Iterator[str]:
-    """Yield fields that contradict each other."""
     for name, count in Counter(start.id for start in plan.starts).items():
         if count > 1:
             yield f"start {name}: id: used by {count} starts; make ids unique"
@@ -209,21 +203,19 @@ def _plan_run(
 
 
 def _load_names(text: str, recommendation: Recommendation) -> tuple[str, ...]:
-    """Return the names of the loads in a text."""
     return tuple(name_of(load) for load in phases.parse_loads(tuple(text.split()), recommendation))
 
 
 @contextlib.contextmanager
 def _one_line_errors() -> Iterator[None]:
-    """Turn the errors of a request into PlanError."""
     from recommender.choose.recommend import NothingFits
 
     try:
         yield
     except RequestError as error:
-        raise PlanError([_line(error)]) from None
+        raise PlanError([one_line(error)]) from None
     except NothingFits as error:
-        raise PlanError([f"nothing fits: {_line(error)}; request less"]) from None
+        raise PlanError([f"nothing fits: {one_line(error)}; request less"]) from None
 
 
 def _render_script(recommendation: Recommendation, copies: int) -> Artefact:
@@ -242,7 +234,7 @@ def _split(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise PlanError([f"run: {_line(error).lower()}; check the quotes in run, base and common"]) from None
+        raise PlanError([f"run: {one_line(error).lower()}; check the quotes in run, base and common"]) from None
 
 
 def _parse_options(words: list[str], smoke: click.Command) -> dict[str, Any]:
@@ -255,7 +247,7 @@ def _parse_options(words: list[str], smoke: click.Command) -> dict[str, Any]:
         near = f"; did you mean {', '.join(error.possibilities)}?" if error.possibilities else ""
         raise PlanError([f"run: no such option {error.option_name}{near or '; see recommend smoke --help'}"]) from None
     except click.ClickException as error:
-        raise PlanError([f"run: {_line(error.format_message()).rstrip('.')}; see recommend smoke --help"]) from None
+        raise PlanError([f"run: {one_line(error.format_message()).rstrip('.')}; see recommend smoke --help"]) from None
     for name, why in RESERVED.items():
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             option = next(param.opts[0] for param in smoke.params if param.name == name)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable
 
-from recommender.common.text import count
+from recommender.common.text import WIDTH, count
 from recommender.smoke.campaign import sweep
 from recommender.smoke.campaign.plan import ParsedPlan, PlannedRun
 from recommender.smoke.failures import KINDS
 from recommender.smoke.report import wrap
-
-WIDTH = 80
 
 
 def format_duration(seconds: float) -> str:
@@ -68,7 +66,6 @@ def list_runs(plan: ParsedPlan, results: sweep.Results, chosen: Callable[[Planne
 
 
 def _later_rungs(plan: ParsedPlan, results: sweep.Results) -> Iterable[str]:
-    """Yield the rungs that cannot be listed yet."""
     planned = sweep.launches(plan, results)
     reached = max((launch.rung for launch in planned), default=0)
     open_ = sum(1 for launch in planned if launch.rung == reached and not results.done(launch))
@@ -88,12 +85,7 @@ def ranking_text(rankings: Iterable[sweep.Ranking]) -> str:
             spread = f"{100 * row.spread:.1f} %" if row.runs > 1 else "-"
             share = f"{100 * row.of_best:.1f} %"
             lines.append(f"  {row.start:<36}{row.rung:>5}{row.runs:>5}{row.median:>10.1f}{spread:>9}{share:>10}")
-        lines += _names("failed", ranking.failed) + _names("to run", ranking.open)
+        for what, names in (("failed", ranking.failed), ("to run", ranking.open)):
+            lines += wrap(f"{len(names)} {what}: {', '.join(names)}") if names else []
         lines.append("")
     return "\n".join(lines[:-1]) + "\n"
-
-
-def _names(what: str, names: tuple[str, ...]) -> list[str]:
-    if not names:
-        return []
-    return wrap(f"{len(names)} {what}: {', '.join(names)}")

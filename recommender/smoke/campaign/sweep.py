@@ -168,7 +168,6 @@ def launches(plan: ParsedPlan, results: Results) -> list[PlannedRun]:
 def _repeat_runs(
     plan: ParsedPlan, launch: PlannedRun, loads: tuple[str, ...], number: int, spec: Rung
 ) -> list[PlannedRun]:
-    """Return a start's runs in a later rung."""
     names = [f"{launch.start}-r{number}" + (f"-{n}" if spec.times > 1 else "") for n in range(1, spec.times + 1)]
     seconds = spec.seconds or plan.plan.seconds
     return [replace(launch, id=name, rung=number, loads=loads, seconds=seconds) for name in names]

@@ -129,7 +129,6 @@ def chat_body(
 
 
 def _jpeg(picture: str) -> str:
-    """Return a base64 image as a data: URL."""
     return f"data:image/jpeg;base64,{picture}" if picture else ""
 
 

@@ -90,7 +90,6 @@ def choice_text(choice: dict[str, Any]) -> str:
 
 
 def _error_cause(status: int, text: str, otherwise: str) -> str:
-    """Return the failure that an error text reports."""
     if MEMORY.search(text):
         return "out-of-memory-image"
     # Engines 0.10.0 to 0.15.0 refuse a long input inside an answer, by a status name.

@@ -1,4 +1,4 @@
-"""Draw the requests of a load whose requests differ: lengths, a shared prefix, turns and sizes of images."""
+"""Draw requests that differ: lengths, a shared prefix, turns and image sizes."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ ROLES = ("user", "assistant")
 SHORTEST = 16
 """Tokens that the shortest text has at most."""
 GOLDEN = (math.sqrt(5) - 1) / 2
-"""Multiples of it spread evenly over the circle, so that any run of requests has each size by its share."""
+"""Its multiples, modulo 1, spread evenly: any run of requests has each image size by its share."""
 
 
 class Ruler(NamedTuple):
-    """How many characters a text of so many tokens has, by requests that the server counted.
+    """Convert tokens to characters of text, calibrated on requests that the server counted.
 
-    ``points`` are the input tokens of a request and the characters of its text, ascending and at least one.
+    ``points``: input tokens of a request and characters of its text; ascending, at least one.
     """
 
     points: tuple[tuple[int, int], ...]
 
     def chars(self, tokens: int) -> int:
-        """Return the characters of the text of a request with so many input tokens, interpolated."""
+        """Return the text length in characters of a request with these input tokens, interpolated."""
         points = self.points if len(self.points) > 1 else ((self.points[0][0] - 1, self.points[0][1] - 1), *self.points)
         pairs = list(pairwise(points))
         place = min(max(bisect_left(points, (tokens, 0)) - 1, 0), len(pairs) - 1)
@@ -38,7 +38,7 @@ class Ruler(NamedTuple):
         return max(round(few + (tokens - low) * (many - few) / (high - low)), LEAST)
 
     def span(self, tokens: int) -> int:
-        """Return the characters that so many tokens take inside a long text."""
+        """Return the characters that these tokens take inside a long text."""
         last = self.points[-1][0]
         return self.chars(last) - self.chars(last - tokens)
 
@@ -48,12 +48,12 @@ UNMEASURED = Ruler(((1, 1),))
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What the requests of a load are drawn from.
+    """The distribution that a load's requests are drawn from.
 
-    ``pairs`` are equally likely tokens of a first prompt's text and of an answer. The first ``prefix`` tokens of a text
-    are the same in all requests. A conversation has ``turns`` requests, cut so that text and answer take
-    ``max_context`` tokens (0: no limit). ``sizes`` are width, height and share of the images. ``around`` are the input
-    tokens that are no text: template and images.
+    ``pairs``: tokens of a first prompt's text and of its answer, equally likely. All requests share the first
+    ``prefix`` tokens. A conversation has ``turns`` requests; its oldest turns are cut so that text and answer fit
+    ``max_context`` tokens (0: no limit). ``sizes``: width, height and share of the images. ``around``: input tokens of
+    the template and the images.
     """
 
     pairs: tuple[tuple[int, int], ...]
@@ -87,9 +87,9 @@ class Drawn:
 
 
 class Asked(NamedTuple):
-    """One request: its messages by role, the answer's tokens and its images.
+    """One request: messages with their roles, tokens of the answer, and images.
 
-    The pictures are those of request ``pictured``; ``size`` None is the load's only one.
+    ``pictured`` is the number of the request whose images are sent. ``size`` None: the load has one image size.
     """
 
     messages: tuple[tuple[str, str], ...]
@@ -99,7 +99,7 @@ class Asked(NamedTuple):
 
 
 class _Exchange(NamedTuple):
-    """One turn that is over, and the tokens that it added."""
+    """A finished turn and the tokens that it added."""
 
     said: str
     answer: str
@@ -107,10 +107,10 @@ class _Exchange(NamedTuple):
 
 
 class Conversation:
-    """One client: its requests one after the other. Each repeats what was said and adds new text."""
+    """A client's successive requests; each repeats the conversation so far and adds new text."""
 
     def __init__(self, drawn: Drawn, pairs: Iterator[tuple[int, int]], turn: int) -> None:
-        """Begin at a turn; what was said before it is made up."""
+        """Begin at a turn; earlier turns are invented."""
         self._drawn, self._pairs = drawn, pairs
         self._turn = turn % drawn.turns
         self._pair: tuple[int, int] | None = None
@@ -120,7 +120,7 @@ class Conversation:
         self._said = ""
 
     def ask(self, number: int) -> Asked:
-        """Return the next request; ``number`` makes its text unlike any other."""
+        """Return the next request; ``number`` makes its text unique."""
         drawn = self._drawn
         if self._pair is None:
             self._pair, self._pictured = next(self._pairs), number
@@ -138,9 +138,9 @@ class Conversation:
         return Asked(self._messages(prefix), output, self._pictured, drawn.size_of(self._pictured))
 
     def hear(self, input_tokens: int, output_tokens: int, answer: str) -> None:
-        """Take the server's answer to the last request, and the tokens that it counted.
+        """Add the server's answer to the conversation, with the tokens that it counted.
 
-        They say what the earlier answers are as input; the next turn's new text makes up for the difference.
+        An answer may take another number of tokens as input; the next turn's text compensates for that.
         """
         if self._exchanges:
             self._drift = max(self._drift + input_tokens - self._around - self._wanted, 0)
@@ -153,15 +153,15 @@ class Conversation:
             self.forget()
 
     def forget(self) -> None:
-        """Begin anew with the next request."""
+        """Start a new conversation with the next request."""
         self._turn, self._pair, self._exchanges = 0, None, []
 
     def _held(self) -> int:
-        """Return the text tokens of what was said, with the prefix."""
+        """Return the tokens of the conversation's text so far, with the prefix."""
         return self._drawn.prefix + sum(exchange.tokens for exchange in self._exchanges)
 
     def _made_up(self, number: int) -> _Exchange:
-        """Return an exchange of the conversation's lengths that never was."""
+        """Return an invented exchange with the conversation's lengths."""
         assert self._pair is not None
         (prompt, output), ruler = self._pair, self._drawn.ruler
         own = prompt - self._drawn.prefix
@@ -177,5 +177,5 @@ class Conversation:
 
 
 def write_filler(beginning: str, chars: int) -> str:
-    """Return a text of so many characters with a given beginning."""
+    """Return filler text of this many characters that starts with ``beginning``."""
     return (beginning + FILLER * (chars // len(FILLER) + 1))[:chars]

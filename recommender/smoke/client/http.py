@@ -120,7 +120,6 @@ class Client:
         return json.dumps(body).encode()
 
     def _images(self, asked: Asked) -> list[dict[str, Any]]:
-        """Return a request's images as parts of a message."""
         shape, parts = self._shape, []
         pool = self._pools[asked.size or (shape.width, shape.height)] if shape.images else []
         for place in range(asked.pictured * shape.images, (asked.pictured + 1) * shape.images):

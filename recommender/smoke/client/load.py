@@ -31,9 +31,9 @@ class LoadPlan:
     """A load's length: at a ``concurrency``, or where that is 0 arrivals at ``rps``.
 
     No request starts after ``seconds`` or once ``enough`` have ended (0: no limit); everything ends at ``limit_s``. A
-    closed loop continues until each client has had ``rounds`` answers, up to LONGER times ``seconds``: slow answers
-    would be too few for a rate. Every ``stream_every``-th request streams to measure TTFT under load.
-    The gaps between arrivals vary by ``burstiness`` of their mean; 1 is Poisson.
+    closed loop continues until each client has ``rounds`` answers, but at most LONGER times ``seconds``: fewer answers
+    give no rate. Every ``stream_every``-th request streams to measure TTFT under load. ``burstiness`` is the
+    coefficient of variation of the gaps between arrivals; 1 is Poisson.
     """
 
     concurrency: int
@@ -78,12 +78,9 @@ class Outcome:
     begun_at: float = 0.0
     late_ms: float = 0.0
     sent: int = 0
-    hung: bool = False
 
 
 class _Load:
-    """One load while it runs."""
-
     def __init__(self, client: Client, target: Target, shape: Shape, plan: LoadPlan) -> None:
         self.client, self.target, self.drawn, self.plan = client, target, shape.drawn, plan
         self.pairs = draws(self.drawn.pairs if self.drawn else [(0, 0)])
@@ -105,7 +102,6 @@ class _Load:
         return self.stopped is None
 
     def until(self) -> float:
-        """Return when the clock stops the load."""
         return self.begun + self.plan.seconds * (1 if self.good + self.bad >= self.plan.least else LONGER)
 
     def stop(self, now: float) -> None:
@@ -146,8 +142,7 @@ class _Load:
             self.add_failure(trouble)
             self.out.lost_at.append(begun)
             if trouble.cause == "requests-hang" and self.heard[which] <= begun:
-                self.out.hung = True  # no client got an answer meanwhile
-                self.stop(time.perf_counter())
+                self.stop(time.perf_counter())  # no client got an answer meanwhile
             return False
         finally:
             self.busy[which] -= 1
@@ -155,7 +150,6 @@ class _Load:
         return True
 
     def add_success(self, reply: Reply, stream: bool) -> None:
-        """Record a success."""
         now = time.perf_counter()
         self.good, self.streak = self.good + 1, 0
         self.ends.append(now)
@@ -167,7 +161,6 @@ class _Load:
         self.stop_if_enough(now)
 
     def add_failure(self, trouble: BadCompletion, times: int = 1) -> None:
-        """Record a failure."""
         self.bad, self.streak = self.bad + times, self.streak + times
         count, message = self.out.failures.get(trouble.cause, (0, trouble.message))
         self.out.failures[trouble.cause] = (count + times, message)
@@ -210,7 +203,6 @@ class _Load:
         for which, busy in enumerate(self.busy):
             silent = now - max(self.heard[which], self.first or now)
             if busy and silent >= long:
-                self.out.hung = True
                 self.add_failure(BadCompletion("requests-hang", f"no answer within {silent:.0f} s"), busy)
 
     async def drive(self, tick: Callable[[int, int], None]) -> Outcome:

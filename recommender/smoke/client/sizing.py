@@ -1,4 +1,4 @@
-"""Find how long a text must be for the tokens wanted, by asking the server."""
+"""Find the text length for a number of input tokens by asking the server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def size_prompt(target: Target, shape: Shape, wanted_tokens: int) -> int:
 
 
 def measure_ruler(target: Target, shape: Shape, wanted_tokens: Iterable[int]) -> Ruler:
-    """Return the text lengths of inputs between the least and the most of these tokens. Raise Failure likewise."""
+    """Measure text lengths over this range of input tokens. Raise Failure for a failed request."""
     tried = _try_lengths(target, shape, wanted_tokens)
     return Ruler(tuple(sorted({tokens: chars for chars, tokens in tried.items()}.items())))
 

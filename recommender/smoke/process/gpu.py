@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from recommender.common.units import MIB
 from recommender.smoke.failures import Failure
 
-MIB = 2**20
 PERIOD_S = 0.1
 
 

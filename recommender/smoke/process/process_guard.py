@@ -77,7 +77,6 @@ class Guard:
         self._outcome: str | None = None
 
     def __enter__(self) -> Guard:
-        """Start the keepers."""
         if sys.platform != "linux":
             raise RuntimeError("a smoke run needs Linux: elsewhere nothing ends the processes that detach themselves")
         here, there = socket.socketpair()
@@ -111,7 +110,6 @@ class Guard:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End everything."""
         self.stop()
 
     def start(self, command: Sequence[str], environment: Mapping[str, str], log: Path, cwd: Path) -> Child:
@@ -182,7 +180,6 @@ class Guard:
         return "killed" if self._sweep() or self._pids else "nothing"
 
     def _release(self) -> None:
-        """Close the channel and reap the standby."""
         if self._channel is not None:
             self._channel.close()
         deadline = time.monotonic() + process_keeper.HANG_S
@@ -215,7 +212,6 @@ class Guard:
         return any_at_all
 
     def _order(self, **fields: object) -> None:
-        """Send the keeper one line."""
         if self._channel is not None:
             with contextlib.suppress(OSError):  # the keepers are gone or hang, which reading shows
                 # The first newline ends a line that an interruption left unfinished.
@@ -251,7 +247,6 @@ class Guard:
                     continue
 
     def _hear(self, message: dict[str, Any]) -> None:
-        """Store one line of the keeper."""
         if "ready" in message:
             self._keeper = message["ready"], process_keeper.process(message["ready"])
         elif "start" in message:
@@ -302,7 +297,6 @@ class Guard:
         return int(rest.partition(b"\0")[0]) if separator else None
 
     def _kill(self, pid: int) -> None:
-        """Send SIGKILL to a process if it still carries the mark once its id is pinned."""
         with contextlib.suppress(OSError):
             pinned = os.pidfd_open(pid)
             try:
@@ -317,7 +311,6 @@ class StillThere(RuntimeError):
 
 
 def _descendants(table: Mapping[int, process_keeper.Process], roots: set[int]) -> set[int]:
-    """Return all descendants of some processes."""
     offspring: dict[int, list[int]] = {}
     for pid, entry in table.items():
         offspring.setdefault(entry.parent, []).append(pid)

@@ -30,7 +30,7 @@ from collections.abc import Callable
 from typing import Any
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-ALONE_GRACE_S = 1.0  # between SIGTERM and SIGKILL once nobody waits for the outcome
+ALONE_GRACE_S = 1.0  # between SIGTERM and SIGKILL once the run is gone
 HANG_S = 2.0  # grace of the standby for a keeper beyond that, and of process_guard.py beyond its own
 LOOK_S = 0.5  # how often the standby checks that the run is still its parent
 
@@ -125,7 +125,7 @@ class Keeper:
             self.poll.register(fd, select.POLLIN)
 
     def run(self) -> None:
-        """Serve until told to stop or left alone; then end everything and report how."""
+        """Obey orders until one stops or the run ends; then end everything and report how."""
         self.say(ready=self.me)
         while self.deadline is None:
             self.wait(None)
@@ -159,7 +159,7 @@ class Keeper:
                 self.stop(ALONE_GRACE_S)
 
     def orders(self) -> bool:
-        """Read and obey orders; return False once nobody can send any."""
+        """Read and obey orders; return False once the run has closed the channel."""
         try:
             data = self.channel.recv(65536)
         except ConnectionError:

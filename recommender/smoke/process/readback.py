@@ -22,7 +22,6 @@ SESSION = re.compile(r"`max_context_token_num` is not set, default to (\d+)")
 BUDGET = re.compile(r"cache budget: ([\d.]+) MB from free ([\d.]+) MB and ratio ([\d.]+)")
 SLAB = re.compile(r"slab_size \d+, object_size (\d+)")
 LENGTHS = re.compile(r"Warm-up lengths: [\d, ]*?(\d+)\s*$", re.MULTILINE)
-WARM = re.compile(r"Warm-up finished")
 # LMDeploy's Python log at INFO, if the artefact enables it; the last one counts.
 CONFIG = re.compile(r"updated backend_config=TurbomindEngineConfig\((.*)\)")
 FALLBACK = re.compile(r"Fallback to pytorch engine|PytorchEngineConfig\(")

@@ -172,9 +172,9 @@ def check_model(model: Model) -> None:
         *(fault for vision in model.vision for fault in _vision_faults(vision, tiled)),
         *_quantization_faults(model),
     ]
-    for broken, what, mend in faults:
+    for broken, what, fix in faults:
         if broken:
-            raise WeightsError(f"{model.id}: {what}; {mend}")
+            raise WeightsError(f"{model.id}: {what}; {fix}")
 
 
 _Faults = Iterator[tuple[bool, str, str]]

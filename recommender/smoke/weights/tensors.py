@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from recommender.smoke.weights.layouts import DECODERS, NIBBLES, QWEN_VL, S1_LAYOUT, Tensor, decoder_name
-from recommender.smoke.weights.vision_tensors import qwen_vision, tiled_vision
+from recommender.smoke.weights.vision_tensors import dense, qwen_vision, tiled_vision
 
 if TYPE_CHECKING:
     from recommender.knowledge.records import Mixture, Model, TextShape
@@ -48,9 +48,9 @@ def _linear(name: str, inputs: int, outputs: int, kind: str, bias: bool, method:
     elif method == "fp8":
         yield Tensor(f"{name}.weight", "F8_E4M3", (outputs, inputs), "bytes")
         yield Tensor(f"{name}.weight_scale_inv", kind, (-(-outputs // 128), groups), "steps")
-    else:
-        yield Tensor(f"{name}.weight", kind, (outputs, inputs), "normal")
-    if bias:
+    if not method:
+        yield from dense(name, inputs, outputs, kind, bias)
+    elif bias:
         yield Tensor(f"{name}.bias", kind, (outputs,), "normal")
 
 
@@ -62,7 +62,7 @@ def _norm(name: str, width: int, kind: str) -> Tensor:
 
 
 def _stem(model: Model) -> tuple[str, str]:
-    """Return what stands before the decoder's names and before the output head's."""
+    """Return the prefixes of the decoder's names and of the output head's name."""
     if not model.vision or model.architecture in QWEN_VL:
         return "model.", ""
     if model.architecture == S1_LAYOUT:
@@ -100,7 +100,6 @@ def _text(model: Model, kind: str) -> Iterator[Tensor]:
 
 
 def _attention(text: TextShape, fused: bool) -> Iterator[tuple[str, int, int, bool]]:
-    """Yield name, inputs, outputs and bias of a layer's attention projections."""
     query, keys = text.heads * text.head_dim, text.kv_heads * text.head_dim
     biased, all_biased = text.attention_bias != "none", text.attention_bias == "qkvo"
     if fused:
@@ -115,8 +114,7 @@ def _attention(text: TextShape, fused: bool) -> Iterator[tuple[str, int, int, bo
 def _mlp(text: TextShape, fused: bool) -> Iterator[tuple[str, int, int]]:
     names = ("feed_forward.w1", "feed_forward.w3", "feed_forward.w2") if fused else ()
     gate, up, down = names or ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
-    yield gate, text.hidden, text.intermediate
-    yield up, text.hidden, text.intermediate
+    yield from ((name, text.hidden, text.intermediate) for name in (gate, up))
     yield down, text.intermediate, text.hidden
 
 

@@ -8,7 +8,7 @@ as one letter: each part is then one token, as in the real vocabulary, and a use
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from recommender.smoke.weights.layouts import CHAT_LAYOUT, QWEN_VL, TILED, WeightsError, by_family
@@ -37,7 +37,7 @@ class SpecialTokens:
     eos: tuple[str, ...]
     pad: str
     turn: tuple[str, str, str, str]
-    """What stands before a role, after it, after a turn, and before everything."""
+    """Texts before a role, after a role, after a turn, and at the start of a conversation."""
     images: int
 
 
@@ -104,9 +104,7 @@ def special_tokens(model: Model) -> SpecialTokens:
             f"{model.id}: text.vocab {model.text.vocab} does not hold the family's special ids up to "
             f"{max(ids.values())}; fix the record"
         )
-    return SpecialTokens(
-        ids, family_tokens.bos, family_tokens.eos, family_tokens.pad, family_tokens.turn, family_tokens.images
-    )
+    return replace(family_tokens, ids=ids)
 
 
 def role_ids(model: Model) -> dict[str, Any]:
@@ -175,7 +173,7 @@ def tokenizer_json(model: Model) -> dict[str, Any]:
 def chat_template(model: Model) -> str:
     """Return a Jinja template that adds ``chat_tokens`` tokens to one user turn.
 
-    One with fewer than the marks of roles take is a base model's: its turns have no marks.
+    If they are too few for the marks of roles, the model is a base model: its turns have no marks.
     """
     tokens = special_tokens(model)
     before, after, end, first = tokens.turn
@@ -183,7 +181,7 @@ def chat_template(model: Model) -> str:
     role, answer = "message['role'][0]", "'a'"
     if model.chat_tokens < marks:
         before, after, end, role, answer, marks = "", "", "", "''", "''", _length(first, tokens)
-    # the real template's system prompt, which a request without one gets, as so many bytes
+    # As many bytes as the real template's default system prompt has tokens.
     preface = "\n" * max(0, model.chat_tokens - marks)
     opening, closing = _quoted(before), _quoted(after)
     image = _quoted("<img><IMG_CONTEXT></img>\n" if model.architecture in TILED else _QWEN_IMAGE)
@@ -231,21 +229,15 @@ def tokenizer_files(model: Model) -> dict[str, Any]:
         settings |= {"processor_class": _QWEN_PROCESSORS[model.architecture]}
     elif model.vision and model.architecture != CHAT_LAYOUT:
         settings |= _image_words(tokens) | {"processor_class": "InternVLProcessor"}
-    generation = {
-        "bos_token_id": ids_by_role["bos"],
-        "eos_token_id": ids_by_role["eos"],
-        "pad_token_id": ids_by_role["pad"],
-    }
-    tokenizer_files = {
-        "generation_config.json": generation,
+    return {
+        "generation_config.json": {f"{role}_token_id": ids_by_role[role] for role in ("bos", "eos", "pad")},
         "tokenizer.json": tokenizer_json(model),
         "tokenizer_config.json": settings,
+        **_processors(model),
     }
-    return tokenizer_files | _processors(model)
 
 
 def _image_words(tokens: SpecialTokens) -> dict[str, Any]:
-    """Return the names that Transformers' InternVL processor asks for."""
     words = {"start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": "<IMG_CONTEXT>"}
     words["video_token"] = "<|video_pad|>" if "<|video_pad|>" in tokens.ids else "<quad>"
     return {"extra_special_tokens": words, **words}
@@ -268,10 +260,7 @@ def _processors(model: Model) -> dict[str, Any]:
     return {
         "preprocessor_config.json": common | tiles | {"image_processor_type": "GotOcr2ImageProcessorFast"},
         "video_preprocessor_config.json": common | {"video_processor_type": "InternVLVideoProcessor"},
-        "processor_config.json": {
-            "processor_class": "InternVLProcessor",
-            "image_seq_length": vision.tokens_per_tile,
-        },
+        "processor_config.json": {"processor_class": "InternVLProcessor", "image_seq_length": vision.tokens_per_tile},
     }
 
 

@@ -51,7 +51,6 @@ def blocks(model: Model, seed: int) -> dict[tuple[str, str], memoryview]:
 
 
 def _random_words(seed: int, stream: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """Return a block of random 32-bit words."""
     bits = np.random.PCG64(np.random.SeedSequence((seed, stream))).random_raw((BLOCK_ITEMS + 1) // 2)
     return np.asarray(bits, dtype="<u8").view("<u4")[:BLOCK_ITEMS]
 
@@ -89,7 +88,6 @@ MXFP4_EXPONENT = 127 - 7
 
 
 def _spread(seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Return factors around one, varied by a quarter."""
     spread = (_random_words(seed, 2) & 0xFF).astype(np.float32) / np.float32(510)
     return np.float32(0.75) + spread
 

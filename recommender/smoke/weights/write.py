@@ -75,25 +75,12 @@ def ensure_checkpoint(model: Model, root: Path, seed: int = 0, say: Say = _silen
     files = _small_files(model, seed)
     folder = root / f"random-{model.id}-seed{seed}"
     with _report_os_errors(folder), _lock_root(root, say) as exclusive:
-        if exclusive:  # what killed processes left behind, of any model: nobody else writes here now
+        if exclusive:  # no other process writes here now: remove what killed ones left
             for partial in root.glob(".random-*.partial-*"):
                 shutil.rmtree(partial, ignore_errors=True)
         if os.path.lexists(folder):
             _check_same(folder, model, files)
             return Checkpoint(folder, planned_bytes(model), 0.0, seed)
-        return _write(model, folder, seed, files, say)
-
-
-def write_checkpoint(model: Model, folder: Path, seed: int = 0, say: Say = _silent) -> Checkpoint:
-    """Write the checkpoint into a new folder; raise WeightsError if it exists.
-
-    It has a temporary name until it is complete; an interrupted write leaves nothing behind.
-    """
-    model = layouts.as_written(model)
-    files = _small_files(model, seed)
-    with _report_os_errors(folder):
-        if os.path.lexists(folder):
-            raise WeightsError(f"{folder}: exists; remove it, or name another folder")
         return _write(model, folder, seed, files, say)
 
 
@@ -171,7 +158,6 @@ def _check_same(folder: Path, model: Model, files: Mapping[str, str]) -> None:
 
 @contextlib.contextmanager
 def _report_os_errors(folder: Path) -> Iterator[None]:
-    """Turn OSError into a one-line WeightsError."""
     try:
         yield
     except OSError as error:
@@ -241,14 +227,13 @@ def _write_shards(model: Model, partial: Path, seed: int, say: Say) -> None:
                 at += tensor.bytes
         _wait_for_jobs(jobs, planned_bytes(model), lambda text: say(f"{model.id}: random weights, {text}"))
     finally:
-        stop.set()  # nothing is left to write, or nobody wants it any more
+        stop.set()  # all is written, or the write was interrupted
         pool.shutdown(cancel_futures=True)
         for handle in handles:
             os.close(handle)
 
 
 def _wait_for_jobs(jobs: list[Future[int]], total: int, say: Say) -> None:
-    """Wait for the jobs, report progress, and raise the first error."""
     done, pending = 0, set(jobs)
     while pending:
         ready, pending = wait(pending, timeout=SAY_SECONDS)
