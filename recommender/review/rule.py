@@ -1,7 +1,8 @@
 """Define rules and findings. Each rule is a module of ``recommender.review.rules``.
 
 The module's docstring is the rule's page: a title, then "What it does", "Why", "Bad" and "Good". The module ends with
-``RULE = Rule(...)``. A rule checks one launch at a time, or (``whole=True``) the script once.
+``RULE = rule(__name__, ...)``; the module's name gives id and name. A rule checks one launch at a time (``check``) or
+the script once (``whole``).
 """
 
 from __future__ import annotations
@@ -24,6 +25,18 @@ RETIRED: Mapping[str, str] = MappingProxyType({"LMD611": "SC2086", "LMD612": "SC
 
 Severity = Literal["error", "warning", "info"]
 Family = Literal["starts", "answers", "nothing", "costs", "safety", "operations"]
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {
+        "0": "operations",
+        "1": "starts",
+        "2": "answers",
+        "3": "nothing",
+        "4": "costs",
+        "5": "safety",
+        "6": "operations",
+    }
+)
+"""The family of a rule by the first digit of its id."""
 
 
 def retirement(rule_id: str) -> str:
@@ -51,8 +64,9 @@ class Diagnostic:
     """Where it differs from the rule's own."""
 
 
-Check = Callable[[Case], Iterator[Diagnostic]]
-WholeCheck = Callable[["Script"], Iterator[Diagnostic]]
+Diagnostics = Iterator[Diagnostic]
+Check = Callable[[Case], Diagnostics]
+WholeCheck = Callable[["Script"], Diagnostics]
 
 
 @dataclass(frozen=True)
@@ -71,6 +85,25 @@ class Rule:
     check: Check | None = None
     whole: WholeCheck | None = None
     needs: tuple[str, ...] = ()
+
+
+def rule(
+    module: str,
+    severity: Severity,
+    *,
+    check: Check | None = None,
+    whole: WholeCheck | None = None,
+    sources: tuple[str, ...] = (),
+    needs: tuple[str, ...] = (),
+    family: Family | None = None,
+) -> Rule:
+    """Return the rule of a module: ``….lmd101_unknown_option`` is LMD101, unknown-option.
+
+    The family is that of the id's first digit unless ``family`` is given.
+    """
+    number, _, name = module.rpartition(".")[2].partition("_")
+    rule_id = number.upper()
+    return Rule(rule_id, name.replace("_", "-"), family or FAMILIES[rule_id[3]], severity, sources, check, whole, needs)
 
 
 @dataclass(frozen=True)

@@ -1,29 +1,19 @@
 """Rules that report violated constraints of the knowledge base, declared in one call each."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from recommender.knowledge.conditions import Value
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Family, Fix, LaunchSetting, Rule, Severity
+from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, LaunchSetting, Rule, Severity, rule
 from recommender.review.script.model import Span
 
 LAUNCH, MODEL = "launch", "model"
-FAMILIES: Mapping[str, Family] = {
-    "1": "starts",
-    "2": "answers",
-    "3": "nothing",
-    "4": "costs",
-    "5": "safety",
-    "6": "operations",
-}
-"""The family of a rule by the first digit of its id."""
 NEVER: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 def constraint_rule(
-    rule_id: str,
-    name: str,
+    module: str,
     severity: Severity,
     constraints: tuple[str, ...],
     *,
@@ -44,7 +34,7 @@ def constraint_rule(
     ``assume``: values that the rule knows better. ``first``: report one only. ``why`` replaces the record's remedy.
     """
 
-    def check(case: Case) -> Iterator[Diagnostic]:
+    def check(case: Case) -> Diagnostics:
         if (at not in ("", LAUNCH, MODEL) and at not in case.settings) or (when is not None and not when(case)):
             return
         for violation in checks.broken(case, *constraints, extra=assume):
@@ -56,7 +46,7 @@ def constraint_rule(
                     return
 
     cited = tuple(f"constraints/{constraint}" for constraint in constraints)
-    return Rule(rule_id, name, FAMILIES[rule_id[3]], severity, (*cited, *sources), check, needs=needs)
+    return rule(module, severity, check=check, sources=(*cited, *sources), needs=needs)
 
 
 def _place(case: Case, at: str, setting: LaunchSetting | None) -> Span:

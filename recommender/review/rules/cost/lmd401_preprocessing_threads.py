@@ -25,16 +25,14 @@ Measure it with your own images.
     lmdeploy serve api_server OpenGVLab/InternVL3-8B --trust-remote-code --max-batch-size 64
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 from recommender.review.rules import surroundings
 
 ALL_CORES = ("$(nproc)", "`nproc`", "$(nproc --all)", "`nproc --all`")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     if not checks.server(case) or not case.resolved.images or case.script.kind == "command":
         return
     if not case.load_known and not surroundings.expects_concurrency(case):
@@ -56,17 +54,15 @@ def _check(case: Case) -> Iterator[Diagnostic]:
     )
 
 
-RULE = Rule(
-    id="LMD401",
-    name="preprocessing-threads",
-    family="costs",
-    severity="warning",
+RULE = rule(
+    __name__,
+    "warning",
+    check=_check,
     sources=(
         "environment/omp-num-threads",
         "claims/omp-threads-limit-images",
         "claims/one-preprocessing-thread",
         "constraints/omp-threads-limited",
     ),
-    check=_check,
     needs=("model",),
 )

@@ -18,15 +18,14 @@ Use 2 to 4, and at most half of the cores divided by the servers of the host:
 """
 
 import re
-from collections.abc import Iterator
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 NUMBERS = re.compile(r"\s*[1-9]\d*\s*(,\s*[1-9]\d*\s*)*")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting = case.settings.get("omp-num-threads")
     if setting is None or not setting.text:
         return
@@ -42,11 +41,10 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             yield Diagnostic(checks.at(setting), violation.message, violation.record.remedy)
 
 
-RULE = Rule(
-    id="LMD402",
-    name="thread-count",
-    family="costs",
-    severity="warning",
+RULE = rule(
+    __name__,
+    "warning",
+    check=_check,
     sources=(
         "environment/omp-num-threads",
         "constraints/omp-threads-within-cpus",
@@ -54,5 +52,4 @@ RULE = Rule(
         "https://learn.microsoft.com/en-us/previous-versions/xh7e1zba(v=vs.140)",
         "https://gcc.gnu.org/onlinedocs/gcc-7.5.0/libgomp/OMP_005fNUM_005fTHREADS.html",
     ),
-    check=_check,
 )

@@ -20,14 +20,12 @@ Use 0.18.0, or lower `--max-prefill-token-num` and `--max-batch-size`:
       --max-prefill-token-num 2048 --max-batch-size 32
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 from recommender.review.rules import surroundings
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     if not case.release_known or _needed(case):
         return
     for violation in checks.broken(case, "vision-host-memory"):
@@ -44,12 +42,10 @@ def _needed(case: Case) -> bool:
     return chosen is not None and prefill_tokens is not None and chosen.prefill_tokens >= prefill_tokens
 
 
-RULE = Rule(
-    id="LMD403",
-    name="pinned-image-buffers",
-    family="costs",
-    severity="warning",
-    sources=("constraints/vision-host-memory", "threads/host-memory-of-image-buffers"),
+RULE = rule(
+    __name__,
+    "warning",
     check=_check,
+    sources=("constraints/vision-host-memory", "threads/host-memory-of-image-buffers"),
     needs=("gpu", "model"),
 )

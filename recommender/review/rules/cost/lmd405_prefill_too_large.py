@@ -20,18 +20,17 @@ smaller value is faster (LMD417).
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --session-len 32768
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from recommender.common.units import GIB, MIB
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 from recommender.review.rules import surroundings
 
 NOTABLE = 0.02
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting, prefill_tokens = case.settings.get("max-prefill-token-num"), case.number("max-prefill-token-num")
     candidate = surroundings.sized_launch(case)
     if setting is None or prefill_tokens is None or candidate is None or checks.engine(case) != checks.TURBOMIND:
@@ -57,12 +56,10 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD405",
-    name="prefill-too-large",
-    family="costs",
-    severity="info",
-    sources=("flags/max-prefill-token-num", "claims/smaller-prefill-saves-memory"),
+RULE = rule(
+    __name__,
+    "info",
     check=_check,
+    sources=("flags/max-prefill-token-num", "claims/smaller-prefill-saves-memory"),
     needs=("gpu", "model", "load"),
 )

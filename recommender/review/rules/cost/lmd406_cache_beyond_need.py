@@ -19,18 +19,16 @@ Set the share that the load needs; `recommend` computes it. Keep the number if t
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --session-len 8192 --cache-max-entry-count 0.05
 """
 
-from collections.abc import Iterator
-
 from recommender.common.units import GIB, MIB
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 from recommender.review.rules import surroundings
 
 MANY_TIMES = 8
 LARGE_PART = 0.4
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     candidate = surroundings.sized_launch(case)
     if candidate is None or candidate.config.prefix_caching or checks.engine(case) != checks.TURBOMIND:
         return
@@ -46,12 +44,10 @@ def _check(case: Case) -> Iterator[Diagnostic]:
     )
 
 
-RULE = Rule(
-    id="LMD406",
-    name="cache-beyond-need",
-    family="costs",
-    severity="info",
-    sources=("flags/cache-max-entry-count", "claims/more-cache-is-faster", "threads/awq-vlm-takes-whole-card"),
+RULE = rule(
+    __name__,
+    "info",
     check=_check,
+    sources=("flags/cache-max-entry-count", "claims/more-cache-is-faster", "threads/awq-vlm-takes-whole-card"),
     needs=("gpu", "model", "load"),
 )

@@ -21,18 +21,16 @@ Use 16 bits (remove the option). On the PyTorch engine, use 8 bits or 0.16.0.
     lmdeploy serve api_server acme/heads-of-96
 """
 
-from collections.abc import Iterator
-
 from recommender.knowledge.eras import within
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 THREAD = "int4-kv-odd-head-size"
 IMPOSSIBLE = ("kv-int4-head-dim", "kv-int8-head-dim")
 UNLISTED = "kv-quantised-heads-not-128"
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting = case.settings.get("quant-policy")
     if setting is None:
         return
@@ -54,12 +52,10 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD407",
-    name="kv-head-size",
-    family="costs",
-    severity="error",
-    sources=(*(f"constraints/{name}" for name in (*IMPOSSIBLE, UNLISTED)), f"threads/{THREAD}"),
+RULE = rule(
+    __name__,
+    "error",
     check=_check,
+    sources=(*(f"constraints/{name}" for name in (*IMPOSSIBLE, UNLISTED)), f"threads/{THREAD}"),
     needs=("model",),
 )

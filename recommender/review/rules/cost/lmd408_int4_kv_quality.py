@@ -20,10 +20,8 @@ Use 8, or 0 if the cache is large enough anyway. If memory is short, test your o
     lmdeploy serve api_server Qwen/Qwen3-32B --quant-policy 8 --tool-call-parser qwen3
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 from recommender.review.rules import surroundings
 
 AGAINST = "int4-kv-bad-for-qwen3"
@@ -33,7 +31,7 @@ FEWEST = 4
 FOUR_BITS = ("4", "int4")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting = case.settings.get("quant-policy")
     if setting is None or (setting.text or "").casefold() not in FOUR_BITS or "kv" in case.answered:
         return
@@ -64,11 +62,10 @@ def _more_would_do(case: Case) -> bool:
     return not surroundings.all_known(case) or (chosen is not None and chosen.kv_bits > FEWEST)
 
 
-RULE = Rule(
-    id="LMD408",
-    name="int4-kv-quality",
-    family="costs",
-    severity="warning",
+RULE = rule(
+    __name__,
+    "warning",
+    check=_check,
     sources=(
         "constraints/kv-int4-quality",
         f"threads/{AGAINST}",
@@ -76,5 +73,4 @@ RULE = Rule(
         "threads/int4-kv-zero-accuracy",
         "claims/int4-kv-costs-no-accuracy",
     ),
-    check=_check,
 )

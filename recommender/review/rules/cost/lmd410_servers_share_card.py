@@ -26,16 +26,15 @@ Use one server with a larger `--max-batch-size`, or one GPU per server. If diffe
 """
 
 import re
-from collections.abc import Iterator
 
-from recommender.review.rule import Diagnostic, Rule
+from recommender.review.rule import Diagnostic, Diagnostics, rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Launch, Script
 
 MPS = re.compile(r"cuda-mps|CUDA_MPS", re.IGNORECASE)
 
 
-def _check(script: Script) -> Iterator[Diagnostic]:
+def _check(script: Script) -> Diagnostics:
     if MPS.search(script.text):
         return
     joined: dict[int, tuple[Launch, list[Launch]]] = {}
@@ -54,15 +53,13 @@ def _check(script: Script) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD410",
-    name="servers-share-card",
-    family="costs",
-    severity="warning",
+RULE = rule(
+    __name__,
+    "warning",
+    whole=_check,
     sources=(
         "claims/several-instances-run-better",
         "environment/cuda-visible-devices",
         "https://docs.nvidia.com/deploy/mps//index.html",
     ),
-    whole=_check,
 )

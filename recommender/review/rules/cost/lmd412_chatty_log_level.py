@@ -19,15 +19,13 @@ Remove the option. Use INFO for a startup that you watch.
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 LOUD = ("DEBUG", "NOTSET", "REQUEST")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting = case.settings.get("log-level")
     level = ((setting.text if setting else None) or "").upper()
     if setting is None or not checks.server(case) or level not in (*LOUD, "INFO"):
@@ -41,11 +39,4 @@ def _check(case: Case) -> Iterator[Diagnostic]:
     )
 
 
-RULE = Rule(
-    id="LMD412",
-    name="chatty-log-level",
-    family="costs",
-    severity="warning",
-    sources=("flags/log-level", "claims/lower-log-level-saves-time"),
-    check=_check,
-)
+RULE = rule(__name__, "warning", check=_check, sources=("flags/log-level", "claims/lower-log-level-saves-time"))

@@ -20,14 +20,12 @@ Use as many slots as the cache holds, a larger `--cache-max-entry-count`, or an 
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --cache-max-entry-count 0.05 --max-batch-size 32
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 from recommender.review.rules import surroundings
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting, candidate = case.settings.get("max-batch-size"), surroundings.sized_launch(case)
     if setting is None or candidate is None:
         return
@@ -42,12 +40,10 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD413",
-    name="batch-beyond-cache",
-    family="costs",
-    severity="info",
-    sources=("flags/max-batch-size", "claims/large-batch-wastes-memory", "constraints/kv-holds-concurrency"),
+RULE = rule(
+    __name__,
+    "info",
     check=_check,
+    sources=("flags/max-batch-size", "claims/large-batch-wastes-memory", "constraints/kv-holds-concurrency"),
     needs=("gpu", "model", "load"),
 )

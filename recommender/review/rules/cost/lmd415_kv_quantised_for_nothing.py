@@ -18,14 +18,13 @@ Remove the option. To use less memory, lower `--cache-max-entry-count`.
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --session-len 8192
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting = case.settings.get("quant-policy")
     if setting is None or "kv" in case.answered or checks.engine(case) != checks.TURBOMIND or not checks.alone(case):
         return
@@ -43,12 +42,10 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD415",
-    name="kv-quantised-for-nothing",
-    family="costs",
-    severity="info",
-    sources=("claims/kv-quantisation-lowers-memory-taken", "threads/kv-quantisation-frees-no-memory"),
+RULE = rule(
+    __name__,
+    "info",
     check=_check,
+    sources=("claims/kv-quantisation-lowers-memory-taken", "threads/kv-quantisation-frees-no-memory"),
     needs=("gpu", "model", "load"),
 )

@@ -19,15 +19,13 @@ Use 64, LMDeploy's default:
     lmdeploy serve api_server OpenGVLab/InternVL3-8B --trust-remote-code --cache-block-seq-len 64
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 TIMES = 4
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting, block = case.settings.get("cache-block-seq-len"), checks.number(case, "cache-block-seq-len")
     session = checks.number(case, "session-len")
     if (
@@ -47,12 +45,10 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD416",
-    name="block-above-need",
-    family="costs",
-    severity="info",
-    sources=("claims/big-blocks-waste-cache", "flags/cache-block-seq-len"),
+RULE = rule(
+    __name__,
+    "info",
     check=_check,
+    sources=("claims/big-blocks-waste-cache", "flags/cache-block-seq-len"),
     needs=("model", "load"),
 )

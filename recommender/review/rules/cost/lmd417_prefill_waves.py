@@ -25,17 +25,15 @@ for the images you expect.
         --max-prefill-token-num 1024
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 from recommender.review.rules import surroundings
 
 FAR = 2
 """Report a pass that holds this many times the prompts that complete in it."""
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     candidate = surroundings.sized_launch(case)
     if candidate is None or not case.resolved.images or checks.engine(case) != checks.TURBOMIND:
         return
@@ -58,12 +56,10 @@ def _check(case: Case) -> Iterator[Diagnostic]:
     )
 
 
-RULE = Rule(
-    id="LMD417",
-    name="prefill-waves",
-    family="costs",
-    severity="info",
-    sources=("flags/max-prefill-token-num", "claims/prefill-budget-waves"),
+RULE = rule(
+    __name__,
+    "info",
     check=_check,
+    sources=("flags/max-prefill-token-num", "claims/prefill-budget-waves"),
     needs=("gpu", "model", "load"),
 )

@@ -16,13 +16,11 @@ Fix the syntax:
     lmdeploy serve api_server "internlm/internlm2_5-7b-chat"
 """
 
-from collections.abc import Iterator
-
-from recommender.review.rule import Diagnostic, Rule
+from recommender.review.rule import Diagnostic, Diagnostics, rule
 from recommender.review.script.model import Script
 
 
-def _check(script: Script) -> Iterator[Diagnostic]:
+def _check(script: Script) -> Diagnostics:
     if "lmdeploy" not in script.text.casefold() or not (script.launches or "." in script.path):
         return  # no script of ours to judge: a help text or a log, pasted
     for trouble in script.problems:
@@ -33,11 +31,4 @@ def _check(script: Script) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD002",
-    name="unread-text",
-    family="starts",
-    severity="warning",
-    sources=(),
-    whole=_check,
-)
+RULE = rule(__name__, "warning", whole=_check, family="starts")

@@ -17,13 +17,11 @@ Remove the option; `--fix` does:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --backend turbomind
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting = case.settings.get("eager-mode")
     if setting is None or setting.text != "true" or not checks.server(case) or checks.engine(case) != checks.TURBOMIND:
         return
@@ -35,11 +33,4 @@ def _check(case: Case) -> Iterator[Diagnostic]:
     )
 
 
-RULE = Rule(
-    id="LMD302",
-    name="eager-mode-on-turbomind",
-    family="nothing",
-    severity="warning",
-    sources=("flags/eager-mode", "claims/eager-mode-steers-turbomind"),
-    check=_check,
-)
+RULE = rule(__name__, "warning", check=_check, sources=("flags/eager-mode", "claims/eager-mode-steers-turbomind"))

@@ -19,13 +19,11 @@ Remove the option, or use TurboMind if it serves the model:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --backend pytorch --tp 2
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     if not checks.server(case) or checks.engine(case) != checks.PYTORCH:
         return
     fell = checks.wanted(case) != checks.PYTORCH
@@ -41,11 +39,9 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD303",
-    name="turbomind-option-on-pytorch",
-    family="nothing",
-    severity="warning",
-    sources=("flags/communicator", "flags/cp", "flags/async", "flags/vision-max-batch-size"),
+RULE = rule(
+    __name__,
+    "warning",
     check=_check,
+    sources=("flags/communicator", "flags/cp", "flags/async", "flags/vision-max-batch-size"),
 )

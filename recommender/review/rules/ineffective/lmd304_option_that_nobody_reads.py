@@ -20,12 +20,10 @@ Remove the option:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --max-prefill-token-num 4096
 """
 
-from collections.abc import Iterator
-
 from packaging.version import Version
 
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 NOBODY = frozenset({"nobody"})
 OWN_RULES = frozenset({"vision-max-batch-size"})
@@ -34,7 +32,7 @@ READ_UP_TO = Version("0.17.0")
 """The C++ source of this release and of later ones is unknown."""
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     if not checks.server(case):
         return
     for option, flag in checks.options(case):
@@ -53,11 +51,10 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD304",
-    name="option-that-nobody-reads",
-    family="nothing",
-    severity="warning",
+RULE = rule(
+    __name__,
+    "warning",
+    check=_check,
     sources=(
         "flags/num-tokens-per-iter",
         "flags/max-prefill-iters",
@@ -65,5 +62,4 @@ RULE = Rule(
         "claims/tokens-per-iter-not-passed",
         "claims/tokens-per-iter-unread",
     ),
-    check=_check,
 )

@@ -20,13 +20,11 @@ Remove the option:
     lmdeploy serve api_server OpenGVLab/InternVL3-8B-hf
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting = case.settings.get("vision-max-batch-size")
     flag = case.resolved.store.flags["vision-max-batch-size"]
     era = checks.era(case, flag)
@@ -51,15 +49,9 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD305",
-    name="vision-batch",
-    family="nothing",
-    severity="warning",
-    sources=(
-        "flags/vision-max-batch-size",
-        "claims/vision-batch-native",
-        "claims/vision-batch-across-requests",
-    ),
+RULE = rule(
+    __name__,
+    "warning",
     check=_check,
+    sources=("flags/vision-max-batch-size", "claims/vision-batch-native", "claims/vision-batch-across-requests"),
 )

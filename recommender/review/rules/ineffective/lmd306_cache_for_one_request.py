@@ -19,17 +19,15 @@ Set the share that the request needs; `recommend` computes it. Keep the number i
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --session-len 4096 --cache-max-entry-count 0.02
 """
 
-from collections.abc import Iterator
-
 from recommender.common.units import MIB
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 TIMES = 8
 SMALL_PART, LARGE_PART = 0.1, 0.5
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting = case.settings.get("cache-max-entry-count")
     if (
         setting is None
@@ -53,12 +51,10 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD306",
-    name="cache-for-one-request",
-    family="nothing",
-    severity="info",
-    sources=("claims/more-cache-is-faster", "flags/cache-max-entry-count"),
+RULE = rule(
+    __name__,
+    "info",
     check=_check,
+    sources=("claims/more-cache-is-faster", "flags/cache-max-entry-count"),
     needs=("gpu", "model", "load"),
 )

@@ -18,13 +18,11 @@ Set `--max-batch-size` to the concurrency you want:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --max-batch-size 16
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting = case.settings.get("max-concurrent-requests")
     if setting is None or not checks.server(case) or case.launch.unsure or "max-batch-size" in case.settings:
         return
@@ -37,15 +35,13 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD308",
-    name="limit-and-streaming",
-    family="nothing",
-    severity="info",
+RULE = rule(
+    __name__,
+    "info",
+    check=_check,
     sources=(
         "flags/max-concurrent-requests",
         "claims/concurrent-requests-limits-handling",
         "claims/concurrent-requests-cap-memory",
     ),
-    check=_check,
 )

@@ -18,15 +18,13 @@ Remove the option; the default `auto` does the same:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct-AWQ
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 FORCED = ("awq-dtype-forced", "awq-dtype-ignored", "awq-dtype-pytorch")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting = case.settings.get("dtype")
     if setting is None or setting.text not in ("bfloat16", "float16"):
         return
@@ -46,12 +44,10 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         yield Diagnostic(checks.at(setting), violation.message, violation.record.remedy, fix)
 
 
-RULE = Rule(
-    id="LMD309",
-    name="dtype-of-quantised-weights",
-    family="nothing",
-    severity="warning",
-    sources=(*(f"constraints/{constraint}" for constraint in FORCED), "claims/float16-for-awq-forced", "flags/dtype"),
+RULE = rule(
+    __name__,
+    "warning",
     check=_check,
+    sources=(*(f"constraints/{constraint}" for constraint in FORCED), "claims/float16-for-awq-forced", "flags/dtype"),
     needs=("model",),
 )

@@ -21,15 +21,14 @@ Set the variable before the command:
 """
 
 import re
-from collections.abc import Iterator
 
-from recommender.review.rule import Diagnostic, Rule
+from recommender.review.rule import Diagnostic, Diagnostics, rule
 from recommender.review.script.model import Assignment, Launch, Script, Span
 
 SERVERS = ("OMP_", "TM_", "LMDEPLOY_", "CUDA_VISIBLE_DEVICES", "TOKENIZERS_PARALLELISM", "MKL_NUM_THREADS", "NCCL_")
 
 
-def _whole(script: Script) -> Iterator[Diagnostic]:
+def _whole(script: Script) -> Diagnostics:
     if script.kind not in ("bash", "command") or not script.launches:
         return
     last = max(script.launches, key=lambda launch: launch.place)
@@ -61,11 +60,6 @@ def _in_function(script: Script, place: Span) -> bool:
     return len(opened) > len(closed)
 
 
-RULE = Rule(
-    id="LMD310",
-    name="variable-after-start",
-    family="nothing",
-    severity="warning",
-    sources=("environment/omp-num-threads", "claims/omp-threads-limit-images"),
-    whole=_whole,
+RULE = rule(
+    __name__, "warning", whole=_whole, sources=("environment/omp-num-threads", "claims/omp-threads-limit-images")
 )

@@ -17,14 +17,12 @@ Keep one:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --session-len 8192 --tp 2
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 from recommender.review.script.model import GivenOption
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     if not checks.server(case):
         return
     last: dict[str, GivenOption] = {}
@@ -51,11 +49,9 @@ def _texts(option: GivenOption) -> list[str | None]:
     return [word.value for word in option.values]
 
 
-RULE = Rule(
-    id="LMD312",
-    name="option-given-twice",
-    family="nothing",
-    severity="warning",
-    sources=("flags/api-keys", "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/cli/serve.py"),
+RULE = rule(
+    __name__,
+    "warning",
     check=_check,
+    sources=("flags/api-keys", "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/cli/serve.py"),
 )

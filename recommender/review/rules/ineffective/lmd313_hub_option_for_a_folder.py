@@ -17,15 +17,13 @@ Name the repository. Or remove the option and keep the folder at the revision yo
     lmdeploy serve api_server OpenGVLab/InternVL3-2B --trust-remote-code --revision 1234567
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 FETCHING = ("revision", "download-dir")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     if not checks.server(case) or not checks.literal(case.launch).startswith(("/", "./", "../", "~")):
         return
     for name in FETCHING:
@@ -38,11 +36,4 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             )
 
 
-RULE = Rule(
-    id="LMD313",
-    name="hub-option-for-a-folder",
-    family="nothing",
-    severity="warning",
-    sources=("flags/revision", "flags/download-dir"),
-    check=_check,
-)
+RULE = rule(__name__, "warning", check=_check, sources=("flags/revision", "flags/download-dir"))

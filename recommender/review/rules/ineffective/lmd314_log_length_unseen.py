@@ -17,18 +17,16 @@ Remove the option. To log prompts, set a log level that shows them.
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct
 """
 
-from collections.abc import Iterator
-
 from packaging.version import Version
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 QUIET = frozenset({"WARN", "WARNING", "ERROR", "CRITICAL", "FATAL"})
 REQUEST_LEVEL = Version("0.14.0")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting = case.settings.get("max-log-len")
     level = case.effective("log-level") if checks.server(case) else None
     if setting is None or level is None:
@@ -43,11 +41,4 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD314",
-    name="log-length-unseen",
-    family="nothing",
-    severity="info",
-    sources=("flags/max-log-len", "flags/log-level"),
-    check=_check,
-)
+RULE = rule(__name__, "info", check=_check, sources=("flags/max-log-len", "flags/log-level"))

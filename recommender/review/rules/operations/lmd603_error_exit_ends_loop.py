@@ -26,16 +26,15 @@ Put `|| true` after the server, or `|| code=$?` to keep the status, or use `if`:
 """
 
 import re
-from collections.abc import Iterator
 
-from recommender.review.rule import Diagnostic, Rule
+from recommender.review.rule import Diagnostic, Diagnostics, rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Script
 
 LIFTED = re.compile(r"\bset\s+\+\w*e|\bset\s+\+o\s+errexit")
 
 
-def _check(script: Script) -> Iterator[Diagnostic]:
+def _check(script: Script) -> Diagnostics:
     stop = script.error_exit
     if stop is None:
         return
@@ -51,11 +50,4 @@ def _check(script: Script) -> Iterator[Diagnostic]:
             )
 
 
-RULE = Rule(
-    id="LMD603",
-    name="error-exit-ends-loop",
-    family="operations",
-    severity="warning",
-    sources=("https://explainshell.com/explain?cmd=set+-e",),
-    whole=_check,
-)
+RULE = rule(__name__, "warning", whole=_check, sources=("https://explainshell.com/explain?cmd=set+-e",))

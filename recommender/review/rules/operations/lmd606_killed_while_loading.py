@@ -25,11 +25,9 @@ Add a startup probe whose period times failures is several times the startup tim
       httpGet: {path: /health, port: 23333}
 """
 
-from collections.abc import Iterator
-
 from recommender.knowledge.startup_times import longest_start
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 from recommender.review.script.model import Probe
 
 # The defaults of Kubernetes.
@@ -37,7 +35,7 @@ PERIOD_S = 10
 FAILURES = 3
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     container = case.launch.container
     if not checks.server(case) or container is None or case.script.kind != "kubernetes":
         return
@@ -57,11 +55,9 @@ def _patience(probe: Probe) -> float:
     return probe.initial_s + (probe.period_s or PERIOD_S) * (probe.failures or FAILURES)
 
 
-RULE = Rule(
-    id="LMD606",
-    name="killed-while-loading",
-    family="operations",
-    severity="warning",
-    sources=("https://speakerdeck.com/thockin/kubernetes-pod-probes", "threads/health-unhealthy-while-busy"),
+RULE = rule(
+    __name__,
+    "warning",
     check=_check,
+    sources=("https://speakerdeck.com/thockin/kubernetes-pod-probes", "threads/health-unhealthy-while-busy"),
 )

@@ -22,15 +22,14 @@ limit, keep it well above the batch size.
       httpGet: {path: /health, port: 23333}
 """
 
-from collections.abc import Iterator
 from functools import lru_cache
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 from recommender.review.script.model import Script
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting = case.settings.get("max-concurrent-requests")
     if setting is None or not checks.server(case):
         return
@@ -57,11 +56,9 @@ def _watched(script: Script) -> bool:
     )
 
 
-RULE = Rule(
-    id="LMD607",
-    name="limit-stalls-probes",
-    family="operations",
-    severity="warning",
-    sources=("flags/max-concurrent-requests", "claims/concurrent-requests-limits-handling"),
+RULE = rule(
+    __name__,
+    "warning",
     check=_check,
+    sources=("flags/max-concurrent-requests", "claims/concurrent-requests-limits-handling"),
 )

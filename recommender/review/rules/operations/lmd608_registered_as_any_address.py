@@ -18,14 +18,12 @@ Set `--server-name` to an address of this host that the proxy can reach:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --proxy-url http://10.0.0.5:8000 --server-name 10.0.0.7
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 from recommender.review.rules import surroundings
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     proxy, name = case.settings.get("proxy-url"), case.settings.get("server-name")
     if proxy is None or not checks.server(case):
         return
@@ -42,11 +40,9 @@ def _check(case: Case) -> Iterator[Diagnostic]:
     )
 
 
-RULE = Rule(
-    id="LMD608",
-    name="registered-as-any-address",
-    family="operations",
-    severity="warning",
-    sources=("constraints/proxy-needs-address", "claims/proxy-url-registers-server", "flags/proxy-url"),
+RULE = rule(
+    __name__,
+    "warning",
     check=_check,
+    sources=("constraints/proxy-needs-address", "claims/proxy-url-registers-server", "flags/proxy-url"),
 )

@@ -20,16 +20,14 @@ at /dev/shm:
       lmdeploy serve api_server Qwen/Qwen2.5-72B-Instruct --tp 4
 """
 
-from collections.abc import Iterator
-
 from recommender.common.units import MIB
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 DEFAULT_SHM = 64 * MIB
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     container, setting, gpus = case.launch.container, case.settings.get("tp"), case.number("tp")
     if container is None or setting is None or gpus is None or gpus < 2:
         return
@@ -42,11 +40,9 @@ def _check(case: Case) -> Iterator[Diagnostic]:
     )
 
 
-RULE = Rule(
-    id="LMD609",
-    name="small-shared-memory",
-    family="operations",
-    severity="warning",
-    sources=("threads/nccl-error-in-pod", "https://github.com/moby/moby/issues/29492"),
+RULE = rule(
+    __name__,
+    "warning",
     check=_check,
+    sources=("threads/nccl-error-in-pod", "https://github.com/moby/moby/issues/29492"),
 )

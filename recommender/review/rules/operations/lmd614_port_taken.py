@@ -23,9 +23,8 @@ Give each server its own `--server-port`:
 """
 
 import re
-from collections.abc import Iterator
 
-from recommender.review.rule import Diagnostic, Rule
+from recommender.review.rule import Diagnostic, Diagnostics, rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Script, Word
 
@@ -35,7 +34,7 @@ LEAVES = re.compile(r"\b(?:wait|break|kill|pkill|ssh|continue|exit)\b")
 PUBLISHED = re.compile(r"(?:(?:0\.0\.0\.0|127\.0\.0\.1):)?(\d+):\d+(?:/tcp)?")
 
 
-def _check(script: Script) -> Iterator[Diagnostic]:
+def _check(script: Script) -> Diagnostics:
     reported = set()
     for earlier, later in surroundings.concurrent_pairs(script, "api_server", "proxy"):
         port = surroundings.port(later)
@@ -53,7 +52,7 @@ def _check(script: Script) -> Iterator[Diagnostic]:
         yield from _published(script)
 
 
-def _in_loop(script: Script) -> Iterator[Diagnostic]:
+def _in_loop(script: Script) -> Diagnostics:
     for launch in script.launches:
         option = surroundings.option(launch, "--server-port")
         if not launch.background or launch.container or option is None or surroundings.port(launch) is None:
@@ -74,7 +73,7 @@ def _kind(starts: str) -> str:
     return "proxy" if starts == "proxy" else "server"
 
 
-def _published(script: Script) -> Iterator[Diagnostic]:
+def _published(script: Script) -> Diagnostics:
     owners: dict[str, tuple[int, Word]] = {}
     for launch in script.launches:
         for word in launch.container.published if launch.container else ():
@@ -90,11 +89,4 @@ def _published(script: Script) -> Iterator[Diagnostic]:
                 )
 
 
-RULE = Rule(
-    id="LMD614",
-    name="port-taken",
-    family="operations",
-    severity="error",
-    sources=("flags/server-port", "constraints/port-not-the-proxys"),
-    whole=_check,
-)
+RULE = rule(__name__, "error", whole=_check, sources=("flags/server-port", "constraints/port-not-the-proxys"))

@@ -17,14 +17,12 @@ Use another `--server-port`:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --server-port 23333 --proxy-url http://localhost:8000
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 from recommender.review.rules import surroundings
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     proxy, own = case.settings.get("proxy-url"), case.settings.get("server-port")
     if proxy is None or not checks.server(case) or case.launch.container is not None:
         return
@@ -37,11 +35,6 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD615",
-    name="port-of-the-proxy",
-    family="operations",
-    severity="error",
-    sources=("flags/proxy-url", "flags/server-port", "constraints/port-not-the-proxys"),
-    check=_check,
+RULE = rule(
+    __name__, "error", check=_check, sources=("flags/proxy-url", "flags/server-port", "constraints/port-not-the-proxys")
 )

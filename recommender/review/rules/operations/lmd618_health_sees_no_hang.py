@@ -20,16 +20,14 @@ Use 0.14.0 or newer, or probe with a short completion and a timeout. With 0.14.0
       httpGet: {path: /health, port: 23333}
 """
 
-from collections.abc import Iterator
-
 from recommender.knowledge.eras import within
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 THREAD = "health-says-ok-while-dead"
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     thread, container = case.resolved.store.threads[THREAD], case.launch.container
     if not checks.server(case) or container is None or not case.release_known:
         return
@@ -44,11 +42,4 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             )
 
 
-RULE = Rule(
-    id="LMD618",
-    name="health-sees-no-hang",
-    family="operations",
-    severity="info",
-    sources=(f"threads/{THREAD}", "claims/restart-loop-recovers"),
-    check=_check,
-)
+RULE = rule(__name__, "info", check=_check, sources=(f"threads/{THREAD}", "claims/restart-loop-recovers"))

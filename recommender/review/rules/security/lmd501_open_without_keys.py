@@ -19,14 +19,12 @@ Use `--server-name 127.0.0.1` with an authenticating reverse proxy, or `--api-ke
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --server-name 127.0.0.1
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 from recommender.review.rules import surroundings
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     if (
         not checks.server(case)
         or case.launch.container
@@ -47,11 +45,9 @@ def _check(case: Case) -> Iterator[Diagnostic]:
     )
 
 
-RULE = Rule(
-    id="LMD501",
-    name="open-without-keys",
-    family="safety",
-    severity="warning",
-    sources=("flags/server-name", "flags/api-keys", "https://github.com/InternLM/lmdeploy/issues/4761"),
+RULE = rule(
+    __name__,
+    "warning",
     check=_check,
+    sources=("flags/server-name", "flags/api-keys", "https://github.com/InternLM/lmdeploy/issues/4761"),
 )

@@ -18,14 +18,12 @@ Add `--disable-fastapi-docs`:
     while true; do lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --disable-fastapi-docs; sleep 10; done
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 from recommender.review.rules import surroundings
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     if not checks.server(case) or case.launch.unsure or "disable-fastapi-docs" in case.settings:
         return
     if surroundings.is_long_running(case) and surroundings.reachable(case):
@@ -37,11 +35,4 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD504",
-    name="docs-in-production",
-    family="safety",
-    severity="info",
-    sources=("flags/disable-fastapi-docs", "claims/docs-routes-go"),
-    check=_check,
-)
+RULE = rule(__name__, "info", check=_check, sources=("flags/disable-fastapi-docs", "claims/docs-routes-go"))

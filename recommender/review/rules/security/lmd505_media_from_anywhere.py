@@ -22,16 +22,14 @@ List the hosts of your own storage. Clients that send base64 are not affected.
     done
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 from recommender.review.rules import surroundings
 
 FLAG = "allowed-media-domains"
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     if not checks.server(case) or case.launch.unsure or case.resolved.vision is None:
         return
     if FLAG in case.settings or FLAG not in case.resolved.options:
@@ -45,12 +43,10 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD505",
-    name="media-from-anywhere",
-    family="safety",
-    severity="info",
-    sources=("flags/allowed-media-domains", "https://github.com/InternLM/lmdeploy/issues/4761"),
+RULE = rule(
+    __name__,
+    "info",
     check=_check,
+    sources=("flags/allowed-media-domains", "https://github.com/InternLM/lmdeploy/issues/4761"),
     needs=("model",),
 )

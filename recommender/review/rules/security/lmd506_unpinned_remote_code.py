@@ -18,10 +18,9 @@ Add `--revision` with the full hash of the commit that you reviewed:
 """
 
 import re
-from collections.abc import Iterator
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 from recommender.review.rules import surroundings
 
 HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -29,7 +28,7 @@ FOLDERS = re.compile(r"(?:models?|checkpoints?|ckpts?|weights|data|output|worksp
 BRANCHES = ("main", "master")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting, revision = case.settings.get("trust-remote-code"), case.settings.get("revision")
     if setting is None or setting.text != "true" or not _on_hub(case):
         return
@@ -57,11 +56,9 @@ def _on_hub(case: Case) -> bool:
     return bool(HUB.fullmatch(name)) and not FOLDERS.match(name)
 
 
-RULE = Rule(
-    id="LMD506",
-    name="unpinned-remote-code",
-    family="safety",
-    severity="warning",
-    sources=("flags/trust-remote-code", "flags/revision", "threads/remote-code-off-by-default"),
+RULE = rule(
+    __name__,
+    "warning",
     check=_check,
+    sources=("flags/trust-remote-code", "flags/revision", "threads/remote-code-off-by-default"),
 )

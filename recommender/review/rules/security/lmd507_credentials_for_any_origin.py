@@ -18,12 +18,10 @@ Remove `--allow-credentials`, or name the origins of your own pages:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --allow-credentials --allow-origins https://chat.acme.org
 """
 
-from collections.abc import Iterator
-
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting = case.settings.get("allow-credentials")
     if setting is None or setting.text != "true":
         return
@@ -36,11 +34,4 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD507",
-    name="credentials-for-any-origin",
-    family="safety",
-    severity="warning",
-    sources=("flags/allow-credentials", "flags/allow-origins"),
-    check=_check,
-)
+RULE = rule(__name__, "warning", check=_check, sources=("flags/allow-credentials", "flags/allow-origins"))

@@ -19,10 +19,9 @@ Download to a file, verify its checksum, then run it. Or install a package.
 """
 
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 
-from recommender.review.rule import Diagnostic, Rule
+from recommender.review.rule import Diagnostic, Diagnostics, rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Call, Script
 
@@ -36,7 +35,7 @@ SUBSTITUTED = re.compile(
 HANDED = re.compile(r"\s*\|\s*(?:sudo\s+(?:-\S+\s+)*)?")
 
 
-def _check(script: Script) -> Iterator[Diagnostic]:
+def _check(script: Script) -> Diagnostics:
     for match in SUBSTITUTED.finditer(surroundings.code(script, 0, len(script.text)) if script.kind == "bash" else ""):
         yield _finding(script, *match.span(1))
     calls = sorted(script.calls, key=lambda call: call.place.start)
@@ -74,11 +73,6 @@ def _runs_input(call: Call) -> bool:
     return not any(word in ("-c", "-m") or (word and not word.startswith("-")) for word in words[1:]) or "-s" in words
 
 
-RULE = Rule(
-    id="LMD509",
-    name="download-run-unread",
-    family="safety",
-    severity="warning",
-    sources=("https://spin.atomicobject.com/2016/12/12/security-spectrum-curl-sh/",),
-    whole=_check,
+RULE = rule(
+    __name__, "warning", whole=_check, sources=("https://spin.atomicobject.com/2016/12/12/security-spectrum-curl-sh/",)
 )

@@ -17,14 +17,12 @@ Remove the option and stop the process through whatever started it, or make the 
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --allow-terminate-by-client --server-name 127.0.0.1
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 from recommender.review.rules import surroundings
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting = case.settings.get("allow-terminate-by-client")
     if setting is None or setting.text != "true" or not checks.server(case) or not surroundings.reachable(case):
         return
@@ -35,11 +33,4 @@ def _check(case: Case) -> Iterator[Diagnostic]:
     )
 
 
-RULE = Rule(
-    id="LMD510",
-    name="clients-may-terminate",
-    family="safety",
-    severity="warning",
-    sources=("flags/allow-terminate-by-client",),
-    check=_check,
-)
+RULE = rule(__name__, "warning", check=_check, sources=("flags/allow-terminate-by-client",))

@@ -23,13 +23,12 @@ Remove the option, or install a release that has it. `--fix` removes or renames 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Fix, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, rule
 from recommender.review.script.model import GivenOption
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ NEEDLESS_BEFORE = {
 }
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     if not checks.server(case):
         return
     for option, flag in checks.options(case):
@@ -76,11 +75,10 @@ def _repair(case: Case, option: GivenOption, flag: records.Flag, later: bool) ->
     return "", None
 
 
-RULE = Rule(
-    id="LMD102",
-    name="option-of-another-release",
-    family="starts",
-    severity="error",
+RULE = rule(
+    __name__,
+    "error",
+    check=_check,
     sources=(
         "threads/image-tag-lags-behind",
         "constraints/remote-code-flag-absent",
@@ -88,5 +86,4 @@ RULE = Rule(
         "flags/enable-metrics",
         "flags/disable-vision-encoder",
     ),
-    check=_check,
 )

@@ -18,17 +18,15 @@ Add the missing value, or remove the extra word:
     lmdeploy serve api_server internlm/internlm2_5-7b-chat --enable-prefix-caching
 """
 
-from collections.abc import Iterator
-
 from recommender.common.text import shorten
 from recommender.review import accepted_options, checks
-from recommender.review.rule import Case, Diagnostic, Fix, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, rule
 from recommender.review.script.model import GivenOption, Word
 
 TRUE = frozenset({"true", "1", "yes", "on"})
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     if not checks.server(case):
         return
     accepted = accepted_options.values_taken(case.resolved.release.id)
@@ -92,11 +90,4 @@ def _right_before(case: Case, option: GivenOption, word: Word) -> bool:
     return start < end and not case.script.text[start:end].strip(" \t")
 
 
-RULE = Rule(
-    id="LMD103",
-    name="missing-or-stray-value",
-    family="starts",
-    severity="error",
-    sources=("flags/enable-prefix-caching", "flags/tp"),
-    check=_check,
-)
+RULE = rule(__name__, "error", check=_check, sources=("flags/enable-prefix-caching", "flags/tp"))

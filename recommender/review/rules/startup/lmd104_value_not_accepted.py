@@ -20,20 +20,19 @@ Use a value that the release accepts:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from recommender.common.text import shorten
 from recommender.knowledge import option_values
 from recommender.review import accepted_options, checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 from recommender.review.script.model import GivenOption, Word
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     if not checks.server(case):
         return
     for option, flag in checks.options(case):
@@ -62,11 +61,10 @@ def _judged(case: Case, option: GivenOption, word: Word, era: records.Era) -> Di
     return Diagnostic(place, message, "The parser stops at a value that is not among the choices.", fix)
 
 
-RULE = Rule(
-    id="LMD104",
-    name="value-not-accepted",
-    family="starts",
-    severity="error",
+RULE = rule(
+    __name__,
+    "error",
+    check=_check,
     sources=(
         "flags/quant-policy",
         "flags/communicator",
@@ -74,5 +72,4 @@ RULE = Rule(
         "constraints/log-level-names",
         "constraints/log-level-names-request",
     ),
-    check=_check,
 )

@@ -18,19 +18,17 @@ Use a value within the range that the message names:
     lmdeploy serve api_server internlm/internlm2_5-7b-chat --server-port 23333
 """
 
-from collections.abc import Iterator
-
 from recommender.knowledge import option_values
 from recommender.review import checks
 from recommender.review.launch_settings import LaunchSetting
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 RANGES = ("block-length-ampere", "block-length-before-ampere", "block-length-pytorch")
 OTHERS = frozenset({"cache-max-entry-count"})
 """Options whose range has a rule of its own."""
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     refused = set()
     for name, setting in case.settings.items():
         refusal = None if name in OTHERS else _refusal(case, setting)
@@ -54,7 +52,7 @@ def _refusal(case: Case, setting: LaunchSetting) -> option_values.Refusal | None
     return refusal if refusal and refusal.by == "range" else None
 
 
-def _kv_bits(case: Case) -> Iterator[Diagnostic]:
+def _kv_bits(case: Case) -> Diagnostics:
     """Report a precision of the KV cache that the parser accepts but TurboMind cannot run."""
     for option in case.resolved.store.flags.values() if checks.engine(case) == checks.TURBOMIND else ():
         setting, era = case.settings.get(option.id), checks.era(case, option)
@@ -69,11 +67,10 @@ def _kv_bits(case: Case) -> Iterator[Diagnostic]:
             )
 
 
-RULE = Rule(
-    id="LMD105",
-    name="value-out-of-range",
-    family="starts",
-    severity="error",
+RULE = rule(
+    __name__,
+    "error",
+    check=_check,
     sources=(
         *(f"constraints/{constraint}" for constraint in RANGES),
         "constraints/kv-bits-turbomind",
@@ -81,5 +78,4 @@ RULE = Rule(
         "flags/server-port",
         "flags/tp",
     ),
-    check=_check,
 )

@@ -20,17 +20,15 @@ Use a share between 0 and 1, such as 0.2:
     lmdeploy serve api_server internlm/internlm2_5-7b-chat --cache-max-entry-count 0.2
 """
 
-from collections.abc import Iterator
-
 from recommender.knowledge import option_values
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 REFUSED = ("cache-ratio-below-one-early", "cache-ratio-below-one", "cache-ratio-pytorch")
 BLOCKS = "cache-ratio-block-count"
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting = case.settings.get("cache-max-entry-count")
     if setting is None or setting.text is None:
         return
@@ -59,15 +57,13 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             )
 
 
-RULE = Rule(
-    id="LMD106",
-    name="cache-share",
-    family="starts",
-    severity="error",
+RULE = rule(
+    __name__,
+    "error",
+    check=_check,
     sources=(
         *(f"constraints/{constraint}" for constraint in (*REFUSED, BLOCKS)),
         "claims/cache-ratio-zero-disables-cache",
         "flags/cache-max-entry-count",
     ),
-    check=_check,
 )

@@ -17,13 +17,11 @@ Put the model right after `api_server`:
     lmdeploy serve api_server internlm/internlm2_5-7b-chat --model-name chat
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     launch = case.launch
     if not checks.server(case) or launch.model is not None or launch.unsure or launch.extra or case.script.problems:
         return  # it may stand in what could not be read
@@ -36,11 +34,9 @@ def _check(case: Case) -> Iterator[Diagnostic]:
     )
 
 
-RULE = Rule(
-    id="LMD107",
-    name="no-model",
-    family="starts",
-    severity="error",
-    sources=("flags/model-name", "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/cli/serve.py"),
+RULE = rule(
+    __name__,
+    "error",
     check=_check,
+    sources=("flags/model-name", "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/cli/serve.py"),
 )

@@ -20,15 +20,13 @@ the transformers layout (`-hf`), if there is one: it needs no code.
     lmdeploy serve api_server OpenGVLab/InternVL3-2B --trust-remote-code --revision 1234567
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 NEEDED = "remote-code-needed"
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     if case.launch.starts == "proxy":
         return
     for _ in checks.broken(case, NEEDED):
@@ -42,12 +40,10 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD108",
-    name="remote-code",
-    family="starts",
-    severity="error",
-    sources=(f"constraints/{NEEDED}", "threads/remote-code-off-by-default", "flags/trust-remote-code"),
+RULE = rule(
+    __name__,
+    "error",
     check=_check,
+    sources=(f"constraints/{NEEDED}", "threads/remote-code-off-by-default", "flags/trust-remote-code"),
     needs=("model",),
 )

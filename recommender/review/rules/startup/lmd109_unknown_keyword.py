@@ -20,10 +20,9 @@ Use the field's own name, or the class that has it:
 """
 
 import difflib
-from collections.abc import Iterator
 
 from recommender.review import accepted_options, checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 from recommender.review.script.model import GivenOption
 
 CLASSES = ("TurbomindEngineConfig", "PytorchEngineConfig", "VisionConfig")
@@ -32,7 +31,7 @@ NEAR = 0.7
 SURE = 0.85
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     if not checks.python(case):
         return
     for option in case.launch.options:
@@ -83,11 +82,9 @@ def _bare(case: Case, option: GivenOption) -> bool:
     return case.script.text[option.place.start : option.place.end] == option.name.rpartition(".")[2]
 
 
-RULE = Rule(
-    id="LMD109",
-    name="unknown-keyword",
-    family="starts",
-    severity="error",
-    sources=("https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/messages.py", "flags/cache-block-seq-len"),
+RULE = rule(
+    __name__,
+    "error",
     check=_check,
+    sources=("https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/messages.py", "flags/cache-block-seq-len"),
 )

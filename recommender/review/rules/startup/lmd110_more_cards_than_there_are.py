@@ -18,15 +18,13 @@ Lower `--tp`, or make more GPUs visible:
     CUDA_VISIBLE_DEVICES=2,3 lmdeploy serve api_server Qwen/Qwen2.5-32B-Instruct --tp 2
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 WITHIN = "tp-within-gpus"
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     if case.number("nnodes") not in (None, 1):
         return  # over several hosts
     for violation in checks.broken(case, WITHIN):
@@ -39,11 +37,4 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             )
 
 
-RULE = Rule(
-    id="LMD110",
-    name="more-cards-than-there-are",
-    family="starts",
-    severity="error",
-    sources=(f"constraints/{WITHIN}", "environment/cuda-visible-devices"),
-    check=_check,
-)
+RULE = rule(__name__, "error", check=_check, sources=(f"constraints/{WITHIN}", "environment/cuda-visible-devices"))

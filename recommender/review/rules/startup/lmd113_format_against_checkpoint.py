@@ -18,16 +18,14 @@ Remove the option. For 4-bit weights, use a quantised checkpoint.
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct-AWQ
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 MATCHES = "model-format-matches"
 QUANTISED = frozenset({"awq", "gptq", "mxfp4", "compressed-tensors"})
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting = case.settings.get("model-format")
     if setting is None or setting.text is None:
         return
@@ -43,12 +41,4 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD113",
-    name="format-against-checkpoint",
-    family="starts",
-    severity="error",
-    sources=(f"constraints/{MATCHES}", "flags/model-format"),
-    check=_check,
-    needs=("model",),
-)
+RULE = rule(__name__, "error", check=_check, sources=(f"constraints/{MATCHES}", "flags/model-format"), needs=("model",))

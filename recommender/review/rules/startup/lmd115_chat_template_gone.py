@@ -19,13 +19,11 @@ Remove the option in 0.10.0 or newer:
     lmdeploy serve api_server OpenGVLab/InternVL3-2B-hf
 """
 
-from collections.abc import Iterator
-
 from packaging.version import Version
 
 from recommender.common.text import shorten
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 
 def _names(text: str) -> frozenset[str]:
@@ -50,7 +48,7 @@ DROPPED = _names("deepseek qwen falcon dbrx mini-gemini-vicuna")
 OLD = REFUSED | BETWEEN | KEPT | DROPPED
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting = case.settings.get("chat-template")
     if setting is None or not setting.text or not checks.server(case) or checks.is_file(setting.text):
         return
@@ -79,11 +77,6 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD115",
-    name="chat-template-gone",
-    family="starts",
-    severity="error",
-    sources=("flags/chat-template", "https://github.com/InternLM/lmdeploy/pull/4252"),
-    check=_check,
+RULE = rule(
+    __name__, "error", check=_check, sources=("flags/chat-template", "https://github.com/InternLM/lmdeploy/pull/4252")
 )

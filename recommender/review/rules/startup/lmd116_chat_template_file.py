@@ -19,17 +19,16 @@ Remove the option in 0.10.0 or newer, unless you want to change the template:
     lmdeploy serve api_server OpenGVLab/InternVL3-2B-hf
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from packaging.version import Version
 
 from recommender.common.text import shorten
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting = case.settings.get("chat-template")
     if setting is None or not setting.text or not checks.server(case) or not checks.is_file(setting.text):
         return
@@ -53,12 +52,10 @@ def _missing(script: str, name: str) -> bool:
     return not any((folder / template).exists() for folder in (home.parent, Path.cwd()))
 
 
-RULE = Rule(
-    id="LMD116",
-    name="chat-template-file",
-    family="starts",
-    severity="info",
-    sources=("flags/chat-template", "claims/chat-template-file-needed"),
+RULE = rule(
+    __name__,
+    "info",
     check=_check,
+    sources=("flags/chat-template", "claims/chat-template-file-needed"),
     needs=("model",),
 )

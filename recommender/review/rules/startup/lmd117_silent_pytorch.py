@@ -20,17 +20,15 @@ Set `--backend pytorch` and the options of that engine, or use a release whose T
     lmdeploy serve api_server Qwen/Qwen2.5-VL-7B-Instruct --backend pytorch
 """
 
-from collections.abc import Iterator
-
 from recommender.knowledge.eras import within
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 OTHER = "internvl-hf-release"
 """If no engine loads the model, LMD121 reports it."""
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     if checks.wanted(case) != checks.TURBOMIND or checks.serves(case, checks.TURBOMIND):
         return
     if any(checks.broken(case, OTHER, extra={"config.backend": checks.TURBOMIND})):
@@ -68,12 +66,10 @@ def _serves_another(case: Case, *, family: bool = False) -> bool:
     )
 
 
-RULE = Rule(
-    id="LMD117",
-    name="silent-pytorch",
-    family="starts",
-    severity="warning",
-    sources=("constraints/turbomind-serves-model", "threads/falls-back-to-pytorch", "flags/backend"),
+RULE = rule(
+    __name__,
+    "warning",
     check=_check,
+    sources=("constraints/turbomind-serves-model", "threads/falls-back-to-pytorch", "flags/backend"),
     needs=("model",),
 )

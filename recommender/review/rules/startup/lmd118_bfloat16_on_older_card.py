@@ -22,8 +22,7 @@ from recommender.review import edits
 from recommender.review.rules.constraint_rule import constraint_rule
 
 RULE = constraint_rule(
-    "LMD118",
-    "bfloat16-on-older-card",
+    __name__,
     "warning",
     ("bf16-needs-ampere",),
     sources=("flags/dtype",),

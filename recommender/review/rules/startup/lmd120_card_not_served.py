@@ -22,8 +22,7 @@ Install a release that supports the GPU, build LMDeploy for it, or use another G
 from recommender.review.rules.constraint_rule import LAUNCH, constraint_rule
 
 RULE = constraint_rule(
-    "LMD120",
-    "card-not-served",
+    __name__,
     "error",
     (
         "blackwell-release",

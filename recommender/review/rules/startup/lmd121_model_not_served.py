@@ -24,8 +24,7 @@ from recommender.review import checks
 from recommender.review.rules.constraint_rule import MODEL, constraint_rule
 
 RULE = constraint_rule(
-    "LMD121",
-    "model-not-served",
+    __name__,
     "error",
     ("head-dim", "head-dim-before-0-12-2", "internvl-hf-release"),
     needs=("model",),

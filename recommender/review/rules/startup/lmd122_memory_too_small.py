@@ -19,17 +19,15 @@ Use a quantised checkpoint or more GPUs, or lower the cache share, the batch siz
     lmdeploy serve api_server Qwen/Qwen2.5-32B-Instruct-AWQ --session-len 8192
 """
 
-from collections.abc import Iterator
-
 from recommender.common.units import GIB
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 MARGIN = 1.03
 ROOM, FITS = "weights-leave-room", "memory-fits"
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     if checks.wanted(case) != checks.engine(case):
         return  # the estimates are TurboMind's
     word = case.launch.model
@@ -49,12 +47,10 @@ def _exceeds(case: Case) -> bool:
     return candidate is not None and isinstance(available, float) and candidate.memory.total / GIB > MARGIN * available
 
 
-RULE = Rule(
-    id="LMD122",
-    name="memory-too-small",
-    family="starts",
-    severity="error",
-    sources=(f"constraints/{ROOM}", f"constraints/{FITS}", "threads/out-of-memory-at-start"),
+RULE = rule(
+    __name__,
+    "error",
     check=_check,
+    sources=(f"constraints/{ROOM}", f"constraints/{FITS}", "threads/out-of-memory-at-start"),
     needs=("gpu", "model"),
 )

@@ -18,17 +18,15 @@ Raise `--cache-max-entry-count`, or lower `--max-prefill-token-num`:
     lmdeploy serve api_server OpenGVLab/InternVL3-8B-hf --cache-max-entry-count 0.2
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 SURE = 2
 """If the cache is too small by this factor, the estimate's error does not matter."""
 HOLDS = "kv-holds-warmup"
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     candidate = case.candidate
     share = case.settings.get("cache-max-entry-count")
     for violation in checks.broken(case, HOLDS):
@@ -37,12 +35,10 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         yield Diagnostic(place, violation.message, violation.record.remedy, severity=None if sure else "warning")
 
 
-RULE = Rule(
-    id="LMD123",
-    name="warm-up-never-ends",
-    family="starts",
-    severity="error",
-    sources=(f"constraints/{HOLDS}", "flags/max-prefill-token-num"),
+RULE = rule(
+    __name__,
+    "error",
     check=_check,
+    sources=(f"constraints/{HOLDS}", "flags/max-prefill-token-num"),
     needs=("gpu", "model"),
 )

@@ -17,20 +17,18 @@ Write `lmdeploy serve api_server MODEL`:
     lmdeploy serve api_server internlm/internlm2_5-7b-chat --tp 1
 """
 
-from collections.abc import Iterator
-
 from packaging.version import Version
 
 from recommender.common.text import shorten
 from recommender.review import edits
-from recommender.review.rule import Case, Diagnostic, Fix, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, rule
 
 GONE = frozenset({"gradio", "triton_client"})
 WITHOUT = Version("0.10.0")
 OTHERS = frozenset({"api_client", "gradio", "triton_client"})
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     word = case.launch.instead
     if word is None or word.value is None or word.value.startswith("-"):
         return
@@ -55,11 +53,4 @@ def _check(case: Case) -> Iterator[Diagnostic]:
     )
 
 
-RULE = Rule(
-    id="LMD124",
-    name="no-such-command",
-    family="starts",
-    severity="error",
-    sources=("claims/serve-without-api-server", "claims/gradio-built-in"),
-    check=_check,
-)
+RULE = rule(__name__, "error", check=_check, sources=("claims/serve-without-api-server", "claims/gradio-built-in"))

@@ -18,16 +18,14 @@ Size the session for your largest image plus prompt and output. Twelve tiles nee
     lmdeploy serve api_server OpenGVLab/InternVL3-8B-hf --session-len 4096
 """
 
-from collections.abc import Iterator
-
 from recommender.request.image_tokens import reads_limit
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 TEXT_ONLY = ("language-model-only", "disable-vision-encoder")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting, vision = case.settings.get("session-len"), case.resolved.vision
     length = checks.number(case, "session-len")
     if setting is None or length is None or vision is None or vision.pixels or case.load_known:
@@ -53,12 +51,10 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD203",
-    name="session-below-an-image",
-    family="answers",
-    severity="error",
-    sources=("claims/session-256-holds-one-image", "threads/images-exceed-session-length", "client/max-dynamic-patch"),
+RULE = rule(
+    __name__,
+    "error",
     check=_check,
+    sources=("claims/session-256-holds-one-image", "threads/images-exceed-session-length", "client/max-dynamic-patch"),
     needs=("model",),
 )

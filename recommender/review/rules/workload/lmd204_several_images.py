@@ -19,15 +19,13 @@ layout do not read max_dynamic_patch.
     lmdeploy serve api_server OpenGVLab/InternVL3-8B-hf --session-len 12288
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 HOLDS = ("session-holds-input", "session-holds-input-before-0-16")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     resolved, vision = case.resolved, case.resolved.vision
     if resolved.images < 2 or vision is None:
         return
@@ -44,12 +42,10 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD204",
-    name="several-images",
-    family="answers",
-    severity="error",
-    sources=(*(f"constraints/{constraint}" for constraint in HOLDS), "threads/images-exceed-session-length"),
+RULE = rule(
+    __name__,
+    "error",
     check=_check,
+    sources=(*(f"constraints/{constraint}" for constraint in HOLDS), "threads/images-exceed-session-length"),
     needs=("model", "load"),
 )

@@ -31,8 +31,7 @@ def _unstretched(case: Case) -> bool:
 
 
 RULE = constraint_rule(
-    "LMD205",
-    "session-beyond-the-model",
+    __name__,
     "warning",
     ("session-within-positions",),
     sources=("threads/yarn-for-long-prompts",),

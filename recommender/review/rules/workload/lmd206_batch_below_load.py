@@ -22,8 +22,7 @@ from recommender.review import checks
 from recommender.review.rules.constraint_rule import constraint_rule
 
 RULE = constraint_rule(
-    "LMD206",
-    "batch-below-load",
+    __name__,
     "warning",
     ("batch-holds-concurrency",),
     sources=("claims/batch-one-serves-one-at-a-time",),

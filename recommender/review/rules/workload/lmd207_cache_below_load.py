@@ -19,15 +19,13 @@ Raise the cache share, quantise the cache, or plan for a lower concurrency:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --cache-max-entry-count 0.5
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 REQUEST, LOAD = "kv-holds-request", "kv-holds-concurrency"
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     if checks.wanted(case) != checks.engine(case) or not checks.alone(case):
         return
     share = case.settings.get("cache-max-entry-count")
@@ -50,12 +48,10 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD207",
-    name="cache-below-load",
-    family="answers",
-    severity="warning",
-    sources=(f"constraints/{REQUEST}", f"constraints/{LOAD}", "flags/cache-max-entry-count"),
+RULE = rule(
+    __name__,
+    "warning",
     check=_check,
+    sources=(f"constraints/{REQUEST}", f"constraints/{LOAD}", "flags/cache-max-entry-count"),
     needs=("gpu", "model", "load"),
 )

@@ -22,8 +22,7 @@ from recommender.review import checks
 from recommender.review.rules.constraint_rule import constraint_rule
 
 RULE = constraint_rule(
-    "LMD208",
-    "cache-below-session",
+    __name__,
     "warning",
     ("kv-holds-session", "kv-holds-session-before-0-15"),
     sources=("flags/session-len",),

@@ -18,13 +18,11 @@ Raise it above the concurrency, or remove it:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --max-concurrent-requests 64
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting = case.settings.get("max-concurrent-requests")
     limit, load = checks.number(case, "max-concurrent-requests"), case.resolved.concurrency
     if setting is None or limit is None or not checks.server(case) or not checks.alone(case):
@@ -37,12 +35,10 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD209",
-    name="limit-below-load",
-    family="answers",
-    severity="warning",
-    sources=("flags/max-concurrent-requests", "claims/concurrent-requests-limits-handling"),
+RULE = rule(
+    __name__,
+    "warning",
     check=_check,
+    sources=("flags/max-concurrent-requests", "claims/concurrent-requests-limits-handling"),
     needs=("load",),
 )

@@ -18,13 +18,11 @@ Lower the batch size to the limit, or raise the limit to at least the batch size
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --max-batch-size 16 --max-concurrent-requests 64
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting = case.settings.get("max-concurrent-requests")
     limit, batch = checks.number(case, "max-concurrent-requests"), checks.number(case, "max-batch-size")
     if setting is None or limit is None or batch is None or not checks.server(case):
@@ -37,11 +35,9 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-RULE = Rule(
-    id="LMD210",
-    name="batch-never-full",
-    family="answers",
-    severity="info",
-    sources=("flags/max-concurrent-requests", "flags/max-batch-size", "claims/concurrent-requests-limits-handling"),
+RULE = rule(
+    __name__,
+    "info",
     check=_check,
+    sources=("flags/max-concurrent-requests", "flags/max-batch-size", "claims/concurrent-requests-limits-handling"),
 )

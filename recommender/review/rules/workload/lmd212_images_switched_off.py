@@ -18,12 +18,10 @@ Remove the option:
     lmdeploy serve api_server OpenGVLab/InternVL3-8B-hf
 """
 
-from collections.abc import Iterator
-
 from packaging.version import Version
 
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 SWITCHES = ("language-model-only", "disable-vision-encoder")
 REFUSES = Version("0.18.0")
@@ -37,7 +35,7 @@ def _consequence(case: Case) -> str:
     return "LMDeploy ignores the images, so the model guesses."
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     if not case.resolved.images or not checks.images_told(case):
         return
     for name in SWITCHES:
@@ -51,12 +49,10 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             )
 
 
-RULE = Rule(
-    id="LMD212",
-    name="images-switched-off",
-    family="answers",
-    severity="error",
-    sources=("flags/language-model-only", "flags/disable-vision-encoder"),
+RULE = rule(
+    __name__,
+    "error",
     check=_check,
+    sources=("flags/language-model-only", "flags/disable-vision-encoder"),
     needs=("model", "load"),
 )

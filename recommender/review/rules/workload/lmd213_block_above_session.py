@@ -17,13 +17,11 @@ Use 64:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --session-len 4096 --cache-block-seq-len 64
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting = case.settings.get("cache-block-seq-len")
     block, session = checks.number(case, "cache-block-seq-len"), checks.number(case, "session-len")
     if setting is None or block is None or session is None or not 0 < session < block:
@@ -36,11 +34,4 @@ def _check(case: Case) -> Iterator[Diagnostic]:
     )
 
 
-RULE = Rule(
-    id="LMD213",
-    name="block-above-session",
-    family="answers",
-    severity="warning",
-    sources=("claims/big-blocks-waste-cache", "flags/cache-block-seq-len"),
-    check=_check,
-)
+RULE = rule(__name__, "warning", check=_check, sources=("claims/big-blocks-waste-cache", "flags/cache-block-seq-len"))

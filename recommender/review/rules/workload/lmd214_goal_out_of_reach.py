@@ -21,8 +21,7 @@ from recommender.review import checks
 from recommender.review.rules.constraint_rule import LAUNCH, constraint_rule
 
 RULE = constraint_rule(
-    "LMD214",
-    "goal-out-of-reach",
+    __name__,
     "warning",
     ("goal-p99", "goal-rps", "goal-ttft"),
     needs=("gpu", "model", "load"),

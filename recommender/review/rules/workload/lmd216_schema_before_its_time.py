@@ -19,15 +19,13 @@ Use 0.10.2 or newer, or the PyTorch engine. With 0.9.2:
     pipe = pipeline(model, backend_config=PytorchEngineConfig())
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 SCHEMA = "structured-output-turbomind"
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     setting = case.settings.get("response-format")
     if setting is None or setting.text in ("None", "none", ""):
         return
@@ -35,11 +33,4 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         yield Diagnostic(setting.option.place, violation.message, violation.record.remedy)
 
 
-RULE = Rule(
-    id="LMD216",
-    name="schema-before-its-time",
-    family="answers",
-    severity="error",
-    sources=(f"constraints/{SCHEMA}", "threads/schema-refused-by-turbomind"),
-    check=_check,
-)
+RULE = rule(__name__, "error", check=_check, sources=(f"constraints/{SCHEMA}", "threads/schema-refused-by-turbomind"))

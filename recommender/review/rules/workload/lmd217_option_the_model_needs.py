@@ -21,13 +21,12 @@ Name the template, or use 0.8.0 or newer, which selects it:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from recommender.choose.needs import list_needs, meets
 from recommender.knowledge.conditions import fill
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 NEEDED = "needed-options"
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+def _check(case: Case) -> Diagnostics:
     if case.launch.starts == "proxy" or not any(checks.broken(case, NEEDED)):
         return
     for need in list_needs(case.resolved).values():
@@ -63,12 +62,10 @@ def _written(case: Case, need: records.NeededOption) -> str:
     return f"{flag.option} {need.value}"
 
 
-RULE = Rule(
-    id="LMD217",
-    name="option-the-model-needs",
-    family="answers",
-    severity="error",
-    sources=(f"constraints/{NEEDED}", "threads/internvl3-not-known-before-0-8", "flags/chat-template"),
+RULE = rule(
+    __name__,
+    "error",
     check=_check,
+    sources=(f"constraints/{NEEDED}", "threads/internvl3-not-known-before-0-8", "flags/chat-template"),
     needs=("model",),
 )
