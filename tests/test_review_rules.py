@@ -83,13 +83,13 @@ def test_each_rule_has_a_table_an_id_and_a_name_of_its_own() -> None:
         assert re.fullmatch(r"LMD[1-6]\d\d", rule.id)
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.name)
         assert (rule.check is None) != (rule.whole is None), rule.id
-    folders = {(module.__name__.split(".")[-2], module.RULE.id[3], module.RULE.family) for module in MODULES}
+    folders = {(module.__name__.split(".")[-2], module.rule.id[3], module.rule.family) for module in MODULES}
     assert len(folders - {("ignores", "0", "starts")}) == len({folder for folder, _, _ in folders}) == 7
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.RULE.id)
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.rule.id)
 def test_every_page_has_the_same_sections(module: Any) -> None:
-    """A rule's docstring is its page: title and four sections. What prints it adds Sources from RULE.sources."""
+    """A rule's docstring is its page: title and four sections. What prints it adds Sources from rule.sources."""
     title, *blocks = re.split(r"^## ", (module.__doc__ or "").strip(), flags=re.MULTILINE)
     assert re.fullmatch(r"\S.*[^.]\n\n", title), "one line, a title and not a sentence"
     sections = dict(block.rstrip().split("\n", 1) for block in blocks)

@@ -1,8 +1,7 @@
 """Define rules and findings. Each rule is a module of ``recommender.review.rules``.
 
-The module's docstring is the rule's page: a title, then "What it does", "Why", "Bad" and "Good". The module ends with
-``RULE = rule(__name__, ...)``; the module's name gives id and name. A rule checks one launch at a time (``check``) or
-the script once (``whole``).
+The module's docstring is the rule's page: a title, then "What it does", "Why", "Bad" and "Good". The module defines
+``rule``: a function under one of the decorators below. The module's name gives the rule's id and name.
 """
 
 from __future__ import annotations
@@ -66,6 +65,7 @@ class Diagnostic:
 
 Diagnostics = Iterator[Diagnostic]
 Check = Callable[[Case], Diagnostics]
+OptionCheck = Callable[[Case, LaunchSetting], Diagnostics]
 WholeCheck = Callable[["Script"], Diagnostics]
 
 
@@ -87,7 +87,7 @@ class Rule:
     needs: tuple[str, ...] = ()
 
 
-def rule(
+def declare(
     module: str,
     severity: Severity,
     *,
@@ -102,8 +102,36 @@ def rule(
     The family is that of the id's first digit unless ``family`` is given.
     """
     number, _, name = module.rpartition(".")[2].partition("_")
-    rule_id = number.upper()
-    return Rule(rule_id, name.replace("_", "-"), family or FAMILIES[rule_id[3]], severity, sources, check, whole, needs)
+    family = family or FAMILIES[number[3]]
+    return Rule(number.upper(), name.replace("_", "-"), family, severity, sources, check, whole, needs)
+
+
+def launch_rule(
+    severity: Severity, *, sources: tuple[str, ...], needs: tuple[str, ...] = ()
+) -> Callable[[Check], Rule]:
+    """Make a module's rule of a function that checks one launch."""
+    return lambda check: declare(check.__module__, severity, check=check, sources=sources, needs=needs)
+
+
+def option_rule(
+    option: str, severity: Severity, *, sources: tuple[str, ...], needs: tuple[str, ...] = ()
+) -> Callable[[OptionCheck], Rule]:
+    """Make a module's rule of a function that checks one launch if it sets ``option``, a record's id."""
+
+    def made(check: OptionCheck) -> Rule:
+        def found(case: Case) -> Diagnostics:
+            return check(case, case.settings[option]) if option in case.settings else iter(())
+
+        return declare(check.__module__, severity, check=found, sources=sources, needs=needs)
+
+    return made
+
+
+def script_rule(
+    severity: Severity, *, sources: tuple[str, ...] = (), family: Family | None = None
+) -> Callable[[WholeCheck], Rule]:
+    """Make a module's rule of a function that checks a script once."""
+    return lambda whole: declare(whole.__module__, severity, whole=whole, sources=sources, family=family)
 
 
 @dataclass(frozen=True)

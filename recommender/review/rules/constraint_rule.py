@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from recommender.knowledge.conditions import Value
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, LaunchSetting, Rule, Severity, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, LaunchSetting, Rule, Severity, declare
 from recommender.review.script.model import Span
 
 LAUNCH, MODEL = "launch", "model"
@@ -46,7 +46,7 @@ def constraint_rule(
                     return
 
     cited = tuple(f"constraints/{constraint}" for constraint in constraints)
-    return rule(module, severity, check=check, sources=(*cited, *sources), needs=needs)
+    return declare(module, severity, check=check, sources=(*cited, *sources), needs=needs)
 
 
 def _place(case: Case, at: str, setting: LaunchSetting | None) -> Span:

@@ -26,13 +26,23 @@ Measure it with your own images.
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import surroundings
 
 ALL_CORES = ("$(nproc)", "`nproc`", "$(nproc --all)", "`nproc --all`")
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "warning",
+    needs=("model",),
+    sources=(
+        "environment/omp-num-threads",
+        "claims/omp-threads-limit-images",
+        "claims/one-preprocessing-thread",
+        "constraints/omp-threads-limited",
+    ),
+)
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case) or not case.resolved.images or case.script.kind == "command":
         return
     if not case.load_known and not surroundings.expects_concurrency(case):
@@ -52,17 +62,3 @@ def _check(case: Case) -> Diagnostics:
         "Measured with 16 concurrent images on 16 cores, this halves the throughput; set it to 2 or 4.",
         severity=None if case.load_known and case.resolved.concurrency > 1 else "info",
     )
-
-
-RULE = rule(
-    __name__,
-    "warning",
-    check=_check,
-    sources=(
-        "environment/omp-num-threads",
-        "claims/omp-threads-limit-images",
-        "claims/one-preprocessing-thread",
-        "constraints/omp-threads-limited",
-    ),
-    needs=("model",),
-)

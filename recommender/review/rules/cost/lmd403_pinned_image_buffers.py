@@ -21,11 +21,16 @@ Use 0.18.0, or lower `--max-prefill-token-num` and `--max-batch-size`:
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import surroundings
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "warning",
+    needs=("gpu", "model"),
+    sources=("constraints/vision-host-memory", "threads/host-memory-of-image-buffers"),
+)
+def rule(case: Case) -> Diagnostics:
     if not case.release_known or _needed(case):
         return
     for violation in checks.broken(case, "vision-host-memory"):
@@ -40,12 +45,3 @@ def _needed(case: Case) -> bool:
     """Return whether ``recommend`` would choose as many prefill tokens for the given load."""
     chosen, prefill_tokens = surroundings.recommended_config(case), case.number("max-prefill-token-num")
     return chosen is not None and prefill_tokens is not None and chosen.prefill_tokens >= prefill_tokens
-
-
-RULE = rule(
-    __name__,
-    "warning",
-    check=_check,
-    sources=("constraints/vision-host-memory", "threads/host-memory-of-image-buffers"),
-    needs=("gpu", "model"),
-)

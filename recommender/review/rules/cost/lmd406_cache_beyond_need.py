@@ -21,14 +21,19 @@ Set the share that the load needs; `recommend` computes it. Keep the number if t
 
 from recommender.common.units import GIB, MIB
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import surroundings
 
 MANY_TIMES = 8
 LARGE_PART = 0.4
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "info",
+    needs=("gpu", "model", "load"),
+    sources=("flags/cache-max-entry-count", "claims/more-cache-is-faster", "threads/awq-vlm-takes-whole-card"),
+)
+def rule(case: Case) -> Diagnostics:
     candidate = surroundings.sized_launch(case)
     if candidate is None or candidate.config.prefix_caching or checks.engine(case) != checks.TURBOMIND:
         return
@@ -42,12 +47,3 @@ def _check(case: Case) -> Diagnostics:
         f"The KV cache takes {cache / GIB:.0f} GiB and holds {tokens:,} tokens; {need:,} are needed.",
         "Unused cache makes nothing faster and keeps the memory from other processes on the GPU.",
     )
-
-
-RULE = rule(
-    __name__,
-    "info",
-    check=_check,
-    sources=("flags/cache-max-entry-count", "claims/more-cache-is-faster", "threads/awq-vlm-takes-whole-card"),
-    needs=("gpu", "model", "load"),
-)

@@ -23,17 +23,20 @@ Use 16 bits (remove the option). On the PyTorch engine, use 8 bits or 0.16.0.
 
 from recommender.knowledge.eras import within
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 THREAD = "int4-kv-odd-head-size"
 IMPOSSIBLE = ("kv-int4-head-dim", "kv-int8-head-dim")
 UNLISTED = "kv-quantised-heads-not-128"
 
 
-def _check(case: Case) -> Diagnostics:
-    setting = case.settings.get("quant-policy")
-    if setting is None:
-        return
+@option_rule(
+    "quant-policy",
+    "error",
+    needs=("model",),
+    sources=(*(f"constraints/{name}" for name in (*IMPOSSIBLE, UNLISTED)), f"threads/{THREAD}"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     impossible = list(checks.broken(case, *IMPOSSIBLE))
     for violation in impossible:
         yield Diagnostic(checks.at(setting), violation.message, violation.record.remedy)
@@ -50,12 +53,3 @@ def _check(case: Case) -> Diagnostics:
             thread.remedy,
             severity="warning",
         )
-
-
-RULE = rule(
-    __name__,
-    "error",
-    check=_check,
-    sources=(*(f"constraints/{name}" for name in (*IMPOSSIBLE, UNLISTED)), f"threads/{THREAD}"),
-    needs=("model",),
-)

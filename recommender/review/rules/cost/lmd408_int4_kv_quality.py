@@ -21,7 +21,7 @@ Use 8, or 0 if the cache is large enough anyway. If memory is short, test your o
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 from recommender.review.rules import surroundings
 
 AGAINST = "int4-kv-bad-for-qwen3"
@@ -31,9 +31,19 @@ FEWEST = 4
 FOUR_BITS = ("4", "int4")
 
 
-def _check(case: Case) -> Diagnostics:
-    setting = case.settings.get("quant-policy")
-    if setting is None or (setting.text or "").casefold() not in FOUR_BITS or "kv" in case.answered:
+@option_rule(
+    "quant-policy",
+    "warning",
+    sources=(
+        "constraints/kv-int4-quality",
+        f"threads/{AGAINST}",
+        "threads/int4-kv-breaks-tool-calls",
+        "threads/int4-kv-zero-accuracy",
+        "claims/int4-kv-costs-no-accuracy",
+    ),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if (setting.text or "").casefold() not in FOUR_BITS or "kv" in case.answered:
         return
     if not _more_would_do(case):
         return
@@ -60,17 +70,3 @@ def _more_would_do(case: Case) -> bool:
     """Return whether more bits would fit: ``recommend`` chooses 4 bits only if memory is short."""
     chosen = surroundings.recommended_config(case)
     return not surroundings.all_known(case) or (chosen is not None and chosen.kv_bits > FEWEST)
-
-
-RULE = rule(
-    __name__,
-    "warning",
-    check=_check,
-    sources=(
-        "constraints/kv-int4-quality",
-        f"threads/{AGAINST}",
-        "threads/int4-kv-breaks-tool-calls",
-        "threads/int4-kv-zero-accuracy",
-        "claims/int4-kv-costs-no-accuracy",
-    ),
-)

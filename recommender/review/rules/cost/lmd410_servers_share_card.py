@@ -27,14 +27,22 @@ Use one server with a larger `--max-batch-size`, or one GPU per server. If diffe
 
 import re
 
-from recommender.review.rule import Diagnostic, Diagnostics, rule
+from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Launch, Script
 
 MPS = re.compile(r"cuda-mps|CUDA_MPS", re.IGNORECASE)
 
 
-def _check(script: Script) -> Diagnostics:
+@script_rule(
+    "warning",
+    sources=(
+        "claims/several-instances-run-better",
+        "environment/cuda-visible-devices",
+        "https://docs.nvidia.com/deploy/mps//index.html",
+    ),
+)
+def rule(script: Script) -> Diagnostics:
     if MPS.search(script.text):
         return
     joined: dict[int, tuple[Launch, list[Launch]]] = {}
@@ -51,15 +59,3 @@ def _check(script: Script) -> Diagnostics:
             "Without MPS they only take turns; one server with a larger batch, or one GPU each, is faster.",
             severity=None if alike else "info",
         )
-
-
-RULE = rule(
-    __name__,
-    "warning",
-    whole=_check,
-    sources=(
-        "claims/several-instances-run-better",
-        "environment/cuda-visible-devices",
-        "https://docs.nvidia.com/deploy/mps//index.html",
-    ),
-)

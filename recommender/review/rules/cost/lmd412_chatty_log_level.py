@@ -20,15 +20,15 @@ Remove the option. Use INFO for a startup that you watch.
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 LOUD = ("DEBUG", "NOTSET", "REQUEST")
 
 
-def _check(case: Case) -> Diagnostics:
-    setting = case.settings.get("log-level")
+@option_rule("log-level", "warning", sources=("flags/log-level", "claims/lower-log-level-saves-time"))
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     level = ((setting.text if setting else None) or "").upper()
-    if setting is None or not checks.server(case) or level not in (*LOUD, "INFO"):
+    if not checks.server(case) or level not in (*LOUD, "INFO"):
         return
     loud = level in LOUD
     yield Diagnostic(
@@ -37,6 +37,3 @@ def _check(case: Case) -> Diagnostics:
         "This costs CPU time under load and may log prompts; the default level reports problems.",
         severity="warning" if loud else "info",
     )
-
-
-RULE = rule(__name__, "warning", check=_check, sources=("flags/log-level", "claims/lower-log-level-saves-time"))

@@ -21,13 +21,19 @@ Use as many slots as the cache holds, a larger `--cache-max-entry-count`, or an 
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 from recommender.review.rules import surroundings
 
 
-def _check(case: Case) -> Diagnostics:
-    setting, candidate = case.settings.get("max-batch-size"), surroundings.sized_launch(case)
-    if setting is None or candidate is None:
+@option_rule(
+    "max-batch-size",
+    "info",
+    needs=("gpu", "model", "load"),
+    sources=("flags/max-batch-size", "claims/large-batch-wastes-memory", "constraints/kv-holds-concurrency"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    candidate = surroundings.sized_launch(case)
+    if candidate is None:
         return
     # A client may request fewer tiles; with one tile the request is as small as possible.
     request = case.resolved.total_tokens(1 if case.resolved.images else 0)
@@ -38,12 +44,3 @@ def _check(case: Case) -> Diagnostics:
             f"The batch has {batch:,} slots, but the KV cache holds about {held:,} requests of this load.",
             "Slots that the cache cannot fill cost memory for buffers; a crowded cache recomputes requests.",
         )
-
-
-RULE = rule(
-    __name__,
-    "info",
-    check=_check,
-    sources=("flags/max-batch-size", "claims/large-batch-wastes-memory", "constraints/kv-holds-concurrency"),
-    needs=("gpu", "model", "load"),
-)

@@ -19,7 +19,7 @@ Use 0.9 or less; the default is 0.8:
 
 from recommender.review.rules.constraint_rule import constraint_rule
 
-RULE = constraint_rule(
+rule = constraint_rule(
     __name__,
     "warning",
     ("cache-ratio-headroom",),

@@ -21,12 +21,17 @@ Remove the option. To use less memory, lower `--cache-max-entry-count`.
 from dataclasses import replace
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 
-def _check(case: Case) -> Diagnostics:
-    setting = case.settings.get("quant-policy")
-    if setting is None or "kv" in case.answered or checks.engine(case) != checks.TURBOMIND or not checks.alone(case):
+@option_rule(
+    "quant-policy",
+    "info",
+    needs=("gpu", "model", "load"),
+    sources=("claims/kv-quantisation-lowers-memory-taken", "threads/kv-quantisation-frees-no-memory"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if "kv" in case.answered or checks.engine(case) != checks.TURBOMIND or not checks.alone(case):
         return
     candidate = case.candidate
     if candidate is None or candidate.config.kv_bits not in (4, 8):
@@ -40,12 +45,3 @@ def _check(case: Case) -> Diagnostics:
             f"A 16-bit cache would hold {plain.kv_tokens:,} tokens; {plain.kv_needed_tokens:,} are needed.",
             "Quantising it saves no memory, because the pool is a fixed share; it only costs accuracy.",
         )
-
-
-RULE = rule(
-    __name__,
-    "info",
-    check=_check,
-    sources=("claims/kv-quantisation-lowers-memory-taken", "threads/kv-quantisation-frees-no-memory"),
-    needs=("gpu", "model", "load"),
-)

@@ -20,20 +20,21 @@ Use 64, LMDeploy's default:
 """
 
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 TIMES = 4
 
 
-def _check(case: Case) -> Diagnostics:
-    setting, block = case.settings.get("cache-block-seq-len"), checks.number(case, "cache-block-seq-len")
+@option_rule(
+    "cache-block-seq-len",
+    "info",
+    needs=("model", "load"),
+    sources=("claims/big-blocks-waste-cache", "flags/cache-block-seq-len"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    block = checks.number(case, "cache-block-seq-len")
     session = checks.number(case, "session-len")
-    if (
-        setting is None
-        or block is None
-        or checks.engine(case) != checks.TURBOMIND
-        or (session is not None and session < block)
-    ):
+    if block is None or checks.engine(case) != checks.TURBOMIND or (session is not None and session < block):
         return  # longer than a session: LMD213
     need = case.resolved.total_tokens()
     if block >= TIMES * need:
@@ -43,12 +44,3 @@ def _check(case: Case) -> Diagnostics:
             "LMDeploy allocates the cache in whole blocks, so the same memory holds fewer requests.",
             edits.give_setting(setting, "64"),
         )
-
-
-RULE = rule(
-    __name__,
-    "info",
-    check=_check,
-    sources=("claims/big-blocks-waste-cache", "flags/cache-block-seq-len"),
-    needs=("model", "load"),
-)

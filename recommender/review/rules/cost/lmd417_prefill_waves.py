@@ -26,14 +26,17 @@ for the images you expect.
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import surroundings
 
 FAR = 2
 """Report a pass that holds this many times the prompts that complete in it."""
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "info", needs=("gpu", "model", "load"), sources=("flags/max-prefill-token-num", "claims/prefill-budget-waves")
+)
+def rule(case: Case) -> Diagnostics:
     candidate = surroundings.sized_launch(case)
     if candidate is None or not case.resolved.images or checks.engine(case) != checks.TURBOMIND:
         return
@@ -54,12 +57,3 @@ def _check(case: Case) -> Diagnostics:
         "Requests move in waves: preprocessing and the engine wait for each other;"
         f" --max-prefill-token-num {chosen.prefill_tokens} keeps both busy.",
     )
-
-
-RULE = rule(
-    __name__,
-    "info",
-    check=_check,
-    sources=("flags/max-prefill-token-num", "claims/prefill-budget-waves"),
-    needs=("gpu", "model", "load"),
-)

@@ -16,11 +16,12 @@ Fix the syntax:
     lmdeploy serve api_server "internlm/internlm2_5-7b-chat"
 """
 
-from recommender.review.rule import Diagnostic, Diagnostics, rule
+from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.script.model import Script
 
 
-def _check(script: Script) -> Diagnostics:
+@script_rule("warning", family="starts")
+def rule(script: Script) -> Diagnostics:
     if "lmdeploy" not in script.text.casefold() or not (script.launches or "." in script.path):
         return  # no script of ours to judge: a help text or a log, pasted
     for trouble in script.problems:
@@ -29,6 +30,3 @@ def _check(script: Script) -> Diagnostics:
             f"{trouble.message[:1].upper()}{trouble.message[1:].rstrip('.')}.",
             "Nothing here was reviewed, so no findings does not mean no problems.",
         )
-
-
-RULE = rule(__name__, "warning", whole=_check, family="starts")

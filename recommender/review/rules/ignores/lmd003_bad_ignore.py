@@ -17,6 +17,6 @@ Name the rule and the reason:
     # recommend: ignore LMD101 because our fork of LMDeploy has this option
 """
 
-from recommender.review.rule import rule
+from recommender.review.rule import declare
 
-RULE = rule(__name__, "warning")
+rule = declare(__name__, "warning")

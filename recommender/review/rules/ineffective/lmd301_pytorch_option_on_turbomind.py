@@ -20,12 +20,16 @@ Remove the option, or set `--backend pytorch` if you need it:
 """
 
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 OWN_RULES = frozenset({"eager-mode", "kv-transfer-config"})
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "warning",
+    sources=("flags/adapters", "flags/kernel-block-size", "flags/cudagraph-capture-batch-sizes", "flags/backend"),
+)
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case) or checks.engine(case) != checks.TURBOMIND:
         return
     if not case.model_known and "backend" not in case.settings:
@@ -45,11 +49,3 @@ def _check(case: Case) -> Diagnostics:
             "The command line drops it silently; set --backend pytorch to use it.",
             edits.remove(case.script, option) if era.type == "bool" else None,
         )
-
-
-RULE = rule(
-    __name__,
-    "warning",
-    check=_check,
-    sources=("flags/adapters", "flags/kernel-block-size", "flags/cudagraph-capture-batch-sizes", "flags/backend"),
-)

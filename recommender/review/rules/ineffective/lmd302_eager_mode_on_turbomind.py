@@ -18,12 +18,12 @@ Remove the option; `--fix` does:
 """
 
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 
-def _check(case: Case) -> Diagnostics:
-    setting = case.settings.get("eager-mode")
-    if setting is None or setting.text != "true" or not checks.server(case) or checks.engine(case) != checks.TURBOMIND:
+@option_rule("eager-mode", "warning", sources=("flags/eager-mode", "claims/eager-mode-steers-turbomind"))
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if setting.text != "true" or not checks.server(case) or checks.engine(case) != checks.TURBOMIND:
         return
     yield Diagnostic(
         setting.option.place,
@@ -31,6 +31,3 @@ def _check(case: Case) -> Diagnostics:
         "Only the PyTorch engine reads it; TurboMind runs the same with and without it.",
         edits.remove(case.script, setting.option),
     )
-
-
-RULE = rule(__name__, "warning", check=_check, sources=("flags/eager-mode", "claims/eager-mode-steers-turbomind"))

@@ -20,10 +20,11 @@ Remove the option, or use TurboMind if it serves the model:
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule("warning", sources=("flags/communicator", "flags/cp", "flags/async", "flags/vision-max-batch-size"))
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case) or checks.engine(case) != checks.PYTORCH:
         return
     fell = checks.wanted(case) != checks.PYTORCH
@@ -37,11 +38,3 @@ def _check(case: Case) -> Diagnostics:
             f"{option.name} has no effect on the PyTorch engine{how}: only TurboMind reads it.",
             "The command line drops it silently.",
         )
-
-
-RULE = rule(
-    __name__,
-    "warning",
-    check=_check,
-    sources=("flags/communicator", "flags/cp", "flags/async", "flags/vision-max-batch-size"),
-)

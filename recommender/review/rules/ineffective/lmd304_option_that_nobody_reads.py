@@ -23,7 +23,7 @@ Remove the option:
 from packaging.version import Version
 
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 NOBODY = frozenset({"nobody"})
 OWN_RULES = frozenset({"vision-max-batch-size"})
@@ -32,7 +32,17 @@ READ_UP_TO = Version("0.17.0")
 """The C++ source of this release and of later ones is unknown."""
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "warning",
+    sources=(
+        "flags/num-tokens-per-iter",
+        "flags/max-prefill-iters",
+        "flags/rope-scaling-factor",
+        "claims/tokens-per-iter-not-passed",
+        "claims/tokens-per-iter-unread",
+    ),
+)
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case):
         return
     for option, flag in checks.options(case):
@@ -49,17 +59,3 @@ def _check(case: Case) -> Diagnostics:
             None if unseen else edits.remove(case.script, option),
             severity="info" if unseen else None,
         )
-
-
-RULE = rule(
-    __name__,
-    "warning",
-    check=_check,
-    sources=(
-        "flags/num-tokens-per-iter",
-        "flags/max-prefill-iters",
-        "flags/rope-scaling-factor",
-        "claims/tokens-per-iter-not-passed",
-        "claims/tokens-per-iter-unread",
-    ),
-)

@@ -21,14 +21,18 @@ Remove the option:
 """
 
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 
-def _check(case: Case) -> Diagnostics:
-    setting = case.settings.get("vision-max-batch-size")
+@option_rule(
+    "vision-max-batch-size",
+    "warning",
+    sources=("flags/vision-max-batch-size", "claims/vision-batch-native", "claims/vision-batch-across-requests"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     flag = case.resolved.store.flags["vision-max-batch-size"]
     era = checks.era(case, flag)
-    if setting is None or era is None:
+    if era is None:
         return
     fix = edits.remove(case.script, setting.option) if checks.server(case) else None
     if "nobody" in era.read_by:
@@ -47,11 +51,3 @@ def _check(case: Case) -> Diagnostics:
             "It counts images of one request; images of different clients are never combined.",
             severity="info",
         )
-
-
-RULE = rule(
-    __name__,
-    "warning",
-    check=_check,
-    sources=("flags/vision-max-batch-size", "claims/vision-batch-native", "claims/vision-batch-across-requests"),
-)

@@ -21,20 +21,20 @@ Set the share that the request needs; `recommend` computes it. Keep the number i
 
 from recommender.common.units import MIB
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 TIMES = 8
 SMALL_PART, LARGE_PART = 0.1, 0.5
 
 
-def _check(case: Case) -> Diagnostics:
-    setting = case.settings.get("cache-max-entry-count")
-    if (
-        setting is None
-        or case.resolved.concurrency != 1
-        or checks.engine(case) != checks.TURBOMIND
-        or not checks.alone(case)
-    ):
+@option_rule(
+    "cache-max-entry-count",
+    "info",
+    needs=("gpu", "model", "load"),
+    sources=("claims/more-cache-is-faster", "flags/cache-max-entry-count"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if case.resolved.concurrency != 1 or checks.engine(case) != checks.TURBOMIND or not checks.alone(case):
         return
     candidate = case.candidate
     if candidate is None or candidate.config.prefix_caching or candidate.memory.kv_needed_tokens <= 0:
@@ -49,12 +49,3 @@ def _check(case: Case) -> Diagnostics:
             f" {candidate.memory.kv_tokens:,}.",
             "Cache that the request does not use makes it no faster.",
         )
-
-
-RULE = rule(
-    __name__,
-    "info",
-    check=_check,
-    sources=("claims/more-cache-is-faster", "flags/cache-max-entry-count"),
-    needs=("gpu", "model", "load"),
-)

@@ -19,12 +19,20 @@ Set `--max-batch-size` to the concurrency you want:
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 
-def _check(case: Case) -> Diagnostics:
-    setting = case.settings.get("max-concurrent-requests")
-    if setting is None or not checks.server(case) or case.launch.unsure or "max-batch-size" in case.settings:
+@option_rule(
+    "max-concurrent-requests",
+    "info",
+    sources=(
+        "flags/max-concurrent-requests",
+        "claims/concurrent-requests-limits-handling",
+        "claims/concurrent-requests-cap-memory",
+    ),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if not checks.server(case) or case.launch.unsure or "max-batch-size" in case.settings:
         return
     limit = checks.number(case, "max-concurrent-requests")
     if setting.id in case.resolved.options and limit is not None and limit > 0:
@@ -33,15 +41,3 @@ def _check(case: Case) -> Diagnostics:
             f"{setting.option.name} {limit} does not limit streamed answers, and saves no memory.",
             "Streamed answers do not count; --max-batch-size limits what the engine runs at once.",
         )
-
-
-RULE = rule(
-    __name__,
-    "info",
-    check=_check,
-    sources=(
-        "flags/max-concurrent-requests",
-        "claims/concurrent-requests-limits-handling",
-        "claims/concurrent-requests-cap-memory",
-    ),
-)

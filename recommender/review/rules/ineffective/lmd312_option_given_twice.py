@@ -18,11 +18,14 @@ Keep one:
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.script.model import GivenOption
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "warning", sources=("flags/api-keys", "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/cli/serve.py")
+)
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case):
         return
     last: dict[str, GivenOption] = {}
@@ -47,11 +50,3 @@ def _within(case: Case, option: GivenOption) -> bool:
 
 def _texts(option: GivenOption) -> list[str | None]:
     return [word.value for word in option.values]
-
-
-RULE = rule(
-    __name__,
-    "warning",
-    check=_check,
-    sources=("flags/api-keys", "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/cli/serve.py"),
-)

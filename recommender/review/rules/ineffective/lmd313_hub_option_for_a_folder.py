@@ -18,12 +18,13 @@ Name the repository. Or remove the option and keep the folder at the revision yo
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 FETCHING = ("revision", "download-dir")
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule("warning", sources=("flags/revision", "flags/download-dir"))
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case) or not checks.literal(case.launch).startswith(("/", "./", "../", "~")):
         return
     for name in FETCHING:
@@ -34,6 +35,3 @@ def _check(case: Case) -> Diagnostics:
                 f"{setting.option.name} has no effect for a local model.",
                 "LMDeploy reads it only to download a repository by name; it uses a folder unchanged.",
             )
-
-
-RULE = rule(__name__, "warning", check=_check, sources=("flags/revision", "flags/download-dir"))

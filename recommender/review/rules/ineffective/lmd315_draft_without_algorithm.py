@@ -17,12 +17,13 @@ Set the algorithm, or remove the options:
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 DRAFT = ("speculative-draft-model", "speculative-num-draft-tokens")
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule("warning", sources=("flags/speculative-draft-model", "flags/speculative-num-draft-tokens"))
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case) or case.launch.unsure or checks.engine(case) != checks.PYTORCH:
         return  # on TurboMind they do nothing with an algorithm either
     if "speculative-algorithm" in case.settings:
@@ -35,8 +36,3 @@ def _check(case: Case) -> Diagnostics:
                 f"{setting.option.name} has no effect without --speculative-algorithm.",
                 "LMDeploy uses speculative decoding only if an algorithm is set.",
             )
-
-
-RULE = rule(
-    __name__, "warning", check=_check, sources=("flags/speculative-draft-model", "flags/speculative-num-draft-tokens")
-)

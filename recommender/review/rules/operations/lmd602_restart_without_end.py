@@ -26,7 +26,7 @@ Add a growing pause, and end the script with an error after some failures:
 
 import re
 
-from recommender.review.rule import Diagnostic, Diagnostics, rule
+from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Call, Script
 
@@ -34,7 +34,8 @@ COUNTS = re.compile(r"\(\(|\blet\b|\bexpr\b|\$\[|-(?:gt|ge|lt|le)\b|\bexit\s+[1-
 NUMBER = re.compile(r"\d+(?:\.\d+)?[smh]?")
 
 
-def _check(script: Script) -> Diagnostics:
+@script_rule("info", sources=("claims/restart-loop-recovers", "threads/health-says-ok-while-dead"))
+def rule(script: Script) -> Diagnostics:
     seen = set()
     sleeps: dict[int, list[Call]] = {}
     for call in script.calls:
@@ -55,8 +56,3 @@ def _check(script: Script) -> Diagnostics:
                 "The server restarts forever, always after the same pause.",
                 "A server that cannot start reloads forever without notice; wait longer each time, then give up.",
             )
-
-
-RULE = rule(
-    __name__, "info", whole=_check, sources=("claims/restart-loop-recovers", "threads/health-says-ok-while-dead")
-)

@@ -27,14 +27,15 @@ Put `|| true` after the server, or `|| code=$?` to keep the status, or use `if`:
 
 import re
 
-from recommender.review.rule import Diagnostic, Diagnostics, rule
+from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Script
 
 LIFTED = re.compile(r"\bset\s+\+\w*e|\bset\s+\+o\s+errexit")
 
 
-def _check(script: Script) -> Diagnostics:
+@script_rule("warning", sources=("https://explainshell.com/explain?cmd=set+-e",))
+def rule(script: Script) -> Diagnostics:
     stop = script.error_exit
     if stop is None:
         return
@@ -48,6 +49,3 @@ def _check(script: Script) -> Diagnostics:
                 f"set -e (line {stop.line}) ends the script when the server crashes, so the loop never restarts it.",
                 "Put || true after the server, or keep its status with || code=$?.",
             )
-
-
-RULE = rule(__name__, "warning", whole=_check, sources=("https://explainshell.com/explain?cmd=set+-e",))

@@ -23,7 +23,7 @@ Retry until the server responds:
 
 import re
 
-from recommender.review.rule import Diagnostic, Diagnostics, rule
+from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Call, Launch, Script
 
@@ -33,7 +33,8 @@ RETRIES = ("--retry", "--retry-connrefused", "--tries", "-t")
 HOST = re.compile(r"(?:https?://)?(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):(\d{1,5})(?:[/?].*)?")
 
 
-def _check(script: Script) -> Diagnostics:
+@script_rule("warning", sources=("threads/proxy-hides-failures", "flags/server-port"))
+def rule(script: Script) -> Diagnostics:
     for launch in script.launches[: surroundings.MOST_SERVERS]:
         port = surroundings.port(launch)
         if not launch.background or launch.starts != "api_server" or launch.container or port is None:
@@ -75,6 +76,3 @@ def _guarded(script: Script, line: int, request: Call) -> bool:
     before = script.text[line : request.place.start]
     behind = script.text[request.place.end :].lstrip(" \t")
     return bool(re.search(r"\b(?:if|elif)\b|!|\|\||\(", before)) or behind.startswith("||")
-
-
-RULE = rule(__name__, "warning", whole=_check, sources=("threads/proxy-hides-failures", "flags/server-port"))

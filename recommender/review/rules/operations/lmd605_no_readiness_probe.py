@@ -28,14 +28,18 @@ import re
 from functools import lru_cache
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.script.model import Script
 
 SERVED = re.compile(r"^[^\S\n]*kind:[^\S\n]*[\"']?(?:Deployment|StatefulSet|DaemonSet|ReplicaSet)\b", re.MULTILINE)
 OTHERS = re.compile(r"^[^\S\n]*kind:[^\S\n]*[\"']?(?:Pod|Job|CronJob)\b", re.MULTILINE)
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "warning",
+    sources=("https://jorijn.com/en/knowledge-base/kubernetes/deployments/kubernetes-health-probes-configuration/",),
+)
+def rule(case: Case) -> Diagnostics:
     container = case.launch.container
     if not checks.server(case) or container is None or case.script.kind != "kubernetes":
         return
@@ -51,11 +55,3 @@ def _check(case: Case) -> Diagnostics:
 def _serves(script: Script) -> bool:
     """Return whether every pod of the manifest belongs to a workload that serves."""
     return bool(SERVED.search(script.text)) and not OTHERS.search(script.text)
-
-
-RULE = rule(
-    __name__,
-    "warning",
-    check=_check,
-    sources=("https://jorijn.com/en/knowledge-base/kubernetes/deployments/kubernetes-health-probes-configuration/",),
-)

@@ -25,13 +25,17 @@ limit, keep it well above the batch size.
 from functools import lru_cache
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 from recommender.review.script.model import Script
 
 
-def _check(case: Case) -> Diagnostics:
-    setting = case.settings.get("max-concurrent-requests")
-    if setting is None or not checks.server(case):
+@option_rule(
+    "max-concurrent-requests",
+    "warning",
+    sources=("flags/max-concurrent-requests", "claims/concurrent-requests-limits-handling"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if not checks.server(case):
         return
     container = case.launch.container
     probed = any(probe.path for probe in container.probes) if container else False
@@ -54,11 +58,3 @@ def _watched(script: Script) -> bool:
         and any((word.value or "").rstrip("/").endswith("/health") for word in call.words[1:])
         for call in script.calls
     )
-
-
-RULE = rule(
-    __name__,
-    "warning",
-    check=_check,
-    sources=("flags/max-concurrent-requests", "claims/concurrent-requests-limits-handling"),
-)

@@ -19,11 +19,14 @@ Set `--server-name` to an address of this host that the proxy can reach:
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import surroundings
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "warning", sources=("constraints/proxy-needs-address", "claims/proxy-url-registers-server", "flags/proxy-url")
+)
+def rule(case: Case) -> Diagnostics:
     proxy, name = case.settings.get("proxy-url"), case.settings.get("server-name")
     if proxy is None or not checks.server(case):
         return
@@ -38,11 +41,3 @@ def _check(case: Case) -> Diagnostics:
         "Set --server-name to an address of this host that the proxy can reach.",
         severity="info" if same_host else None,
     )
-
-
-RULE = rule(
-    __name__,
-    "warning",
-    check=_check,
-    sources=("constraints/proxy-needs-address", "claims/proxy-url-registers-server", "flags/proxy-url"),
-)

@@ -24,7 +24,7 @@ Give each server its own `--server-port`:
 
 import re
 
-from recommender.review.rule import Diagnostic, Diagnostics, rule
+from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Script, Word
 
@@ -34,7 +34,8 @@ LEAVES = re.compile(r"\b(?:wait|break|kill|pkill|ssh|continue|exit)\b")
 PUBLISHED = re.compile(r"(?:(?:0\.0\.0\.0|127\.0\.0\.1):)?(\d+):\d+(?:/tcp)?")
 
 
-def _check(script: Script) -> Diagnostics:
+@script_rule("error", sources=("flags/server-port", "constraints/port-not-the-proxys"))
+def rule(script: Script) -> Diagnostics:
     reported = set()
     for earlier, later in surroundings.concurrent_pairs(script, "api_server", "proxy"):
         port = surroundings.port(later)
@@ -87,6 +88,3 @@ def _published(script: Script) -> Diagnostics:
                     f"Line {first.place.line} already publishes port {match[1]} of the host.",
                     "The second container does not start; give each its own port.",
                 )
-
-
-RULE = rule(__name__, "error", whole=_check, sources=("flags/server-port", "constraints/port-not-the-proxys"))

@@ -18,11 +18,12 @@ Use another `--server-port`:
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import surroundings
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule("error", sources=("flags/proxy-url", "flags/server-port", "constraints/port-not-the-proxys"))
+def rule(case: Case) -> Diagnostics:
     proxy, own = case.settings.get("proxy-url"), case.settings.get("server-port")
     if proxy is None or not checks.server(case) or case.launch.container is not None:
         return
@@ -33,8 +34,3 @@ def _check(case: Case) -> Diagnostics:
             f"Port {port} is the port of the proxy on this host.",
             "The server cannot open it while the proxy runs; use another port.",
         )
-
-
-RULE = rule(
-    __name__, "error", check=_check, sources=("flags/proxy-url", "flags/server-port", "constraints/port-not-the-proxys")
-)

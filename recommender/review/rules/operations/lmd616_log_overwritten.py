@@ -26,7 +26,7 @@ Use one file per server, and `>>` in the loop; `--fix` writes `>>`:
 
 import re
 
-from recommender.review.rule import Diagnostic, Diagnostics, Fix, rule
+from recommender.review.rule import Diagnostic, Diagnostics, Fix, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Launch, Script, Span
 
@@ -34,7 +34,8 @@ WRITES = re.compile(r"(?<![\d>&|<])(?:1|&)?(>)\|?(?![>&(|])\s*([\w./~-]+)(?=[\s;
 NOWHERE = re.compile(r"/dev/.*")
 
 
-def _check(script: Script) -> Diagnostics:
+@script_rule("info", sources=("claims/restart-loop-recovers",))
+def rule(script: Script) -> Diagnostics:
     files: dict[int, tuple[str, Span, Span]] = {}
     for launch in script.launches:
         log = _file(script, launch)
@@ -69,6 +70,3 @@ def _file(script: Script, launch: Launch) -> tuple[str, Span, Span] | None:
         return None
     whole = script.place(start + match.start(), start + match.end())
     return match[2], whole, script.place(start + match.start(1), start + match.end(1))
-
-
-RULE = rule(__name__, "info", whole=_check, sources=("claims/restart-loop-recovers",))

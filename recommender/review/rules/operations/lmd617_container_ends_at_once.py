@@ -21,14 +21,20 @@ Start the last server in the foreground with `exec`, or add `wait`:
 
 import re
 
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 SHELL = re.compile(r"\b(?:ba|da)?sh\b[\"',\s\]-]+(?:-\w+[\"',\s]+)*-\w*c\b")
 ENDS = re.compile(r"[ \t]*(?:\d?>>?[ \t]*+&?[^\s>&]++[ \t]*+)*+&[ \t]*(?:disown[ \t]*)?(?=[\"'\]\n]|\Z)")
 NEXT = re.compile(r"[ \t]*\n(?P<indent>[ \t]*)(?P<first>[^\s'\"\]])")
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "error",
+    sources=(
+        "https://besthub.dev/articles/why-do-docker-containers-exit-instantly-understanding-pid-1-and-daemon-modes-47f67fd47a29",
+    ),
+)
+def rule(case: Case) -> Diagnostics:
     container, launch, text = case.launch.container, case.launch, case.script.text
     if container is None or launch.starts == "pipeline":
         return
@@ -49,13 +55,3 @@ def _goes_on(text: str, start: int, end: int) -> bool:
     line = text[text.rfind("\n", 0, start) + 1 : start]
     after = NEXT.match(text, end)
     return after is not None and not line.strip() and after["indent"] == line
-
-
-RULE = rule(
-    __name__,
-    "error",
-    check=_check,
-    sources=(
-        "https://besthub.dev/articles/why-do-docker-containers-exit-instantly-understanding-pid-1-and-daemon-modes-47f67fd47a29",
-    ),
-)

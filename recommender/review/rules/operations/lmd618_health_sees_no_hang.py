@@ -22,12 +22,13 @@ Use 0.14.0 or newer, or probe with a short completion and a timeout. With 0.14.0
 
 from recommender.knowledge.eras import within
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 THREAD = "health-says-ok-while-dead"
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule("info", sources=(f"threads/{THREAD}", "claims/restart-loop-recovers"))
+def rule(case: Case) -> Diagnostics:
     thread, container = case.resolved.store.threads[THREAD], case.launch.container
     if not checks.server(case) or container is None or not case.release_known:
         return
@@ -40,6 +41,3 @@ def _check(case: Case) -> Diagnostics:
                 f"In {checks.release(case)} /health answers 200 even if the engine is dead.",
                 thread.remedy,
             )
-
-
-RULE = rule(__name__, "info", check=_check, sources=(f"threads/{THREAD}", "claims/restart-loop-recovers"))

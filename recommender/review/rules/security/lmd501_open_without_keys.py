@@ -20,11 +20,14 @@ Use `--server-name 127.0.0.1` with an authenticating reverse proxy, or `--api-ke
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import surroundings
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "warning", sources=("flags/server-name", "flags/api-keys", "https://github.com/InternLM/lmdeploy/issues/4761")
+)
+def rule(case: Case) -> Diagnostics:
     if (
         not checks.server(case)
         or case.launch.container
@@ -43,11 +46,3 @@ def _check(case: Case) -> Diagnostics:
         "Anyone who reaches the port can use it; bind it to 127.0.0.1 or add an authenticating proxy.",
         severity=None if setting else "info",
     )
-
-
-RULE = rule(
-    __name__,
-    "warning",
-    check=_check,
-    sources=("flags/server-name", "flags/api-keys", "https://github.com/InternLM/lmdeploy/issues/4761"),
-)

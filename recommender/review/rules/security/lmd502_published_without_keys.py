@@ -22,13 +22,14 @@ Publish on 127.0.0.1, with an authenticating reverse proxy:
 import re
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 # HOST:CONTAINER without an address or with the any-address; a single container port counts too.
 EVERYWHERE = re.compile(r"(?:0\.0\.0\.0:|\[::\]:)?\d+(?:-\d+)?(?::\d+(?:-\d+)?)?(?:/tcp)?")
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule("info", sources=("flags/api-keys", "https://docs.docker.com/engine/network/port-publishing"))
+def rule(case: Case) -> Diagnostics:
     container = case.launch.container
     if not checks.server(case) or container is None or case.launch.unsure or "api-keys" in case.settings:
         return
@@ -39,8 +40,3 @@ def _check(case: Case) -> Diagnostics:
                 f"{word.value} is published on every address of the host, and the server has no API keys.",
                 "Anyone who reaches the host can use it; publish on 127.0.0.1 and add an authenticating proxy.",
             )
-
-
-RULE = rule(
-    __name__, "info", check=_check, sources=("flags/api-keys", "https://docs.docker.com/engine/network/port-publishing")
-)

@@ -19,11 +19,12 @@ Add `--disable-fastapi-docs`:
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import surroundings
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule("info", sources=("flags/disable-fastapi-docs", "claims/docs-routes-go"))
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case) or case.launch.unsure or "disable-fastapi-docs" in case.settings:
         return
     if surroundings.is_long_running(case) and surroundings.reachable(case):
@@ -33,6 +34,3 @@ def _check(case: Case) -> Diagnostics:
             "They list every route, management routes included; production does not need them"
             " (--disable-fastapi-docs).",
         )
-
-
-RULE = rule(__name__, "info", check=_check, sources=("flags/disable-fastapi-docs", "claims/docs-routes-go"))

@@ -23,13 +23,18 @@ List the hosts of your own storage. Clients that send base64 are not affected.
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import surroundings
 
 FLAG = "allowed-media-domains"
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "info",
+    needs=("model",),
+    sources=("flags/allowed-media-domains", "https://github.com/InternLM/lmdeploy/issues/4761"),
+)
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case) or case.launch.unsure or case.resolved.vision is None:
         return
     if FLAG in case.settings or FLAG not in case.resolved.options:
@@ -41,12 +46,3 @@ def _check(case: Case) -> Diagnostics:
             "Clients can make the server fetch images from any public host.",
             f"List the hosts of your own storage with --{FLAG} ({since} and newer).",
         )
-
-
-RULE = rule(
-    __name__,
-    "info",
-    check=_check,
-    sources=("flags/allowed-media-domains", "https://github.com/InternLM/lmdeploy/issues/4761"),
-    needs=("model",),
-)

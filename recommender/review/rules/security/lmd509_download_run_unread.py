@@ -21,7 +21,7 @@ Download to a file, verify its checksum, then run it. Or install a package.
 import re
 from itertools import pairwise
 
-from recommender.review.rule import Diagnostic, Diagnostics, rule
+from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Call, Script
 
@@ -35,7 +35,8 @@ SUBSTITUTED = re.compile(
 HANDED = re.compile(r"\s*\|\s*(?:sudo\s+(?:-\S+\s+)*)?")
 
 
-def _check(script: Script) -> Diagnostics:
+@script_rule("warning", sources=("https://spin.atomicobject.com/2016/12/12/security-spectrum-curl-sh/",))
+def rule(script: Script) -> Diagnostics:
     for match in SUBSTITUTED.finditer(surroundings.code(script, 0, len(script.text)) if script.kind == "bash" else ""):
         yield _finding(script, *match.span(1))
     calls = sorted(script.calls, key=lambda call: call.place.start)
@@ -71,8 +72,3 @@ def _runs_input(call: Call) -> bool:
     if not words or not SHELLS.fullmatch(words[0]):
         return False
     return not any(word in ("-c", "-m") or (word and not word.startswith("-")) for word in words[1:]) or "-s" in words
-
-
-RULE = rule(
-    __name__, "warning", whole=_check, sources=("https://spin.atomicobject.com/2016/12/12/security-spectrum-curl-sh/",)
-)

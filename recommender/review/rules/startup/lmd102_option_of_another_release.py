@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, launch_rule
 from recommender.review.script.model import GivenOption
 
 if TYPE_CHECKING:
@@ -43,7 +43,17 @@ NEEDLESS_BEFORE = {
 }
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "error",
+    sources=(
+        "threads/image-tag-lags-behind",
+        "constraints/remote-code-flag-absent",
+        "constraints/communicator-flag-absent",
+        "flags/enable-metrics",
+        "flags/disable-vision-encoder",
+    ),
+)
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case):
         return
     for option, flag in checks.options(case):
@@ -73,17 +83,3 @@ def _repair(case: Case, option: GivenOption, flag: records.Flag, later: bool) ->
     if successor is not None and not later and checks.era(case, successor) is not None:
         return f"; {successor.option} replaces it", edits.rename(option, successor.option)
     return "", None
-
-
-RULE = rule(
-    __name__,
-    "error",
-    check=_check,
-    sources=(
-        "threads/image-tag-lags-behind",
-        "constraints/remote-code-flag-absent",
-        "constraints/communicator-flag-absent",
-        "flags/enable-metrics",
-        "flags/disable-vision-encoder",
-    ),
-)

@@ -20,13 +20,14 @@ Add the missing value, or remove the extra word:
 
 from recommender.common.text import shorten
 from recommender.review import accepted_options, checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, launch_rule
 from recommender.review.script.model import GivenOption, Word
 
 TRUE = frozenset({"true", "1", "yes", "on"})
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule("error", sources=("flags/enable-prefix-caching", "flags/tp"))
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case):
         return
     accepted = accepted_options.values_taken(case.resolved.release.id)
@@ -88,6 +89,3 @@ def _right_before(case: Case, option: GivenOption, word: Word) -> bool:
     """Return whether only blanks separate an option and a word."""
     start, end = option.whole.end, word.place.start
     return start < end and not case.script.text[start:end].strip(" \t")
-
-
-RULE = rule(__name__, "error", check=_check, sources=("flags/enable-prefix-caching", "flags/tp"))

@@ -25,14 +25,24 @@ from typing import TYPE_CHECKING
 from recommender.common.text import shorten
 from recommender.knowledge import option_values
 from recommender.review import accepted_options, checks, edits
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.script.model import GivenOption, Word
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "error",
+    sources=(
+        "flags/quant-policy",
+        "flags/communicator",
+        "flags/log-level",
+        "constraints/log-level-names",
+        "constraints/log-level-names-request",
+    ),
+)
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case):
         return
     for option, flag in checks.options(case):
@@ -59,17 +69,3 @@ def _judged(case: Case, option: GivenOption, word: Word, era: records.Era) -> Di
     fix = edits.give(word, same, f"{option.name} {same}") if same else None
     message = f"{option.name} accepts {', '.join(era.choices)} in {checks.release(case)}, not {shorten(value)}."
     return Diagnostic(place, message, "The parser stops at a value that is not among the choices.", fix)
-
-
-RULE = rule(
-    __name__,
-    "error",
-    check=_check,
-    sources=(
-        "flags/quant-policy",
-        "flags/communicator",
-        "flags/log-level",
-        "constraints/log-level-names",
-        "constraints/log-level-names-request",
-    ),
-)

@@ -21,14 +21,24 @@ Use a value within the range that the message names:
 from recommender.knowledge import option_values
 from recommender.review import checks
 from recommender.review.launch_settings import LaunchSetting
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 RANGES = ("block-length-ampere", "block-length-before-ampere", "block-length-pytorch")
 OTHERS = frozenset({"cache-max-entry-count"})
 """Options whose range has a rule of its own."""
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "error",
+    sources=(
+        *(f"constraints/{constraint}" for constraint in RANGES),
+        "constraints/kv-bits-turbomind",
+        "flags/quant-policy",
+        "flags/server-port",
+        "flags/tp",
+    ),
+)
+def rule(case: Case) -> Diagnostics:
     refused = set()
     for name, setting in case.settings.items():
         refusal = None if name in OTHERS else _refusal(case, setting)
@@ -65,17 +75,3 @@ def _kv_bits(case: Case) -> Diagnostics:
                 f"{setting.option.name} {setting.text} works on the PyTorch engine only.",
                 f"TurboMind accepts {', '.join(known)}.",
             )
-
-
-RULE = rule(
-    __name__,
-    "error",
-    check=_check,
-    sources=(
-        *(f"constraints/{constraint}" for constraint in RANGES),
-        "constraints/kv-bits-turbomind",
-        "flags/quant-policy",
-        "flags/server-port",
-        "flags/tp",
-    ),
-)

@@ -18,10 +18,13 @@ Put the model right after `api_server`:
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "error", sources=("flags/model-name", "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/cli/serve.py")
+)
+def rule(case: Case) -> Diagnostics:
     launch = case.launch
     if not checks.server(case) or launch.model is not None or launch.unsure or launch.extra or case.script.problems:
         return  # it may stand in what could not be read
@@ -32,11 +35,3 @@ def _check(case: Case) -> Diagnostics:
         "api_server has no model.",
         "api_server requires a repository name or a folder; the parser stops without it.",
     )
-
-
-RULE = rule(
-    __name__,
-    "error",
-    check=_check,
-    sources=("flags/model-name", "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/cli/serve.py"),
-)

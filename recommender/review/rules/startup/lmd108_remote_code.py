@@ -21,12 +21,17 @@ the transformers layout (`-hf`), if there is one: it needs no code.
 """
 
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 NEEDED = "remote-code-needed"
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "error",
+    needs=("model",),
+    sources=(f"constraints/{NEEDED}", "threads/remote-code-off-by-default", "flags/trust-remote-code"),
+)
+def rule(case: Case) -> Diagnostics:
     if case.launch.starts == "proxy":
         return
     for _ in checks.broken(case, NEEDED):
@@ -38,12 +43,3 @@ def _check(case: Case) -> Diagnostics:
             "Its configuration is code, which LMDeploy since 0.13.0 runs only with that option.",
             edits.switch_after_model(case.script, case.launch, "--trust-remote-code") if missing else None,
         )
-
-
-RULE = rule(
-    __name__,
-    "error",
-    check=_check,
-    sources=(f"constraints/{NEEDED}", "threads/remote-code-off-by-default", "flags/trust-remote-code"),
-    needs=("model",),
-)

@@ -22,7 +22,7 @@ Use the field's own name, or the class that has it:
 import difflib
 
 from recommender.review import accepted_options, checks, edits
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.script.model import GivenOption
 
 CLASSES = ("TurbomindEngineConfig", "PytorchEngineConfig", "VisionConfig")
@@ -31,7 +31,11 @@ NEAR = 0.7
 SURE = 0.85
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "error",
+    sources=("https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/messages.py", "flags/cache-block-seq-len"),
+)
+def rule(case: Case) -> Diagnostics:
     if not checks.python(case):
         return
     for option in case.launch.options:
@@ -80,11 +84,3 @@ def _unknown(case: Case, option: GivenOption, whose: str, keyword: str) -> Diagn
 def _bare(case: Case, option: GivenOption) -> bool:
     """Return whether the place contains only the keyword, so that a fix can rename it."""
     return case.script.text[option.place.start : option.place.end] == option.name.rpartition(".")[2]
-
-
-RULE = rule(
-    __name__,
-    "error",
-    check=_check,
-    sources=("https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/messages.py", "flags/cache-block-seq-len"),
-)

@@ -19,12 +19,13 @@ Lower `--tp`, or make more GPUs visible:
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 WITHIN = "tp-within-gpus"
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule("error", sources=(f"constraints/{WITHIN}", "environment/cuda-visible-devices"))
+def rule(case: Case) -> Diagnostics:
     if case.number("nnodes") not in (None, 1):
         return  # over several hosts
     for violation in checks.broken(case, WITHIN):
@@ -35,6 +36,3 @@ def _check(case: Case) -> Diagnostics:
                 f"{given.option.name} {given.text} needs {given.text} GPUs, but the server sees {case.visible_gpus}.",
                 "Each tensor-parallel process needs its own GPU; startup fails if there are fewer.",
             )
-
-
-RULE = rule(__name__, "error", check=_check, sources=(f"constraints/{WITHIN}", "environment/cuda-visible-devices"))

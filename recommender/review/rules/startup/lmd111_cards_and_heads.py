@@ -20,7 +20,7 @@ Use a `--tp` that divides the heads. For more throughput, start more servers.
 
 from recommender.review.rules.constraint_rule import constraint_rule
 
-RULE = constraint_rule(
+rule = constraint_rule(
     __name__,
     "error",
     ("tp-divides-heads", "tp-kv-heads-shared", "tp-kv-heads-repeated", "tp-divides-hidden"),

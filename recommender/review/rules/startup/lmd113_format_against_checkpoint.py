@@ -19,15 +19,15 @@ Remove the option. For 4-bit weights, use a quantised checkpoint.
 """
 
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 MATCHES = "model-format-matches"
 QUANTISED = frozenset({"awq", "gptq", "mxfp4", "compressed-tensors"})
 
 
-def _check(case: Case) -> Diagnostics:
-    setting = case.settings.get("model-format")
-    if setting is None or setting.text is None:
+@option_rule("model-format", "error", needs=("model",), sources=(f"constraints/{MATCHES}", "flags/model-format"))
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if setting.text is None:
         return
     fix = edits.remove(case.script, setting.option)
     for violation in checks.broken(case, MATCHES):
@@ -39,6 +39,3 @@ def _check(case: Case) -> Diagnostics:
             "The option describes the checkpoint; it does not quantise it.",
             severity="warning",
         )
-
-
-RULE = rule(__name__, "error", check=_check, sources=(f"constraints/{MATCHES}", "flags/model-format"), needs=("model",))

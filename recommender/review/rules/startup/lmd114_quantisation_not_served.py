@@ -20,7 +20,7 @@ Use a checkpoint with that layout, or quantise the model again with `lmdeploy li
 
 from recommender.review.rules.constraint_rule import MODEL, constraint_rule
 
-RULE = constraint_rule(
+rule = constraint_rule(
     __name__,
     "error",
     ("awq-bits", "awq-group-size", "awq-version-gemm", "awq-needs-volta", "fp8-group-size"),

@@ -23,7 +23,7 @@ from packaging.version import Version
 
 from recommender.common.text import shorten
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 
 def _names(text: str) -> frozenset[str]:
@@ -48,9 +48,11 @@ DROPPED = _names("deepseek qwen falcon dbrx mini-gemini-vicuna")
 OLD = REFUSED | BETWEEN | KEPT | DROPPED
 
 
-def _check(case: Case) -> Diagnostics:
-    setting = case.settings.get("chat-template")
-    if setting is None or not setting.text or not checks.server(case) or checks.is_file(setting.text):
+@option_rule(
+    "chat-template", "error", sources=("flags/chat-template", "https://github.com/InternLM/lmdeploy/pull/4252")
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if not setting.text or not checks.server(case) or checks.is_file(setting.text):
         return
     version, name = case.resolved.version, setting.text
     fix = edits.remove(case.script, setting.option)
@@ -75,8 +77,3 @@ def _check(case: Case) -> Diagnostics:
             f"{what}: no such template in {checks.release(case)}.",
             "A value that is not a file must be the name of a template.",
         )
-
-
-RULE = rule(
-    __name__, "error", check=_check, sources=("flags/chat-template", "https://github.com/InternLM/lmdeploy/pull/4252")
-)

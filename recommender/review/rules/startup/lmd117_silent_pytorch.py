@@ -22,13 +22,18 @@ Set `--backend pytorch` and the options of that engine, or use a release whose T
 
 from recommender.knowledge.eras import within
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 OTHER = "internvl-hf-release"
 """If no engine loads the model, LMD121 reports it."""
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "warning",
+    needs=("model",),
+    sources=("constraints/turbomind-serves-model", "threads/falls-back-to-pytorch", "flags/backend"),
+)
+def rule(case: Case) -> Diagnostics:
     if checks.wanted(case) != checks.TURBOMIND or checks.serves(case, checks.TURBOMIND):
         return
     if any(checks.broken(case, OTHER, extra={"config.backend": checks.TURBOMIND})):
@@ -64,12 +69,3 @@ def _serves_another(case: Case, *, family: bool = False) -> bool:
         if not family or model.text.family == resolved.model.text.family
         for support in model.support
     )
-
-
-RULE = rule(
-    __name__,
-    "warning",
-    check=_check,
-    sources=("constraints/turbomind-serves-model", "threads/falls-back-to-pytorch", "flags/backend"),
-    needs=("model",),
-)

@@ -21,7 +21,7 @@ Set float16, and test the output:
 from recommender.review import edits
 from recommender.review.rules.constraint_rule import constraint_rule
 
-RULE = constraint_rule(
+rule = constraint_rule(
     __name__,
     "warning",
     ("bf16-needs-ampere",),

@@ -22,12 +22,21 @@ Remove one of the two options, or add what the other one requires:
 from packaging.version import Version
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 ONE_PARSER = (Version("0.7.2"), Version("0.9.0"))
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "error",
+    sources=(
+        "flags/tool-call-parser",
+        "flags/reasoning-parser",
+        "flags/kv-transfer-config",
+        "flags/speculative-dflash-block-size",
+    ),
+)
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case):
         return
     yield from _parsers(case)
@@ -68,16 +77,3 @@ def _draft(case: Case) -> Diagnostics:
             f"{setting.option.name} needs --speculative-algorithm dflash.",
             "The server does not start: other algorithms have no such block size.",
         )
-
-
-RULE = rule(
-    __name__,
-    "error",
-    check=_check,
-    sources=(
-        "flags/tool-call-parser",
-        "flags/reasoning-parser",
-        "flags/kv-transfer-config",
-        "flags/speculative-dflash-block-size",
-    ),
-)

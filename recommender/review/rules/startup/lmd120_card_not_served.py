@@ -21,7 +21,7 @@ Install a release that supports the GPU, build LMDeploy for it, or use another G
 
 from recommender.review.rules.constraint_rule import LAUNCH, constraint_rule
 
-RULE = constraint_rule(
+rule = constraint_rule(
     __name__,
     "error",
     (

@@ -21,13 +21,18 @@ Use a quantised checkpoint or more GPUs, or lower the cache share, the batch siz
 
 from recommender.common.units import GIB
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 MARGIN = 1.03
 ROOM, FITS = "weights-leave-room", "memory-fits"
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "error",
+    needs=("gpu", "model"),
+    sources=(f"constraints/{ROOM}", f"constraints/{FITS}", "threads/out-of-memory-at-start"),
+)
+def rule(case: Case) -> Diagnostics:
     if checks.wanted(case) != checks.engine(case):
         return  # the estimates are TurboMind's
     word = case.launch.model
@@ -45,12 +50,3 @@ def _exceeds(case: Case) -> bool:
     candidate = case.candidate
     available = case.known.get("gpu.available_gib")
     return candidate is not None and isinstance(available, float) and candidate.memory.total / GIB > MARGIN * available
-
-
-RULE = rule(
-    __name__,
-    "error",
-    check=_check,
-    sources=(f"constraints/{ROOM}", f"constraints/{FITS}", "threads/out-of-memory-at-start"),
-    needs=("gpu", "model"),
-)

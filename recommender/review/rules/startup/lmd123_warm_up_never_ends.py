@@ -19,26 +19,18 @@ Raise `--cache-max-entry-count`, or lower `--max-prefill-token-num`:
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 SURE = 2
 """If the cache is too small by this factor, the estimate's error does not matter."""
 HOLDS = "kv-holds-warmup"
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule("error", needs=("gpu", "model"), sources=(f"constraints/{HOLDS}", "flags/max-prefill-token-num"))
+def rule(case: Case) -> Diagnostics:
     candidate = case.candidate
     share = case.settings.get("cache-max-entry-count")
     for violation in checks.broken(case, HOLDS):
         sure = candidate is not None and candidate.memory.kv_tokens < candidate.memory.warmup_tokens / SURE
         place = checks.at(share) if share else case.launch.place
         yield Diagnostic(place, violation.message, violation.record.remedy, severity=None if sure else "warning")
-
-
-RULE = rule(
-    __name__,
-    "error",
-    check=_check,
-    sources=(f"constraints/{HOLDS}", "flags/max-prefill-token-num"),
-    needs=("gpu", "model"),
-)

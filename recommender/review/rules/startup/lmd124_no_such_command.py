@@ -21,14 +21,15 @@ from packaging.version import Version
 
 from recommender.common.text import shorten
 from recommender.review import edits
-from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, launch_rule
 
 GONE = frozenset({"gradio", "triton_client"})
 WITHOUT = Version("0.10.0")
 OTHERS = frozenset({"api_client", "gradio", "triton_client"})
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule("error", sources=("claims/serve-without-api-server", "claims/gradio-built-in"))
+def rule(case: Case) -> Diagnostics:
     word = case.launch.instead
     if word is None or word.value is None or word.value.startswith("-"):
         return
@@ -51,6 +52,3 @@ def _check(case: Case) -> Diagnostics:
         "The parser reads the word after serve as what to start, and stops.",
         fix,
     )
-
-
-RULE = rule(__name__, "error", check=_check, sources=("claims/serve-without-api-server", "claims/gradio-built-in"))

@@ -24,7 +24,7 @@ from packaging.version import Version
 
 from recommender.common.text import shorten
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, launch_rule
 
 # Registered in lmdeploy/serve of each wheel: names by the release that added them, and removed names.
 TOOLS: Mapping[str, str] = {
@@ -45,7 +45,8 @@ REASONING: Mapping[str, str] = {
 WENT = {("tool-call-parser", "deepseek-v3.2"): Version("0.18.0")}
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule("error", sources=("flags/tool-call-parser", "flags/reasoning-parser"))
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case):
         return
     for name, table in (("tool-call-parser", TOOLS), ("reasoning-parser", REASONING)):
@@ -68,6 +69,3 @@ def _unknown(case: Case, setting: LaunchSetting, known: list[str]) -> Diagnostic
         f"use one of {', '.join(known)}.",
         "An unknown name stops the server, in most releases only after the model is loaded.",
     )
-
-
-RULE = rule(__name__, "error", check=_check, sources=("flags/tool-call-parser", "flags/reasoning-parser"))

@@ -25,7 +25,7 @@ from functools import lru_cache
 
 from recommender.knowledge.store import Store
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 NEEDED = "remote-code-needed"
 FAMILY = re.compile(r"([\w.-]+/[A-Za-z]+)[\d_.-]*\d[^/]*")
@@ -43,7 +43,10 @@ def _families(store: Store) -> frozenset[str]:
     return frozenset(name for name, code in families.items() if code)
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "warning", sources=(f"constraints/{NEEDED}", "threads/remote-code-off-by-default", "flags/trust-remote-code")
+)
+def rule(case: Case) -> Diagnostics:
     word = case.launch.model
     if case.model_known or word is None or not word.value or case.launch.starts == "proxy" or case.launch.unsure:
         return
@@ -65,11 +68,3 @@ def _asked_for(case: Case) -> bool:
     """Return whether the release has --trust-remote-code and does not set it by default."""
     era = case.resolved.options.get("trust-remote-code")
     return era is not None and era.default != "true"
-
-
-RULE = rule(
-    __name__,
-    "warning",
-    check=_check,
-    sources=(f"constraints/{NEEDED}", "threads/remote-code-off-by-default", "flags/trust-remote-code"),
-)

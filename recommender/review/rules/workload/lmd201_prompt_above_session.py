@@ -22,7 +22,7 @@ layout do not read max_dynamic_patch.
 
 from recommender.review.rules.constraint_rule import constraint_rule
 
-RULE = constraint_rule(
+rule = constraint_rule(
     __name__,
     "error",
     ("session-holds-input", "session-holds-input-before-0-16"),

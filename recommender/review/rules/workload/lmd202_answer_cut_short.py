@@ -20,7 +20,7 @@ Raise the session length, or the client's token limit:
 
 from recommender.review.rules.constraint_rule import constraint_rule
 
-RULE = constraint_rule(
+rule = constraint_rule(
     __name__,
     "warning",
     ("session-holds-output", "max-tokens-cover-output"),

@@ -20,15 +20,21 @@ Size the session for your largest image plus prompt and output. Twelve tiles nee
 
 from recommender.request.image_tokens import reads_limit
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 TEXT_ONLY = ("language-model-only", "disable-vision-encoder")
 
 
-def _check(case: Case) -> Diagnostics:
-    setting, vision = case.settings.get("session-len"), case.resolved.vision
+@option_rule(
+    "session-len",
+    "error",
+    needs=("model",),
+    sources=("claims/session-256-holds-one-image", "threads/images-exceed-session-length", "client/max-dynamic-patch"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    vision = case.resolved.vision
     length = checks.number(case, "session-len")
-    if setting is None or length is None or vision is None or vision.pixels or case.load_known:
+    if length is None or vision is None or vision.pixels or case.load_known:
         return
     if any(case.text(switch) == "true" for switch in TEXT_ONLY):
         return
@@ -49,12 +55,3 @@ def _check(case: Case) -> Diagnostics:
             + (", unless the request limits them by max_dynamic_patch." if reads_limit(vision) else "."),
             severity="info",
         )
-
-
-RULE = rule(
-    __name__,
-    "error",
-    check=_check,
-    sources=("claims/session-256-holds-one-image", "threads/images-exceed-session-length", "client/max-dynamic-patch"),
-    needs=("model",),
-)

@@ -20,12 +20,17 @@ layout do not read max_dynamic_patch.
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 HOLDS = ("session-holds-input", "session-holds-input-before-0-16")
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "error",
+    needs=("model", "load"),
+    sources=(*(f"constraints/{constraint}" for constraint in HOLDS), "threads/images-exceed-session-length"),
+)
+def rule(case: Case) -> Diagnostics:
     resolved, vision = case.resolved, case.resolved.vision
     if resolved.images < 2 or vision is None:
         return
@@ -40,12 +45,3 @@ def _check(case: Case) -> Diagnostics:
             f"Only {room} of {resolved.images} images of {per_image:,} tokens each fit into {length:,} tokens.",
             violation.message,
         )
-
-
-RULE = rule(
-    __name__,
-    "error",
-    check=_check,
-    sources=(*(f"constraints/{constraint}" for constraint in HOLDS), "threads/images-exceed-session-length"),
-    needs=("model", "load"),
-)

@@ -30,7 +30,7 @@ def _unstretched(case: Case) -> bool:
     return not (checks.local(case) and checks.literal(case.launch))
 
 
-RULE = constraint_rule(
+rule = constraint_rule(
     __name__,
     "warning",
     ("session-within-positions",),

@@ -21,7 +21,7 @@ Set it to the concurrency of this server:
 from recommender.review import checks
 from recommender.review.rules.constraint_rule import constraint_rule
 
-RULE = constraint_rule(
+rule = constraint_rule(
     __name__,
     "warning",
     ("batch-holds-concurrency",),

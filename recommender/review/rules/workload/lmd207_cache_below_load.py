@@ -20,12 +20,17 @@ Raise the cache share, quantise the cache, or plan for a lower concurrency:
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 REQUEST, LOAD = "kv-holds-request", "kv-holds-concurrency"
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "warning",
+    needs=("gpu", "model", "load"),
+    sources=(f"constraints/{REQUEST}", f"constraints/{LOAD}", "flags/cache-max-entry-count"),
+)
+def rule(case: Case) -> Diagnostics:
     if checks.wanted(case) != checks.engine(case) or not checks.alone(case):
         return
     share = case.settings.get("cache-max-entry-count")
@@ -46,12 +51,3 @@ def _check(case: Case) -> Diagnostics:
             f" {candidate.memory.kv_tokens:,}.",
             "Requests without room queue, or are evicted and recomputed.",
         )
-
-
-RULE = rule(
-    __name__,
-    "warning",
-    check=_check,
-    sources=(f"constraints/{REQUEST}", f"constraints/{LOAD}", "flags/cache-max-entry-count"),
-    needs=("gpu", "model", "load"),
-)

@@ -19,13 +19,18 @@ Raise it above the concurrency, or remove it:
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 
-def _check(case: Case) -> Diagnostics:
-    setting = case.settings.get("max-concurrent-requests")
+@option_rule(
+    "max-concurrent-requests",
+    "warning",
+    needs=("load",),
+    sources=("flags/max-concurrent-requests", "claims/concurrent-requests-limits-handling"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     limit, load = checks.number(case, "max-concurrent-requests"), case.resolved.concurrency
-    if setting is None or limit is None or not checks.server(case) or not checks.alone(case):
+    if limit is None or not checks.server(case) or not checks.alone(case):
         return
     if setting.id in case.resolved.options and 0 < limit < load:
         yield Diagnostic(
@@ -33,12 +38,3 @@ def _check(case: Case) -> Diagnostics:
             f"The concurrency is {load}, but {limit} requests are admitted: the others wait outside the engine.",
             "The limit is a semaphore for every route, /health included; it saves no memory.",
         )
-
-
-RULE = rule(
-    __name__,
-    "warning",
-    check=_check,
-    sources=("flags/max-concurrent-requests", "claims/concurrent-requests-limits-handling"),
-    needs=("load",),
-)

@@ -19,13 +19,17 @@ Lower the batch size to the limit, or raise the limit to at least the batch size
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 
-def _check(case: Case) -> Diagnostics:
-    setting = case.settings.get("max-concurrent-requests")
+@option_rule(
+    "max-concurrent-requests",
+    "info",
+    sources=("flags/max-concurrent-requests", "flags/max-batch-size", "claims/concurrent-requests-limits-handling"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     limit, batch = checks.number(case, "max-concurrent-requests"), checks.number(case, "max-batch-size")
-    if setting is None or limit is None or batch is None or not checks.server(case):
+    if limit is None or batch is None or not checks.server(case):
         return
     if setting.id in case.resolved.options and 0 < limit < batch:
         yield Diagnostic(
@@ -33,11 +37,3 @@ def _check(case: Case) -> Diagnostics:
             f"{limit} requests are admitted, the batch has {batch} slots: only streamed requests fill the rest.",
             "Requests above the limit wait although the engine has room, and unused slots cost memory.",
         )
-
-
-RULE = rule(
-    __name__,
-    "info",
-    check=_check,
-    sources=("flags/max-concurrent-requests", "flags/max-batch-size", "claims/concurrent-requests-limits-handling"),
-)

@@ -20,7 +20,7 @@ Use 64, or a multiple of it:
 
 from recommender.review.rules.constraint_rule import constraint_rule
 
-RULE = constraint_rule(
+rule = constraint_rule(
     __name__,
     "warning",
     ("block-length-tile",),

@@ -21,7 +21,7 @@ Remove the option:
 from packaging.version import Version
 
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 SWITCHES = ("language-model-only", "disable-vision-encoder")
 REFUSES = Version("0.18.0")
@@ -35,7 +35,8 @@ def _consequence(case: Case) -> str:
     return "LMDeploy ignores the images, so the model guesses."
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule("error", needs=("model", "load"), sources=("flags/language-model-only", "flags/disable-vision-encoder"))
+def rule(case: Case) -> Diagnostics:
     if not case.resolved.images or not checks.images_told(case):
         return
     for name in SWITCHES:
@@ -47,12 +48,3 @@ def _check(case: Case) -> Diagnostics:
                 _consequence(case),
                 edits.remove(case.script, setting.option),
             )
-
-
-RULE = rule(
-    __name__,
-    "error",
-    check=_check,
-    sources=("flags/language-model-only", "flags/disable-vision-encoder"),
-    needs=("model", "load"),
-)

@@ -18,13 +18,13 @@ Use 64:
 """
 
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 
-def _check(case: Case) -> Diagnostics:
-    setting = case.settings.get("cache-block-seq-len")
+@option_rule("cache-block-seq-len", "warning", sources=("claims/big-blocks-waste-cache", "flags/cache-block-seq-len"))
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     block, session = checks.number(case, "cache-block-seq-len"), checks.number(case, "session-len")
-    if setting is None or block is None or session is None or not 0 < session < block:
+    if block is None or session is None or not 0 < session < block:
         return
     yield Diagnostic(
         checks.at(setting),
@@ -32,6 +32,3 @@ def _check(case: Case) -> Diagnostics:
         "LMDeploy allocates the cache in whole blocks, so it holds fewer requests and shares no prefix.",
         edits.give_setting(setting, "64"),
     )
-
-
-RULE = rule(__name__, "warning", check=_check, sources=("claims/big-blocks-waste-cache", "flags/cache-block-seq-len"))

@@ -21,7 +21,7 @@ Raise the session length, or lower the limit to the longest output you want:
 
 from recommender.review.rules.constraint_rule import constraint_rule
 
-RULE = constraint_rule(
+rule = constraint_rule(
     __name__,
     "warning",
     ("max-tokens-within-session",),

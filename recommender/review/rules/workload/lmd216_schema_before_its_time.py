@@ -20,17 +20,14 @@ Use 0.10.2 or newer, or the PyTorch engine. With 0.9.2:
 """
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 SCHEMA = "structured-output-turbomind"
 
 
-def _check(case: Case) -> Diagnostics:
-    setting = case.settings.get("response-format")
-    if setting is None or setting.text in ("None", "none", ""):
+@option_rule("response-format", "error", sources=(f"constraints/{SCHEMA}", "threads/schema-refused-by-turbomind"))
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if setting.text in ("None", "none", ""):
         return
     for violation in checks.broken(case, SCHEMA, extra={"config.structured_output": True}):
         yield Diagnostic(setting.option.place, violation.message, violation.record.remedy)
-
-
-RULE = rule(__name__, "error", check=_check, sources=(f"constraints/{SCHEMA}", "threads/schema-refused-by-turbomind"))

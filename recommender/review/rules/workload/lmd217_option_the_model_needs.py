@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from recommender.choose.needs import list_needs, meets
 from recommender.knowledge.conditions import fill
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Diagnostics, rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
@@ -34,7 +34,12 @@ if TYPE_CHECKING:
 NEEDED = "needed-options"
 
 
-def _check(case: Case) -> Diagnostics:
+@launch_rule(
+    "error",
+    needs=("model",),
+    sources=(f"constraints/{NEEDED}", "threads/internvl3-not-known-before-0-8", "flags/chat-template"),
+)
+def rule(case: Case) -> Diagnostics:
     if case.launch.starts == "proxy" or not any(checks.broken(case, NEEDED)):
         return
     for need in list_needs(case.resolved).values():
@@ -60,12 +65,3 @@ def _written(case: Case, need: records.NeededOption) -> str:
     if checks.python(case) and flag.fields:
         return f'{flag.fields[0].config}({flag.fields[0].field}="{need.value}")'
     return f"{flag.option} {need.value}"
-
-
-RULE = rule(
-    __name__,
-    "error",
-    check=_check,
-    sources=(f"constraints/{NEEDED}", "threads/internvl3-not-known-before-0-8", "flags/chat-template"),
-    needs=("model",),
-)
