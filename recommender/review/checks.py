@@ -82,6 +82,17 @@ def at(setting: LaunchSetting) -> Span:
     return setting.word.written or setting.word.place
 
 
+def place(case: Case, option: str) -> Span:
+    """Return an option's place; the launch's if it does not set the option."""
+    setting = case.settings.get(option)
+    return at(setting) if setting else case.launch.place
+
+
+def model_place(case: Case) -> Span:
+    """Return the model's place; the launch's if it names none."""
+    return case.launch.model.place if case.launch.model else case.launch.place
+
+
 # --- constraints
 
 

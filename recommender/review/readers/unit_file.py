@@ -24,12 +24,10 @@ from recommender.review.readers.unit_words import (
     replace_specifiers,
     specifiers,
 )
-from recommender.review.script.launches import Surroundings, launch
 from recommender.review.script.model import ReadProblem, Script, Span, Use
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
-from recommender.review.script.unwrap import unwrap
-from recommender.review.shell.nested import read_nested
-from recommender.review.shell.state import Frame, Run, TooMuch, Where, complete_script
+from recommender.review.shell.nested import start
+from recommender.review.shell.state import Frame, Run, TooMuch, complete_script
 from recommender.review.shell.walker import new_run
 
 PREFIXES = "-@:+!"
@@ -96,7 +94,8 @@ def read(script: Script) -> Script:
     unit = _unit(script)
     try:
         for command in _commands(unit):
-            _start(unit, command)
+            environment = {name: given.word for name, given in unit.environment.items()}
+            start(unit.run, command.fields, environment, place=command.place)
     except TooMuch:
         message = "reading takes too long; only the beginning was read"
         unit.sheet.problems.append(ReadProblem(message, unit.page.place(0, 0)))
@@ -119,19 +118,6 @@ def commands(script: Script) -> list[list[Field]]:
 def _unit(script: Script) -> Unit:
     page = SourceText(script)
     return Unit(new_run(page), read_sheet(page), specifiers(script.path))
-
-
-def _start(unit: Unit, command: UnitCommand) -> None:
-    """Record what a command starts: a server, or a shell script."""
-    environment = {name: given.word for name, given in unit.environment.items()}
-    unwrapped = unwrap(unit.page, command.fields, environment)
-    if unwrapped.nested is not None:
-        read_nested(unit.run, unwrapped, Where())
-    elif unwrapped.server:
-        around = Surroundings(unwrapped.environment, unwrapped.container, place=command.place)
-        server = launch(unit.page, unwrapped.fields, around, unwrapped.starts)
-        if server is not None:
-            unit.run.launches.append((server, None))
 
 
 def _restarts(unit: Unit) -> Frame | None:

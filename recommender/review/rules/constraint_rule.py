@@ -34,6 +34,11 @@ def constraint_rule(
     ``assume``: values that the rule knows better. ``first``: report one only. ``why`` replaces the record's remedy.
     """
 
+    def place(case: Case, setting: LaunchSetting | None) -> Span:
+        if at == MODEL:
+            return checks.model_place(case)
+        return case.launch.place if at == LAUNCH or setting is None else checks.at(setting)
+
     def check(case: Case) -> Diagnostics:
         if (at not in ("", LAUNCH, MODEL) and at not in case.settings) or (when is not None and not when(case)):
             return
@@ -41,16 +46,9 @@ def constraint_rule(
             setting = case.settings.get(at) or next(iter(violation.settings), None)
             if (at or setting) and not any(checks.broken(case, *unless.get(violation.record.id, ()))):
                 repair = fix(setting) if fix and setting else None
-                yield Diagnostic(_place(case, at, setting), violation.message, why or violation.record.remedy, repair)
+                yield Diagnostic(place(case, setting), violation.message, why or violation.record.remedy, repair)
                 if first:
                     return
 
     cited = tuple(f"constraints/{constraint}" for constraint in constraints)
     return declare(module, severity, check=check, sources=(*cited, *sources), needs=needs)
-
-
-def _place(case: Case, at: str, setting: LaunchSetting | None) -> Span:
-    """Return the place that ``at`` names."""
-    if at == MODEL and case.launch.model:
-        return case.launch.model.place
-    return case.launch.place if at in (LAUNCH, MODEL) or setting is None else checks.at(setting)

@@ -34,11 +34,8 @@ def rule(case: Case) -> Diagnostics:
     if not case.release_known or _needed(case):
         return
     for violation in checks.broken(case, "vision-host-memory"):
-        setting = case.settings.get("max-prefill-token-num")
-        place = checks.at(setting) if setting else case.launch.place
-        yield Diagnostic(
-            place, violation.message, f"{violation.record.remedy.rstrip('.')}, or use 0.18.0, which no longer pins it."
-        )
+        remedy = f"{violation.record.remedy.rstrip('.')}, or use 0.18.0, which no longer pins it."
+        yield Diagnostic(checks.place(case, "max-prefill-token-num"), violation.message, remedy)
 
 
 def _needed(case: Case) -> bool:

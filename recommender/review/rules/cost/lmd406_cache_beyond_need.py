@@ -41,9 +41,8 @@ def rule(case: Case) -> Diagnostics:
     tokens = candidate.memory.kv_tokens
     if cache < LARGE_PART * case.resolved.gpu.memory_mib * MIB or tokens < MANY_TIMES * need:
         return
-    setting = case.settings.get("cache-max-entry-count")
     yield Diagnostic(
-        checks.at(setting) if setting else case.launch.place,
+        checks.place(case, "cache-max-entry-count"),
         f"The KV cache takes {cache / GIB:.0f} GiB and holds {tokens:,} tokens; {need:,} are needed.",
         "Unused cache makes nothing faster and keeps the memory from other processes on the GPU.",
     )

@@ -50,20 +50,15 @@ def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     threads = case.resolved.store.threads
     parsed = [name for name in ("tool-call-parser", "reasoning-parser") if name in case.settings]
     if case.model_known and case.resolved.model.id.startswith(NAMED):
-        what, why, severity = (
-            "This model loses much accuracy with a 4-bit KV cache.",
-            threads[AGAINST].remedy,
-            "warning",
-        )
+        what = "This model loses much accuracy with a 4-bit KV cache."
+        yield Diagnostic(checks.at(setting), what, threads[AGAINST].remedy)
     elif parsed:
         what = f"A 4-bit KV cache is known to break the output that {checks.spelled(case, parsed[0])} parses."
-        why, severity = threads["int4-kv-breaks-tool-calls"].remedy, "warning"
-    elif not case.model_known:
-        return
-    else:
+        yield Diagnostic(checks.at(setting), what, threads["int4-kv-breaks-tool-calls"].remedy)
+    elif case.model_known:
         what = "A 4-bit KV cache costs accuracy; an 8-bit one barely does."
-        why, severity = case.resolved.store.constraints["kv-int4-quality"].remedy, "info"
-    yield Diagnostic(checks.at(setting), what, why, severity="warning" if severity == "warning" else "info")
+        why = case.resolved.store.constraints["kv-int4-quality"].remedy
+        yield Diagnostic(checks.at(setting), what, why, severity="info")
 
 
 def _more_would_do(case: Case) -> bool:

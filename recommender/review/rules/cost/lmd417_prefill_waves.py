@@ -49,9 +49,8 @@ def rule(case: Case) -> Diagnostics:
     chosen = surroundings.recommended_config(case)
     if not chosen or chosen.servers != config.servers or not prompt <= chosen.prefill_tokens <= ends * prompt:
         return
-    setting = case.settings.get("max-prefill-token-num")
     yield Diagnostic(
-        checks.at(setting) if setting else case.launch.place,
+        checks.place(case, "max-prefill-token-num"),
         f"A pass of {prefill_tokens:,} tokens{' (session length)' * (prefill_tokens < config.prefill_tokens)} holds"
         f" {prefill_tokens // prompt} prompts of {prompt:,}, but about {ends:.0f} complete per pass.",
         "Requests move in waves: preprocessing and the engine wait for each other;"

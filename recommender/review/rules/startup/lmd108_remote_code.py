@@ -35,10 +35,9 @@ def rule(case: Case) -> Diagnostics:
     if case.launch.starts == "proxy":
         return
     for _ in checks.broken(case, NEEDED):
-        word = case.launch.model
         missing = checks.server(case) and "trust-remote-code" not in case.settings
         yield Diagnostic(
-            word.place if word else case.launch.place,
+            checks.model_place(case),
             f"{case.resolved.model.hub} does not start without --trust-remote-code in {checks.release(case)}.",
             "Its configuration is code, which LMDeploy since 0.13.0 runs only with that option.",
             edits.switch_after_model(case.script, case.launch, "--trust-remote-code") if missing else None,

@@ -40,9 +40,8 @@ def rule(case: Case) -> Diagnostics:
         return
     if _serves_another(case, family=True):  # then only a record is missing
         return
-    name, word = case.resolved.model.hub, case.launch.model
-    setting = case.settings.get("backend")
-    place = checks.at(setting) if setting else word.place if word else case.launch.place
+    name, setting = case.resolved.model.hub, case.settings.get("backend")
+    place = checks.at(setting) if setting else checks.model_place(case)
     if case.launch.engine and case.launch.options:  # within the call of the engine's class
         place = case.launch.options[0].place
     outcome = (

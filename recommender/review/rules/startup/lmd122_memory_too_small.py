@@ -35,9 +35,8 @@ ROOM, FITS = "weights-leave-room", "memory-fits"
 def rule(case: Case) -> Diagnostics:
     if checks.wanted(case) != checks.engine(case):
         return  # the estimates are TurboMind's
-    word = case.launch.model
     for violation in checks.broken(case, ROOM):
-        yield Diagnostic(word.place if word else case.launch.place, violation.message, violation.record.remedy)
+        yield Diagnostic(checks.model_place(case), violation.message, violation.record.remedy)
         return
     for violation in checks.broken(case, FITS):
         if _exceeds(case):

@@ -29,8 +29,7 @@ HOLDS = "kv-holds-warmup"
 @launch_rule("error", needs=("gpu", "model"), sources=(f"constraints/{HOLDS}", "flags/max-prefill-token-num"))
 def rule(case: Case) -> Diagnostics:
     candidate = case.candidate
-    share = case.settings.get("cache-max-entry-count")
     for violation in checks.broken(case, HOLDS):
         sure = candidate is not None and candidate.memory.kv_tokens < candidate.memory.warmup_tokens / SURE
-        place = checks.at(share) if share else case.launch.place
+        place = checks.place(case, "cache-max-entry-count")
         yield Diagnostic(place, violation.message, violation.record.remedy, severity=None if sure else "warning")

@@ -33,8 +33,7 @@ REQUEST, LOAD = "kv-holds-request", "kv-holds-concurrency"
 def rule(case: Case) -> Diagnostics:
     if checks.wanted(case) != checks.engine(case) or not checks.alone(case):
         return
-    share = case.settings.get("cache-max-entry-count")
-    place = checks.at(share) if share else case.launch.place
+    place = checks.place(case, "cache-max-entry-count")
     for violation in checks.broken(case, REQUEST):
         yield Diagnostic(place, violation.message, violation.record.remedy, severity="error")
         return

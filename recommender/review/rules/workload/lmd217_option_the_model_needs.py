@@ -46,8 +46,8 @@ def rule(case: Case) -> Diagnostics:
         setting = case.settings.get(need.option)
         if setting is not None and meets(need, setting.text or ""):
             continue
-        word, option = case.launch.model, f"{case.resolved.store.flags[need.option].option}={need.value}"
-        place = word.place if word else case.launch.place
+        option = f"{case.resolved.store.flags[need.option].option}={need.value}"
+        place = checks.model_place(case)
         repair = edits.switch_after_model(case.script, case.launch, option) if checks.server(case) else None
         if setting is not None:
             place, repair = checks.at(setting), edits.give_setting(setting, need.value)
