@@ -127,7 +127,6 @@ def test_options_are_taken_apart_as_the_parser_does(
 ) -> None:
     """Switches take nothing, lists take all, an unknown number of words makes the launch unsure."""
     launch = only_launch(f"lmdeploy serve api_server {words}")
-    assert launch.model is not None
     assert launch.model.value == model
     assert given_options(launch) == options
     assert [word.raw for word in launch.extra] == extra
@@ -194,7 +193,6 @@ def test_a_server_is_found_behind_what_starts_it(text: str) -> None:
     """Wrappers, other shells, containers, functions and texts that hold a command."""
     launch = only_launch(text)
     assert launch.starts == "api_server"
-    assert launch.model is not None
     assert launch.model.value == "m"
     assert text_at(text, launch.place).endswith("m")
 
@@ -221,18 +219,18 @@ def test_what_only_names_a_server_starts_none(text: str) -> None:
     assert read("x.sh", text).launches == ()
 
 
-def test_a_subcommand_that_is_none_is_told() -> None:
+@pytest.mark.parametrize(
+    ("words", "instead", "model"),
+    [
+        ("org/model --tp 2", "org/model", "org/model"),
+        ("gradio ./m --server_name x", "gradio", "./m"),
+        ("api_server m", None, "m"),
+    ],
+)
+def test_a_subcommand_that_is_none_is_told(words: str, instead: str | None, model: str) -> None:
     """``lmdeploy serve MODEL`` and a subcommand that LMDeploy has not."""
-    text = "lmdeploy serve org/model --tp 2"
-    launch = only_launch(text)
-    assert launch.instead is not None
-    assert launch.model is not None
-    assert (launch.instead.value, launch.model.value) == ("org/model", "org/model")
-    launch = only_launch("lmdeploy serve gradio ./m --server_name x")
-    assert launch.instead is not None
-    assert launch.model is not None
-    assert (launch.instead.value, launch.model.value) == ("gradio", "./m")
-    assert only_launch("lmdeploy serve api_server m").instead is None
+    launch = only_launch(f"lmdeploy serve {words}")
+    assert (launch.instead.value if launch.instead else None, launch.model.value) == (instead, model)
 
 
 def test_the_environment_is_what_holds_at_the_command() -> None:
@@ -262,14 +260,10 @@ def test_a_container_is_read_from_docker_run() -> None:
     )
     launch = only_launch(text)
     box = launch.container
-    assert box is not None
-    assert box.image is not None
-    assert box.restart is not None
     assert (box.image.value, box.shm_bytes, box.host_ipc, box.gpus) == ("image:1", 16 * 2**30, True, 2)
     assert (box.restart.value, [word.value for word in box.published]) == ("always", ["80:23333"])
     assert launch.background
     box = only_launch("docker run --gpus all -v /dev/shm:/dev/shm i lmdeploy serve api_server m").container
-    assert box is not None
     assert (box.gpus, box.shm_bytes, box.shm_known) == (None, None, False)
     assert only_launch("lmdeploy serve api_server m").container is None
 
@@ -390,7 +384,6 @@ def test_a_pipeline_and_its_configurations() -> None:
     )
     launch = only_launch(text, None, "x.py")
     assert (launch.starts, launch.engine, launch.unsure) == ("pipeline", "TurbomindEngineConfig", False)
-    assert launch.model is not None
     assert (launch.model.value, text_at(text, launch.model.written)) == ("org/é", "org/é")
     assert given_options(launch) == {
         "tp": ["2"],
@@ -516,7 +509,6 @@ def test_a_compose_file() -> None:
         ["--tp", "1"],
     ]
     box = found[0].container
-    assert box is not None
     assert (box.shm_bytes, box.gpus, [word.value for word in box.published]) == (16 * 2**30, 2, ["80:23333"])
     (probe,) = box.probes
     assert (probe.kind, probe.path, probe.initial_s, probe.period_s, probe.failures) == (
@@ -564,20 +556,15 @@ def test_kubernetes() -> None:
     """Pods within anything, their variables, cards, memory and probes."""
     script = read("pod.yaml", KUBERNETES)
     first, second = script.launches
-    assert first.model is not None
     assert (first.model.value, first.model.raw) == ("org/m", "$(MODEL)")
     assert text_at(KUBERNETES, first.model.written) == "org/m"
     assert given_options(first) == {"--tp": ["4"], "--server-port": ["8000"]}
     assert {name: word.value for name, word in first.environment.items()} == {"MODEL": "org/m", "TP": "4", "KEY": None}
     box = first.container
-    assert box is not None
     assert (box.gpus, box.shm_bytes, box.probes[0].kind, box.probes[0].initial_s) == (4, 16 * 2**30, "liveness", 30)
-    assert box.restart is not None
     assert box.restart.value == "Always"
-    assert second.model is not None
     assert (second.model.value, second.model.written) == ("org/ü", None)
     assert text_at(KUBERNETES, second.options[0].whole) == "--tp 2"
-    assert second.container is not None
     assert second.container.host_ipc
 
 
@@ -586,9 +573,6 @@ def test_a_dockerfile() -> None:
     text = 'FROM a AS b\nFROM lmdeploy:1\nENV A="b c"\n# é\n'
     text += 'ENTRYPOINT ["lmdeploy", "serve"]\nCMD ["api_server", \\\n "m"]\n'
     launch = only_launch(text, None, "Dockerfile")
-    assert launch.model is not None
-    assert launch.container is not None
-    assert launch.container.image is not None
     assert (launch.model.value, launch.container.image.value) == ("m", "lmdeploy:1")
     assert launch.environment["A"].value == "b c"
     text = "FROM x\nENV TP=2\nCMD lmdeploy serve api_server ${M:-m} --tp $TP\n"
@@ -658,7 +642,6 @@ def test_every_command_of_the_seeds_is_read(seeds: Seeds) -> None:
     assert len(found) == 6
     for text, options, model in found:
         launch = only_launch(text)
-        assert launch.model is not None
         assert launch.model.value == model
         read_options = {
             option_id(option.name): option.values[0].value if option.values else "true" for option in launch.options
@@ -741,28 +724,9 @@ BASES: list[tuple[Kind, str]] = [
     *[("kubernetes", KUBERNETES)] * 12,
     *(("docker", 'FROM x\nENV A=1\nCMD ["lmdeploy", "serve", "api_server", "m"]\n') for _ in range(4)),
 ]
-ODD = [
-    "'",
-    '"',
-    "`",
-    "$",
-    "${",
-    "}",
-    "$(",
-    ")",
-    "((",
-    "\\",
-    "\n",
-    "\r\n",
-    "&",
-    "|",
-    "<<EOF\n",
-    "é",
-    "\u2028",
-    "\0",
-    "\ud800",
-]
+ODD = ["'", '"', "`", "$", "${", "}", "$(", ")", "((", "\\", "\n", "\r\n", "&", "|", "<<EOF\n", "é", "\u2028", "\0"]
 ODD += ["[", "]", "{", ":", "- ", "*a", "&a ", "#", "\t", "@", "=", "+=", ";;", "if ", "done\n", "$@", "\ufeff", "🙂"]
+ODD += ["\ud800"]
 
 
 @st.composite
@@ -804,7 +768,6 @@ def test_a_quoted_value_comes_out_as_it_went_in(name: str, value: str) -> None:
     """What single quotes hold is the value, through a variable too, in any alphabet."""
     text = f"{name}='{value}'\nlmdeploy serve api_server \"${{{name}}}\" --model-name '{value}' --dtype=\"${name}\"\n"
     launch = only_launch(text)
-    assert launch.model is not None
     assert launch.model.value == value
     for option in launch.options:
         assert option.values[0].value == value
@@ -894,7 +857,6 @@ def test_a_command_in_double_quotes_goes_on_behind_a_backslash(start: str) -> No
     launch = only_launch(text)
     assert given_options(launch) == {"--tp": ["2"], "--session-len": ["8192"]}
     assert [text_at(text, option.whole) for option in launch.options] == ["--tp 2", "--session-len 8192"]
-    assert launch.model is not None
     assert launch.model.value is None
 
 
@@ -971,7 +933,6 @@ spec:
 """,
     )
     (launch,) = script.launches
-    assert launch.model is not None
     assert launch.model.value == "org/x"
     assert given_options(launch) == {"--tp": ["1"], "--model-name": ["given"]}
 
@@ -998,7 +959,6 @@ def test_how_many_of_a_container_there_are(replicas: str, number: int | None) ->
     """And a batch below the whole load is none below one server's share of it."""
     text = deployment(replicas)
     container = read("deployment.yaml", text).launches[0].container
-    assert container is not None
     assert container.replicas == number
     found = engine.review("deployment.yaml", text, {"gpu": "H100-80G", "load": "32"})
     assert ("LMD206" in {finding.rule.id for finding in found.findings}) == (number == 1)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from scripts import PATHS
 
 from recommender.knowledge.load import load
 from recommender.knowledge.store import FOLDERS
@@ -23,14 +24,6 @@ from recommender.review.rule import RETIRED, Fix, Rule
 
 TABLES = Path(__file__).parent / "reviews" / "rules"
 OWN_TESTS = frozenset({"LMD001", "LMD002", "LMD003"})  # about ignores and the reader, tested in test_review.py
-NAMES = {
-    "bash": "serve.sh",
-    "command": "-",
-    "python": "serve.py",
-    "compose": "docker-compose.yaml",
-    "kubernetes": "deployment.yaml",
-    "docker": "Dockerfile",
-}
 RULES = [rule for rule in engine.rules() if rule.id not in OWN_TESTS]
 IDS = [rule.id for rule in RULES]
 SECTIONS = ["What it does", "Why", "Bad", "Good"]
@@ -53,7 +46,7 @@ def checkpoint(config: str) -> str:
 
 def reviewed(rule: Rule, row: dict[str, Any], text: str | None = None) -> engine.Review:
     """Run one rule on a row's text, or on another text in its place."""
-    name = row.get("path") or NAMES[row.get("kind", "bash")]
+    name = row.get("path") or PATHS[row.get("kind", "bash")]
     context = row.get("context", {})
     if "config" in row:
         context = context | {"model": checkpoint(json.dumps(row["config"]))}

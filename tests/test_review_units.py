@@ -346,7 +346,6 @@ def test_values_of_files_beside_the_unit(tmp_path: Path) -> None:
     )
     launch = one(text, path)
     assert launch.starts == "api_server"
-    assert launch.model is not None
     assert (launch.model.value, launch.model.raw, launch.model.variable) == ("org/m", "${MODEL}", "MODEL")
     values = {"--tp": ["2"], "--session-len": ["4096"], "--log-level": [None], "--max-batch-size": ["7"]}
     assert given_options(launch) == values
@@ -491,7 +490,6 @@ STARTS: list[tuple[str, str | None, dict[str, list[str | None]]]] = [
 def test_what_a_unit_starts(line: str, model: str, options: dict[str, list[str | None]]) -> None:
     """The server itself, behind env and other wrappers, and within the script of a shell."""
     launch = one(service("Environment=MODEL=org/x TP=4", f"ExecStart={line}"))
-    assert launch.model is not None
     assert (launch.model.value, given_options(launch)) == (model, options)
 
 
@@ -520,7 +518,6 @@ def test_places_within_the_unit() -> None:
         "  --model-name é --seed 3",
     )
     launch = one(text)
-    assert launch.model is not None
     assert (text_at(text, launch.model.place), text_at(text, launch.model.written)) == ("'org/m'", "org/m")
     found = {
         option.name: (text_at(text, option.place), text_at(text, option.values[0].written)) for option in launch.options
