@@ -213,7 +213,7 @@ def at_default(case: Case, name: str) -> bool:
     return setting is not None and now is not None and setting.text == now.default
 
 
-def images_told(case: Case) -> bool:
+def expects_images(case: Case) -> bool:
     """Return whether something says that requests contain images."""
     return bool({"image", "load", "rps"} & case.answered) and "text_only" not in case.answered
 

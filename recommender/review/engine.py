@@ -30,7 +30,7 @@ class UnknownRule(UserError):
 
 @dataclass(frozen=True)
 class Defect:
-    """A rule that crashed: our bug, reported beside the other findings."""
+    """A rule that crashed: a bug of ours, reported with the other findings."""
 
     rule: str
     path: str

@@ -39,7 +39,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
 
 
 def retirement(rule_id: str) -> str:
-    """Return what to tell a user who names a retired rule; empty for any other id."""
+    """Return the error for a retired rule's id; empty for any other id."""
     return f"{rule_id} was retired; use ShellCheck {RETIRED[rule_id]}" if rule_id in RETIRED else ""
 
 

@@ -132,12 +132,12 @@ def _around_service(page: SourceText, name: Node, service: Node) -> Container:
 
 
 def _replicas(node: Node | None) -> int | None:
-    """Return the number of replicas, 1 by default; None if only a run would tell."""
+    """Return the number of replicas, 1 by default; None if unknown."""
     return 1 if node is None else _whole(node)
 
 
 def _whole(node: Node | None) -> int | None:
-    """Return a whole number; None if it is missing or only a run would tell."""
+    """Return a whole number; None if it is missing or unknown."""
     return int(node.text[:6]) if node and node.text.isdecimal() else None
 
 

@@ -74,7 +74,7 @@ def unescape(text: Mapped) -> Mapped:
 
 
 def _expand(field: Field, pattern: re.Pattern[str], known: dict[str, Word]) -> Field:
-    """Replace a word's variables where the file tells them."""
+    """Replace a word's variables whose values the file contains."""
     if not any("$" in (piece.text or "") for piece in field.pieces):
         return field
     pieces: list[Piece] = []

@@ -1,7 +1,7 @@
 """Read systemd units: the servers in ExecStart=, with the unit's variables.
 
 An EnvironmentFile is read from the unit's own folder, by path or by name: /etc/lmdeploy/server.env on the host is
-beside the unit until it is installed. Drop-ins are not read.
+in the unit's folder until it is installed. Drop-ins are not read.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def _command(unit: Unit, value: Mapped, first: UnitItem, arguments: list[UnitIte
 
 
 def _check_program(unit: Unit, value: Mapped, first: UnitItem, code: str) -> None:
-    """Report a program that systemd rejects; what was meant is read all the same."""
+    """Report a program that systemd rejects; the command is still read."""
     message = ""
     if "$" in code:
         message = "systemd does not accept a variable as the program; write /usr/bin/env -- before it"
@@ -294,7 +294,7 @@ def _script(unit: Unit, whole: Mapped, expand: bool) -> Mapped | None:
 
 
 def _replacement(unit: Unit, sign: Mapped, name: str | None) -> Mapped:
-    """Return the text for ``$$`` or a variable; an unknown one stays as it is."""
+    """Return the text for ``$$`` or a variable; an unknown one is kept."""
     if name is None:
         return sign.part(0, 1)
     given = unit.environment.get(name)

@@ -197,7 +197,7 @@ class _Arguments:
         end = words[-1].place.end if words else place.end
         if "=" in field.known and values:
             end = max(end, field.end)
-        # An option and its values may be apart, as in an array; then they have no common range.
+        # In an array, other text may separate an option from its values; then they have no common range.
         ends = [place.end, *(word.place.end for word in words)]
         behind = all(
             before <= word.place.start and BETWEEN.fullmatch(self.page.text, before, word.place.start)

@@ -62,7 +62,7 @@ class Mapped:
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a word: its text and place; the text is None if only a run would tell.
+    """A part of a word: its text and place; the text is None if it depends on a run.
 
     ``splits``: an unquoted expansion, whose blanks end words.
     """

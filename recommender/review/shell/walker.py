@@ -1,4 +1,4 @@
-"""Follow bash and sh scripts through every branch, as far as the text tells.
+"""Follow bash and sh scripts through every branch.
 
 Nothing is run. A real grammar parses the text. Loops and functions are followed with the variables' values at that
 point; what depends on a run is unknown.

@@ -44,7 +44,7 @@ def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
         )
         return
     size = checks.number(case, "vision-max-batch-size")
-    if size is not None and size > 1 and case.load_known and checks.images_told(case) and case.resolved.images == 1:
+    if size is not None and size > 1 and case.load_known and checks.expects_images(case) and case.resolved.images == 1:
         yield Diagnostic(
             setting.option.place,
             f"{setting.option.name} {size} has no effect for requests with one image.",

@@ -45,7 +45,7 @@ def rule(script: Script) -> Diagnostics:
         option = surroundings.option(later, "--server-port")
         yield Diagnostic(
             option.whole if option else later.place,
-            f"The {_kind(earlier.starts)} on line {earlier.place.line} already uses port {port}.",
+            f"The {'proxy' if earlier.starts == 'proxy' else 'server'} on line {earlier.place.line} already uses port {port}.",
             "The second one loads the model and fails when it opens the port; give each its own port.",
         )
     yield from _in_loop(script)
@@ -68,10 +68,6 @@ def _in_loop(script: Script) -> Diagnostics:
                     "The first one takes it; every other one loads the model and fails when it opens the port.",
                 )
                 break
-
-
-def _kind(starts: str) -> str:
-    return "proxy" if starts == "proxy" else "server"
 
 
 def _published(script: Script) -> Diagnostics:

@@ -25,7 +25,7 @@ from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Call, Script
 
-LOADERS = ("curl", "wget")
+LOADERS = frozenset({"curl", "wget"})
 SHELLS = re.compile(r"(?:/\S*/)?(?:ba|z|da|k)?sh|(?:/\S*/)?python[0-9.]*")
 SUBSTITUTED = re.compile(
     r"^[ \t]*((?:sudo\s+(?:-\S+\s+)*)?(?:/\S*/)?(?:ba|z|da|k)?sh\s+"
@@ -41,9 +41,8 @@ def rule(script: Script) -> Diagnostics:
         yield _finding(script, *match.span(1))
     calls = sorted(script.calls, key=lambda call: call.place.start)
     for first, second in pairwise(calls):
-        if _name(first) not in LOADERS or not HANDED.fullmatch(script.text[first.place.end : second.place.start]):
-            continue
-        if _runs_input(second):
+        piped = HANDED.fullmatch(script.text[first.place.end : second.place.start])
+        if piped and LOADERS.intersection(_words(first)[:1]) and _runs_input(second):
             yield _finding(script, first.place.start, second.place.end)
 
 
@@ -60,10 +59,6 @@ def _words(call: Call) -> list[str]:
     while words[:1] == ["sudo"] or (len(words) > 1 and words[0].startswith("-")):
         words = words[1:]
     return words
-
-
-def _name(call: Call) -> str:
-    return next(iter(_words(call)), "")
 
 
 def _runs_input(call: Call) -> bool:

@@ -23,6 +23,7 @@ from recommender.review import accepted_options, checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, launch_rule
 from recommender.review.script.model import GivenOption, Word
 
+WANTED = {"int": "a whole number", "float": "a number", "json": "a JSON object"}
 TRUE = frozenset({"true", "1", "yes", "on"})
 
 
@@ -42,17 +43,13 @@ def rule(case: Case) -> Diagnostics:
             if accepted.get(flag.option, "") in ("", "+") and not case.launch.unsure:
                 yield Diagnostic(
                     option.place,
-                    f"{option.name} has no value; it requires {_wants(era.type)}.",
+                    f"{option.name} has no value; it requires {WANTED.get(era.type, 'a word')}.",
                     "The parser stops at an option without its value.",
                 )
         elif accepted.get(flag.option) == "" and len(option.values) > 1 and option.values[1].value is not None:
             yield _stray(case, option.values[1])
     if all(checks.accepts(case, option.name) for option in case.launch.options):
         yield from (_stray(case, word) for word in case.launch.extra if word.value)
-
-
-def _wants(kind: str) -> str:
-    return {"int": "a whole number", "float": "a number", "json": "a JSON object"}.get(kind, "a word")
 
 
 def _switch(case: Case, option: GivenOption) -> Diagnostic:

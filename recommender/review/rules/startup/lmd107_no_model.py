@@ -27,7 +27,7 @@ from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 def rule(case: Case) -> Diagnostics:
     launch = case.launch
     if not checks.server(case) or launch.model is not None or launch.unsure or launch.extra or case.script.problems:
-        return  # it may stand in what could not be read
+        return  # an unread part may contain it
     if any(option.name in ("-h", "--help") for option in launch.options):
         return
     yield Diagnostic(

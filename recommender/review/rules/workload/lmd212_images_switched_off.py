@@ -37,7 +37,7 @@ def _consequence(case: Case) -> str:
 
 @launch_rule("error", needs=("model", "load"), sources=("flags/language-model-only", "flags/disable-vision-encoder"))
 def rule(case: Case) -> Diagnostics:
-    if not case.resolved.images or not checks.images_told(case):
+    if not case.resolved.images or not checks.expects_images(case):
         return
     for name in SWITCHES:
         setting = case.settings.get(name)
