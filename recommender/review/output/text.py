@@ -168,9 +168,8 @@ def summary(reviews: Sequence[Review]) -> Iterator[str]:
     ]
     findings = f"{count(total.findings, 'finding')} ({', '.join(parts)})" if parts else "nothing found"
     repairs = f"; --fix repairs {total.fixable}" if total.fixable else ""
-    yield from wrap(
-        f"{count(total.files, 'file')}, {count(launches, 'launch').replace('launchs', 'launches')}: {findings}{repairs}."
-    )
+    starts = count(launches, "launch").replace("launchs", "launches")
+    yield from wrap(f"{count(total.files, 'file')}, {starts}: {findings}{repairs}.")
     for release in uncovered(reviews):
         yield from wrap(f"LMDeploy {release}, named by a script, has no record; rules ignore the release there.")
     newest = {case.resolved.release.id for review in reviews for case in review.cases if not case.release_known}

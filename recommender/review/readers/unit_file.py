@@ -270,8 +270,7 @@ def _field(unit: Unit, value: Mapped, item: UnitItem, whole: Mapped, expand: boo
 def _script(unit: Unit, whole: Mapped, expand: bool) -> Mapped | None:
     """Return a word as a shell reads it; None if single quotes hold an unknown.
 
-    A variable unknown to the unit is left to the shell. What only the host knows becomes ``$?``, which no shell's text
-    tells either.
+    A variable unknown to the unit is left to the shell. What only the host knows becomes ``$?``, which is unknown too.
     """
     parts: list[str] = []
     places: list[int] = []

@@ -43,9 +43,10 @@ def rule(script: Script) -> Diagnostics:
             continue
         reported.add(later.place.start)
         option = surroundings.option(later, "--server-port")
+        kind = "proxy" if earlier.starts == "proxy" else "server"
         yield Diagnostic(
             option.whole if option else later.place,
-            f"The {'proxy' if earlier.starts == 'proxy' else 'server'} on line {earlier.place.line} already uses port {port}.",
+            f"The {kind} on line {earlier.place.line} already uses port {port}.",
             "The second one loads the model and fails when it opens the port; give each its own port.",
         )
     yield from _in_loop(script)
