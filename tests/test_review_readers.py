@@ -86,7 +86,7 @@ VALUES: list[tuple[str, str, str | None, str, str | None]] = [
 def test_a_value_and_the_literal_that_gives_it(
     text: str, option: str, value: str | None, used: str, literal: str | None
 ) -> None:
-    """A value is known as far as the text tells, and the place of its literal is where a repair would go."""
+    """A value is known if the text determines it; its literal's place is where a repair would go."""
     launch = only_launch(text)
     (found,) = [each for each in launch.options if each.name == option]
     (word,) = found.values
@@ -134,7 +134,7 @@ def test_options_are_taken_apart_as_the_parser_does(
 
 
 def test_what_takes_several_values_is_what_lmdeploys_parser_takes() -> None:
-    """The tables of the reader hold what was read out of the wheels."""
+    """The reader's tables match the facts extracted from the wheels."""
     resolved = json.loads((ROOT / "knowledge" / "extracted" / "api_server.json").read_text("utf-8"))
     several = {each["options"][0] for each in resolved["definitions"] if each["nargs"] in ("*", "+")}
     switches = {each["options"][0] for each in resolved["definitions"] if each["action"] == "store_true"}
@@ -190,7 +190,7 @@ STARTS = [
 
 @pytest.mark.parametrize("text", STARTS)
 def test_a_server_is_found_behind_what_starts_it(text: str) -> None:
-    """Wrappers, other shells, containers, functions and texts that hold a command."""
+    """The server is found in wrappers, other shells, containers, functions and quoted commands."""
     launch = only_launch(text)
     assert launch.starts == "api_server"
     assert launch.model.value == "m"
@@ -228,13 +228,13 @@ def test_what_only_names_a_server_starts_none(text: str) -> None:
     ],
 )
 def test_a_subcommand_that_is_none_is_told(words: str, instead: str | None, model: str) -> None:
-    """``lmdeploy serve MODEL`` and a subcommand that LMDeploy has not."""
+    """``lmdeploy serve MODEL`` and unknown subcommands are recorded."""
     launch = only_launch(f"lmdeploy serve {words}")
     assert (launch.instead.value if launch.instead else None, launch.model.value) == (instead, model)
 
 
 def test_the_environment_is_what_holds_at_the_command() -> None:
-    """Exports, variables before the command, those of env, sudo and docker, and none that came later."""
+    """Exports, prefixes and the variables of env, sudo and docker count; later ones do not."""
 
     def seen(text: str) -> dict[str, str | None]:
         return {name: word.value for name, word in only_launch(text).environment.items()}
@@ -253,7 +253,7 @@ def test_the_environment_is_what_holds_at_the_command() -> None:
 
 
 def test_a_container_is_read_from_docker_run() -> None:
-    """Image, memory, cards, ports and restarts; where nothing is said nothing is known."""
+    """Image, memory, GPUs, ports and restarts are read; the rest is unknown."""
     text = (
         "docker run -d --rm --gpus '\"device=0,3\"' --shm-size=16g --ipc host --restart=always -p 80:23333 \\\n"
         "  -v a:b image:1 lmdeploy serve api_server m"
@@ -313,7 +313,7 @@ GUARDS = [
 
 @pytest.mark.parametrize(("text", "guarded", "background"), GUARDS)
 def test_whether_a_failure_is_looked_at_and_the_script_goes_on(text: str, guarded: bool, background: bool) -> None:
-    """What ``set -e`` would do depends on where the command stands."""
+    """The command's position decides what ``set -e`` does."""
     launch = only_launch(text)
     assert (launch.guarded, launch.background) == (guarded, background)
 
@@ -330,7 +330,7 @@ def test_whether_a_failure_is_looked_at_and_the_script_goes_on(text: str, guarde
     ],
 )
 def test_error_exit(text: str, where: str | None) -> None:
-    """Where ``set -e`` stands, unless it is taken back before a server starts."""
+    """The place of ``set -e``, unless ``set +e`` follows before a server starts."""
     found = read("x.sh", text).error_exit
     assert (text_at(text, found) if found else None) == where
 
@@ -374,7 +374,7 @@ def test_what_a_script_says_beside_its_servers() -> None:
 
 
 def test_a_pipeline_and_its_configurations() -> None:
-    """Keywords of the engine keep their names, those of other configurations have the class before them."""
+    """The engine's keywords keep their names; those of other classes are prefixed by the class."""
     text = (
         "import os\nfrom lmdeploy import pipeline, TurbomindEngineConfig as T, VisionConfig, GenerationConfig\n"
         "os.environ['CUDA_VISIBLE_DEVICES'] = '0,1'\ntp = 2\n"
@@ -446,7 +446,7 @@ def test_python_values(text: str, model: str | None, options: dict[str, list[str
     ],
 )
 def test_another_pipeline_is_not_lmdeploys(text: str) -> None:
-    """A name that comes from elsewhere is somebody else's."""
+    """A pipeline imported from elsewhere is ignored."""
     assert read("x.py", text).launches == ()
 
 
@@ -495,7 +495,7 @@ COMPOSE = """services:
 
 
 def test_a_compose_file() -> None:
-    """Commands as lists, texts and scripts; what stands around them; places within block scalars."""
+    """Commands as lists, texts and scripts are read, with their containers and places."""
     script = read("docker-compose.yml", COMPOSE)
     assert script.kind == "compose"
     found = script.launches
@@ -553,7 +553,7 @@ items:
 
 
 def test_kubernetes() -> None:
-    """Pods within anything, their variables, cards, memory and probes."""
+    """Nested pods are read, with variables, GPUs, memory and probes."""
     script = read("pod.yaml", KUBERNETES)
     first, second = script.launches
     assert (first.model.value, first.model.raw) == ("org/m", "$(MODEL)")
@@ -604,7 +604,7 @@ KINDS = [
 
 @pytest.mark.parametrize(("path", "text", "kind"), KINDS)
 def test_the_kind_of_a_file(path: str, text: str, kind: str) -> None:
-    """By its name, its first line, or what it says."""
+    """The kind follows from the name, the first line or the content."""
     assert kind_of(path, text) == kind
 
 
@@ -619,7 +619,7 @@ def test_the_kind_of_a_file(path: str, text: str, kind: str) -> None:
     ],
 )
 def test_what_cannot_be_read_is_told(kind: Kind, text: str) -> None:
-    """A file with an error has a problem with its place, and is read no further than it goes."""
+    """A syntax error becomes a problem with a place."""
     assert read("x", text, kind).problems
 
 
@@ -677,7 +677,7 @@ def test_every_published_command_is_read(path: Path) -> None:
 
 
 def test_the_kinds_of_published_commands() -> None:
-    """Without being told, the kind of a text is found; a single command in several lines may go as a script."""
+    """The kind is detected; a command of several lines may count as a script."""
     alike = {"bash": {"bash", "command", "docker"}, "command": {"command"}}
     for path in CORPUS:
         entry = yaml.safe_load(path.read_text("utf-8"))
@@ -702,7 +702,7 @@ def parts(thing: object) -> Iterator[object]:
 
 
 def check_places(script: Script) -> None:
-    """Each place lies within the text, on its line; each word stands where it says."""
+    """Assert that each place is within the text and each word is at its place."""
     text = script.text
     for part in parts(script):
         if isinstance(part, Span):
@@ -744,7 +744,7 @@ def mutated(draw: st.DrawFn) -> tuple[Kind, str]:
 @settings(max_examples=400)
 @given(mutated())
 def test_places_hold_in_any_text(case: tuple[Kind, str]) -> None:
-    """Whatever a text was made into, it is read without an exception and every place is right."""
+    """A mutated text is read without an exception, and every place is right."""
     kind, text = case
     check_places(read("x", text, kind))
 
@@ -752,7 +752,7 @@ def test_places_hold_in_any_text(case: tuple[Kind, str]) -> None:
 @settings(max_examples=150)
 @given(st.text(max_size=300), st.sampled_from(["bash", "python", "docker", "compose", "kubernetes", None]))
 def test_any_text_is_read(text: str, kind: Kind | None) -> None:
-    """No text of any alphabet raises anything."""
+    """No text raises an exception."""
     check_places(read("x", text, kind))
 
 
@@ -765,7 +765,7 @@ PLAIN = st.text(
 @settings(max_examples=150)
 @given(NAMES, PLAIN)
 def test_a_quoted_value_comes_out_as_it_went_in(name: str, value: str) -> None:
-    """What single quotes hold is the value, through a variable too, in any alphabet."""
+    """Text in single quotes is the value, also through a variable."""
     text = f"{name}='{value}'\nlmdeploy serve api_server \"${{{name}}}\" --model-name '{value}' --dtype=\"${name}\"\n"
     launch = only_launch(text)
     assert launch.model.value == value
@@ -789,7 +789,7 @@ HOSTILE: list[tuple[Kind, str]] = [
 
 @pytest.mark.parametrize(("kind", "unit"), HOSTILE)
 def test_a_hostile_text_takes_no_longer_than_any(kind: Kind, unit: str) -> None:
-    """200 kB of anything are read or refused soon, whatever they would be to a parser."""
+    """200 kB of a repeated unit are read or refused within seconds."""
     text = (unit * (LARGE // len(unit) + 1))[:LARGE]
     tracer = sys.gettrace()
     sys.settrace(None)  # what is held is the reader's time, not that of a coverage measurement
@@ -803,7 +803,7 @@ def test_a_hostile_text_takes_no_longer_than_any(kind: Kind, unit: str) -> None:
 
 
 def test_a_text_that_is_too_long_is_not_read() -> None:
-    """Beyond a megabyte there is one problem and nothing else."""
+    """A text above the limit yields one problem and no launch."""
     script = read("x.sh", "lmdeploy serve api_server m\n" * (MOST_CHARACTERS // 20))
     assert len(script.problems) == 1
     assert not script.launches
@@ -844,7 +844,7 @@ def test_nothing_of_a_file_is_run(folder: str) -> None:
     ],
 )
 def test_a_file_that_is_read_and_written_is_no_trouble(line: str) -> None:
-    """The grammar lacks this redirection; what stands behind it is read all the same."""
+    """The grammar lacks this redirection; the text after it is still read."""
     script = read("start.sh", f"{line}\nlmdeploy serve api_server m --tp 2 --model-name 'a<>b'\n", "bash")
     assert script.problems == ()
     assert given_options(script.launches[0]) == {"--tp": ["2"], "--model-name": ["a<>b"]}
@@ -852,7 +852,7 @@ def test_a_file_that_is_read_and_written_is_no_trouble(line: str) -> None:
 
 @pytest.mark.parametrize("start", ["bash -c", "sudo sh -c", "docker run --gpus all img bash -c"])
 def test_a_command_in_double_quotes_goes_on_behind_a_backslash(start: str) -> None:
-    """The outer shell takes the backslash and the line's end away; every option has its place in the file."""
+    """The outer shell removes the escaped line end; every option keeps its place in the file."""
     text = f'{start} "cd /srv && \\\n  lmdeploy serve api_server \\$MODEL \\\n    --tp 2 \\\n    --session-len 8192"\n'
     launch = only_launch(text)
     assert given_options(launch) == {"--tp": ["2"], "--session-len": ["8192"]}
@@ -861,7 +861,7 @@ def test_a_command_in_double_quotes_goes_on_behind_a_backslash(start: str) -> No
 
 
 def test_an_array_that_a_branch_appends_to_keeps_its_beginning() -> None:
-    """What all branches share is known; that more may follow, too."""
+    """The words that all branches share are known; more may follow."""
     text = 'args=(--tp 2)\nif a; then args+=(--session-len 8); fi\nlmdeploy serve api_server m "${args[@]}"\n'
     launch = only_launch(text)
     assert given_options(launch) == {"--tp": ["2"]}
@@ -872,7 +872,7 @@ def test_an_array_that_a_branch_appends_to_keeps_its_beginning() -> None:
 
 
 def test_servers_of_a_loop_behind_a_proxy_are_found() -> None:
-    """The program is one of two arrays, which nothing tells; that it serves, the words behind it do."""
+    """The program's array is unknown; the words after it show that it serves."""
     text = """\
 lmdeploy=(lmdeploy)
 if [[ -n $PYTHON ]]; then lmdeploy=("$PYTHON" -m lmdeploy); fi
@@ -891,7 +891,7 @@ wait
 
 
 def test_a_keyword_tells_whose_it_is() -> None:
-    """pipeline() has keywords of its own; those of the engine's class are as bare, and so is what is set later."""
+    """``callee`` separates pipeline()'s keywords from the engine's, also for later assignments."""
     text = (
         "from lmdeploy import pipeline, TurbomindEngineConfig as T, GenerationConfig\n"
         "engine = T(tp=2)\nengine.session_len = 8\n"
@@ -910,7 +910,7 @@ def test_a_keyword_tells_whose_it_is() -> None:
 
 @pytest.mark.parametrize("use", ["${00}", "${01}", "${00001}", "${999999}", "$0"])
 def test_an_argument_of_any_number_is_no_crash(use: str) -> None:
-    """Arguments count from 1; what is behind the last is empty."""
+    """Arguments count from 1; those after the last are empty."""
     text = f"f() {{ lmdeploy serve api_server m --tp {use}; }}\nf\nf 2\n"
     assert read("start.sh", text, "bash").launches
 
@@ -938,7 +938,7 @@ spec:
 
 
 def deployment(replicas: str) -> str:
-    """A Deployment with so many of a server."""
+    """Return a Deployment with this number of replicas."""
     return f"""apiVersion: apps/v1
 kind: Deployment
 metadata: {{name: m}}
@@ -956,7 +956,7 @@ spec:
 
 @pytest.mark.parametrize(("replicas", "number"), [("1", 1), ("4", 4), ("$(COUNT)", None)])
 def test_how_many_of_a_container_there_are(replicas: str, number: int | None) -> None:
-    """And a batch below the whole load is none below one server's share of it."""
+    """Replicas are counted; with several, a batch below the whole load is not reported."""
     text = deployment(replicas)
     container = read("deployment.yaml", text).launches[0].container
     assert container.replicas == number
@@ -965,7 +965,7 @@ def test_how_many_of_a_container_there_are(replicas: str, number: int | None) ->
 
 
 def test_how_many_of_a_service_there_are() -> None:
-    """By deploy.replicas or scale; one where nothing is said."""
+    """deploy.replicas or scale sets the count; the default is 1."""
     text = "services:\n" + "".join(
         f"  s{number}:\n    command: lmdeploy serve api_server org/m\n{more}"
         for number, more in enumerate(("", "    scale: 3\n", "    deploy: {replicas: 2}\n"))
