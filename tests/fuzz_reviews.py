@@ -29,6 +29,7 @@ from types import FrameType
 from typing import Any
 
 import yaml
+from scripts import PATHS
 
 from recommender.choose.recommend import recommend
 from recommender.common.user_file import Unreadable, decode
@@ -43,14 +44,6 @@ from recommender.review.script.source import Source
 REVIEWS = Path(__file__).parent / "reviews"
 SCRIPTS, FILES = "scripts", "files"
 SHELL = frozenset({"bash", "command"})
-PATHS = {
-    "bash": "serve.sh",
-    "command": "-",
-    "python": "serve.py",
-    "compose": "docker-compose.yaml",
-    "kubernetes": "deployment.yaml",
-    "docker": "Dockerfile",
-}
 CONTEXTS: tuple[dict[str, Any], ...] = (
     {},
     {"gpu": "A100-80G", "load": "single"},

@@ -5,6 +5,16 @@ from __future__ import annotations
 from recommender.review.readers.detect_kind import read
 from recommender.review.script.model import Kind, Launch, Script, Span
 
+PATHS = {
+    "bash": "serve.sh",
+    "command": "-",
+    "python": "serve.py",
+    "compose": "docker-compose.yaml",
+    "kubernetes": "deployment.yaml",
+    "docker": "Dockerfile",
+}
+"""A path of each kind of file."""
+
 
 def read_bash(path: str, text: str) -> Script:
     """Read a bash script, whatever its name."""

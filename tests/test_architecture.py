@@ -78,7 +78,8 @@ def test_each_module_says_what_it_is(module: str) -> None:
     assert ast.get_docstring(tree(module))
     for node in tree(module).body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
-            assert ast.get_docstring(node), f"{module}.{node.name}"
+            is_rule = node.name == "rule" and module.startswith("review/rules/")  # its page is the module's docstring
+            assert is_rule or ast.get_docstring(node), f"{module}.{node.name}"
 
 
 def test_a_class_name_means_one_thing() -> None:

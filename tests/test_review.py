@@ -1,4 +1,4 @@
-"""The review's engine: what a launch is for, which rules run, what is ignored, what a project says, the command."""
+"""Test the review's engine: context, rules, ignores, project settings and the command."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ HERE = Span(0, 1, 1, 1)
 
 
 def one(script: str, **options: object) -> Case:
-    """The case of a script's only launch."""
+    """Return the case of a script's only launch."""
     (found,) = case.cases(read_bash("deploy.sh", script), options)
     return found
 
 
 def word(value: str | None) -> Word:
-    """A word that stands nowhere in particular."""
+    """Return a word at an arbitrary place."""
     return Word(value or "$X", value, HERE)
 
 
 def speaking(name: str = "LMD900", about: str = "--", severity: str = "warning", **more: object) -> Rule:
-    """A rule that finds every option that begins so."""
+    """Return a rule that reports every option with this prefix."""
 
     def check(case: Case) -> Iterator[Diagnostic]:
         for option in case.launch.options:
@@ -46,12 +46,12 @@ def speaking(name: str = "LMD900", about: str = "--", severity: str = "warning",
 
 
 def found(review: engine.Review) -> list[tuple[str, int]]:
-    """Rule and line of each finding."""
+    """Return rule and line of each finding."""
     return [(finding.rule.id, finding.place.line) for finding in review.findings]
 
 
 def judged(script: str, *rules: Rule, **options: object) -> engine.Review:
-    """A review by some rules, and those of the ignores."""
+    """Review a script with some rules and the rules about ignores."""
     own = [rule for rule in engine.rules() if rule.id.startswith("LMD00")]
     return engine.examine(read_bash("deploy.sh", script), options, among=[*rules, *own])
 
@@ -60,7 +60,7 @@ def judged(script: str, *rules: Rule, **options: object) -> engine.Review:
 
 
 def test_settings_are_the_records_ids() -> None:
-    """Options as spelled, with underscores or cut short, and variables are found by their record's id."""
+    """Options with underscores or shortened, and variables, are found by their record's id."""
     found = one(
         f"export OMP_NUM_THREADS=8\n{SERVE} --session-len 4096 --quant_policy 8 --cache-max 0.5 --enable-prefix-caching"
     )
@@ -76,12 +76,12 @@ def test_settings_are_the_records_ids() -> None:
 
 @pytest.mark.parametrize("spelled", ["--session-length", "--se", "--", "-x", "--nonsense", "session-len"])
 def test_what_no_record_has_is_no_setting(spelled: str) -> None:
-    """A misspelt, an ambiguous and an unknown option are left to the rules."""
+    """Misspelt, ambiguous and unknown options are no settings; rules report them."""
     assert "session-len" not in one(f"{SERVE} {spelled} 4096").settings
 
 
 def test_the_last_of_an_option_given_twice_counts() -> None:
-    """As LMDeploy's parser has it."""
+    """LMDeploy's parser does the same."""
     assert one(f"{SERVE} --tp 1 --tp 2").text("tp") == "2"
 
 
@@ -108,14 +108,14 @@ def test_keywords_of_python_are_found_by_their_class() -> None:
     ],
 )
 def test_the_model_is_the_scripts(model: str, known: bool) -> None:
-    """A hub name, an alias, a folder called like one and a place in the cache are known; nothing else is guessed."""
+    """Hub names, aliases, folders of that name and cache paths are known; nothing else is guessed."""
     found = one(f"lmdeploy serve api_server {model}")
     assert found.model_known is known
     assert not known or found.resolved.model.id == "internvl3-8b-awq"
 
 
 def test_what_nobody_told_is_not_known() -> None:
-    """Without options the facts hold assumptions, and the case says that they are."""
+    """Without options the case marks its GPU, model, load and release as assumed."""
     bare = one("lmdeploy serve api_server /models/ours")
     assert (bare.gpu_known, bare.model_known, bare.load_known, bare.release_known) == (False, False, False, False)
     told = one(SERVE, gpu="L4", load="16", lmdeploy="0.9.2", image="1280x720")
@@ -137,7 +137,7 @@ def test_what_nobody_told_is_not_known() -> None:
     ],
 )
 def test_the_release_is_the_scripts(image: str, install: str, release: str) -> None:
-    """An image's tag or an exact installation tells the release; a range does not."""
+    """An image's tag or an exact version sets the release; a range does not."""
     container = Container(HERE, image=word(image)) if image else None
     launch = Launch("api_server", HERE, word("a/b"), (), {}, container=container)
     calls = (Call((word("pip"), word("install"), word(install)), HERE),)
@@ -146,7 +146,7 @@ def test_the_release_is_the_scripts(image: str, install: str, release: str) -> N
 
 
 def test_a_release_that_is_not_covered_is_said() -> None:
-    """The summary names it, so that nobody takes the silence for agreement."""
+    """The summary names it, so that no findings is not read as no problems."""
     launch = Launch("api_server", HERE, None, (), {}, container=Container(HERE, word("openmmlab/lmdeploy:v0.5.1")))
     assert context.context(Script("x.sh", "bash", "", (launch,)), launch, {}).uncovered == "0.5.1"
 
@@ -165,7 +165,7 @@ def test_a_release_that_is_not_covered_is_said() -> None:
 def test_the_cards_are_counted_where_something_tells(
     gpu: str, visible: str | None, container: int | None, cards: int | None
 ) -> None:
-    """An option's count, else CUDA_VISIBLE_DEVICES, else the container's; nothing is assumed."""
+    """The option's count wins, then CUDA_VISIBLE_DEVICES, then the container's; nothing is assumed."""
     environment = {"CUDA_VISIBLE_DEVICES": word(None if visible == "$(list)" else visible)} if visible else {}
     around = Container(HERE, gpus=container) if container else None
     launch = Launch("api_server", HERE, word("a/b"), (), environment, container=around)
@@ -174,7 +174,7 @@ def test_the_cards_are_counted_where_something_tells(
 
 
 def test_the_command_line_counts_before_the_script_and_the_project() -> None:
-    """What is said now beats the file, and that the project; but a launch's model is the one that it starts."""
+    """The command line wins over the file, the file over the project; but a known model in the script always wins."""
     script = read_bash("x.sh", SERVE)
     (found,) = case.cases(script, {}, {"model": "internvl3-38b", "gpu": "L4", "load": "high"})
     assert (found.resolved.model.id, found.resolved.gpu.id, found.resolved.request.load) == (
@@ -193,7 +193,7 @@ def test_the_command_line_counts_before_the_script_and_the_project() -> None:
 
 
 def test_an_artefact_of_ours_tells_its_request() -> None:
-    """The header of a recommended script answers every question."""
+    """The header of a generated script answers every request option."""
     made = text(gpu="l4", load="low", lmdeploy="0.10.2", images=1, image_width=1280, image_height=720)
     resolved = context.context(Script("serve.sh", "bash", made), None, {})
     assert {"gpu", "model", "load", "lmdeploy", "image"} <= resolved.answered
@@ -205,7 +205,7 @@ def test_an_artefact_of_ours_tells_its_request() -> None:
 
 
 def test_a_header_that_was_edited_is_no_error() -> None:
-    """A request that no longer reads as one tells nothing."""
+    """An invalid request in the header is ignored."""
     for line in (
         '{"gpu": "nope"}',
         '{"gpu": "l4", "lmdeploy": "0.0.1"}',
@@ -231,13 +231,12 @@ def test_an_artefact_for_a_folder_tells_all_but_the_model() -> None:
 
 
 def test_a_configuration_needs_gpu_model_and_known_values() -> None:
-    """A value that cannot be known, or words that cannot be counted, leave nothing to estimate."""
+    """An unknown value, or an unknown number of words, leaves nothing to estimate."""
     assert one(SERVE).configuration is None
     assert one(f'{SERVE} --session-len $LEN "$@"', gpu="L4").configuration is None
     assert one(f"{SERVE} --session-len $LEN", gpu="L4").configuration is None
     assert one(f"{SERVE} --session-len many", gpu="L4").configuration is None
     made = one(f"{SERVE} --session-len 4096 --server-port $PORT --quant-policy 8", gpu="L4").configuration
-    assert made is not None
     assert (made.session_len, made.kv_bits, made.max_batch_size) == (4096, 8, 128)
 
 
@@ -248,12 +247,11 @@ def test_the_estimate_is_that_of_the_estimate_command() -> None:
 
     found = one(f"{SERVE} --session-len 4096", gpu="A100-80G", load="single").candidate
     known = recommend_adviser(Request("A100-80G", load="single"), "defaults", {"session-len": "4096"})
-    assert found is not None
     assert (found.config, found.memory.total) == (known.config, known.memory.total)
 
 
 def test_violations_rest_on_nothing_assumed() -> None:
-    """A batch below the load is a fault only where the load was told."""
+    """A batch below the load is reported only if the load is given."""
     script = f"{SERVE} --max-batch-size 2 --trust-remote-code"
     assert list(checks.broken(one(script, gpu="L4", load="16"), "batch-holds-concurrency"))
     assert not list(checks.broken(one(script, gpu="L4"), "batch-holds-concurrency"))
@@ -261,7 +259,7 @@ def test_violations_rest_on_nothing_assumed() -> None:
 
 
 def test_without_a_release_the_newest_is_assumed() -> None:
-    """A constraint that compares the release is judged all the same; the summary says what was assumed."""
+    """A constraint about the release is still evaluated; the summary names the assumed release."""
     from recommender.review.output import text
 
     made = one(f"{SERVE} --max-prefill-token-num 8192 --session-len 1024", gpu="A100-80G", load="single")
@@ -289,7 +287,7 @@ def test_without_a_release_the_newest_is_assumed() -> None:
     ],
 )
 def test_the_precision_of_the_cache_is_a_number_or_a_name(options: str, release: str, bits: int | None) -> None:
-    """As the release's parser takes them; what it does not take, or nobody estimates, has no estimate."""
+    """Values that the parser rejects, or that no formula covers, have no estimate."""
     made = one(f"{SERVE} {options}", gpu="A100-80G", load="single", lmdeploy=release)
     found = made.candidate
     assert (found.config.kv_bits if found else None) == bits
@@ -307,12 +305,12 @@ def test_the_precision_of_the_cache_is_a_number_or_a_name(options: str, release:
     ],
 )
 def test_what_no_engine_runs_with_has_no_estimate(options: str) -> None:
-    """None, and no error."""
+    """The estimate is None; nothing is raised."""
     assert one(f"{SERVE} {options}", gpu="A100-80G:2", load="single").candidate is None
 
 
 def test_the_value_in_effect_is_the_given_one_or_the_default() -> None:
-    """An unknown value, and a missing one among words that cannot be counted, is unknown."""
+    """An unknown value is unknown; so is a missing one if the number of words is unknown."""
     assert one(f"{SERVE} --tp 2").effective("tp") == "2"
     assert one(SERVE).effective("tp") == "1"
     assert one(f'{SERVE} "$@"').effective("tp") is None
@@ -322,18 +320,8 @@ def test_the_value_in_effect_is_the_given_one_or_the_default() -> None:
 # --- the engine
 
 
-def test_every_rule_has_an_id_and_a_page() -> None:
-    """Ids are unique and LMD with three digits; the page's first line is a title."""
-    known = engine.rules()
-    assert len({each.id for each in known}) == len({each.name for each in known}) == len(known)
-    for each in known:
-        assert each.id[:3] == "LMD"
-        assert len(each.id) == 6
-        assert len(engine.page(each).splitlines()) > 3, each.id
-
-
 def test_rules_are_found_by_id_and_by_name() -> None:
-    """In any case; an unknown one is told with the nearest."""
+    """Case does not matter; the error for an unknown rule names the nearest."""
     assert engine.rule("lmd001").name == "unused-ignore"
     assert engine.rule("Unused_Ignore").id == "LMD001"
     with pytest.raises(engine.UnknownRule, match="did you mean unused-ignore"):
@@ -341,7 +329,7 @@ def test_rules_are_found_by_id_and_by_name() -> None:
 
 
 def test_findings_are_in_the_order_of_the_file_and_said_once() -> None:
-    """By place, whatever the order of the rules; the same word about the same place comes once."""
+    """Findings are sorted by place; duplicates are dropped."""
     made = judged(f"{SERVE} --tp 1\n{SERVE} --dp 2\n", speaking("LMD902", "--dp"), speaking("LMD901", "--tp"))
     assert found(made) == [("LMD901", 1), ("LMD902", 2)]
     script = read_bash("x.sh", f"{SERVE} --tp 1")
@@ -351,7 +339,7 @@ def test_findings_are_in_the_order_of_the_file_and_said_once() -> None:
 
 @pytest.mark.parametrize("need", ["gpu", "model", "load"])
 def test_a_rule_without_what_it_needs_stays_silent(need: str) -> None:
-    """And the review says so."""
+    """The review lists the skipped rule."""
     rule = speaking(needs=(need,))
     made = judged("lmdeploy serve api_server /models/ours --tp 1", rule)
     assert (found(made), made.silent) == ([], {need: frozenset({"LMD900"})})
@@ -360,7 +348,7 @@ def test_a_rule_without_what_it_needs_stays_silent(need: str) -> None:
 
 
 def test_a_rule_that_fails_does_not_take_the_others_along(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fails is told as a defect of ours; with RECOMMEND_DEBUG it is raised."""
+    """A crash is reported as a defect; with RECOMMEND_DEBUG it is raised."""
 
     def fails(_: Case) -> Iterator[Diagnostic]:
         raise KeyError("odd")
@@ -376,7 +364,7 @@ def test_a_rule_that_fails_does_not_take_the_others_along(monkeypatch: pytest.Mo
 
 
 def test_a_rule_of_the_whole_script_runs_once() -> None:
-    """However many servers it starts, and if it starts none."""
+    """It runs once for several servers, and for none."""
 
     def whole(script: Script) -> Iterator[Diagnostic]:
         yield Diagnostic(HERE, "Seen.", "Once.")
@@ -386,7 +374,7 @@ def test_a_rule_of_the_whole_script_runs_once() -> None:
 
 
 def test_a_text_that_cannot_be_read_is_told() -> None:
-    """Of a script that names LMDeploy; of others nothing is said."""
+    """Only scripts that mention LMDeploy get the finding."""
     assert found(judged(f"{SERVE}\n;;\n")) == [("LMD002", 2)]
     assert found(judged("echo\n;;\n")) == []
 
@@ -417,7 +405,7 @@ IGNORED = [
 
 @pytest.mark.parametrize(("script", "left"), IGNORED)
 def test_ignores(script: str, left: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What each comment hides, and what is said of it."""
+    """Each comment hides what is expected, and is itself reported if wrong."""
     rules = (speaking("LMD900", "--tp"), speaking("LMD901", "--dp"))
     own = tuple(rule for rule in engine.rules() if rule.id.startswith("LMD00"))
     monkeypatch.setattr(engine, "rules", lambda: (*rules, *own))
@@ -425,13 +413,13 @@ def test_ignores(script: str, left: list[tuple[str, int]], monkeypatch: pytest.M
 
 
 def test_an_ignore_of_a_rule_that_did_not_run_is_not_called_idle() -> None:
-    """Without a GPU nobody knows whether it would hide something."""
+    """Without a GPU the rule is skipped, so its ignore may be needed."""
     script = f"echo\n# recommend: ignore LMD900 because I say so\n{SERVE} --tp 1"
     assert found(judged(script, speaking(needs=("gpu",)))) == []
 
 
 def test_a_long_comment_is_read_at_once() -> None:
-    """No pattern takes long over a hundred thousand blanks."""
+    """No pattern is slow on 100,000 repeated characters."""
     for filler in (" ", "\t", "=", "a ", "because"):
         script = f"{SERVE}  # recommend: ignore {filler * 100_000}x"
         judged(script, speaking())
@@ -441,7 +429,7 @@ def test_a_long_comment_is_read_at_once() -> None:
 
 
 def test_settings_are_found_upward(tmp_path: Path) -> None:
-    """The nearest file counts; the folder of the repository is the last."""
+    """The nearest file wins; the search stops at the repository's folder."""
     (tmp_path / ".recommend.toml").write_text('gpu = "L4"\n')
     inner = tmp_path / "a/b"
     inner.mkdir(parents=True)
@@ -474,7 +462,7 @@ def test_settings_are_found_upward(tmp_path: Path) -> None:
     ],
 )
 def test_settings_that_cannot_be_used_are_one_line(text: str, said: str, tmp_path: Path) -> None:
-    """The file, the key and how to mend it."""
+    """The message names the file, the key and how to fix it."""
     (tmp_path / ".recommend.toml").write_text(text)
     with pytest.raises(settings.SettingsError) as error:
         settings.of(tmp_path / "x.sh")
@@ -488,7 +476,7 @@ def test_settings_that_cannot_be_used_are_one_line(text: str, said: str, tmp_pat
 
 @pytest.fixture
 def faked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rules that find --tp (an error), --dp (a warning) and --ep (of note), and those of the ignores."""
+    """Use rules that report --tp (error), --dp (warning) and --ep (info), and those about ignores."""
     own = tuple(rule for rule in engine.rules() if rule.id.startswith("LMD00"))
     by = {"tp": "error", "dp": "warning", "ep": "info"}
     rules = tuple(speaking(f"LMD90{n}", f"--{name}", severity) for n, (name, severity) in enumerate(by.items()))
@@ -509,14 +497,14 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 @pytest.mark.usefixtures("faked")
 def test_the_exit_code_says_whether_something_was_found(call: Called, option: str, fail_on: str, status: int) -> None:
-    """0 clean, 1 findings as grave as was asked."""
+    """0: clean; 1: findings of the severity of --fail-on or above."""
     Path("x.sh").write_text(f"{SERVE} {option} 2\n" if option else f"{SERVE}\n")
     assert call("x.sh", *(("--fail-on", fail_on) if fail_on else ()))[0] == status
 
 
 @pytest.mark.usefixtures("faked")
 def test_a_project_says_what_fails_and_what_is_ignored(call: Called) -> None:
-    """Its fail-on counts where the command line has none."""
+    """The project's fail-on applies if the command line has none."""
     Path("x.sh").write_text(f"{SERVE} --ep 2\n")
     Path(".recommend.toml").write_text('fail-on = "info"\n')
     assert call("x.sh")[0] == 1
@@ -548,7 +536,7 @@ def test_a_project_says_what_fails_and_what_is_ignored(call: Called) -> None:
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_2(call: Called, words: tuple[str, ...], said: str) -> None:
-    """No traceback, nothing on stdout that could be taken for a result."""
+    """One line on stderr, no traceback."""
     Path("x.sh").write_text(f"{SERVE}\n")
     Path("binary.sh").write_bytes(b"lmdeploy\0")
     Path("latin.sh").write_bytes(b"lmdeploy\ncaf\xe9\n")
@@ -562,7 +550,7 @@ def test_a_wrong_command_line_is_one_line_and_2(call: Called, words: tuple[str, 
 
 @pytest.mark.usefixtures("faked")
 def test_what_cannot_be_read_does_not_hide_the_others(call: Called) -> None:
-    """The other files are reviewed; the exit code is 2 all the same."""
+    """The other files are reviewed, but the exit code is 2."""
     Path("x.sh").write_text(f"{SERVE} --tp 2\n")
     status, out, err = call("none.sh", "x.sh")
     assert (status, "LMD900" in out, "none.sh" in err) == (2, True, True)
@@ -570,7 +558,7 @@ def test_what_cannot_be_read_does_not_hide_the_others(call: Called) -> None:
 
 @pytest.mark.usefixtures("faked")
 def test_a_folder_is_searched_for_what_names_lmdeploy(call: Called) -> None:
-    """Scripts, Python and YAML that mention it; no hidden folder, no other file, no folder twice by a link."""
+    """Only scripts, Python and YAML that mention it; no hidden folders, no links."""
     for name in ("a.sh", "deep/b.sh", ".hidden/c.sh", "node_modules/d.sh", "e.txt"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(f"{SERVE} --tp 2\n")
@@ -581,7 +569,7 @@ def test_a_folder_is_searched_for_what_names_lmdeploy(call: Called) -> None:
 
 
 def test_stdin_is_a_script_or_a_command(tmp_path: Path) -> None:
-    """``-`` reads it; nothing of it is run."""
+    """``-`` reads stdin and runs nothing from it."""
     done = subprocess.run(
         [sys.executable, "-m", "recommender", "review", "-", "--format", "json"],
         input=f"{SERVE} --tp 2; touch {tmp_path}/ran\n",
@@ -598,7 +586,7 @@ def test_stdin_is_a_script_or_a_command(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("faked")
 def test_a_defect_of_a_rule_is_told(call: Called, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line that asks to report it; with nothing found the exit code is that of a defect."""
+    """One line asks to report it; without findings the exit code is 70."""
 
     def fails(_: Script) -> Iterator[Diagnostic]:
         raise ValueError("odd\nvery")
@@ -615,7 +603,7 @@ def test_a_defect_of_a_rule_is_told(call: Called, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_defect_of_the_reader_is_told(call: Called, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other files are reviewed all the same."""
+    """The other files are still reviewed."""
     from recommender.review.readers import detect_kind
 
     def read(path: str, text: str) -> Script:
@@ -632,7 +620,7 @@ def test_a_defect_of_the_reader_is_told(call: Called, monkeypatch: pytest.Monkey
 
 
 def test_rules_are_listed_and_explained(call: Called) -> None:
-    """Each rule is in the list; its page is its module's docstring."""
+    """The list has every rule; a rule's page is its module's docstring."""
     status, out, _ = call("--rules")
     assert status == 0
     assert all(rule.id in out for rule in engine.rules())
@@ -661,7 +649,7 @@ def test_the_help_loads_no_knowledge() -> None:
 
 
 def test_the_workflow_and_the_hook_call_what_there_is() -> None:
-    """Each option that they name exists."""
+    """Every option in them exists."""
     import yaml
 
     from recommender.commands.review import command
@@ -677,7 +665,7 @@ def test_the_workflow_and_the_hook_call_what_there_is() -> None:
 
 
 def test_a_finding_has_its_own_severity_or_the_rules() -> None:
-    """A rule may find one case graver than another."""
+    """A diagnostic's severity overrides the rule's."""
     rule = speaking()
     assert Finding(rule, "x", Diagnostic(HERE, "a", "b")).severity == "warning"
     assert Finding(rule, "x", Diagnostic(HERE, "a", "b", severity="info")).severity == "info"

@@ -1,4 +1,4 @@
-"""Repairs: what is changed and what is left alone, files as they are written, values as recommend would choose them."""
+"""Test repairs, how files are written, and --optimize."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OWN = tuple(rule for rule in engine.rules() if rule.id.startswith("LMD00"))
 
 
 def replacing(name: str, pattern: str, new: str, what: str = "") -> Rule:
-    """A rule that finds a pattern in the text and repairs it with another text."""
+    """Return a rule that reports a pattern and replaces it."""
 
     def whole(script: Script) -> Iterator[Diagnostic]:
         for match in re.finditer(pattern, script.text):
@@ -38,7 +38,7 @@ def replacing(name: str, pattern: str, new: str, what: str = "") -> Rule:
 
 
 def looking(*rules: Rule, **options: object) -> fix.Look:
-    """A review of a source by some rules."""
+    """Return a function that reviews a source with some rules."""
 
     def look(source: Source) -> engine.Review:
         return engine.examine(read_bash(source.path, source.text), options, among=[*rules, *OWN])
@@ -47,7 +47,7 @@ def looking(*rules: Rule, **options: object) -> fix.Look:
 
 
 def mended(text: str, *rules: Rule) -> fix.Repaired:
-    """A text with its repairs made."""
+    """Repair a text."""
     return fix.repair(Source("x.sh", text), looking(*rules))
 
 
@@ -56,7 +56,7 @@ def mended(text: str, *rules: Rule) -> fix.Repaired:
 
 @given(st.text(alphabet="ab\r\n\ufeffé", max_size=40), st.data())
 def test_an_edit_changes_nothing_else(whole: str, data: st.DataObject) -> None:
-    """Whatever line ends and mark the file has: what is outside the edit stays, to the byte."""
+    """Bytes outside the edit stay the same, for any line ends and byte order mark."""
     source = Source("x", whole)
     first = data.draw(st.integers(0, len(source.text)))
     last = data.draw(st.integers(first, len(source.text)))
@@ -70,7 +70,7 @@ def test_an_edit_changes_nothing_else(whole: str, data: st.DataObject) -> None:
 
 
 def test_line_ends_and_the_mark_are_kept() -> None:
-    """What is inserted has the line ends that the file has."""
+    """Inserted text gets the file's line ends."""
     source = Source("x", f"{MARK}a\r\nb\r\nc")
     assert source.text == "a\nb\nc"
     assert source.edited([(2, 3, "x\ny")]).whole == f"{MARK}a\r\nx\r\ny\r\nc"
@@ -79,7 +79,7 @@ def test_line_ends_and_the_mark_are_kept() -> None:
 
 @pytest.mark.parametrize("data", [b"a\0b", b"\xff\xfea\0", b"caf\xe9", b"x" * (4 * 2**20 + 1)])
 def test_what_is_no_text_is_refused(data: bytes) -> None:
-    """In one line that says what to do."""
+    """The error is one line."""
     with pytest.raises(Unreadable) as error:
         decode(data)
     assert "\n" not in str(error.value)
@@ -89,7 +89,7 @@ def test_what_is_no_text_is_refused(data: bytes) -> None:
 
 
 def test_all_repairs_are_made_and_the_rest_is_kept() -> None:
-    """Blanks, comments and order stay as the author has them."""
+    """Blanks, comments and order are kept."""
     made = mended(
         f"# keep  me\nA=1   # one\n{SERVE}  --tp   1\n",
         replacing("LMD901", "A=1", "A=2"),
@@ -101,19 +101,19 @@ def test_all_repairs_are_made_and_the_rest_is_kept() -> None:
 
 
 def test_repairs_that_touch_are_made_one_after_the_other() -> None:
-    """Of two for the same text the first is made; the other has its turn where it is still needed."""
+    """Of two repairs of the same text the first is applied; the other follows if still needed."""
     made = mended("aab", replacing("LMD901", "aa", "c"), replacing("LMD902", "ab", "d"), replacing("LMD903", "cb", "e"))
     assert made.source.whole == "e"
 
 
 def test_the_same_edit_of_two_rules_is_made_once() -> None:
-    """Both have nothing left to say."""
+    """One edit satisfies both rules."""
     made = mended("one two", replacing("LMD901", "two", "2"), replacing("LMD902", "two", "2"))
     assert (made.source.whole, len(made.applied)) == ("one 2", 2)
 
 
 def test_a_repair_that_does_not_mend_is_taken_back() -> None:
-    """The others are made all the same, and it is said which was not."""
+    """The other repairs are applied; the undone one is listed."""
     made = mended("bad odd", replacing("LMD901", "bad", "good"), replacing("LMD902", "odd", "odd odd"))
     assert made.source.whole == "good odd"
     assert [each.rule.id for each in made.applied] == ["LMD901"]
@@ -122,13 +122,13 @@ def test_a_repair_that_does_not_mend_is_taken_back() -> None:
 
 @pytest.mark.parametrize("new", ["if (( then", "# gone"])
 def test_a_repair_that_breaks_the_script_is_taken_back(new: str) -> None:
-    """One that leaves a text nobody can read, or a server less."""
+    """A repair that breaks the syntax or loses a server is undone."""
     made = mended(f"{SERVE} --tp 1\n", replacing("LMD901", "lmdeploy", new))
     assert (made.source.whole, len(made.withdrawn)) == (f"{SERVE} --tp 1\n", 1)
 
 
 def test_a_repair_that_brings_more_errors_is_taken_back() -> None:
-    """One fault must not be paid with two; that another one comes to light is no harm."""
+    """A repair must not add errors; revealing one other error is accepted."""
     other = Rule("LMD902", "other", "nothing", "error", (), whole=lambda script: _says(script, "worse"))
     made = mended("bad", replacing("LMD901", "bad", "worse worse"), other)
     assert (made.source.whole, len(made.withdrawn)) == ("bad", 1)
@@ -142,14 +142,14 @@ def _says(script: Script, word: str) -> Iterator[Diagnostic]:
 
 
 def test_two_rules_that_undo_each_other_change_nothing() -> None:
-    """There is no end to it, so neither is right."""
+    """Such repairs never end, so none is applied."""
     made = mended("a", replacing("LMD901", "a", "b"), replacing("LMD902", "b", "a"))
     assert (made.source.whole, made.applied) == ("a", ())
     assert made.withdrawn
 
 
 def test_a_repair_beyond_the_text_is_left_alone() -> None:
-    """A rule's mistake must not cut the file."""
+    """A wrong place must not truncate the file."""
 
     def whole(script: Script) -> Iterator[Diagnostic]:
         place = Span(0, len(script.text) + 5, 1, 1)
@@ -164,7 +164,7 @@ def test_a_repair_beyond_the_text_is_left_alone() -> None:
     st.text("abcdx \n", max_size=12),
 )
 def test_repairing_twice_changes_nothing(pairs: list[tuple[str, str]], text: str) -> None:
-    """Whatever the rules say."""
+    """Repairs are idempotent for any rules."""
     rules = [replacing(f"LMD90{n}", re.escape(old), new) for n, (old, new) in enumerate(pairs)]
     once = mended(text, *rules)
     assert mended(once.source.whole, *rules).source.whole == once.source.whole
@@ -184,7 +184,7 @@ def test_repairing_twice_changes_nothing(pairs: list[tuple[str, str]], text: str
     ],
 )
 def test_an_idle_ignore_goes(script: str, left: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its line where it stood alone; the ids that do hide something stay."""
+    """A comment on its own line is removed with the line; ids that hide a finding stay."""
     rules = (_options("LMD900", "--tp"), _options("LMD901", "--dp"), *OWN)
     monkeypatch.setattr(engine, "rules", lambda: rules)
     assert fix.repair(Source("x.sh", script), looking(*rules[:2])).source.whole == left
@@ -201,7 +201,7 @@ def _options(name: str, option: str) -> Rule:
 
 
 def test_the_file_is_written_whole_with_its_mode(tmp_path: Path) -> None:
-    """Behind a link the file changes and the link stays."""
+    """A link's target changes; the link stays."""
     real, link = tmp_path / "real.sh", tmp_path / "link.sh"
     real.write_bytes(b"\xef\xbb\xbfa\r\nb\r\n")
     real.chmod(0o750)
@@ -215,7 +215,7 @@ def test_the_file_is_written_whole_with_its_mode(tmp_path: Path) -> None:
 
 
 def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
-    """What somebody wrote during the review stays."""
+    """Edits made during the review are kept."""
     file = tmp_path / "x.sh"
     file.write_text("a\n")
     source = read(str(file))
@@ -238,7 +238,7 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path: Path) -> Non
     ],
 )
 def test_the_patch_is_one(before: str, after: str, tmp_path: Path) -> None:
-    """git apply makes the one file of the other."""
+    """git apply turns the first file into the second."""
     file = tmp_path / "x.sh"
     file.write_bytes(before.encode())
     patch = "".join(fix.patch(Source("x.sh", before), Source("x.sh", after)))
@@ -250,20 +250,20 @@ def test_the_patch_is_one(before: str, after: str, tmp_path: Path) -> None:
 
 
 def test_no_change_is_no_patch() -> None:
-    """Nothing is printed."""
+    """The patch is empty."""
     assert list(fix.patch(Source("x", "a"), Source("x", "a"))) == []
 
 
 @pytest.fixture
 def call(call: Called, monkeypatch: pytest.MonkeyPatch) -> Called:
-    """The command with rules that want another number of cards."""
+    """Run the command with rules that replace --tp 3 and --dp."""
     rules = (replacing("LMD901", r"--tp 3\b", "--tp 4"), replacing("LMD902", r"--dp \d", "--dp 3"), *OWN)
     monkeypatch.setattr(engine, "rules", lambda: rules)
     return call
 
 
 def test_diff_shows_and_changes_nothing(call: Called) -> None:
-    """The patch is stdout, all else stderr; the exit code is that of the file as it stands."""
+    """The patch goes to stdout, the rest to stderr; the exit code is that of the unchanged file."""
     Path("x.sh").write_text(f"{SERVE} --tp 3\n")
     status, out, err = call("x.sh", "--diff")
     assert status == 1
@@ -276,7 +276,7 @@ def test_diff_shows_and_changes_nothing(call: Called) -> None:
 
 
 def test_fix_mends_the_file_and_reviews_it_again(call: Called) -> None:
-    """Line ends, mark and mode are kept; twice changes nothing; what is left decides the exit code."""
+    """Line ends, mark and mode are kept; a second run changes nothing; the remaining findings set the exit code."""
     file = Path("x.sh")
     file.write_bytes(f"\ufeff{SERVE} --tp 3\r\necho 1\r\n".encode())
     file.chmod(0o711)
@@ -290,7 +290,7 @@ def test_fix_mends_the_file_and_reviews_it_again(call: Called) -> None:
 
 
 def test_a_repair_that_is_taken_back_is_said(call: Called) -> None:
-    """The file keeps its text, the finding stays."""
+    """The file is unchanged and the finding remains."""
     Path("x.sh").write_text(f"{SERVE} --dp 2\n")
     status, out, err = call("x.sh", "--fix")
     assert (status, "LMD902" in out, "did not help and was undone" in err) == (1, True, True)
@@ -298,7 +298,7 @@ def test_a_repair_that_is_taken_back_is_said(call: Called) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_one_line(call: Called) -> None:
-    """A pipe takes no repair, and nobody waits for its writer; 2, and nothing is lost."""
+    """A pipe is refused with exit code 2, without waiting for a writer."""
     import os
 
     os.mkfifo("pipe.sh")
@@ -308,7 +308,7 @@ def test_a_file_that_cannot_be_written_is_one_line(call: Called) -> None:
 
 
 def test_a_file_with_hard_links_is_not_repaired(call: Called) -> None:
-    """One line says why; neither name changes."""
+    """One line says why; both names keep the text."""
     Path("a.sh").write_text(f"{SERVE} --tp 3\n")
     Path("b.sh").hardlink_to("a.sh")
     status, _, err = call("a.sh", "--fix")
@@ -319,7 +319,7 @@ def test_a_file_with_hard_links_is_not_repaired(call: Called) -> None:
 
 
 def test_a_repaired_file_can_be_told_to_machines(call: Called) -> None:
-    """--fix goes with every format: what is left is written."""
+    """--fix works with every format; the report has the remaining findings."""
     import json
 
     Path("x.sh").write_text(f"{SERVE} --tp 3 --dp 2\n")
@@ -333,7 +333,7 @@ Optimized = Callable[..., tuple[str, list[str]]]
 
 
 def optimized(script: str, **options: object) -> tuple[str, list[str]]:
-    """A script with recommend's values, and what is said of it."""
+    """Return a script with recommended values, and the messages."""
     look = looking(**({"gpu": "A100-80G", "load": "single"} | options))
     source = Source("x.sh", script)
     made, said = optimize.optimize(source, look(source), look)
@@ -358,7 +358,7 @@ echo done
 
 
 def test_values_become_recommends_in_the_authors_structure() -> None:
-    """A variable's value changes where it is set, an option's where it is given; addresses are the author's."""
+    """A variable changes where it is set, an option where it is given; addresses are kept."""
     made, said = optimized(AUTHORS)
     settings = {each.option: each.value for each in _recommended()}
     assert f"export OMP_NUM_THREADS={settings['omp-num-threads']}  # " in made
@@ -380,7 +380,7 @@ def _recommended() -> tuple[optimize.Explanation, ...]:
 
 
 def test_what_is_missing_is_added_as_the_author_writes() -> None:
-    """With an equals sign where options have one; nothing where words cannot be counted."""
+    """Added options follow the author's equals sign; nothing is added if the number of words is unknown."""
     made, _ = optimized(f"{SERVE} --session-len=512\n")
     assert re.search(r"--session-len=\d+ --", made)
     assert re.search(r" --max-batch-size=\d+", made)
@@ -389,14 +389,14 @@ def test_what_is_missing_is_added_as_the_author_writes() -> None:
 
 
 def test_without_a_stated_load_nothing_is_rewritten() -> None:
-    """What is missing is said."""
+    """The message names the missing option."""
     made, said = optimized(AUTHORS, load="")
     assert made == AUTHORS
     assert said == ["4: not optimized: pass --load"]
 
 
 def test_one_literal_for_two_values_is_left() -> None:
-    """A variable that two options share cannot be both."""
+    """A variable that two options share is not changed."""
     made, said = optimized(f"N=512\n{SERVE} --session-len $N --max-batch-size $N\n")
     assert "N=512\n" in made
     assert any("sets another value too" in each for each in said)
@@ -404,7 +404,7 @@ def test_one_literal_for_two_values_is_left() -> None:
 
 @pytest.mark.parametrize(("load", "gpu"), [("single", "L4"), ("16", "A100-80G"), ("high", "H100"), ("64", "A100-80G")])
 def test_an_optimized_script_is_what_recommend_gives_one_server(load: str, gpu: str) -> None:
-    """Its settings are those of the recommendation, where that is one server."""
+    """If the recommendation is one server, the script has its settings."""
     from artefacts import answer
 
     from recommender.choose.recommend import Recommendation
@@ -425,7 +425,7 @@ def test_an_optimized_script_is_what_recommend_gives_one_server(load: str, gpu: 
 
 
 def test_where_nothing_fits_nothing_is_changed() -> None:
-    """And it is said."""
+    """The message says so."""
     made, said = optimized("lmdeploy serve api_server internvl3-78b --session-len 512\n", gpu="T4")
     assert made.endswith("--session-len 512\n")
     assert "not optimized" in said[0]
@@ -442,7 +442,7 @@ def test_where_nothing_fits_nothing_is_changed() -> None:
     ],
 )
 def test_an_artefact_of_ours_is_optimal_already(form: str, asked: dict[str, object]) -> None:
-    """Read by the real reader, with what its header says of the request, nothing is rewritten."""
+    """With the request from its header, a generated file is not rewritten."""
     from artefacts import found
 
     from recommender.common.errors import RequestError

@@ -28,7 +28,7 @@ ALL = frozenset({"error", "warning", "info"})
 
 
 def rule(severity: str = "warning", **more: Any) -> Rule:
-    """A rule that says nothing by itself."""
+    """Return a rule without a check."""
     return Rule("LMD900", "odd-thing", "nothing", severity, **({"sources": ()} | more))  # type: ignore[arg-type]
 
 
@@ -71,7 +71,7 @@ def test_a_finding_as_text() -> None:
 
 
 def test_a_clean_review_is_one_line() -> None:
-    """And what stayed silent."""
+    """A clean review prints one line."""
     script = read_bash("x", "echo")
     assert list(output.text([engine.Review("x", script, ())])) == ["1 file, 0 launches: nothing found."]
 
@@ -92,7 +92,7 @@ def test_the_mark_stands_below_the_place(part: str) -> None:
     st.text(max_size=60),
 )
 def test_no_line_is_wider_than_80_and_none_holds_a_control_character(text: str, at: int, size: int, path: str) -> None:
-    """Whatever a file, its name and a message hold; only one long word may stand out."""
+    """This holds for any file, name and message; only one long word may be wider."""
     start = min(at, len(text))
     place = read_bash("x", text).place(start, min(start + size, len(text)))
     made = output.text(
@@ -105,7 +105,7 @@ def test_no_line_is_wider_than_80_and_none_holds_a_control_character(text: str, 
 
 
 def test_a_long_line_is_cut_around_the_place() -> None:
-    """The place is in what is shown."""
+    """The shown part contains the place."""
     text = f"{SERVE} {'--x 1 ' * 60}--tp 3 {'--y 2 ' * 60}"
     shown, caret = output.excerpt(text, review(text, about(text, "--tp")).findings[0])
     assert len(shown) <= 76
@@ -126,7 +126,7 @@ def test_colour_changes_no_word() -> None:
 
 
 def test_the_json_is_what_its_schema_says() -> None:
-    """The schema is the committed one, closed by what a finding must have; lines and columns count from 1."""
+    """The output matches the committed schema; lines and columns count from 1."""
     schema = json.loads((KNOWLEDGE / "schema/review.json").read_text("utf-8"))
     made = json.loads(json_output.as_json([review(TEXT, FIXED), review(ODD, about(ODD, "漢", message=ODD), path=ODD)]))
     jsonschema.validate(made, schema)
@@ -243,7 +243,7 @@ def test_the_sarif_is_of_the_standards_shape() -> None:
 
 
 def test_the_mark_of_a_result_outlives_lines_above_it() -> None:
-    """Code scanning recognises the finding again."""
+    """The fingerprint stays the same if lines above change."""
     below = f"# more\n{TEXT}"
     first, second = (
         json.loads(sarif.as_sarif([review(each, about(each, "7"))]))["runs"][0]["results"][0]["partialFingerprints"]
@@ -256,7 +256,7 @@ def test_the_mark_of_a_result_outlives_lines_above_it() -> None:
 
 
 def test_workflow_commands_are_escaped() -> None:
-    """One line each; what ends a property or a command is written as GitHub reads it."""
+    """Each command is one line, escaped as GitHub requires."""
     made = json_output.as_github([review(ODD, about(ODD, "漢", message=ODD), path="a:b,c%\n.sh", severity="info")])
     (line,) = made.splitlines()[:1]
     match = re.fullmatch(
@@ -280,7 +280,7 @@ def test_a_place_over_several_lines_has_no_columns() -> None:
 
 
 def test_junit_is_xml_with_failures_where_it_fails() -> None:
-    """A suite a file, counts that add up, and any text."""
+    """One suite per file, with correct counts, for any text."""
     reviews = [review(TEXT, FIXED), review(ODD, about(ODD, "漢", message=ODD), path=ODD), review("echo", path="clean")]
     root = ET.fromstring(json_output.as_junit(reviews, [ALL, frozenset(), ALL]))
     assert (root.get("tests"), root.get("failures")) == ("3", "1")
@@ -304,7 +304,7 @@ def _forms(reviews: list[engine.Review]) -> Iterator[str]:
 @settings(max_examples=25)
 @given(st.text(max_size=80), st.integers(0, 90), st.integers(0, 90), st.text(max_size=20))
 def test_any_text_and_place_can_be_written(text: str, start: int, size: int, path: str) -> None:
-    """No form fails on odd input, and those for machines are read back."""
+    """No format fails on odd input; machine formats can be parsed."""
     start = min(start, len(text))
     place = read_bash("x", text).place(start, min(start + size, len(text)))
     made = [review(text, Diagnostic(place, text or "No.", path or "No."), path=path or "x")]

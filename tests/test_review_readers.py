@@ -86,7 +86,7 @@ VALUES: list[tuple[str, str, str | None, str, str | None]] = [
 def test_a_value_and_the_literal_that_gives_it(
     text: str, option: str, value: str | None, used: str, literal: str | None
 ) -> None:
-    """A value is known as far as the text tells, and the place of its literal is where a repair would go."""
+    """A value is known if the text determines it; its literal's place is where a repair would go."""
     launch = only_launch(text)
     (found,) = [each for each in launch.options if each.name == option]
     (word,) = found.values
@@ -127,7 +127,6 @@ def test_options_are_taken_apart_as_the_parser_does(
 ) -> None:
     """Switches take nothing, lists take all, an unknown number of words makes the launch unsure."""
     launch = only_launch(f"lmdeploy serve api_server {words}")
-    assert launch.model is not None
     assert launch.model.value == model
     assert given_options(launch) == options
     assert [word.raw for word in launch.extra] == extra
@@ -135,7 +134,7 @@ def test_options_are_taken_apart_as_the_parser_does(
 
 
 def test_what_takes_several_values_is_what_lmdeploys_parser_takes() -> None:
-    """The tables of the reader hold what was read out of the wheels."""
+    """The reader's tables match the facts extracted from the wheels."""
     resolved = json.loads((ROOT / "knowledge" / "extracted" / "api_server.json").read_text("utf-8"))
     several = {each["options"][0] for each in resolved["definitions"] if each["nargs"] in ("*", "+")}
     switches = {each["options"][0] for each in resolved["definitions"] if each["action"] == "store_true"}
@@ -191,10 +190,9 @@ STARTS = [
 
 @pytest.mark.parametrize("text", STARTS)
 def test_a_server_is_found_behind_what_starts_it(text: str) -> None:
-    """Wrappers, other shells, containers, functions and texts that hold a command."""
+    """The server is found in wrappers, other shells, containers, functions and quoted commands."""
     launch = only_launch(text)
     assert launch.starts == "api_server"
-    assert launch.model is not None
     assert launch.model.value == "m"
     assert text_at(text, launch.place).endswith("m")
 
@@ -221,22 +219,22 @@ def test_what_only_names_a_server_starts_none(text: str) -> None:
     assert read("x.sh", text).launches == ()
 
 
-def test_a_subcommand_that_is_none_is_told() -> None:
-    """``lmdeploy serve MODEL`` and a subcommand that LMDeploy has not."""
-    text = "lmdeploy serve org/model --tp 2"
-    launch = only_launch(text)
-    assert launch.instead is not None
-    assert launch.model is not None
-    assert (launch.instead.value, launch.model.value) == ("org/model", "org/model")
-    launch = only_launch("lmdeploy serve gradio ./m --server_name x")
-    assert launch.instead is not None
-    assert launch.model is not None
-    assert (launch.instead.value, launch.model.value) == ("gradio", "./m")
-    assert only_launch("lmdeploy serve api_server m").instead is None
+@pytest.mark.parametrize(
+    ("words", "instead", "model"),
+    [
+        ("org/model --tp 2", "org/model", "org/model"),
+        ("gradio ./m --server_name x", "gradio", "./m"),
+        ("api_server m", None, "m"),
+    ],
+)
+def test_a_subcommand_that_is_none_is_told(words: str, instead: str | None, model: str) -> None:
+    """``lmdeploy serve MODEL`` and unknown subcommands are recorded."""
+    launch = only_launch(f"lmdeploy serve {words}")
+    assert (launch.instead.value if launch.instead else None, launch.model.value) == (instead, model)
 
 
 def test_the_environment_is_what_holds_at_the_command() -> None:
-    """Exports, variables before the command, those of env, sudo and docker, and none that came later."""
+    """Exports, prefixes and the variables of env, sudo and docker count; later ones do not."""
 
     def seen(text: str) -> dict[str, str | None]:
         return {name: word.value for name, word in only_launch(text).environment.items()}
@@ -255,21 +253,17 @@ def test_the_environment_is_what_holds_at_the_command() -> None:
 
 
 def test_a_container_is_read_from_docker_run() -> None:
-    """Image, memory, cards, ports and restarts; where nothing is said nothing is known."""
+    """Image, memory, GPUs, ports and restarts are read; the rest is unknown."""
     text = (
         "docker run -d --rm --gpus '\"device=0,3\"' --shm-size=16g --ipc host --restart=always -p 80:23333 \\\n"
         "  -v a:b image:1 lmdeploy serve api_server m"
     )
     launch = only_launch(text)
     box = launch.container
-    assert box is not None
-    assert box.image is not None
-    assert box.restart is not None
     assert (box.image.value, box.shm_bytes, box.host_ipc, box.gpus) == ("image:1", 16 * 2**30, True, 2)
     assert (box.restart.value, [word.value for word in box.published]) == ("always", ["80:23333"])
     assert launch.background
     box = only_launch("docker run --gpus all -v /dev/shm:/dev/shm i lmdeploy serve api_server m").container
-    assert box is not None
     assert (box.gpus, box.shm_bytes, box.shm_known) == (None, None, False)
     assert only_launch("lmdeploy serve api_server m").container is None
 
@@ -319,7 +313,7 @@ GUARDS = [
 
 @pytest.mark.parametrize(("text", "guarded", "background"), GUARDS)
 def test_whether_a_failure_is_looked_at_and_the_script_goes_on(text: str, guarded: bool, background: bool) -> None:
-    """What ``set -e`` would do depends on where the command stands."""
+    """The command's position decides what ``set -e`` does."""
     launch = only_launch(text)
     assert (launch.guarded, launch.background) == (guarded, background)
 
@@ -336,7 +330,7 @@ def test_whether_a_failure_is_looked_at_and_the_script_goes_on(text: str, guarde
     ],
 )
 def test_error_exit(text: str, where: str | None) -> None:
-    """Where ``set -e`` stands, unless it is taken back before a server starts."""
+    """The place of ``set -e``, unless ``set +e`` follows before a server starts."""
     found = read("x.sh", text).error_exit
     assert (text_at(text, found) if found else None) == where
 
@@ -380,7 +374,7 @@ def test_what_a_script_says_beside_its_servers() -> None:
 
 
 def test_a_pipeline_and_its_configurations() -> None:
-    """Keywords of the engine keep their names, those of other configurations have the class before them."""
+    """The engine's keywords keep their names; those of other classes are prefixed by the class."""
     text = (
         "import os\nfrom lmdeploy import pipeline, TurbomindEngineConfig as T, VisionConfig, GenerationConfig\n"
         "os.environ['CUDA_VISIBLE_DEVICES'] = '0,1'\ntp = 2\n"
@@ -390,7 +384,6 @@ def test_a_pipeline_and_its_configurations() -> None:
     )
     launch = only_launch(text, None, "x.py")
     assert (launch.starts, launch.engine, launch.unsure) == ("pipeline", "TurbomindEngineConfig", False)
-    assert launch.model is not None
     assert (launch.model.value, text_at(text, launch.model.written)) == ("org/é", "org/é")
     assert given_options(launch) == {
         "tp": ["2"],
@@ -453,7 +446,7 @@ def test_python_values(text: str, model: str | None, options: dict[str, list[str
     ],
 )
 def test_another_pipeline_is_not_lmdeploys(text: str) -> None:
-    """A name that comes from elsewhere is somebody else's."""
+    """A pipeline imported from elsewhere is ignored."""
     assert read("x.py", text).launches == ()
 
 
@@ -502,7 +495,7 @@ COMPOSE = """services:
 
 
 def test_a_compose_file() -> None:
-    """Commands as lists, texts and scripts; what stands around them; places within block scalars."""
+    """Commands as lists, texts and scripts are read, with their containers and places."""
     script = read("docker-compose.yml", COMPOSE)
     assert script.kind == "compose"
     found = script.launches
@@ -516,7 +509,6 @@ def test_a_compose_file() -> None:
         ["--tp", "1"],
     ]
     box = found[0].container
-    assert box is not None
     assert (box.shm_bytes, box.gpus, [word.value for word in box.published]) == (16 * 2**30, 2, ["80:23333"])
     (probe,) = box.probes
     assert (probe.kind, probe.path, probe.initial_s, probe.period_s, probe.failures) == (
@@ -561,23 +553,18 @@ items:
 
 
 def test_kubernetes() -> None:
-    """Pods within anything, their variables, cards, memory and probes."""
+    """Nested pods are read, with variables, GPUs, memory and probes."""
     script = read("pod.yaml", KUBERNETES)
     first, second = script.launches
-    assert first.model is not None
     assert (first.model.value, first.model.raw) == ("org/m", "$(MODEL)")
     assert text_at(KUBERNETES, first.model.written) == "org/m"
     assert given_options(first) == {"--tp": ["4"], "--server-port": ["8000"]}
     assert {name: word.value for name, word in first.environment.items()} == {"MODEL": "org/m", "TP": "4", "KEY": None}
     box = first.container
-    assert box is not None
     assert (box.gpus, box.shm_bytes, box.probes[0].kind, box.probes[0].initial_s) == (4, 16 * 2**30, "liveness", 30)
-    assert box.restart is not None
     assert box.restart.value == "Always"
-    assert second.model is not None
     assert (second.model.value, second.model.written) == ("org/ü", None)
     assert text_at(KUBERNETES, second.options[0].whole) == "--tp 2"
-    assert second.container is not None
     assert second.container.host_ipc
 
 
@@ -586,9 +573,6 @@ def test_a_dockerfile() -> None:
     text = 'FROM a AS b\nFROM lmdeploy:1\nENV A="b c"\n# é\n'
     text += 'ENTRYPOINT ["lmdeploy", "serve"]\nCMD ["api_server", \\\n "m"]\n'
     launch = only_launch(text, None, "Dockerfile")
-    assert launch.model is not None
-    assert launch.container is not None
-    assert launch.container.image is not None
     assert (launch.model.value, launch.container.image.value) == ("m", "lmdeploy:1")
     assert launch.environment["A"].value == "b c"
     text = "FROM x\nENV TP=2\nCMD lmdeploy serve api_server ${M:-m} --tp $TP\n"
@@ -620,7 +604,7 @@ KINDS = [
 
 @pytest.mark.parametrize(("path", "text", "kind"), KINDS)
 def test_the_kind_of_a_file(path: str, text: str, kind: str) -> None:
-    """By its name, its first line, or what it says."""
+    """The kind follows from the name, the first line or the content."""
     assert kind_of(path, text) == kind
 
 
@@ -635,7 +619,7 @@ def test_the_kind_of_a_file(path: str, text: str, kind: str) -> None:
     ],
 )
 def test_what_cannot_be_read_is_told(kind: Kind, text: str) -> None:
-    """A file with an error has a problem with its place, and is read no further than it goes."""
+    """A syntax error becomes a problem with a place."""
     assert read("x", text, kind).problems
 
 
@@ -658,7 +642,6 @@ def test_every_command_of_the_seeds_is_read(seeds: Seeds) -> None:
     assert len(found) == 6
     for text, options, model in found:
         launch = only_launch(text)
-        assert launch.model is not None
         assert launch.model.value == model
         read_options = {
             option_id(option.name): option.values[0].value if option.values else "true" for option in launch.options
@@ -694,7 +677,7 @@ def test_every_published_command_is_read(path: Path) -> None:
 
 
 def test_the_kinds_of_published_commands() -> None:
-    """Without being told, the kind of a text is found; a single command in several lines may go as a script."""
+    """The kind is detected; a command of several lines may count as a script."""
     alike = {"bash": {"bash", "command", "docker"}, "command": {"command"}}
     for path in CORPUS:
         entry = yaml.safe_load(path.read_text("utf-8"))
@@ -719,7 +702,7 @@ def parts(thing: object) -> Iterator[object]:
 
 
 def check_places(script: Script) -> None:
-    """Each place lies within the text, on its line; each word stands where it says."""
+    """Assert that each place is within the text and each word is at its place."""
     text = script.text
     for part in parts(script):
         if isinstance(part, Span):
@@ -741,28 +724,9 @@ BASES: list[tuple[Kind, str]] = [
     *[("kubernetes", KUBERNETES)] * 12,
     *(("docker", 'FROM x\nENV A=1\nCMD ["lmdeploy", "serve", "api_server", "m"]\n') for _ in range(4)),
 ]
-ODD = [
-    "'",
-    '"',
-    "`",
-    "$",
-    "${",
-    "}",
-    "$(",
-    ")",
-    "((",
-    "\\",
-    "\n",
-    "\r\n",
-    "&",
-    "|",
-    "<<EOF\n",
-    "é",
-    "\u2028",
-    "\0",
-    "\ud800",
-]
+ODD = ["'", '"', "`", "$", "${", "}", "$(", ")", "((", "\\", "\n", "\r\n", "&", "|", "<<EOF\n", "é", "\u2028", "\0"]
 ODD += ["[", "]", "{", ":", "- ", "*a", "&a ", "#", "\t", "@", "=", "+=", ";;", "if ", "done\n", "$@", "\ufeff", "🙂"]
+ODD += ["\ud800"]
 
 
 @st.composite
@@ -780,7 +744,7 @@ def mutated(draw: st.DrawFn) -> tuple[Kind, str]:
 @settings(max_examples=400)
 @given(mutated())
 def test_places_hold_in_any_text(case: tuple[Kind, str]) -> None:
-    """Whatever a text was made into, it is read without an exception and every place is right."""
+    """A mutated text is read without an exception, and every place is right."""
     kind, text = case
     check_places(read("x", text, kind))
 
@@ -788,7 +752,7 @@ def test_places_hold_in_any_text(case: tuple[Kind, str]) -> None:
 @settings(max_examples=150)
 @given(st.text(max_size=300), st.sampled_from(["bash", "python", "docker", "compose", "kubernetes", None]))
 def test_any_text_is_read(text: str, kind: Kind | None) -> None:
-    """No text of any alphabet raises anything."""
+    """No text raises an exception."""
     check_places(read("x", text, kind))
 
 
@@ -801,10 +765,9 @@ PLAIN = st.text(
 @settings(max_examples=150)
 @given(NAMES, PLAIN)
 def test_a_quoted_value_comes_out_as_it_went_in(name: str, value: str) -> None:
-    """What single quotes hold is the value, through a variable too, in any alphabet."""
+    """Text in single quotes is the value, also through a variable."""
     text = f"{name}='{value}'\nlmdeploy serve api_server \"${{{name}}}\" --model-name '{value}' --dtype=\"${name}\"\n"
     launch = only_launch(text)
-    assert launch.model is not None
     assert launch.model.value == value
     for option in launch.options:
         assert option.values[0].value == value
@@ -826,7 +789,7 @@ HOSTILE: list[tuple[Kind, str]] = [
 
 @pytest.mark.parametrize(("kind", "unit"), HOSTILE)
 def test_a_hostile_text_takes_no_longer_than_any(kind: Kind, unit: str) -> None:
-    """200 kB of anything are read or refused soon, whatever they would be to a parser."""
+    """200 kB of a repeated unit are read or refused within seconds."""
     text = (unit * (LARGE // len(unit) + 1))[:LARGE]
     tracer = sys.gettrace()
     sys.settrace(None)  # what is held is the reader's time, not that of a coverage measurement
@@ -840,7 +803,7 @@ def test_a_hostile_text_takes_no_longer_than_any(kind: Kind, unit: str) -> None:
 
 
 def test_a_text_that_is_too_long_is_not_read() -> None:
-    """Beyond a megabyte there is one problem and nothing else."""
+    """A text above the limit yields one problem and no launch."""
     script = read("x.sh", "lmdeploy serve api_server m\n" * (MOST_CHARACTERS // 20))
     assert len(script.problems) == 1
     assert not script.launches
@@ -881,7 +844,7 @@ def test_nothing_of_a_file_is_run(folder: str) -> None:
     ],
 )
 def test_a_file_that_is_read_and_written_is_no_trouble(line: str) -> None:
-    """The grammar lacks this redirection; what stands behind it is read all the same."""
+    """The grammar lacks this redirection; the text after it is still read."""
     script = read("start.sh", f"{line}\nlmdeploy serve api_server m --tp 2 --model-name 'a<>b'\n", "bash")
     assert script.problems == ()
     assert given_options(script.launches[0]) == {"--tp": ["2"], "--model-name": ["a<>b"]}
@@ -889,17 +852,16 @@ def test_a_file_that_is_read_and_written_is_no_trouble(line: str) -> None:
 
 @pytest.mark.parametrize("start", ["bash -c", "sudo sh -c", "docker run --gpus all img bash -c"])
 def test_a_command_in_double_quotes_goes_on_behind_a_backslash(start: str) -> None:
-    """The outer shell takes the backslash and the line's end away; every option has its place in the file."""
+    """The outer shell removes the escaped line end; every option keeps its place in the file."""
     text = f'{start} "cd /srv && \\\n  lmdeploy serve api_server \\$MODEL \\\n    --tp 2 \\\n    --session-len 8192"\n'
     launch = only_launch(text)
     assert given_options(launch) == {"--tp": ["2"], "--session-len": ["8192"]}
     assert [text_at(text, option.whole) for option in launch.options] == ["--tp 2", "--session-len 8192"]
-    assert launch.model is not None
     assert launch.model.value is None
 
 
 def test_an_array_that_a_branch_appends_to_keeps_its_beginning() -> None:
-    """What all branches share is known; that more may follow, too."""
+    """The words that all branches share are known; more may follow."""
     text = 'args=(--tp 2)\nif a; then args+=(--session-len 8); fi\nlmdeploy serve api_server m "${args[@]}"\n'
     launch = only_launch(text)
     assert given_options(launch) == {"--tp": ["2"]}
@@ -910,7 +872,7 @@ def test_an_array_that_a_branch_appends_to_keeps_its_beginning() -> None:
 
 
 def test_servers_of_a_loop_behind_a_proxy_are_found() -> None:
-    """The program is one of two arrays, which nothing tells; that it serves, the words behind it do."""
+    """The program's array is unknown; the words after it show that it serves."""
     text = """\
 lmdeploy=(lmdeploy)
 if [[ -n $PYTHON ]]; then lmdeploy=("$PYTHON" -m lmdeploy); fi
@@ -929,7 +891,7 @@ wait
 
 
 def test_a_keyword_tells_whose_it_is() -> None:
-    """pipeline() has keywords of its own; those of the engine's class are as bare, and so is what is set later."""
+    """``callee`` separates pipeline()'s keywords from the engine's, also for later assignments."""
     text = (
         "from lmdeploy import pipeline, TurbomindEngineConfig as T, GenerationConfig\n"
         "engine = T(tp=2)\nengine.session_len = 8\n"
@@ -948,7 +910,7 @@ def test_a_keyword_tells_whose_it_is() -> None:
 
 @pytest.mark.parametrize("use", ["${00}", "${01}", "${00001}", "${999999}", "$0"])
 def test_an_argument_of_any_number_is_no_crash(use: str) -> None:
-    """Arguments count from 1; what is behind the last is empty."""
+    """Arguments count from 1; those after the last are empty."""
     text = f"f() {{ lmdeploy serve api_server m --tp {use}; }}\nf\nf 2\n"
     assert read("start.sh", text, "bash").launches
 
@@ -971,13 +933,12 @@ spec:
 """,
     )
     (launch,) = script.launches
-    assert launch.model is not None
     assert launch.model.value == "org/x"
     assert given_options(launch) == {"--tp": ["1"], "--model-name": ["given"]}
 
 
 def deployment(replicas: str) -> str:
-    """A Deployment with so many of a server."""
+    """Return a Deployment with this number of replicas."""
     return f"""apiVersion: apps/v1
 kind: Deployment
 metadata: {{name: m}}
@@ -995,17 +956,16 @@ spec:
 
 @pytest.mark.parametrize(("replicas", "number"), [("1", 1), ("4", 4), ("$(COUNT)", None)])
 def test_how_many_of_a_container_there_are(replicas: str, number: int | None) -> None:
-    """And a batch below the whole load is none below one server's share of it."""
+    """Replicas are counted; with several, a batch below the whole load is not reported."""
     text = deployment(replicas)
     container = read("deployment.yaml", text).launches[0].container
-    assert container is not None
     assert container.replicas == number
     found = engine.review("deployment.yaml", text, {"gpu": "H100-80G", "load": "32"})
     assert ("LMD206" in {finding.rule.id for finding in found.findings}) == (number == 1)
 
 
 def test_how_many_of_a_service_there_are() -> None:
-    """By deploy.replicas or scale; one where nothing is said."""
+    """deploy.replicas or scale sets the count; the default is 1."""
     text = "services:\n" + "".join(
         f"  s{number}:\n    command: lmdeploy serve api_server org/m\n{more}"
         for number, more in enumerate(("", "    scale: 3\n", "    deploy: {replicas: 2}\n"))

@@ -107,21 +107,21 @@ def test_the_words_of_a_command(line: str, expected: list[list[str]]) -> None:
 
 @pytest.mark.parametrize(("line", "instance", "here", "template"), INSTANCES)
 def test_an_instance_has_its_name(line: str, instance: str, here: list[str], template: list[str | None]) -> None:
-    """The file's name tells it; a template's own does not, and its prefix is known all the same."""
+    """The file name contains the instance; a template's has only the prefix."""
     text = service(f"ExecStart=/bin/echo {line}")
     assert arguments(text, f"x/a-b@{instance}.service") == [["/bin/echo", *here]]
     assert arguments(text, "x/a-b@.service") == [["/bin/echo", *template]]
 
 
 def test_what_only_the_host_knows() -> None:
-    """Its name, the folders of its manager, and on stdin the unit's own name."""
+    """The host's name, the manager's folders and, on stdin, the unit's name are unknown."""
     text = service("ExecStart=/bin/echo %H a%m %h %t %p")
     assert arguments(text) == [["/bin/echo", None, None, None, None, "server"]]
     assert arguments(text, "-") == [["/bin/echo", None, None, None, None, None]]
 
 
 def test_a_program_under_another_name() -> None:
-    """With @ the second word is only what the program is told that it is called."""
+    """After @ the second word is only argv[0]."""
     assert arguments(service("ExecStart=-@/usr/bin/lmdeploy zero serve")) == [["/usr/bin/lmdeploy", "serve"]]
 
 
@@ -157,7 +157,7 @@ def unquoted(text: str) -> list[str]:
 
 @pytest.mark.parametrize(("line", "expected"), WORDS)
 def test_systemd_reads_the_same_words(tmp_path: Path, line: str, expected: list[list[str]]) -> None:
-    """The expected lists are no opinion of ours."""
+    """systemd confirms the expected lists."""
     (tmp_path / "a-b.service").write_text(service("Type=oneshot", f"ExecStart={line}"), encoding="utf-8")
     assert shown(tmp_path, "a-b.service")[0] == expected
 
@@ -175,7 +175,7 @@ PARTS = [*"ab '\"\\;#%$=-", " ", " ", "\\\n", "\\\n#c\n", "%%", "%p", "\\x41", "
 
 
 def test_systemd_reads_the_same_of_lines_made_by_chance(tmp_path: Path) -> None:
-    """Three hundred lines of what the syntax gives a meaning to; of those refused for their quotes some are tried."""
+    """300 random lines of special characters; a sample of those with unbalanced quotes is checked too."""
     rng = random.Random(20261121)
     good, refused = [], []
     for _ in range(300):
@@ -224,18 +224,18 @@ REPLACED: list[tuple[list[str], str, list[str | None]]] = [
 
 @pytest.mark.parametrize(("lines", "words", "expected"), REPLACED)
 def test_variables(lines: list[str], words: str, expected: list[str | None]) -> None:
-    """As systemd replaces them: whole, or split where one stands alone; what nothing gives is unknown."""
+    """Variables are replaced as systemd does: whole, or split if alone; unset ones are unknown."""
     assert arguments(service(*lines, f"ExecStart=/bin/echo {words}")) == [["/bin/echo", *expected]]
 
 
 def test_no_variables_behind_a_colon() -> None:
-    """The prefix that leaves dollars alone."""
+    """The prefix turns replacement off."""
     text = service("Environment=A=1", "ExecStart=:/bin/echo ${A} $A $$")
     assert arguments(text) == [["/bin/echo", "${A}", "$A", "$$"]]
 
 
 def test_systemd_reads_the_same_variables(tmp_path: Path) -> None:
-    """Those of Environment= alone."""
+    """systemd confirms the variables of Environment=."""
     for at, (lines, _, _) in enumerate(REPLACED):
         if "%H" in "".join(lines) or any("Unset" in line or "Pass" in line for line in lines):
             continue
@@ -280,7 +280,7 @@ PLAIN = [file for file in FILES if "$" not in file[0] and "" not in file[1].valu
 
 @pytest.mark.parametrize(("text", "expected"), PLAIN)
 def test_systemd_reads_the_same_environment_file(tmp_path: Path, text: str, expected: dict[str, str]) -> None:
-    """From the generator that reads files of this form; it replaces variables and drops empty ones, so of others."""
+    """systemd's generator confirms files without variables and empty values, which it treats differently."""
     if not GENERATOR.exists():
         pytest.skip(f"{GENERATOR} is not installed; .ci/run installs it (apt-get install systemd)")
     folder = tmp_path / "environment.d"
@@ -293,7 +293,7 @@ def test_systemd_reads_the_same_environment_file(tmp_path: Path, text: str, expe
 
 
 def test_systemd_reads_the_same_of_files_made_by_chance(tmp_path: Path) -> None:
-    """Forty files of what the form gives a meaning to, quotes without an end among them."""
+    """40 random files of special characters, unclosed quotes included."""
     if not GENERATOR.exists():
         pytest.skip(f"{GENERATOR} is not installed; .ci/run installs it (apt-get install systemd)")
     rng = random.Random(20261121)
@@ -335,7 +335,7 @@ def fleet(folder: Path, *lines: str, **files: str) -> tuple[Path, str]:
 
 
 def test_values_of_files_beside_the_unit(tmp_path: Path) -> None:
-    """On the host they are elsewhere; here they stand beside it. No repair of the unit can mend them."""
+    """Environment files are read from the unit's folder; repairs do not change them."""
     path, text = fleet(
         tmp_path,
         "EnvironmentFile=/etc/lmdeploy/server.env",
@@ -346,7 +346,6 @@ def test_values_of_files_beside_the_unit(tmp_path: Path) -> None:
     )
     launch = one(text, path)
     assert launch.starts == "api_server"
-    assert launch.model is not None
     assert (launch.model.value, launch.model.raw, launch.model.variable) == ("org/m", "${MODEL}", "MODEL")
     values = {"--tp": ["2"], "--session-len": ["4096"], "--log-level": [None], "--max-batch-size": ["7"]}
     assert given_options(launch) == values
@@ -359,7 +358,7 @@ def test_values_of_files_beside_the_unit(tmp_path: Path) -> None:
 
 
 def test_what_instances_share(tmp_path: Path) -> None:
-    """Of a template, whose instance is unknown, what all its instances' files say alike is known."""
+    """For a template, a value is known if all instances' files agree."""
     lines = (
         "EnvironmentFile=/etc/lmdeploy/server-%i.env",
         f"ExecStart={SERVER} --server-port ${{PORT}} --tp ${{TP}} --session-len ${{LEN}}",
@@ -373,7 +372,7 @@ def test_what_instances_share(tmp_path: Path) -> None:
 
 
 def test_a_later_file_counts(tmp_path: Path) -> None:
-    """Files in their order, all above Environment=; an empty setting takes back those before it."""
+    """Later files win, and win over Environment=; an empty setting resets the list."""
     lines = (
         "EnvironmentFile=/x/a.env",
         "EnvironmentFile=-/x/b.env",
@@ -388,7 +387,7 @@ def test_a_later_file_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sign", ["", "-"])
 def test_a_file_that_is_not_here_may_set_anything(tmp_path: Path, sign: str) -> None:
-    """What stood before it is unknown; a file behind it counts again."""
+    """A missing file makes earlier values unknown; later files count again."""
     lines = (
         "Environment=A=1 B=1",
         f"EnvironmentFile={sign}/x/no.env",
@@ -406,7 +405,7 @@ def test_wildcards(tmp_path: Path) -> None:
 
 
 def test_nothing_outside_the_folder_is_read(tmp_path: Path) -> None:
-    """Neither by an absolute path nor by a step up, a link, or a pipe that would never end; a folder within is."""
+    """Absolute paths, .., links and pipes are refused; subfolders are read."""
     inside = tmp_path / "unit"
     (inside / "within").mkdir(parents=True)
     (tmp_path / "out.env").write_text("A=1\n", encoding="utf-8")
@@ -435,7 +434,7 @@ def test_a_link_to_a_file_of_the_folder_is_read(tmp_path: Path) -> None:
 
 
 def test_a_word_of_options_from_another_file(tmp_path: Path) -> None:
-    """$OPTIONS is split into words, which are judged; but they are not in this file, so nothing here mends them."""
+    """Rules check the words of $OPTIONS; no repair is offered, as they are in another file."""
     path, text = fleet(
         tmp_path,
         "EnvironmentFile=/etc/default/lmdeploy.env",
@@ -453,7 +452,7 @@ def test_a_word_of_options_from_another_file(tmp_path: Path) -> None:
 
 
 def test_a_word_of_options_of_the_unit() -> None:
-    """Of the unit's own variable the words are mended where they stand."""
+    """Words of the unit's own variable are repaired in place."""
     text = service('Environment="OPTIONS=--sesion-len 4096 --tp 2"', f"ExecStart={SERVER} $OPTIONS")
     launch = one(text)
     assert given_options(launch) == {"--sesion-len": ["4096"], "--tp": ["2"]}
@@ -463,7 +462,7 @@ def test_a_word_of_options_of_the_unit() -> None:
 
 
 def test_an_unknown_word_of_options() -> None:
-    """Any number of words: nothing may be said to be missing."""
+    """An unknown variable may be any number of words, so the launch is unsure."""
     assert one(service("EnvironmentFile=/x/no.env", f"ExecStart={SERVER} $OPTIONS")).unsure
 
 
@@ -491,7 +490,6 @@ STARTS: list[tuple[str, str | None, dict[str, list[str | None]]]] = [
 def test_what_a_unit_starts(line: str, model: str, options: dict[str, list[str | None]]) -> None:
     """The server itself, behind env and other wrappers, and within the script of a shell."""
     launch = one(service("Environment=MODEL=org/x TP=4", f"ExecStart={line}"))
-    assert launch.model is not None
     assert (launch.model.value, given_options(launch)) == (model, options)
 
 
@@ -511,7 +509,7 @@ def test_what_starts_no_server(text: str) -> None:
 
 
 def test_places_within_the_unit() -> None:
-    """A value is where it stands, also in a line that goes on, in quotes and in the script of a shell."""
+    """Places are right in continued lines, quotes and nested scripts."""
     text = service(
         "# the server",
         "ExecStart=/usr/bin/lmdeploy serve api_server 'org/m' \\",
@@ -520,7 +518,6 @@ def test_places_within_the_unit() -> None:
         "  --model-name é --seed 3",
     )
     launch = one(text)
-    assert launch.model is not None
     assert (text_at(text, launch.model.place), text_at(text, launch.model.written)) == ("'org/m'", "org/m")
     found = {
         option.name: (text_at(text, option.place), text_at(text, option.values[0].written)) for option in launch.options
@@ -594,7 +591,7 @@ QUIET = [
 
 @pytest.mark.parametrize(("lines", "line", "what"), TROUBLES)
 def test_troubles(lines: str, line: int, what: str) -> None:
-    """What systemd passes over or refuses is told, at its line."""
+    """What systemd ignores or rejects is reported at its line."""
     script = read("lmdeploy.service", service(lines))
     (trouble,) = script.problems
     assert (trouble.place.line, what in trouble.message) == (line, True), trouble
@@ -608,7 +605,7 @@ def test_no_trouble(lines: str) -> None:
 
 
 def test_a_program_of_a_variable_is_reviewed_all_the_same() -> None:
-    """The author's intention is plain."""
+    """A variable as the program does not stop the review."""
     text = service("ExecStart=${LMDEPLOY} serve api_server org/m --tpp 2")
     assert "LMD101" in {finding.rule.id for finding in engine.review("x.service", text).findings}
 
@@ -646,7 +643,7 @@ KINDS = [
 
 @pytest.mark.parametrize(("path", "text", "kind"), KINDS)
 def test_the_kind_of_a_unit(path: str, text: str, kind: str) -> None:
-    """By its name, or by a [Service] that starts something."""
+    """The kind follows from the name, or from a [Service] with ExecStart=."""
     assert kind_of(path, text) == kind
 
 
@@ -656,7 +653,7 @@ def review(*arguments: str, stdin: str | None = None) -> Result:
 
 
 def test_a_folder_s_units_are_reviewed(tmp_path: Path) -> None:
-    """With the scripts of a folder; units that name no LMDeploy, and files of variables, are left out."""
+    """Units that mention LMDeploy are reviewed; others and environment files are not."""
     fleet(
         tmp_path, "EnvironmentFile=/x/a.env", "ExecStart=/usr/bin/lmdeploy serve api_server org/m --tpp ${A}", a="A=1\n"
     )
@@ -669,7 +666,7 @@ def test_a_folder_s_units_are_reviewed(tmp_path: Path) -> None:
 
 
 def test_a_unit_on_stdin() -> None:
-    """It has no folder, so no other file is read."""
+    """A unit on stdin has no folder, so no other file is read."""
     found = review("-", stdin=service("EnvironmentFile=/x/a.env", f"ExecStart={SERVER} --tpp ${{A}}"))
     assert found.exit_code == 1
     assert "1 launch" in found.output
@@ -685,7 +682,7 @@ UNIT = service(
 
 
 def test_fix_mends_a_unit_in_place(tmp_path: Path) -> None:
-    """As in a script: a name is put right, an option that does nothing goes with its line."""
+    """As in a script: a name is corrected, and an option without effect is removed with its line."""
     path = tmp_path / "lmdeploy.service"
     path.write_text(UNIT, encoding="utf-8")
     before = review(str(path))
@@ -697,7 +694,7 @@ def test_fix_mends_a_unit_in_place(tmp_path: Path) -> None:
 
 
 def test_fix_of_the_last_option(tmp_path: Path) -> None:
-    """The line before it no longer goes on."""
+    """The line before it loses its backslash."""
     path = tmp_path / "lmdeploy.service"
     text = service(
         "ExecStart=/usr/bin/lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct \\", "  --eager-mode", "Restart=no"
@@ -723,7 +720,7 @@ def test_a_misspelt_variable_of_a_file_is_found(tmp_path: Path) -> None:
 
 
 def test_variables_that_another_file_may_set(tmp_path: Path) -> None:
-    """Where a file is not here it may set the number of threads; where it is and does not, that is told."""
+    """A missing file may set the thread count; a present one that does not gets the finding."""
     lines = ("EnvironmentFile=/x/a.env", "ExecStart=/usr/bin/lmdeploy serve api_server OpenGVLab/InternVL3-8B")
     lines = (*lines[:1], f"{lines[1]} --trust-remote-code --max-batch-size 64")
     path, text = fleet(tmp_path, *lines)

@@ -21,7 +21,7 @@ LEAST = 150
 
 @cache
 def texts() -> tuple[fuzz_reviews.Text, ...]:
-    """Each text once."""
+    """Return the distinct texts."""
     found = {each.text: each for group in fuzz_reviews.originals().values() for each in group}
     return tuple(found.values())
 
@@ -84,7 +84,7 @@ def test_what_a_repair_claims_to_mend_is_mended(part: int) -> None:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_only_the_claimed_stretches_differ(part: int) -> None:
-    """The text with the claimed edits made is the repaired text, where one round was enough; and mostly it is."""
+    """If one round is enough, and it mostly is, the listed edits yield the repaired text."""
     rounds = 0
     for at, _, before, made, _ in repaired(part):
         if all(each in before.findings for each in made.applied):
@@ -97,7 +97,7 @@ def test_only_the_claimed_stretches_differ(part: int) -> None:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_comments_variables_and_options_keep_their_order(part: int) -> None:
-    """What no repair touches stands where it stood among the others."""
+    """Untouched comments, variables and options keep their order."""
     for at, _, before, made, after in repaired(part):
         touched = edits(made.applied)
 
@@ -128,5 +128,5 @@ def in_order(some: list[str], all_of: list[str]) -> bool:
 
 
 def test_there_is_much_to_repair() -> None:
-    """These properties are of many texts."""
+    """Enough texts are repaired for these tests to mean something."""
     assert sum(1 for part in range(PARTS) for _ in repaired(part)) >= LEAST

@@ -75,7 +75,7 @@ def test_nothing_of_a_file_is_run(name: str, trapped: tuple[Path, dict[str, str]
 
 
 def test_the_watch_sees_what_is_run() -> None:
-    """The fuzzing's own alarm: a process and a file that is written are both told."""
+    """The fuzzing's own alarm reports processes and written files."""
     kept, fuzz_reviews.STARTED[:] = list(fuzz_reviews.STARTED), []
     fuzz_reviews._watch("subprocess.Popen", ("touch",))
     fuzz_reviews._watch("open", ("sprung", "w", 0))
@@ -85,7 +85,7 @@ def test_the_watch_sees_what_is_run() -> None:
 
 
 def test_a_number_is_the_same_text_again() -> None:
-    """A failure's number shows it again; other numbers and seeds are other texts."""
+    """A number and a seed reproduce a text; others give other texts."""
     assert fuzz_reviews.made(1, "scripts", 5) == fuzz_reviews.made(1, "scripts", 5)
     texts = {fuzz_reviews.made(seed, "files", number)[1] for seed in (0, 1) for number in range(20)}
     assert len(texts) > 30
@@ -97,7 +97,7 @@ OPTIONS = ("--session-len", "--tp", "--cache-max-entry-count", "--max-batch-size
 
 @pytest.mark.parametrize("value", NOT_FINITE)
 def test_a_number_that_is_none_is_no_crash(value: str) -> None:
-    """Rules reckon with values; some are none that anything can be reckoned with."""
+    """Rules compute with values; odd ones must not crash them."""
     for option in (*OPTIONS, "--quant-policy", "--server-port", "--max-concurrent-requests", "--dp", "--max-log-len"):
         for loop in ("", f"set -- a b\nshift {value}\n"):
             text = f"{loop}CUDA_VISIBLE_DEVICES={value} lmdeploy serve api_server internlm/internlm3-8b-instruct"

@@ -82,6 +82,17 @@ def at(setting: LaunchSetting) -> Span:
     return setting.word.written or setting.word.place
 
 
+def place(case: Case, option: str) -> Span:
+    """Return an option's place; the launch's if it does not set the option."""
+    setting = case.settings.get(option)
+    return at(setting) if setting else case.launch.place
+
+
+def model_place(case: Case) -> Span:
+    """Return the model's place; the launch's if it names none."""
+    return case.launch.model.place if case.launch.model else case.launch.place
+
+
 # --- constraints
 
 
@@ -202,7 +213,7 @@ def at_default(case: Case, name: str) -> bool:
     return setting is not None and now is not None and setting.text == now.default
 
 
-def images_told(case: Case) -> bool:
+def expects_images(case: Case) -> bool:
     """Return whether something says that requests contain images."""
     return bool({"image", "load", "rps"} & case.answered) and "text_only" not in case.answered
 

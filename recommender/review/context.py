@@ -78,7 +78,8 @@ def context(
     store = load()
     answers: dict[str, dict[str, Any]] = {}
     answers |= _answers(store, project or {})
-    answers |= _header_answers(store, script)
+    request = artefact_request(script)
+    answers |= _request_answers(store, request) if request is not None else {}
     mine, uncovered = _script_answers(store, script, launch)
     answers |= mine
     given = _answers(store, options)
@@ -86,14 +87,10 @@ def context(
         if name in given and excluded not in given:
             answers.pop(excluded, None)
     answers |= given | {name: mine[name] for name in mine.keys() & {"model"}}
-    count = _count(launch, _gives_count(options), answers)
+    count = _count(launch, ":" in str(options.get("gpu") or ""), answers)
     values = {name: value for answer in answers.values() for name, value in answer.items()}
     values["gpu_count"] = count if count is not None else _tensor_parallel(launch)
     return Context(_resolve(store, values), frozenset(answers), count, uncovered)
-
-
-def _gives_count(options: Mapping[str, Any]) -> bool:
-    return ":" in str(options.get("gpu") or "")
 
 
 def _answers(store: Store, options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -132,12 +129,6 @@ def verify(options: Mapping[str, Any]) -> None:
 
 
 # --- the script
-
-
-def _header_answers(store: Store, script: Script) -> dict[str, dict[str, Any]]:
-    """Return the request fields in a generated file's header, by option name."""
-    request = artefact_request(script)
-    return _request_answers(store, request) if request is not None else {}
 
 
 def artefact_request(script: Script) -> Request | None:
@@ -186,7 +177,7 @@ def _request_answers(store: Store, request: Request) -> dict[str, dict[str, Any]
 
 
 def _script_answers(store: Store, script: Script, launch: Launch | None) -> tuple[dict[str, dict[str, Any]], str]:
-    """Return the script's model and release; a release without record apart."""
+    """Return the answers of the script, and the release that it names if no record covers it."""
     answers: dict[str, dict[str, Any]] = {}
     model = model_of(store, launch.model.value) if launch and launch.model and launch.model.value else None
     if model is not None:
@@ -233,7 +224,7 @@ def model_of(store: Store, text: str) -> records.Model | None:
 
 
 def _count(launch: Launch | None, given: bool, answers: Mapping[str, Mapping[str, Any]]) -> int | None:
-    """Return how many GPUs the launch sees; the option wins over the script."""
+    """Return how many GPUs the launch sees; ``given``: ``--gpu`` has a count, which wins over the script."""
     if given:
         return int(answers["gpu"]["gpu_count"])
     visible_count = visible(launch.environment.get("CUDA_VISIBLE_DEVICES")) if launch else None

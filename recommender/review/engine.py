@@ -30,7 +30,7 @@ class UnknownRule(UserError):
 
 @dataclass(frozen=True)
 class Defect:
-    """A rule that crashed: our bug, reported beside the other findings."""
+    """A rule that crashed: a bug of ours, reported with the other findings."""
 
     rule: str
     path: str
@@ -59,7 +59,7 @@ def _registry() -> Mapping[str, tuple[Rule, str]]:
         if not info.name.rpartition(".")[2].startswith("lmd"):  # a family or a shared module
             continue
         module = import_module(info.name)
-        rule = module.RULE
+        rule = module.rule
         if rule.id in rules:
             raise ValueError(f"two rules are called {rule.id}: {rules[rule.id][0].name} and {rule.name}")
         rules[rule.id] = rule, (module.__doc__ or "").strip()

@@ -12,12 +12,12 @@ from recommender.common import atomic_write
 from recommender.common.text import printable
 from recommender.common.user_file import Unreadable, read_bytes
 from recommender.review.engine import UNREAD, Review
-from recommender.review.rule import Finding, Fix
+from recommender.review.rule import Finding
 from recommender.review.script.source import Source
 
 ROUNDS = 8
 FEWEST_LOOKS, MOST_LOOKS, MOST_REVIEWED, MANY_FINDINGS = 4, 100, 300, 8
-"""How often conflicting repairs are tried apart: less often for more launches and findings."""
+"""How many reviews may separate conflicting repairs: fewer for more launches and findings."""
 Look = Callable[[Source], Review]
 Stretch = tuple[int, int, str]
 
@@ -90,19 +90,8 @@ def is_worse(before: Review, after: Review, applied: Iterable[Finding]) -> bool:
         return True
     if len(after.script.launches) < len(before.script.launches):
         return True
-    return any(_number(after, grave) > _number(before, grave) for grave in (_error, _unread))
-
-
-def _number(review: Review, which: Callable[[Finding], bool]) -> int:
-    return sum(which(finding) for finding in review.findings)
-
-
-def _error(finding: Finding) -> bool:
-    return finding.severity == "error"
-
-
-def _unread(finding: Finding) -> bool:
-    return finding.rule.id == UNREAD
+    errors, errors_now = (sum(found.severity == "error" for found in review.findings) for review in (before, after))
+    return errors_now > errors or now[UNREAD] > then[UNREAD]
 
 
 def _count_by_rule(review: Review) -> Counter[str]:
@@ -126,13 +115,10 @@ def _independent(review: Review) -> Iterator[Finding]:
         edits = set(_edits([finding]))
         alone = all(_disjoint(edit, other) for edit in edits for other in edits if edit is not other)
         free = all(edit in free_edits or all(_disjoint(edit, other) for other in free_edits) for edit in edits)
-        if edits and alone and free and _in_text(finding.fix, size):
+        inside = all(0 <= start <= end <= size for start, end, _ in edits)
+        if edits and alone and free and inside:
             free_edits |= edits
             yield finding
-
-
-def _in_text(fix: Fix, size: int) -> bool:
-    return all(0 <= place.start <= place.end <= size for place, _ in fix.edits)
 
 
 def _disjoint(first_edit: Stretch, second_edit: Stretch) -> bool:

@@ -23,7 +23,7 @@ PYTHON_NAMES: Mapping[str, str] = {"max_new_tokens": "max_tokens", "revision": "
 class LaunchSetting:
     """A known flag or variable as the launch sets it; ``id`` is its record's.
 
-    ``text`` is the value, "true" for a bare switch, None if only a run would tell.
+    ``text`` is the value, "true" for a bare switch, None if unknown.
     """
 
     id: str

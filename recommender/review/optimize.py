@@ -15,7 +15,7 @@ from recommender.review.engine import Review
 from recommender.review.fix import Stretch, is_worse
 from recommender.review.launch_settings import ASSIGNED
 from recommender.review.rule import Case, LaunchSetting
-from recommender.review.script.model import GivenOption, Span
+from recommender.review.script.model import Span
 from recommender.review.script.source import Source
 
 AUTHORS = ASSIGNED | {"trust_remote_code", "backend", "model_format", "dtype", "tp"}
@@ -196,14 +196,11 @@ def _add_option(case: Case, wanted: Explanation) -> Iterator[ValueChange]:
     end = _end(case)
     if case.script.kind not in ("bash", "command") or end is None or (wanted.switch and wanted.value != "true"):
         return
-    style = "=" if any(_after(case, option) == "=" for option in case.launch.options) else " "
-    text = wanted.name if wanted.switch else f"{wanted.name}{style}{wanted.value}"
-    edit = (end.end, end.end, f"{_gap(case, end)}{text}")
+    text = case.script.text
+    style = "=" if any(text.startswith("=", option.place.end) for option in case.launch.options) else " "
+    added = wanted.name if wanted.switch else f"{wanted.name}{style}{wanted.value}"
+    edit = (end.end, end.end, f"{_gap(case, end)}{added}")
     yield ValueChange(edit, end.line, _spelled(case, wanted), _reason(wanted))
-
-
-def _after(case: Case, option: GivenOption) -> str:
-    return case.script.text[option.place.end : option.place.end + 1]
 
 
 def _parts(case: Case) -> list[Span]:

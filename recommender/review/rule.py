@@ -1,7 +1,7 @@
 """Define rules and findings. Each rule is a module of ``recommender.review.rules``.
 
-The module's docstring is the rule's page: a title, then "What it does", "Why", "Bad" and "Good". The module ends with
-``RULE = Rule(...)``. A rule checks one launch at a time, or (``whole=True``) the script once.
+The module's docstring is the rule's page: a title, then "What it does", "Why", "Bad" and "Good". The module defines
+``rule``: a function under one of the decorators below. The module's name gives the rule's id and name.
 """
 
 from __future__ import annotations
@@ -24,10 +24,22 @@ RETIRED: Mapping[str, str] = MappingProxyType({"LMD611": "SC2086", "LMD612": "SC
 
 Severity = Literal["error", "warning", "info"]
 Family = Literal["starts", "answers", "nothing", "costs", "safety", "operations"]
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {
+        "0": "operations",
+        "1": "starts",
+        "2": "answers",
+        "3": "nothing",
+        "4": "costs",
+        "5": "safety",
+        "6": "operations",
+    }
+)
+"""The family of a rule by the first digit of its id."""
 
 
 def retirement(rule_id: str) -> str:
-    """Return what to tell a user who names a retired rule; empty for any other id."""
+    """Return the error for a retired rule's id; empty for any other id."""
     return f"{rule_id} was retired; use ShellCheck {RETIRED[rule_id]}" if rule_id in RETIRED else ""
 
 
@@ -51,8 +63,10 @@ class Diagnostic:
     """Where it differs from the rule's own."""
 
 
-Check = Callable[[Case], Iterator[Diagnostic]]
-WholeCheck = Callable[["Script"], Iterator[Diagnostic]]
+Diagnostics = Iterator[Diagnostic]
+Check = Callable[[Case], Diagnostics]
+OptionCheck = Callable[[Case, LaunchSetting], Diagnostics]
+WholeCheck = Callable[["Script"], Diagnostics]
 
 
 @dataclass(frozen=True)
@@ -71,6 +85,53 @@ class Rule:
     check: Check | None = None
     whole: WholeCheck | None = None
     needs: tuple[str, ...] = ()
+
+
+def declare(
+    module: str,
+    severity: Severity,
+    *,
+    check: Check | None = None,
+    whole: WholeCheck | None = None,
+    sources: tuple[str, ...] = (),
+    needs: tuple[str, ...] = (),
+    family: Family | None = None,
+) -> Rule:
+    """Return the rule of a module: ``….lmd101_unknown_option`` is LMD101, unknown-option.
+
+    The family is that of the id's first digit unless ``family`` is given.
+    """
+    number, _, name = module.rpartition(".")[2].partition("_")
+    family = family or FAMILIES[number[3]]
+    return Rule(number.upper(), name.replace("_", "-"), family, severity, sources, check, whole, needs)
+
+
+def launch_rule(
+    severity: Severity, *, sources: tuple[str, ...], needs: tuple[str, ...] = ()
+) -> Callable[[Check], Rule]:
+    """Make a module's rule of a function that checks one launch."""
+    return lambda check: declare(check.__module__, severity, check=check, sources=sources, needs=needs)
+
+
+def option_rule(
+    option: str, severity: Severity, *, sources: tuple[str, ...], needs: tuple[str, ...] = ()
+) -> Callable[[OptionCheck], Rule]:
+    """Make a module's rule of a function that checks one launch if it sets ``option``, a record's id."""
+
+    def made(check: OptionCheck) -> Rule:
+        def found(case: Case) -> Diagnostics:
+            return check(case, case.settings[option]) if option in case.settings else iter(())
+
+        return declare(check.__module__, severity, check=found, sources=sources, needs=needs)
+
+    return made
+
+
+def script_rule(
+    severity: Severity, *, sources: tuple[str, ...] = (), family: Family | None = None
+) -> Callable[[WholeCheck], Rule]:
+    """Make a module's rule of a function that checks a script once."""
+    return lambda whole: declare(whole.__module__, severity, whole=whole, sources=sources, family=family)
 
 
 @dataclass(frozen=True)

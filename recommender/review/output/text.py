@@ -17,7 +17,7 @@ from recommender.review.engine import SEVERITIES, Review
 from recommender.review.rule import Finding, Rule
 
 STYLES = {"error": "1;31", "warning": "1;33", "info": "1;36", "place": "1", "caret": "1;32", "label": "2"}
-TOLD_BY = {"gpu": "--gpu", "model": "--model", "load": "--load"}
+OPTION_FOR = {"gpu": "--gpu", "model": "--model", "load": "--load"}
 INDENT = "    "
 KINDS = ("flags", "environment", "client", "constraints", "claims", "models", "gpus", "releases", "disagreements")
 
@@ -30,7 +30,7 @@ class Counts:
     error: int
     warning: int
     info: int
-    mendable: int
+    fixable: int
 
     @property
     def findings(self) -> int:
@@ -42,7 +42,7 @@ def counts(reviews: Sequence[Review]) -> Counts:
     """Return how many files were reviewed, and the findings by severity."""
     findings = [finding for review in reviews for finding in review.findings]
     by = {severity: sum(finding.severity == severity for finding in findings) for severity in SEVERITIES}
-    return Counts(len(reviews), **by, mendable=sum(finding.fix is not None for finding in findings))
+    return Counts(len(reviews), **by, fixable=sum(finding.fix is not None for finding in findings))
 
 
 def silent(reviews: Iterable[Review]) -> dict[str, tuple[str, ...]]:
@@ -51,7 +51,7 @@ def silent(reviews: Iterable[Review]) -> dict[str, tuple[str, ...]]:
     for review in reviews:
         for need, names in review.silent.items():
             rules.setdefault(need, set()).update(names)
-    return {need: tuple(sorted(rules[need])) for need in TOLD_BY if rules.get(need)}
+    return {need: tuple(sorted(rules[need])) for need in OPTION_FOR if rules.get(need)}
 
 
 def text(reviews: Sequence[Review], colour: bool = False) -> Iterator[str]:
@@ -167,10 +167,9 @@ def summary(reviews: Sequence[Review]) -> Iterator[str]:
         if number
     ]
     findings = f"{count(total.findings, 'finding')} ({', '.join(parts)})" if parts else "nothing found"
-    mend = f"; --fix repairs {total.mendable}" if total.mendable else ""
-    yield from wrap(
-        f"{count(total.files, 'file')}, {count(launches, 'launch').replace('launchs', 'launches')}: {findings}{mend}."
-    )
+    repairs = f"; --fix repairs {total.fixable}" if total.fixable else ""
+    starts = count(launches, "launch").replace("launchs", "launches")
+    yield from wrap(f"{count(total.files, 'file')}, {starts}: {findings}{repairs}.")
     for release in uncovered(reviews):
         yield from wrap(f"LMDeploy {release}, named by a script, has no record; rules ignore the release there.")
     newest = {case.resolved.release.id for review in reviews for case in review.cases if not case.release_known}
@@ -178,5 +177,5 @@ def summary(reviews: Sequence[Review]) -> Iterator[str]:
         yield from wrap(f"Assuming LMDeploy {release}, the newest known release (pass --lmdeploy to change).")
     for need, names in silent(reviews).items():
         yield from wrap(
-            f"{count(len(names), 'rule')} skipped; pass {TOLD_BY[need]} to run: {', '.join(names)}.", "", "  "
+            f"{count(len(names), 'rule')} skipped; pass {OPTION_FOR[need]} to run: {', '.join(names)}.", "", "  "
         )

@@ -132,10 +132,13 @@ def _around_service(page: SourceText, name: Node, service: Node) -> Container:
 
 
 def _replicas(node: Node | None) -> int | None:
-    """Return the number of replicas, 1 by default; None if only a run would tell."""
-    if node is None:
-        return 1
-    return int(node.text[:6]) if node.text.isdecimal() else None
+    """Return the number of replicas, 1 by default; None if unknown."""
+    return 1 if node is None else _whole(node)
+
+
+def _whole(node: Node | None) -> int | None:
+    """Return a whole number; None if it is missing or unknown."""
+    return int(node.text[:6]) if node and node.text.isdecimal() else None
 
 
 def _mounts_shared_memory(node: Node | None) -> bool:
@@ -156,8 +159,7 @@ def _reserved_gpus(service: Node) -> int | None:
             return len(ids.items)
         if count is not None and count.text.isdecimal():
             return int(count.text[:6])
-    gpus = service.get("gpus")
-    return int(gpus.text[:6]) if gpus and gpus.text.isdecimal() else None
+    return _whole(service.get("gpus"))
 
 
 def _published(page: SourceText, ports: Node | None) -> Iterator[Word]:
@@ -250,7 +252,7 @@ def _around_container(page: SourceText, pod: Node, container: Node) -> Container
         shm_bytes=size,
         shm_known=known,
         host_ipc=_true(pod.get("hostIPC")),
-        gpus=int(gpus.text[:6]) if gpus and gpus.text.isdecimal() else None,
+        gpus=_whole(gpus),
         published=tuple(word for port in published if (word := one_word(page, port)) is not None),
         restart=one_word(page, pod.get("restartPolicy")),
         probes=tuple(_probes(page, container)),

@@ -69,15 +69,12 @@ def _blank_separated(line: Mapped) -> Iterator[Field]:
 
 def unescape(text: Mapped) -> Mapped:
     """Replace ``$$`` by one dollar, as the container's shell sees it."""
-    if "$$" not in text.code:
-        return text
     gone = {match.start() for match in re.finditer(r"\$\$", text.code)}
-    kept = [index for index in range(len(text.code)) if index not in gone]
-    return Mapped("".join(text.code[index] for index in kept), [text.at[index] for index in kept])
+    return text.without(gone) if gone else text
 
 
 def _expand(field: Field, pattern: re.Pattern[str], known: dict[str, Word]) -> Field:
-    """Replace a word's variables where the file tells them."""
+    """Replace a word's variables whose values the file contains."""
     if not any("$" in (piece.text or "") for piece in field.pieces):
         return field
     pieces: list[Piece] = []

@@ -1,7 +1,7 @@
 """Read systemd units: the servers in ExecStart=, with the unit's variables.
 
 An EnvironmentFile is read from the unit's own folder, by path or by name: /etc/lmdeploy/server.env on the host is
-beside the unit until it is installed. Drop-ins are not read.
+in the unit's folder until it is installed. Drop-ins are not read.
 """
 
 from __future__ import annotations
@@ -24,12 +24,10 @@ from recommender.review.readers.unit_words import (
     replace_specifiers,
     specifiers,
 )
-from recommender.review.script.launches import Surroundings, launch
 from recommender.review.script.model import ReadProblem, Script, Span, Use
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
-from recommender.review.script.unwrap import unwrap
-from recommender.review.shell.nested import read_nested
-from recommender.review.shell.state import Frame, Run, TooMuch, Where, complete_script
+from recommender.review.shell.nested import start
+from recommender.review.shell.state import Frame, Run, TooMuch, complete_script
 from recommender.review.shell.walker import new_run
 
 PREFIXES = "-@:+!"
@@ -96,7 +94,8 @@ def read(script: Script) -> Script:
     unit = _unit(script)
     try:
         for command in _commands(unit):
-            _start(unit, command)
+            environment = {name: given.word for name, given in unit.environment.items()}
+            start(unit.run, command.fields, environment, place=command.place)
     except TooMuch:
         message = "reading takes too long; only the beginning was read"
         unit.sheet.problems.append(ReadProblem(message, unit.page.place(0, 0)))
@@ -119,19 +118,6 @@ def commands(script: Script) -> list[list[Field]]:
 def _unit(script: Script) -> Unit:
     page = SourceText(script)
     return Unit(new_run(page), read_sheet(page), specifiers(script.path))
-
-
-def _start(unit: Unit, command: UnitCommand) -> None:
-    """Record what a command starts: a server, or a shell script."""
-    environment = {name: given.word for name, given in unit.environment.items()}
-    unwrapped = unwrap(unit.page, command.fields, environment)
-    if unwrapped.nested is not None:
-        read_nested(unit.run, unwrapped, Where())
-    elif unwrapped.server:
-        around = Surroundings(unwrapped.environment, unwrapped.container, place=command.place)
-        server = launch(unit.page, unwrapped.fields, around, unwrapped.starts)
-        if server is not None:
-            unit.run.launches.append((server, None))
 
 
 def _restarts(unit: Unit) -> Frame | None:
@@ -204,7 +190,7 @@ def _command(unit: Unit, value: Mapped, first: UnitItem, arguments: list[UnitIte
 
 
 def _check_program(unit: Unit, value: Mapped, first: UnitItem, code: str) -> None:
-    """Report a program that systemd rejects; what was meant is read all the same."""
+    """Report a program that systemd rejects; the command is still read."""
     message = ""
     if "$" in code:
         message = "systemd does not accept a variable as the program; write /usr/bin/env -- before it"
@@ -284,8 +270,7 @@ def _field(unit: Unit, value: Mapped, item: UnitItem, whole: Mapped, expand: boo
 def _script(unit: Unit, whole: Mapped, expand: bool) -> Mapped | None:
     """Return a word as a shell reads it; None if single quotes hold an unknown.
 
-    A variable unknown to the unit is left to the shell. What only the host knows becomes ``$?``, which no shell's text
-    tells either.
+    A variable unknown to the unit is left to the shell. What only the host knows becomes ``$?``, which is unknown too.
     """
     parts: list[str] = []
     places: list[int] = []
@@ -308,7 +293,7 @@ def _script(unit: Unit, whole: Mapped, expand: bool) -> Mapped | None:
 
 
 def _replacement(unit: Unit, sign: Mapped, name: str | None) -> Mapped:
-    """Return the text for ``$$`` or a variable; an unknown one stays as it is."""
+    """Return the text for ``$$`` or a variable; an unknown one is kept."""
     if name is None:
         return sign.part(0, 1)
     given = unit.environment.get(name)

@@ -1,4 +1,4 @@
-"""Gather a systemd unit's variables, its own and those of files beside it."""
+"""Gather a systemd unit's variables, its own and those of files in its folder."""
 
 from __future__ import annotations
 
@@ -124,14 +124,11 @@ class UnitVariables:
         texts = _texts(self.page.script.path, path)
         if texts is None:
             self.complete = False
-            variables |= {name: _unknown(given) for name, given in variables.items()}
+            for name, given in variables.items():
+                variables[name] = UnitVariable(None, replace(given.word, value=None, written=None))
         for name, text in (texts or {}).items():
             self.spend(1)
             variables[name] = UnitVariable(text, Word(raw, text, place, variable=name))
-
-
-def _unknown(given: UnitVariable) -> UnitVariable:
-    return UnitVariable(None, replace(given.word, value=None, written=None))
 
 
 def _texts(unit: str, path: str) -> dict[str, str | None] | None:
@@ -157,11 +154,8 @@ def _texts(unit: str, path: str) -> dict[str, str | None] | None:
     names = {key: None for text in good for key in text}
     if UNKNOWN not in name:
         return {name: next(text[name] for text in reversed(good) if name in text) for name in names}
-    return {name: good[0][name] if _agree(good, name) else None for name in names}
-
-
-def _agree(texts: list[dict[str, str]], name: str) -> bool:
-    return all(name in text and text[name] == texts[0].get(name) for text in texts)
+    values = {name: {text.get(name) for text in good} for name in names}
+    return {name: found.pop() if len(found) == 1 else None for name, found in values.items()}
 
 
 def _matching(folder: Path, pattern: str) -> list[Path]:
@@ -186,10 +180,5 @@ def _read(folder: Path, file: Path) -> dict[str, str] | None:
         if not file.resolve().is_relative_to(folder.resolve()) or not file.is_file():
             return None
         return environment_file(read_source(str(file)).text)
-    except (
-        OSError,
-        Unreadable,
-        ValueError,
-        RuntimeError,
-    ):  # ValueError: a NUL in the name; RuntimeError: a link to itself
+    except (OSError, Unreadable, ValueError, RuntimeError):  # a NUL in the name, or a link to itself
         return None

@@ -181,7 +181,7 @@ def item_at(value: Mapped, at: int) -> UnitItem | None:
 
 
 def _escaped(code: str, at: int) -> tuple[str, int]:
-    """Return what an escape means and its length; an unknown one stays as it is."""
+    """Return what an escape means and its length; an unknown one is kept."""
     escape, kept = ESCAPE.match(code, at), code[at : at + 2]
     if escape is None:
         return kept, len(kept)
@@ -197,7 +197,7 @@ def _escaped(code: str, at: int) -> tuple[str, int]:
 
 
 def specifiers(path: str) -> Mapping[str, str]:
-    """Return the specifiers that a unit's file name tells.
+    """Return the specifiers that a unit's file name determines.
 
     The instance of a template is unknown.
     """

@@ -1,29 +1,19 @@
 """Rules that report violated constraints of the knowledge base, declared in one call each."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from recommender.knowledge.conditions import Value
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Family, Fix, LaunchSetting, Rule, Severity
+from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, LaunchSetting, Rule, Severity, declare
 from recommender.review.script.model import Span
 
 LAUNCH, MODEL = "launch", "model"
-FAMILIES: Mapping[str, Family] = {
-    "1": "starts",
-    "2": "answers",
-    "3": "nothing",
-    "4": "costs",
-    "5": "safety",
-    "6": "operations",
-}
-"""The family of a rule by the first digit of its id."""
 NEVER: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 def constraint_rule(
-    rule_id: str,
-    name: str,
+    module: str,
     severity: Severity,
     constraints: tuple[str, ...],
     *,
@@ -44,23 +34,21 @@ def constraint_rule(
     ``assume``: values that the rule knows better. ``first``: report one only. ``why`` replaces the record's remedy.
     """
 
-    def check(case: Case) -> Iterator[Diagnostic]:
+    def place(case: Case, setting: LaunchSetting | None) -> Span:
+        if at == MODEL:
+            return checks.model_place(case)
+        return case.launch.place if at == LAUNCH or setting is None else checks.at(setting)
+
+    def check(case: Case) -> Diagnostics:
         if (at not in ("", LAUNCH, MODEL) and at not in case.settings) or (when is not None and not when(case)):
             return
         for violation in checks.broken(case, *constraints, extra=assume):
             setting = case.settings.get(at) or next(iter(violation.settings), None)
             if (at or setting) and not any(checks.broken(case, *unless.get(violation.record.id, ()))):
                 repair = fix(setting) if fix and setting else None
-                yield Diagnostic(_place(case, at, setting), violation.message, why or violation.record.remedy, repair)
+                yield Diagnostic(place(case, setting), violation.message, why or violation.record.remedy, repair)
                 if first:
                     return
 
     cited = tuple(f"constraints/{constraint}" for constraint in constraints)
-    return Rule(rule_id, name, FAMILIES[rule_id[3]], severity, (*cited, *sources), check, needs=needs)
-
-
-def _place(case: Case, at: str, setting: LaunchSetting | None) -> Span:
-    """Return the place that ``at`` names."""
-    if at == MODEL and case.launch.model:
-        return case.launch.model.place
-    return case.launch.place if at in (LAUNCH, MODEL) or setting is None else checks.at(setting)
+    return declare(module, severity, check=check, sources=(*cited, *sources), needs=needs)

@@ -13,30 +13,17 @@ from recommender.review.script.source_map import Field, SourceText
 
 # Options with several values, and the proxy's options; tests compare them with LMDeploy's own parser.
 # The records say which flags are switches, but not which take several values.
-SEVERAL = frozenset(
-    {
-        "--adapters",
-        "--allow-headers",
-        "--allow-methods",
-        "--allow-origins",
-        "--allowed-media-domains",
-        "--api-keys",
-        "--cudagraph-capture-batch-sizes",
-    }
-)
+_SEVERAL = """
+    --adapters --allow-headers --allow-methods --allow-origins --allowed-media-domains --api-keys
+    --cudagraph-capture-batch-sizes
+"""
+SEVERAL = frozenset(_SEVERAL.split())
 PROXY_SWITCHES = frozenset({"--ssl", "--dummy-prefill", "--disable-cache-status", "--disable-gdr", "--help", "-h"})
-PROXY_VALUES = frozenset(
-    {
-        "--server-name",
-        "--server-port",
-        "--serving-strategy",
-        "--routing-strategy",
-        "--strategy",
-        "--migration-protocol",
-        "--link-type",
-        "--log-level",
-    }
-)
+_PROXY_VALUES = """
+    --server-name --server-port --serving-strategy --routing-strategy --strategy --migration-protocol --link-type
+    --log-level
+"""
+PROXY_VALUES = frozenset(_PROXY_VALUES.split())
 NEGATIVE = re.compile(r"-\d+(\.\d*)?|-\.\d+")
 LIKE_ENOUGH = 0.8
 # Text allowed between an option and its values: blanks, quotes, list marks, comments.
@@ -210,7 +197,7 @@ class _Arguments:
         end = words[-1].place.end if words else place.end
         if "=" in field.known and values:
             end = max(end, field.end)
-        # An option and its values may be apart, as in an array; then they have no common range.
+        # In an array, other text may separate an option from its values; then they have no common range.
         ends = [place.end, *(word.place.end for word in words)]
         behind = all(
             before <= word.place.start and BETWEEN.fullmatch(self.page.text, before, word.place.start)

@@ -1,6 +1,6 @@
 """Model a file as rules see it: its servers, and the place of each value.
 
-Readers never run anything in a file. A value that only a run would tell is None, and no rule may guess it.
+Readers never run anything in a file. A value that depends on a run is None, and no rule may guess it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Word:
-    """One value as written. ``value`` is None if only a run would tell it.
+    """One value as written. ``value`` is None if it depends on a run.
 
     ``place`` is where it is used; ``written`` is the literal that defines the value, without its quotes
     (at the use, in an assignment, or the default within ``${VAR:-default}``): what a repair may replace.
@@ -83,7 +83,7 @@ class Container:
     restart: Word | None = None
     probes: tuple[Probe, ...] = ()
     replicas: int | None = 1
-    """How many of it there are; None where the file does not tell."""
+    """The number of replicas; None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Launch:
 
     ``unsure``: the arguments include an unknown number of words, such as ``"$@"``, so no rule may report a missing
     one. ``environment`` is what is set for it at that point. ``loop`` is the endless loop around it;
-    ``background``: the script continues beside it.
+    ``background``: the script continues while it runs.
     """
 
     starts: Starts
@@ -117,9 +117,9 @@ class Launch:
     engine: str = ""
     """Of a pipeline: TurbomindEngineConfig, PytorchEngineConfig or nothing."""
     instead: Word | None = None
-    """What stands where ``api_server`` or ``proxy`` must stand, as in ``lmdeploy serve MODEL``."""
+    """The word in place of ``api_server`` or ``proxy``, as in ``lmdeploy serve MODEL``."""
     guarded: bool = False
-    """Its failure does not end a script under ``set -e``: it stands in a condition, or before && or ||."""
+    """Its failure does not end a script with ``set -e``: it is in a condition, or before && or ||."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class Script:
     calls: tuple[Call, ...] = ()
     loops: tuple[Loop, ...] = ()
     error_exit: Span | None = None
-    """Where ``set -e`` (or its kin) stands."""
+    """The place of ``set -e`` or an equivalent."""
     lines: tuple[int, ...] = field(default=(0,), repr=False)
     """Offset of each line's first character."""
 

@@ -52,13 +52,17 @@ class Mapped:
         escapes = ((escape.start(), escape.end() - (escape[1] != "\n")) for escape in ESCAPED.finditer(code))
         gone = {at for first, last in escapes for at in range(first, last)}
         # An escaped dollar stays for the inner shell to expand.
-        kept = [index for index in range(len(code)) if index not in gone]
-        return Mapped("".join(code[index] for index in kept), [self.at[start + index] for index in kept])
+        return Mapped(code, self.at[start:end]).without(gone)
+
+    def without(self, gone: set[int]) -> Mapped:
+        """Return the text without the characters at these indices."""
+        kept = [index for index in range(len(self.code)) if index not in gone]
+        return Mapped("".join(self.code[index] for index in kept), [self.at[index] for index in kept])
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a word: its text and place; the text is None if only a run would tell.
+    """A part of a word: its text and place; the text is None if it depends on a run.
 
     ``splits``: an unquoted expansion, whose blanks end words.
     """

@@ -1,4 +1,4 @@
-"""Track shell variables at a point of a script, as far as the script tells."""
+"""Track what a script sets its shell variables to, at one point of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Variable:
 
     @property
     def known(self) -> bool:
-        """Return whether the script tells the value."""
+        """Return whether the script determines the value."""
         return self.pieces is not None or self.words is not None
 
     @property

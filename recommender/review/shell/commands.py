@@ -20,7 +20,7 @@ from recommender.review.shell.state import Run, Where
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from recommender.review.shell.state import Walker
+    from recommender.review.shell.walker import Shell
 
 REDIRECTS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirect", "comment"})
 PAUSES = frozenset({"sleep", "usleep", "inotifywait"})
@@ -40,7 +40,7 @@ def _pieces(word: Word) -> tuple[Piece, ...] | None:
 # --- assignments
 
 
-def assign(shell: Walker, node: Node, exported: bool = False, prefix: bool = False) -> tuple[str, Variable] | None:
+def assign(shell: Shell, node: Node, exported: bool = False, prefix: bool = False) -> tuple[str, Variable] | None:
     """Apply ``NAME=value``; ``prefix``: for one command only, without side effects."""
     run, name = shell.run, node.child_by_field_name("name")
     if name is None:
@@ -61,7 +61,7 @@ def assign(shell: Walker, node: Node, exported: bool = False, prefix: bool = Fal
     return text, variable
 
 
-def _value(shell: Walker, node: Node, before: Variable | None) -> Variable:
+def _value(shell: Shell, node: Node, before: Variable | None) -> Variable:
     """Return an assignment's value, appended to the old one for ``+=``."""
     page, state, value = shell.run.page, shell.run.state, node.child_by_field_name("value")
     if value is None:
@@ -89,7 +89,7 @@ def _value(shell: Walker, node: Node, before: Variable | None) -> Variable:
     return Variable(pieces, None, word)
 
 
-def _fields(shell: Walker, node: Node) -> list[Field]:
+def _fields(shell: Shell, node: Node) -> list[Field]:
     """Return the words below a node, at most MOST_WORDS."""
     words = (field for child in grammar.children(node) for field in shell.words.fields(child, shell.run.state))
     return list(islice(words, MOST_WORDS))
@@ -103,7 +103,7 @@ def _record(run: Run, assignment: Assignment) -> None:
     run.assignments[assignment.place.start] = assignment
 
 
-def declaration(shell: Walker, node: Node) -> None:
+def declaration(shell: Shell, node: Node) -> None:
     """Apply ``export``, ``declare``, ``local`` and ``readonly``."""
     run, children = shell.run, node.children
     keyword = children[0].type
@@ -139,7 +139,7 @@ def _declare(run: Run, name: str, exported: bool, keyword: str) -> None:
 # --- commands
 
 
-def command(shell: Walker, node: Node, where: Where, behind: list[Node]) -> None:
+def command(shell: Shell, node: Node, where: Where, behind: list[Node]) -> None:
     """Follow a simple command: function call, built-in, server, or anything else.
 
     ``behind`` are its words after a redirection.
@@ -208,7 +208,7 @@ def _start(
     run.calls[place.start, place.end] = (Call(tuple(run.page.word(field) for field in fields), place), frame)
 
 
-def heredoc(shell: Walker, node: Node, body: Node, where: Where) -> bool:
+def heredoc(shell: Shell, node: Node, body: Node, where: Where) -> bool:
     """Follow a script that a shell reads after ``<<``; return whether this is one."""
     redirect = next((child for child in node.children if child.type == "heredoc_redirect"), None)
     if redirect is None or body.type != "command":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from recommender.review.script.launches import Surroundings, launch
-from recommender.review.script.model import Container, ReadProblem, Word
+from recommender.review.script.model import Container, ReadProblem, Span, Word
 from recommender.review.script.source_map import Field, Mapped
 from recommender.review.script.unwrap import Unwrapped, unwrap
 from recommender.review.shell import grammar
@@ -34,16 +34,20 @@ def walk(run: Run, mapped: Mapped, where: Where | None = None) -> list[ReadProbl
     return problems
 
 
-def start(run: Run, fields: list[Field], environment: dict[str, Word], container: Container) -> None:
-    """Record what a container's words start."""
-    if not fields:
-        return
+def start(
+    run: Run,
+    fields: list[Field],
+    environment: dict[str, Word],
+    container: Container | None = None,
+    place: Span | None = None,
+) -> None:
+    """Record what the words of a container or a unit start; ``place`` is the command's."""
     unwrapped = unwrap(run.page, fields, environment)
     unwrapped.container = unwrapped.container or container
     if unwrapped.nested is not None:
         read_nested(run, unwrapped, Where())
     elif unwrapped.server:
-        around = Surroundings(unwrapped.environment, unwrapped.container)
+        around = Surroundings(unwrapped.environment, unwrapped.container, place=place)
         server = launch(run.page, unwrapped.fields, around, unwrapped.starts)
         if server is not None:
             run.launches.append((server, None))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from recommender.review.script.model import (
     Assignment,
@@ -25,9 +24,9 @@ from recommender.review.script.variables import Variable, Variables
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from recommender.review.script.source_map import Field, Mapped
+    from recommender.review.script.source_map import Mapped
     from recommender.review.shell.survey import Survey
-    from recommender.review.shell.words import Words
+    from recommender.review.shell.walker import Shell
 
 MOST_STEPS = 25_000
 MOST_DEPTH = 60
@@ -59,27 +58,6 @@ class Where:
         return Where(self.background or background, self.guarded or guarded, self.depth + 1)
 
 
-class Walker(Protocol):
-    """Follow the statements of one text; implemented by ``walker.Shell``."""
-
-    run: Run
-    mapped: Mapped
-    words: Words
-    survey: Survey
-
-    def place(self, node: Node) -> Span:
-        """Return where a node is in the file."""
-
-    def statement(self, node: Node, where: Where) -> None:
-        """Follow one statement."""
-
-    def statements(self, node: Node, where: Where) -> None:
-        """Follow the statements below a node."""
-
-    def call(self, name: str, arguments: tuple[Field, ...] | None, where: Where) -> None:
-        """Follow a function's body."""
-
-
 class TooMuch(Exception):
     """The script would take too long to follow."""
 
@@ -89,9 +67,9 @@ class Run:
     """What was read so far, in a file and the scripts within it."""
 
     page: SourceText
-    walker: Callable[[Run, Mapped, Node], Walker]
+    walker: Callable[[Run, Mapped, Node], Shell]
     state: Variables = field(default_factory=Variables)
-    functions: dict[str, tuple[Walker, Node]] = field(default_factory=dict)
+    functions: dict[str, tuple[Shell, Node]] = field(default_factory=dict)
     called: dict[str, int] = field(default_factory=dict)
     inside: list[str] = field(default_factory=list)
     locals: list[dict[str, Variable | None]] = field(default_factory=list)
@@ -159,6 +137,3 @@ def export(run: Run, environment: Mapping[str, Word]) -> None:
             written = (word.written.start, word.written.end) if word.written else (-1, -1)
             pieces = None if word.value is None else (Piece(word.value, *written),)
             run.state.variables[name] = Variable(pieces, None, word, True)
-
-
-SHEBANG_EXIT = re.compile(r"#![^\n]*\bb?a?sh\s+-[a-z]*e")

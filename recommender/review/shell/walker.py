@@ -1,4 +1,4 @@
-"""Follow bash and sh scripts through every branch, as far as the text tells.
+"""Follow bash and sh scripts through every branch.
 
 Nothing is run. A real grammar parses the text. Loops and functions are followed with the variables' values at that
 point; what depends on a run is unknown.
@@ -17,7 +17,7 @@ from recommender.review.script.variables import Variable, Variables, merge_state
 from recommender.review.shell import grammar
 from recommender.review.shell.commands import assign, command, declaration, heredoc
 from recommender.review.shell.nested import walk
-from recommender.review.shell.state import MOST_DEPTH, SHEBANG_EXIT, Frame, Run, Where, complete_script
+from recommender.review.shell.state import MOST_DEPTH, Frame, Run, Where, complete_script
 from recommender.review.shell.survey import survey
 from recommender.review.shell.words import Words
 
@@ -29,6 +29,7 @@ LONGEST_CONDITION = 500
 ENDLESS = re.compile(r"(?:true|:|1|\[+\s*(?:1|true|\"1\"|1\s*-eq\s*1|1\s*==?\s*1)\s*\]+|\(\(\s*1\s*\)\)|test\s+1)\s*;?")
 NEVER = re.compile(r"(?:false|\[\s*\]|!\s*true)\s*;?")
 EMPTY = re.compile(r"-z\s+\"?\$\{?(\w+)")
+SHEBANG_EXIT = re.compile(r"#![^\n]*\bb?a?sh\s+-[a-z]*e")
 FILLED = re.compile(r"(?:-n\s+|\[+\s+|test\s+)\"?\$\{?(\w+)")
 
 

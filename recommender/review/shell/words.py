@@ -1,4 +1,4 @@
-"""Expand the words of shell commands as far as the script tells."""
+"""Expand the words of shell commands as far as the script determines them."""
 
 from __future__ import annotations
 

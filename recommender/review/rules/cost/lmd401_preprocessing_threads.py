@@ -25,16 +25,24 @@ Measure it with your own images.
     lmdeploy serve api_server OpenGVLab/InternVL3-8B --trust-remote-code --max-batch-size 64
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import surroundings
 
 ALL_CORES = ("$(nproc)", "`nproc`", "$(nproc --all)", "`nproc --all`")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "warning",
+    needs=("model",),
+    sources=(
+        "environment/omp-num-threads",
+        "claims/omp-threads-limit-images",
+        "claims/one-preprocessing-thread",
+        "constraints/omp-threads-limited",
+    ),
+)
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case) or not case.resolved.images or case.script.kind == "command":
         return
     if not case.load_known and not surroundings.expects_concurrency(case):
@@ -54,19 +62,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         "Measured with 16 concurrent images on 16 cores, this halves the throughput; set it to 2 or 4.",
         severity=None if case.load_known and case.resolved.concurrency > 1 else "info",
     )
-
-
-RULE = Rule(
-    id="LMD401",
-    name="preprocessing-threads",
-    family="costs",
-    severity="warning",
-    sources=(
-        "environment/omp-num-threads",
-        "claims/omp-threads-limit-images",
-        "claims/one-preprocessing-thread",
-        "constraints/omp-threads-limited",
-    ),
-    check=_check,
-    needs=("model",),
-)

@@ -18,17 +18,26 @@ Use 2 to 4, and at most half of the cores divided by the servers of the host:
 """
 
 import re
-from collections.abc import Iterator
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 NUMBERS = re.compile(r"\s*[1-9]\d*\s*(,\s*[1-9]\d*\s*)*")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting = case.settings.get("omp-num-threads")
-    if setting is None or not setting.text:
+@option_rule(
+    "omp-num-threads",
+    "warning",
+    sources=(
+        "environment/omp-num-threads",
+        "constraints/omp-threads-within-cpus",
+        "constraints/omp-threads-limited",
+        "https://learn.microsoft.com/en-us/previous-versions/xh7e1zba(v=vs.140)",
+        "https://gcc.gnu.org/onlinedocs/gcc-7.5.0/libgomp/OMP_005fNUM_005fTHREADS.html",
+    ),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if not setting.text:
         return
     if not NUMBERS.fullmatch(setting.text):
         yield Diagnostic(
@@ -40,19 +49,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         violation = next(checks.broken(case, "omp-threads-within-cpus", "omp-threads-limited"), None)
         if violation is not None:
             yield Diagnostic(checks.at(setting), violation.message, violation.record.remedy)
-
-
-RULE = Rule(
-    id="LMD402",
-    name="thread-count",
-    family="costs",
-    severity="warning",
-    sources=(
-        "environment/omp-num-threads",
-        "constraints/omp-threads-within-cpus",
-        "constraints/omp-threads-limited",
-        "https://learn.microsoft.com/en-us/previous-versions/xh7e1zba(v=vs.140)",
-        "https://gcc.gnu.org/onlinedocs/gcc-7.5.0/libgomp/OMP_005fNUM_005fTHREADS.html",
-    ),
-    check=_check,
-)

@@ -20,36 +20,25 @@ Use 0.18.0, or lower `--max-prefill-token-num` and `--max-batch-size`:
       --max-prefill-token-num 2048 --max-batch-size 32
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import surroundings
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "warning",
+    needs=("gpu", "model"),
+    sources=("constraints/vision-host-memory", "threads/host-memory-of-image-buffers"),
+)
+def rule(case: Case) -> Diagnostics:
     if not case.release_known or _needed(case):
         return
     for violation in checks.broken(case, "vision-host-memory"):
-        setting = case.settings.get("max-prefill-token-num")
-        place = checks.at(setting) if setting else case.launch.place
-        yield Diagnostic(
-            place, violation.message, f"{violation.record.remedy.rstrip('.')}, or use 0.18.0, which no longer pins it."
-        )
+        remedy = f"{violation.record.remedy.rstrip('.')}, or use 0.18.0, which no longer pins it."
+        yield Diagnostic(checks.place(case, "max-prefill-token-num"), violation.message, remedy)
 
 
 def _needed(case: Case) -> bool:
     """Return whether ``recommend`` would choose as many prefill tokens for the given load."""
     chosen, prefill_tokens = surroundings.recommended_config(case), case.number("max-prefill-token-num")
     return chosen is not None and prefill_tokens is not None and chosen.prefill_tokens >= prefill_tokens
-
-
-RULE = Rule(
-    id="LMD403",
-    name="pinned-image-buffers",
-    family="costs",
-    severity="warning",
-    sources=("constraints/vision-host-memory", "threads/host-memory-of-image-buffers"),
-    check=_check,
-    needs=("gpu", "model"),
-)

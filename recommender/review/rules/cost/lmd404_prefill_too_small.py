@@ -20,11 +20,9 @@ Set a value that holds one whole prompt:
     lmdeploy serve api_server OpenGVLab/InternVL3-8B --trust-remote-code --max-prefill-token-num 4096
 """
 
-from collections.abc import Iterator
-
 from recommender.knowledge.eras import within
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 from recommender.review.rules import surroundings
 
 MANY_PASSES = 3
@@ -32,10 +30,16 @@ BUFFERS = "host-memory-of-image-buffers"
 """In the releases of this thread, more prefill tokens cost more than they gain."""
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting, prefill_tokens = case.settings.get("max-prefill-token-num"), case.number("max-prefill-token-num")
+@option_rule(
+    "max-prefill-token-num",
+    "warning",
+    needs=("model", "load"),
+    sources=("flags/max-prefill-token-num", "claims/small-prefill-lowers-latency"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    prefill_tokens = case.number("max-prefill-token-num")
     usual = int(surroundings.default("max-prefill-token-num"))
-    if setting is None or prefill_tokens is None or not 1 <= prefill_tokens < usual:
+    if prefill_tokens is None or not 1 <= prefill_tokens < usual:
         return
     if case.resolved.request.goal == "memory":
         return
@@ -56,14 +60,3 @@ def _better(case: Case, prefill_tokens: float) -> bool:
         return chosen is not None and chosen.prefill_tokens > prefill_tokens
     thread = case.resolved.store.threads[BUFFERS]
     return case.resolved.vision is None or not within(thread.since, thread.until, case.resolved.version)
-
-
-RULE = Rule(
-    id="LMD404",
-    name="prefill-too-small",
-    family="costs",
-    severity="warning",
-    sources=("flags/max-prefill-token-num", "claims/small-prefill-lowers-latency"),
-    check=_check,
-    needs=("model", "load"),
-)

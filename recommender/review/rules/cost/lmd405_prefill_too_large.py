@@ -20,21 +20,26 @@ smaller value is faster (LMD417).
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --session-len 32768
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from recommender.common.units import GIB, MIB
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 from recommender.review.rules import surroundings
 
 NOTABLE = 0.02
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting, prefill_tokens = case.settings.get("max-prefill-token-num"), case.number("max-prefill-token-num")
+@option_rule(
+    "max-prefill-token-num",
+    "info",
+    needs=("gpu", "model", "load"),
+    sources=("flags/max-prefill-token-num", "claims/smaller-prefill-saves-memory"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    prefill_tokens = case.number("max-prefill-token-num")
     candidate = surroundings.sized_launch(case)
-    if setting is None or prefill_tokens is None or candidate is None or checks.engine(case) != checks.TURBOMIND:
+    if prefill_tokens is None or candidate is None or checks.engine(case) != checks.TURBOMIND:
         return
     from recommender.estimate import memory
 
@@ -55,14 +60,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             f" {enough:,} is enough.",
             "Concurrent prompts never fill such a pass, but LMDeploy keeps its buffers from startup.",
         )
-
-
-RULE = Rule(
-    id="LMD405",
-    name="prefill-too-large",
-    family="costs",
-    severity="info",
-    sources=("flags/max-prefill-token-num", "claims/smaller-prefill-saves-memory"),
-    check=_check,
-    needs=("gpu", "model", "load"),
-)

@@ -19,18 +19,21 @@ Set the share that the load needs; `recommend` computes it. Keep the number if t
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --session-len 8192 --cache-max-entry-count 0.05
 """
 
-from collections.abc import Iterator
-
 from recommender.common.units import GIB, MIB
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import surroundings
 
 MANY_TIMES = 8
 LARGE_PART = 0.4
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "info",
+    needs=("gpu", "model", "load"),
+    sources=("flags/cache-max-entry-count", "claims/more-cache-is-faster", "threads/awq-vlm-takes-whole-card"),
+)
+def rule(case: Case) -> Diagnostics:
     candidate = surroundings.sized_launch(case)
     if candidate is None or candidate.config.prefix_caching or checks.engine(case) != checks.TURBOMIND:
         return
@@ -38,20 +41,8 @@ def _check(case: Case) -> Iterator[Diagnostic]:
     tokens = candidate.memory.kv_tokens
     if cache < LARGE_PART * case.resolved.gpu.memory_mib * MIB or tokens < MANY_TIMES * need:
         return
-    setting = case.settings.get("cache-max-entry-count")
     yield Diagnostic(
-        checks.at(setting) if setting else case.launch.place,
+        checks.place(case, "cache-max-entry-count"),
         f"The KV cache takes {cache / GIB:.0f} GiB and holds {tokens:,} tokens; {need:,} are needed.",
         "Unused cache makes nothing faster and keeps the memory from other processes on the GPU.",
     )
-
-
-RULE = Rule(
-    id="LMD406",
-    name="cache-beyond-need",
-    family="costs",
-    severity="info",
-    sources=("flags/cache-max-entry-count", "claims/more-cache-is-faster", "threads/awq-vlm-takes-whole-card"),
-    check=_check,
-    needs=("gpu", "model", "load"),
-)

@@ -21,21 +21,22 @@ Use 16 bits (remove the option). On the PyTorch engine, use 8 bits or 0.16.0.
     lmdeploy serve api_server acme/heads-of-96
 """
 
-from collections.abc import Iterator
-
 from recommender.knowledge.eras import within
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 THREAD = "int4-kv-odd-head-size"
 IMPOSSIBLE = ("kv-int4-head-dim", "kv-int8-head-dim")
 UNLISTED = "kv-quantised-heads-not-128"
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting = case.settings.get("quant-policy")
-    if setting is None:
-        return
+@option_rule(
+    "quant-policy",
+    "error",
+    needs=("model",),
+    sources=(*(f"constraints/{name}" for name in (*IMPOSSIBLE, UNLISTED)), f"threads/{THREAD}"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     impossible = list(checks.broken(case, *IMPOSSIBLE))
     for violation in impossible:
         yield Diagnostic(checks.at(setting), violation.message, violation.record.remedy)
@@ -52,14 +53,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             thread.remedy,
             severity="warning",
         )
-
-
-RULE = Rule(
-    id="LMD407",
-    name="kv-head-size",
-    family="costs",
-    severity="error",
-    sources=(*(f"constraints/{name}" for name in (*IMPOSSIBLE, UNLISTED)), f"threads/{THREAD}"),
-    check=_check,
-    needs=("model",),
-)

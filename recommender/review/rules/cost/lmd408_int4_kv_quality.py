@@ -20,10 +20,8 @@ Use 8, or 0 if the cache is large enough anyway. If memory is short, test your o
     lmdeploy serve api_server Qwen/Qwen3-32B --quant-policy 8 --tool-call-parser qwen3
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 from recommender.review.rules import surroundings
 
 AGAINST = "int4-kv-bad-for-qwen3"
@@ -33,42 +31,9 @@ FEWEST = 4
 FOUR_BITS = ("4", "int4")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting = case.settings.get("quant-policy")
-    if setting is None or (setting.text or "").casefold() not in FOUR_BITS or "kv" in case.answered:
-        return
-    if not _more_would_do(case):
-        return
-    threads = case.resolved.store.threads
-    parsed = [name for name in ("tool-call-parser", "reasoning-parser") if name in case.settings]
-    if case.model_known and case.resolved.model.id.startswith(NAMED):
-        what, why, severity = (
-            "This model loses much accuracy with a 4-bit KV cache.",
-            threads[AGAINST].remedy,
-            "warning",
-        )
-    elif parsed:
-        what = f"A 4-bit KV cache is known to break the output that {checks.spelled(case, parsed[0])} parses."
-        why, severity = threads["int4-kv-breaks-tool-calls"].remedy, "warning"
-    elif not case.model_known:
-        return
-    else:
-        what = "A 4-bit KV cache costs accuracy; an 8-bit one barely does."
-        why, severity = case.resolved.store.constraints["kv-int4-quality"].remedy, "info"
-    yield Diagnostic(checks.at(setting), what, why, severity="warning" if severity == "warning" else "info")
-
-
-def _more_would_do(case: Case) -> bool:
-    """Return whether more bits would fit: ``recommend`` chooses 4 bits only if memory is short."""
-    chosen = surroundings.recommended_config(case)
-    return not surroundings.all_known(case) or (chosen is not None and chosen.kv_bits > FEWEST)
-
-
-RULE = Rule(
-    id="LMD408",
-    name="int4-kv-quality",
-    family="costs",
-    severity="warning",
+@option_rule(
+    "quant-policy",
+    "warning",
     sources=(
         "constraints/kv-int4-quality",
         f"threads/{AGAINST}",
@@ -76,5 +41,27 @@ RULE = Rule(
         "threads/int4-kv-zero-accuracy",
         "claims/int4-kv-costs-no-accuracy",
     ),
-    check=_check,
 )
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if (setting.text or "").casefold() not in FOUR_BITS or "kv" in case.answered:
+        return
+    if not _more_would_do(case):
+        return
+    threads = case.resolved.store.threads
+    parsed = [name for name in ("tool-call-parser", "reasoning-parser") if name in case.settings]
+    if case.model_known and case.resolved.model.id.startswith(NAMED):
+        what = "This model loses much accuracy with a 4-bit KV cache."
+        yield Diagnostic(checks.at(setting), what, threads[AGAINST].remedy)
+    elif parsed:
+        what = f"A 4-bit KV cache is known to break the output that {checks.spelled(case, parsed[0])} parses."
+        yield Diagnostic(checks.at(setting), what, threads["int4-kv-breaks-tool-calls"].remedy)
+    elif case.model_known:
+        what = "A 4-bit KV cache costs accuracy; an 8-bit one barely does."
+        why = case.resolved.store.constraints["kv-int4-quality"].remedy
+        yield Diagnostic(checks.at(setting), what, why, severity="info")
+
+
+def _more_would_do(case: Case) -> bool:
+    """Return whether more bits would fit: ``recommend`` chooses 4 bits only if memory is short."""
+    chosen = surroundings.recommended_config(case)
+    return not surroundings.all_known(case) or (chosen is not None and chosen.kv_bits > FEWEST)

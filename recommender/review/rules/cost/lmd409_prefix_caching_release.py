@@ -22,9 +22,8 @@ Use 0.16.0 or newer with TurboMind, or remove the option: it has no effect here.
 
 from recommender.review.rules.constraint_rule import constraint_rule
 
-RULE = constraint_rule(
-    "LMD409",
-    "prefix-caching-release",
+rule = constraint_rule(
+    __name__,
     "warning",
     (
         "prefix-caching-images-bypassed",

@@ -26,16 +26,23 @@ Use one server with a larger `--max-batch-size`, or one GPU per server. If diffe
 """
 
 import re
-from collections.abc import Iterator
 
-from recommender.review.rule import Diagnostic, Rule
+from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Launch, Script
 
 MPS = re.compile(r"cuda-mps|CUDA_MPS", re.IGNORECASE)
 
 
-def _check(script: Script) -> Iterator[Diagnostic]:
+@script_rule(
+    "warning",
+    sources=(
+        "claims/several-instances-run-better",
+        "environment/cuda-visible-devices",
+        "https://docs.nvidia.com/deploy/mps//index.html",
+    ),
+)
+def rule(script: Script) -> Diagnostics:
     if MPS.search(script.text):
         return
     joined: dict[int, tuple[Launch, list[Launch]]] = {}
@@ -52,17 +59,3 @@ def _check(script: Script) -> Iterator[Diagnostic]:
             "Without MPS they only take turns; one server with a larger batch, or one GPU each, is faster.",
             severity=None if alike else "info",
         )
-
-
-RULE = Rule(
-    id="LMD410",
-    name="servers-share-card",
-    family="costs",
-    severity="warning",
-    sources=(
-        "claims/several-instances-run-better",
-        "environment/cuda-visible-devices",
-        "https://docs.nvidia.com/deploy/mps//index.html",
-    ),
-    whole=_check,
-)

@@ -26,16 +26,22 @@ use shares that add up to less than 1.
     wait
 """
 
-from collections.abc import Iterator
-
-from recommender.review.rule import Diagnostic, Rule
+from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Launch, Script
 
 OPTION = "--cache-max-entry-count"
 
 
-def _check(script: Script) -> Iterator[Diagnostic]:
+@script_rule(
+    "warning",
+    sources=(
+        "flags/cache-max-entry-count",
+        "threads/cache-ratio-of-free-memory",
+        "threads/two-ratios-add-up-above-one",
+    ),
+)
+def rule(script: Script) -> Diagnostics:
     sums: dict[int, float] = {}
     for earlier, later in surroundings.concurrent_pairs(script, "api_server"):
         between = surroundings.code(script, earlier.place.end, later.place.start)
@@ -63,17 +69,3 @@ def _ratio(launch: Launch) -> float | None:
     except ValueError:
         return None
     return ratio if 0 < ratio < 1 else None
-
-
-RULE = Rule(
-    id="LMD411",
-    name="ratios-add-up",
-    family="costs",
-    severity="warning",
-    sources=(
-        "flags/cache-max-entry-count",
-        "threads/cache-ratio-of-free-memory",
-        "threads/two-ratios-add-up-above-one",
-    ),
-    whole=_check,
-)

@@ -19,18 +19,16 @@ Remove the option. Use INFO for a startup that you watch.
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 LOUD = ("DEBUG", "NOTSET", "REQUEST")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting = case.settings.get("log-level")
+@option_rule("log-level", "warning", sources=("flags/log-level", "claims/lower-log-level-saves-time"))
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     level = ((setting.text if setting else None) or "").upper()
-    if setting is None or not checks.server(case) or level not in (*LOUD, "INFO"):
+    if not checks.server(case) or level not in (*LOUD, "INFO"):
         return
     loud = level in LOUD
     yield Diagnostic(
@@ -39,13 +37,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         "This costs CPU time under load and may log prompts; the default level reports problems.",
         severity="warning" if loud else "info",
     )
-
-
-RULE = Rule(
-    id="LMD412",
-    name="chatty-log-level",
-    family="costs",
-    severity="warning",
-    sources=("flags/log-level", "claims/lower-log-level-saves-time"),
-    check=_check,
-)

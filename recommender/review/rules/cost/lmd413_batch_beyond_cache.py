@@ -20,16 +20,20 @@ Use as many slots as the cache holds, a larger `--cache-max-entry-count`, or an 
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --cache-max-entry-count 0.05 --max-batch-size 32
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 from recommender.review.rules import surroundings
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting, candidate = case.settings.get("max-batch-size"), surroundings.sized_launch(case)
-    if setting is None or candidate is None:
+@option_rule(
+    "max-batch-size",
+    "info",
+    needs=("gpu", "model", "load"),
+    sources=("flags/max-batch-size", "claims/large-batch-wastes-memory", "constraints/kv-holds-concurrency"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    candidate = surroundings.sized_launch(case)
+    if candidate is None:
         return
     # A client may request fewer tiles; with one tile the request is as small as possible.
     request = case.resolved.total_tokens(1 if case.resolved.images else 0)
@@ -40,14 +44,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             f"The batch has {batch:,} slots, but the KV cache holds about {held:,} requests of this load.",
             "Slots that the cache cannot fill cost memory for buffers; a crowded cache recomputes requests.",
         )
-
-
-RULE = Rule(
-    id="LMD413",
-    name="batch-beyond-cache",
-    family="costs",
-    severity="info",
-    sources=("flags/max-batch-size", "claims/large-batch-wastes-memory", "constraints/kv-holds-concurrency"),
-    check=_check,
-    needs=("gpu", "model", "load"),
-)

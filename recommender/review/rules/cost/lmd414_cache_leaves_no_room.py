@@ -19,9 +19,8 @@ Use 0.9 or less; the default is 0.8:
 
 from recommender.review.rules.constraint_rule import constraint_rule
 
-RULE = constraint_rule(
-    "LMD414",
-    "cache-leaves-no-room",
+rule = constraint_rule(
+    __name__,
     "warning",
     ("cache-ratio-headroom",),
     sources=("threads/cache-ratio-leaves-no-room",),

@@ -18,16 +18,20 @@ Remove the option. To use less memory, lower `--cache-max-entry-count`.
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --session-len 8192
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting = case.settings.get("quant-policy")
-    if setting is None or "kv" in case.answered or checks.engine(case) != checks.TURBOMIND or not checks.alone(case):
+@option_rule(
+    "quant-policy",
+    "info",
+    needs=("gpu", "model", "load"),
+    sources=("claims/kv-quantisation-lowers-memory-taken", "threads/kv-quantisation-frees-no-memory"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if "kv" in case.answered or checks.engine(case) != checks.TURBOMIND or not checks.alone(case):
         return
     candidate = case.candidate
     if candidate is None or candidate.config.kv_bits not in (4, 8):
@@ -41,14 +45,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             f"A 16-bit cache would hold {plain.kv_tokens:,} tokens; {plain.kv_needed_tokens:,} are needed.",
             "Quantising it saves no memory, because the pool is a fixed share; it only costs accuracy.",
         )
-
-
-RULE = Rule(
-    id="LMD415",
-    name="kv-quantised-for-nothing",
-    family="costs",
-    severity="info",
-    sources=("claims/kv-quantisation-lowers-memory-taken", "threads/kv-quantisation-frees-no-memory"),
-    check=_check,
-    needs=("gpu", "model", "load"),
-)

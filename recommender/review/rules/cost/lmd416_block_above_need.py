@@ -19,23 +19,22 @@ Use 64, LMDeploy's default:
     lmdeploy serve api_server OpenGVLab/InternVL3-8B --trust-remote-code --cache-block-seq-len 64
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 TIMES = 4
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting, block = case.settings.get("cache-block-seq-len"), checks.number(case, "cache-block-seq-len")
+@option_rule(
+    "cache-block-seq-len",
+    "info",
+    needs=("model", "load"),
+    sources=("claims/big-blocks-waste-cache", "flags/cache-block-seq-len"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    block = checks.number(case, "cache-block-seq-len")
     session = checks.number(case, "session-len")
-    if (
-        setting is None
-        or block is None
-        or checks.engine(case) != checks.TURBOMIND
-        or (session is not None and session < block)
-    ):
+    if block is None or checks.engine(case) != checks.TURBOMIND or (session is not None and session < block):
         return  # longer than a session: LMD213
     need = case.resolved.total_tokens()
     if block >= TIMES * need:
@@ -45,14 +44,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             "LMDeploy allocates the cache in whole blocks, so the same memory holds fewer requests.",
             edits.give_setting(setting, "64"),
         )
-
-
-RULE = Rule(
-    id="LMD416",
-    name="block-above-need",
-    family="costs",
-    severity="info",
-    sources=("claims/big-blocks-waste-cache", "flags/cache-block-seq-len"),
-    check=_check,
-    needs=("model", "load"),
-)

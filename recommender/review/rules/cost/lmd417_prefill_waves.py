@@ -25,17 +25,18 @@ for the images you expect.
         --max-prefill-token-num 1024
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import surroundings
 
 FAR = 2
 """Report a pass that holds this many times the prompts that complete in it."""
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "info", needs=("gpu", "model", "load"), sources=("flags/max-prefill-token-num", "claims/prefill-budget-waves")
+)
+def rule(case: Case) -> Diagnostics:
     candidate = surroundings.sized_launch(case)
     if candidate is None or not case.resolved.images or checks.engine(case) != checks.TURBOMIND:
         return
@@ -48,22 +49,10 @@ def _check(case: Case) -> Iterator[Diagnostic]:
     chosen = surroundings.recommended_config(case)
     if not chosen or chosen.servers != config.servers or not prompt <= chosen.prefill_tokens <= ends * prompt:
         return
-    setting = case.settings.get("max-prefill-token-num")
     yield Diagnostic(
-        checks.at(setting) if setting else case.launch.place,
+        checks.place(case, "max-prefill-token-num"),
         f"A pass of {prefill_tokens:,} tokens{' (session length)' * (prefill_tokens < config.prefill_tokens)} holds"
         f" {prefill_tokens // prompt} prompts of {prompt:,}, but about {ends:.0f} complete per pass.",
         "Requests move in waves: preprocessing and the engine wait for each other;"
         f" --max-prefill-token-num {chosen.prefill_tokens} keeps both busy.",
     )
-
-
-RULE = Rule(
-    id="LMD417",
-    name="prefill-waves",
-    family="costs",
-    severity="info",
-    sources=("flags/max-prefill-token-num", "claims/prefill-budget-waves"),
-    check=_check,
-    needs=("gpu", "model", "load"),
-)

@@ -19,12 +19,6 @@ Delete the comment, or move it to the line it is about, or to the line above tha
     lmdeploy serve api_server internlm/internlm2_5-7b-chat --session-len 8192
 """
 
-from recommender.review.rule import Rule
+from recommender.review.rule import declare
 
-RULE = Rule(
-    id="LMD001",
-    name="unused-ignore",
-    family="operations",
-    severity="warning",
-    sources=(),
-)
+rule = declare(__name__, "warning")

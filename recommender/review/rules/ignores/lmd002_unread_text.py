@@ -16,13 +16,12 @@ Fix the syntax:
     lmdeploy serve api_server "internlm/internlm2_5-7b-chat"
 """
 
-from collections.abc import Iterator
-
-from recommender.review.rule import Diagnostic, Rule
+from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.script.model import Script
 
 
-def _check(script: Script) -> Iterator[Diagnostic]:
+@script_rule("warning", family="starts")
+def rule(script: Script) -> Diagnostics:
     if "lmdeploy" not in script.text.casefold() or not (script.launches or "." in script.path):
         return  # no script of ours to judge: a help text or a log, pasted
     for trouble in script.problems:
@@ -31,13 +30,3 @@ def _check(script: Script) -> Iterator[Diagnostic]:
             f"{trouble.message[:1].upper()}{trouble.message[1:].rstrip('.')}.",
             "Nothing here was reviewed, so no findings does not mean no problems.",
         )
-
-
-RULE = Rule(
-    id="LMD002",
-    name="unread-text",
-    family="starts",
-    severity="warning",
-    sources=(),
-    whole=_check,
-)

@@ -17,12 +17,6 @@ Name the rule and the reason:
     # recommend: ignore LMD101 because our fork of LMDeploy has this option
 """
 
-from recommender.review.rule import Rule
+from recommender.review.rule import declare
 
-RULE = Rule(
-    id="LMD003",
-    name="bad-ignore",
-    family="operations",
-    severity="warning",
-    sources=(),
-)
+rule = declare(__name__, "warning")

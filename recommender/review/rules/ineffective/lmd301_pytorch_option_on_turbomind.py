@@ -19,15 +19,17 @@ Remove the option, or set `--backend pytorch` if you need it:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --backend pytorch --adapters mylora=/lora
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 OWN_RULES = frozenset({"eager-mode", "kv-transfer-config"})
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "warning",
+    sources=("flags/adapters", "flags/kernel-block-size", "flags/cudagraph-capture-batch-sizes", "flags/backend"),
+)
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case) or checks.engine(case) != checks.TURBOMIND:
         return
     if not case.model_known and "backend" not in case.settings:
@@ -47,13 +49,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             "The command line drops it silently; set --backend pytorch to use it.",
             edits.remove(case.script, option) if era.type == "bool" else None,
         )
-
-
-RULE = Rule(
-    id="LMD301",
-    name="pytorch-option-on-turbomind",
-    family="nothing",
-    severity="warning",
-    sources=("flags/adapters", "flags/kernel-block-size", "flags/cudagraph-capture-batch-sizes", "flags/backend"),
-    check=_check,
-)

@@ -17,15 +17,13 @@ Remove the option; `--fix` does:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --backend turbomind
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting = case.settings.get("eager-mode")
-    if setting is None or setting.text != "true" or not checks.server(case) or checks.engine(case) != checks.TURBOMIND:
+@option_rule("eager-mode", "warning", sources=("flags/eager-mode", "claims/eager-mode-steers-turbomind"))
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if setting.text != "true" or not checks.server(case) or checks.engine(case) != checks.TURBOMIND:
         return
     yield Diagnostic(
         setting.option.place,
@@ -33,13 +31,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         "Only the PyTorch engine reads it; TurboMind runs the same with and without it.",
         edits.remove(case.script, setting.option),
     )
-
-
-RULE = Rule(
-    id="LMD302",
-    name="eager-mode-on-turbomind",
-    family="nothing",
-    severity="warning",
-    sources=("flags/eager-mode", "claims/eager-mode-steers-turbomind"),
-    check=_check,
-)

@@ -19,13 +19,12 @@ Remove the option, or use TurboMind if it serves the model:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --backend pytorch --tp 2
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule("warning", sources=("flags/communicator", "flags/cp", "flags/async", "flags/vision-max-batch-size"))
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case) or checks.engine(case) != checks.PYTORCH:
         return
     fell = checks.wanted(case) != checks.PYTORCH
@@ -39,13 +38,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             f"{option.name} has no effect on the PyTorch engine{how}: only TurboMind reads it.",
             "The command line drops it silently.",
         )
-
-
-RULE = Rule(
-    id="LMD303",
-    name="turbomind-option-on-pytorch",
-    family="nothing",
-    severity="warning",
-    sources=("flags/communicator", "flags/cp", "flags/async", "flags/vision-max-batch-size"),
-    check=_check,
-)

@@ -20,12 +20,10 @@ Remove the option:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --max-prefill-token-num 4096
 """
 
-from collections.abc import Iterator
-
 from packaging.version import Version
 
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 NOBODY = frozenset({"nobody"})
 OWN_RULES = frozenset({"vision-max-batch-size"})
@@ -34,7 +32,17 @@ READ_UP_TO = Version("0.17.0")
 """The C++ source of this release and of later ones is unknown."""
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "warning",
+    sources=(
+        "flags/num-tokens-per-iter",
+        "flags/max-prefill-iters",
+        "flags/rope-scaling-factor",
+        "claims/tokens-per-iter-not-passed",
+        "claims/tokens-per-iter-unread",
+    ),
+)
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case):
         return
     for option, flag in checks.options(case):
@@ -51,19 +59,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             None if unseen else edits.remove(case.script, option),
             severity="info" if unseen else None,
         )
-
-
-RULE = Rule(
-    id="LMD304",
-    name="option-that-nobody-reads",
-    family="nothing",
-    severity="warning",
-    sources=(
-        "flags/num-tokens-per-iter",
-        "flags/max-prefill-iters",
-        "flags/rope-scaling-factor",
-        "claims/tokens-per-iter-not-passed",
-        "claims/tokens-per-iter-unread",
-    ),
-    check=_check,
-)

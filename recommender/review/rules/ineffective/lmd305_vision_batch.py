@@ -20,17 +20,19 @@ Remove the option:
     lmdeploy serve api_server OpenGVLab/InternVL3-8B-hf
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting = case.settings.get("vision-max-batch-size")
+@option_rule(
+    "vision-max-batch-size",
+    "warning",
+    sources=("flags/vision-max-batch-size", "claims/vision-batch-native", "claims/vision-batch-across-requests"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     flag = case.resolved.store.flags["vision-max-batch-size"]
     era = checks.era(case, flag)
-    if setting is None or era is None:
+    if era is None:
         return
     fix = edits.remove(case.script, setting.option) if checks.server(case) else None
     if "nobody" in era.read_by:
@@ -42,24 +44,10 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         )
         return
     size = checks.number(case, "vision-max-batch-size")
-    if size is not None and size > 1 and case.load_known and checks.images_told(case) and case.resolved.images == 1:
+    if size is not None and size > 1 and case.load_known and checks.expects_images(case) and case.resolved.images == 1:
         yield Diagnostic(
             setting.option.place,
             f"{setting.option.name} {size} has no effect for requests with one image.",
             "It counts images of one request; images of different clients are never combined.",
             severity="info",
         )
-
-
-RULE = Rule(
-    id="LMD305",
-    name="vision-batch",
-    family="nothing",
-    severity="warning",
-    sources=(
-        "flags/vision-max-batch-size",
-        "claims/vision-batch-native",
-        "claims/vision-batch-across-requests",
-    ),
-    check=_check,
-)

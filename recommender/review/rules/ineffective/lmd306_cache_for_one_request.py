@@ -19,24 +19,22 @@ Set the share that the request needs; `recommend` computes it. Keep the number i
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --session-len 4096 --cache-max-entry-count 0.02
 """
 
-from collections.abc import Iterator
-
 from recommender.common.units import MIB
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 TIMES = 8
 SMALL_PART, LARGE_PART = 0.1, 0.5
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting = case.settings.get("cache-max-entry-count")
-    if (
-        setting is None
-        or case.resolved.concurrency != 1
-        or checks.engine(case) != checks.TURBOMIND
-        or not checks.alone(case)
-    ):
+@option_rule(
+    "cache-max-entry-count",
+    "info",
+    needs=("gpu", "model", "load"),
+    sources=("claims/more-cache-is-faster", "flags/cache-max-entry-count"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if case.resolved.concurrency != 1 or checks.engine(case) != checks.TURBOMIND or not checks.alone(case):
         return
     candidate = case.candidate
     if candidate is None or candidate.config.prefix_caching or candidate.memory.kv_needed_tokens <= 0:
@@ -51,14 +49,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             f" {candidate.memory.kv_tokens:,}.",
             "Cache that the request does not use makes it no faster.",
         )
-
-
-RULE = Rule(
-    id="LMD306",
-    name="cache-for-one-request",
-    family="nothing",
-    severity="info",
-    sources=("claims/more-cache-is-faster", "flags/cache-max-entry-count"),
-    check=_check,
-    needs=("gpu", "model", "load"),
-)

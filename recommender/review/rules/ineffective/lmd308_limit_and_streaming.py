@@ -18,15 +18,21 @@ Set `--max-batch-size` to the concurrency you want:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --max-batch-size 16
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting = case.settings.get("max-concurrent-requests")
-    if setting is None or not checks.server(case) or case.launch.unsure or "max-batch-size" in case.settings:
+@option_rule(
+    "max-concurrent-requests",
+    "info",
+    sources=(
+        "flags/max-concurrent-requests",
+        "claims/concurrent-requests-limits-handling",
+        "claims/concurrent-requests-cap-memory",
+    ),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if not checks.server(case) or case.launch.unsure or "max-batch-size" in case.settings:
         return
     limit = checks.number(case, "max-concurrent-requests")
     if setting.id in case.resolved.options and limit is not None and limit > 0:
@@ -35,17 +41,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             f"{setting.option.name} {limit} does not limit streamed answers, and saves no memory.",
             "Streamed answers do not count; --max-batch-size limits what the engine runs at once.",
         )
-
-
-RULE = Rule(
-    id="LMD308",
-    name="limit-and-streaming",
-    family="nothing",
-    severity="info",
-    sources=(
-        "flags/max-concurrent-requests",
-        "claims/concurrent-requests-limits-handling",
-        "claims/concurrent-requests-cap-memory",
-    ),
-    check=_check,
-)

@@ -18,17 +18,20 @@ Remove the option; the default `auto` does the same:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct-AWQ
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 FORCED = ("awq-dtype-forced", "awq-dtype-ignored", "awq-dtype-pytorch")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting = case.settings.get("dtype")
-    if setting is None or setting.text not in ("bfloat16", "float16"):
+@option_rule(
+    "dtype",
+    "warning",
+    needs=("model",),
+    sources=(*(f"constraints/{constraint}" for constraint in FORCED), "claims/float16-for-awq-forced", "flags/dtype"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if setting.text not in ("bfloat16", "float16"):
         return
     fix = edits.remove(case.script, setting.option) if checks.server(case) else None
     if setting.text == "float16":
@@ -44,14 +47,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         return
     for violation in checks.broken(case, *FORCED):
         yield Diagnostic(checks.at(setting), violation.message, violation.record.remedy, fix)
-
-
-RULE = Rule(
-    id="LMD309",
-    name="dtype-of-quantised-weights",
-    family="nothing",
-    severity="warning",
-    sources=(*(f"constraints/{constraint}" for constraint in FORCED), "claims/float16-for-awq-forced", "flags/dtype"),
-    check=_check,
-    needs=("model",),
-)

@@ -21,15 +21,15 @@ Set the variable before the command:
 """
 
 import re
-from collections.abc import Iterator
 
-from recommender.review.rule import Diagnostic, Rule
+from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.script.model import Assignment, Launch, Script, Span
 
 SERVERS = ("OMP_", "TM_", "LMDEPLOY_", "CUDA_VISIBLE_DEVICES", "TOKENIZERS_PARALLELISM", "MKL_NUM_THREADS", "NCCL_")
 
 
-def _whole(script: Script) -> Iterator[Diagnostic]:
+@script_rule("warning", sources=("environment/omp-num-threads", "claims/omp-threads-limit-images"))
+def rule(script: Script) -> Diagnostics:
     if script.kind not in ("bash", "command") or not script.launches:
         return
     last = max(script.launches, key=lambda launch: launch.place)
@@ -59,13 +59,3 @@ def _in_function(script: Script, place: Span) -> bool:
     opened = re.findall(r"^[ \t]*(?:function[ \t]+[\w-]+|[\w-]+[ \t]*\(\))[ \t\n]*\{", before, re.MULTILINE)
     closed = re.findall(r"^[ \t]*\}", before, re.MULTILINE)
     return len(opened) > len(closed)
-
-
-RULE = Rule(
-    id="LMD310",
-    name="variable-after-start",
-    family="nothing",
-    severity="warning",
-    sources=("environment/omp-num-threads", "claims/omp-threads-limit-images"),
-    whole=_whole,
-)

@@ -20,7 +20,7 @@ Use the correct name, or the option:
 
 from collections.abc import Iterator
 
-from recommender.review.rule import Diagnostic, Fix, Rule
+from recommender.review.rule import Diagnostic, Diagnostics, Fix, script_rule
 from recommender.review.script.model import Script, Span
 
 # From the Python files of the wheels and the C++ source (getenv, TM_ENV_VAR) of all covered releases.
@@ -57,7 +57,11 @@ FEW = 2
 LONG = 9
 
 
-def _whole(script: Script) -> Iterator[Diagnostic]:
+@script_rule(
+    "warning",
+    sources=("environment/lmdeploy-log-level", "claims/log-level-variable-is-read", "environment/omp-num-threads"),
+)
+def rule(script: Script) -> Diagnostics:
     used = {use.name for use in script.uses}
     seen: set[tuple[str, Span]] = set()
     for name, place in _set(script):
@@ -114,13 +118,3 @@ def _distance(first: str, second: str) -> int:
         for column, target in enumerate(second, 1):
             above, row[column] = row[column], min(row[column] + 1, row[column - 1] + 1, above + (letter != target))
     return row[-1]
-
-
-RULE = Rule(
-    id="LMD311",
-    name="variable-that-nobody-reads",
-    family="nothing",
-    severity="warning",
-    sources=("environment/lmdeploy-log-level", "claims/log-level-variable-is-read", "environment/omp-num-threads"),
-    whole=_whole,
-)

@@ -17,14 +17,15 @@ Keep one:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --session-len 8192 --tp 2
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.script.model import GivenOption
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "warning", sources=("flags/api-keys", "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/cli/serve.py")
+)
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case):
         return
     last: dict[str, GivenOption] = {}
@@ -49,13 +50,3 @@ def _within(case: Case, option: GivenOption) -> bool:
 
 def _texts(option: GivenOption) -> list[str | None]:
     return [word.value for word in option.values]
-
-
-RULE = Rule(
-    id="LMD312",
-    name="option-given-twice",
-    family="nothing",
-    severity="warning",
-    sources=("flags/api-keys", "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/cli/serve.py"),
-    check=_check,
-)

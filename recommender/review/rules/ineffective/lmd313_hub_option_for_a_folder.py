@@ -17,15 +17,14 @@ Name the repository. Or remove the option and keep the folder at the revision yo
     lmdeploy serve api_server OpenGVLab/InternVL3-2B --trust-remote-code --revision 1234567
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 FETCHING = ("revision", "download-dir")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule("warning", sources=("flags/revision", "flags/download-dir"))
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case) or not checks.literal(case.launch).startswith(("/", "./", "../", "~")):
         return
     for name in FETCHING:
@@ -36,13 +35,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
                 f"{setting.option.name} has no effect for a local model.",
                 "LMDeploy reads it only to download a repository by name; it uses a folder unchanged.",
             )
-
-
-RULE = Rule(
-    id="LMD313",
-    name="hub-option-for-a-folder",
-    family="nothing",
-    severity="warning",
-    sources=("flags/revision", "flags/download-dir"),
-    check=_check,
-)

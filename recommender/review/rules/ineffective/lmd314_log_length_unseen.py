@@ -17,21 +17,19 @@ Remove the option. To log prompts, set a log level that shows them.
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct
 """
 
-from collections.abc import Iterator
-
 from packaging.version import Version
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 QUIET = frozenset({"WARN", "WARNING", "ERROR", "CRITICAL", "FATAL"})
 REQUEST_LEVEL = Version("0.14.0")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting = case.settings.get("max-log-len")
+@option_rule("max-log-len", "info", sources=("flags/max-log-len", "flags/log-level"))
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     level = case.effective("log-level") if checks.server(case) else None
-    if setting is None or level is None:
+    if level is None:
         return
     hidden = level in QUIET or (level == "INFO" and case.resolved.version >= REQUEST_LEVEL)
     if hidden:
@@ -41,13 +39,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             f"{setting.option.name} has no effect at log level {level}.",
             f"The lines that it shortens are logged at {shown} in {checks.release(case)}.",
         )
-
-
-RULE = Rule(
-    id="LMD314",
-    name="log-length-unseen",
-    family="nothing",
-    severity="info",
-    sources=("flags/max-log-len", "flags/log-level"),
-    check=_check,
-)

@@ -16,15 +16,14 @@ Set the algorithm, or remove the options:
     lmdeploy serve api_server MODEL --backend pytorch --speculative-algorithm eagle3 --speculative-draft-model DRAFT
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 DRAFT = ("speculative-draft-model", "speculative-num-draft-tokens")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule("warning", sources=("flags/speculative-draft-model", "flags/speculative-num-draft-tokens"))
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case) or case.launch.unsure or checks.engine(case) != checks.PYTORCH:
         return  # on TurboMind they do nothing with an algorithm either
     if "speculative-algorithm" in case.settings:
@@ -37,13 +36,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
                 f"{setting.option.name} has no effect without --speculative-algorithm.",
                 "LMDeploy uses speculative decoding only if an algorithm is set.",
             )
-
-
-RULE = Rule(
-    id="LMD315",
-    name="draft-without-algorithm",
-    family="nothing",
-    severity="warning",
-    sources=("flags/speculative-draft-model", "flags/speculative-num-draft-tokens"),
-    check=_check,
-)

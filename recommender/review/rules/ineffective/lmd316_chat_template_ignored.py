@@ -18,19 +18,18 @@ Remove the option:
     lmdeploy serve api_server OpenGVLab/InternVL3-8B-hf
 """
 
-from collections.abc import Iterator
-
 from packaging.version import Version
 
 from recommender.common.text import shorten
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules.startup.lmd115_chat_template_gone import KEPT
 
 NAMES = frozenset({"--chat-template", "--chat_template", "ChatTemplateConfig.model_name"})
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule("warning", sources=("flags/chat-template", "https://github.com/InternLM/lmdeploy/pull/4252"))
+def rule(case: Case) -> Diagnostics:
     if not Version("0.10.0") <= case.resolved.version < Version("0.12.0"):
         return
     for option in case.launch.options:
@@ -42,13 +41,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
                 "LMDeploy accepts the name with a warning, but uses the tokenizer's own template.",
                 edits.remove(case.script, option) if checks.server(case) else None,
             )
-
-
-RULE = Rule(
-    id="LMD316",
-    name="chat-template-ignored",
-    family="nothing",
-    severity="warning",
-    sources=("flags/chat-template", "https://github.com/InternLM/lmdeploy/pull/4252"),
-    check=_check,
-)

@@ -26,16 +26,16 @@ Add a pause that grows with each failure, and give up after some failures. If th
 """
 
 import re
-from collections.abc import Iterator
 
-from recommender.review.rule import Diagnostic, Fix, Rule
+from recommender.review.rule import Diagnostic, Diagnostics, Fix, script_rule
 from recommender.review.script.model import Launch, Loop, Script
 
 BODY = re.compile(r"\bdo\b(\s*)\Z")
 END = re.compile(r"(\s*+;?\s*)done\b")
 
 
-def _check(script: Script) -> Iterator[Diagnostic]:
+@script_rule("warning", sources=("claims/restart-loop-recovers",))
+def rule(script: Script) -> Diagnostics:
     seen = set()
     for launch in script.launches:
         loop = launch.loop
@@ -61,13 +61,3 @@ def _pause(script: Script, launch: Launch, loop: Loop) -> Fix | None:
         return None
     lead = before[1] if "\n" in before[1] else "; "
     return Fix(((script.place(place.end, place.end), f"{lead}sleep 5"),), "wait 5 seconds before the next start")
-
-
-RULE = Rule(
-    id="LMD601",
-    name="restart-without-pause",
-    family="operations",
-    severity="warning",
-    sources=("claims/restart-loop-recovers",),
-    whole=_check,
-)

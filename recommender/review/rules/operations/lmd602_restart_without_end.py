@@ -25,9 +25,8 @@ Add a growing pause, and end the script with an error after some failures:
 """
 
 import re
-from collections.abc import Iterator
 
-from recommender.review.rule import Diagnostic, Rule
+from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Call, Script
 
@@ -35,7 +34,8 @@ COUNTS = re.compile(r"\(\(|\blet\b|\bexpr\b|\$\[|-(?:gt|ge|lt|le)\b|\bexit\s+[1-
 NUMBER = re.compile(r"\d+(?:\.\d+)?[smh]?")
 
 
-def _check(script: Script) -> Iterator[Diagnostic]:
+@script_rule("info", sources=("claims/restart-loop-recovers", "threads/health-says-ok-while-dead"))
+def rule(script: Script) -> Diagnostics:
     seen = set()
     sleeps: dict[int, list[Call]] = {}
     for call in script.calls:
@@ -56,13 +56,3 @@ def _check(script: Script) -> Iterator[Diagnostic]:
                 "The server restarts forever, always after the same pause.",
                 "A server that cannot start reloads forever without notice; wait longer each time, then give up.",
             )
-
-
-RULE = Rule(
-    id="LMD602",
-    name="restart-without-end",
-    family="operations",
-    severity="info",
-    sources=("claims/restart-loop-recovers", "threads/health-says-ok-while-dead"),
-    whole=_check,
-)

@@ -26,16 +26,16 @@ Put `|| true` after the server, or `|| code=$?` to keep the status, or use `if`:
 """
 
 import re
-from collections.abc import Iterator
 
-from recommender.review.rule import Diagnostic, Rule
+from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Script
 
 LIFTED = re.compile(r"\bset\s+\+\w*e|\bset\s+\+o\s+errexit")
 
 
-def _check(script: Script) -> Iterator[Diagnostic]:
+@script_rule("warning", sources=("https://explainshell.com/explain?cmd=set+-e",))
+def rule(script: Script) -> Diagnostics:
     stop = script.error_exit
     if stop is None:
         return
@@ -49,13 +49,3 @@ def _check(script: Script) -> Iterator[Diagnostic]:
                 f"set -e (line {stop.line}) ends the script when the server crashes, so the loop never restarts it.",
                 "Put || true after the server, or keep its status with || code=$?.",
             )
-
-
-RULE = Rule(
-    id="LMD603",
-    name="error-exit-ends-loop",
-    family="operations",
-    severity="warning",
-    sources=("https://explainshell.com/explain?cmd=set+-e",),
-    whole=_check,
-)

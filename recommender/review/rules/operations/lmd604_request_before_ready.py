@@ -22,9 +22,8 @@ Retry until the server responds:
 """
 
 import re
-from collections.abc import Iterator
 
-from recommender.review.rule import Diagnostic, Rule
+from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Call, Launch, Script
 
@@ -34,7 +33,8 @@ RETRIES = ("--retry", "--retry-connrefused", "--tries", "-t")
 HOST = re.compile(r"(?:https?://)?(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):(\d{1,5})(?:[/?].*)?")
 
 
-def _check(script: Script) -> Iterator[Diagnostic]:
+@script_rule("warning", sources=("threads/proxy-hides-failures", "flags/server-port"))
+def rule(script: Script) -> Diagnostics:
     for launch in script.launches[: surroundings.MOST_SERVERS]:
         port = surroundings.port(launch)
         if not launch.background or launch.starts != "api_server" or launch.container or port is None:
@@ -76,13 +76,3 @@ def _guarded(script: Script, line: int, request: Call) -> bool:
     before = script.text[line : request.place.start]
     behind = script.text[request.place.end :].lstrip(" \t")
     return bool(re.search(r"\b(?:if|elif)\b|!|\|\||\(", before)) or behind.startswith("||")
-
-
-RULE = Rule(
-    id="LMD604",
-    name="request-before-ready",
-    family="operations",
-    severity="warning",
-    sources=("threads/proxy-hides-failures", "flags/server-port"),
-    whole=_check,
-)

@@ -25,18 +25,21 @@ Add a readiness probe on `/v1/models` or `/health`:
 """
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.script.model import Script
 
 SERVED = re.compile(r"^[^\S\n]*kind:[^\S\n]*[\"']?(?:Deployment|StatefulSet|DaemonSet|ReplicaSet)\b", re.MULTILINE)
 OTHERS = re.compile(r"^[^\S\n]*kind:[^\S\n]*[\"']?(?:Pod|Job|CronJob)\b", re.MULTILINE)
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "warning",
+    sources=("https://jorijn.com/en/knowledge-base/kubernetes/deployments/kubernetes-health-probes-configuration/",),
+)
+def rule(case: Case) -> Diagnostics:
     container = case.launch.container
     if not checks.server(case) or container is None or case.script.kind != "kubernetes":
         return
@@ -52,13 +55,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
 def _serves(script: Script) -> bool:
     """Return whether every pod of the manifest belongs to a workload that serves."""
     return bool(SERVED.search(script.text)) and not OTHERS.search(script.text)
-
-
-RULE = Rule(
-    id="LMD605",
-    name="no-readiness-probe",
-    family="operations",
-    severity="warning",
-    sources=("https://jorijn.com/en/knowledge-base/kubernetes/deployments/kubernetes-health-probes-configuration/",),
-    check=_check,
-)

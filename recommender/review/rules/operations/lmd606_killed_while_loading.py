@@ -25,11 +25,9 @@ Add a startup probe whose period times failures is several times the startup tim
       httpGet: {path: /health, port: 23333}
 """
 
-from collections.abc import Iterator
-
 from recommender.knowledge.startup_times import longest_start
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.script.model import Probe
 
 # The defaults of Kubernetes.
@@ -37,7 +35,10 @@ PERIOD_S = 10
 FAILURES = 3
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "warning", sources=("https://speakerdeck.com/thockin/kubernetes-pod-probes", "threads/health-unhealthy-while-busy")
+)
+def rule(case: Case) -> Diagnostics:
     container = case.launch.container
     if not checks.server(case) or container is None or case.script.kind != "kubernetes":
         return
@@ -55,13 +56,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
 
 def _patience(probe: Probe) -> float:
     return probe.initial_s + (probe.period_s or PERIOD_S) * (probe.failures or FAILURES)
-
-
-RULE = Rule(
-    id="LMD606",
-    name="killed-while-loading",
-    family="operations",
-    severity="warning",
-    sources=("https://speakerdeck.com/thockin/kubernetes-pod-probes", "threads/health-unhealthy-while-busy"),
-    check=_check,
-)

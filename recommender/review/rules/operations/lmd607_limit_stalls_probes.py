@@ -22,17 +22,20 @@ limit, keep it well above the batch size.
       httpGet: {path: /health, port: 23333}
 """
 
-from collections.abc import Iterator
 from functools import lru_cache
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 from recommender.review.script.model import Script
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting = case.settings.get("max-concurrent-requests")
-    if setting is None or not checks.server(case):
+@option_rule(
+    "max-concurrent-requests",
+    "warning",
+    sources=("flags/max-concurrent-requests", "claims/concurrent-requests-limits-handling"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if not checks.server(case):
         return
     container = case.launch.container
     probed = any(probe.path for probe in container.probes) if container else False
@@ -55,13 +58,3 @@ def _watched(script: Script) -> bool:
         and any((word.value or "").rstrip("/").endswith("/health") for word in call.words[1:])
         for call in script.calls
     )
-
-
-RULE = Rule(
-    id="LMD607",
-    name="limit-stalls-probes",
-    family="operations",
-    severity="warning",
-    sources=("flags/max-concurrent-requests", "claims/concurrent-requests-limits-handling"),
-    check=_check,
-)

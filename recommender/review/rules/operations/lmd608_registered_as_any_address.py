@@ -18,14 +18,15 @@ Set `--server-name` to an address of this host that the proxy can reach:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --proxy-url http://10.0.0.5:8000 --server-name 10.0.0.7
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import surroundings
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "warning", sources=("constraints/proxy-needs-address", "claims/proxy-url-registers-server", "flags/proxy-url")
+)
+def rule(case: Case) -> Diagnostics:
     proxy, name = case.settings.get("proxy-url"), case.settings.get("server-name")
     if proxy is None or not checks.server(case):
         return
@@ -40,13 +41,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         "Set --server-name to an address of this host that the proxy can reach.",
         severity="info" if same_host else None,
     )
-
-
-RULE = Rule(
-    id="LMD608",
-    name="registered-as-any-address",
-    family="operations",
-    severity="warning",
-    sources=("constraints/proxy-needs-address", "claims/proxy-url-registers-server", "flags/proxy-url"),
-    check=_check,
-)

@@ -20,16 +20,15 @@ at /dev/shm:
       lmdeploy serve api_server Qwen/Qwen2.5-72B-Instruct --tp 4
 """
 
-from collections.abc import Iterator
-
 from recommender.common.units import MIB
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 DEFAULT_SHM = 64 * MIB
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule("warning", sources=("threads/nccl-error-in-pod", "https://github.com/moby/moby/issues/29492"))
+def rule(case: Case) -> Diagnostics:
     container, setting, gpus = case.launch.container, case.settings.get("tp"), case.number("tp")
     if container is None or setting is None or gpus is None or gpus < 2:
         return
@@ -40,13 +39,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         f"The server uses {int(gpus)} GPUs, but the container's /dev/shm has the default 64 MB.",
         "NCCL may fail without more; pass --ipc=host or --shm-size, or mount a larger /dev/shm.",
     )
-
-
-RULE = Rule(
-    id="LMD609",
-    name="small-shared-memory",
-    family="operations",
-    severity="warning",
-    sources=("threads/nccl-error-in-pod", "https://github.com/moby/moby/issues/29492"),
-    check=_check,
-)

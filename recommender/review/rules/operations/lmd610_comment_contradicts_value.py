@@ -23,7 +23,7 @@ Write what you mean, or remove the value from the comment:
 import re
 from collections.abc import Iterator
 
-from recommender.review.rule import Diagnostic, Rule
+from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.script.model import Comment, Script, Word
 
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
@@ -46,7 +46,8 @@ PERCENT = re.compile(r"(?<![\w.-])(\d+(?:\.\d+)?)\s*%")
 SHARE = "cache_max_entry_count"
 
 
-def _check(script: Script) -> Iterator[Diagnostic]:
+@script_rule("warning", sources=("environment/cuda-visible-devices",))
+def rule(script: Script) -> Diagnostics:
     by_line: dict[int, list[tuple[str, Word]]] = {}
     for name, word in _values(script):
         by_line.setdefault(word.place.line, []).append((name, word))
@@ -128,13 +129,3 @@ def _number(value: str) -> float | None:
         return float(value)
     except ValueError:
         return None
-
-
-RULE = Rule(
-    id="LMD610",
-    name="comment-contradicts-value",
-    family="operations",
-    severity="warning",
-    sources=("environment/cuda-visible-devices",),
-    whole=_check,
-)

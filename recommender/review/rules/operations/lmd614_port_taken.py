@@ -23,9 +23,8 @@ Give each server its own `--server-port`:
 """
 
 import re
-from collections.abc import Iterator
 
-from recommender.review.rule import Diagnostic, Rule
+from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Script, Word
 
@@ -35,7 +34,8 @@ LEAVES = re.compile(r"\b(?:wait|break|kill|pkill|ssh|continue|exit)\b")
 PUBLISHED = re.compile(r"(?:(?:0\.0\.0\.0|127\.0\.0\.1):)?(\d+):\d+(?:/tcp)?")
 
 
-def _check(script: Script) -> Iterator[Diagnostic]:
+@script_rule("error", sources=("flags/server-port", "constraints/port-not-the-proxys"))
+def rule(script: Script) -> Diagnostics:
     reported = set()
     for earlier, later in surroundings.concurrent_pairs(script, "api_server", "proxy"):
         port = surroundings.port(later)
@@ -43,9 +43,10 @@ def _check(script: Script) -> Iterator[Diagnostic]:
             continue
         reported.add(later.place.start)
         option = surroundings.option(later, "--server-port")
+        kind = "proxy" if earlier.starts == "proxy" else "server"
         yield Diagnostic(
             option.whole if option else later.place,
-            f"The {_kind(earlier.starts)} on line {earlier.place.line} already uses port {port}.",
+            f"The {kind} on line {earlier.place.line} already uses port {port}.",
             "The second one loads the model and fails when it opens the port; give each its own port.",
         )
     yield from _in_loop(script)
@@ -53,7 +54,7 @@ def _check(script: Script) -> Iterator[Diagnostic]:
         yield from _published(script)
 
 
-def _in_loop(script: Script) -> Iterator[Diagnostic]:
+def _in_loop(script: Script) -> Diagnostics:
     for launch in script.launches:
         option = surroundings.option(launch, "--server-port")
         if not launch.background or launch.container or option is None or surroundings.port(launch) is None:
@@ -70,11 +71,7 @@ def _in_loop(script: Script) -> Iterator[Diagnostic]:
                 break
 
 
-def _kind(starts: str) -> str:
-    return "proxy" if starts == "proxy" else "server"
-
-
-def _published(script: Script) -> Iterator[Diagnostic]:
+def _published(script: Script) -> Diagnostics:
     owners: dict[str, tuple[int, Word]] = {}
     for launch in script.launches:
         for word in launch.container.published if launch.container else ():
@@ -88,13 +85,3 @@ def _published(script: Script) -> Iterator[Diagnostic]:
                     f"Line {first.place.line} already publishes port {match[1]} of the host.",
                     "The second container does not start; give each its own port.",
                 )
-
-
-RULE = Rule(
-    id="LMD614",
-    name="port-taken",
-    family="operations",
-    severity="error",
-    sources=("flags/server-port", "constraints/port-not-the-proxys"),
-    whole=_check,
-)

@@ -17,14 +17,13 @@ Use another `--server-port`:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --server-port 23333 --proxy-url http://localhost:8000
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import surroundings
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule("error", sources=("flags/proxy-url", "flags/server-port", "constraints/port-not-the-proxys"))
+def rule(case: Case) -> Diagnostics:
     proxy, own = case.settings.get("proxy-url"), case.settings.get("server-port")
     if proxy is None or not checks.server(case) or case.launch.container is not None:
         return
@@ -35,13 +34,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             f"Port {port} is the port of the proxy on this host.",
             "The server cannot open it while the proxy runs; use another port.",
         )
-
-
-RULE = Rule(
-    id="LMD615",
-    name="port-of-the-proxy",
-    family="operations",
-    severity="error",
-    sources=("flags/proxy-url", "flags/server-port", "constraints/port-not-the-proxys"),
-    check=_check,
-)

@@ -25,9 +25,8 @@ Use one file per server, and `>>` in the loop; `--fix` writes `>>`:
 """
 
 import re
-from collections.abc import Iterator
 
-from recommender.review.rule import Diagnostic, Fix, Rule
+from recommender.review.rule import Diagnostic, Diagnostics, Fix, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Launch, Script, Span
 
@@ -35,7 +34,8 @@ WRITES = re.compile(r"(?<![\d>&|<])(?:1|&)?(>)\|?(?![>&(|])\s*([\w./~-]+)(?=[\s;
 NOWHERE = re.compile(r"/dev/.*")
 
 
-def _check(script: Script) -> Iterator[Diagnostic]:
+@script_rule("info", sources=("claims/restart-loop-recovers",))
+def rule(script: Script) -> Diagnostics:
     files: dict[int, tuple[str, Span, Span]] = {}
     for launch in script.launches:
         log = _file(script, launch)
@@ -70,13 +70,3 @@ def _file(script: Script, launch: Launch) -> tuple[str, Span, Span] | None:
         return None
     whole = script.place(start + match.start(), start + match.end())
     return match[2], whole, script.place(start + match.start(1), start + match.end(1))
-
-
-RULE = Rule(
-    id="LMD616",
-    name="log-overwritten",
-    family="operations",
-    severity="info",
-    sources=("claims/restart-loop-recovers",),
-    whole=_check,
-)

@@ -20,16 +20,21 @@ Start the last server in the foreground with `exec`, or add `wait`:
 """
 
 import re
-from collections.abc import Iterator
 
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 SHELL = re.compile(r"\b(?:ba|da)?sh\b[\"',\s\]-]+(?:-\w+[\"',\s]+)*-\w*c\b")
 ENDS = re.compile(r"[ \t]*(?:\d?>>?[ \t]*+&?[^\s>&]++[ \t]*+)*+&[ \t]*(?:disown[ \t]*)?(?=[\"'\]\n]|\Z)")
 NEXT = re.compile(r"[ \t]*\n(?P<indent>[ \t]*)(?P<first>[^\s'\"\]])")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "error",
+    sources=(
+        "https://besthub.dev/articles/why-do-docker-containers-exit-instantly-understanding-pid-1-and-daemon-modes-47f67fd47a29",
+    ),
+)
+def rule(case: Case) -> Diagnostics:
     container, launch, text = case.launch.container, case.launch, case.script.text
     if container is None or launch.starts == "pipeline":
         return
@@ -50,15 +55,3 @@ def _goes_on(text: str, start: int, end: int) -> bool:
     line = text[text.rfind("\n", 0, start) + 1 : start]
     after = NEXT.match(text, end)
     return after is not None and not line.strip() and after["indent"] == line
-
-
-RULE = Rule(
-    id="LMD617",
-    name="container-ends-at-once",
-    family="operations",
-    severity="error",
-    sources=(
-        "https://besthub.dev/articles/why-do-docker-containers-exit-instantly-understanding-pid-1-and-daemon-modes-47f67fd47a29",
-    ),
-    check=_check,
-)

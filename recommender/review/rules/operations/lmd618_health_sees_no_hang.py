@@ -20,16 +20,15 @@ Use 0.14.0 or newer, or probe with a short completion and a timeout. With 0.14.0
       httpGet: {path: /health, port: 23333}
 """
 
-from collections.abc import Iterator
-
 from recommender.knowledge.eras import within
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 THREAD = "health-says-ok-while-dead"
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule("info", sources=(f"threads/{THREAD}", "claims/restart-loop-recovers"))
+def rule(case: Case) -> Diagnostics:
     thread, container = case.resolved.store.threads[THREAD], case.launch.container
     if not checks.server(case) or container is None or not case.release_known:
         return
@@ -42,13 +41,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
                 f"In {checks.release(case)} /health answers 200 even if the engine is dead.",
                 thread.remedy,
             )
-
-
-RULE = Rule(
-    id="LMD618",
-    name="health-sees-no-hang",
-    family="operations",
-    severity="info",
-    sources=(f"threads/{THREAD}", "claims/restart-loop-recovers"),
-    check=_check,
-)

@@ -19,14 +19,15 @@ Use `--server-name 127.0.0.1` with an authenticating reverse proxy, or `--api-ke
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --server-name 127.0.0.1
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import surroundings
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "warning", sources=("flags/server-name", "flags/api-keys", "https://github.com/InternLM/lmdeploy/issues/4761")
+)
+def rule(case: Case) -> Diagnostics:
     if (
         not checks.server(case)
         or case.launch.container
@@ -45,13 +46,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         "Anyone who reaches the port can use it; bind it to 127.0.0.1 or add an authenticating proxy.",
         severity=None if setting else "info",
     )
-
-
-RULE = Rule(
-    id="LMD501",
-    name="open-without-keys",
-    family="safety",
-    severity="warning",
-    sources=("flags/server-name", "flags/api-keys", "https://github.com/InternLM/lmdeploy/issues/4761"),
-    check=_check,
-)

@@ -20,16 +20,16 @@ Publish on 127.0.0.1, with an authenticating reverse proxy:
 """
 
 import re
-from collections.abc import Iterator
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 # HOST:CONTAINER without an address or with the any-address; a single container port counts too.
 EVERYWHERE = re.compile(r"(?:0\.0\.0\.0:|\[::\]:)?\d+(?:-\d+)?(?::\d+(?:-\d+)?)?(?:/tcp)?")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule("info", sources=("flags/api-keys", "https://docs.docker.com/engine/network/port-publishing"))
+def rule(case: Case) -> Diagnostics:
     container = case.launch.container
     if not checks.server(case) or container is None or case.launch.unsure or "api-keys" in case.settings:
         return
@@ -40,13 +40,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
                 f"{word.value} is published on every address of the host, and the server has no API keys.",
                 "Anyone who reaches the host can use it; publish on 127.0.0.1 and add an authenticating proxy.",
             )
-
-
-RULE = Rule(
-    id="LMD502",
-    name="published-without-keys",
-    family="safety",
-    severity="info",
-    sources=("flags/api-keys", "https://docs.docker.com/engine/network/port-publishing"),
-    check=_check,
-)

@@ -19,9 +19,8 @@ Read the key from a file or the environment at startup, and revoke the old one:
 """
 
 import re
-from collections.abc import Iterator
 
-from recommender.review.rule import Diagnostic, Rule
+from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Script, Span
 
@@ -38,7 +37,8 @@ VARIED = 6
 """A real token has more distinct characters than this; aaaa and 0000 do not."""
 
 
-def _check(script: Script) -> Iterator[Diagnostic]:
+@script_rule("warning", sources=("flags/api-keys",))
+def rule(script: Script) -> Diagnostics:
     seen: set[int] = set()
     for match in TOKENS.finditer(script.text):
         if not PLACEHOLDER.search(match[0]) and len(set(match[0])) > VARIED:
@@ -60,13 +60,3 @@ def _finding(place: Span, what: str) -> Diagnostic:
         f"{what} is written in the text.",
         "Everyone who reads the text or its history has it; use a file or the environment, and revoke this one.",
     )
-
-
-RULE = Rule(
-    id="LMD503",
-    name="keys-in-text",
-    family="safety",
-    severity="warning",
-    sources=("flags/api-keys",),
-    whole=_check,
-)

@@ -18,14 +18,13 @@ Add `--disable-fastapi-docs`:
     while true; do lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --disable-fastapi-docs; sleep 10; done
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import surroundings
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule("info", sources=("flags/disable-fastapi-docs", "claims/docs-routes-go"))
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case) or case.launch.unsure or "disable-fastapi-docs" in case.settings:
         return
     if surroundings.is_long_running(case) and surroundings.reachable(case):
@@ -35,13 +34,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             "They list every route, management routes included; production does not need them"
             " (--disable-fastapi-docs).",
         )
-
-
-RULE = Rule(
-    id="LMD504",
-    name="docs-in-production",
-    family="safety",
-    severity="info",
-    sources=("flags/disable-fastapi-docs", "claims/docs-routes-go"),
-    check=_check,
-)

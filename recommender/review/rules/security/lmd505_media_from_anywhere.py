@@ -22,16 +22,19 @@ List the hosts of your own storage. Clients that send base64 are not affected.
     done
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import surroundings
 
 FLAG = "allowed-media-domains"
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "info",
+    needs=("model",),
+    sources=("flags/allowed-media-domains", "https://github.com/InternLM/lmdeploy/issues/4761"),
+)
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case) or case.launch.unsure or case.resolved.vision is None:
         return
     if FLAG in case.settings or FLAG not in case.resolved.options:
@@ -43,14 +46,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             "Clients can make the server fetch images from any public host.",
             f"List the hosts of your own storage with --{FLAG} ({since} and newer).",
         )
-
-
-RULE = Rule(
-    id="LMD505",
-    name="media-from-anywhere",
-    family="safety",
-    severity="info",
-    sources=("flags/allowed-media-domains", "https://github.com/InternLM/lmdeploy/issues/4761"),
-    check=_check,
-    needs=("model",),
-)

@@ -18,10 +18,9 @@ Add `--revision` with the full hash of the commit that you reviewed:
 """
 
 import re
-from collections.abc import Iterator
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 from recommender.review.rules import surroundings
 
 HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -29,9 +28,14 @@ FOLDERS = re.compile(r"(?:models?|checkpoints?|ckpts?|weights|data|output|worksp
 BRANCHES = ("main", "master")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting, revision = case.settings.get("trust-remote-code"), case.settings.get("revision")
-    if setting is None or setting.text != "true" or not _on_hub(case):
+@option_rule(
+    "trust-remote-code",
+    "warning",
+    sources=("flags/trust-remote-code", "flags/revision", "threads/remote-code-off-by-default"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    revision = case.settings.get("revision")
+    if setting.text != "true" or not _on_hub(case):
         return
     if revision is None:
         # A script that mentions a revision anywhere may set it in a way that the reader cannot follow.
@@ -55,13 +59,3 @@ def _on_hub(case: Case) -> bool:
     if case.model_known and name == case.resolved.model.hub:
         return True
     return bool(HUB.fullmatch(name)) and not FOLDERS.match(name)
-
-
-RULE = Rule(
-    id="LMD506",
-    name="unpinned-remote-code",
-    family="safety",
-    severity="warning",
-    sources=("flags/trust-remote-code", "flags/revision", "threads/remote-code-off-by-default"),
-    check=_check,
-)

@@ -18,14 +18,12 @@ Remove `--allow-credentials`, or name the origins of your own pages:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --allow-credentials --allow-origins https://chat.acme.org
 """
 
-from collections.abc import Iterator
-
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting = case.settings.get("allow-credentials")
-    if setting is None or setting.text != "true":
+@option_rule("allow-credentials", "warning", sources=("flags/allow-credentials", "flags/allow-origins"))
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if setting.text != "true":
         return
     origins = case.effective("allow-origins")
     if origins is not None and "*" in origins.split():
@@ -34,13 +32,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             "Credentials are allowed for pages of every origin.",
             "Any page that a user opens can call the server as that user; name the origins, or remove the option.",
         )
-
-
-RULE = Rule(
-    id="LMD507",
-    name="credentials-for-any-origin",
-    family="safety",
-    severity="warning",
-    sources=("flags/allow-credentials", "flags/allow-origins"),
-    check=_check,
-)

@@ -20,9 +20,8 @@ Remove the option. If something is then missing, add only that capability or dev
 """
 
 import re
-from collections.abc import Iterator
 
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Script
 
@@ -31,7 +30,14 @@ LONGEST = 20_000
 IN_YAML = re.compile(r"\bprivileged:\s*true\b")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "warning",
+    sources=(
+        "https://docs.podman.io/en/v4.3/_sources/markdown/options/privileged.md.txt",
+        "https://www.tenable.com/audits/items/CIS_Docker_1.13.0_L1_v1.0.0.audit:a41a720a0128c91d87ff22eb7857a3bc",
+    ),
+)
+def rule(case: Case) -> Diagnostics:
     container = case.launch.container
     if container is None:
         return
@@ -57,16 +63,3 @@ def _block(script: Script, start: int) -> int:
             break
         end += len(line)
     return min(end, len(script.text))
-
-
-RULE = Rule(
-    id="LMD508",
-    name="privileged-container",
-    family="safety",
-    severity="warning",
-    sources=(
-        "https://docs.podman.io/en/v4.3/_sources/markdown/options/privileged.md.txt",
-        "https://www.tenable.com/audits/items/CIS_Docker_1.13.0_L1_v1.0.0.audit:a41a720a0128c91d87ff22eb7857a3bc",
-    ),
-    check=_check,
-)

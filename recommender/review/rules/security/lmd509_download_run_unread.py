@@ -19,14 +19,13 @@ Download to a file, verify its checksum, then run it. Or install a package.
 """
 
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 
-from recommender.review.rule import Diagnostic, Rule
+from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Call, Script
 
-LOADERS = ("curl", "wget")
+LOADERS = frozenset({"curl", "wget"})
 SHELLS = re.compile(r"(?:/\S*/)?(?:ba|z|da|k)?sh|(?:/\S*/)?python[0-9.]*")
 SUBSTITUTED = re.compile(
     r"^[ \t]*((?:sudo\s+(?:-\S+\s+)*)?(?:/\S*/)?(?:ba|z|da|k)?sh\s+"
@@ -36,14 +35,14 @@ SUBSTITUTED = re.compile(
 HANDED = re.compile(r"\s*\|\s*(?:sudo\s+(?:-\S+\s+)*)?")
 
 
-def _check(script: Script) -> Iterator[Diagnostic]:
+@script_rule("warning", sources=("https://spin.atomicobject.com/2016/12/12/security-spectrum-curl-sh/",))
+def rule(script: Script) -> Diagnostics:
     for match in SUBSTITUTED.finditer(surroundings.code(script, 0, len(script.text)) if script.kind == "bash" else ""):
         yield _finding(script, *match.span(1))
     calls = sorted(script.calls, key=lambda call: call.place.start)
     for first, second in pairwise(calls):
-        if _name(first) not in LOADERS or not HANDED.fullmatch(script.text[first.place.end : second.place.start]):
-            continue
-        if _runs_input(second):
+        piped = HANDED.fullmatch(script.text[first.place.end : second.place.start])
+        if piped and LOADERS.intersection(_words(first)[:1]) and _runs_input(second):
             yield _finding(script, first.place.start, second.place.end)
 
 
@@ -62,23 +61,9 @@ def _words(call: Call) -> list[str]:
     return words
 
 
-def _name(call: Call) -> str:
-    return next(iter(_words(call)), "")
-
-
 def _runs_input(call: Call) -> bool:
     """Return whether a shell or Python executes its input: ``python -m json.tool`` reads it as data."""
     words = _words(call)
     if not words or not SHELLS.fullmatch(words[0]):
         return False
     return not any(word in ("-c", "-m") or (word and not word.startswith("-")) for word in words[1:]) or "-s" in words
-
-
-RULE = Rule(
-    id="LMD509",
-    name="download-run-unread",
-    family="safety",
-    severity="warning",
-    sources=("https://spin.atomicobject.com/2016/12/12/security-spectrum-curl-sh/",),
-    whole=_check,
-)

@@ -17,29 +17,17 @@ Remove the option and stop the process through whatever started it, or make the 
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --allow-terminate-by-client --server-name 127.0.0.1
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 from recommender.review.rules import surroundings
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting = case.settings.get("allow-terminate-by-client")
-    if setting is None or setting.text != "true" or not checks.server(case) or not surroundings.reachable(case):
+@option_rule("allow-terminate-by-client", "warning", sources=("flags/allow-terminate-by-client",))
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if setting.text != "true" or not checks.server(case) or not surroundings.reachable(case):
         return
     yield Diagnostic(
         setting.option.place,
         "Any client can stop the server with one GET request.",
         "The option is for test harnesses; stop the process through whatever started it.",
     )
-
-
-RULE = Rule(
-    id="LMD510",
-    name="clients-may-terminate",
-    family="safety",
-    severity="warning",
-    sources=("flags/allow-terminate-by-client",),
-    check=_check,
-)

@@ -19,12 +19,11 @@ Use the option's exact name. The message names the closest option; `--fix` write
 """
 
 import difflib
-from collections.abc import Iterator
 from functools import lru_cache
 
 from recommender.common.text import shorten
 from recommender.review import accepted_options, checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.script.model import GivenOption
 
 # Options of other servers. "=": the values are the same too, so a fix may rename the option.
@@ -49,7 +48,14 @@ SURE = 0.9
 NEAR = 0.6
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "error",
+    sources=(
+        "threads/image-tag-lags-behind",
+        "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/cli/utils.py",
+    ),
+)
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case):
         return
     for option in case.launch.options:
@@ -98,16 +104,3 @@ def _unknown(case: Case, option: GivenOption) -> Diagnostic:
 def _near(spelling: str, release: str) -> list[str]:
     """Return the closest options; cached because it is slow and servers of a file repeat their options."""
     return difflib.get_close_matches(spelling, sorted(accepted_options.values_taken(release)), n=2, cutoff=NEAR)
-
-
-RULE = Rule(
-    id="LMD101",
-    name="unknown-option",
-    family="starts",
-    severity="error",
-    sources=(
-        "threads/image-tag-lags-behind",
-        "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/cli/utils.py",
-    ),
-    check=_check,
-)

@@ -23,13 +23,12 @@ Remove the option, or install a release that has it. `--fix` removes or renames 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Fix, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, launch_rule
 from recommender.review.script.model import GivenOption
 
 if TYPE_CHECKING:
@@ -44,7 +43,17 @@ NEEDLESS_BEFORE = {
 }
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "error",
+    sources=(
+        "threads/image-tag-lags-behind",
+        "constraints/remote-code-flag-absent",
+        "constraints/communicator-flag-absent",
+        "flags/enable-metrics",
+        "flags/disable-vision-encoder",
+    ),
+)
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case):
         return
     for option, flag in checks.options(case):
@@ -74,19 +83,3 @@ def _repair(case: Case, option: GivenOption, flag: records.Flag, later: bool) ->
     if successor is not None and not later and checks.era(case, successor) is not None:
         return f"; {successor.option} replaces it", edits.rename(option, successor.option)
     return "", None
-
-
-RULE = Rule(
-    id="LMD102",
-    name="option-of-another-release",
-    family="starts",
-    severity="error",
-    sources=(
-        "threads/image-tag-lags-behind",
-        "constraints/remote-code-flag-absent",
-        "constraints/communicator-flag-absent",
-        "flags/enable-metrics",
-        "flags/disable-vision-encoder",
-    ),
-    check=_check,
-)

@@ -18,17 +18,17 @@ Add the missing value, or remove the extra word:
     lmdeploy serve api_server internlm/internlm2_5-7b-chat --enable-prefix-caching
 """
 
-from collections.abc import Iterator
-
 from recommender.common.text import shorten
 from recommender.review import accepted_options, checks
-from recommender.review.rule import Case, Diagnostic, Fix, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, launch_rule
 from recommender.review.script.model import GivenOption, Word
 
+WANTED = {"int": "a whole number", "float": "a number", "json": "a JSON object"}
 TRUE = frozenset({"true", "1", "yes", "on"})
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule("error", sources=("flags/enable-prefix-caching", "flags/tp"))
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case):
         return
     accepted = accepted_options.values_taken(case.resolved.release.id)
@@ -43,17 +43,13 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             if accepted.get(flag.option, "") in ("", "+") and not case.launch.unsure:
                 yield Diagnostic(
                     option.place,
-                    f"{option.name} has no value; it requires {_wants(era.type)}.",
+                    f"{option.name} has no value; it requires {WANTED.get(era.type, 'a word')}.",
                     "The parser stops at an option without its value.",
                 )
         elif accepted.get(flag.option) == "" and len(option.values) > 1 and option.values[1].value is not None:
             yield _stray(case, option.values[1])
     if all(checks.accepts(case, option.name) for option in case.launch.options):
         yield from (_stray(case, word) for word in case.launch.extra if word.value)
-
-
-def _wants(kind: str) -> str:
-    return {"int": "a whole number", "float": "a number", "json": "a JSON object"}.get(kind, "a word")
 
 
 def _switch(case: Case, option: GivenOption) -> Diagnostic:
@@ -90,13 +86,3 @@ def _right_before(case: Case, option: GivenOption, word: Word) -> bool:
     """Return whether only blanks separate an option and a word."""
     start, end = option.whole.end, word.place.start
     return start < end and not case.script.text[start:end].strip(" \t")
-
-
-RULE = Rule(
-    id="LMD103",
-    name="missing-or-stray-value",
-    family="starts",
-    severity="error",
-    sources=("flags/enable-prefix-caching", "flags/tp"),
-    check=_check,
-)

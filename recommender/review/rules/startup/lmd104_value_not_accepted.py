@@ -20,20 +20,29 @@ Use a value that the release accepts:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from recommender.common.text import shorten
 from recommender.knowledge import option_values
 from recommender.review import accepted_options, checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.script.model import GivenOption, Word
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "error",
+    sources=(
+        "flags/quant-policy",
+        "flags/communicator",
+        "flags/log-level",
+        "constraints/log-level-names",
+        "constraints/log-level-names-request",
+    ),
+)
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case):
         return
     for option, flag in checks.options(case):
@@ -60,19 +69,3 @@ def _judged(case: Case, option: GivenOption, word: Word, era: records.Era) -> Di
     fix = edits.give(word, same, f"{option.name} {same}") if same else None
     message = f"{option.name} accepts {', '.join(era.choices)} in {checks.release(case)}, not {shorten(value)}."
     return Diagnostic(place, message, "The parser stops at a value that is not among the choices.", fix)
-
-
-RULE = Rule(
-    id="LMD104",
-    name="value-not-accepted",
-    family="starts",
-    severity="error",
-    sources=(
-        "flags/quant-policy",
-        "flags/communicator",
-        "flags/log-level",
-        "constraints/log-level-names",
-        "constraints/log-level-names-request",
-    ),
-    check=_check,
-)

@@ -18,19 +18,27 @@ Use a value within the range that the message names:
     lmdeploy serve api_server internlm/internlm2_5-7b-chat --server-port 23333
 """
 
-from collections.abc import Iterator
-
 from recommender.knowledge import option_values
 from recommender.review import checks
 from recommender.review.launch_settings import LaunchSetting
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 RANGES = ("block-length-ampere", "block-length-before-ampere", "block-length-pytorch")
 OTHERS = frozenset({"cache-max-entry-count"})
 """Options whose range has a rule of its own."""
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "error",
+    sources=(
+        *(f"constraints/{constraint}" for constraint in RANGES),
+        "constraints/kv-bits-turbomind",
+        "flags/quant-policy",
+        "flags/server-port",
+        "flags/tp",
+    ),
+)
+def rule(case: Case) -> Diagnostics:
     refused = set()
     for name, setting in case.settings.items():
         refusal = None if name in OTHERS else _refusal(case, setting)
@@ -54,7 +62,7 @@ def _refusal(case: Case, setting: LaunchSetting) -> option_values.Refusal | None
     return refusal if refusal and refusal.by == "range" else None
 
 
-def _kv_bits(case: Case) -> Iterator[Diagnostic]:
+def _kv_bits(case: Case) -> Diagnostics:
     """Report a precision of the KV cache that the parser accepts but TurboMind cannot run."""
     for option in case.resolved.store.flags.values() if checks.engine(case) == checks.TURBOMIND else ():
         setting, era = case.settings.get(option.id), checks.era(case, option)
@@ -67,19 +75,3 @@ def _kv_bits(case: Case) -> Iterator[Diagnostic]:
                 f"{setting.option.name} {setting.text} works on the PyTorch engine only.",
                 f"TurboMind accepts {', '.join(known)}.",
             )
-
-
-RULE = Rule(
-    id="LMD105",
-    name="value-out-of-range",
-    family="starts",
-    severity="error",
-    sources=(
-        *(f"constraints/{constraint}" for constraint in RANGES),
-        "constraints/kv-bits-turbomind",
-        "flags/quant-policy",
-        "flags/server-port",
-        "flags/tp",
-    ),
-    check=_check,
-)

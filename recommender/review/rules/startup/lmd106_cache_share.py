@@ -20,19 +20,25 @@ Use a share between 0 and 1, such as 0.2:
     lmdeploy serve api_server internlm/internlm2_5-7b-chat --cache-max-entry-count 0.2
 """
 
-from collections.abc import Iterator
-
 from recommender.knowledge import option_values
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 REFUSED = ("cache-ratio-below-one-early", "cache-ratio-below-one", "cache-ratio-pytorch")
 BLOCKS = "cache-ratio-block-count"
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting = case.settings.get("cache-max-entry-count")
-    if setting is None or setting.text is None:
+@option_rule(
+    "cache-max-entry-count",
+    "error",
+    sources=(
+        *(f"constraints/{constraint}" for constraint in (*REFUSED, BLOCKS)),
+        "claims/cache-ratio-zero-disables-cache",
+        "flags/cache-max-entry-count",
+    ),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if setting.text is None:
         return
     era = case.resolved.options[setting.id]
     refusal = option_values.refuse(era, setting.text)
@@ -57,17 +63,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
                 f"{setting.option.name} must be below 1; with {setting.text} the server does not start.",
                 "It is a share of the memory that is free after the weights are loaded; work buffers need the rest.",
             )
-
-
-RULE = Rule(
-    id="LMD106",
-    name="cache-share",
-    family="starts",
-    severity="error",
-    sources=(
-        *(f"constraints/{constraint}" for constraint in (*REFUSED, BLOCKS)),
-        "claims/cache-ratio-zero-disables-cache",
-        "flags/cache-max-entry-count",
-    ),
-    check=_check,
-)

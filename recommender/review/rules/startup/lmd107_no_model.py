@@ -17,16 +17,17 @@ Put the model right after `api_server`:
     lmdeploy serve api_server internlm/internlm2_5-7b-chat --model-name chat
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "error", sources=("flags/model-name", "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/cli/serve.py")
+)
+def rule(case: Case) -> Diagnostics:
     launch = case.launch
     if not checks.server(case) or launch.model is not None or launch.unsure or launch.extra or case.script.problems:
-        return  # it may stand in what could not be read
+        return  # an unread part may contain it
     if any(option.name in ("-h", "--help") for option in launch.options):
         return
     yield Diagnostic(
@@ -34,13 +35,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         "api_server has no model.",
         "api_server requires a repository name or a folder; the parser stops without it.",
     )
-
-
-RULE = Rule(
-    id="LMD107",
-    name="no-model",
-    family="starts",
-    severity="error",
-    sources=("flags/model-name", "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/cli/serve.py"),
-    check=_check,
-)

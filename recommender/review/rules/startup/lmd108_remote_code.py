@@ -20,34 +20,25 @@ the transformers layout (`-hf`), if there is one: it needs no code.
     lmdeploy serve api_server OpenGVLab/InternVL3-2B --trust-remote-code --revision 1234567
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 NEEDED = "remote-code-needed"
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "error",
+    needs=("model",),
+    sources=(f"constraints/{NEEDED}", "threads/remote-code-off-by-default", "flags/trust-remote-code"),
+)
+def rule(case: Case) -> Diagnostics:
     if case.launch.starts == "proxy":
         return
     for _ in checks.broken(case, NEEDED):
-        word = case.launch.model
         missing = checks.server(case) and "trust-remote-code" not in case.settings
         yield Diagnostic(
-            word.place if word else case.launch.place,
+            checks.model_place(case),
             f"{case.resolved.model.hub} does not start without --trust-remote-code in {checks.release(case)}.",
             "Its configuration is code, which LMDeploy since 0.13.0 runs only with that option.",
             edits.switch_after_model(case.script, case.launch, "--trust-remote-code") if missing else None,
         )
-
-
-RULE = Rule(
-    id="LMD108",
-    name="remote-code",
-    family="starts",
-    severity="error",
-    sources=(f"constraints/{NEEDED}", "threads/remote-code-off-by-default", "flags/trust-remote-code"),
-    check=_check,
-    needs=("model",),
-)

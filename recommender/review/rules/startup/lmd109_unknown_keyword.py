@@ -20,10 +20,9 @@ Use the field's own name, or the class that has it:
 """
 
 import difflib
-from collections.abc import Iterator
 
 from recommender.review import accepted_options, checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.script.model import GivenOption
 
 CLASSES = ("TurbomindEngineConfig", "PytorchEngineConfig", "VisionConfig")
@@ -32,7 +31,11 @@ NEAR = 0.7
 SURE = 0.85
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "error",
+    sources=("https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/messages.py", "flags/cache-block-seq-len"),
+)
+def rule(case: Case) -> Diagnostics:
     if not checks.python(case):
         return
     for option in case.launch.options:
@@ -81,13 +84,3 @@ def _unknown(case: Case, option: GivenOption, whose: str, keyword: str) -> Diagn
 def _bare(case: Case, option: GivenOption) -> bool:
     """Return whether the place contains only the keyword, so that a fix can rename it."""
     return case.script.text[option.place.start : option.place.end] == option.name.rpartition(".")[2]
-
-
-RULE = Rule(
-    id="LMD109",
-    name="unknown-keyword",
-    family="starts",
-    severity="error",
-    sources=("https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/messages.py", "flags/cache-block-seq-len"),
-    check=_check,
-)

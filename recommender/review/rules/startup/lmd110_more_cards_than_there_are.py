@@ -18,15 +18,14 @@ Lower `--tp`, or make more GPUs visible:
     CUDA_VISIBLE_DEVICES=2,3 lmdeploy serve api_server Qwen/Qwen2.5-32B-Instruct --tp 2
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 WITHIN = "tp-within-gpus"
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule("error", sources=(f"constraints/{WITHIN}", "environment/cuda-visible-devices"))
+def rule(case: Case) -> Diagnostics:
     if case.number("nnodes") not in (None, 1):
         return  # over several hosts
     for violation in checks.broken(case, WITHIN):
@@ -37,13 +36,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
                 f"{given.option.name} {given.text} needs {given.text} GPUs, but the server sees {case.visible_gpus}.",
                 "Each tensor-parallel process needs its own GPU; startup fails if there are fewer.",
             )
-
-
-RULE = Rule(
-    id="LMD110",
-    name="more-cards-than-there-are",
-    family="starts",
-    severity="error",
-    sources=(f"constraints/{WITHIN}", "environment/cuda-visible-devices"),
-    check=_check,
-)

@@ -20,9 +20,8 @@ Use a `--tp` that divides the heads. For more throughput, start more servers.
 
 from recommender.review.rules.constraint_rule import constraint_rule
 
-RULE = constraint_rule(
-    "LMD111",
-    "cards-and-heads",
+rule = constraint_rule(
+    __name__,
     "error",
     ("tp-divides-heads", "tp-kv-heads-shared", "tp-kv-heads-repeated", "tp-divides-hidden"),
     needs=("model",),

@@ -20,10 +20,6 @@ Use a smaller `--tp`, or the 16-bit weights:
 
 from recommender.review.rules.constraint_rule import constraint_rule
 
-RULE = constraint_rule(
-    "LMD112",
-    "cards-and-groups",
-    "error",
-    ("awq-tp2-small-heads", "awq-tp4-small-heads", "awq-tp8-small-heads"),
-    needs=("model",),
+rule = constraint_rule(
+    __name__, "error", ("awq-tp2-small-heads", "awq-tp4-small-heads", "awq-tp8-small-heads"), needs=("model",)
 )

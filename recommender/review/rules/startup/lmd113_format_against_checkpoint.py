@@ -18,18 +18,16 @@ Remove the option. For 4-bit weights, use a quantised checkpoint.
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct-AWQ
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 MATCHES = "model-format-matches"
 QUANTISED = frozenset({"awq", "gptq", "mxfp4", "compressed-tensors"})
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting = case.settings.get("model-format")
-    if setting is None or setting.text is None:
+@option_rule("model-format", "error", needs=("model",), sources=(f"constraints/{MATCHES}", "flags/model-format"))
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if setting.text is None:
         return
     fix = edits.remove(case.script, setting.option)
     for violation in checks.broken(case, MATCHES):
@@ -41,14 +39,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             "The option describes the checkpoint; it does not quantise it.",
             severity="warning",
         )
-
-
-RULE = Rule(
-    id="LMD113",
-    name="format-against-checkpoint",
-    family="starts",
-    severity="error",
-    sources=(f"constraints/{MATCHES}", "flags/model-format"),
-    check=_check,
-    needs=("model",),
-)

@@ -20,9 +20,8 @@ Use a checkpoint with that layout, or quantise the model again with `lmdeploy li
 
 from recommender.review.rules.constraint_rule import MODEL, constraint_rule
 
-RULE = constraint_rule(
-    "LMD114",
-    "quantisation-not-served",
+rule = constraint_rule(
+    __name__,
     "error",
     ("awq-bits", "awq-group-size", "awq-version-gemm", "awq-needs-volta", "fp8-group-size"),
     needs=("model",),

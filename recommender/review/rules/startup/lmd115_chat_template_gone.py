@@ -19,13 +19,11 @@ Remove the option in 0.10.0 or newer:
     lmdeploy serve api_server OpenGVLab/InternVL3-2B-hf
 """
 
-from collections.abc import Iterator
-
 from packaging.version import Version
 
 from recommender.common.text import shorten
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 
 def _names(text: str) -> frozenset[str]:
@@ -50,9 +48,11 @@ DROPPED = _names("deepseek qwen falcon dbrx mini-gemini-vicuna")
 OLD = REFUSED | BETWEEN | KEPT | DROPPED
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting = case.settings.get("chat-template")
-    if setting is None or not setting.text or not checks.server(case) or checks.is_file(setting.text):
+@option_rule(
+    "chat-template", "error", sources=("flags/chat-template", "https://github.com/InternLM/lmdeploy/pull/4252")
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if not setting.text or not checks.server(case) or checks.is_file(setting.text):
         return
     version, name = case.resolved.version, setting.text
     fix = edits.remove(case.script, setting.option)
@@ -77,13 +77,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             f"{what}: no such template in {checks.release(case)}.",
             "A value that is not a file must be the name of a template.",
         )
-
-
-RULE = Rule(
-    id="LMD115",
-    name="chat-template-gone",
-    family="starts",
-    severity="error",
-    sources=("flags/chat-template", "https://github.com/InternLM/lmdeploy/pull/4252"),
-    check=_check,
-)

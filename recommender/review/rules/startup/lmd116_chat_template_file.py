@@ -19,19 +19,20 @@ Remove the option in 0.10.0 or newer, unless you want to change the template:
     lmdeploy serve api_server OpenGVLab/InternVL3-2B-hf
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from packaging.version import Version
 
 from recommender.common.text import shorten
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting = case.settings.get("chat-template")
-    if setting is None or not setting.text or not checks.server(case) or not checks.is_file(setting.text):
+@option_rule(
+    "chat-template", "info", needs=("model",), sources=("flags/chat-template", "claims/chat-template-file-needed")
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if not setting.text or not checks.server(case) or not checks.is_file(setting.text):
         return
     if case.resolved.version >= Version("0.10.0"):
         missing = _missing(case.script.path, setting.text)
@@ -51,14 +52,3 @@ def _missing(script: str, name: str) -> bool:
     if template.is_absolute() or not home.is_file():
         return False
     return not any((folder / template).exists() for folder in (home.parent, Path.cwd()))
-
-
-RULE = Rule(
-    id="LMD116",
-    name="chat-template-file",
-    family="starts",
-    severity="info",
-    sources=("flags/chat-template", "claims/chat-template-file-needed"),
-    check=_check,
-    needs=("model",),
-)

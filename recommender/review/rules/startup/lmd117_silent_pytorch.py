@@ -20,26 +20,28 @@ Set `--backend pytorch` and the options of that engine, or use a release whose T
     lmdeploy serve api_server Qwen/Qwen2.5-VL-7B-Instruct --backend pytorch
 """
 
-from collections.abc import Iterator
-
 from recommender.knowledge.eras import within
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 OTHER = "internvl-hf-release"
 """If no engine loads the model, LMD121 reports it."""
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "warning",
+    needs=("model",),
+    sources=("constraints/turbomind-serves-model", "threads/falls-back-to-pytorch", "flags/backend"),
+)
+def rule(case: Case) -> Diagnostics:
     if checks.wanted(case) != checks.TURBOMIND or checks.serves(case, checks.TURBOMIND):
         return
     if any(checks.broken(case, OTHER, extra={"config.backend": checks.TURBOMIND})):
         return
     if _serves_another(case, family=True):  # then only a record is missing
         return
-    name, word = case.resolved.model.hub, case.launch.model
-    setting = case.settings.get("backend")
-    place = checks.at(setting) if setting else word.place if word else case.launch.place
+    name, setting = case.resolved.model.hub, case.settings.get("backend")
+    place = checks.at(setting) if setting else checks.model_place(case)
     if case.launch.engine and case.launch.options:  # within the call of the engine's class
         place = case.launch.options[0].place
     outcome = (
@@ -66,14 +68,3 @@ def _serves_another(case: Case, *, family: bool = False) -> bool:
         if not family or model.text.family == resolved.model.text.family
         for support in model.support
     )
-
-
-RULE = Rule(
-    id="LMD117",
-    name="silent-pytorch",
-    family="starts",
-    severity="warning",
-    sources=("constraints/turbomind-serves-model", "threads/falls-back-to-pytorch", "flags/backend"),
-    check=_check,
-    needs=("model",),
-)

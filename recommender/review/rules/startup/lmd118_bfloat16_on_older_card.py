@@ -21,9 +21,8 @@ Set float16, and test the output:
 from recommender.review import edits
 from recommender.review.rules.constraint_rule import constraint_rule
 
-RULE = constraint_rule(
-    "LMD118",
-    "bfloat16-on-older-card",
+rule = constraint_rule(
+    __name__,
     "warning",
     ("bf16-needs-ampere",),
     sources=("flags/dtype",),

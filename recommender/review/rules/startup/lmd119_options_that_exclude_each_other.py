@@ -19,17 +19,24 @@ Remove one of the two options, or add what the other one requires:
     lmdeploy serve api_server Qwen/QwQ-32B --reasoning-parser qwen-qwq
 """
 
-from collections.abc import Iterator
-
 from packaging.version import Version
 
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 ONE_PARSER = (Version("0.7.2"), Version("0.9.0"))
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "error",
+    sources=(
+        "flags/tool-call-parser",
+        "flags/reasoning-parser",
+        "flags/kv-transfer-config",
+        "flags/speculative-dflash-block-size",
+    ),
+)
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case):
         return
     yield from _parsers(case)
@@ -37,7 +44,7 @@ def _check(case: Case) -> Iterator[Diagnostic]:
     yield from _draft(case)
 
 
-def _parsers(case: Case) -> Iterator[Diagnostic]:
+def _parsers(case: Case) -> Diagnostics:
     tools, reasoning = case.settings.get("tool-call-parser"), case.settings.get("reasoning-parser")
     since, until = ONE_PARSER
     if tools and reasoning and since <= case.resolved.version < until:
@@ -49,7 +56,7 @@ def _parsers(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-def _connector(case: Case) -> Iterator[Diagnostic]:
+def _connector(case: Case) -> Diagnostics:
     setting = case.settings.get("kv-transfer-config")
     if setting and "kv-transfer-config" in case.resolved.options and checks.engine(case) == checks.TURBOMIND:
         yield Diagnostic(
@@ -59,7 +66,7 @@ def _connector(case: Case) -> Iterator[Diagnostic]:
         )
 
 
-def _draft(case: Case) -> Iterator[Diagnostic]:
+def _draft(case: Case) -> Diagnostics:
     setting = case.settings.get("speculative-dflash-block-size")
     if setting is None or setting.id not in case.resolved.options or case.launch.unsure:
         return
@@ -70,18 +77,3 @@ def _draft(case: Case) -> Iterator[Diagnostic]:
             f"{setting.option.name} needs --speculative-algorithm dflash.",
             "The server does not start: other algorithms have no such block size.",
         )
-
-
-RULE = Rule(
-    id="LMD119",
-    name="options-that-exclude-each-other",
-    family="starts",
-    severity="error",
-    sources=(
-        "flags/tool-call-parser",
-        "flags/reasoning-parser",
-        "flags/kv-transfer-config",
-        "flags/speculative-dflash-block-size",
-    ),
-    check=_check,
-)

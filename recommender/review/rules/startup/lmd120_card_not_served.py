@@ -21,9 +21,8 @@ Install a release that supports the GPU, build LMDeploy for it, or use another G
 
 from recommender.review.rules.constraint_rule import LAUNCH, constraint_rule
 
-RULE = constraint_rule(
-    "LMD120",
-    "card-not-served",
+rule = constraint_rule(
+    __name__,
     "error",
     (
         "blackwell-release",

@@ -23,9 +23,8 @@ Use a release or an engine that serves the model. With 0.9.0 or newer:
 from recommender.review import checks
 from recommender.review.rules.constraint_rule import MODEL, constraint_rule
 
-RULE = constraint_rule(
-    "LMD121",
-    "model-not-served",
+rule = constraint_rule(
+    __name__,
     "error",
     ("head-dim", "head-dim-before-0-12-2", "internvl-hf-release"),
     needs=("model",),

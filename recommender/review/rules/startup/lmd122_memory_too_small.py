@@ -19,22 +19,24 @@ Use a quantised checkpoint or more GPUs, or lower the cache share, the batch siz
     lmdeploy serve api_server Qwen/Qwen2.5-32B-Instruct-AWQ --session-len 8192
 """
 
-from collections.abc import Iterator
-
 from recommender.common.units import GIB
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 MARGIN = 1.03
 ROOM, FITS = "weights-leave-room", "memory-fits"
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "error",
+    needs=("gpu", "model"),
+    sources=(f"constraints/{ROOM}", f"constraints/{FITS}", "threads/out-of-memory-at-start"),
+)
+def rule(case: Case) -> Diagnostics:
     if checks.wanted(case) != checks.engine(case):
         return  # the estimates are TurboMind's
-    word = case.launch.model
     for violation in checks.broken(case, ROOM):
-        yield Diagnostic(word.place if word else case.launch.place, violation.message, violation.record.remedy)
+        yield Diagnostic(checks.model_place(case), violation.message, violation.record.remedy)
         return
     for violation in checks.broken(case, FITS):
         if _exceeds(case):
@@ -47,14 +49,3 @@ def _exceeds(case: Case) -> bool:
     candidate = case.candidate
     available = case.known.get("gpu.available_gib")
     return candidate is not None and isinstance(available, float) and candidate.memory.total / GIB > MARGIN * available
-
-
-RULE = Rule(
-    id="LMD122",
-    name="memory-too-small",
-    family="starts",
-    severity="error",
-    sources=(f"constraints/{ROOM}", f"constraints/{FITS}", "threads/out-of-memory-at-start"),
-    check=_check,
-    needs=("gpu", "model"),
-)

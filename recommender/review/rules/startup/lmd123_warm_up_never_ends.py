@@ -18,31 +18,18 @@ Raise `--cache-max-entry-count`, or lower `--max-prefill-token-num`:
     lmdeploy serve api_server OpenGVLab/InternVL3-8B-hf --cache-max-entry-count 0.2
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 SURE = 2
 """If the cache is too small by this factor, the estimate's error does not matter."""
 HOLDS = "kv-holds-warmup"
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule("error", needs=("gpu", "model"), sources=(f"constraints/{HOLDS}", "flags/max-prefill-token-num"))
+def rule(case: Case) -> Diagnostics:
     candidate = case.candidate
-    share = case.settings.get("cache-max-entry-count")
     for violation in checks.broken(case, HOLDS):
         sure = candidate is not None and candidate.memory.kv_tokens < candidate.memory.warmup_tokens / SURE
-        place = checks.at(share) if share else case.launch.place
+        place = checks.place(case, "cache-max-entry-count")
         yield Diagnostic(place, violation.message, violation.record.remedy, severity=None if sure else "warning")
-
-
-RULE = Rule(
-    id="LMD123",
-    name="warm-up-never-ends",
-    family="starts",
-    severity="error",
-    sources=(f"constraints/{HOLDS}", "flags/max-prefill-token-num"),
-    check=_check,
-    needs=("gpu", "model"),
-)

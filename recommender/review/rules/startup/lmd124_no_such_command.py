@@ -17,20 +17,19 @@ Write `lmdeploy serve api_server MODEL`:
     lmdeploy serve api_server internlm/internlm2_5-7b-chat --tp 1
 """
 
-from collections.abc import Iterator
-
 from packaging.version import Version
 
 from recommender.common.text import shorten
 from recommender.review import edits
-from recommender.review.rule import Case, Diagnostic, Fix, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, launch_rule
 
 GONE = frozenset({"gradio", "triton_client"})
 WITHOUT = Version("0.10.0")
 OTHERS = frozenset({"api_client", "gradio", "triton_client"})
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule("error", sources=("claims/serve-without-api-server", "claims/gradio-built-in"))
+def rule(case: Case) -> Diagnostics:
     word = case.launch.instead
     if word is None or word.value is None or word.value.startswith("-"):
         return
@@ -53,13 +52,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         "The parser reads the word after serve as what to start, and stops.",
         fix,
     )
-
-
-RULE = Rule(
-    id="LMD124",
-    name="no-such-command",
-    family="starts",
-    severity="error",
-    sources=("claims/serve-without-api-server", "claims/gradio-built-in"),
-    check=_check,
-)

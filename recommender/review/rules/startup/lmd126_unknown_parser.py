@@ -18,13 +18,13 @@ Use a name that the release has, or remove the option:
     lmdeploy serve api_server Qwen/Qwen3-8B --tool-call-parser qwen3
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from packaging.version import Version
 
 from recommender.common.text import shorten
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, LaunchSetting, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, launch_rule
 
 # Registered in lmdeploy/serve of each wheel: names by the release that added them, and removed names.
 TOOLS: Mapping[str, str] = {
@@ -45,7 +45,8 @@ REASONING: Mapping[str, str] = {
 WENT = {("tool-call-parser", "deepseek-v3.2"): Version("0.18.0")}
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule("error", sources=("flags/tool-call-parser", "flags/reasoning-parser"))
+def rule(case: Case) -> Diagnostics:
     if not checks.server(case):
         return
     for name, table in (("tool-call-parser", TOOLS), ("reasoning-parser", REASONING)):
@@ -68,13 +69,3 @@ def _unknown(case: Case, setting: LaunchSetting, known: list[str]) -> Diagnostic
         f"use one of {', '.join(known)}.",
         "An unknown name stops the server, in most releases only after the model is loaded.",
     )
-
-
-RULE = Rule(
-    id="LMD126",
-    name="unknown-parser",
-    family="starts",
-    severity="error",
-    sources=("flags/tool-call-parser", "flags/reasoning-parser"),
-    check=_check,
-)

@@ -22,9 +22,8 @@ layout do not read max_dynamic_patch.
 
 from recommender.review.rules.constraint_rule import constraint_rule
 
-RULE = constraint_rule(
-    "LMD201",
-    "prompt-above-session",
+rule = constraint_rule(
+    __name__,
     "error",
     ("session-holds-input", "session-holds-input-before-0-16"),
     sources=("claims/session-256-holds-one-image", "flags/session-len"),

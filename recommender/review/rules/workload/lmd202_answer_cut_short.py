@@ -20,9 +20,8 @@ Raise the session length, or the client's token limit:
 
 from recommender.review.rules.constraint_rule import constraint_rule
 
-RULE = constraint_rule(
-    "LMD202",
-    "answer-cut-short",
+rule = constraint_rule(
+    __name__,
     "warning",
     ("session-holds-output", "max-tokens-cover-output"),
     sources=("threads/answer-cut-off",),

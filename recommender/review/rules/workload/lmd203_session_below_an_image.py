@@ -18,19 +18,23 @@ Size the session for your largest image plus prompt and output. Twelve tiles nee
     lmdeploy serve api_server OpenGVLab/InternVL3-8B-hf --session-len 4096
 """
 
-from collections.abc import Iterator
-
 from recommender.request.image_tokens import reads_limit
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 TEXT_ONLY = ("language-model-only", "disable-vision-encoder")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting, vision = case.settings.get("session-len"), case.resolved.vision
+@option_rule(
+    "session-len",
+    "error",
+    needs=("model",),
+    sources=("claims/session-256-holds-one-image", "threads/images-exceed-session-length", "client/max-dynamic-patch"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    vision = case.resolved.vision
     length = checks.number(case, "session-len")
-    if setting is None or length is None or vision is None or vision.pixels or case.load_known:
+    if length is None or vision is None or vision.pixels or case.load_known:
         return
     if any(case.text(switch) == "true" for switch in TEXT_ONLY):
         return
@@ -51,14 +55,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             + (", unless the request limits them by max_dynamic_patch." if reads_limit(vision) else "."),
             severity="info",
         )
-
-
-RULE = Rule(
-    id="LMD203",
-    name="session-below-an-image",
-    family="answers",
-    severity="error",
-    sources=("claims/session-256-holds-one-image", "threads/images-exceed-session-length", "client/max-dynamic-patch"),
-    check=_check,
-    needs=("model",),
-)

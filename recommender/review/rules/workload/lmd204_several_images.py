@@ -19,15 +19,18 @@ layout do not read max_dynamic_patch.
     lmdeploy serve api_server OpenGVLab/InternVL3-8B-hf --session-len 12288
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 HOLDS = ("session-holds-input", "session-holds-input-before-0-16")
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "error",
+    needs=("model", "load"),
+    sources=(*(f"constraints/{constraint}" for constraint in HOLDS), "threads/images-exceed-session-length"),
+)
+def rule(case: Case) -> Diagnostics:
     resolved, vision = case.resolved, case.resolved.vision
     if resolved.images < 2 or vision is None:
         return
@@ -42,14 +45,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             f"Only {room} of {resolved.images} images of {per_image:,} tokens each fit into {length:,} tokens.",
             violation.message,
         )
-
-
-RULE = Rule(
-    id="LMD204",
-    name="several-images",
-    family="answers",
-    severity="error",
-    sources=(*(f"constraints/{constraint}" for constraint in HOLDS), "threads/images-exceed-session-length"),
-    check=_check,
-    needs=("model", "load"),
-)

@@ -30,9 +30,8 @@ def _unstretched(case: Case) -> bool:
     return not (checks.local(case) and checks.literal(case.launch))
 
 
-RULE = constraint_rule(
-    "LMD205",
-    "session-beyond-the-model",
+rule = constraint_rule(
+    __name__,
     "warning",
     ("session-within-positions",),
     sources=("threads/yarn-for-long-prompts",),

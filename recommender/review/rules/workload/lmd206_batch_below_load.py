@@ -21,9 +21,8 @@ Set it to the concurrency of this server:
 from recommender.review import checks
 from recommender.review.rules.constraint_rule import constraint_rule
 
-RULE = constraint_rule(
-    "LMD206",
-    "batch-below-load",
+rule = constraint_rule(
+    __name__,
     "warning",
     ("batch-holds-concurrency",),
     sources=("claims/batch-one-serves-one-at-a-time",),

@@ -19,19 +19,21 @@ Raise the cache share, quantise the cache, or plan for a lower concurrency:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --cache-max-entry-count 0.5
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 REQUEST, LOAD = "kv-holds-request", "kv-holds-concurrency"
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "warning",
+    needs=("gpu", "model", "load"),
+    sources=(f"constraints/{REQUEST}", f"constraints/{LOAD}", "flags/cache-max-entry-count"),
+)
+def rule(case: Case) -> Diagnostics:
     if checks.wanted(case) != checks.engine(case) or not checks.alone(case):
         return
-    share = case.settings.get("cache-max-entry-count")
-    place = checks.at(share) if share else case.launch.place
+    place = checks.place(case, "cache-max-entry-count")
     for violation in checks.broken(case, REQUEST):
         yield Diagnostic(place, violation.message, violation.record.remedy, severity="error")
         return
@@ -48,14 +50,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             f" {candidate.memory.kv_tokens:,}.",
             "Requests without room queue, or are evicted and recomputed.",
         )
-
-
-RULE = Rule(
-    id="LMD207",
-    name="cache-below-load",
-    family="answers",
-    severity="warning",
-    sources=(f"constraints/{REQUEST}", f"constraints/{LOAD}", "flags/cache-max-entry-count"),
-    check=_check,
-    needs=("gpu", "model", "load"),
-)

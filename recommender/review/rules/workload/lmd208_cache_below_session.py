@@ -21,9 +21,8 @@ Raise the cache share, or lower the session length to what the requests need:
 from recommender.review import checks
 from recommender.review.rules.constraint_rule import constraint_rule
 
-RULE = constraint_rule(
-    "LMD208",
-    "cache-below-session",
+rule = constraint_rule(
+    __name__,
     "warning",
     ("kv-holds-session", "kv-holds-session-before-0-15"),
     sources=("flags/session-len",),

@@ -18,16 +18,19 @@ Raise it above the concurrency, or remove it:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --max-concurrent-requests 64
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting = case.settings.get("max-concurrent-requests")
+@option_rule(
+    "max-concurrent-requests",
+    "warning",
+    needs=("load",),
+    sources=("flags/max-concurrent-requests", "claims/concurrent-requests-limits-handling"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     limit, load = checks.number(case, "max-concurrent-requests"), case.resolved.concurrency
-    if setting is None or limit is None or not checks.server(case) or not checks.alone(case):
+    if limit is None or not checks.server(case) or not checks.alone(case):
         return
     if setting.id in case.resolved.options and 0 < limit < load:
         yield Diagnostic(
@@ -35,14 +38,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             f"The concurrency is {load}, but {limit} requests are admitted: the others wait outside the engine.",
             "The limit is a semaphore for every route, /health included; it saves no memory.",
         )
-
-
-RULE = Rule(
-    id="LMD209",
-    name="limit-below-load",
-    family="answers",
-    severity="warning",
-    sources=("flags/max-concurrent-requests", "claims/concurrent-requests-limits-handling"),
-    check=_check,
-    needs=("load",),
-)

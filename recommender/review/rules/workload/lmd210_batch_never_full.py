@@ -18,16 +18,18 @@ Lower the batch size to the limit, or raise the limit to at least the batch size
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --max-batch-size 16 --max-concurrent-requests 64
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting = case.settings.get("max-concurrent-requests")
+@option_rule(
+    "max-concurrent-requests",
+    "info",
+    sources=("flags/max-concurrent-requests", "flags/max-batch-size", "claims/concurrent-requests-limits-handling"),
+)
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     limit, batch = checks.number(case, "max-concurrent-requests"), checks.number(case, "max-batch-size")
-    if setting is None or limit is None or batch is None or not checks.server(case):
+    if limit is None or batch is None or not checks.server(case):
         return
     if setting.id in case.resolved.options and 0 < limit < batch:
         yield Diagnostic(
@@ -35,13 +37,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
             f"{limit} requests are admitted, the batch has {batch} slots: only streamed requests fill the rest.",
             "Requests above the limit wait although the engine has room, and unused slots cost memory.",
         )
-
-
-RULE = Rule(
-    id="LMD210",
-    name="batch-never-full",
-    family="answers",
-    severity="info",
-    sources=("flags/max-concurrent-requests", "flags/max-batch-size", "claims/concurrent-requests-limits-handling"),
-    check=_check,
-)

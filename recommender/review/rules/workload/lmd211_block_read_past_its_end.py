@@ -20,9 +20,8 @@ Use 64, or a multiple of it:
 
 from recommender.review.rules.constraint_rule import constraint_rule
 
-RULE = constraint_rule(
-    "LMD211",
-    "block-read-past-its-end",
+rule = constraint_rule(
+    __name__,
     "warning",
     ("block-length-tile",),
     sources=("flags/cache-block-seq-len",),

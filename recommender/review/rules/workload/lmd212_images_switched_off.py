@@ -18,12 +18,10 @@ Remove the option:
     lmdeploy serve api_server OpenGVLab/InternVL3-8B-hf
 """
 
-from collections.abc import Iterator
-
 from packaging.version import Version
 
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 SWITCHES = ("language-model-only", "disable-vision-encoder")
 REFUSES = Version("0.18.0")
@@ -37,8 +35,9 @@ def _consequence(case: Case) -> str:
     return "LMDeploy ignores the images, so the model guesses."
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    if not case.resolved.images or not checks.images_told(case):
+@launch_rule("error", needs=("model", "load"), sources=("flags/language-model-only", "flags/disable-vision-encoder"))
+def rule(case: Case) -> Diagnostics:
+    if not case.resolved.images or not checks.expects_images(case):
         return
     for name in SWITCHES:
         setting = case.settings.get(name)
@@ -49,14 +48,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
                 _consequence(case),
                 edits.remove(case.script, setting.option),
             )
-
-
-RULE = Rule(
-    id="LMD212",
-    name="images-switched-off",
-    family="answers",
-    severity="error",
-    sources=("flags/language-model-only", "flags/disable-vision-encoder"),
-    check=_check,
-    needs=("model", "load"),
-)

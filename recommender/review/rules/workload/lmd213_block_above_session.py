@@ -17,16 +17,14 @@ Use 64:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --session-len 4096 --cache-block-seq-len 64
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting = case.settings.get("cache-block-seq-len")
+@option_rule("cache-block-seq-len", "warning", sources=("claims/big-blocks-waste-cache", "flags/cache-block-seq-len"))
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     block, session = checks.number(case, "cache-block-seq-len"), checks.number(case, "session-len")
-    if setting is None or block is None or session is None or not 0 < session < block:
+    if block is None or session is None or not 0 < session < block:
         return
     yield Diagnostic(
         checks.at(setting),
@@ -34,13 +32,3 @@ def _check(case: Case) -> Iterator[Diagnostic]:
         "LMDeploy allocates the cache in whole blocks, so it holds fewer requests and shares no prefix.",
         edits.give_setting(setting, "64"),
     )
-
-
-RULE = Rule(
-    id="LMD213",
-    name="block-above-session",
-    family="answers",
-    severity="warning",
-    sources=("claims/big-blocks-waste-cache", "flags/cache-block-seq-len"),
-    check=_check,
-)

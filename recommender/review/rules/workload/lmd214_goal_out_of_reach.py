@@ -20,9 +20,8 @@ Ask `recommend` for the goal, or use fewer tiles per image, more servers or a fa
 from recommender.review import checks
 from recommender.review.rules.constraint_rule import LAUNCH, constraint_rule
 
-RULE = constraint_rule(
-    "LMD214",
-    "goal-out-of-reach",
+rule = constraint_rule(
+    __name__,
     "warning",
     ("goal-p99", "goal-rps", "goal-ttft"),
     needs=("gpu", "model", "load"),

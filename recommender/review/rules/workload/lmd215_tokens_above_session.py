@@ -21,9 +21,8 @@ Raise the session length, or lower the limit to the longest output you want:
 
 from recommender.review.rules.constraint_rule import constraint_rule
 
-RULE = constraint_rule(
-    "LMD215",
-    "tokens-above-session",
+rule = constraint_rule(
+    __name__,
     "warning",
     ("max-tokens-within-session",),
     sources=("client/max-tokens", "claims/session-counts-prompt-and-answer"),

@@ -19,27 +19,15 @@ Use 0.10.2 or newer, or the PyTorch engine. With 0.9.2:
     pipe = pipeline(model, backend_config=PytorchEngineConfig())
 """
 
-from collections.abc import Iterator
-
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 SCHEMA = "structured-output-turbomind"
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
-    setting = case.settings.get("response-format")
-    if setting is None or setting.text in ("None", "none", ""):
+@option_rule("response-format", "error", sources=(f"constraints/{SCHEMA}", "threads/schema-refused-by-turbomind"))
+def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
+    if setting.text in ("None", "none", ""):
         return
     for violation in checks.broken(case, SCHEMA, extra={"config.structured_output": True}):
         yield Diagnostic(setting.option.place, violation.message, violation.record.remedy)
-
-
-RULE = Rule(
-    id="LMD216",
-    name="schema-before-its-time",
-    family="answers",
-    severity="error",
-    sources=(f"constraints/{SCHEMA}", "threads/schema-refused-by-turbomind"),
-    check=_check,
-)

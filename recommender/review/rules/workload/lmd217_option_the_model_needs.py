@@ -21,13 +21,12 @@ Name the template, or use 0.8.0 or newer, which selects it:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from recommender.choose.needs import list_needs, meets
 from recommender.knowledge.conditions import fill
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
@@ -35,15 +34,20 @@ if TYPE_CHECKING:
 NEEDED = "needed-options"
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "error",
+    needs=("model",),
+    sources=(f"constraints/{NEEDED}", "threads/internvl3-not-known-before-0-8", "flags/chat-template"),
+)
+def rule(case: Case) -> Diagnostics:
     if case.launch.starts == "proxy" or not any(checks.broken(case, NEEDED)):
         return
     for need in list_needs(case.resolved).values():
         setting = case.settings.get(need.option)
         if setting is not None and meets(need, setting.text or ""):
             continue
-        word, option = case.launch.model, f"{case.resolved.store.flags[need.option].option}={need.value}"
-        place = word.place if word else case.launch.place
+        option = f"{case.resolved.store.flags[need.option].option}={need.value}"
+        place = checks.model_place(case)
         repair = edits.switch_after_model(case.script, case.launch, option) if checks.server(case) else None
         if setting is not None:
             place, repair = checks.at(setting), edits.give_setting(setting, need.value)
@@ -61,14 +65,3 @@ def _written(case: Case, need: records.NeededOption) -> str:
     if checks.python(case) and flag.fields:
         return f'{flag.fields[0].config}({flag.fields[0].field}="{need.value}")'
     return f"{flag.option} {need.value}"
-
-
-RULE = Rule(
-    id="LMD217",
-    name="option-the-model-needs",
-    family="answers",
-    severity="error",
-    sources=(f"constraints/{NEEDED}", "threads/internvl3-not-known-before-0-8", "flags/chat-template"),
-    check=_check,
-    needs=("model",),
-)

@@ -21,12 +21,11 @@ the revision too.
 """
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 
 from recommender.knowledge.store import Store
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 NEEDED = "remote-code-needed"
 FAMILY = re.compile(r"([\w.-]+/[A-Za-z]+)[\d_.-]*\d[^/]*")
@@ -44,7 +43,10 @@ def _families(store: Store) -> frozenset[str]:
     return frozenset(name for name, code in families.items() if code)
 
 
-def _check(case: Case) -> Iterator[Diagnostic]:
+@launch_rule(
+    "warning", sources=(f"constraints/{NEEDED}", "threads/remote-code-off-by-default", "flags/trust-remote-code")
+)
+def rule(case: Case) -> Diagnostics:
     word = case.launch.model
     if case.model_known or word is None or not word.value or case.launch.starts == "proxy" or case.launch.unsure:
         return
@@ -66,13 +68,3 @@ def _asked_for(case: Case) -> bool:
     """Return whether the release has --trust-remote-code and does not set it by default."""
     era = case.resolved.options.get("trust-remote-code")
     return era is not None and era.default != "true"
-
-
-RULE = Rule(
-    id="LMD127",
-    name="remote-code-of-family",
-    family="starts",
-    severity="warning",
-    sources=(f"constraints/{NEEDED}", "threads/remote-code-off-by-default", "flags/trust-remote-code"),
-    check=_check,
-)
