@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from packaging.version import Version
 from variants import GIB, IMAGES, MIB, STORE, TEXT, coefficients, configuration, resolve, store_with, variant
 
-from recommender.estimate import memory, model_shape
+from recommender.estimate import kv_region, memory, model_shape
 
 PLAIN = {
     "context_mib": (900.0, 1000.0, 1200.0),
@@ -119,21 +119,21 @@ def test_a_cached_token_by_hand() -> None:
 )
 def test_blocks_of_a_region(region: int, block: int, blocks: int) -> None:
     """Slabs of whole 32 MiB pages, the smallest filled to 95 % (0.16.0 src/turbomind/memory/slab.h:122-133)."""
-    assert memory.kv_blocks(region, block, True) == blocks
+    assert kv_region.kv_blocks(region, block, True) == blocks
 
 
 def test_before_slabs_a_region_is_divided_by_its_blocks() -> None:
     """Up to 0.14 nothing is lost but the remainder."""
-    assert memory.kv_blocks(1000, 300, False) == 3
-    assert memory.kv_blocks(900, 300, False) == 3
-    assert memory.region_bytes(3, 300, False) == 900
+    assert kv_region.kv_blocks(1000, 300, False) == 3
+    assert kv_region.kv_blocks(900, 300, False) == 3
+    assert kv_region.region_bytes(3, 300, False) == 900
 
 
 @given(st.integers(1, 3000), st.integers(10_000, 200 * MIB))
 @settings(max_examples=200)
 def test_a_region_holds_its_blocks_wherever_it_begins(blocks: int, block: int) -> None:
     """Worst case: nearly a page is lost before the first one. One page less would not do."""
-    region = memory.region_bytes(blocks, block, True)
+    region = kv_region.region_bytes(blocks, block, True)
     slab = 32 * MIB
     while slab < block or (slab // block * block < 0.95 * slab and slab < GIB):
         slab *= 2
@@ -144,7 +144,7 @@ def test_a_region_holds_its_blocks_wherever_it_begins(blocks: int, block: int) -
 
     assert held(region, 32 * MIB - 1) >= blocks
     assert held(region - 32 * MIB, 32 * MIB - 1) < blocks
-    assert memory.kv_blocks(region, block, True) >= blocks
+    assert kv_region.kv_blocks(region, block, True) >= blocks
 
 
 # --- what stands on the card
