@@ -19,7 +19,7 @@ from recommender.common.units import MIB
 from recommender.estimate import coverage
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.kv_region import SLAB_ALLOCATOR, STATE_POOL, kv_blocks, state_region
-from recommender.estimate.linear_attention import state_bytes
+from recommender.estimate.linear_attention import convolved_width, state_bytes, value_width
 from recommender.estimate.model_shape import kv_bytes_per_token, weight_bytes_per_rank
 from recommender.estimate.vision_shape import patches
 from recommender.request.resolved_request import ResolvedRequest
@@ -279,7 +279,10 @@ def workspace(resolved: ResolvedRequest, config: Configuration, forward: int) ->
     own = state_bytes(resolved.model, config.tp) if resolved.version < STATE_POOL else 0
     states = count_running_requests(resolved, config) * own
     wide = sum(mixture.per_token * mixture.intermediate + mixture.shared for mixture in text.mixture)
-    row = 2 * text.hidden + ((text.heads + 2 * text.kv_heads) * text.head_dim + (wide or text.intermediate)) / config.tp
+    attention = (text.heads + 2 * text.kv_heads) * text.head_dim
+    for linear in text.linear:  # its projections are one matrix, as wide as queries, keys, values, gate and two numbers
+        attention = max(attention, convolved_width(linear) + value_width(linear) + 2 * linear.value_heads)
+    row = 2 * text.hidden + (attention + (wide or text.intermediate)) / config.tp
     return _item(
         "workspace",
         (MIB, coefficients["workspace-mib"]),
