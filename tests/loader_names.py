@@ -28,7 +28,7 @@ MODELS = (
     "gpt-oss-20b", "intern-s1", "internlm2.5-7b", "internlm3-8b-gptq", "internvl3-38b", "internvl3-8b",
     "internvl3-8b-hf", "internvl3.5-20b-a4b", "llama-3.1-8b-fp8", "mixtral-8x7b-awq", "qwen2-57b-a14b",
     "qwen2-vl-2b-instruct", "qwen2.5-7b-instruct-awq", "qwen2.5-vl-7b-gptq", "qwen3-30b-a3b-fp8",
-    "qwen3-30b-a3b-gptq", "qwen3-8b",
+    "qwen3-30b-a3b-gptq", "qwen3-8b", "qwen3.5-35b-a3b", "qwen3.5-9b",
 )  # fmt: skip
 HEAD = """\
 # Tensors that LMDeploy 0.18.0 reads of small models, by python tests/loader_names.py. N is a layer's or an expert's

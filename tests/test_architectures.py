@@ -17,7 +17,7 @@ from recommender.smoke.weights import layouts
 
 FACTS = load_extracted(Path(__file__).parent.parent / "knowledge" / "extracted" / "api_server.json")
 DROPPED = "0.14.0 dropped it"
-STATES = "three of four layers keep a state of fixed size per sequence, which the memory model does not know"
+UNKNOWN = "no record: its config.json was not looked for yet"
 REFUSED = {
     **dict.fromkeys(
         [
@@ -30,10 +30,8 @@ REFUSED = {
         DROPPED,
     ),
     "Glm4MoeLiteForCausalLM": "its cache holds a latent vector per token, which the memory model does not know",
-    "Qwen3_5ForConditionalGeneration": STATES,
-    "Qwen3_5MoeForConditionalGeneration": STATES,
-    "InternS2PreviewForConditionalGeneration": STATES,
-    "InternS2MobiusForConditionalGeneration": f"{STATES}; groups of layers share their experts",
+    "InternS2PreviewForConditionalGeneration": UNKNOWN,
+    "InternS2MobiusForConditionalGeneration": f"{UNKNOWN}; groups of layers share their experts",
 }  # fmt: skip
 """Architectures without a record, each with the reason."""
 REFUSED_THERE = {

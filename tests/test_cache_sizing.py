@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from variants import GIB, IMAGES, MIB, STORE, TEXT, coefficients, configuration, resolve, variant
 
 from recommender.choose.candidates import tiers
-from recommender.estimate import cache_sizing, memory, model_shape
+from recommender.estimate import cache_sizing, kv_region, memory, model_shape
 
 SURE = coefficients(
     context_mib=1000.0, quantised_load_share=1.0, load_peak_share=1.0, workspace_mib=100.0, driver_reserve_mib=500.0
@@ -182,7 +182,7 @@ def test_the_share_holds_the_need_even_if_less_is_free(
     free = memory.usable_bytes(resolved) - sum(item.high for item in memory.items_before_cache(resolved, tp))
     block = 64 * model_shape.kv_bytes_per_token(resolved.model, bits, tp)
     if ratio < 0.95:
-        assert memory.kv_blocks(int(free * ratio / 1.1), block, True) * 64 >= tokens
+        assert kv_region.kv_blocks(int(free * ratio / 1.1), block, True) * 64 >= tokens
     made = memory.estimate(resolved, configuration(cache_ratio=ratio, kv_bits=bits, tp=tp))
     assert ratio == 0.95 or made.kv_tokens >= tokens
 

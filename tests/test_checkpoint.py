@@ -43,7 +43,7 @@ def text_config(text: TextShape, architecture: str) -> dict[str, Any]:
     if text.head_dim * text.heads != text.hidden:
         found["head_dim"] = text.head_dim
     for mixture in text.mixture:
-        if architecture in ("Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM"):
+        if architecture in ("Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration"):
             found |= {"num_experts": mixture.experts, "moe_intermediate_size": mixture.intermediate}
             found |= {"mlp_only_layers": [], "decoder_sparse_step": 1}
             found |= {"shared_expert_intermediate_size": mixture.shared} if mixture.shared else {}
@@ -53,11 +53,19 @@ def text_config(text: TextShape, architecture: str) -> dict[str, Any]:
     for window in text.window:
         kinds = ["sliding_attention", "full_attention"] * window.layers
         found |= {"sliding_window": window.tokens, "layer_types": kinds}
+    for linear in text.linear:
+        kinds = ["linear_attention"] * 3 + ["full_attention"]
+        found |= {"layer_types": kinds * (linear.layers // 3), "linear_num_key_heads": linear.key_heads}
+        found |= {"linear_num_value_heads": linear.value_heads, "linear_value_head_dim": linear.head_dim}
+        found |= {"linear_conv_kernel_dim": linear.kernel}
     return found
 
 
 def vision_config(vision: VisionShape, legacy: bool) -> dict[str, Any]:
     """The encoder as its family's config.json writes it; Qwen's leaves most to the class."""
+    if vision.positions:
+        names = {"hidden_size": vision.hidden, "intermediate_size": vision.intermediate, "depth": vision.layers}
+        return names | {"num_heads": vision.heads, "num_position_embeddings": vision.positions}
     if vision.pixels:
         if vision.gated:
             return {"hidden_size": 1280, "in_chans": 3, "intermediate_size": vision.intermediate}
@@ -91,8 +99,9 @@ def hub_config(model: Model) -> dict[str, Any]:
     legacy = model.architecture == "InternVLChatModel"
     found = text_config(model.text, language)
     for vision in model.vision:
-        inner = {} if vision.pixels else {"llm_config" if legacy else "text_config": found}
-        found = (found if vision.pixels else inner) | {"vision_config": vision_config(vision, legacy)}
+        flat = bool(vision.pixels) and not vision.positions
+        inner = {} if flat else {"llm_config" if legacy else "text_config": found}
+        found = (found if flat else inner) | {"vision_config": vision_config(vision, legacy)}
         found |= {"min_dynamic_patch": vision.min_tiles, "max_dynamic_patch": vision.max_tiles} if legacy else {}
     found["architectures"] = [model.architecture]
     if model.remote_code:

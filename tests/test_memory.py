@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from packaging.version import Version
 from variants import GIB, IMAGES, MIB, STORE, TEXT, coefficients, configuration, resolve, store_with, variant
 
-from recommender.estimate import memory, model_shape
+from recommender.estimate import kv_region, memory, model_shape
 
 PLAIN = {
     "context_mib": (900.0, 1000.0, 1200.0),
@@ -119,21 +119,21 @@ def test_a_cached_token_by_hand() -> None:
 )
 def test_blocks_of_a_region(region: int, block: int, blocks: int) -> None:
     """Slabs of whole 32 MiB pages, the smallest filled to 95 % (0.16.0 src/turbomind/memory/slab.h:122-133)."""
-    assert memory.kv_blocks(region, block, True) == blocks
+    assert kv_region.kv_blocks(region, block, True) == blocks
 
 
 def test_before_slabs_a_region_is_divided_by_its_blocks() -> None:
     """Up to 0.14 nothing is lost but the remainder."""
-    assert memory.kv_blocks(1000, 300, False) == 3
-    assert memory.kv_blocks(900, 300, False) == 3
-    assert memory.region_bytes(3, 300, False) == 900
+    assert kv_region.kv_blocks(1000, 300, False) == 3
+    assert kv_region.kv_blocks(900, 300, False) == 3
+    assert kv_region.region_bytes(3, 300, False) == 900
 
 
 @given(st.integers(1, 3000), st.integers(10_000, 200 * MIB))
 @settings(max_examples=200)
 def test_a_region_holds_its_blocks_wherever_it_begins(blocks: int, block: int) -> None:
     """Worst case: nearly a page is lost before the first one. One page less would not do."""
-    region = memory.region_bytes(blocks, block, True)
+    region = kv_region.region_bytes(blocks, block, True)
     slab = 32 * MIB
     while slab < block or (slab // block * block < 0.95 * slab and slab < GIB):
         slab *= 2
@@ -144,7 +144,7 @@ def test_a_region_holds_its_blocks_wherever_it_begins(blocks: int, block: int) -
 
     assert held(region, 32 * MIB - 1) >= blocks
     assert held(region - 32 * MIB, 32 * MIB - 1) < blocks
-    assert memory.kv_blocks(region, block, True) >= blocks
+    assert kv_region.kv_blocks(region, block, True) >= blocks
 
 
 # --- what stands on the card
@@ -462,3 +462,51 @@ def test_heads_of_an_encoder_without_tiles_are_held_as_64_or_128(heads: int, siz
     more = model_shape.weight_bytes_per_rank(shape, 1) - model_shape.weight_bytes(shape)
     # Of each of 32 layers query, key, value and output, and three biases.
     assert more == pytest.approx(32 * (heads * size - 1280) * (4 * 1280 + 3) * 2, abs=2)
+
+
+# --- linear attention
+
+
+def qwen35(release: str = "0.18.0", **asked: Any) -> Any:
+    """Qwen3.5-9B: 24 states of 1 MiB and one of 1.5 MiB a sequence, 32 KiB of keys and values a token."""
+    return resolve(ROUND, model="qwen3.5-9b", lmdeploy=release, images=0, prompt_tokens=71, output_tokens=28, **asked)
+
+
+@pytest.mark.parametrize(
+    ("release", "running", "mib"),
+    [
+        # Slabs of 32 MiB hold 32 objects of 1 MiB or 21 of 1.5 MiB: 24 and 1, 72 and 3, 1536 and 64 objects.
+        ("0.18.0", 1, 32 + 32),
+        ("0.18.0", 3, 96 + 32),
+        ("0.15.0", 64, 1536 + 128),
+        # Before, a pool for the whole batch; at first nothing inside the region.
+        ("0.14.0", 3, 64 * 25.5),
+        ("0.12.3", 64, 64 * 25.5),
+        ("0.12.2", 64, 0),
+    ],
+)
+def test_states_lie_in_the_region(release: str, running: int, mib: float) -> None:
+    """One object a layer and one more for each running sequence (0.16.0 GatedDeltaNetLayer.cc:149-157)."""
+    model = STORE.models["qwen3.5-9b"]
+    assert kv_region.state_region(model, 1, Version(release), 64, running) == mib * MIB
+    assert kv_region.state_region(STORE.models[TEXT], 1, Version(release), 64, running) == 0
+
+
+def test_states_leave_fewer_tokens() -> None:
+    """A region of 1 GiB: without its states it has 31 slabs of 16 blocks, two megabytes each; four take 128 MiB."""
+    resolved = qwen35(concurrency=4)
+    config = configuration(max_batch_size=4, session_len=1024, cache_ratio=1.0)
+    free = memory.estimate(resolved, config).free
+    held = memory.estimate(resolved, replace(config, cache_ratio=1024 * MIB / free))
+    blocks = kv_region.kv_blocks(held.item("kv cache").bytes - (96 + 32) * MIB, 64 * 32768, True)
+    assert (held.kv_blocks, held.kv_tokens) == (blocks, blocks * 64)
+    # 128 tokens are two blocks, 4 MiB; a sequence more takes 24 MiB and 1.5 MiB, in slabs of 32 MiB.
+    most = max(
+        n
+        for n in range(1, 200)
+        if (1024 - 32) // 32 * 32 - -(-24 * n // 32) * 32 - -(-n // 21) * 32 >= -(-4 * n // 32) * 32
+    )
+    assert abs(held.kv_requests - most) <= 1, "aligning the region costs half a page on average"
+    early = qwen35("0.12.2", concurrency=4)
+    later = memory.workspace(qwen35("0.12.3", concurrency=4), config, 512).bytes
+    assert memory.workspace(early, config, 512).bytes - later == 4 * 25.5 * MIB

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recommender.estimate import model_shape, vision_shape
+from recommender.estimate import linear_attention, model_shape, vision_shape
 from recommender.knowledge.records import Model
 
 MODELS = Path(__file__).parent.parent / "knowledge" / "models"
@@ -285,3 +285,26 @@ def test_a_windowed_encoder_costs_less() -> None:
     blind = model.vision[0].model_copy(update={"window": ()})
     more = vision_shape.vision_flops_per_tile(model.model_copy(update={"vision": (blind,)}))
     assert more - vision_shape.vision_flops_per_tile(model) == 4 * 1024 * 28 * (1024 - 64) * 1280
+
+
+def test_linear_attention_by_hand() -> None:
+    """Qwen3.5-9B: 24 of 32 layers keep states, 8 keep four key/value heads of 256 and gate their output."""
+    model = load("qwen3.5-9b")
+    assert model_shape.kv_bytes_per_token(model, 16) == 8 * 2 * 4 * 256 * 2
+    assert model_shape.kv_bytes_per_token(model, 8, 2) == 8 * 2 * 2 * (256 + 4)
+    matrices = 32 * 128 * 128 * 2  # 32 value heads, keys by values, 16-bit
+    inputs = 24 * (2 * 16 * 128 + 32 * 128) * 4 * 2  # queries, keys and values of four tokens, all layers
+    assert linear_attention.state_parts(model) == ((matrices, 24), (inputs, 1))
+    assert linear_attention.state_bytes(model, 2) == (24 * matrices + inputs) / 2
+    assert linear_attention.state_parts(load("qwen3-8b")) == ()
+    one = model_shape.attention_flops(model, 1, 99)
+    assert one == 4 * 8 * 16 * 256 * 100 + 24 * 32 * 6 * 128 * 128
+
+
+def test_linear_attention_weights_are_the_published_ones() -> None:
+    """Qwen/Qwen3.5-9B's index states 19,306,216,416 bytes: these, the layer for drafts, some numbers in 32 bits."""
+    model = load("qwen3.5-9b")
+    attention = 4096 * (2 * 16 * 256 + 2 * 4 * 256 + 16 * 256)
+    drafts = 2 * 4096 * 4096 + attention + 3 * 4096 * 12288 + 5 * 4096 + 2 * 256
+    wider = 24 * (32 + 128)  # a decay for each value head and the norm's weights
+    assert model_shape.weight_bytes(model) + 2 * (drafts + wider) == 19_306_216_416

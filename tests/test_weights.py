@@ -42,6 +42,7 @@ def covered(model: Model) -> bool:
 NAMES = sorted(name for name, model in STORE.models.items() if covered(model))
 SMALL_TEXT = {"hidden": 128, "layers": 2, "heads": 2, "kv_heads": 1, "head_dim": 64, "intermediate": 384}
 SMALL_VISION = {"hidden": 128, "layers": 2, "heads": 2, "intermediate": 128}
+SMALL_LINEAR = {"layers": 1, "key_heads": 1, "value_heads": 2}
 SMALL_MIXTURE = {"experts": 4, "per_token": 2, "intermediate": 384}
 AWQ = {"quantization": [{"method": "awq", "bits": 4, "group": 128, "version": "gemm"}]}
 GPTQ = {"quantization": [{"method": "gptq", "bits": 4, "group": 128, "version": "gptq"}]}
@@ -84,6 +85,7 @@ def small(name: str) -> Model:
     fields["text"] |= SMALL_TEXT | text
     fields["text"]["mixture"] = [each | SMALL_MIXTURE for each in fields["text"].get("mixture", [])]
     fields["text"]["window"] = [each | {"layers": 1} for each in fields["text"].get("window", [])]
+    fields["text"]["linear"] = [each | SMALL_LINEAR for each in fields["text"].get("linear", [])]
     if [each["method"] for each in fields.get("quantization", [])] == ["fp8"]:
         fields["text"]["head_dim"] = 128  # whole blocks, as real ones have
     fields["vision"] = [each | SMALL_VISION for each in fields.get("vision", [])]

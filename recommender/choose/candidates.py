@@ -111,7 +111,7 @@ def _complete(
     forward = memory.forward_tokens(prefill_tokens, batch, tp)
     warmup = memory.warmup_tokens(resolved.version, forward, session)
     needed = memory.count_needed_tokens(resolved, tiles, BLOCK, batch, session, warmup)
-    ratio, sized_by = size_cache(resolved, tp, kv_bits, needed)
+    ratio, sized_by = size_cache(resolved, tp, kv_bits, needed, batch=batch)
     config = Configuration(
         backend="turbomind",
         session_len=session,
@@ -147,7 +147,7 @@ def _complete(
         return config
     # Sized so that the last server still fits if the earlier ones take the high end of their range.
     others = (share - 1) * memory.estimate(resolved, replace(config, share=1)).high
-    ratio, sized_by = size_cache(resolved, tp, kv_bits, needed, others)
+    ratio, sized_by = size_cache(resolved, tp, kv_bits, needed, others, batch)
     return replace(config, cache_ratio=ratio, cache_sized_by=sized_by)
 
 

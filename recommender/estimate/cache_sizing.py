@@ -6,6 +6,7 @@ import math
 from typing import Literal, TypeAlias
 
 from recommender.estimate import memory
+from recommender.estimate.kv_region import SLAB_ALLOCATOR, region_bytes, state_region
 from recommender.estimate.model_shape import kv_bytes_per_token
 from recommender.request.resolved_request import ResolvedRequest
 
@@ -43,10 +44,11 @@ SizedBy: TypeAlias = Literal["twice", "half", "need", "most"]
 
 
 def size_cache(
-    resolved: ResolvedRequest, config_tp: int, kv_bits: int, needed: int, others: int = 0
+    resolved: ResolvedRequest, config_tp: int, kv_bits: int, needed: int, others: int = 0, batch: int = 0
 ) -> tuple[float, SizedBy]:
-    """Return the smallest cache ratio, to two digits, that holds ``needed`` tokens, and what decided it.
+    """Return the smallest cache ratio, to two digits, and what decided it.
 
+    It holds ``needed`` tokens and, for linear attention, the states of ``batch`` sequences.
     It assumes the lower end of predicted free memory. ``others`` are bytes that earlier
     servers occupy on the same GPU. If the GPU is too small the result is
     ``LARGEST_RATIO``; the constraints then report what does not fit.
@@ -54,7 +56,8 @@ def size_cache(
     before = sum(item.high for item in memory.items_before_cache(resolved, config_tp))
     free = memory.usable_bytes(resolved) - others - before
     token = kv_bytes_per_token(resolved.model, kv_bits, config_tp)
-    region = memory.region_bytes(-(-needed // BLOCK), token * BLOCK, resolved.version >= memory.SLAB_ALLOCATOR)
+    region = region_bytes(-(-needed // BLOCK), token * BLOCK, resolved.version >= SLAB_ALLOCATOR)
+    region += state_region(resolved.model, config_tp, resolved.version, batch, batch)
     if free <= 0:
         return LARGEST_RATIO, "most"
     share = region * KV_HEADROOM / free

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, get_args
 
 from recommender.common.units import MIB
 from recommender.estimate import model_shape
+from recommender.estimate.linear_attention import attention_layers
 from recommender.estimate.sampling import gaps_of, pair_lengths
 from recommender.estimate.simulation import (
     LoadFigures,
@@ -133,7 +134,8 @@ def _shared_row(resolved: ResolvedRequest, config: Configuration, times: Service
     """
     mean = resolved.prompt_tokens, resolved.output_tokens, 0
     shared = _cached_tokens(resolved, config, mean, resolved.input_tokens(), 0)
-    layer = model_shape.kv_read_bytes(resolved.model, config.kv_bits, shared, config.tp) / resolved.model.text.layers
+    read = model_shape.kv_read_bytes(resolved.model, config.kv_bits, shared, config.tp)
+    layer = read / attention_layers(resolved.model.text)
     large = resolved.gpu.compute_capability in LARGE_L2 and PART not in resolved.gpu.id
     if not shared or not large or layer > L2_MIB * MIB:
         return 0.0

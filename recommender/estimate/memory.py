@@ -8,9 +8,9 @@ loading the weights, cut into 32 MiB pages; the workspaces come after it.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from packaging.version import Version
@@ -18,16 +18,14 @@ from packaging.version import Version
 from recommender.common.units import MIB
 from recommender.estimate import coverage
 from recommender.estimate.configuration import Configuration
+from recommender.estimate.kv_region import SLAB_ALLOCATOR, STATE_POOL, kv_blocks, state_region
+from recommender.estimate.linear_attention import convolved_width, state_bytes, value_width
 from recommender.estimate.model_shape import kv_bytes_per_token, weight_bytes_per_rank
 from recommender.estimate.vision_shape import patches
 from recommender.request.resolved_request import ResolvedRequest
 
 P99 = 2.326
 """Standard deviations from the mean of a normal distribution to its 99th percentile."""
-PAGE = 32 * MIB
-MAX_SLAB = 1024 * MIB
-SLAB_FILL = 0.95
-SLAB_ALLOCATOR = Version("0.15.0")
 POOLED_WARM_UP = Version("0.12.0")
 # Prompt lengths that the warm-up tries: 0.16.0 src/turbomind/kernels/gemm/tuner/params.cc:66-101
 WARM_UP_STEPS = (
@@ -59,7 +57,8 @@ class Memory:
     """The memory of one GPU under a configuration, in bytes, tokens and blocks.
 
     ``loading`` is the peak while weights load, ``free`` what is free when the KV region
-    is sized. ``kv_requests`` fit into the cache; ``kv_needed_tokens`` must.
+    is sized. ``kv_blocks`` and ``kv_tokens`` are those beside the states of the running requests, for linear
+    attention. ``kv_requests`` fit into the cache; ``kv_needed_tokens`` must.
     """
 
     items: tuple[MemoryItem, ...]
@@ -108,42 +107,6 @@ def warmup_tokens(version: Version, forward: int, session_len: int) -> int:
     if forward <= session_len:
         return forward
     return max((step for step in WARM_UP_STEPS if step <= session_len), default=0)
-
-
-def _slab(block: int) -> int:
-    """Return the bytes of the slabs that blocks of this size are cut from.
-
-    Source: 0.16.0 src/turbomind/memory/slab.h:122-133.
-    """
-    slab = PAGE
-    while slab < block or ((slab // block) * block / slab < SLAB_FILL and slab < MAX_SLAB):
-        slab *= 2
-    return slab
-
-
-@lru_cache(maxsize=4096)
-def kv_blocks(region: int, block: int, slabs: bool) -> int:
-    """Return how many blocks of ``block`` bytes fit into ``region`` bytes.
-
-    ``slabs``: the release cuts blocks from slabs (0.15.0 and later).
-    """
-    if not slabs:
-        return region // block
-    slab = _slab(block)
-    pages = max(region - PAGE // 2, 0) // PAGE  # aligning the base loses half a page on average
-    return (pages // (slab // PAGE)) * (slab // block)
-
-
-@lru_cache(maxsize=4096)
-def region_bytes(blocks: int, block: int, slabs: bool) -> int:
-    """Return the smallest KV region, in bytes, that holds ``blocks`` for certain.
-
-    The worst loss by alignment is included.
-    """
-    if not slabs:
-        return blocks * block
-    slab = _slab(block)
-    return -(-blocks // (slab // block)) * slab + PAGE
 
 
 def weights(resolved: ResolvedRequest, tp: int) -> int:
@@ -268,8 +231,16 @@ def _estimate_server(resolved: ResolvedRequest, config: Configuration, taken: in
     spread = int(sum(item.high - item.low for item in before) / 2 * ratio)
     cache = MemoryItem("kv cache", region, max(region - spread, 0), region + spread)
     block, tiles = config.block_len, config.max_tiles
-    blocks = kv_blocks(region, token * block, resolved.version >= SLAB_ALLOCATOR)
     running = count_running_requests(resolved, config)
+    request = _round_up(resolved.total_tokens(tiles), block)
+
+    def blocks_beside(sequences: int) -> int:
+        states = state_region(resolved.model, config.tp, resolved.version, config.max_batch_size, sequences)
+        left = max(region - states, 0)
+        return kv_blocks(left, token * block, resolved.version >= SLAB_ALLOCATOR)
+
+    blocks = blocks_beside(running)
+    most = blocks_beside(0) * block // request
     return Memory(
         items=(*before, cache, workspace(resolved, config, forward), vision_workspace(resolved, config)),
         loading=_loading(resolved, config.tp, before),
@@ -279,7 +250,7 @@ def _estimate_server(resolved: ResolvedRequest, config: Configuration, taken: in
         kv_token_bytes=token,
         kv_blocks=blocks,
         kv_tokens=blocks * block,
-        kv_requests=blocks * block // _round_up(resolved.total_tokens(tiles), block),
+        kv_requests=bisect_right(range(1, most + 1), 0, key=lambda n: blocks_beside(n) * block < n * request),
         kv_needed_tokens=count_needed_tokens(resolved, tiles, block, running, config.session_len, warmup),
     )
 
@@ -304,14 +275,21 @@ def workspace(resolved: ResolvedRequest, config: Configuration, forward: int) ->
     text, coefficients = resolved.model.text, resolved.store.coefficients
     # The engine batches only prompts whose lengths sum to the session length, so a pass has no more tokens.
     tokens = min(forward, config.session_len)
+    # 0.12.2 allocated a request's states when it began (its src/turbomind/models/llama/GatedDeltaNetLayer.cc:61-65).
+    own = state_bytes(resolved.model, config.tp) if resolved.version < STATE_POOL else 0
+    states = count_running_requests(resolved, config) * own
     wide = sum(mixture.per_token * mixture.intermediate + mixture.shared for mixture in text.mixture)
-    row = 2 * text.hidden + ((text.heads + 2 * text.kv_heads) * text.head_dim + (wide or text.intermediate)) / config.tp
+    attention = (text.heads + 2 * text.kv_heads) * text.head_dim
+    for linear in text.linear:  # its projections are one matrix, as wide as queries, keys, values, gate and two numbers
+        attention = max(attention, convolved_width(linear) + value_width(linear) + 2 * linear.value_heads)
+    row = 2 * text.hidden + (attention + (wide or text.intermediate)) / config.tp
     return _item(
         "workspace",
         (MIB, coefficients["workspace-mib"]),
         (tokens * row * 2, coefficients["workspace-token"]),
         (config.max_batch_size * text.vocab, coefficients["workspace-slot"]),
-        exact=config.max_batch_size * config.session_len * 4,  # 0.16.0 src/turbomind/generation/generation.cc:100
+        # The latter: 0.16.0 src/turbomind/generation/generation.cc:100
+        exact=states + config.max_batch_size * config.session_len * 4,
     )
 
 

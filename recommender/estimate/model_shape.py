@@ -20,6 +20,13 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from recommender.estimate.linear_attention import (
+    attention_layers,
+    linear_weights,
+    small_weights,
+    state_flops,
+    value_width,
+)
 from recommender.estimate.vision_shape import BYTES_16_BIT, vision_bytes, vision_parameters, vision_weight_bytes
 
 if TYPE_CHECKING:
@@ -51,12 +58,13 @@ def _common_parameters(text: TextShape, tp: int = 1) -> float:
 
     Attention, dense MLPs and shared experts.
     """
-    attention = 2 * text.hidden * text.heads * text.head_dim / tp
+    attention = (3 if text.linear else 2) * text.hidden * text.heads * text.head_dim / tp  # 3: an output gate
     key_value = 2 * text.hidden * _kv_heads_per_rank(text, tp) * text.head_dim
     wide = text.layers * text.intermediate
     if mixture := _mixture(text):
         wide = mixture.dense_layers * text.intermediate + _mixture_layers(text) * mixture.shared
-    return text.layers * (attention + key_value) + 3 * text.hidden * wide / tp
+    attention = attention_layers(text) * (attention + key_value) + linear_weights(text, tp)
+    return attention + 3 * text.hidden * wide / tp
 
 
 def _expert_parameters(text: TextShape, tp: int = 1) -> float:
@@ -79,11 +87,12 @@ def _small_parameters(text: TextShape, tp: int = 1) -> float:
 
     Norms are whole on every GPU.
     """
-    layer = 2.0 * text.hidden + (2 * text.head_dim if text.qk_norm else 0)
+    layer = 2.0 * text.head_dim if text.qk_norm else 0.0
     if text.attention_bias != "none":
         layer += text.heads * text.head_dim / tp + 2 * _kv_heads_per_rank(text, tp) * text.head_dim
         layer += text.hidden if text.attention_bias == "qkvo" else 0
-    total = text.layers * (layer + (text.heads / tp if text.attention_sinks else 0)) + text.hidden
+    layer += text.heads / tp if text.attention_sinks else 0
+    total = attention_layers(text) * layer + small_weights(text, tp) + (2 * text.layers + 1) * text.hidden
     mixture = _mixture(text)
     if mixture and mixture.bias:
         expert = 2 * mixture.intermediate / tp + text.hidden + 1  # 1: its entry in the router's bias
@@ -218,12 +227,13 @@ def inner_rows(model: Model, tp: int = 1) -> int:
     On one of ``tp`` GPUs.
     """
     text, mixture = model.text, _mixture(model.text)
-    attention = 2 * text.hidden + text.heads * text.head_dim // tp
     wide = text.layers * text.intermediate
     if mixture:
         wide = mixture.dense_layers * text.intermediate
         wide += _mixture_layers(text) * (mixture.intermediate + mixture.shared)
-    return text.layers * attention + wide // tp
+    outputs = attention_layers(text) * text.heads * text.head_dim
+    outputs += sum(linear.layers * value_width(linear) for linear in text.linear)
+    return text.layers * 2 * text.hidden + (outputs + wide) // tp
 
 
 @lru_cache(maxsize=4096)
@@ -233,10 +243,11 @@ def kv_bytes_per_token(model: Model, kv_bits: int, tp: int = 1) -> int:
     A key and a value vector for each layer and head. A cache of 8 or 4 bits adds a scale
     and a zero to each vector. Layers with a sliding window keep all tokens too: a block
     holds every layer, and only the attention kernels know the window (0.16.0
-    src/turbomind/models/llama/unified_attention_layer.cc:150 and :553). Raises
+    src/turbomind/models/llama/unified_attention_layer.cc:150 and :553). Layers with
+    linear attention keep none. Raises
     ValueError for other bits, or if ``tp`` < 1.
     """
-    return model.text.layers * _kv_layer_bytes(model, kv_bits, tp)
+    return attention_layers(model.text) * _kv_layer_bytes(model, kv_bits, tp)
 
 
 def _kv_layer_bytes(model: Model, kv_bits: int, tp: int) -> int:
@@ -256,7 +267,7 @@ def kv_read_bytes(model: Model, kv_bits: int, context: int, tp: int = 1) -> int:
     Layers with a sliding window read at most the window.
     """
     text = model.text
-    tokens = text.layers * context
+    tokens = attention_layers(text) * context
     for window in text.window:
         tokens -= window.layers * max(context - window.tokens, 0)
     return tokens * _kv_layer_bytes(model, kv_bits, tp)
@@ -276,15 +287,16 @@ def text_flops_per_token(model: Model) -> int:
 def attention_flops(model: Model, tokens: int, context: int = 0) -> int:
     """Return the FLOP of causal attention for ``tokens`` new tokens.
 
-    Scores and weighted values, after ``context`` cached tokens.
+    Scores and weighted values, after ``context`` cached tokens; and the states of linear
+    attention.
     """
     text = model.text
-    pairs = text.layers * (tokens * context + tokens * (tokens + 1) // 2)
+    pairs = attention_layers(text) * (tokens * context + tokens * (tokens + 1) // 2)
     for window in text.window:
         far = tokens - min(max(window.tokens - context, 0), tokens)  # new tokens that do not see all before them
         last = context + tokens - window.tokens  # tokens that the last one of them does not see
         pairs -= window.layers * far * (2 * last - far + 1) // 2
-    return 4 * text.heads * text.head_dim * pairs
+    return 4 * text.heads * text.head_dim * pairs + state_flops(text, tokens)
 
 
 @lru_cache(maxsize=4096)

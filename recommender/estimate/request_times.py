@@ -13,6 +13,7 @@ from recommender.estimate import model_shape, vision_shape
 from recommender.estimate.all_reduce import estimate_image_ms, estimate_pass_ms
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.configuration import Configuration
+from recommender.estimate.linear_attention import state_bytes
 from recommender.request.resolved_request import ResolvedRequest
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ def _step_times(
     model, tp = resolved.model, config.tp
     linear, expert, experts = _read_bytes(model, tp)
     read = linear / bandwidth
+    # States of linear attention are read and written.
+    context_bytes = model_shape.kv_read_bytes(model, config.kv_bits, context, tp) + 2 * state_bytes(model, tp)
     rows_ns = coefficients["step-quantised-row-ns"] if _is_4_bit(model) else 0.0
     kernels = rows_ns * model_shape.inner_rows(model, tp) / 1e6
     return {
@@ -101,8 +104,7 @@ def _step_times(
         + model_shape.head_bytes(model, tp) / bandwidth
         + estimate_pass_ms(resolved, tp, 1, coefficients),
         # One more token in the pass, without its attention to earlier tokens: that is bound by memory.
-        "step_row": model_shape.kv_read_bytes(model, config.kv_bits, context, tp) / bandwidth
-        + model_shape.prefill_flops(model, 1) / dense,
+        "step_row": context_bytes / bandwidth + model_shape.prefill_flops(model, 1) / dense,
         "expert_row": expert / bandwidth,
         "expert_most": experts / bandwidth,
         "expert_hidden": max(kernels - read, 0.0),

@@ -60,6 +60,7 @@ def _split_parameters(vision: VisionShape, hidden: int, resident: bool = False) 
     if vision.pixels:  # no class token or positions; a norm for each patch, then two layers
         projector = merged * merged + merged * hidden
         outside += norm + merged
+        outside += vision.positions * width + (width if vision.positions else 0)  # with them, patches have a bias
     else:
         projector = merged * hidden + hidden * hidden + hidden
         outside += width + width * (patches(vision) + 2) + 2 * merged

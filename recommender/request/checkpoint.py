@@ -172,6 +172,18 @@ def _text(config: Mapping[str, Any], text: Mapping[str, Any], base: records.Text
             }
             for window in base.window
         ],
+        "linear": [_linear(text, linear) for linear in base.linear],
+    }
+
+
+def _linear(text: Mapping[str, Any], base: records.LinearAttention) -> dict[str, Any]:
+    """Return the linear attention."""
+    return {
+        "layers": _count(text.get("layer_types"), "linear_attention") or base.layers,
+        "key_heads": _first(text, base.key_heads, "linear_num_key_heads"),
+        "value_heads": _first(text, base.value_heads, "linear_num_value_heads"),
+        "head_dim": _first(text, base.head_dim, "linear_value_head_dim"),
+        "kernel": _first(text, base.kernel, "linear_conv_kernel_dim"),
     }
 
 
@@ -201,7 +213,7 @@ def _vision(folder: Path, config: Mapping[str, Any], base: records.VisionShape) 
         "patch": _side(_first(encoder, base.patch, "patch_size")),
     }
     if base.pixels:
-        width = _first(encoder, base.hidden, *(("hidden_size",) if base.gated else ("embed_dim",)))
+        width = _first(encoder, base.hidden, "hidden_size" if base.gated or base.positions else "embed_dim")
         deep = base.intermediate if base.gated else int(width * _first(encoder, 4, "mlp_ratio"))
         limits = _preprocessing(folder)
         nested = limits.get("size")
@@ -212,6 +224,7 @@ def _vision(folder: Path, config: Mapping[str, Any], base: records.VisionShape) 
         return shape | {
             "hidden": width,
             "intermediate": _first(encoder, deep, "intermediate_size"),
+            "positions": _first(encoder, base.positions, "num_position_embeddings"),
             "pixels": [{"least": least, "most": most, "frames": _first(encoder, rule.frames, "temporal_patch_size")}],
             "max_tiles": max(1, -(-most // base.image**2)) if isinstance(most, int) else most,
         }
@@ -275,6 +288,7 @@ def _check(folder: Path, model: records.Model) -> None:
         mixture.per_token <= mixture.experts and mixture.dense_layers < text.layers for mixture in text.mixture
     )
     inside = inside and all(window.layers <= text.layers for window in text.window)
+    inside = inside and all(linear.layers < text.layers for linear in text.linear)
     if min(*sizes, text.max_positions) < 1 or max(sizes) > 10**7 or text.kv_heads > text.heads or not inside:
         raise CheckpointError(f"{_config_name(folder)}: impossible sizes of the language model; fix them")
     for vision in model.vision:

@@ -32,6 +32,7 @@ from recommender.knowledge.records.benchmarks import Benchmark, BenchmarkRow
 from recommender.knowledge.records.estimates import Coefficient, Constraint, Residuals
 from recommender.knowledge.records.hardware import Gpu, Rate
 from recommender.knowledge.records.models import (
+    LinearAttention,
     Mixture,
     Model,
     NeededOption,
@@ -100,6 +101,7 @@ __all__ = [
     "Gpu",
     "Id",
     "Killed",
+    "LinearAttention",
     "MeasuredLoad",
     "MeasuredStart",
     "Measurement",

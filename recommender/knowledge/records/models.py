@@ -27,6 +27,19 @@ class Window(Record):
     layers: Annotated[int, Field(ge=1)]
 
 
+class LinearAttention(Record):
+    """Layers with a gated delta rule in place of attention. One record in the list: the model has them.
+
+    They keep a state of fixed size per sequence and no keys or values. Every other layer's query has an output gate.
+    """
+
+    layers: Annotated[int, Field(ge=1)]
+    key_heads: Annotated[int, Field(ge=1)]
+    value_heads: Annotated[int, Field(ge=1)]
+    head_dim: Annotated[int, Field(ge=1, description="of keys and of values")]
+    kernel: Annotated[int, Field(ge=1, description="tokens that the convolution before it spans")]
+
+
 class TextShape(Record):
     """A decoder-only language model's shape."""
 
@@ -46,6 +59,7 @@ class TextShape(Record):
     attention_sinks: bool = Field(default=False, description="a learned number per head joins each softmax")
     mixture: tuple[Mixture, ...] = Field(default=(), max_length=1)
     window: tuple[Window, ...] = Field(default=(), max_length=1)
+    linear: tuple[LinearAttention, ...] = Field(default=(), max_length=1)
 
 
 class PixelRule(Record):
@@ -68,8 +82,8 @@ class VisionShape(Record):
 
     Without an entry in ``pixels`` an image is cut into square tiles of ``image`` pixels a side (InternVL).
     With one it keeps its shape: it is resized to whole merged patches within those limits, and the encoder
-    has no class token and no learned positions (Qwen2-VL, Qwen2.5-VL). A tile is then the square in which
-    work is counted, and ``max_tiles`` are those of the largest image.
+    has no class token and, but for ``positions``, no learned positions (Qwen2-VL, Qwen2.5-VL). A tile is then
+    the square in which work is counted, and ``max_tiles`` are those of the largest image.
     """
 
     hidden: int
@@ -92,6 +106,7 @@ class VisionShape(Record):
     )
     wrapper_tokens: Annotated[int, Field(ge=0, description="marker tokens around one image")]
     gated: bool = Field(default=False, description="the MLP has a gate: three matrices, not two")
+    positions: Annotated[int, Field(ge=0, description="learned positions where images keep their shape; 0: none")] = 0
     pixels: tuple[PixelRule, ...] = Field(default=(), max_length=1)
     window: tuple[VisionWindow, ...] = Field(default=(), max_length=1)
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from recommender.smoke.weights import qwen35, tokenizer
 from recommender.smoke.weights.layouts import (
     CHANNELS,
     CHAT_LAYOUT,
     DECODERS,
+    QWEN35,
     QWEN_VL,
     S1_LAYOUT,
     decoder_name,
@@ -69,6 +71,8 @@ def config(model: Model, mark: Mapping[str, Any], ids: Mapping[str, Any]) -> dic
         "tie_word_embeddings": model.text.tied_embeddings,
     }
     vision = model.vision[0]
+    if model.architecture in QWEN35:
+        return common | qwen35.config(model, text, dict(tokenizer.special_tokens(model).ids))
     if model.architecture in QWEN_VL:
         return text | common | _qwen_config(model)
     if model.architecture == CHAT_LAYOUT:
@@ -146,6 +150,9 @@ def _text_config(model: Model, ids: Mapping[str, Any]) -> dict[str, Any]:
         "eos_token_id": ids["eos"][0],
         "pad_token_id": ids["pad"],
     }
+    if text.linear:
+        del settings["rope_theta"], settings["rope_scaling"], settings["torch_dtype"]
+        settings |= qwen35.text_config(text, decoder.theta)
     if decoder.remote:
         settings |= {"bias": text.attention_bias == "qkvo", "qkv_bias": biased}
     settings |= _mixture_config(model)
@@ -166,7 +173,7 @@ def _mixture_config(model: Model) -> dict[str, Any]:
             settings |= {
                 "num_experts": mixture.experts,
                 "moe_intermediate_size": mixture.intermediate,
-                "norm_topk_prob": name == "Qwen3MoeForCausalLM",
+                "norm_topk_prob": name != "Qwen2MoeForCausalLM",
                 "decoder_sparse_step": 1,
                 "mlp_only_layers": list(range(mixture.dense_layers)),
             }

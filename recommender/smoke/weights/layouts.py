@@ -25,6 +25,8 @@ TILED = (CHAT_LAYOUT, HF_LAYOUT, S1_LAYOUT)
 """Architectures with an InternVL encoder; the language model's own architecture is inside."""
 QWEN_VL = {"Qwen2VLForConditionalGeneration": "qwen2_vl", "Qwen2_5_VLForConditionalGeneration": "qwen2_5_vl"}
 """Architectures with a Qwen encoder, and their model types; the language model is Qwen2."""
+QWEN35 = {"Qwen3_5ForConditionalGeneration": "qwen3_5", "Qwen3_5MoeForConditionalGeneration": "qwen3_5_moe"}
+"""Architectures with linear attention and an encoder with learned positions, and their model types."""
 ITEM_BYTES = {"F16": 2, "BF16": 2, "I32": 4, "U8": 1, "F8_E4M3": 1}
 NIBBLES = 8
 """4-bit weights a 32-bit word."""
@@ -104,6 +106,10 @@ DECODERS: Mapping[str, Decoder] = {
         "mixtral", 1e6, 1e-5, experts=Experts("block_sparse_moe", "gate", ("w1", "w3", "w2"))
     ),
     "GptOssForCausalLM": Decoder("gpt_oss", 1.5e5, 1e-5, experts=Experts("mlp", "router", _EACH, packed=True)),
+    "Qwen3_5ForConditionalGeneration": Decoder("qwen3_5_text", 1e7, 1e-6, qk_norm=True),
+    "Qwen3_5MoeForConditionalGeneration": Decoder(
+        "qwen3_5_moe_text", 1e7, 1e-6, qk_norm=True, experts=Experts("mlp", "gate", _EACH, shared=True)
+    ),
 }
 FAMILIES = {
     "qwen3moe": "Qwen3Moe", "qwen3": "Qwen3", "qwen2moe": "Qwen2Moe", "qwen2": "Qwen2", "llama": "Llama",
@@ -161,15 +167,18 @@ def check_model(model: Model) -> None:
     """Raise WeightsError for a model whose weights TurboMind would not load as written."""
     text, name = model.text, decoder_name(model)
     decoder = DECODERS[name]
-    sees = model.architecture in (*TILED, *QWEN_VL)
+    sees = model.architecture in (*TILED, *QWEN_VL, *QWEN35)
+    hybrid = model.architecture in QWEN35
     tiled = model.architecture in TILED
     faults = [
         (sees != bool(model.vision), f"vision does not go with {model.architecture}", "fix the record's vision"),
         (text.qk_norm != decoder.qk_norm, f"text.qk_norm is not what {name} has", "fix the record"),
         (bool(text.mixture) != bool(decoder.experts), f"text.mixture is not what {name} has", "fix the record"),
+        (bool(text.linear) != hybrid, f"text.linear is not what {name} has", "fix the record"),
+        (hybrid and bool(model.quantization), "quantised linear attention is not supported", "use 16-bit weights"),
         (text.heads % text.kv_heads != 0, "text.heads is no multiple of text.kv_heads", "fix the record"),
         *(fault for mixture in text.mixture for fault in _mixture_faults(model, mixture, decoder.experts)),
-        *(fault for vision in model.vision for fault in _vision_faults(vision, tiled)),
+        *(fault for vision in model.vision for fault in _vision_faults(vision, tiled, hybrid)),
         *_quantization_faults(model),
     ]
     for broken, what, fix in faults:
@@ -191,7 +200,12 @@ def _mixture_faults(model: Model, mixture: Mixture, experts: Experts | None) -> 
     yield dense, "the loader wants experts in every layer", "fix text.mixture.dense_layers"
 
 
-def _vision_faults(vision: VisionShape, tiled: bool) -> _Faults:
+def _vision_faults(vision: VisionShape, tiled: bool, hybrid: bool) -> _Faults:
+    yield (
+        bool(vision.positions) != hybrid,
+        "vision.positions is not what the architecture has",
+        "fix the record's vision",
+    )
     yield bool(vision.pixels) == tiled, "vision.pixels is not what the architecture has", "fix the record's vision"
     yield tiled and not vision.layer_scale, "the loader wants layer scales", "fix vision.layer_scale"
 

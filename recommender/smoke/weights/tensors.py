@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from recommender.smoke.weights.layouts import DECODERS, NIBBLES, QWEN_VL, S1_LAYOUT, Tensor, decoder_name
+from recommender.smoke.weights import qwen35
+from recommender.smoke.weights.layouts import DECODERS, NIBBLES, QWEN35, QWEN_VL, S1_LAYOUT, Tensor, decoder_name
 from recommender.smoke.weights.vision_tensors import dense, qwen_vision, tiled_vision
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ def tensors(model: Model) -> Iterator[Tensor]:
     for vision in model.vision:
         if model.architecture in QWEN_VL:
             yield from qwen_vision(vision, model.text.hidden, float_type)
+        elif model.architecture in QWEN35:
+            yield from qwen35.vision(vision, model.text.hidden, float_type)
         else:
             yield from tiled_vision(vision, model.text.hidden, float_type, model.architecture)
     yield from _text(model, float_type)
@@ -54,8 +57,9 @@ def _linear(name: str, inputs: int, outputs: int, kind: str, bias: bool, method:
         yield Tensor(f"{name}.bias", kind, (outputs,), "normal")
 
 
-def _norm(name: str, width: int, kind: str) -> Tensor:
-    return Tensor(f"{name}.weight", kind, (width,), "ones")
+def _norm(name: str, width: int, kind: str, centered: bool = False) -> Tensor:
+    """Return a norm; one that is ``centered`` adds one to what is stored."""
+    return Tensor(f"{name}.weight", kind, (width,), "normal" if centered else "ones")
 
 
 # --- language model -------------------------------------------------------------------------
@@ -65,7 +69,7 @@ def _stem(model: Model) -> tuple[str, str]:
     """Return the prefixes of the decoder's names and of the output head's name."""
     if not model.vision or model.architecture in QWEN_VL:
         return "model.", ""
-    if model.architecture == S1_LAYOUT:
+    if model.architecture in (S1_LAYOUT, *QWEN35):
         return "model.language_model.", ""
     return "language_model.model.", "language_model."
 
@@ -76,27 +80,37 @@ def _text(model: Model, kind: str) -> Iterator[Tensor]:
     embed, head = ("tok_embeddings", "output") if decoder.fused else ("embed_tokens", "lm_head")
     before, after = ("attention_norm", "ffn_norm") if decoder.fused else ("input_layernorm", "post_attention_layernorm")
     method = model.quantization[0].method if model.quantization else ""
+    centered = model.architecture in QWEN35
     common = "" if method == "mxfp4" else method  # that one quantises experts only
     yield Tensor(f"{stem}{embed}.weight", kind, (text.vocab, text.hidden), "normal")
     for number in range(text.layers):
         layer = f"{stem}layers.{number}."
-        yield _norm(layer + before, text.hidden, kind)
-        for name, inputs, outputs, bias in _attention(text, decoder.fused):
-            yield from _linear(layer + name, inputs, outputs, kind, bias, common)
-        for name in ("q_norm", "k_norm") if text.qk_norm else ():
-            yield _norm(f"{layer}self_attn.{name}", text.head_dim, kind)
-        if text.attention_sinks:
-            yield Tensor(f"{layer}self_attn.sinks", kind, (text.heads,), "normal")
+        yield _norm(layer + before, text.hidden, kind, centered)
+        if linear := qwen35.linear_layer(text, number):
+            for name, inputs, outputs in qwen35.linear_matrices(linear, text.hidden):
+                yield from _linear(f"{layer}linear_attn.{name}", inputs, outputs, kind, False, common)
+            yield from qwen35.linear_rest(layer, linear, kind)
+        else:
+            yield from _attention_tensors(layer, text, decoder.fused, kind, common)
         mixture = next((each for each in text.mixture if number >= each.dense_layers), None)
         if mixture and decoder.experts:
             yield from _mixture(f"{layer}{decoder.experts.block}.", text.hidden, mixture, decoder.experts, kind, method)
         else:
             for name, inputs, outputs in _mlp(text, decoder.fused):
                 yield from _linear(layer + name, inputs, outputs, kind, False, common)
-        yield _norm(layer + after, text.hidden, kind)
-    yield _norm(f"{stem}norm", text.hidden, kind)
+        yield _norm(layer + after, text.hidden, kind, centered)
+    yield _norm(f"{stem}norm", text.hidden, kind, centered)
     if not text.tied_embeddings:
         yield Tensor(f"{top}{head}.weight", kind, (text.vocab, text.hidden), "normal")
+
+
+def _attention_tensors(layer: str, text: TextShape, fused: bool, kind: str, method: str) -> Iterator[Tensor]:
+    for name, inputs, outputs, bias in _attention(text, fused):
+        yield from _linear(layer + name, inputs, outputs, kind, bias, method)
+    for name in ("q_norm", "k_norm") if text.qk_norm else ():
+        yield _norm(f"{layer}self_attn.{name}", text.head_dim, kind, bool(text.linear))
+    if text.attention_sinks:
+        yield Tensor(f"{layer}self_attn.sinks", kind, (text.heads,), "normal")
 
 
 def _attention(text: TextShape, fused: bool) -> Iterator[tuple[str, int, int, bool]]:
@@ -106,7 +120,8 @@ def _attention(text: TextShape, fused: bool) -> Iterator[tuple[str, int, int, bo
         yield "attention.wqkv", text.hidden, query + 2 * keys, biased
         yield "attention.wo", query, text.hidden, all_biased
         return
-    for name, width in (("q", query), ("k", keys), ("v", keys)):
+    gated = 2 if text.linear else 1  # each query head is followed by its output gate
+    for name, width in (("q", gated * query), ("k", keys), ("v", keys)):
         yield f"self_attn.{name}_proj", text.hidden, width, biased
     yield "self_attn.o_proj", query, text.hidden, all_biased
 

@@ -11,14 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from recommender.smoke.weights.layouts import CHAT_LAYOUT, QWEN_VL, TILED, WeightsError, by_family
+from recommender.smoke.weights.layouts import CHAT_LAYOUT, QWEN35, TILED, WeightsError, by_family
 
 if TYPE_CHECKING:
     from recommender.knowledge.records import Model
 
 IMAGE_WORDS = ("<img>", "</img>", "<IMG_CONTEXT>", "<quad>", "</quad>", "<ref>", "</ref>", "<box>", "</box>")
 CLIP_MEAN, CLIP_STD = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
+HALVES = [0.5, 0.5, 0.5]
 _QWEN_PROCESSORS = {
+    **dict.fromkeys(QWEN35, "Qwen3VLProcessor"),
     "Qwen2VLForConditionalGeneration": "Qwen2VLProcessor", "Qwen2_5_VLForConditionalGeneration": "Qwen2_5_VLProcessor",
 }  # fmt: skip
 IMAGE_MEAN, IMAGE_STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
@@ -41,12 +43,13 @@ class SpecialTokens:
     images: int
 
 
-_QWEN = _consecutive_ids(
-    151643,
+_QWEN_WORDS = (
     "<|endoftext|> <|im_start|> <|im_end|> <|object_ref_start|> <|object_ref_end|> <|box_start|> <|box_end|> "
     "<|quad_start|> <|quad_end|> <|vision_start|> <|vision_end|> <|vision_pad|> <|image_pad|> <|video_pad|> "
-    "<tool_call> </tool_call> <|fim_prefix|> <|fim_middle|> <|fim_suffix|> <|fim_pad|> <|repo_name|> <|file_sep|>",
+    "<tool_call> </tool_call> <|fim_prefix|> <|fim_middle|> <|fim_suffix|> <|fim_pad|> <|repo_name|> <|file_sep|>"
 )
+_QWEN = _consecutive_ids(151643, _QWEN_WORDS)
+_QWEN_END = ("<|im_end|>", "<|endoftext|>")
 _PIECES = {"<unk>": 0, "<s>": 1, "</s>": 2}
 _QWEN_IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
 _CHATML = ("<|im_start|>", "\n", "<|im_end|>\n", "")
@@ -61,6 +64,9 @@ FAMILIES: Mapping[str, SpecialTokens] = {
     "qwen3": SpecialTokens(
         _QWEN | _consecutive_ids(151665, "<tool_response> </tool_response> <think> </think>"),
         "<|endoftext|>", ("<|im_end|>", "<|endoftext|>"), "<|endoftext|>", _CHATML, 151669,
+    ),
+    "qwen3.5": SpecialTokens(
+        _consecutive_ids(248044, _QWEN_WORDS), "<|endoftext|>", _QWEN_END, "<|endoftext|>", _CHATML, 248066
     ),
     "gptoss": SpecialTokens(
         _HARMONY, "<|startoftext|>", ("<|return|>", "<|endoftext|>", "<|call|>"), "<|endoftext|>",
@@ -225,7 +231,7 @@ def tokenizer_files(model: Model) -> dict[str, Any]:
         "pad_token": tokens.pad,
         "chat_template": chat_template(model),
     }
-    if model.architecture in QWEN_VL:
+    if model.architecture in _QWEN_PROCESSORS:
         settings |= {"processor_class": _QWEN_PROCESSORS[model.architecture]}
     elif model.vision and model.architecture != CHAT_LAYOUT:
         settings |= _image_words(tokens) | {"processor_class": "InternVLProcessor"}
@@ -247,7 +253,7 @@ def _processors(model: Model) -> dict[str, Any]:
     if not model.vision:
         return {}
     vision = model.vision[0]
-    if model.architecture in QWEN_VL:
+    if model.architecture in _QWEN_PROCESSORS:
         return _qwen_processors(model)
     colours = {"do_normalize": True, "image_mean": IMAGE_MEAN, "image_std": IMAGE_STD, "do_resize": True, "resample": 3}
     if model.architecture == CHAT_LAYOUT:
@@ -266,16 +272,19 @@ def _processors(model: Model) -> dict[str, Any]:
 
 def _qwen_processors(model: Model) -> dict[str, Any]:
     """Return the files of a processor that keeps an image's shape, with its pixels under both of their names."""
-    vision, rule = model.vision[0], model.vision[0].pixels[0]
+    vision, rule, hybrid = model.vision[0], model.vision[0].pixels[0], model.architecture in QWEN35
+    mean, deviation = (HALVES, HALVES) if hybrid else (CLIP_MEAN, CLIP_STD)
     common: dict[str, Any] = {
         "do_convert_rgb": True, "do_normalize": True, "do_rescale": True, "do_resize": True,
-        "image_mean": CLIP_MEAN, "image_std": CLIP_STD, "resample": 3, "rescale_factor": 1 / 255,
+        "image_mean": mean, "image_std": deviation, "resample": 3, "rescale_factor": 1 / 255,
         "patch_size": vision.patch, "temporal_patch_size": rule.frames, "merge_size": round(1 / vision.downsample),
         "min_pixels": rule.least, "max_pixels": rule.most,
         "size": {"shortest_edge": rule.least, "longest_edge": rule.most},
         "processor_class": _QWEN_PROCESSORS[model.architecture],
     }  # fmt: skip
     return {
-        "preprocessor_config.json": common | {"image_processor_type": "Qwen2VLImageProcessor"},
-        "video_preprocessor_config.json": common | {"video_processor_type": "Qwen2VLVideoProcessor"},
+        "preprocessor_config.json": common
+        | {"image_processor_type": f"Qwen2VLImageProcessor{'Fast' if hybrid else ''}"},
+        "video_preprocessor_config.json": common
+        | {"video_processor_type": f"Qwen{3 if hybrid else 2}VLVideoProcessor"},
     }

@@ -12,13 +12,14 @@ if TYPE_CHECKING:
 
 
 def dense(name: str, inputs: int, outputs: int, kind: str, bias: bool) -> Iterator[Tensor]:
-    """Yield the tensors of a 16-bit linear layer."""
+    """Yield a 16-bit linear layer."""
     yield Tensor(f"{name}.weight", kind, (outputs, inputs), "normal")
     if bias:
         yield Tensor(f"{name}.bias", kind, (outputs,), "normal")
 
 
-def _norm(name: str, width: int, kind: str, bias: bool) -> Iterator[Tensor]:
+def norm(name: str, width: int, kind: str, bias: bool) -> Iterator[Tensor]:
+    """Yield a norm."""
     yield Tensor(f"{name}.weight", kind, (width,), "ones")
     if bias:
         yield Tensor(f"{name}.bias", kind, (width,), "normal")
@@ -44,8 +45,8 @@ def tiled_vision(vision: VisionShape, hidden: int, kind: str, architecture: str)
     for number in range(vision.layers):
         yield from _tiled_layer(vision, f"{names['layers']}.{number}.", names, kind, legacy)
     merged = round(1 / vision.downsample**2) * width
-    norm, first, second = names["projector"].split()
-    yield from _norm(norm, merged, kind, True)
+    before, first, second = names["projector"].split()
+    yield from norm(before, merged, kind, True)
     yield from dense(first, merged, hidden, kind, True)
     yield from dense(second, hidden, hidden, kind, True)
 
@@ -60,12 +61,12 @@ def _tiled_layer(
         for name in ("q_proj", "k_proj", "v_proj"):
             yield from dense(f"{attention}.{name}", width, width, kind, vision.qkv_bias)
     for name in ("q_norm", "k_norm") if vision.qk_norm else ():
-        yield from _norm(f"{attention}.{name}", width, kind, False)
+        yield from norm(f"{attention}.{name}", width, kind, False)
     yield from dense(attention + names["out"], width, width, kind, True)
     yield from dense(f"{layer}mlp.fc1", width, vision.intermediate, kind, True)
     yield from dense(f"{layer}mlp.fc2", vision.intermediate, width, kind, True)
     for name in names["norms"].split():
-        yield from _norm(layer + name, width, kind, vision.norm == "layer_norm")
+        yield from norm(layer + name, width, kind, vision.norm == "layer_norm")
     for name in names["scales"].split():
         yield Tensor(layer + name, kind, (width,), "tenths")
 
@@ -107,7 +108,7 @@ def qwen_vision(vision: VisionShape, hidden: int, kind: str) -> Iterator[Tensor]
     for number in range(vision.layers):
         yield from _qwen_layer(vision, f"visual.blocks.{number}.", kind)
     merged = round(1 / vision.downsample**2) * width
-    yield from _norm("visual.merger.ln_q", width, kind, vision.norm == "layer_norm")
+    yield from norm("visual.merger.ln_q", width, kind, vision.norm == "layer_norm")
     yield from dense("visual.merger.mlp.0", merged, merged, kind, True)
     yield from dense("visual.merger.mlp.2", merged, hidden, kind, True)
 
@@ -115,7 +116,7 @@ def qwen_vision(vision: VisionShape, hidden: int, kind: str) -> Iterator[Tensor]
 def _qwen_layer(vision: VisionShape, layer: str, kind: str) -> Iterator[Tensor]:
     width, deep = vision.hidden, vision.intermediate
     for name in ("norm1", "norm2"):
-        yield from _norm(layer + name, width, kind, vision.norm == "layer_norm")
+        yield from norm(layer + name, width, kind, vision.norm == "layer_norm")
     yield from dense(f"{layer}attn.qkv", width, 3 * width, kind, vision.qkv_bias)
     yield from dense(f"{layer}attn.proj", width, width, kind, True)
     ups, down = (("mlp.gate_proj", "mlp.up_proj"), "mlp.down_proj") if vision.gated else (("mlp.fc1",), "mlp.fc2")
