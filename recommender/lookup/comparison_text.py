@@ -102,6 +102,19 @@ def schema() -> dict[str, Any]:
 
 def lines(comparison: Comparison) -> Iterator[str]:
     """Yield the text of 80 columns."""
+    yield from predictions(comparison)
+    yield ""
+    yield "SETTINGS"
+    yield from wrap(
+        "Each value with the advisers who gave it; (default) is LMDeploy's own where they gave none.", "  ", "  "
+    )
+    for compared in comparison.settings:
+        yield ""
+        yield from setting(compared, comparison.resolved.release.id)
+
+
+def predictions(comparison: Comparison) -> Iterator[str]:
+    """Yield the request, and of each configuration whether it fits and what is predicted."""
     resolved = comparison.resolved
     images = f", {resolved.images} x {resolved.image_width}x{resolved.image_height}" if resolved.images else ""
     for note in resolved.notes:
@@ -112,14 +125,6 @@ def lines(comparison: Comparison) -> Iterator[str]:
     )
     yield ""
     yield from _table(comparison)
-    yield ""
-    yield "SETTINGS"
-    yield from wrap(
-        "Each value with the advisers who gave it; (default) is LMDeploy's own where they gave none.", "  ", "  "
-    )
-    for setting in comparison.settings:
-        yield ""
-        yield from _setting(setting, resolved.release.id)
 
 
 def _table(comparison: Comparison) -> Iterator[str]:
@@ -163,7 +168,8 @@ def _digits(value: float) -> str:
     return f"{value:,.{3 if value < 1 else 2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
-def _setting(setting: ComparedSetting, release: str) -> Iterator[str]:
+def setting(setting: ComparedSetting, release: str) -> Iterator[str]:
+    """Yield one option: our value with its reason and source, each adviser's, and the verdicts."""
     yield f"  {setting.name}"
     if setting.state == "gone":
         yield from wrap(f"not in {release}: a server started with it exits at once", "    ", "    ")
