@@ -19,7 +19,7 @@ from jsonschema import Draft202012Validator
 from packaging.version import Version
 
 from recommender.cli import root
-from recommender.commands.mcp_tools import TOOLS, call
+from recommender.commands.mcp.tools import TOOLS, call
 
 if Version(pydantic.VERSION) < Version("2.12"):
     pytest.skip("the MCP SDK needs a later pydantic than the recommender", allow_module_level=True)
@@ -253,7 +253,7 @@ def test_stdout_is_pure_protocol() -> None:
 
 def test_without_the_sdk_one_line_says_what_to_install(tmp_path: Path) -> None:
     """Exit 3; the other commands run."""
-    (tmp_path / "mcp.py").write_text("raise ModuleNotFoundError('mcp')\n")
+    (tmp_path / "mcp.py").write_text("raise ModuleNotFoundError('mcp', name='mcp')\n")
     for words, code in (("mcp", 3), ("mcp --help", 0), ("explain tp", 0)):
         done = subprocess.run(
             [sys.executable, "-m", "recommender", *words.split()],

@@ -26,7 +26,7 @@ LABEL = 18
 
 
 @dataclass(frozen=True, slots=True)
-class OutcomeMemory:
+class ComparedMemory:
     """Memory of one GPU in bytes, and the capacity of the KV cache in tokens."""
 
     total_bytes: int
@@ -36,14 +36,14 @@ class OutcomeMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ComparedOutcome:
     """One configuration and its prediction. ``refused``: options that the release's parser does not know."""
 
     adviser: str
     fits: bool
     refused: tuple[str, ...]
     config: Configuration
-    memory: OutcomeMemory
+    memory: ComparedMemory
     speed: Speed
     findings: tuple[ConstraintFinding, ...]
 
@@ -61,8 +61,8 @@ class Published:
     gpu: str
     model: str
     nothing_fits: str
-    ours: Outcome | None
-    advisers: tuple[Outcome, ...]
+    ours: ComparedOutcome | None
+    advisers: tuple[ComparedOutcome, ...]
     settings: tuple[ComparedSetting, ...]
 
 
@@ -82,14 +82,14 @@ def published(comparison: Comparison) -> Published:
     )
 
 
-def _outcome(recommendation: Recommendation) -> Outcome:
+def _outcome(recommendation: Recommendation) -> ComparedOutcome:
     memory = recommendation.memory
-    return Outcome(
+    return ComparedOutcome(
         adviser=recommendation.adviser or OURS,
         fits=not rejections(recommendation),
         refused=unknown_options(recommendation),
         config=recommendation.config,
-        memory=OutcomeMemory(memory.total, memory.low, memory.high, memory.kv_tokens),
+        memory=ComparedMemory(memory.total, memory.low, memory.high, memory.kv_tokens),
         speed=recommendation.speed,
         findings=recommendation.findings,
     )

@@ -131,8 +131,7 @@ class Published:
 
 def published(compared: ScriptComparison) -> Published:
     """Return everything, ready to be written."""
-    question, failure, contrast = compared.a.question, compared.failure, compared.contrast
-    folder, accuracy = compared.folder, contrast.accuracy
+    failure, contrast, accuracy = compared.failure, compared.contrast, compared.contrast.accuracy
     return Published(
         format=FORMAT,
         outcome=failure.kind.name if failure else "ok",
@@ -140,19 +139,7 @@ def published(compared: ScriptComparison) -> Published:
         said=clean_message(failure.message) if failure else "",
         synthetic=compared.synthetic,
         warning=MADE_UP if compared.synthetic else "",
-        asked=Asked(
-            images=compared.place,
-            found=len(folder.names),
-            asked=len(folder.pictures),
-            unreadable=dict(folder.unreadable),
-            labels=sum(picture.name in (compared.labels or {}) for picture in folder.pictures),
-            prompt=question.prompt,
-            schema=question.form.schema,
-            schema_held=question.form.held,
-            in_flight=question.concurrency,
-            max_tokens=question.max_tokens,
-            temperature=0,
-        ),
+        asked=_asked(compared),
         a=_side(compared.a),
         b=_side(compared.b) if compared.b else None,
         settings=differing_settings(compared),
@@ -169,13 +156,30 @@ def published(compared: ScriptComparison) -> Published:
         if accuracy
         else None,
         different=contrast.different,
-        pictures=tuple(_picture(compared, picture.name, picture.sha256) for picture in folder.pictures),
+        pictures=tuple(_picture(compared, picture.name, picture.sha256) for picture in compared.folder.pictures),
     )
 
 
 def to_json(compared: ScriptComparison) -> str:
     """Return everything as JSON text in ASCII."""
     return json.dumps(plain(published(compared)), indent=2, ensure_ascii=True) + "\n"
+
+
+def _asked(compared: ScriptComparison) -> Asked:
+    question, folder = compared.a.question, compared.folder
+    return Asked(
+        images=compared.place,
+        found=len(folder.names),
+        asked=len(folder.pictures),
+        unreadable=dict(folder.unreadable),
+        labels=sum(picture.name in (compared.labels or {}) for picture in folder.pictures),
+        prompt=question.prompt,
+        schema=question.form.schema,
+        schema_held=question.form.held,
+        in_flight=question.concurrency,
+        max_tokens=question.max_tokens,
+        temperature=0,
+    )
 
 
 def _side(sitting: ScriptRun) -> Side:

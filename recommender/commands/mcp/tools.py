@@ -31,7 +31,7 @@ Release = Annotated[str, Field(description="LMDeploy release, such as 0.18.0.")]
 Full = Annotated[bool, Field(description="Everything, not the short answer.")]
 
 
-class Arguments(BaseModel):
+class ToolArguments(BaseModel):
     """Arguments of a tool: unknown names and wrong types are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -41,7 +41,7 @@ class Arguments(BaseModel):
         raise NotImplementedError
 
 
-class Question(Arguments):
+class QuestionArguments(ToolArguments):
     """A load on a GPU. What is left out is assumed, and the answer says so."""
 
     gpu: Gpu
@@ -68,7 +68,7 @@ class Question(Arguments):
 
     def options(self) -> dict[str, Any]:
         """Return what was given, as on the command line."""
-        given = self.model_dump(include=set(Question.model_fields), exclude={"text_only"}, exclude_none=True)
+        given = self.model_dump(include=set(QuestionArguments.model_fields), exclude={"text_only"}, exclude_none=True)
         return {OPTIONS.get(name, name): str(value) for name, value in given.items()}
 
     def request(self) -> Request:
@@ -76,7 +76,7 @@ class Question(Arguments):
         return build_request(self.options() | {"text_only": self.text_only})
 
 
-class Recommend(Question):
+class RecommendArguments(QuestionArguments):
     """Choose the settings of an LMDeploy server for a GPU, model, load and goals, with prediction, reasons and sources.
 
     The answer starts with the launch command.
@@ -92,7 +92,7 @@ class Recommend(Question):
         yield from _reasons(found)
 
 
-class Estimate(Question):
+class EstimateArguments(QuestionArguments):
     """Predict memory and speed of a configuration that you give; the rest is LMDeploy's default.
 
     Says what keeps it from running, too.
@@ -110,7 +110,7 @@ class Estimate(Question):
         yield estimate(api.estimate(self.request(), {name: str(value) for name, value in self.settings.items()}))
 
 
-class Compare(Question):
+class CompareArguments(QuestionArguments):
     """Compare the recommended configuration with the advisers': which fit, what each predicts, and their values.
 
     ``option`` adds one option in full: reasons, sources and verdicts.
@@ -139,7 +139,7 @@ class Compare(Question):
             yield str(found.nothing)
 
 
-class Review(Arguments):
+class ReviewArguments(ToolArguments):
     """Find problems in a launch script of LMDeploy, each with its reason, source and repair. Nothing is run.
 
     Give ``text`` (and ``name``, which decides the kind of file), or ``path`` of a file on the server's machine.
@@ -170,7 +170,7 @@ class Review(Arguments):
             yield line.replace(NOWHERE, "")
 
 
-class Explain(Arguments):
+class ExplainArguments(ToolArguments):
     """Explain one option, environment variable or request field: default, effect, advice and verdicts, with sources."""
 
     option: Annotated[str, Field(description="Such as session-len, OMP_NUM_THREADS or max_tokens.")]
@@ -190,7 +190,7 @@ class Explain(Arguments):
         return lines(replace(info, judged=tuple(judged), met=met, said=said))
 
 
-class Diff(Arguments):
+class DiffArguments(ToolArguments):
     """Show what changes for a launch script between two LMDeploy releases: options gone and changed, needs, rules."""
 
     old: Release
@@ -207,7 +207,9 @@ class Diff(Arguments):
 
         store = load()
         found = diff(store, resolve_release(store, self.old), resolve_release(store, self.new))
-        sources = (f"  {each.name}: {cite(each.sources, each.caveat)}" for each in (*found.removed, *found.changed))
+        removed = (f"  {each.name}: {cite(each.sources, each.caveat)}" for each in found.removed)
+        changed = (f"  {each.name}: {cite(each.sources, each.caveat)}" for each in found.changed)
+        sources = (*removed, *changed)
         if self.full:
             return (*lines(found), "", "SOURCES", *sources)
         left = f"Not shown: {len(found.added)} new options, known issues and verdicts; full=true shows them."
@@ -215,8 +217,13 @@ class Diff(Arguments):
         return (*lines(short), "", "SOURCES", *sources, "", left)
 
 
-TOOLS: Mapping[str, type[Arguments]] = {
-    each.__name__.lower(): each for each in (Recommend, Estimate, Review, Explain, Compare, Diff)
+TOOLS: Mapping[str, type[ToolArguments]] = {
+    "recommend": RecommendArguments,
+    "estimate": EstimateArguments,
+    "review": ReviewArguments,
+    "explain": ExplainArguments,
+    "compare": CompareArguments,
+    "diff": DiffArguments,
 }
 
 
@@ -258,7 +265,7 @@ def _reasons(found: Recommendation) -> Iterator[str]:
     yield from wrap(", ".join([*near, *(page.url for page in found.published)]) or "none", "  ", "  ")
 
 
-def _wrong(tool: type[Arguments], error: Mapping[str, Any]) -> str:
+def _wrong(tool: type[ToolArguments], error: Mapping[str, Any]) -> str:
     """Return what is wrong with one argument."""
     name, *inside = error["loc"] or ("arguments",)
     if error["type"] == "extra_forbidden":
@@ -269,7 +276,7 @@ def _wrong(tool: type[Arguments], error: Mapping[str, Any]) -> str:
     return f"{name}: {what}" if not inside else f"{name} ({shorten(str(inside[0]))}): {what}"
 
 
-def _argument(tool: type[Arguments], found: re.Match[str]) -> str:
+def _argument(tool: type[ToolArguments], found: re.Match[str]) -> str:
     """Return an option of a message as the tool's argument is called; one that it does not have stays."""
     name = found[1].replace("-", "_")
     name = {"load": "concurrency"}.get(name, name)
