@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -249,6 +250,21 @@ def test_stdout_is_pure_protocol() -> None:
         assert b"Traceback" not in server.stderr.read()
         assert server.wait(20) == 0
     assert {each["jsonrpc"] for each in answers} == {"2.0"}
+
+
+def test_ctrl_c_ends_the_server() -> None:
+    """At once, while stdin is open, and without a traceback."""
+    with subprocess.Popen(SERVER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:
+        assert server.stdin
+        assert server.stdout
+        assert server.stderr
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        server.stdin.write(json.dumps(ping).encode() + b"\n")
+        server.stdin.flush()
+        server.stdout.readline()
+        server.send_signal(signal.SIGINT)
+        assert server.wait(10) == -signal.SIGINT
+        assert server.stderr.read() == b""
 
 
 def test_without_the_sdk_one_line_says_what_to_install(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 from pathlib import Path
 
@@ -39,6 +40,7 @@ def command(skill: Path | None) -> None:
             raise
         raise MaintenanceError("mcp needs the MCP SDK; run: pip install 'mcp>=2'") from None
     gc.enable()  # this process stays
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C would wait for the thread that reads stdin
     if sys.stdin.isatty():
         click.echo("recommend mcp: waiting for a client on stdin; Ctrl-C ends it", err=True)
     serve()
