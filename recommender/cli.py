@@ -50,6 +50,7 @@ COMMANDS = {
     "campaign": "Run many smoke runs from a plan, and rank them.",
     "bench-prompt": "Compare two scripts on images: agreement, accuracy, speed.",
     "schema": "Print the JSON schema of an output or a record.",
+    "mcp": "Serve the recommender as tools to a chatbot (MCP).",
     "knowledge": "Check, extract and verify the knowledge base.",
 }
 """Summary of each command; ``recommender.commands`` has a module of its name."""

@@ -24,6 +24,7 @@ import pytest
 from artefacts import wait_for
 from fleet import made_ahead, uses
 from PIL import Image
+from schemas import valid
 from standin.machine import Standin
 from test_smoke import AT_ONCE, BUSY_S, OWN, RECOMMEND, edited, listens, prepared, rendered
 
@@ -525,7 +526,7 @@ def test_the_figures_are_those_of_the_pictures(fleet: Callable[[str], Ran]) -> N
     ran = fleet("json")
     clean(ran)
     assert ran.code == 20, ran.err  # one answer of each pass is cut
-    told = json.loads(ran.out)
+    told = valid("bench-prompt", ran.out)
     answered = [each for each in PHOTOS if not each.cut]
     agreement = told["agreement"]
     assert (agreement["agreement"]["count"], agreement["agreement"]["of"]) == (20, 23)
@@ -549,7 +550,7 @@ def test_the_figures_are_those_of_the_pictures(fleet: Callable[[str], Ran]) -> N
 @uses("json")
 def test_json_has_every_picture_and_every_answer(fleet: Callable[[str], Ran]) -> None:
     """Value, text and time of each, the label, the digest; and the cause where there is no value."""
-    told = json.loads(fleet("json").out)
+    told = valid("bench-prompt", fleet("json").out)
     assert [each["image"] for each in told["pictures"]] == [each.name for each in PHOTOS]
     for shown, photo in zip(told["pictures"], PHOTOS, strict=True):
         assert shown["label"] == photo.label
@@ -620,7 +621,7 @@ def test_tiles_prompt_and_a_part(fleet: Callable[[str], Ran]) -> None:
     ran = fleet("tiles")
     clean(ran)
     assert ran.code == 0, ran.err
-    told = json.loads(ran.out)
+    told = valid("bench-prompt", ran.out)
     assert told["settings"] == {"tiles an image": ["12 at most", "1 at most"]}
     assert [each["image"] for each in told["pictures"]] == [PHOTOS[number].name for number in (0, 4, 9, 14, 19)]
     assert Counter((each["tiles"], each["text"]) for each in ran.asked) == {

@@ -21,6 +21,7 @@ import pytest
 import yaml
 from artefacts import KNOWLEDGE, wait_for
 from click.testing import CliRunner, Result
+from schemas import valid
 from standin.machine import Standin
 from test_smoke import BUSY_S, RECOMMEND, listens, ports
 
@@ -424,7 +425,7 @@ def test_several_results_are_one(halving: ParsedPlan, tmp_path: Path) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert re.search(r"16@448x448, requests/s\n +start .*\n  a +3 +3 +52\.0 +7\.7 % +100\.0 %\n  c ", done.stdout)
     assert "2 failed: c, d" in done.stdout
-    told = json.loads(run(tmp_path, HALVING, "--ranking", "--json", name="monday.jsonl tuesday.jsonl").stdout)
+    told = valid("campaign", run(tmp_path, HALVING, "--ranking", "--json", name="monday.jsonl tuesday.jsonl").stdout)
     assert [row["start"] for row in told["loads"][0]["rows"]] == ["small", "a", "b", "c"]
 
 

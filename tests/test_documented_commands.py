@@ -27,7 +27,7 @@ NEEDS_MACHINE = {"bench-prompt", "campaign"}
 RUN = ROOT / "knowledge" / "evidence" / "h100-2026-11-21-ours-16.yaml"
 REFUSED = "recommend --gpu T4 --model internvl3-38b-awq"
 """Shown because nothing fits."""
-INSTALLED = {".", ".[smoke]", "pip>=25.1", "-e", "--group", "test"}
+INSTALLED = {".", ".[mcp]", ".[smoke]", "pip>=25.1", "-e", "--group", "test"}
 """What pages may install: this checkout, and what an index has."""
 
 

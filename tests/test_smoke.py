@@ -30,12 +30,13 @@ import pytest
 import yaml
 from artefacts import wait_for
 from fleet import made_ahead, uses
+from schemas import valid
 from standin.machine import Standin
 
 from recommender.knowledge import records, run_figures
 from recommender.render import artefact
 from recommender.request.request import Request
-from recommender.smoke import report
+from recommender.smoke import json_output, report
 from recommender.smoke.failures import KINDS
 
 RECOMMEND = (sys.executable, "-m", "recommender")
@@ -391,7 +392,7 @@ def test_evidence_is_a_valid_record_that_renders_again(fleet: Callable[[str], Ra
     assert made.checkpoint == "random, seed 0; not the real model"
     assert "MODEL=model" in made.set_by_smoke
     assert str(ran.machine.folder) not in path.read_text().replace(made.request, "")
-    told = json.loads(report.to_json(found, made))
+    told = valid("smoke", json_output.to_json(found, made))
     for phase in told["phases"]:
         shown = [re.escape(f"{row['name']}") + f" +{_shown(row['measured'])} " for row in phase["compared"]]
         assert sum(bool(re.search(each, ran.out)) for each in shown) >= 6
@@ -406,7 +407,7 @@ def test_json_is_the_whole_run(fleet: Callable[[str], Ran]) -> None:
     """It parses, its record validates, and its figures are those that are computed from the record."""
     ran = fleet("json")
     sound(ran)
-    told = json.loads(ran.out)
+    told = valid("smoke", ran.out)
     made = records.SmokeRun.model_validate_json(json.dumps(told["run"]))
     assert (told["format"], told["outcome"], told["exit_code"]) == (1, "ok", 0)
     assert len(told["phases"]) == len(made.phases) == 2
@@ -423,7 +424,7 @@ def test_json_and_the_exit_code_agree_on_a_missed_goal(fleet: Callable[[str], Ra
     """A missed goal is the outcome in the JSON too."""
     ran = fleet("json-goal")
     clean(ran)
-    told = json.loads(ran.out)
+    told = valid("smoke", ran.out)
     assert (ran.code, told["exit_code"], told["outcome"], told["run"]["outcome"]) == (27, 27, "goals-missed", "ok")
 
 

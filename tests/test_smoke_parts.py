@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 from artefacts import found, text, wait_for
+from schemas import valid
 
 from recommender.calibration.predict import predict_phase
 from recommender.commands import smoke
@@ -26,7 +27,7 @@ from recommender.knowledge import records, run_figures
 from recommender.render import artefact as launch
 from recommender.render.formats import render
 from recommender.request.request import Request
-from recommender.smoke import dryrun, phases, record, report
+from recommender.smoke import dryrun, json_output, phases, record, report
 from recommender.smoke.client import checks
 from recommender.smoke.failures import KINDS, TAIL_LINES, Failure
 from recommender.smoke.process import diagnose, gpu, host, readback
@@ -562,7 +563,7 @@ def test_a_missed_goal_is_the_outcome_of_a_sound_run_only() -> None:
     assert report.outcome(asked, smoked(phase())) == "goals-missed"
     assert report.outcome(asked, smoked(phase(), outcome="too-long")) == "too-long"
     assert report.outcome(FOUND, smoked(phase())) == "ok"
-    told = json.loads(report.to_json(asked, smoked(phase())))
+    told = valid("smoke", json_output.to_json(asked, smoked(phase())))
     assert (told["outcome"], told["exit_code"], told["goals"][0]["met"]) == ("goals-missed", 27, False)
 
 

@@ -252,9 +252,9 @@ def _run_both(
 
 
 def _print_report(compared: ScriptComparison, *, as_json: bool) -> None:
-    from recommender.smoke.bench import comparison, report
+    from recommender.smoke.bench import json_output, report
 
-    click.echo(comparison.to_json(compared) if as_json else report.text(compared), nl=False)
+    click.echo(json_output.to_json(compared) if as_json else report.text(compared), nl=False)
     for name, side in compared.sides.items():
         if side.result and not side.result.memory_back:
             click.echo(f"{WHO}: GPU memory was not freed after {name}; see nvidia-smi", err=True)

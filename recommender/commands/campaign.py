@@ -141,8 +141,7 @@ def _show_ranking(plan: ParsedPlan, results: sweep.Results, as_json: bool) -> No
         raise RequestError("--ranking: the plan has no sweep")
     rankings = [sweep.ranking(plan, results, load) for load in plan.loads]
     if as_json:
-        document = {"format": 1, "campaign": plan.plan.id, "loads": [asdict(ranking) for ranking in rankings]}
-        click.echo(json.dumps(document, indent=2))
+        click.echo(json.dumps(asdict(sweep.Published(sweep.FORMAT, plan.plan.id, tuple(rankings))), indent=2))
     else:
         click.echo(ranking_text(rankings), nl=False)
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from recommender.render.seal import Key, ParsedArtefact
     from recommender.review.script.source import Source
 
-FORMAT = 1
 CLEAN, DRIFT, USAGE, DEFECT = 0, 1, 2, 70
 HELP = """\b
 Examples:
@@ -93,8 +92,7 @@ def _show(drifts: Sequence[Drift], errors: Sequence[str], as_diff: bool, as_json
     from recommender.render import drift_text
 
     if as_json:
-        files = [terminal.plain(drift) | {"drift": drift.left} for drift in drifts]
-        terminal.show_json({"format": FORMAT, "files": files, "errors": errors})
+        terminal.show_json(drift_text.published(drifts, errors))
     elif as_diff:
         for drift in drifts:
             click.echo(drift_text.summary(drift), err=True)
@@ -120,7 +118,7 @@ def _check(path: str, as_diff: bool, update: bool, discard: bool) -> Drift:
                 return Drift(path, file.form, bool(file.sealed), (), (), nothing=current, refused=refused)
             today, reasons = current
             drift = compare(path, file, today, reasons)
-            patch = "".join(fix.patch(source, Source(path, today.text))) if as_diff and drift.drift else ""
+            patch = "".join(fix.patch(source, Source(path, today.text))) if as_diff and drift.differs else ""
     except OSError as error:
         raise Unchecked(f"cannot be read: {error.strerror or error}") from None
     except (Unreadable, seal.UnknownArtefact) as error:
@@ -183,7 +181,7 @@ def _update(drift: Drift, source: Source, file: ParsedArtefact, today: ParsedArt
     from recommender.review import fix
     from recommender.review.script.source import Source
 
-    if not drift.drift and file.sealed == today.seal:
+    if not drift.differs and file.sealed == today.seal:
         return drift
     edited = [key for key, kind in classify(file, today) if kind in ("hand", "both") and key[0] != REQUEST]
     refused = "" if discard else _refusal(drift, file, today, edited)
@@ -204,7 +202,7 @@ def _update(drift: Drift, source: Source, file: ParsedArtefact, today: ParsedArt
 def _refusal(drift: Drift, file: ParsedArtefact, today: ParsedArtefact, edited: Sequence[Key]) -> str:
     """Return why a file cannot be written anew without losing an edit; empty where it can be."""
     rest = "see --diff, then --update --discard-edits"
-    if drift.drift and not drift.sealed:
+    if drift.differs and not drift.sealed:
         return f"it has no line that separates your edits from older advice; {rest}"
     if "hand" in drift.others:
         return f"lines other than its values were edited by hand; {rest}"

@@ -32,7 +32,7 @@ def command(as_json: bool, **options: Any) -> None:
 
     comparison = api.compare(build_request(options))
     if as_json:
-        terminal.show_json(comparison_text.as_json(comparison))
+        terminal.show_json(comparison_text.published(comparison))
     else:
         terminal.show(comparison_text.lines(comparison))
     if comparison.nothing:

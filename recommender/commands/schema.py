@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,20 +22,30 @@ Examples:
   recommend --gpu A100-80G --json -q | python -m json.tool
 """
 OUTPUTS = {
-    "recommendation": "recommend --json",
-    "review": "recommend review --format json",
-    "plan": "recommend plan --json",
-    "smoke-run": "recommend smoke --save-evidence",
+    "recommendation": ("recommend --json, recommend estimate --json", "render.json_output"),
+    "compare": ("recommend compare --json", "lookup.comparison_text"),
+    "explain": ("recommend explain --json", "lookup.option_text"),
+    "diff": ("recommend diff --json", "lookup.release_diff_text"),
+    "list": ("recommend list --json", "lookup.listing"),
+    "review": ("recommend review --format json", "review.output.json_output"),
+    "check": ("recommend check --json", "render.drift_text"),
+    "plan": ("recommend plan --json", "fleet.json_output"),
+    "smoke": ("recommend smoke --json", "smoke.json_output"),
+    "campaign": ("recommend campaign --ranking --json", "smoke.campaign.sweep"),
+    "bench-prompt": ("recommend bench-prompt --json", "smoke.bench.json_output"),
 }
-"""What the schemas of outputs are of; the others are of records."""
+"""By the name of an output's schema: what prints the output, and the module whose ``schema()`` makes it."""
+EVIDENCE = {"smoke-run": "recommend smoke --save-evidence"}
+SAME = {"recommend": "recommendation", "estimate": "recommendation"}
+"""Other names of a schema, so that every command's name is one."""
 
 
 def _names() -> dict[str, str]:
     """Return the text of each schema that was shipped, by name."""
     from recommender.knowledge.load import data_root
 
-    files = sorted((data_root() / "knowledge" / "schema").glob("*.json"))
-    return {path.stem: path.read_text("utf-8") for path in files}
+    files = (data_root() / "knowledge" / "schema").glob("*.json")
+    return {path.stem: path.read_text("utf-8") for path in sorted(files, key=lambda path: path.stem)}
 
 
 def _complete(_context: click.Context, _parameter: click.Parameter, prefix: str) -> list[str]:
@@ -51,8 +62,10 @@ def command(name: str | None) -> None:
 
     known = _names()
     if name is None:
-        terminal.show(f"{each:<16}{OUTPUTS.get(each, f'a record: {each}')}, version {__version__}" for each in known)
+        told = EVIDENCE | {each: text for each, (text, _) in OUTPUTS.items()}
+        terminal.show(f"{each:<16}{told.get(each, f'a record: {each}')}, version {__version__}" for each in known)
         return
+    name = SAME.get(name, name)
     if name not in known:
         raise RequestError(f"unknown schema {shorten(name)}{did_you_mean(name, known)}")
     click.echo(known[name], nl=False)
@@ -60,19 +73,14 @@ def command(name: str | None) -> None:
 
 def schemas() -> dict[str, str]:
     """The text of every file of knowledge/schema/, by name: one a record type, and the JSON outputs'."""
-    from recommender.fleet.json_output import schema as planned
     from recommender.knowledge.index import TYPES
-    from recommender.maintenance.schema_files import OUTPUT, PLAN, REVIEW
-    from recommender.render.json_output import schema as published
-    from recommender.review.output.json_output import schema as reviewed
 
     made: dict[str, dict[str, Any]] = {}
     kinds: dict[str, type[BaseModel]] = {_kebab(kind.__name__): kind for kind in TYPES.values()}
     for name, kind in sorted(kinds.items()):
         made[name] = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | kind.model_json_schema()
-    outputs = {OUTPUT: published(), REVIEW: reviewed(), PLAN: planned()}
-    written = {f"{name}.json": each for name, each in made.items()} | outputs
-    return {name: _write(each) for name, each in written.items()}
+    made |= {name: import_module(f"recommender.{module}").schema() for name, (_, module) in OUTPUTS.items()}
+    return {f"{name}.json": _write(each) for name, each in made.items()}
 
 
 def _write(schema: dict[str, Any]) -> str:

@@ -58,7 +58,7 @@ class ShortGroup(ShortCommand, click.Group):
         yield from ("", "Commands:")
         for name in self.list_commands(ctx):
             yield cut(f"  {name:<13}{self.summary(ctx, name)}")
-        yield from _ending(self, ctx, 2)
+        yield from _ending(self, ctx, 1)
 
     def summary(self, ctx: click.Context, name: str) -> str:
         """Return what a command does, in one line."""

@@ -234,7 +234,7 @@ def _run(
     request: RunRequest, options: dict[str, Any], evidence: tuple[Path, str] | None, say: Callable[[str], None]
 ) -> None:
     """Run, report and save; exit with the outcome's code."""
-    from recommender.smoke import record, report
+    from recommender.smoke import json_output, record, report
     from recommender.smoke.run import run
 
     result = run(request, say)
@@ -245,7 +245,7 @@ def _run(
     if evidence and result.ready_mib:
         record.save(evidence[0], evidence_record)
     if options["as_json"]:
-        click.echo(report.to_json(request.recommendation, evidence_record), nl=False)
+        click.echo(json_output.to_json(request.recommendation, evidence_record), nl=False)
     else:
         click.echo(report.text(request.recommendation, evidence_record), nl=False)
     if not result.memory_back:

@@ -13,6 +13,7 @@ from recommender.estimate.uncertainty import Basis, Range
 from recommender.fleet.aim import Aim
 from recommender.fleet.rate_search import ServerState
 from recommender.fleet.sizing import FleetPlan, HostKind, Limit, SizedFleet, Unfit, cost
+from recommender.render.json_schema import output_schema
 
 FORMAT = 1
 
@@ -158,7 +159,4 @@ def _rounded(times: Quantiles) -> Quantiles:
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of what ``plan --json`` writes."""
-    from pydantic import TypeAdapter
-
-    published_fields = TypeAdapter(Published).json_schema(mode="serialization")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | published_fields | {"title": "Plan"}
+    return output_schema(Published, "Plan", FORMAT)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
+from recommender.choose.constraints import ConstraintFinding
 from recommender.choose.reasons import has_source
-from recommender.common.terminal import labelled, plain, wrap
+from recommender.common.terminal import labelled, wrap
+from recommender.estimate.configuration import Configuration
+from recommender.estimate.speed import Speed
 from recommender.lookup.comparison import OURS, ComparedSetting, ComparedValue, Comparison, rejections, unknown_options
+from recommender.render.json_schema import output_schema
 from recommender.render.summary import cite, gib
+from recommender.request.request import Request
 
 if TYPE_CHECKING:
     from recommender.choose.recommend import Recommendation
@@ -20,51 +25,96 @@ LABEL = 18
 """Columns of the values."""
 
 
-def as_json(comparison: Comparison) -> dict[str, object]:
-    """Return the comparison as plain data.
+@dataclass(frozen=True, slots=True)
+class ComparedMemory:
+    """Memory of one GPU in bytes, and the capacity of the KV cache in tokens."""
 
-    ``format`` (rises when a field changes its meaning), ``request``, ``lmdeploy``, ``gpu``, ``model``, ``ours``
-    (null where nothing fits, then ``nothing_fits`` says why), ``advisers``, ``settings``.
+    total_bytes: int
+    low_bytes: int
+    high_bytes: int
+    kv_tokens: int
 
-    Ours and each adviser: adviser, fits, refused (options that the release's parser does not know), config, memory
-    (total_bytes, low_bytes, high_bytes, kv_tokens), speed, findings. A setting: option, name, kind, state (read,
-    unread, gone), default, ours and given (adviser, value, up_to, left, reason), sources of our reason with their
-    caveat, verdicts (claim, advisers, verdict, statement, because, measured, sources, caveat).
+
+@dataclass(frozen=True, slots=True)
+class ComparedOutcome:
+    """One configuration and its prediction. ``refused``: options that the release's parser does not know."""
+
+    adviser: str
+    fits: bool
+    refused: tuple[str, ...]
+    config: Configuration
+    memory: ComparedMemory
+    speed: Speed
+    findings: tuple[ConstraintFinding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The JSON form of a comparison. ``format`` rises when a field changes its meaning.
+
+    ``ours`` is null where nothing fits; then ``nothing_fits`` says why.
     """
+
+    format: int
+    request: Request
+    lmdeploy: str
+    gpu: str
+    model: str
+    nothing_fits: str
+    ours: ComparedOutcome | None
+    advisers: tuple[ComparedOutcome, ...]
+    settings: tuple[ComparedSetting, ...]
+
+
+def published(comparison: Comparison) -> Published:
+    """Return the comparison without its store, ready to be written."""
     resolved = comparison.resolved
-    return {
-        "format": FORMAT,
-        "request": plain(replace(resolved.request, replay=())),
-        "lmdeploy": resolved.release.id,
-        "gpu": resolved.gpu.id,
-        "model": resolved.model.id,
-        "nothing_fits": str(comparison.nothing) if comparison.nothing else "",
-        "ours": plain(_outcome(comparison.ours)) if comparison.ours else None,
-        "advisers": [plain(_outcome(recommendation)) for recommendation in comparison.advised],
-        "settings": plain(comparison.settings),
-    }
+    return Published(
+        format=FORMAT,
+        request=replace(resolved.request, replay=()),
+        lmdeploy=resolved.release.id,
+        gpu=resolved.gpu.id,
+        model=resolved.model.id,
+        nothing_fits=str(comparison.nothing) if comparison.nothing else "",
+        ours=_outcome(comparison.ours) if comparison.ours else None,
+        advisers=tuple(_outcome(recommendation) for recommendation in comparison.advised),
+        settings=comparison.settings,
+    )
 
 
-def _outcome(recommendation: Recommendation) -> dict[str, object]:
+def _outcome(recommendation: Recommendation) -> ComparedOutcome:
     memory = recommendation.memory
-    return {
-        "adviser": recommendation.adviser or OURS,
-        "fits": not rejections(recommendation),
-        "refused": unknown_options(recommendation),
-        "config": recommendation.config,
-        "memory": {
-            "total_bytes": memory.total,
-            "low_bytes": memory.low,
-            "high_bytes": memory.high,
-            "kv_tokens": memory.kv_tokens,
-        },
-        "speed": recommendation.speed,
-        "findings": recommendation.findings,
-    }
+    return ComparedOutcome(
+        adviser=recommendation.adviser or OURS,
+        fits=not rejections(recommendation),
+        refused=unknown_options(recommendation),
+        config=recommendation.config,
+        memory=ComparedMemory(memory.total, memory.low, memory.high, memory.kv_tokens),
+        speed=recommendation.speed,
+        findings=recommendation.findings,
+    )
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of ``compare --json``."""
+    return output_schema(Published, "Compare", FORMAT)
 
 
 def lines(comparison: Comparison) -> Iterator[str]:
     """Yield the text of 80 columns."""
+    yield from predictions(comparison)
+    yield ""
+    yield "SETTINGS"
+    yield from wrap(
+        "Each value with the advisers who gave it; (default) is LMDeploy's own where they gave none.", "  ", "  "
+    )
+    for compared in comparison.settings:
+        yield ""
+        yield from setting(compared, comparison.resolved.release.id)
+
+
+def predictions(comparison: Comparison) -> Iterator[str]:
+    """Yield the request, and of each configuration whether it fits and what is predicted."""
     resolved = comparison.resolved
     images = f", {resolved.images} x {resolved.image_width}x{resolved.image_height}" if resolved.images else ""
     for note in resolved.notes:
@@ -75,14 +125,6 @@ def lines(comparison: Comparison) -> Iterator[str]:
     )
     yield ""
     yield from _table(comparison)
-    yield ""
-    yield "SETTINGS"
-    yield from wrap(
-        "Each value with the advisers who gave it; (default) is LMDeploy's own where they gave none.", "  ", "  "
-    )
-    for setting in comparison.settings:
-        yield ""
-        yield from _setting(setting, resolved.release.id)
 
 
 def _table(comparison: Comparison) -> Iterator[str]:
@@ -126,7 +168,8 @@ def _digits(value: float) -> str:
     return f"{value:,.{3 if value < 1 else 2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
-def _setting(setting: ComparedSetting, release: str) -> Iterator[str]:
+def setting(setting: ComparedSetting, release: str) -> Iterator[str]:
+    """Yield one option: our value with its reason and source, each adviser's, and the verdicts."""
     yield f"  {setting.name}"
     if setting.state == "gone":
         yield from wrap(f"not in {release}: a server started with it exits at once", "    ", "    ")

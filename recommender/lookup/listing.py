@@ -14,6 +14,7 @@ from recommender.common.plain import Plain
 from recommender.common.terminal import cut
 from recommender.common.text import did_you_mean, shorten
 from recommender.estimate.model_shape import weight_bytes
+from recommender.render.json_schema import output_schema
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
@@ -117,9 +118,38 @@ def _texts(value: object) -> Iterator[str]:
                 yield from _texts(field)
 
 
-def as_json(kind: str, words: Sequence[str], records: Sequence[object]) -> dict[str, object]:
-    """Return format, kind, words, count, and ``found``: the records as their YAML files have them."""
-    return {"format": FORMAT, "kind": kind, "words": list(words), "count": len(records), "found": records}
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The JSON form of a list. ``found``: the ``count`` records that hold all ``words``, as their YAML files have them.
+
+    ``format`` rises when a field changes its meaning.
+    """
+
+    format: int
+    kind: str
+    words: tuple[str, ...]
+    count: int
+    found: tuple[
+        records.Gpu
+        | records.Model
+        | records.Flag
+        | records.Parameter
+        | records.Adviser
+        | records.Claim
+        | records.Thread
+        | records.Release,
+        ...,
+    ]
+
+
+def published(kind: str, words: Sequence[str], found: Sequence[Any]) -> Published:
+    """Return a list ready to be written."""
+    return Published(FORMAT, kind, tuple(words), len(found), tuple(found))
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of ``list --json``."""
+    return output_schema(Published, "List", FORMAT)
 
 
 def lines(kind: str, records: Sequence[Any], total: int) -> Iterator[str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from recommender.common.terminal import block, labelled, plain, wrap
 from recommender.lookup.option import KnownIssue, OptionAdvice, OptionEra, OptionInfo, OptionVerdict
+from recommender.render.json_schema import output_schema
 from recommender.render.summary import cite
 
 FORMAT = 1
@@ -21,6 +23,11 @@ READERS = {"turbomind": "TurboMind", "pytorch": "the PyTorch engine", "server": 
 def as_json(option: OptionInfo) -> dict[str, object]:
     """Return ``format``, which rises when a field changes its meaning, and the fields of ``OptionInfo``."""
     return {"format": FORMAT, **plain(option)}
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of ``explain --json``."""
+    return output_schema(OptionInfo, "Explain", FORMAT)
 
 
 def lines(option: OptionInfo, vi: bool = False) -> Iterator[str]:

@@ -79,7 +79,10 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRecord:
-    """A rule, verdict or thread that holds in one of the releases only."""
+    """A rule, verdict or thread that holds in one of the releases only.
+
+    ``more`` is the rule's remedy, the claim's verdict, or the thread's address.
+    """
 
     id: str
     text: str
@@ -89,7 +92,10 @@ class ReleaseRecord:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """The whole difference. ``back``: the second release is the older one."""
+    """The whole difference. ``back``: the second release is the older one.
+
+    ``_gone`` holds in the old release only, ``_new`` in the new one only.
+    """
 
     old: str
     new: str

@@ -8,6 +8,7 @@ from typing import Any
 
 from recommender.common.terminal import block, labelled, plain, wrap
 from recommender.lookup.release_diff import ChangedOption, Diff, MovedOption, ReleaseChange, ReleaseRecord
+from recommender.render.json_schema import output_schema
 
 FORMAT = 1
 COMMA = re.compile(r",\s*")
@@ -15,14 +16,13 @@ COMMA = re.compile(r",\s*")
 
 
 def as_json(diff: Diff) -> dict[str, Any]:
-    """Return ``format``, which rises when a field changes its meaning, and the fields of ``Diff``.
-
-    ``removed`` and ``added`` are options (option, name, summary, release, read_by, see, sources, caveat),
-    ``changed`` has (option, name, changes of what, before, after; sources, caveat), ``needs`` (name, before,
-    after). The pairs ``rules``, ``claims`` and ``threads`` list what holds in the old (``_gone``) or the new
-    release (``_new``) only, as (id, text, more, options): more is the remedy, the verdict, or the address.
-    """
+    """Return ``format``, which rises when a field changes its meaning, and the fields of ``Diff``."""
     return {"format": FORMAT, **plain(diff)}
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of ``diff --json``."""
+    return output_schema(Diff, "Diff", FORMAT)
 
 
 def lines(diff: Diff) -> Iterator[str]:

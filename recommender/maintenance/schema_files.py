@@ -6,9 +6,6 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-OUTPUT, REVIEW, PLAN = "recommendation.json", "review.json", "plan.json"
-OUTPUTS = (OUTPUT, REVIEW, PLAN)
-
 
 def stale_schemas(folder: Path, wanted: Mapping[str, str]) -> dict[str, str]:
     """Return the wanted schema files, by name, that the folder lacks or has with another content.
@@ -20,7 +17,7 @@ def stale_schemas(folder: Path, wanted: Mapping[str, str]) -> dict[str, str]:
     for name, text in wanted.items():
         try:
             kept, made = json.loads((folder / name).read_text(encoding="utf-8")), json.loads(text)
-            for each in (kept, made) if name in OUTPUTS else ():
+            for each in (kept, made) if "format" in made["properties"] else ():
                 for part in (each, *each.get("$defs", {}).values()):
                     part.pop("description", None)
             current = kept == made

@@ -46,14 +46,14 @@ class Drift:
     refused: str = ""
 
     @property
-    def drift(self) -> bool:
+    def differs(self) -> bool:
         """Whether anything differs that counts."""
         return bool(self.settings or self.others or self.nothing)
 
     @property
     def left(self) -> bool:
         """Whether the file still differs, after an update if there was one."""
-        return bool(self.kept) if self.updated else self.drift
+        return bool(self.kept) if self.updated else self.differs
 
 
 def compare(path: str, file: ParsedArtefact, today: ParsedArtefact, reasons: Mapping[str, tuple[str, str]]) -> Drift:

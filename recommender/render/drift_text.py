@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 from recommender.common.terminal import wrap
 from recommender.common.text import one_line, printable
 from recommender.render.drift import Difference, Drift, Kind
+from recommender.render.json_schema import output_schema
 from recommender.render.seal import REQUEST
+
+FORMAT = 1
 
 TITLES: Mapping[Kind, str] = {
     "hand": "EDITED BY HAND",
@@ -22,9 +27,42 @@ OTHERS: Mapping[Kind, str] = {
 }
 
 
+@dataclass(frozen=True)
+class FileDrift(Drift):
+    """The JSON form of one file's differences. ``drift``: it still differs, after an update if there was one."""
+
+    drift: bool = False
+
+
+@dataclass(frozen=True)
+class Published:
+    """The JSON form of a check. ``format`` rises when a field changes its meaning.
+
+    ``errors`` has one line for each file that could not be checked.
+    """
+
+    format: int
+    files: tuple[FileDrift, ...]
+    errors: tuple[str, ...]
+
+
+def published(drifts: Sequence[Drift], errors: Sequence[str]) -> Published:
+    """Return a check ready to be written."""
+    files = (
+        FileDrift(**{field.name: getattr(each, field.name) for field in fields(each)}, drift=each.left)
+        for each in drifts
+    )
+    return Published(FORMAT, tuple(files), tuple(errors))
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of ``check --json``."""
+    return output_schema(Published, "Check", FORMAT)
+
+
 def summary(drift: Drift) -> str:
     """Return one line: how many values differ, by kind."""
-    if not drift.drift:
+    if not drift.differs:
         return printable(one_line(f"{drift.path}: no drift"))
     kinds = [setting.kind for setting in drift.settings]
     counts = {

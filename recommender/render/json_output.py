@@ -16,6 +16,7 @@ from recommender.estimate.published_figures import PublishedFigure
 from recommender.estimate.similar_runs import SimilarRun
 from recommender.estimate.speed import Speed
 from recommender.render import seal
+from recommender.render.json_schema import output_schema
 from recommender.request.request import Request
 
 FORMAT = 1
@@ -185,10 +186,4 @@ def _value(value: Any) -> Any:
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of what ``--format json`` writes."""
-    from pydantic import TypeAdapter
-
-    # The dataclasses name record types for the type checker only; pydantic looks them up among the names here.
-    from recommender.knowledge import records  # noqa: F401
-
-    fields = TypeAdapter(Published).json_schema(mode="serialization")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Recommendation"} | fields
+    return output_schema(Published, "Recommendation", FORMAT)

@@ -53,6 +53,12 @@ def screen(
     return "\n".join([*head, *_settings(recommendation, room), *tail]) + "\n"
 
 
+def brief(recommendation: Recommendation, told: Collection[str]) -> Iterator[str]:
+    """Yield the lines of ``screen`` without the settings and what to do next."""
+    yield from (*_subject(recommendation), *_assumed(recommendation, told), "")
+    yield from (*_expect(recommendation, False), *_warnings(recommendation))
+
+
 def _subject(recommendation: Recommendation) -> Iterator[str]:
     resolved, config = recommendation.resolved, recommendation.config
     servers = f", {config.servers} servers" if config.servers > 1 else ""

@@ -1,11 +1,10 @@
-"""Compare a run with its prediction: as rows, JSON and 80-column text."""
+"""Compare a run with its prediction: as rows and 80-column text."""
 
 from __future__ import annotations
 
-import json
 import textwrap
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from recommender.calibration.predict import is_predictable, predict_phase, with_free_memory, with_server_layout
 from recommender.common.text import WIDTH
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from recommender.estimate.uncertainty import Range
     from recommender.request.request import Quantile
 
-FORMAT = 1
 QUANTILES: Mapping[Quantile, float] = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 LATE_MS = 20
 """Delay from which an open loop no longer follows its plan."""
@@ -157,32 +155,6 @@ def outcome(recommendation: Recommendation, run: records.SmokeRun) -> str:
     """Return ok or a failure's name; goals-missed if everything else is sound."""
     missed = run.outcome == "ok" and not all(goal.met for goal in check_goals(recommendation, run))
     return "goals-missed" if missed else run.outcome
-
-
-def to_json(recommendation: Recommendation, run: records.SmokeRun) -> str:
-    """Return the run, its figures and its predictions as JSON text."""
-    phases = [
-        {
-            "figures": asdict(run_figures.figures(phase)),
-            "compared": [_row(row) for row in phase_rows(recommendation, run, phase)],
-        }
-        for phase in run.phases
-    ]
-    outcome_name = outcome(recommendation, run)
-    document: dict[str, Any] = {
-        "format": FORMAT,
-        "outcome": outcome_name,
-        "exit_code": KINDS[outcome_name].code if outcome_name != "ok" else 0,
-        "memory": [_row(row) for row in memory_rows(recommendation, run)],
-        "phases": phases,
-        "goals": [asdict(goal) for goal in check_goals(recommendation, run)],
-        "run": run.model_dump(mode="json"),
-    }
-    return json.dumps(document, indent=2, ensure_ascii=True) + "\n"
-
-
-def _row(row: ReportRow) -> dict[str, Any]:
-    return asdict(row) | {"error": row.error}
 
 
 def text(recommendation: Recommendation, run: records.SmokeRun) -> str:

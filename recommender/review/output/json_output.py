@@ -10,6 +10,7 @@ from xml.sax.saxutils import escape
 
 from recommender.common.terminal import plain
 from recommender.common.version import __version__
+from recommender.render.json_schema import output_schema
 from recommender.review.engine import Review
 from recommender.review.output.text import counts, silent, sources
 from recommender.review.rule import Finding, Severity
@@ -129,10 +130,7 @@ def as_json(reviews: Sequence[Review]) -> str:
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of ``--format json``."""
-    from pydantic import TypeAdapter
-
-    review_schema = TypeAdapter(Published).json_schema(mode="serialization")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | review_schema | {"title": "Review"}
+    return output_schema(Published, "Review", FORMAT)
 
 
 # --- GitHub

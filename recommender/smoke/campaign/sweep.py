@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -17,12 +18,14 @@ from recommender.common.parse import parse_yaml
 from recommender.common.user_file import Unreadable, read_bytes
 from recommender.knowledge import records
 from recommender.knowledge.run_figures import RunFigures, figures
+from recommender.render.json_schema import output_schema
 from recommender.smoke.campaign.plan import ParsedPlan, PlannedRun, Rung, name_of_phase
 from recommender.smoke.failures import KINDS
 
 # Exit codes of a smoke run that say nothing about the start: the machine, or an unknown cause, is at fault.
 MACHINE = frozenset({1, 2, 3, 4, *(KINDS[name].code for name in ("port-taken", "other-release", "environment-proxy"))})
 TIME_LIMIT = KINDS["time-limit"].code
+FORMAT = 1
 TRIES = 3
 """Attempts at a start that a signal or the time limit ends; after them a sweep goes on without it."""
 BEGIN = b'{"id":'
@@ -219,6 +222,20 @@ class Ranking:
     rows: tuple[RankingRow, ...]
     failed: tuple[str, ...]
     open: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The JSON form of a campaign's rankings. ``format`` rises when a field changes its meaning."""
+
+    format: int
+    campaign: str
+    loads: tuple[Ranking, ...]
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of ``campaign --ranking --json``."""
+    return output_schema(Published, "Campaign", FORMAT)
 
 
 def ranking(plan: ParsedPlan, results: Results, load: str) -> Ranking:

@@ -1,0 +1,57 @@
+"""``recommend mcp``: the recommender as tools of chatbots and other programs, by the Model Context Protocol."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+from pathlib import Path
+
+import click
+
+from recommender.commands.short_help import ShortCommand
+from recommender.common.errors import MaintenanceError
+
+HELP = """\b
+The tools are recommend, estimate, review, explain, compare and diff. The
+server speaks MCP on stdin and stdout and opens no port. It needs the MCP SDK:
+pip install 'mcp>=2'.
+
+\b
+Examples:
+  claude mcp add lmdeploy -- recommend mcp
+  recommend mcp --skill ~/.claude/skills/lmdeploy
+"""
+SDK = ("mcp", "mcp_types", "anyio")
+"""Modules of the SDK; mcp_types is of release 2."""
+
+
+@click.command("mcp", cls=ShortCommand, epilog=HELP)
+@click.option("--skill", metavar="DIR", type=click.Path(path_type=Path), help="Write the agent skill to DIR and exit.")
+def command(skill: Path | None) -> None:
+    """Serve the recommender as tools to a chatbot or another program (MCP)."""
+    if skill:
+        _write_skill(skill)
+        return
+    try:
+        from recommender.commands.mcp.server import serve
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in SDK:
+            raise
+        raise MaintenanceError("mcp needs the MCP SDK; run: pip install 'mcp>=2'") from None
+    gc.enable()  # this process stays
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C would wait for the thread that reads stdin
+    if sys.stdin.isatty():
+        click.echo("recommend mcp: waiting for a client on stdin; Ctrl-C ends it", err=True)
+    serve()
+
+
+def _write_skill(folder: Path) -> None:
+    """Write the skill's files to a folder. Raises OSError."""
+    from recommender.common import atomic_write
+    from recommender.knowledge.load import data_root
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in sorted((data_root() / "templates" / "skill").glob("*.md")):
+        atomic_write.write(folder / path.name, path.read_text("utf-8"))
+        click.echo(str(folder / path.name))

@@ -1,0 +1,283 @@
+"""The tools that ``recommend mcp`` serves: their arguments, and answers in text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from recommender import api
+from recommender.choose.recommend import NothingFits, Recommendation
+from recommender.common.errors import RequestError, UserError
+from recommender.common.text import did_you_mean, one_line, shorten
+from recommender.options import build_request
+from recommender.request.request import Request
+
+OPTIONS = {"concurrency": "load", "input_tokens": "prompt_tokens"}
+"""The command line's names of arguments that are called otherwise here."""
+NOWHERE = "/dev/null/"
+"""The folder of a text without a file, so that no file beside it is read."""
+
+Gpu = Annotated[str, Field(description="Name, or NAME:COUNT for several, such as A100-80G or H100:2.")]
+Model = Annotated[str, Field(description="Hub name or id such as qwen2.5-7b-instruct, or a checkpoint's folder.")]
+Concurrency = Annotated[int | str, Field(description="Concurrent requests, or single, low, medium or high.")]
+Tokens = Annotated[int | str, Field(description="A number, or median and p99 as 512:2048.")]
+Time = Annotated[int | float | str, Field(description="ms, or a text such as 500ms, p99:2s.")]
+Image = Annotated[str, Field(description="WIDTHxHEIGHT or WIDTHxHEIGHTxCOUNT, such as 1280x720.")]
+Release = Annotated[str, Field(description="LMDeploy release, such as 0.18.0.")]
+Full = Annotated[bool, Field(description="Everything, not the short answer.")]
+
+
+class ToolArguments(BaseModel):
+    """Arguments of a tool: unknown names and wrong types are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    def answer(self) -> Iterable[str]:
+        """Return the answer's lines. Raises UserError, NothingFits or OSError."""
+        raise NotImplementedError
+
+
+class QuestionArguments(ToolArguments):
+    """A load on a GPU. What is left out is assumed, and the answer says so."""
+
+    gpu: Gpu
+    model: Model | None = None
+    workload: Literal["chat", "rag", "agent", "batch", "code", "text", "caption", "vision-json"] | None = None
+    concurrency: Concurrency | None = None
+    rps: Annotated[float | None, Field(description="Requests per second that arrive, instead of concurrency.")] = None
+    image: Image | None = None
+    text_only: bool = False
+    input_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
+    prefix_tokens: int | None = None
+    turns: int | None = None
+    max_context: int | None = None
+    goal: Literal["latency", "throughput", "memory", "balanced"] | None = None
+    ttft: Time | None = None
+    tpot: Time | None = None
+    latency: Time | None = None
+    p99: Time | None = None
+    vram: Annotated[int | float | str | None, Field(description="GiB of a shared GPU, or a text: 20GB.")] = None
+    cpus: int | None = None
+    kv: Literal["auto", "fp16", "int8", "int4"] | None = None
+    lmdeploy: Release | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Return what was given, as on the command line."""
+        given = self.model_dump(include=set(QuestionArguments.model_fields), exclude={"text_only"}, exclude_none=True)
+        return {OPTIONS.get(name, name): str(value) for name, value in given.items()}
+
+    def request(self) -> Request:
+        """Return the request. Raises UserError."""
+        return build_request(self.options() | {"text_only": self.text_only})
+
+
+class RecommendArguments(QuestionArguments):
+    """Choose the settings of an LMDeploy server for a GPU, model, load and goals, with prediction, reasons and sources.
+
+    The answer starts with the launch command.
+    """
+
+    def answer(self) -> Iterator[str]:
+        """Return the command, the prediction and the reasons."""
+        from recommender.render.screen import brief
+
+        found = api.recommend(self.request())
+        yield api.render(found, "command")
+        yield from brief(found, {*self.options(), *(["image"] if self.text_only else [])})
+        yield from _reasons(found)
+
+
+class EstimateArguments(QuestionArguments):
+    """Predict memory and speed of a configuration that you give; the rest is LMDeploy's default.
+
+    Says what keeps it from running, too.
+    """
+
+    settings: Annotated[
+        dict[str, str | int | float],
+        Field(description='By option or variable, such as {"--session-len": 4096, "OMP_NUM_THREADS": 4}.'),
+    ] = {}
+
+    def answer(self) -> Iterator[str]:
+        """Return memory and speed part by part, and problems."""
+        from recommender.render.report import estimate
+
+        yield estimate(api.estimate(self.request(), {name: str(value) for name, value in self.settings.items()}))
+
+
+class CompareArguments(QuestionArguments):
+    """Compare the recommended configuration with the advisers': which fit, what each predicts, and their values.
+
+    ``option`` adds one option in full: reasons, sources and verdicts.
+    """
+
+    option: Annotated[str | None, Field(description="Show only this option's values, in full.")] = None
+
+    def answer(self) -> Iterator[str]:
+        """Return the predictions, and the values of the settings."""
+        from recommender.knowledge.load import load
+        from recommender.lookup import comparison_text
+        from recommender.lookup.option import resolve_option
+        from recommender.render.summary import cite
+
+        wanted = resolve_option(load(), self.option).id if self.option else ""
+        found = api.compare(self.request())
+        yield from comparison_text.predictions(found)
+        yield from ("", "SETTINGS")
+        for each in found.settings:
+            if each.option == wanted:
+                yield from comparison_text.setting(each, found.resolved.release.id)
+            elif not wanted:
+                values = (f"{given.adviser} {given.value}" for given in (each.ours, *each.given) if given.value)
+                yield f"  {each.name}: {', '.join(values)} [{cite(each.sources, each.caveat)}]"
+        if found.nothing:
+            yield str(found.nothing)
+
+
+class ReviewArguments(ToolArguments):
+    """Find problems in a launch script of LMDeploy, each with its reason, source and repair. Nothing is run.
+
+    Give ``text`` (and ``name``, which decides the kind of file), or ``path`` of a file on the server's machine.
+    Some rules need gpu, model and concurrency.
+    """
+
+    text: Annotated[str | None, Field(description="Shell, Python, Dockerfile, compose, Kubernetes or systemd.")] = None
+    name: Annotated[str, Field(description="The file's name.", pattern=r"^[\w.@-]{1,100}$")] = "serve.sh"
+    path: Annotated[str | None, Field(description="A file to read instead of text.")] = None
+    gpu: Gpu | None = None
+    model: Model | None = None
+    concurrency: Concurrency | None = None
+    image: Image | None = None
+    lmdeploy: Release | None = None
+
+    def answer(self) -> Iterator[str]:
+        """Return the findings."""
+        from recommender.review.output.text import text
+        from recommender.review.script.source import read
+
+        if (self.text is None) == (self.path is None):
+            raise RequestError("give either text or path")
+        source = self.text if self.path is None else read(self.path).text
+        given = self.model_dump(exclude={"text", "name", "path"}, exclude_none=True)
+        options = {OPTIONS.get(name, name): str(value) for name, value in given.items()}
+        review = api.review(source or "", self.path or NOWHERE + self.name, **options)
+        for line in text([review]):
+            yield line.replace(NOWHERE, "")
+
+
+class ExplainArguments(ToolArguments):
+    """Explain one option, environment variable or request field: default, effect, advice and verdicts, with sources."""
+
+    option: Annotated[str, Field(description="Such as session-len, OMP_NUM_THREADS or max_tokens.")]
+    lmdeploy: Release = ""
+    full: Full = False
+
+    def answer(self) -> Iterable[str]:
+        """Return what is known of the option; without ``full`` only what holds for the release."""
+        from recommender.lookup.option_text import lines
+
+        info = api.explain(self.option, self.lmdeploy)
+        if self.full:
+            return lines(info)
+        judged = (replace(verdict, measured=verdict.measured[:1]) for verdict in info.judged if verdict.holds)
+        said = tuple(advice for advice in info.said if advice.final)
+        met = tuple(issue for issue in info.met if issue.possible)
+        return lines(replace(info, judged=tuple(judged), met=met, said=said))
+
+
+class DiffArguments(ToolArguments):
+    """Show what changes for a launch script between two LMDeploy releases: options gone and changed, needs, rules."""
+
+    old: Release
+    new: Release
+    full: Full = False
+
+    def answer(self) -> Iterable[str]:
+        """Return what changes; without ``full`` only what may break a script."""
+        from recommender.knowledge.load import load
+        from recommender.knowledge.names import resolve_release
+        from recommender.lookup.release_diff import diff
+        from recommender.lookup.release_diff_text import lines
+        from recommender.render.summary import cite
+
+        store = load()
+        found = diff(store, resolve_release(store, self.old), resolve_release(store, self.new))
+        removed = (f"  {each.name}: {cite(each.sources, each.caveat)}" for each in found.removed)
+        changed = (f"  {each.name}: {cite(each.sources, each.caveat)}" for each in found.changed)
+        sources = (*removed, *changed)
+        if self.full:
+            return (*lines(found), "", "SOURCES", *sources)
+        left = f"Not shown: {len(found.added)} new options, known issues and verdicts; full=true shows them."
+        short = replace(found, added=(), threads_gone=(), threads_new=(), claims_gone=(), claims_new=(), rules_gone=())
+        return (*lines(short), "", "SOURCES", *sources, "", left)
+
+
+TOOLS: Mapping[str, type[ToolArguments]] = {
+    "recommend": RecommendArguments,
+    "estimate": EstimateArguments,
+    "review": ReviewArguments,
+    "explain": ExplainArguments,
+    "compare": CompareArguments,
+    "diff": DiffArguments,
+}
+
+
+def call(name: str, given: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return a tool's answer, and whether it is an error's message, which is one line."""
+    if name not in TOOLS:
+        return f"unknown tool {shorten(name)}{did_you_mean(name, TOOLS)}", True
+    tool = TOOLS[name]
+    try:
+        text = "\n".join(tool.model_validate(given).answer()).rstrip("\n") + "\n"
+        return text.encode("utf-8", "backslashreplace").decode("utf-8"), False
+    except ValidationError as error:
+        return "; ".join(dict.fromkeys(_wrong(tool, dict(each)) for each in error.errors())), True
+    except NothingFits as error:
+        from recommender.render.report import explain_no_fit
+
+        return explain_no_fit(error), False
+    except UserError as error:
+        return one_line(re.sub(r"--([a-z][a-z-]*)", lambda found: _argument(tool, found), str(error))), True
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}", True
+    except Exception as error:  # our bug must not end the session
+        return one_line(f"internal error: {type(error).__name__}: {error}; please report it"), True
+
+
+def _reasons(found: Recommendation) -> Iterator[str]:
+    """Yield each setting with its reason and sources, then runs and pages near the prediction."""
+    from recommender.common.terminal import wrap
+    from recommender.render.summary import cite
+
+    yield from ("", "SETTINGS")
+    for option in found.explanations:
+        if option.emitted:
+            value = "" if option.switch else f" {option.value}"
+            yield from wrap(f"{option.name}{value}: {option.reason}", "  ", "    ")
+            yield f"    [{cite(option.sources, option.caveat)}]"
+    near = [f"evidence {run.run} ({run.gpu})" for run in found.similar_runs]
+    yield from ("", "NEAREST RUNS")
+    yield from wrap(", ".join([*near, *(page.url for page in found.published)]) or "none", "  ", "  ")
+
+
+def _wrong(tool: type[ToolArguments], error: Mapping[str, Any]) -> str:
+    """Return what is wrong with one argument."""
+    name, *inside = error["loc"] or ("arguments",)
+    if error["type"] == "extra_forbidden":
+        return f"unknown argument {shorten(str(name))}{did_you_mean(str(name), tool.model_fields)}"
+    if error["type"] == "missing":
+        return f"{name} is missing"
+    what = one_line(error["msg"]).replace("Input should be", "use")
+    return f"{name}: {what}" if not inside else f"{name} ({shorten(str(inside[0]))}): {what}"
+
+
+def _argument(tool: type[ToolArguments], found: re.Match[str]) -> str:
+    """Return an option of a message as the tool's argument is called; one that it does not have stays."""
+    name = found[1].replace("-", "_")
+    name = {"load": "concurrency"}.get(name, name)
+    return name if name in tool.model_fields else found[0]
