@@ -22,13 +22,14 @@ def service(**changed: Any) -> closed_loop.ServiceTimes:
 
 
 def test_a_step_by_hand() -> None:
-    """A base, a part a request, and experts: each request's until all are read, less what costs nothing."""
+    """A base, a part a request, and experts: half of 16 ms for the first token, half of the rest for each further."""
     plain = service(step_base=10.0, step_row=0.5)
     assert [plain.step(running) for running in (0, 1, 8)] == [10.0, 10.5, 14.0]
-    mixture = plain._replace(expert_row=2.0, expert_most=7.0, expert_hidden=1.0)
-    assert [mixture.step(running) for running in (1, 2, 3, 4, 8)] == [11.5, 14.0, 16.5, 18.0, 20.0]
-    hidden = plain._replace(expert_row=2.0, expert_most=7.0, expert_hidden=9.0)
-    assert [hidden.step(running) for running in (1, 8)] == [10.5, 14.0]
+    mixture = plain._replace(expert_most=16.0, expert_missed=0.5, expert_spread=1.0)
+    assert [mixture.step(running) for running in (1, 2, 3, 4)] == [18.5, 23.0, 25.5, 27.0]
+    half = mixture._replace(expert_spread=0.5)  # two further tokens count as one
+    assert [half.step(running) for running in (1, 3, 5)] == [18.5, 23.5, 26.5]
+    assert mixture._replace(expert_spread=0.0).step(8) == 14.0 + 8.0
 
 
 @given(TIMES, TIMES, st.integers(1, 40), st.integers(1, 20))
@@ -138,7 +139,7 @@ def test_the_other_servers_are_as_busy_as_this_one(concurrency: int, prepare: fl
 def test_all_parts_of_a_step_but_its_requests_are_slowed() -> None:
     """Experts like weights; with two others twice as much."""
     terms = service(
-        prepare=5.0, prefill=6.0, step_base=8.0, step_row=0.25, expert_row=1.0, expert_most=3.0, expert_hidden=0.5
+        prepare=5.0, prefill=6.0, step_base=8.0, step_row=0.25, expert_most=3.0, expert_missed=0.5, expert_pass=2.0
     )
     one, two = (closed_loop.share_gpu(terms, 16, 8, 16, others, 0.5) for others in (1, 2))
     for made, others in ((one, 1), (two, 2)):
@@ -146,9 +147,8 @@ def test_all_parts_of_a_step_but_its_requests_are_slowed() -> None:
         assert 0 < busy < 1
         factor = 1 + 0.5 * others * busy
         assert made.step_base == pytest.approx(8 * factor)
-        assert (made.expert_row, made.expert_most, made.expert_hidden) == pytest.approx(
-            (factor, 3 * factor, 0.5 * factor)
-        )
+        assert (made.expert_most, made.expert_missed) == pytest.approx((3 * factor, 0.5))
+        assert made.expert_pass == pytest.approx(made.prefill / 3)  # a part of the prefill
         assert made.step_row == 0.25
         rate = closed_loop.solve_loop(made, 16, 8, 16).rate
         assert rate * made.prefill == pytest.approx(busy, abs=2e-3)

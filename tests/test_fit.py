@@ -28,6 +28,7 @@ from recommender.calibration.observations import (
     observations,
     observe_run,
     predict,
+    simulate,
 )
 from recommender.calibration.predict import with_free_memory
 from recommender.choose import recommend
@@ -111,6 +112,36 @@ def test_a_fit_stays_between_the_ends_and_leaves_the_rest_alone() -> None:
         else:
             assert found[name] == each.value
     assert found["tile-host-ms"] == pytest.approx(STORE.coefficients["tile-host-ms"].high, rel=1e-3)
+
+
+def mixture_loads(values: dict[str, float]) -> list[Observation]:
+    """What gpt-oss-20b would measure with these coefficients, with few requests in flight."""
+    run = read_record(KNOWLEDGE / "evidence" / "h200-mixtures-2026-11-23-gpt-oss-chat.yaml", records.SmokeRun)
+    loads = [each for each in observe_run(run, STORE) if 0 < each.concurrency <= 16]
+    return [replace(each, measured=MappingProxyType(simulate(each, values))) for each in loads]
+
+
+def test_a_fit_finds_the_terms_of_experts() -> None:
+    """From mixtures only, by the simulation: they foretell a load that was not seen."""
+    truth = COMMITTED | {"expert-layer-ms": 0.05, "expert-efficiency-quantised": 0.6, "expert-spread": 0.3}
+    *seen, unseen = mixture_loads(truth)
+    found = fit._solve(seen, speed.EXPERT_COEFFICIENTS, STORE, COMMITTED)
+    assert set(found) == set(speed.EXPERT_COEFFICIENTS)
+    assert all(abs(log) < 0.06 for _, log in log_errors(unseen, COMMITTED | found, simulate))
+    assert found["expert-layer-ms"] == pytest.approx(0.05, rel=0.1)
+
+
+def test_mixtures_shape_no_term_of_dense_models() -> None:
+    """Runs of a mixture that is ten times as slow leave all other coefficients as they are."""
+    dense = [each for each in invented(true_values(3)) if each.concurrency < 16][:12]
+    slow = [
+        replace(each, measured=MappingProxyType({name: 10 * value for name, value in each.measured.items()}))
+        for each in mixture_loads(COMMITTED)[:1]
+    ]
+    without, beside = fit.solve(dense, STORE), fit.solve([*dense, *slow], STORE)
+    changed = {name for name in without if without[name] != beside[name]}
+    assert changed
+    assert changed <= set(speed.EXPERT_COEFFICIENTS)
 
 
 def test_what_is_judged_was_not_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def server(
     step: float = 10.0, base: float = 0.0, overhead: float = 0.0, experts: float = 0.0, **limits: int
 ) -> SimulatedServer:
     """A server of ``step`` ms a pass of which ``base`` cannot be hidden, otherwise without limits and overheads."""
-    times = ServiceTimes(0.0, 0.0, step, 0.0, 0.0, experts, 3 * experts, experts / 2, step - base)
+    times = ServiceTimes(0.0, 0.0, step, 0.0, 0.0, step - base, 4 * experts, 0.5, 1.0, 2 * experts)
     return SimulatedServer(overhead, base, **({"budget": 8192, "batch": 64, "kv_tokens": 0} | limits), times=times)
 
 
@@ -105,6 +105,7 @@ class NaiveServer:
         """Work one pass."""
         decoding = tuple(self.running)
         spent, goes_on, begun = self.fill()
+        spent += self.place.times.expert_pass if spent else 0.0  # once a pass, however many prompts it holds
         plain, rows = self.place.times.step(len(decoding)), sum(one.asked.row for one in decoding)
         if decoding:
             length = rows + (self.place.pass_base + max(spent, plain - self.place.pass_base) if spent else plain)

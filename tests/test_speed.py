@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from recommender.choose.candidates import tiers
 from recommender.choose.select import Candidate, pick, predict
 from recommender.common.plain import Plain
-from recommender.estimate import closed_loop, memory, model_shape, request_times, speed, uncertainty
+from recommender.estimate import closed_loop, memory, request_times, speed, uncertainty
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.configuration import Configuration
 from recommender.knowledge.load import load
@@ -25,12 +26,12 @@ SERVICE_TIMES = st.builds(
     ServiceTimes,
     prepare=st.floats(0.1, 300),
     prefill=st.floats(0.5, 300),
-    step_base=st.floats(1.6, 30),  # what is hidden of reading experts, up to 1.5, is a part of it
+    step_base=st.floats(1.6, 30),
     step_row=st.floats(0, 0.4),
     full_pass=st.sampled_from([5.0, 60.0, 400.0]),
-    expert_row=st.sampled_from([0.0, 0.5]),
-    expert_most=st.sampled_from([2.0, 20.0]),
-    expert_hidden=st.sampled_from([0.0, 1.5]),
+    expert_most=st.sampled_from([0.0, 2.0, 20.0]),
+    expert_missed=st.sampled_from([0.5, 0.95]),
+    expert_spread=st.sampled_from([0.0, 0.1, 1.0]),
 )
 
 
@@ -185,15 +186,18 @@ def test_more_tokens_never_speed_up(
 @given(st.sampled_from(MIXTURES), st.sampled_from([1, 2]), st.integers(1, 300))
 @settings(max_examples=60)
 def test_a_step_reads_the_experts_of_its_requests(model: str, tp: int, running: int) -> None:
-    """A step takes as long as reading the experts of its m tokens, and no longer."""
+    """Routed by chance, m tokens leave the share (1 - k/E)^m of the experts unread."""
     resolved = resolve(gpu_count=tp, model=model, concurrency=1)
-    coefficients = speed.read_coefficients(STORE)
+    coefficients = {**speed.read_coefficients(STORE), "expert-spread": 1.0}
     times = request_times.estimate_times(resolved, configure(resolved, tp=tp), False, coefficients)
-    times = times._replace(expert_hidden=0.0)
-    read = [model_shape.decode_bytes(resolved.model, tp, tokens) for tokens in (1, running)]
+    (mixture,) = resolved.model.text.mixture
+    bits = {"mxfp4": 4.25, "": 16}[resolved.model.quantization[0].method if resolved.model.quantization else ""]
+    expert = 3 * resolved.model.text.hidden * mixture.intermediate * bits / 8
     bandwidth = resolved.gpu.bandwidth_gb_s * 1e6 * coefficients["bandwidth-efficiency"]
+    unread = [math.pow(1 - mixture.per_token / mixture.experts, tokens) for tokens in (1, running)]
+    read = resolved.model.text.layers * mixture.experts * expert / tp * (unread[0] - unread[1])
     grown = times.step(running) - times.step(1) - (running - 1) * times.step_row
-    assert grown == pytest.approx((read[1] - read[0]) / bandwidth, rel=1e-6, abs=1e-9)
+    assert grown == pytest.approx(read / bandwidth, rel=1e-6, abs=1e-9)
 
 
 @given(st.integers(1, 8), st.integers(1, 70), st.integers(1, 16))

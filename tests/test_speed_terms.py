@@ -17,6 +17,8 @@ ACTIVE = 28 * (2 * 3584 * 3584 + 2 * 3584 * 512 + 3 * 3584 * 18_944)
 NONE = dict.fromkeys(speed.COEFFICIENTS, 0.0) | {
     "prefill-efficiency": 1.0,
     "prefill-efficiency-quantised": 1.0,
+    "expert-efficiency-quantised": 1.0,
+    "expert-spread": 1.0,
     "bandwidth-efficiency": 1.0,
     "tail-alone": 1.0,
     "tail-queue": 1.0,
@@ -303,40 +305,53 @@ def test_a_token_reads_its_experts() -> None:
 
 @pytest.mark.parametrize("concurrency", [4, 16, 64])
 def test_a_batch_reads_each_ones_experts_and_no_more_than_all(concurrency: int) -> None:
-    """Of Qwen3-30B-A3B 8 experts a request, 128 from sixteen requests on."""
+    """Of Qwen3-30B-A3B 8 of 128 experts a request, routed by chance; a pass with prefill reads or computes all."""
     resolved = case(model="qwen3-30b-a3b", images=0)
     tokens = resolved.input_tokens()
     attention_weights = 48 * (2 * 2048 * 4096 + 2 * 2048 * 512) + 48 * 2048 * 128
     expert = 48 * 3 * 2048 * 768
     active, logits = attention_weights + 8 * expert, 2 * 151_936 * 2048
     pairs = 4 * 48 * 32 * 128
+    whole = max(2 * 128 * expert / 1e9, 128 * 64 * 2 * expert / 1e11)
     terms = closed_loop.ServiceTimes(
         prepare=1.0,
-        prefill=(2 * active * tokens + pairs * tokens * (tokens + 1) / 2 + logits) / 1e11,
+        prefill=(2 * active * tokens + pairs * tokens * (tokens + 1) / 2 + logits) / 1e11 + whole,
         step_base=2 * (attention_weights + 151_936 * 2048) / 1e9,
         step_row=(tokens + 14) * 48 * 2 * 4 * 256 / 1e9 + (2 * active + pairs + logits) / 1e11,
         full_pass=0.0,
-        expert_row=2 * 8 * expert / 1e9,
         expert_most=2 * 128 * expert / 1e9,
+        expert_missed=120 / 128,
+        expert_spread=1.0,
     )
     chain = closed_loop.solve_loop(terms, 28, concurrency, 64)
     made = figures(resolved, concurrency, configuration(max_batch_size=64), request_host_ms=1.0)
     assert made.rps == pytest.approx(1000 * chain.rate, rel=1e-6)
 
 
-def test_experts_are_read_while_slow_kernels_run() -> None:
-    """gpt-oss-20b in 4 bits: rows cost nothing until they take longer than all that a step reads of layers."""
+def test_rows_of_4_bit_experts_cost_nothing() -> None:
+    """Of gpt-oss-20b the layers that all tokens pass are 16-bit; its grouped kernels are a term of experts."""
     resolved = case(model="gpt-oss-20b", images=0)
-    plain = figures(resolved).token
-    rows = 24 * (2 * 2880 + 64 * 64 + 2880)
-    text = STORE.models["gpt-oss-20b"].text
-    assert (text.layers, text.hidden, text.heads, text.head_dim) == (24, 2880, 64, 64)
-    expert = 4 * 24 * 3 * 2880 * 2880 * 4.25 / 8 / 1e9
-    attention_read = 2 * 24 * (2 * 2880 * 4096 + 2 * 2880 * 512 + 2880 * 32) / 1e9
-    for share in (0.1, 0.9, 1.1, 3.0):
-        slow = share * (expert + attention_read)
-        made = figures(resolved, step_quantised_row_ns=slow / rows * 1e6).token
-        assert made == pytest.approx(plain + max(slow - expert - attention_read, 0.0), rel=1e-6)
+    assert figures(resolved, step_quantised_row_ns=50.0).token == figures(resolved).token
+
+
+def test_each_layer_with_experts_adds_a_time() -> None:
+    """Qwen1.5-MoE-A2.7B has 24; a dense model none."""
+    resolved = case(model="qwen1.5-moe-a2.7b-chat", images=0)
+    assert figures(resolved, expert_layer_ms=0.5).token == pytest.approx(figures(resolved).token + 12.0)
+    assert figures(case(), expert_layer_ms=0.5) == figures(case())
+
+
+@pytest.mark.parametrize(("share", "name"), [(0.5, "gpt-oss-20b"), (1.0, "gpt-oss-20b"), (0.5, "qwen3-30b-a3b-fp8")])
+def test_prefill_of_4_bit_experts_has_a_rate_of_its_own(share: float, name: str) -> None:
+    """Of gpt-oss-20b: 4 experts a token, and 64 tokens more for each of 32; experts of 8 bits have that of layers."""
+    resolved = long_case(model=name, images=0)
+    tokens, mixture = resolved.input_tokens(), resolved.model.text.mixture[0]
+    plain, made = figures(resolved), figures(resolved, expert_efficiency_quantised=share)
+    slower = 0.0
+    if name == "gpt-oss-20b":
+        assert (mixture.experts, mixture.per_token) == (32, 4)
+        slower = (4 * tokens + 32 * 64) * 2 * 24 * 3 * 2880 * 2880 / 1e11 * (1 / share - 1)
+    assert made.ttft - plain.ttft == pytest.approx(slower, abs=1e-9)
 
 
 # --- under load
@@ -536,8 +551,13 @@ def test_scales_reach_each_coefficient_of_host_and_card() -> None:
     """Host times twice as long; of the card times three times as long, and a third of each share."""
     host = {"request-host-ms", "request-host-crowded-ms", "request-overhead-ms", "megapixel-host-ms", "tile-host-ms"}
     host |= {"tile-host-parallel-ms", "tile-host-crowded-ms"}
-    times = {"step-ms", "step-layer-ms", "step-quantised-row-ns", "reduction-ms"}
-    shares = {"prefill-efficiency", "prefill-efficiency-quantised", "bandwidth-efficiency"}
+    times = {"step-ms", "step-layer-ms", "step-quantised-row-ns", "reduction-ms", "expert-layer-ms"}
+    shares = {
+        "prefill-efficiency",
+        "prefill-efficiency-quantised",
+        "expert-efficiency-quantised",
+        "bandwidth-efficiency",
+    }
     known, made = speed.read_coefficients(STORE), speed.scale_coefficients(STORE, 2.0, 3.0)
     factors = {name: made[name] / known[name] for name in known if known[name]}
     expected = dict.fromkeys(known, 1.0) | dict.fromkeys(host, 2.0)

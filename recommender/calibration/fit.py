@@ -83,35 +83,61 @@ def solve(observations: Sequence[Observation], store: Store) -> dict[str, float]
     """Return all coefficients, those of basis ``fitted`` at their best for these observations.
 
     Memory and speed share no coefficient, so each is fitted alone. Repeated runs of a launch under a load count once.
+    The terms of experts come last, from mixtures only: with the loads' simulation, because all of those vary in length,
+    and with the other coefficients as dense models gave them.
     """
     fitted = [name for name, coefficient in store.coefficients.items() if coefficient.basis == "fitted"]
     values = {name: coefficient.value for name, coefficient in store.coefficients.items()}
     once = merge_repeats(observations)
-    for loads in (False, True):
-        free = [name for name in fitted if (name in speed.COEFFICIENTS) == loads]
-        values |= _solve([each for each in once if bool(each.concurrency) == loads and _is_fitted(each)], free, store)
-    return values
+    starts, loads, mixtures = [], [], []
+    for each in once:
+        if not each.concurrency:
+            starts.append(each)
+        elif _is_mixture_load(each):
+            mixtures.append(each)
+        elif _is_fitted(each):
+            loads.append(each)
+    dense = set(speed.COEFFICIENTS) - set(speed.EXPERT_COEFFICIENTS)
+    values |= _solve(starts, [name for name in fitted if name not in speed.COEFFICIENTS], store, values)
+    values |= _solve(loads, [name for name in fitted if name in dense], store, values)
+    return values | _solve(mixtures, speed.EXPERT_COEFFICIENTS, store, values)
 
 
 def _is_fitted(observation: Observation) -> bool:
-    """Return whether a fit can see it: the closed form, which is fitted, knows only requests that are alike."""
-    return not observation.concurrency or not needs_simulation(observation.resolved)
+    """Return whether a fit can see it: the closed form knows only requests that are alike, the terms of experts all."""
+    alike = not observation.concurrency or not needs_simulation(observation.resolved)
+    return alike or _is_mixture_load(observation)
 
 
-def _solve(observations: Sequence[Observation], free: Sequence[str], store: Store) -> dict[str, float]:
-    """Return the free coefficients at their best."""
+def _is_mixture_load(observation: Observation) -> bool:
+    return bool(observation.concurrency and observation.resolved.model.text.mixture)
+
+
+def _predict_load(observation: Observation, values: Mapping[str, float]) -> dict[str, float]:
+    """Predict as printed figures are: by simulation where a load is simulated."""
+    return (simulate if is_simulated(observation) else predict)(observation, values)
+
+
+def _solve(
+    observations: Sequence[Observation], free: Sequence[str], store: Store, fixed: Mapping[str, float]
+) -> dict[str, float]:
+    """Return the free coefficients at their best beside the ``fixed`` ones.
+
+    Mixtures are predicted as printed figures are, all else by the closed form.
+    """
     from scipy.optimize import least_squares
 
     ends = [(math.log(store.coefficients[name].low), math.log(store.coefficients[name].high)) for name in free]
-    fixed = {name: coefficient.value for name, coefficient in store.coefficients.items()}
+    predicted_by = _predict_load if set(free) == set(speed.EXPERT_COEFFICIENTS) else predict
 
     def values(place: Iterable[float]) -> dict[str, float]:
         # 1 is the low end and 2 the high one: scipy's steps are shares of a place, of 0 they would be nothing.
         return {name: math.exp(a + (x - 1) * (b - a)) for name, x, (a, b) in zip(free, place, ends, strict=True)}
 
     def errors(place: NDArray[Any], /) -> list[float]:
-        coefficients = fixed | values(place)
-        weighted = [WEIGHTS[name] * log for each in observations for name, log in log_errors(each, coefficients)]
+        coefficients = {**fixed, **values(place)}
+        logs = (pair for each in observations for pair in log_errors(each, coefficients, predicted_by))
+        weighted = [WEIGHTS[name] * log for name, log in logs]
         return [*weighted, *(PULL * (x - MIDDLE) for x in place)]
 
     best = least_squares(
@@ -139,7 +165,7 @@ def held_out_errors(
     parallel, one a core.
     """
     folds = list(_folds(observations))
-    # Lengths that vary are in no fit of speed: leaving them out changes nothing.
+    # Lengths that vary are in no fit but that of experts: leaving them out changes nothing for dense models.
     unseen = [tuple(place for place in fold.left_out if _is_fitted(observations[place])) for fold in folds]
     errors: list[HeldOutError] = []
     with _workers(observations, store) as pool:
@@ -150,11 +176,11 @@ def held_out_errors(
             for place in fold.left_out:
                 observation = observations[place]
                 load = "" if not observation.concurrency else "-load" if observation.concurrency > 1 else "-alone"
-                load, predicted_by = ("-text", simulate) if is_simulated(observation) else (load, predict)
+                load = "-text" if is_simulated(observation) else load
                 part = f"{fold.kind} {fold.name}"
                 errors += [
                     HeldOutError(f"{name}{load}", observation, part, log)
-                    for name, log in log_errors(observation, values, predicted_by)
+                    for name, log in log_errors(observation, values, _predict_load)
                 ]
     return errors
 
@@ -197,7 +223,10 @@ def _inherit(observations: Sequence[Observation], store: Store) -> None:
 def _solve_without(left_out: tuple[int, ...]) -> dict[str, float]:
     ((observations, store),) = _inherited
     unseen = set(left_out)
-    return solve([observation for place, observation in enumerate(observations) if place not in unseen], store)
+    seen = [observation for place, observation in enumerate(observations) if place not in unseen]
+    if not any(_is_mixture_load(observations[place]) for place in left_out):  # nothing asks for the terms of experts
+        seen = [observation for observation in seen if not _is_mixture_load(observation)]
+    return solve(seen, store)
 
 
 def residuals(errors: Sequence[HeldOutError]) -> list[records.Residuals]:

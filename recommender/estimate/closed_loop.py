@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -12,8 +13,10 @@ class ServiceTimes(NamedTuple):
     """Service demands of one request on one server, in ms.
 
     An iteration with m requests takes ``step_base + m * step_row``. A mixture of
-    experts also reads ``expert_row`` per request, up to ``expert_most`` for all
-    experts; the first ``expert_hidden`` ms of that overlap with other work.
+    experts also reads those that its tokens go through, up to ``expert_most`` for all.
+    A token misses the share ``expert_missed`` of them; each one but the first counts as
+    ``expert_spread`` of a token that is routed by chance. A pass with prefill takes
+    ``expert_pass`` for the experts, whatever it holds; ``prefill`` includes one.
     ``full_pass`` is the prefill of an iteration that uses the whole prefill budget.
     ``step_hidable`` is the part of ``step_base`` that reads weights, which a prefill in the same pass hides.
     """
@@ -23,17 +26,18 @@ class ServiceTimes(NamedTuple):
     step_base: float
     step_row: float
     full_pass: float
-    expert_row: float = 0.0
-    expert_most: float = 0.0
-    expert_hidden: float = 0.0
     step_hidable: float = 0.0
+    expert_most: float = 0.0
+    expert_missed: float = 0.0
+    expert_spread: float = 0.0
+    expert_pass: float = 0.0
 
     def step(self, requests: float) -> float:
         """Return the ms of one iteration with ``requests`` requests and no prefill."""
         plain = self.step_base + requests * self.step_row
-        if not self.expert_row:
+        if not self.expert_most:
             return plain
-        return plain + max(min(requests * self.expert_row, self.expert_most) - self.expert_hidden, 0.0)
+        return plain + self.expert_most * (1 - math.pow(self.expert_missed, 1 + (requests - 1) * self.expert_spread))
 
     def further_pass(self, part: float) -> float:
         """Return what a further pass adds to a prompt's ``part`` of prefill: launches, and weights it cannot hide."""
@@ -62,7 +66,7 @@ def solve_loop(times: ServiceTimes, output_tokens: int, concurrency: int, batch:
     ``output_tokens`` iterations, which also carry m prefills.
     """
     feed, prefill, step = 1 / max(times.prepare, 1e-6), times.prefill, times.step
-    base, row = (0.0, 0.0) if times.expert_row else (times.step_base, times.step_row)
+    base, row = (0.0, 0.0) if times.expert_most else (times.step_base, times.step_row)
     weight, total, done, inside = 1.0, 1.0, 0.0, 0.0
     for prepared in range(1, concurrency + 1):
         if prepared <= batch:  # the loop of every prediction: step(running) is written out where that is short
@@ -99,9 +103,8 @@ def share_gpu(
             full_pass=times.full_pass * prefill,
             step_base=times.step_base * step,
             step_hidable=times.step_hidable * step,
-            expert_row=times.expert_row * step,
             expert_most=times.expert_most * step,
-            expert_hidden=times.expert_hidden * step,
+            expert_pass=times.expert_pass * prefill,
         )
         rate = solve_loop(slowed, output_tokens, concurrency, batch).rate
         low, high = (busy, high) if rate * slowed.prefill > busy else (low, busy)

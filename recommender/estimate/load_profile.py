@@ -264,10 +264,10 @@ def _describe_request(
     request = replace(resolved, prompt_tokens=text, output_tokens=output)
     times, context = times_of(request, free), request.input_tokens(config.max_tiles)
     cached = _cached_tokens(resolved, config, asked, context, kept)
-    prefill = times.prefill
+    prefill = times.prefill - times.expert_pass
     if cached:
         known = replace(request, prompt_tokens=max(text - (context - cached), 1))
-        prefill = max(prefill - times_of(known, free).prefill, 0.0)
+        prefill = max(times.prefill - times_of(known, free).prefill, 0.0)
     return SimulatedRequest(
         _rounded(times.prepare),
         _rounded(prefill),

@@ -284,6 +284,11 @@ def text_flops_per_token(model: Model) -> int:
     return 2 * active_parameters(model)
 
 
+def expert_flops(model: Model) -> float:
+    """Return the FLOP of one token through one expert of each mixture layer; 0 for a dense model."""
+    return 2 * _expert_parameters(model.text)
+
+
 def attention_flops(model: Model, tokens: int, context: int = 0) -> int:
     """Return the FLOP of causal attention for ``tokens`` new tokens.
 

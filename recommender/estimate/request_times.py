@@ -13,14 +13,12 @@ from recommender.estimate import model_shape, vision_shape
 from recommender.estimate.all_reduce import estimate_image_ms, estimate_pass_ms
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.configuration import Configuration
+from recommender.estimate.expert_times import ExpertTimes, estimate_experts
 from recommender.estimate.linear_attention import state_bytes
 from recommender.request.resolved_request import ResolvedRequest
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
-
-MANY_TOKENS = 2**20
-"""More tokens than any mixture has experts."""
 
 CROWDED_FROM = 0.75
 """OMP_NUM_THREADS as a share of the cores from which preprocessing threads delay each other under load."""
@@ -65,16 +63,21 @@ def _fixed_times(
     # A full pass is priced as if it held images only, so that its cost does not depend on the length of this text.
     token_ms = model_shape.prefill_flops(model, longest) / dense / longest
     token_ms += encode / image_tokens if image_tokens else 0.0
+    experts = estimate_experts(model, tp, peak, dense, bandwidth, coefficients)
+    exchange += inputs * experts.token + experts.whole_pass
+    full_pass = full_tokens * (token_ms + experts.token) + experts.whole_pass
     times = ServiceTimes(
         prepare=_prepare_ms(resolved, config, loaded, coefficients),
         prefill=model_shape.prefill_flops(model, inputs) / dense + encode + exchange,
-        full_pass=full_tokens * token_ms + estimate_pass_ms(resolved, tp, full_tokens, coefficients),
-        **_step_times(resolved, config, inputs + resolved.output_tokens // 2, dense, bandwidth, coefficients),
+        full_pass=full_pass + estimate_pass_ms(resolved, tp, full_tokens, coefficients),
+        expert_pass=experts.whole_pass,
+        **_step_times(resolved, config, inputs + resolved.output_tokens // 2, dense, bandwidth, coefficients, experts),
     )
     passes = max(-(-inputs // full_tokens), 1)
     further = coefficients["extra-pass-steps"] * times.step(1)  # as measured with images
     if not resolved.images:
         further = times.further_pass(times.prefill / passes)
+    further += experts.whole_pass
     return times._replace(prefill=times.prefill + (passes - 1) * further)
 
 
@@ -85,14 +88,15 @@ def _step_times(
     dense: float,
     bandwidth: float,
     coefficients: Mapping[str, float],
+    experts: ExpertTimes,
 ) -> dict[str, float]:
     """Return the demands of a decoding step after ``context`` tokens.
 
     ``dense`` is in FLOP a ms, ``bandwidth`` in bytes a ms.
     """
     model, tp = resolved.model, config.tp
-    linear, expert, experts = _read_bytes(model, tp)
-    read = linear / bandwidth
+    head = model_shape.head_bytes(model, tp)
+    read = (model_shape.decode_bytes(model, tp, 0) - head) / bandwidth
     # States of linear attention are read and written.
     context_bytes = model_shape.kv_read_bytes(model, config.kv_bits, context, tp) + 2 * state_bytes(model, tp)
     rows_ns = coefficients["step-quantised-row-ns"] if _is_4_bit(model) else 0.0
@@ -101,14 +105,15 @@ def _step_times(
         "step_base": coefficients["step-ms"]
         + coefficients["step-layer-ms"] * model.text.layers
         + max(kernels, read)
-        + model_shape.head_bytes(model, tp) / bandwidth
-        + estimate_pass_ms(resolved, tp, 1, coefficients),
+        + head / bandwidth
+        + estimate_pass_ms(resolved, tp, 1, coefficients)
+        + experts.launches,
         # One more token in the pass, without its attention to earlier tokens: that is bound by memory.
         "step_row": context_bytes / bandwidth + model_shape.prefill_flops(model, 1) / dense,
-        "expert_row": expert / bandwidth,
-        "expert_most": experts / bandwidth,
-        "expert_hidden": max(kernels - read, 0.0),
         "step_hidable": max(kernels, read),
+        "expert_most": experts.most,
+        "expert_missed": experts.missed,
+        "expert_spread": experts.spread,
     }
 
 
@@ -138,14 +143,5 @@ def _peak_tflops(gpu: records.Gpu, model: records.Model) -> float:
 
 
 def _is_4_bit(model: records.Model) -> bool:
-    return bool(model.quantization) and model.quantization[0].bits == 4
-
-
-@lru_cache(maxsize=4096)
-def _read_bytes(model: records.Model, tp: int) -> tuple[float, int, int]:
-    """Return the bytes of linear layers that a step reads.
-
-    Without routed experts, of one token's experts, and of all experts.
-    """
-    none, one, every = (model_shape.decode_bytes(model, tp, batch) for batch in (0, 1, MANY_TOKENS))
-    return none - model_shape.head_bytes(model, tp), one - none, every - none
+    """Return whether the layers that every token passes have 4-bit weights; of MXFP4 only the experts do."""
+    return bool(model.quantization) and model.quantization[0].bits == 4 and model.quantization[0].method != "mxfp4"

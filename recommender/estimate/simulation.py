@@ -157,6 +157,7 @@ class _Simulation:
             prefill, firsts = self._prefill(count)
             length = step
             if prefill:
+                prefill += self.server.times.expert_pass
                 base = self.server.pass_base
                 hidden = max(step - self.rows - base - prefill, 0.0)
                 length = prefill + base + hidden + self.rows if decoding else max(prefill, self.server.times.step(1))

@@ -107,6 +107,9 @@ COEFFICIENTS = (
     "step-quantised-row-ns",
     "prefill-efficiency",
     "prefill-efficiency-quantised",
+    "expert-layer-ms",
+    "expert-efficiency-quantised",
+    "expert-spread",
     "vision-passes",
     "bandwidth-efficiency",
     "parallel-efficiency",
@@ -124,9 +127,12 @@ GPU_COEFFICIENTS = (
     "step-quantised-row-ns",
     "prefill-efficiency",
     "prefill-efficiency-quantised",
+    "expert-layer-ms",
+    "expert-efficiency-quantised",
     "bandwidth-efficiency",
     "reduction-ms",
 )
+EXPERT_COEFFICIENTS = tuple(name for name in COEFFICIENTS if name.startswith("expert-"))
 MEANS = ("latency", "ttft", "token")
 """Figures that are means over the requests of all servers."""
 
