@@ -308,6 +308,9 @@ def test_a_record_keeps_the_load_that_it_had() -> None:
     assert name_of_phase(phase) == name_of(driven) == "16@text"
     again = predict.resolve_phase(made, run, phase)
     ours = made.resolved
+    assert again.streamed_share == 1.0
+    fourth = phase.model_copy(update={"streamed": "4 4", "ttft_ms": "9 9", "latencies_ms": "90 " * 9})
+    assert predict.resolve_phase(made, run, fourth).streamed_share == 0.25
     for name in ("prompts", "outputs", "prefix_tokens", "turns", "max_context", "prompt_tokens", "output_tokens"):
         assert getattr(again, name) == getattr(ours, name), name
     # A record of another request's workload is predicted with its own lengths.

@@ -25,7 +25,7 @@ from recommender.request.resolved_request import ResolvedRequest
 
 TEMPLATE = 29
 """Tokens that the model's chat template adds to a prompt."""
-COEFFICIENTS = {"request-overhead-ms": 2.0}
+COEFFICIENTS = {"request-overhead-ms": 2.0, "token-host-ms": 0.0}
 Look = Callable[..., list[list[tuple[int, int]]]]
 
 
@@ -57,6 +57,15 @@ def server(step: float = 10.0, batch: int = 64) -> SimulatedServer:
 def one(output: int, prefill: float = 1.0, prepare: float = 0.0) -> list[list[SimulatedRequest]]:
     """Turns of conversations of a single request, all alike."""
     return [[SimulatedRequest(prepare, prefill, 16, 16, output, 0.0)]]
+
+
+def test_only_streamed_text_is_written() -> None:
+    """A quarter of the answers streamed: a quarter of 0.4 ms; that of images is in their preparation."""
+    for fields, expected in (({}, 0.4), ({"streamed_share": 0.25}, 0.1), ({"images": 1}, 0.0)):
+        resolved = replace(asked(), **fields)
+        values = COEFFICIENTS | {"token-host-ms": 0.4}
+        server, _ = load_profile.describe_server(resolved, configure(), 4, values, times_of)
+        assert server.chunk == expected
 
 
 # --- arrivals ----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recommender.estimate import sampling, simulation
+from recommender.estimate import host_loop, sampling, simulation
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.simulation import Quantiles, SimulatedRequest, SimulatedServer
 
@@ -36,11 +36,17 @@ class Coarse(random.Random):
 
 
 def server(
-    step: float = 10.0, base: float = 0.0, overhead: float = 0.0, experts: float = 0.0, **limits: int
+    step: float = 10.0,
+    base: float = 0.0,
+    overhead: float = 0.0,
+    experts: float = 0.0,
+    chunk: float = 0.0,
+    **limits: int,
 ) -> SimulatedServer:
     """A server of ``step`` ms a pass of which ``base`` cannot be hidden, otherwise without limits and overheads."""
     times = ServiceTimes(0.0, 0.0, step, 0.0, 0.0, step - base, 4 * experts, 0.5, 1.0, 2 * experts)
-    return SimulatedServer(overhead, base, **({"budget": 8192, "batch": 64, "kv_tokens": 0} | limits), times=times)
+    limits = {"budget": 8192, "batch": 64, "kv_tokens": 0} | limits
+    return SimulatedServer(overhead, base, **limits, times=times, chunk=chunk)
 
 
 def request(output: int = 1, prefill: float = 1.0, tokens: int = 16, **changed: float) -> SimulatedRequest:
@@ -62,6 +68,7 @@ class Naive:
     left: int
     given: int = 0
     first: float = math.nan
+    turns: int = host_loop.TURNS
 
     @property
     def held(self) -> int:
@@ -80,10 +87,11 @@ class NaiveServer:
         self.slots: list[int] = []  # passes that brought a last token; the slot is taken for two more
         self.answers: dict[int, Times] = {}
         self.numbers, self.thread, self.now, self.decided, self.passes = count(), 0.0, 0.0, 0.0, 0
+        self.written = 0.0
 
     def send(self, at: float, asked: SimulatedRequest) -> None:
         self.thread = max(self.thread, at) + asked.prepare
-        ready = self.thread + self.place.overhead * self.chance.uniform(*simulation.JITTER)
+        ready = self.thread + self.place.overhead * self.chance.uniform(*host_loop.JITTER)
         self.outside.append(Naive(next(self.numbers), at, ready, asked, asked.new_tokens))
 
     def run(self, wanted: range) -> list[Times]:
@@ -114,20 +122,30 @@ class NaiveServer:
         began, self.now, self.passes = self.now, self.now + length, self.passes + 1
         for one in (*decoding, *begun):
             one.given += 1
+        written = self.write(len(decoding) + len(begun))
         for one in begun:
-            one.first = self.now
+            one.first = written
         self.running += begun
         ended = [one for one in sorted(self.running, key=lambda one: one.number) if one.given == one.asked.output]
         for one in ended:
             self.running.remove(one)
             self.slots.append(self.passes)
-            self.answers[one.number] = (one.sent, one.first, self.now)
+            self.answers[one.number] = (one.sent, one.first, written)
             if (then := self.follow(one.number)) is not None:
-                self.send(self.now, then)
+                self.send(written, then)
         self.decided = began
         if not self.line and not self.running:  # passes without requests take no time
             self.decided = self.now
             self.slots.clear()
+
+    def write(self, streams: int) -> float:
+        """When the loop has written a pass's tokens. What comes in before that waits for the rest of it."""
+        self.written = max(self.now + self.place.chunk * streams, self.written)
+        for one in self.outside:
+            if one.turns and one.sent <= self.written and self.now < one.ready:
+                one.ready += self.written - max(one.sent, self.now)
+                one.turns -= self.written > self.now
+        return self.written
 
     def fill(self) -> tuple[float, bool, list[Naive]]:
         """Prefill those in line; the ms of arithmetic, whether a cut prompt goes on, and those whose prompt ends."""
@@ -154,7 +172,8 @@ class Jumping:
 
     def __init__(self, place: SimulatedServer, follow: Follow, chance: random.Random) -> None:
         self.follow, self.numbers = follow, count()
-        self.made = simulation._Simulation(place, self.done, chance=chance)
+        self.made = simulation._Simulation(place, self.done)
+        self.made.host.chance = chance
 
     def send(self, at: float, asked: SimulatedRequest) -> None:
         self.made.send(at, next(self.numbers), asked)
@@ -205,6 +224,7 @@ SERVERS = st.builds(
     base=quarters(0, 5),
     experts=quarters(0, 2),
     overhead=quarters(0, 30),
+    chunk=st.just(0.0) | quarters(0, 4),
     budget=st.sampled_from([1, 7, 16, 40, 500]),
     batch=st.sampled_from([1, 2, 3, 8]),
     kv_tokens=st.sampled_from([0, 0, 20, 90, 200]),
@@ -255,7 +275,7 @@ def tokens(place: SimulatedServer, *sent: tuple[float, SimulatedRequest]) -> lis
 @pytest.mark.parametrize(("prefill", "first"), [(30.0, 30.0), (4.0, 12.0)])
 def test_one_request_alone(prefill: float, first: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Overhead, preparing, prefill and a step a token; a pass reads all weights, so none is shorter than a step."""
-    monkeypatch.setattr(simulation, "JITTER", (1.0, 1.0))
+    monkeypatch.setattr(host_loop, "JITTER", (1.0, 1.0))
     asked = request(5, prefill, prepare=3.0, row=0.5)
     found = simulation.simulate_closed_loop(server(12.0, overhead=7.0), [[asked]], 1)
     assert found.ttft == Quantiles(*[7 + 3 + first] * 4)
@@ -263,6 +283,32 @@ def test_one_request_alone(prefill: float, first: float, monkeypatch: pytest.Mon
     assert found.latency == Quantiles(*[7 + 3 + first + 4 * 12.5] * 4)
     assert found.rps == pytest.approx(1e3 / (10 + first + 50), rel=1e-12)
     assert found.tokens == pytest.approx(5e3 / (10 + first + 50), rel=1e-12)
+
+
+def test_tokens_come_when_all_streams_are_written() -> None:
+    """A ms a stream: alone, 1 after passes that end at 10 and 30; of two, 2 after those at 10 and 20."""
+    assert tokens(server(10.0, chunk=1.0), (0.0, request(3))) == [(11, 31)]
+    assert tokens(server(10.0, chunk=1.0), (0.0, request(2)), (0.0, request(2))) == [(12, 22), (12, 22)]
+
+
+def test_a_request_on_its_way_waits_for_what_is_written() -> None:
+    """Ready at 19 it is in the pass of 30 to 40; writing after 10 makes that 21, too late: the pass of 40 to 50."""
+    both = (0.0, request(9)), (9.0, request(2, prepare=10.0))
+    assert tokens(server(10.0), *both) == [(10, 90), (40, 50)]
+    assert tokens(server(10.0, chunk=2.0), *both) == [(12, 92), (54, 64)]
+
+
+def test_a_request_waits_for_four_turns_of_the_loop_at_most() -> None:
+    """Written for 20 after each pass of 10; ready at 11, 31, 51, 71, then 91: the pass of 110 to 120, two streams."""
+    both = (0.0, request(30)), (5.0, request(1, prepare=6.0))
+    assert tokens(server(10.0, chunk=20.0), *both)[1] == (160, 160)
+
+
+def test_a_request_that_comes_while_tokens_are_written_waits_for_the_rest() -> None:
+    """Sent at 13 and ready at 19; the token of the pass to 10 is written until 16, so 22: seen at 30, not at 20."""
+    both = (0.0, request(9)), (13.0, request(1, prepare=6.0))
+    assert tokens(server(10.0), *both)[1] == (40, 40)
+    assert tokens(server(10.0, chunk=6.0), *both)[1] == (62, 62)
 
 
 def test_a_request_waits_for_the_rest_of_a_pass_and_for_another() -> None:

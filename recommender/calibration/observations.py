@@ -128,7 +128,7 @@ def prediction_key(observation: Observation) -> tuple[object, ...]:
         return launch
     image = (resolved.images, resolved.image_width, resolved.image_height)
     tokens = (resolved.input_tokens(), resolved.output_tokens, resolved.prompt_lengths, resolved.output_lengths)
-    repeats = (resolved.prefix_tokens, resolved.turns, resolved.max_context)
+    repeats = (resolved.prefix_tokens, resolved.turns, resolved.max_context, resolved.streamed_share)
     arrivals = (resolved.rps, resolved.burstiness if resolved.rps else 1.0)
     load = (image, resolved.image_sizes, tokens, repeats, arrivals)
     return (*launch, observation.concurrency, load, resolved.request.cpus)

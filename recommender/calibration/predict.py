@@ -50,6 +50,9 @@ def resolve_phase(recommendation: Recommendation, run: records.SmokeRun, phase: 
     width, height = (int(side) for side in phase.image.split("x")) if phase.image else (0, 0)
     rps = 0.0 if phase.concurrency else phase.arrivals_rps
     resolved = resolve_load(recommendation, phase.concurrency, phase.images, width, height, run.cores, rps)
+    if phase.streamed and not phase.images:  # every so many, so that repeats have the same share
+        every = round(len(run_figures.numbers(phase.latencies_ms)) / len(run_figures.numbers(phase.ttft_ms)))
+        resolved = replace(resolved, streamed_share=1 / every)
     return _with_drawn(resolved, phase.drawn) if phase.drawn else resolved
 
 

@@ -111,6 +111,8 @@ def describe_server(
         batch=config.max_batch_size,
         kv_tokens=kv_tokens,
         times=times._replace(step_row=0.0, step_base=times.step_base + shared_row),
+        # Measured with text; what images do to the host is in the coefficients of their preparation.
+        chunk=0.0 if resolved.images else _rounded(coefficients["token-host-ms"] * resolved.streamed_share),
     )
     kept = min(kv_tokens / (concurrency * resolved.total_tokens(config.max_tiles)), 1.0) if kv_tokens else 1.0
     kept = kept if alone else 0.0

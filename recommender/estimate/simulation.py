@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import heapq
 import math
-import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -26,14 +25,13 @@ from itertools import accumulate, islice
 from typing import Literal, NamedTuple, TypeAlias
 
 from recommender.estimate.closed_loop import ServiceTimes
+from recommender.estimate.host_loop import HostLoop
 from recommender.estimate.sampling import SEED, draws
 
 Timed: TypeAlias = Literal["ttft", "tpot", "latency"]
 
 SLOT_PASSES = 2
 """The pass that follows a request's last one holds it still, and the one after that was decided then."""
-JITTER = (0.5, 1.5)
-"""A request's overhead varies so much, which keeps clients from running in step for ever."""
 ROUNDS = 3
 """Requests of each client that count, after one that does not."""
 LEAST, MOST = 60, 1500
@@ -65,7 +63,8 @@ class SimulatedServer:
 
     ``overhead`` is the time of HTTP and tokenising, beside the preparing thread. ``times`` gives the decoding step of
     m requests without their rows, of which ``pass_base`` is launches and sampling and cannot be hidden.
-    ``budget`` are prompt tokens a pass, ``batch`` requests, ``kv_tokens`` the cache (0: no limit).
+    ``budget`` are prompt tokens a pass, ``batch`` requests, ``kv_tokens`` the cache (0: no limit). ``chunk`` is the
+    time to write a token of one stream.
     """
 
     overhead: float
@@ -74,6 +73,7 @@ class SimulatedServer:
     batch: int
     kv_tokens: int
     times: ServiceTimes
+    chunk: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,24 +123,22 @@ class _Simulation:
 
     server: SimulatedServer
     on_done: Callable[[float, int], None]
-    prepared: list[tuple[float, int, float, SimulatedRequest]] = field(default_factory=list)
     waiting: deque[list[float]] = field(default_factory=deque)
     running: list[tuple[int, int, float, float]] = field(default_factory=list)
     asked: dict[int, SimulatedRequest] = field(default_factory=dict)
     answers: dict[int, _Answer] = field(default_factory=dict)
-    thread_free: float = 0.0
     rows: float = 0.0
     held: int = 0
     passes: int = 0
     freed: deque[int] = field(default_factory=deque)
-    chance: random.Random = field(default_factory=lambda: random.Random(SEED))
+    host: HostLoop[SimulatedRequest] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.host = HostLoop(self.server.overhead, self.server.chunk)
 
     def send(self, at: float, number: int, request: SimulatedRequest) -> None:
         """Queue a request; calls come in the order of time."""
-        start = max(at, self.thread_free)
-        self.thread_free = start + request.prepare
-        overhead = self.server.overhead * self.chance.uniform(*JITTER)
-        heapq.heappush(self.prepared, (self.thread_free + overhead, number, at, request))
+        self.host.send(at, number, request, request.prepare)
 
     def run(self, wanted: range) -> None:
         """Work until the wanted requests are answered."""
@@ -149,7 +147,7 @@ class _Simulation:
         while missing:
             self._join(known)
             if not self.running and not self.waiting:
-                now = known = max(self.prepared[0][0], now)
+                now = known = max(self.host.next_ready(), now)
                 continue
             decoding = len(self.running)
             step = self.server.times.step(decoding) + self.rows if decoding else 0.0
@@ -163,9 +161,10 @@ class _Simulation:
                 length = prefill + base + hidden + self.rows if decoding else max(prefill, self.server.times.step(1))
             started = now + (count - 1) * length
             self.passes, now = self.passes + count, now + count * length
+            written = self.host.write(now, decoding + len(firsts))
             for number, sent in firsts:
-                self._start(number, sent, now)
-            missing -= self._finish(now, wanted)
+                self._start(number, sent, written)
+            missing -= self._finish(written, wanted)
             known = started if self.running or self.waiting else now
 
     def _join(self, known: float) -> None:
@@ -173,10 +172,9 @@ class _Simulation:
         while self.freed and self.freed[0] <= self.passes - SLOT_PASSES:
             self.freed.popleft()
         room = self.server.batch - len(self.running) - len(self.waiting) - len(self.freed)
-        while room > 0 and self.prepared and self.prepared[0][0] <= known:
-            _, number, sent, request = heapq.heappop(self.prepared)
-            self.asked[number] = request
-            self.waiting.append([number, sent, request.new_tokens])
+        while room > 0 and (taken := self.host.take(known)):
+            self.asked[taken.number] = taken.request
+            self.waiting.append([taken.number, taken.sent, taken.request.new_tokens])
             room -= 1
 
     @property
@@ -220,17 +218,20 @@ class _Simulation:
         if self.waiting:
             number, _, left = self.waiting[0]
             request = self.asked[int(number)]
-            if left < request.new_tokens:  # begun: it fills the passes alone, whoever comes
+            if left < request.new_tokens:  # begun: it fills the passes alone, but writing delays who comes
+                if self.running and self.host.quiet_until(now, True) < math.inf:
+                    return 1
                 return int(max(min((left - 1) // self._room, ends), 1))
             if not self.running or self._has_blocks(request):
                 return 1
-        elif self.prepared and len(self.running) < self.server.batch:
-            ends = min(ends, max(1, int((self.prepared[0][0] - now) / step) + 1))
+        else:  # what the loop writes after a pass delays who comes meanwhile
+            full = len(self.running) >= self.server.batch
+            ends = min(ends, (self.host.quiet_until(now, full) - now) / step)
         return int(max(ends, 1))
 
-    def _start(self, number: int, sent: float, now: float) -> None:
+    def _start(self, number: int, sent: float, first: float) -> None:
         request = self.asked[number]
-        heapq.heappush(self.running, (self.passes + request.output - 1, number, sent, now))
+        heapq.heappush(self.running, (self.passes + request.output - 1, number, sent, first))
         self.rows += request.row
 
     def _finish(self, now: float, wanted: range) -> int:

@@ -96,6 +96,7 @@ COEFFICIENTS = (
     "request-host-ms",
     "request-host-crowded-ms",
     "request-overhead-ms",
+    "token-host-ms",
     "megapixel-host-ms",
     "tile-host-ms",
     "tile-host-parallel-ms",

@@ -34,6 +34,7 @@ class ResolvedRequest:
     ``prompt_tokens`` and ``output_tokens`` are means; ``prompt_lengths`` and ``output_lengths`` are ascending, equally
     likely lengths where they vary. ``image_sizes`` are width, height and share where sizes differ; ``image_width`` and
     ``image_height`` are then the largest. Of the prompt's text ``prefix_tokens`` are the same in every request.
+    ``streamed_share`` of the answers are streamed.
     """
 
     request: Request
@@ -63,6 +64,7 @@ class ResolvedRequest:
     rps: float = 0.0
     burstiness: float = 1.0
     image_sizes: tuple[tuple[int, int, float], ...] = ()
+    streamed_share: float = 1.0
 
     @property
     def local(self) -> bool:

@@ -1,0 +1,100 @@
+"""The server process's event loop: it takes requests in and writes the tokens of all streams, in one thread.
+
+After a pass each running request has a token to write, which takes the loop ``chunk`` ms; a stream that still waits
+for its turn gets both tokens in one piece, so no more than one piece a stream is ever behind. The token of a pass
+reaches its client when the pieces are written: first tokens are the last in the engine's list, and the end of an answer
+is written after its last token. A request on its way in has several turns of the loop to wait for. Times are in ms.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+from recommender.estimate.sampling import SEED
+
+R = TypeVar("R")
+
+TURNS = 4
+"""Turns of the loop between a request's bytes and the engine: its data, its task, the thread that checks its JSON, and
+the task that writes its answer. Source: LMDeploy 0.18.0, lmdeploy/serve/openai/chat_completions/serving.py
+(``chat_completions_v1``, ``Depends(validate_json_request)``, ``ManagedStreamingResponse``)."""
+JITTER = (0.5, 1.5)
+"""A request's overhead varies so much, which keeps clients from running in step for ever."""
+
+
+class Incoming(NamedTuple, Generic[R]):
+    """A request on its way to the engine: when it will be there, when it was sent, and the turns it may still wait."""
+
+    ready: float
+    number: int
+    sent: float
+    request: R
+    turns: int
+
+
+@dataclass
+class HostLoop(Generic[R]):
+    """The loop of one server; ``overhead`` is a request's time beside it."""
+
+    overhead: float
+    chunk: float
+    later: list[tuple[float, int, Incoming[R]]] = field(default_factory=list)
+    incoming: list[Incoming[R]] = field(default_factory=list)
+    ready: deque[Incoming[R]] = field(default_factory=deque)
+    free: float = 0.0
+    written: float = 0.0
+    chance: random.Random = field(default_factory=lambda: random.Random(SEED))
+
+    def send(self, at: float, number: int, request: R, prepare: float) -> None:
+        """Take a request in, which costs ``prepare``; calls come in the order of time."""
+        self.free = max(at, self.free) + prepare
+        ready = self.free + self.overhead * self.chance.uniform(*JITTER)
+        heapq.heappush(self.later, (at, number, Incoming(ready, number, at, request, TURNS)))
+
+    def write(self, now: float, streams: int) -> float:
+        """Write a pass's tokens of so many streams; return when that is done. Requests on their way in wait."""
+        done = self.written = max(now + self.chunk * streams, self.written)
+        if done > now:
+            self._receive(done)
+            while self.incoming and self.incoming[0].ready <= now:
+                self.ready.append(heapq.heappop(self.incoming))
+            self.incoming = [self._delay(each, now) for each in self.incoming]
+            heapq.heapify(self.incoming)
+        return done
+
+    def _delay(self, each: Incoming[R], now: float) -> Incoming[R]:
+        if not each.turns:
+            return each
+        return each._replace(ready=each.ready + self.written - max(each.sent, now), turns=each.turns - 1)
+
+    def _receive(self, until: float) -> None:
+        while self.later and self.later[0][0] <= until:
+            heapq.heappush(self.incoming, heapq.heappop(self.later)[2])
+
+    def take(self, known: float) -> Incoming[R] | None:
+        """Return the next request that is ready by a time."""
+        self._receive(known)
+        if self.ready:
+            return self.ready.popleft() if self.ready[0].ready <= known else None
+        return heapq.heappop(self.incoming) if self.incoming and self.incoming[0].ready <= known else None
+
+    def next_ready(self) -> float:
+        """Return when the next request is ready, if the loop has nothing to write until then."""
+        if self.ready:
+            return self.ready[0].ready
+        while self.later and (not self.incoming or self.later[0][0] < self.incoming[0].ready):
+            self._receive(self.later[0][0])
+        return self.incoming[0].ready
+
+    def quiet_until(self, now: float, full: bool) -> float:
+        """Return until when no request is on its way in; to a ``full`` batch none goes, but writing delays them."""
+        if full and not self.chunk:
+            return math.inf
+        if self.incoming or (self.ready and not full):
+            return now
+        return self.later[0][0] if self.later else math.inf
