@@ -30,6 +30,8 @@ def test_a_step_by_hand() -> None:
     half = mixture._replace(expert_spread=0.5)  # two further tokens count as one
     assert [half.step(running) for running in (1, 3, 5)] == [18.5, 23.5, 26.5]
     assert mixture._replace(expert_spread=0.0).step(8) == 14.0 + 8.0
+    launched = mixture._replace(expert_launches=12.5)  # launches and reads overlap: the longer counts
+    assert [launched.step(running) for running in (1, 2, 3)] == [10.5 + 12.5, 11.0 + 12.5, 25.5]
 
 
 @given(TIMES, TIMES, st.integers(1, 40), st.integers(1, 20))
@@ -139,7 +141,14 @@ def test_the_other_servers_are_as_busy_as_this_one(concurrency: int, prepare: fl
 def test_all_parts_of_a_step_but_its_requests_are_slowed() -> None:
     """Experts like weights; with two others twice as much."""
     terms = service(
-        prepare=5.0, prefill=6.0, step_base=8.0, step_row=0.25, expert_most=3.0, expert_missed=0.5, expert_pass=2.0
+        prepare=5.0,
+        prefill=6.0,
+        step_base=8.0,
+        step_row=0.25,
+        expert_most=3.0,
+        expert_missed=0.5,
+        expert_pass=2.0,
+        expert_launches=1.0,
     )
     one, two = (closed_loop.share_gpu(terms, 16, 8, 16, others, 0.5) for others in (1, 2))
     for made, others in ((one, 1), (two, 2)):
@@ -148,6 +157,7 @@ def test_all_parts_of_a_step_but_its_requests_are_slowed() -> None:
         factor = 1 + 0.5 * others * busy
         assert made.step_base == pytest.approx(8 * factor)
         assert (made.expert_most, made.expert_missed) == pytest.approx((3 * factor, 0.5))
+        assert made.expert_launches == pytest.approx(factor)
         assert made.expert_pass == pytest.approx(made.prefill / 3)  # a part of the prefill
         assert made.step_row == 0.25
         rate = closed_loop.solve_loop(made, 16, 8, 16).rate

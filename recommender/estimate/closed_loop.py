@@ -15,8 +15,8 @@ class ServiceTimes(NamedTuple):
     An iteration with m requests takes ``step_base + m * step_row``. A mixture of
     experts also reads those that its tokens go through, up to ``expert_most`` for all.
     A token misses the share ``expert_missed`` of them; each one but the first counts as
-    ``expert_spread`` of a token that is routed by chance. A pass with prefill takes
-    ``expert_pass`` for the experts, whatever it holds; ``prefill`` includes one.
+    ``expert_spread`` of a token that is routed by chance. Their kernels take at least ``expert_launches``
+    to launch. A pass with prefill takes ``expert_pass`` for the experts, whatever it holds; ``prefill`` includes one.
     ``full_pass`` is the prefill of an iteration that uses the whole prefill budget.
     ``step_hidable`` is the part of ``step_base`` that reads weights, which a prefill in the same pass hides.
     """
@@ -31,13 +31,15 @@ class ServiceTimes(NamedTuple):
     expert_missed: float = 0.0
     expert_spread: float = 0.0
     expert_pass: float = 0.0
+    expert_launches: float = 0.0
 
     def step(self, requests: float) -> float:
         """Return the ms of one iteration with ``requests`` requests and no prefill."""
         plain = self.step_base + requests * self.step_row
         if not self.expert_most:
             return plain
-        return plain + self.expert_most * (1 - math.pow(self.expert_missed, 1 + (requests - 1) * self.expert_spread))
+        reads = self.expert_most * (1 - math.pow(self.expert_missed, 1 + (requests - 1) * self.expert_spread))
+        return plain + max(self.expert_launches, reads)
 
     def further_pass(self, part: float) -> float:
         """Return what a further pass adds to a prompt's ``part`` of prefill: launches, and weights it cannot hide."""
@@ -104,6 +106,7 @@ def share_gpu(
             step_base=times.step_base * step,
             step_hidable=times.step_hidable * step,
             expert_most=times.expert_most * step,
+            expert_launches=times.expert_launches * step,
             expert_pass=times.expert_pass * prefill,
         )
         rate = solve_loop(slowed, output_tokens, concurrency, batch).rate

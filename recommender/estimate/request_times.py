@@ -106,14 +106,14 @@ def _step_times(
         + coefficients["step-layer-ms"] * model.text.layers
         + max(kernels, read)
         + head / bandwidth
-        + estimate_pass_ms(resolved, tp, 1, coefficients)
-        + experts.launches,
+        + estimate_pass_ms(resolved, tp, 1, coefficients),
         # One more token in the pass, without its attention to earlier tokens: that is bound by memory.
         "step_row": context_bytes / bandwidth + model_shape.prefill_flops(model, 1) / dense,
         "step_hidable": max(kernels, read),
         "expert_most": experts.most,
         "expert_missed": experts.missed,
         "expert_spread": experts.spread,
+        "expert_launches": experts.launches,
     }
 
 

@@ -20,7 +20,7 @@ pip install 'mcp>=2'.
 \b
 Examples:
   claude mcp add lmdeploy -- recommend mcp
-  recommend mcp --skill ~/.claude/skills/lmdeploy
+  recommend mcp --skill skills/lmdeploy
 """
 SDK = ("mcp", "mcp_types", "anyio")
 """Modules of the SDK; mcp_types is of release 2."""
