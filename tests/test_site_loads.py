@@ -59,6 +59,7 @@ def test_the_errors_of_text_loads_are_the_residuals() -> None:
     texts = {name: record for name, record in DATA.store.residuals.items() if name.endswith("-text")}
     shown = cells(error_table.text_load_errors(DATA))
     assert [row[0] for row in shown.values()] == [f"{texts[name].by_model:.1%}" for name in error_table.TEXT_LOAD]
+    assert [row[2] for row in shown.values()] == [f"{texts[name].by_workload:.1%}" for name in error_table.TEXT_LOAD]
     assert set(error_table.TEXT_LOAD) == texts.keys()
 
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"gpu": "l4", "lmdeploy": "0.9.2", "load": "low", "model": "qwen2.5-7b-instruct-awq"}
-# rendered: bash 8b7bcc9d36723e49a86433daea339600cf2ef191b139096662e36d56fddab37f7a584edef5bfe2a3bd19c592a2
+# rendered: bash 9cb113966e373e49a86433daea339600cf2ef191b139096662e36d56fddab37f7a584edef5bfe2a3bd19c592a2
 #
 # Qwen/Qwen2.5-7B-Instruct-AWQ on 1 x NVIDIA L4, LMDeploy 0.9.2, TurboMind.
 # 4 concurrent requests: 1053 input and 128 output tokens.
-# Predicted: 8.37 GiB per GPU (7.70 to 8.91), 3,215 ms per request (1,825 to
-# 5,664), 1.2 requests/s (0.7 to 2.2); extrapolated from datasheets.
+# Predicted: 8.37 GiB per GPU (7.70 to 8.91), 3,215 ms per request (1,768 to
+# 6,038), 1.2 requests/s (0.7 to 2.2); extrapolated from datasheets.
 #
 # To override a value below, set the environment variable of the same name; an empty one means the default.
 #   ./serve.sh                        serve in the foreground

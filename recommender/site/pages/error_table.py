@@ -27,13 +27,14 @@ def error_table(data: SiteData, names: Mapping[str, str]) -> Iterator[str]:
                 data.t(label),
                 f"{residual.by_model:.1%}",
                 f"{residual.by_configuration:.1%}",
+                "–" if residual.by_workload is None else f"{residual.by_workload:.1%}",
                 f"{residual.worst:.0%}",
                 f"{residual.covered:.0%}",
                 f"{residual.predictions:,}",
             )
         )
-    head = ("Figure", "Median, models held out", "Median, configurations held out", "Worst", "In range", "Predictions")
-    yield from markup.table(data.labels(*head), rows)
+    medians = ("Median, models held out", "Median, configurations held out", "Median, workloads held out")
+    yield from markup.table(data.labels("Figure", *medians, "Worst", "In range", "Predictions"), rows)
 
 
 def text_load_errors(data: SiteData) -> Iterator[str]:
