@@ -149,7 +149,7 @@ def test_what_is_judged_was_not_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     every = invented(COMMITTED)
     texts = [each for each in every if is_simulated(each)]
 
-    def spy(among: Any, store: Any, **_: bool) -> dict[str, float]:
+    def spy(among: Any, store: Any) -> dict[str, float]:
         places = [every.index(each) for each in among]
         (tmp_path / f"{os.getpid()}-{time.monotonic_ns()}").write_text(json.dumps(places))
         return {name: each.value for name, each in store.coefficients.items()}

@@ -79,12 +79,12 @@ class HeldOutError:
         return math.exp(-self.log) - 1
 
 
-def solve(observations: Sequence[Observation], store: Store, *, experts: bool = True) -> dict[str, float]:
+def solve(observations: Sequence[Observation], store: Store) -> dict[str, float]:
     """Return all coefficients, those of basis ``fitted`` at their best for these observations.
 
     Memory and speed share no coefficient, so each is fitted alone. Repeated runs of a launch under a load count once.
     The terms of experts come last, from mixtures only: with the loads' simulation, because all of those vary in length,
-    and with the other coefficients as dense models gave them. Without ``experts`` they keep their values.
+    and with the other coefficients as dense models gave them.
     """
     fitted = [name for name, coefficient in store.coefficients.items() if coefficient.basis == "fitted"]
     values = {name: coefficient.value for name, coefficient in store.coefficients.items()}
@@ -100,7 +100,7 @@ def solve(observations: Sequence[Observation], store: Store, *, experts: bool = 
     dense = set(speed.COEFFICIENTS) - set(speed.EXPERT_COEFFICIENTS)
     values |= _solve(starts, [name for name in fitted if name not in speed.COEFFICIENTS], store, values)
     values |= _solve(loads, [name for name in fitted if name in dense], store, values)
-    return values | _solve(mixtures, speed.EXPERT_COEFFICIENTS, store, values) if experts else values
+    return values | _solve(mixtures, speed.EXPERT_COEFFICIENTS, store, values)
 
 
 def _is_fitted(observation: Observation) -> bool:
