@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from variants import IMAGES, TEXT, resolve, variant
 
-from recommender.estimate import all_reduce
+from recommender.estimate.terms import all_reduce
 
 TIMES = {"reduction-ms": 0.01, "link-efficiency": 0.5, "pcie-link-gb-s": 10.0}
 NVLINK = 900 / 2 * 0.5

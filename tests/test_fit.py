@@ -259,7 +259,7 @@ def test_a_fit_does_not_hang_on_the_last_digits(monkeypatch: pytest.MonkeyPatch)
     found = []
     for middle in (fit.MIDDLE, fit.MIDDLE + 1e-6):
         monkeypatch.setattr(fit, "MIDDLE", middle)
-        found.append(fit._solve(known, free, STORE))
+        found.append(fit._solve(known, free, STORE, COMMITTED))
     assert len(free) >= 5
     assert found[1] == pytest.approx(found[0], rel=fit_command.TOLERANCE / 5)
 
@@ -400,7 +400,7 @@ def test_a_factor_beyond_its_ends_is_told(tmp_path: Path) -> None:
     run = kept()
     for phase in run["phases"]:
         for name in ("latencies_ms", "gaps_ms", "ttft_ms"):
-            phase[name] = " ".join(str(10 * int(each)) for each in phase.get(name, "").split())
+            phase[name] = " ".join(str(10 * int(each)) for each in str(records.unpack(phase.get(name, ""))).split())
         phase["window_s"] *= 10
     path = changed(tmp_path, phases=run["phases"])
     with pytest.raises(RequestError, match="no factors up to 5 make the prediction for h100-sxm-80g match these runs"):

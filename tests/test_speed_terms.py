@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from variants import IMAGES, STORE, TEXT, configuration, resolve, variant
 
-from recommender.estimate import all_reduce, closed_loop, speed
+from recommender.estimate import closed_loop, speed
+from recommender.estimate.terms import all_reduce
 
 ACTIVE = 28 * (2 * 3584 * 3584 + 2 * 3584 * 512 + 3 * 3584 * 18_944)
 """Weights of Qwen2.5-7B's linear layers: query and output, key and value, three of the MLP."""

@@ -10,11 +10,11 @@ from operator import mul
 from typing import TYPE_CHECKING, Literal
 
 from recommender.estimate import model_shape, vision_shape
-from recommender.estimate.all_reduce import estimate_image_ms, estimate_pass_ms
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.configuration import Configuration
-from recommender.estimate.expert_times import ExpertTimes, estimate_experts
 from recommender.estimate.linear_attention import state_bytes
+from recommender.estimate.terms.all_reduce import estimate_image_ms, estimate_pass_ms
+from recommender.estimate.terms.expert_times import ExpertTimes, estimate_experts
 from recommender.request.resolved_request import ResolvedRequest
 
 if TYPE_CHECKING:

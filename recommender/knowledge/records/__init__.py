@@ -73,6 +73,7 @@ from recommender.knowledge.records.runs import (
     SmokeRun,
     cores,
     pack,
+    unpack,
 )
 
 __all__ = [
@@ -141,4 +142,5 @@ __all__ = [
     "Workload",
     "cores",
     "pack",
+    "unpack",
 ]

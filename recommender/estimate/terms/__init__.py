@@ -1,0 +1,1 @@
+"""Times that only mixtures of experts or several GPUs add."""
