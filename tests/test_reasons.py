@@ -249,9 +249,4 @@ def test_text_requests_read_no_claims_about_images() -> None:
     )
     assert texts < pictures
     assert all(STORE.claims[claim].images for claim in pictures - texts)
-    about = {claim.id for claim in STORE.claims.values() if OF_IMAGES.search(claim.statement) and not claim.images}
-    # They are about any model, and say that images suffer most.
-    assert {" ".join(STORE.claims[claim].statement.split())[:25] for claim in about} == {
-        "A 4-bit KV cache is aggre",
-        "A larger share for the KV",
-    }
+    assert not [claim.id for claim in STORE.claims.values() if OF_IMAGES.search(claim.statement) and not claim.images]
