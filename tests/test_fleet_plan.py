@@ -448,14 +448,14 @@ def test_the_help_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.alone
 def test_fifty_choices_are_quick() -> None:
-    """50 choices in under 8 s of this process's time."""
+    """50 choices in under 12 s of this process's time: a quarter of a second each, on the slowest cards too."""
     gpus = sorted(name for name, each in STORE.gpus.items() if "-mig-" not in name and each.memory_mib > 20_000)[:25]
     begun = time.process_time()
     for gpu in gpus:
         for tp in (1, 2):
             size_fleet(Request(gpu=gpu), HostKind(gpu, 4, tp, 64), Aim(200, 900), STORE)
     assert len(gpus) == 25
-    assert time.process_time() - begun < allowed(8)
+    assert time.process_time() - begun < allowed(12)
 
 
 @pytest.mark.parametrize("form", ["compose", "systemd", "k8s"])

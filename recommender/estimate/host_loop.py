@@ -54,7 +54,11 @@ class HostLoop(Generic[R]):
         """Take a request in, which costs ``prepare``; calls come in the order of time."""
         self.free = max(at, self.free) + prepare
         ready = self.free + self.overhead * self.chance.uniform(*JITTER)
-        heapq.heappush(self.later, (at, number, Incoming(ready, number, at, request, TURNS)))
+        incoming = Incoming(ready, number, at, request, TURNS)
+        if self.chunk:
+            heapq.heappush(self.later, (at, number, incoming))
+        else:  # nothing will delay it
+            heapq.heappush(self.incoming, incoming)
 
     def write(self, now: float, streams: int) -> float:
         """Write a pass's tokens of so many streams; return when that is done. Requests on their way in wait."""
@@ -78,7 +82,8 @@ class HostLoop(Generic[R]):
 
     def take(self, known: float) -> Incoming[R] | None:
         """Return the next request that is ready by a time."""
-        self._receive(known)
+        if self.later:
+            self._receive(known)
         if self.ready:
             return self.ready.popleft() if self.ready[0].ready <= known else None
         return heapq.heappop(self.incoming) if self.incoming and self.incoming[0].ready <= known else None
@@ -93,8 +98,8 @@ class HostLoop(Generic[R]):
 
     def quiet_until(self, now: float, full: bool) -> float:
         """Return until when no request is on its way in; to a ``full`` batch none goes, but writing delays them."""
-        if full and not self.chunk:
-            return math.inf
+        if not self.chunk:
+            return math.inf if full or not self.incoming else self.incoming[0].ready
         if self.incoming or (self.ready and not full):
             return now
         return self.later[0][0] if self.later else math.inf

@@ -152,7 +152,7 @@ class _Simulation:
             decoding = len(self.running)
             step = self.server.times.step(decoding) + self.rows if decoding else 0.0
             count = self._alike_passes(now, step)
-            prefill, firsts = self._prefill(count)
+            prefill, firsts = self._prefill(count) if self.waiting else (0.0, [])
             length = step
             if prefill:
                 prefill += self.server.times.expert_pass
@@ -161,7 +161,7 @@ class _Simulation:
                 length = prefill + base + hidden + self.rows if decoding else max(prefill, self.server.times.step(1))
             started = now + (count - 1) * length
             self.passes, now = self.passes + count, now + count * length
-            written = self.host.write(now, decoding + len(firsts))
+            written = self.host.write(now, decoding + len(firsts)) if self.server.chunk else now
             for number, sent in firsts:
                 self._start(number, sent, written)
             missing -= self._finish(written, wanted)
