@@ -1,4 +1,8 @@
-"""Send one chat completion over HTTP and time it."""
+"""Send one chat completion over HTTP and time it.
+
+aiohttp is of the extra ``smoke``: it is imported where a request is sent, because types of this package are read
+without it.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,14 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
-
-import aiohttp
+from typing import TYPE_CHECKING, Any
 
 from recommender.smoke.client.completion import END, BadCompletion, choice_text, parse_body, read_completion
 from recommender.smoke.client.conversation import LEAST, Asked, Drawn, write_filler
 from recommender.smoke.client.images import pictures, vary
+
+if TYPE_CHECKING:
+    import aiohttp
 
 POOL = 64  # images of a load; then they repeat, slightly changed
 SEED = 20
@@ -63,6 +68,8 @@ class Reply:
 
 def open_session(target: Target) -> aiohttp.ClientSession:
     """Return an HTTP session with unlimited connections that ignores proxy variables."""
+    import aiohttp
+
     headers = {"Content-Type": "application/json"}
     if target.api_key:
         headers["Authorization"] = f"Bearer {target.api_key}"
@@ -132,6 +139,8 @@ class Client:
 
     async def send(self, url: str, body: bytes, stream: bool, heard: Callable[[], None]) -> Reply:
         """Send a request and read its answer; call ``heard`` at the first bytes."""
+        import aiohttp
+
         begun, first, text = time.perf_counter(), 0.0, ""
         try:
             async with self._session.post(

@@ -7,9 +7,6 @@ import io
 import os
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
-from PIL import Image
-
 QUALITY = 85
 # Pixels of a pool: at most 0.8 base64 bytes a pixel keep it under 256 MB and quick to make.
 POOL_PIXELS = 192_000_000
@@ -53,6 +50,9 @@ def vary(picture: str, turn: int) -> str:
 
 def _picture(width: int, height: int, seed: tuple[int, int]) -> str:
     """Return one image, made band by band to keep memory low."""
+    import numpy as np  # of the extra ``smoke``, as Pillow is
+    from PIL import Image
+
     random = np.random.default_rng(seed)
     rows, columns = max(2, height // PATCH), max(2, width // PATCH)
     # Bilinear never overshoots, so the noise added below stays within 255.
