@@ -148,11 +148,24 @@ def _as_typed(message: str) -> str:
 
 
 def _usage(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    more = f"; see {getattr(context, 'command_path', 'recommend')} --help"
     if isinstance(error, click.NoSuchOption):
-        near = f"; did you mean {', '.join(error.possibilities)}?" if error.possibilities else "; see recommend --help"
-        return f"no such option {masked(error.option_name)}{near}"
-    command = getattr(getattr(error, "ctx", None), "command_path", "recommend")
-    return f"{masked(error.format_message()).rstrip('.')}; see {command} --help"
+        from difflib import get_close_matches
+
+        near = get_close_matches(error.option_name, error.possibilities or (), 2, 0.75)
+        if near:
+            more = f"; did you mean {', '.join(near)}?"
+        elif context is not None and context.command.name == "estimate":
+            more = "; the server's options come after --: recommend estimate --gpu L4 -- --session-len 4096"
+        return f"no such option {masked(error.option_name)}{more}"
+    if isinstance(error, click.exceptions.NoArgsIsHelpError) and isinstance(error.ctx.command, click.Group):
+        return f"name a command: {', '.join(error.ctx.command.list_commands(error.ctx))}{more}"
+    if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Parameter):
+        name = error.param.opts[0] if isinstance(error.param, click.Option) else error.param.human_readable_name
+        choices = ", ".join(getattr(error.param.type, "choices", ()))
+        return f"{name} is missing{choices and f': one of {choices}'}{more}"
+    return f"{masked(error.format_message()).rstrip('.')}{more}"
 
 
 if __name__ == "__main__":

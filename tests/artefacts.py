@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import io
 import os
 import shutil
 import signal
@@ -9,14 +12,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 
 import pytest
+from hypothesis import assume
 from hypothesis import strategies as st
 from packaging.version import Version
 
+from recommender import cli
 from recommender.choose.recommend import NothingFits, Recommendation, recommend
 from recommender.knowledge.load import data_root, load
 from recommender.knowledge.names import PART
@@ -41,11 +47,18 @@ Called = Callable[..., tuple[int, str, str]]
 
 @lru_cache(maxsize=4096)
 def answer(request: Request) -> Recommendation | NothingFits:
-    """The recommendation, or why nothing fits."""
     try:
         return recommend(request)
     except NothingFits as error:
         return error
+
+
+def fits(request: Request) -> Recommendation:
+    """The recommendation; the example is passed over where nothing fits."""
+    recommendation = answer(request)
+    assume(isinstance(recommendation, Recommendation))
+    assert isinstance(recommendation, Recommendation)
+    return recommendation
 
 
 def found(**asked: object) -> Recommendation:
@@ -75,13 +88,11 @@ def grid() -> Iterator[Request]:
 
 
 def vision(model: str) -> bool:
-    """Whether a model of the knowledge sees images."""
     return bool(load().models[model].vision)
 
 
 @st.composite
 def requests(draw: st.DrawFn, **fixed: object) -> Request:
-    """Requests over everything that can be asked."""
     gpu = draw(st.sampled_from(GPUS))
     asked: dict[str, object] = {
         "gpu": gpu,
@@ -105,7 +116,6 @@ def requests(draw: st.DrawFn, **fixed: object) -> Request:
 
 @cache
 def release_facts(release: str) -> ReleaseFacts:
-    """What was read out of a release's wheel."""
     return extracted().release(release)
 
 
@@ -187,6 +197,7 @@ class Machine:
         for name in ("bin", "record", "home", "work"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         self.tool("lmdeploy", RECORD)
+        self.tool("docker", RECORD)
         self.tool("nvidia-smi", NVIDIA_SMI)
         self.tool("python3", PYTHON)
 
@@ -255,7 +266,6 @@ class Machine:
             path.unlink()
 
     def words(self, body: str, **variables: str) -> list[str]:
-        """The one command line that a script launches."""
         self.forget()
         done = self.run(body, **variables)
         assert done.returncode == 0, done.stderr
@@ -272,11 +282,19 @@ def wait_for(condition, seconds: float = 60.0) -> None:  # type: ignore[no-untyp
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs (a zombie does not)."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+@contextmanager
+def running(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
+    """A process that is killed with its group, should it still run."""
+    try:
+        yield process
+    finally:
+        finish(process)
 
 
 def finish(process: subprocess.Popen[str]) -> None:
@@ -285,10 +303,27 @@ def finish(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
+def command(*words: str) -> tuple[int, str, str]:
+    """Status, stdout and stderr of a command line, in this process."""
+    kept, out, err = sys.argv, *(io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
+    sys.argv = ["recommend", *words]
+    status = 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            cli.main()
+        except SystemExit as stop:
+            status = int(stop.code or 0)
+        finally:
+            sys.argv = kept
+            gc.enable()
+    for stream in (out, err):
+        stream.seek(0)
+    return status, out.read(), err.read()
+
+
 def recommend_process(
     *words: str, environment: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """The command in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "recommender", *words],
         env=dict(environment) if environment is not None else {**os.environ, "PYTHONPATH": str(KNOWLEDGE.parent)},

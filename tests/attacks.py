@@ -464,26 +464,9 @@ def _settings(chance: random.Random, size: int) -> Files:
 
 
 JSONS = (
-    "[",
-    '{"a":',
-    "[[",
-    '[{"a":',
-    '"',
-    "\\",
-    "[1,",
-    "1",
-    "-",
-    " ",
-    "\n",
-    '{"a":1,"b":[',
-    "nan",
-    '"\\u0041",',
-    "1e9",
-    "[],",
-    "{},",
-    "null,",
-    '"a",',
-)
+    "[", '{"a":', "[[", '[{"a":', '"', "\\", "[1,", "1", "-", " ", "\n", '{"a":1,"b":[', "nan", '"\\u0041",',
+    "1e9", "[],", "{},", "null,", '"a",',
+)  # fmt: skip
 
 
 def _json(chance: random.Random, size: int) -> str:
@@ -566,21 +549,9 @@ def _schema(chance: random.Random, size: int) -> Files:
 # --- files that are none
 
 STRANGE = (
-    "fifo",
-    "device",
-    "folder",
-    "socket",
-    "sparse",
-    "zero-link",
-    "loop",
-    "gone",
-    "secret",
-    "binary",
-    "utf16",
-    "latin1",
-    "nul",
-    "mark",
-)
+    "fifo", "device", "folder", "socket", "sparse", "zero-link", "loop", "gone", "secret", "binary", "utf16",
+    "latin1", "nul", "mark",
+)  # fmt: skip
 
 
 def _strange(folder: Path, name: str, kind: str) -> None:

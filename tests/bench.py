@@ -3,8 +3,6 @@
 Medians of whole processes, rate in one process, peak memory.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import statistics

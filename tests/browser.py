@@ -26,8 +26,6 @@ ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disa
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves one folder below PREFIX."""
-
     protocol_version = "HTTP/1.1"
     extensions_map = http.server.SimpleHTTPRequestHandler.extensions_map | {".js": "text/javascript"}
 

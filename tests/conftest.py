@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import gc
 import os
 import signal
 import sys
@@ -11,7 +10,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from artefacts import Called, Machine
+from artefacts import Called, Machine, command
 from hypothesis import HealthCheck, settings
 from seeds import Seeds, folder
 from sitepages import build
@@ -53,7 +52,6 @@ which lines they reach would make them two to three times as long, and adds none
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Makes the mark known."""
     config.addinivalue_line("markers", "alone: watches the clock, and so runs after the others, one at a time")
 
 
@@ -94,7 +92,6 @@ def shared_machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
 @pytest.fixture
 def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Called:
     """Runs ``recommend review`` in a folder of its own: status, stdout, stderr."""
-    from recommender import cli
     from recommender.review import settings
 
     monkeypatch.chdir(tmp_path)
@@ -102,15 +99,9 @@ def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp
     settings._upward.cache_clear()
 
     def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["recommend", "review", *words])
-        status = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            status = int(stop.code or 0)
-        finally:
-            gc.enable()
-        return status, *capfd.readouterr()
+        answer = command("review", *words)
+        assert capfd.readouterr() == ("", "")
+        return answer
 
     return run
 

@@ -1,7 +1,5 @@
 """How fast this machine is: limits are multiples of a loop's time, so that a slow or busy one passes too."""
 
-from __future__ import annotations
-
 import resource
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A discrete-event simulation of one server and of fleets: the independent judge of simulated arrivals."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
@@ -42,7 +40,6 @@ class Server:
     running: list[list[Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Starts the engine."""
         self.thread = simpy.Resource(self.environment, capacity=1)
         self.work = self.environment.event()
         self.environment.process(self.engine())
@@ -80,7 +77,6 @@ class Server:
 def drive(
     environment: simpy.Environment, server: Server, gaps: Iterator[tuple[float, int]], times: list[float]
 ) -> Steps:
-    """Lets requests arrive."""
     for gap, size in gaps:
         yield environment.timeout(1e3 * gap)
         for _ in range(size):

@@ -1,7 +1,5 @@
 """Runs that take seconds each, made several at a time and only for the tests that were chosen."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path

@@ -8,8 +8,6 @@ texts hold commands that would leave a file behind if anything ran them; the wor
 is started, every connection, and every file that is opened to be written.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

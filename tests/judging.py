@@ -5,8 +5,6 @@ there. Place: their characters overlap, or they stand on one line of a text with
 false alarm; a label that no finding meets is a miss.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -129,7 +127,6 @@ def _stretches(where: Any, text: str) -> Iterator[tuple[int, int]]:
 
 @cache
 def corpus() -> tuple[Judged, ...]:
-    """Every command of the corpus."""
     made = []
     for path in CORPUS:
         one = yaml.safe_load(Path(path).read_text("utf-8"))

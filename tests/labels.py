@@ -1,7 +1,5 @@
 """The form of what was labelled by hand, which the corpus of commands and the golden reviews of the seeds share."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +10,9 @@ from recommender.maintenance.citations import in_wheel
 
 RELEASES = {path.stem for path in (ROOT / "knowledge" / "releases").glob("*.yaml")}
 FAMILIES = {
-    "starts-at-all": "starts",
-    "answers-the-workload": "answers",
-    "does-nothing": "nothing",
-    "costs-memory-or-speed": "costs",
-    "safety": "safety",
-    "operations": "operations",
-}
+    "starts-at-all": "starts", "answers-the-workload": "answers", "does-nothing": "nothing",
+    "costs-memory-or-speed": "costs", "safety": "safety", "operations": "operations",
+}  # fmt: skip
 """The families of the labels, each with its name among the rules."""
 SEVERITIES = {"error", "warning", "info"}
 CONTEXT = ["release", "release_from", "gpu", "gpus", "model", "load"]

@@ -38,7 +38,6 @@ def hostile(name: str) -> Layout:
 
 
 def flag_words(recommendation: Recommendation) -> list[str]:
-    """The recommended options and values, without the server's address."""
     return [
         word
         for option in recommendation.explanations
@@ -48,7 +47,6 @@ def flag_words(recommendation: Recommendation) -> list[str]:
 
 
 def variables(recommendation: Recommendation) -> dict[str, str]:
-    """The recommended environment."""
     return {
         option.name: option.value
         for option in recommendation.explanations

@@ -25,10 +25,10 @@ from recommender.knowledge.records import Model
 from recommender.smoke.weights import layouts, tensors, write
 
 MODELS = (
-    "gpt-oss-20b", "intern-s1", "internlm2.5-7b", "internlm3-8b-gptq", "internvl3-38b", "internvl3-8b",
-    "internvl3-8b-hf", "internvl3.5-20b-a4b", "llama-3.1-8b-fp8", "mixtral-8x7b-awq", "qwen2-57b-a14b",
-    "qwen2-vl-2b-instruct", "qwen2.5-7b-instruct-awq", "qwen2.5-vl-7b-gptq", "qwen3-30b-a3b-fp8",
-    "qwen3-30b-a3b-gptq", "qwen3-8b", "qwen3.5-35b-a3b", "qwen3.5-9b",
+    "glm-4.7-flash", "gpt-oss-20b", "intern-s1", "intern-s2-mobius", "intern-s2-preview", "internlm2.5-7b",
+    "internlm3-8b-gptq", "internvl3-38b", "internvl3-8b", "internvl3-8b-hf", "internvl3.5-20b-a4b",
+    "llama-3.1-8b-fp8", "mixtral-8x7b-awq", "qwen2-57b-a14b", "qwen2-vl-2b-instruct", "qwen2.5-7b-instruct-awq",
+    "qwen2.5-vl-7b-gptq", "qwen3-30b-a3b-fp8", "qwen3-30b-a3b-gptq", "qwen3-8b", "qwen3.5-35b-a3b", "qwen3.5-9b",
 )  # fmt: skip
 HEAD = """\
 # Tensors that LMDeploy 0.18.0 reads of small models, by python tests/loader_names.py. N is a layer's or an expert's
@@ -74,7 +74,6 @@ class Parameter:
     """A tensor of a C++ module: its bytes are checked by the loader against those of the checkpoint's tensor."""
 
     def alloc(self, shape: list[int], kind: Any) -> Parameter:
-        """Take the shape and the type."""
         self.type, self.byte_size = kind, BYTES[kind.name.removeprefix("TYPE_")]
         for side in shape:
             self.byte_size *= side
@@ -85,10 +84,7 @@ class Parameter:
 
 
 class Module(Anything):
-    """A C++ module."""
-
     def param(self, _: str) -> Parameter:
-        """Return a new tensor."""
         return Parameter()
 
 
@@ -123,7 +119,6 @@ def add_module(name: str, path: str = "", **contents: Any) -> types.ModuleType:
 
 
 def prepare(wheel: str) -> None:
-    """Make the loaders of the wheel importable."""
     torch = importlib.import_module("torch")
     torch.Tensor.cuda = lambda self: self
     for package in ("", "/turbomind", "/vl"):
@@ -180,7 +175,7 @@ def read_names(model: Model) -> list[str]:
     transformers = importlib.import_module("transformers")
     checkpoint = importlib.import_module("lmdeploy.turbomind.checkpoint")
     kinds = {"F16": torch.float16, "BF16": torch.bfloat16, "I32": torch.int32, "U8": torch.uint8}
-    kinds["F8_E4M3"] = torch.float8_e4m3fn
+    kinds |= {"F8_E4M3": torch.float8_e4m3fn, "F32": torch.float32}
     with tempfile.TemporaryDirectory() as folder:
         made = write.ensure_checkpoint(model, Path(folder)).folder
         config = transformers.AutoConfig.from_pretrained(str(made), trust_remote_code=True)
@@ -216,7 +211,6 @@ def lines(names: list[str]) -> list[str]:
 
 
 def main(wheel: str) -> None:
-    """Write the file."""
     prepare(wheel)
     text = HEAD
     for name in MODELS:

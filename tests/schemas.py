@@ -1,7 +1,5 @@
 """Outputs against the schemas in knowledge/schema/."""
 
-from __future__ import annotations
-
 import json
 from functools import lru_cache
 from pathlib import Path
@@ -28,7 +26,6 @@ def valid(name: str, text: str) -> Any:
 
 
 def objects(schema: Any) -> list[dict[str, Any]]:
-    """Every object with named fields in a schema."""
     if isinstance(schema, list):
         return [each for part in schema for each in objects(part)]
     if not isinstance(schema, dict):

@@ -1,18 +1,12 @@
 """What tests ask of a script that the review reads."""
 
-from __future__ import annotations
-
 from recommender.review.readers.detect_kind import read
 from recommender.review.script.model import Kind, Launch, Script, Span
 
 PATHS = {
-    "bash": "serve.sh",
-    "command": "-",
-    "python": "serve.py",
-    "compose": "docker-compose.yaml",
-    "kubernetes": "deployment.yaml",
-    "docker": "Dockerfile",
-}
+    "bash": "serve.sh", "command": "-", "python": "serve.py", "compose": "docker-compose.yaml",
+    "kubernetes": "deployment.yaml", "docker": "Dockerfile",
+}  # fmt: skip
 """A path of each kind of file."""
 
 
@@ -22,23 +16,19 @@ def read_bash(path: str, text: str) -> Script:
 
 
 def only_launch(text: str, kind: Kind | None = "bash", path: str = "start.sh") -> Launch:
-    """Return the only launch of a text."""
     script = read(path, text, kind)
     assert len(script.launches) == 1, (script.launches, script.problems)
     return script.launches[0]
 
 
 def given_options(launch: Launch) -> dict[str, list[str | None]]:
-    """Return the values of each option, by its name."""
     return {option.name: [word.value for word in option.values] for option in launch.options}
 
 
 def place_of(text: str, part: str) -> Span:
-    """Return the place of a part of a text."""
     start = text.index(part)
     return read_bash("x", text).place(start, start + len(part))
 
 
 def text_at(text: str, place: Span | None) -> str | None:
-    """Return what stands at a place."""
     return text[place.start : place.end] if place else None

@@ -1,7 +1,5 @@
 """Finds the code blocks of the seed texts that the golden reviews of ``tests/reviews/seeds`` are of."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterator
@@ -21,7 +19,6 @@ Entry = dict[str, Any]
 
 @cache
 def entry(path: Path) -> Entry:
-    """The golden review in one file."""
     loaded: Entry = yaml.safe_load(path.read_text(encoding="utf-8"))
     return loaded
 
@@ -59,7 +56,6 @@ def put_into(script: str, exports: str, options: str) -> str:
 
 
 def reviewed(seeds: Seeds, one: Entry) -> str:
-    """The text that a golden review is of."""
     own = texts(seeds, one["seed"][:3])
     text = own[one["block"] - 1]
     into = one.get("into")

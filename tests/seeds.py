@@ -4,8 +4,6 @@ The texts are not part of the repository: they lie in ``../shared/seeds`` beside
 it, or in the folder that the variable ``SEEDS_DIR`` names.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -22,7 +20,6 @@ Numbered = list[tuple[int, str]]
 
 
 def folder() -> Path:
-    """Where the seed texts are expected."""
     named = os.environ.get("SEEDS_DIR")
     return Path(named) if named else ROOT.parent / "shared" / "seeds"
 
@@ -71,7 +68,6 @@ class Config:
 
 
 def blocks(lines: Numbered) -> list[Block]:
-    """The fenced code blocks of some lines."""
     found: list[Block] = []
     heading, inside = "", False
     for number, line in lines:
@@ -88,7 +84,6 @@ def blocks(lines: Numbered) -> list[Block]:
 
 
 def prose(lines: Numbered) -> Iterator[tuple[int, str]]:
-    """The lines outside code blocks."""
     inside = False
     for number, line in lines:
         if re.match(r"\s*```", line):
@@ -215,12 +210,10 @@ class Seeds:
 
     @cached_property
     def table(self) -> list[list[str]]:
-        """The comparison's table of settings, its header first."""
         return tables(self.lines("000"))[0]
 
     @cached_property
     def memory_table(self) -> list[list[str]]:
-        """The comparison's table of estimates, its header first."""
         return tables(self.lines("000"))[1]
 
     @cached_property
@@ -238,7 +231,6 @@ class Seeds:
 
     @cached_property
     def baseline_script(self) -> Script:
-        """The script of 003."""
         return self._command(self.lines("003"))
 
     @staticmethod

@@ -1,7 +1,5 @@
 """Build the site, and parse its pages for the tests."""
 
-from __future__ import annotations
-
 import html
 import os
 import re
@@ -37,7 +35,6 @@ class ParsedPage(HTMLParser):
         super().__init__()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Record the id, link or resource of an element."""
         values = dict(attrs)
         if identifier := values.get("id"):
             self.ids.add(identifier)
@@ -50,7 +47,6 @@ class ParsedPage(HTMLParser):
 
 @cache
 def pages(site: Path) -> dict[str, ParsedPage]:
-    """Return every page by its path."""
     parsed = {}
     for path in sorted(site.rglob("*.html")):
         parsed[path.relative_to(site).as_posix()] = page = ParsedPage()
@@ -59,7 +55,6 @@ def pages(site: Path) -> dict[str, ParsedPage]:
 
 
 def words(page: str) -> str:
-    """Return a page's text without markup."""
     return html.unescape(re.sub(r"<[^>]+>", "", page))
 
 

@@ -1,31 +1,26 @@
 """An adviser's configuration: how its settings are read, what stands where it is silent, what speaks against it."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
 import pytest
 from variants import IMAGES, STORE, TEXT, configuration, resolve, store_with, variant
 
-from recommender.choose import advisers
+from recommender.choose import advisers, batch_room
 from recommender.choose.select import predict
 from recommender.common.errors import RequestError, UnknownName
 
 
 def setting(option: str, value: str, **changed: Any) -> Any:
-    """A setting as advisers give it."""
     base = STORE.advisers["claude"].settings[0]
     return variant(base, **{"option": option, "value": value, "up_to": "", "final": True, "reason": "", **changed})
 
 
 def adviser(*settings: Any) -> Any:
-    """An adviser of that name and these settings."""
     return variant(STORE.advisers["claude"], id="mine", name="My Adviser", settings=settings)
 
 
 def knowing(*settings: Any, **kinds: Any) -> Any:
-    """The knowledge with this adviser only."""
     return store_with(advisers={"mine": adviser(*settings)}, **kinds)
 
 
@@ -36,7 +31,6 @@ def follow(
     kinds: dict[str, Any] | None = None,
     **asked: Any,
 ) -> tuple[Any, advisers.GivenSettings]:
-    """The resolved request and the followed adviser."""
     resolved = resolve(knowing(*settings, **(kinds or {})), **asked)
     return resolved, advisers.follow(resolved, "mine", added or {}, left)
 
@@ -135,7 +129,7 @@ def test_what_cannot_be_added_or_left_out(
 )
 def test_the_default_batch_was_smaller_before_0_10(release: str, gpu: str, batch: int) -> None:
     """Up to 0.9.2.post1: 256 on an A100 or A800, 512 on an H100 or H800, 128 elsewhere, the H200 too."""
-    assert advisers.default_batch(resolve(gpu=gpu, lmdeploy=release)) == batch
+    assert batch_room.default_batch(resolve(gpu=gpu, lmdeploy=release)) == batch
 
 
 # LMDeploy's own defaults of the batch by the GPU's product name: lmdeploy/utils.py of the release.
@@ -143,26 +137,15 @@ def test_the_default_batch_was_smaller_before_0_10(release: str, gpu: str, batch
 @pytest.mark.parametrize(
     ("gpu", "batch"),
     [
-        ("a100-sxm-80g", 384),
-        ("a100-pcie-40g", 384),
-        ("a100-sxm-80g-mig-2g", 384),
-        ("h100-sxm-80g", 1024),
-        ("h100-nvl-94g", 1024),
-        ("h200-sxm", 1024),
-        ("a800-sxm-80g", 384),
-        ("h800-sxm-80g", 1024),
-        ("gh200-96g", 1024),
-        ("h20-96g", 128),
-        ("l4", 128),
-        ("a10", 128),
-        ("b200", 128),
-        ("rtx-4090", 128),
+        ("a100-sxm-80g", 384), ("a100-pcie-40g", 384), ("a100-sxm-80g-mig-2g", 384), ("h100-sxm-80g", 1024),
+        ("h100-nvl-94g", 1024), ("h200-sxm", 1024), ("a800-sxm-80g", 384), ("h800-sxm-80g", 1024),
+        ("gh200-96g", 1024), ("h20-96g", 128), ("l4", 128), ("a10", 128), ("b200", 128), ("rtx-4090", 128),
     ],
-)
+)  # fmt: skip
 def test_the_default_batch_is_the_gpus(release: str, gpu: str, batch: int) -> None:
     """From 0.10.0: 384 on an A100, 1024 on an H100 or H200, 128 elsewhere (0.10.0 lmdeploy/utils.py:340)."""
     resolved = resolve(gpu=gpu, lmdeploy=release)
-    assert advisers.default_batch(resolved) == batch
+    assert batch_room.default_batch(resolved) == batch
     config = advisers.build_configuration(resolved, advisers.follow(resolved, "defaults", {}, ()))
     assert config.max_batch_size == batch
 
@@ -173,25 +156,11 @@ def test_where_an_adviser_is_silent_lmdeploys_defaults_stand(model: str, positio
     resolved = resolve(model=model, cpus=24, gpu_count=4, concurrency=64)
     config = advisers.build_configuration(resolved, advisers.follow(resolved, "defaults", {}, ()))
     expected = {
-        "session_len": positions,
-        "prefill_tokens": 8192,
-        "cache_ratio": 0.8,
-        "block_len": 64,
-        "kv_bits": 16,
-        "prefix_caching": False,
-        "omp_threads": 24,
-        "max_tiles": 0,
-        "tp": 1,
-        "servers": 1,
-        "share": 1,
-        "proxy_url": "",
-        "trust_remote_code": False,
-        "disable_docs": False,
-        "server_name": "0.0.0.0",
-        "structured_output": False,
-        "backend": "turbomind",
-        "port": 23333,
-    }
+        "session_len": positions, "prefill_tokens": 8192, "cache_ratio": 0.8, "block_len": 64, "kv_bits": 16,
+        "prefix_caching": False, "omp_threads": 24, "max_tiles": 0, "tp": 1, "servers": 1, "share": 1,
+        "proxy_url": "", "trust_remote_code": False, "disable_docs": False, "server_name": "0.0.0.0",
+        "structured_output": False, "backend": "turbomind", "port": 23333,
+    }  # fmt: skip
     assert {name: getattr(config, name) for name in expected} == expected
     # Where the release's options have a default of their own, it is this one.
     for option, value in (("cache-max-entry-count", "0.8"), ("max-prefill-token-num", "8192"), ("tp", "1")):
@@ -246,7 +215,6 @@ def test_a_value_that_is_none_is_refused(option: str, value: str, said: str) -> 
 
 
 def explained(*settings: Any, **asked: Any) -> dict[str, Any]:
-    """The explanation of each option."""
     resolved, made = follow(*settings, **asked)
     candidate = predict(resolved, advisers.build_configuration(resolved, made))
     return {each.option: each for each in advisers.explain_given(resolved, made, candidate)}
@@ -298,7 +266,6 @@ def test_an_option_that_the_release_lacks_is_written_as_given() -> None:
 
 
 def against(*settings: Any, kinds: dict[str, Any] | None = None, **asked: Any) -> list[tuple[str, str, str, str]]:
-    """Constraint, severity, message and remedy of each finding."""
     resolved, made = follow(*settings, kinds={"constraints": {}, "claims": {}} | (kinds or {}), **asked)
     candidate = predict(resolved, advisers.build_configuration(resolved, made))
     return [

@@ -1,7 +1,5 @@
 """What the cards of a server add up among them, by the bytes a ring sends."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

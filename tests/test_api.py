@@ -1,7 +1,5 @@
 """The public functions: what ``import recommender`` gives, what it costs, and that they are what the commands print."""
 
-from __future__ import annotations
-
 import doctest
 import json
 import subprocess

@@ -3,8 +3,6 @@
 Which folder may import which is import-linter's to say: see ``tool.importlinter`` in pyproject.toml.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess
@@ -37,7 +35,6 @@ LONG_FUNCTIONS = {
 
 @cache
 def tree(module: str) -> ast.Module:
-    """A module's syntax tree."""
     return ast.parse((PACKAGE / f"{module}.py").read_text("utf-8"))
 
 
@@ -110,7 +107,6 @@ def test_module_names_are_whole() -> None:
 
 @cache
 def flag_records() -> dict[str, str]:
-    """Flag id and option of every record."""
     return {
         path.stem: yaml.safe_load(path.read_text("utf-8"))["option"] for path in (KNOWLEDGE / "flags").glob("*.yaml")
     }
@@ -132,16 +128,10 @@ def strings(module: str) -> Iterator[str]:
 
 # Words that are a flag's id and mean something else where they stand.
 OTHER_MEANINGS = {
-    "dtype": "the field of a checkpoint's config.json, or a setting",
-    "backend": "a setting",
-    "communicator": "a setting",
-    "tp": "a setting",
-    "device": "no flag here",
-    "role": "no flag here",
-    "revision": "the revision of a checkpoint",
-    "async": "a keyword",
-    "adapters": "no flag here",
-}
+    "dtype": "the field of a checkpoint's config.json, or a setting", "backend": "a setting",
+    "communicator": "a setting", "tp": "a setting", "device": "no flag here", "role": "no flag here",
+    "revision": "the revision of a checkpoint", "async": "a keyword", "adapters": "no flag here",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("module", STEPS)
@@ -212,13 +202,9 @@ def test_no_step_asks_the_clock_or_the_host(module: str) -> None:
 
 # Files whose tests are told by their names; no file joins them.
 TOLD_BY_NAME = {
-    "test_seeds.py",
-    "test_conditions.py",
-    "test_extract.py",
-    "test_shapes.py",
-    "test_tokens.py",
+    "test_seeds.py", "test_conditions.py", "test_extract.py", "test_shapes.py", "test_tokens.py",
     "test_citations.py",
-}
+}  # fmt: skip
 
 
 def test_the_tests_say_what_they_show() -> None:

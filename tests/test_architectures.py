@@ -1,7 +1,5 @@
 """Every architecture that a release's TurboMind lists is planned for, or its reason not to be is listed here."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -17,7 +15,6 @@ from recommender.smoke.weights import layouts
 
 FACTS = load_extracted(Path(__file__).parent.parent / "knowledge" / "extracted" / "api_server.json")
 DROPPED = "0.14.0 dropped it"
-UNKNOWN = "no record: its config.json was not looked for yet"
 REFUSED = {
     **dict.fromkeys(
         [
@@ -29,9 +26,6 @@ REFUSED = {
         ],
         DROPPED,
     ),
-    "Glm4MoeLiteForCausalLM": "its cache holds a latent vector per token, which the memory model does not know",
-    "InternS2PreviewForConditionalGeneration": UNKNOWN,
-    "InternS2MobiusForConditionalGeneration": f"{UNKNOWN}; groups of layers share their experts",
 }  # fmt: skip
 """Architectures without a record, each with the reason."""
 REFUSED_THERE = {

@@ -1,7 +1,5 @@
 """``recommend bench-prompt``: the same pictures through two launches, what is counted, and what is claimed."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import itertools
@@ -329,7 +327,6 @@ WRONG = {
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with scripts, pictures and files of labels."""
     folder = tmp_path_factory.mktemp("lines")
     (folder / "a.sh").write_text(rendered(*ASKED))
     (folder / "t.sh").write_text(rendered(*TEXT))
@@ -410,8 +407,6 @@ PHOTOS = photos()
 
 @dataclass
 class Ran:
-    """One comparison and what it left behind."""
-
     code: int
     out: str
     err: str

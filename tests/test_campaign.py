@@ -1,7 +1,5 @@
 """``recommend campaign``: plans, resumption, the sweep and what it tells, on a stand-in and on made-up results."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -398,11 +396,8 @@ def test_rungs_as_long_as_each_other_count_together(tmp_path: Path) -> None:
     plan["sweep"]["rungs"][2]["seconds"] = 8
     checked = made(tmp_path, yaml.safe_dump(plan))
     got = sweep.ranking(checked, through(checked), LOADS[1])
-    assert [(r.start, r.rung, r.runs, r.median) for r in got.rows] == [
-        ("a", 3, 4, 51.5),
-        ("c", 2, 1, 50),
-        ("b", 1, 1, 45),
-    ]
+    expected = [("a", 3, 4, 51.5), ("c", 2, 1, 50), ("b", 1, 1, 45)]
+    assert [(r.start, r.rung, r.runs, r.median) for r in got.rows] == expected
 
 
 def test_a_failure_in_one_of_three_runs_drops_a_start(halving: ParsedPlan) -> None:
@@ -533,7 +528,6 @@ def packed(folder: Path, *texts: str) -> tuple[Result, Results]:
 
 
 def of(launch: PlannedRun, *values: float, **fields: object) -> str:
-    """The record of a launch that measured this."""
     text = line(launch, *values).evidence
     run = {**yaml.safe_load(text), "taken": "2026-11-22", "launch_sha256": launch.what, **fields}
     return yaml.safe_dump(run, sort_keys=False)
@@ -767,8 +761,6 @@ def test_long_lines_are_wrapped() -> None:
 
 @dataclass
 class Campaign:
-    """A plan on a machine of its own."""
-
     machine: Standin
     port: int
 

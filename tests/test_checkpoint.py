@@ -1,7 +1,5 @@
 """A local folder's config.json becomes the shape that the same checkpoint's record has, for every family."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -26,30 +24,31 @@ LANGUAGE = {
 
 
 def text_config(text: TextShape, architecture: str) -> dict[str, Any]:
-    """The language model as the hub's config.json writes it."""
     found: dict[str, Any] = {
-        "architectures": [architecture],
-        "hidden_size": text.hidden,
-        "num_hidden_layers": text.layers,
-        "num_attention_heads": text.heads,
-        "num_key_value_heads": text.kv_heads,
-        "intermediate_size": text.intermediate,
-        "vocab_size": text.vocab,
-        "tie_word_embeddings": text.tied_embeddings,
-        "max_position_embeddings": text.max_positions,
-        "torch_dtype": text.dtype,
-        "sliding_window": None,
-    }
+        "architectures": [architecture], "hidden_size": text.hidden, "num_hidden_layers": text.layers,
+        "num_attention_heads": text.heads, "num_key_value_heads": text.kv_heads,
+        "intermediate_size": text.intermediate, "vocab_size": text.vocab,
+        "tie_word_embeddings": text.tied_embeddings, "max_position_embeddings": text.max_positions,
+        "torch_dtype": text.dtype, "sliding_window": None,
+    }  # fmt: skip
     if text.head_dim * text.heads != text.hidden:
         found["head_dim"] = text.head_dim
     for mixture in text.mixture:
-        if architecture in ("Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration"):
+        if mixture.corrected:
+            found |= {"n_routed_experts": mixture.experts, "moe_intermediate_size": mixture.intermediate}
+            found |= {"n_shared_experts": 1, "first_k_dense_replace": mixture.dense_layers}
+        elif architecture.startswith(("Qwen", "InternS2")):
             found |= {"num_experts": mixture.experts, "moe_intermediate_size": mixture.intermediate}
             found |= {"mlp_only_layers": [], "decoder_sparse_step": 1}
             found |= {"shared_expert_intermediate_size": mixture.shared} if mixture.shared else {}
         else:
             found["num_local_experts"] = mixture.experts
         found["num_experts_per_tok"] = mixture.per_token
+        found |= {"num_blocks": mixture.sets} if mixture.sets else {}
+    for latent in text.latent:
+        found |= {"num_key_value_heads": text.heads, "head_dim": latent.rope, "q_lora_rank": latent.query_rank}
+        found |= {"kv_lora_rank": latent.rank, "qk_rope_head_dim": latent.rope, "qk_nope_head_dim": latent.key}
+        found |= {"v_head_dim": latent.value}
     for window in text.window:
         kinds = ["sliding_attention", "full_attention"] * window.layers
         found |= {"sliding_window": window.tokens, "layer_types": kinds}
@@ -85,7 +84,6 @@ def vision_config(vision: VisionShape, legacy: bool) -> dict[str, Any]:
 
 
 def quantization_config(packed: Quantization) -> dict[str, Any]:
-    """What each method writes of itself."""
     if packed.method == "fp8":
         return {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}
     if packed.method == "mxfp4":

@@ -1,7 +1,5 @@
 """Citations of LMDeploy's code are held against the release they cite."""
 
-from __future__ import annotations
-
 import subprocess
 import zipfile
 from pathlib import Path
@@ -138,7 +136,5 @@ def test_repository_files_are_read_at_the_tag(tmp_path: Path) -> None:
     assert open_text("0.16.0", "src/c.cc") == "old\n"
     wrong = [cited(1, "x", "src/c.cc", "0.17.0"), cited(1, "x", "src/d.cc", "0.16.0")]
     problems = citations.verify_all(wrong, open_text).problems
-    assert [problem.what for problem in problems] == [
-        "the repository given has no tag v0.17.0",
-        "v0.16.0 has no src/d.cc",
-    ]
+    expected = ["the repository given has no tag v0.17.0", "v0.16.0 has no src/d.cc"]
+    assert [problem.what for problem in problems] == expected

@@ -1,7 +1,5 @@
 """What a claim's runs show: all starts of a launch at all their loads, against ratios worked out by hand."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest
@@ -17,15 +15,11 @@ REAL = read_record(KNOWLEDGE / "evidence/h100-2026-11-21-kv-8.yaml", records.Smo
 def phase(concurrency: int, rps: float, image: str = "448x448", **changed: object) -> records.Phase:
     """A steady load: as many requests as the window holds, each of the time that Little's law gives."""
     values = {
-        "concurrency": concurrency,
-        "image": image,
-        "images": 1 if image else 0,
-        "window_s": 10.0,
-        "window_requests": round(10 * rps),
-        "gaps_ms": "",
+        "concurrency": concurrency, "image": image, "images": 1 if image else 0, "window_s": 10.0,
+        "window_requests": round(10 * rps), "gaps_ms": "",
         "latencies_ms": " ".join([str(round(1000 * concurrency / rps))] * round(10 * rps)) if rps else "",
         "failures": (),
-    }
+    }  # fmt: skip
     return REAL.phases[0].model_copy(update=values | changed)
 
 
@@ -66,11 +60,8 @@ def test_every_load_of_both_sides_is_shown() -> None:
     of = run("a", "a", phase(1, 5), phase(16, 90), phase(64, 30), phase(2, 7), phase(8, 0))
     than = run("b", "b", phase(1, 5), phase(16, 60), phase(64, 60), phase(4, 7), phase(8, 20))
     found = compare([of], [than])
-    assert {load.split(" x")[0]: (ratio, word) for load, (ratio, word, _) in found.items()} == {
-        "1": (1.0, "same"),
-        "16": (1.5, "more"),
-        "64": (0.5, "less"),
-    }
+    expected = {"1": (1.0, "same"), "16": (1.5, "more"), "64": (0.5, "less")}
+    assert {load.split(" x")[0]: (ratio, word) for load, (ratio, word, _) in found.items()} == expected
 
 
 def test_loads_differ_in_more_than_their_concurrency() -> None:

@@ -1,7 +1,5 @@
 """The command: streams, exit codes, files, and what a run imports."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -23,7 +21,6 @@ MAIN = ("--gpu", "A100-80G", "--load", "single")
 
 
 def env(**changed: str) -> dict[str, str]:
-    """A bare environment with the checkout on the path."""
     return {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8", **changed}
 
 
@@ -65,70 +62,6 @@ def test_the_report_is_plain_text_of_80_columns_off_a_terminal() -> None:
             assert "\x1b" not in text
             wide = [line for line in text.splitlines() if len(line) > 80 and len(line.split()) > 1]
             assert not wide, wide
-
-
-def on_terminal(**changed: str) -> str:
-    """What the command writes to stderr where that is a terminal."""
-    import pty
-
-    leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "recommender", *MAIN],
-        env=env(TERM="xterm-256color", **changed),
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=follower,
-    )
-    os.close(follower)
-    read = b""
-    while True:
-        try:
-            part = os.read(leader, 65536)
-        except OSError:
-            break
-        if not part:
-            break
-        read += part
-    os.close(leader)
-    assert process.wait(timeout=60) == 0
-    return read.decode()
-
-
-def test_a_terminal_gets_colour_unless_it_asks_not_to() -> None:
-    """A terminal's report is coloured; NO_COLOR makes it plain; the words are the same."""
-    coloured, plain = on_terminal(), on_terminal(NO_COLOR="1")
-    assert "\x1b[" in coloured
-    assert "\x1b" not in plain
-    words = re.sub(r"\x1b\[[0-9;]*m", "", coloured).split()
-    assert [word for word in words if not set(word) <= set("█░")] == plain.split()
-
-
-def test_a_closed_pipe_is_no_error() -> None:
-    """A reader that leaves early (head -1) gets its line; nothing is complained about."""
-    command = f"{shlex.quote(sys.executable)} -m recommender {shlex.join(MAIN)} -q --format report | head -1"
-    done = subprocess.run([BASH, "-c", command], env=env(), cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0
-    assert len(done.stdout.splitlines()) == 1
-    assert done.stderr == ""
-
-
-def test_a_closed_stdout_is_no_traceback() -> None:
-    """With stdout closed from the start there is no traceback."""
-    command = f"{shlex.quote(sys.executable)} -m recommender {shlex.join(MAIN)} -q >&-"
-    done = subprocess.run([BASH, "-c", command], env=env(), cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert "Traceback" not in done.stderr
-    assert len(done.stderr.splitlines()) <= 1
-
-
-def test_a_full_disk_is_one_line() -> None:
-    """A stdout that cannot be written is said in one line with a status above 0."""
-    if not Path("/dev/full").exists():
-        pytest.skip("no /dev/full on this system")
-    command = f"{shlex.quote(sys.executable)} -m recommender {shlex.join(MAIN)} -q >/dev/full"
-    done = subprocess.run([BASH, "-c", command], env=env(), cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 3
-    assert "Traceback" not in done.stderr
-    assert len(done.stderr.splitlines()) == 1
 
 
 # --- help and version
@@ -177,13 +110,8 @@ def test_help_loads_no_knowledge() -> None:
     loaded = set(re.findall(r"'([^']+)'", done.stderr))
     assert "recommender.cli" in loaded
     assert not loaded & {
-        "pydantic",
-        "yaml",
-        "jinja2",
-        "rich",
-        "recommender.knowledge.records",
-        "recommender.knowledge.store",
-    }
+        "pydantic", "yaml", "jinja2", "rich", "recommender.knowledge.records", "recommender.knowledge.store",
+    }  # fmt: skip
 
 
 def test_version_is_the_packages() -> None:
@@ -329,7 +257,6 @@ def test_gpu_auto_without_a_driver_is_one_line(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the checkout without its index."""
     folder = tmp_path_factory.mktemp("checkout")
     for name in ("recommender", "knowledge", "templates"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))

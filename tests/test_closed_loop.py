@@ -141,15 +141,9 @@ def test_the_other_servers_are_as_busy_as_this_one(concurrency: int, prepare: fl
 def test_all_parts_of_a_step_but_its_requests_are_slowed() -> None:
     """Experts like weights; with two others twice as much."""
     terms = service(
-        prepare=5.0,
-        prefill=6.0,
-        step_base=8.0,
-        step_row=0.25,
-        expert_most=3.0,
-        expert_missed=0.5,
-        expert_pass=2.0,
+        prepare=5.0, prefill=6.0, step_base=8.0, step_row=0.25, expert_most=3.0, expert_missed=0.5, expert_pass=2.0,
         expert_launches=1.0,
-    )
+    )  # fmt: skip
     one, two = (closed_loop.share_gpu(terms, 16, 8, 16, others, 0.5) for others in (1, 2))
     for made, others in ((one, 1), (two, 2)):
         busy = (made.prefill / 6.0 - 1) / others

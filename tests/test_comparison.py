@@ -1,7 +1,5 @@
 """Advisers beside ours: the figures of the pipeline, what advisers gave, and a readable page."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

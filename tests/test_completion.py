@@ -1,7 +1,5 @@
 """Tab completion of values, and options named as they were typed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -35,24 +33,16 @@ def completed(line: str) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("recommend --gpu A100-8", "A100-80G"),
-        ("recommend --gpu au", "auto"),
+        ("recommend --gpu A100-8", "A100-80G"), ("recommend --gpu au", "auto"),
         ("recommend --gpu H100 --model qwen2.5-7b-instruct-a", "qwen2.5-7b-instruct-awq"),
         ("recommend --gpu H100 --model OpenGVLab/InternVL3-8B-A", "OpenGVLab/InternVL3-8B-AWQ"),
-        ("recommend --workload ch", "chat"),
-        ("recommend --load hi", "high"),
-        ("recommend --concurrency hi", "high"),
-        ("recommend --lmdeploy 0.18", "0.18.0"),
-        ("recommend --follow gem", "gemini"),
-        ("recommend --follow def", "defaults"),
-        ("recommend --kv in", "int8"),
-        ("recommend --goal th", "throughput"),
-        ("recommend --format comm", "command"),
-        ("recommend estimate --gpu A100-8", "A100-80G"),
-        ("recommend explain session", "session-len"),
-        ("recommend sm", "smoke"),
+        ("recommend --workload ch", "chat"), ("recommend --load hi", "high"), ("recommend --concurrency hi", "high"),
+        ("recommend --lmdeploy 0.18", "0.18.0"), ("recommend --follow gem", "gemini"),
+        ("recommend --follow def", "defaults"), ("recommend --kv in", "int8"), ("recommend --goal th", "throughput"),
+        ("recommend --format comm", "command"), ("recommend estimate --gpu A100-8", "A100-80G"),
+        ("recommend explain session", "session-len"), ("recommend sm", "smoke"),
     ],
-)
+)  # fmt: skip
 def test_values_are_completed(line: str, offered: str) -> None:
     """Each begins as typed, and none holds a blank."""
     found = completed(line)

@@ -170,7 +170,7 @@ def test_reading_is_cached_and_other_vocabularies_are_not_mixed_in() -> None:
         (0.95, "0.95"),
         (0.000412, "0.000412"),
         (12.0, "12"),
-        (1.2346, "1.235"),
+        (1.2346, "1.23"),
         (67_407.1, "67,400"),
         (-3.5, "-3.5"),
         (True, "true"),
@@ -178,9 +178,9 @@ def test_reading_is_cached_and_other_vocabularies_are_not_mixed_in() -> None:
         ("InternVL3", "InternVL3"),
         (Version("8.0"), "8.0"),
     ],
-)
+)  # fmt: skip
 def test_values_are_shown_plainly(value: Value, shown: str) -> None:
-    """Thousands from 10,000 on, at most three decimals, no trailing zeros."""
+    """Thousands from 10,000 on, fractions with three digits, no trailing zeros."""
     assert show(value) == shown
 
 

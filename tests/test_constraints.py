@@ -1,7 +1,5 @@
 """Evaluating constraints: which apply, which reject, and the values by name that they compare."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 
@@ -296,6 +294,7 @@ def test_settings_and_the_tokens_of_a_request_under_them() -> None:
         "request.image_tokens": 768,
         "request.input_tokens": 842,
         "request.total_tokens": 858,
+        "request.longest_tokens": 858,
         "request.largest_tokens": 7 * 256 + 74,  # six tiles and the thumbnail
         "request.ending_per_pass": 0.2,  # 4 / 16, to one digit
         "request.steady_budget": 0,

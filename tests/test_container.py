@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from artefacts import BASH, RECORD, RELEASES, Machine, found, parser, recommend_process, shellcheck, text
+from artefacts import BASH, RELEASES, Machine, found, parser, recommend_process, shellcheck, text
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,14 +31,6 @@ TABLE: list[dict[str, Any]] = [
     {"gpu": "a100-sxm-40g", "gpu_count": 4, "goal": "latency", "model": "internvl3-38b-awq"},
     {"model": "qwen2.5-7b-instruct", "goal": "memory"},
 ]
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    """Stand-ins for docker and lmdeploy."""
-    made = Machine(tmp_path)
-    made.tool("docker", RECORD)
-    return made
 
 
 def dotenv(body: str) -> dict[str, str]:

@@ -1,7 +1,5 @@
 """What runs were made of, on made-up records of held-out errors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from variants import STORE, store_with, variant
@@ -30,18 +28,11 @@ def test_a_kind_is_experts_weights_images_and_tiles() -> None:
     kinds = {
         name: coverage.classify_model(STORE.models[name])
         for name in (
-            "internvl3-8b-awq",
-            "internvl3-38b-awq",
-            "internvl3-8b",
-            "qwen2.5-7b-instruct",
-            "qwen3-30b-a3b",
-            "qwen2.5-vl-7b-instruct",
-            "qwen2.5-7b-instruct-awq",
-            "qwen2.5-7b-instruct-gptq-int4",
-            "qwen3-32b-fp8",
+            "internvl3-8b-awq", "internvl3-38b-awq", "internvl3-8b", "qwen2.5-7b-instruct", "qwen3-30b-a3b",
+            "qwen2.5-vl-7b-instruct", "qwen2.5-7b-instruct-awq", "qwen2.5-7b-instruct-gptq-int4", "qwen3-32b-fp8",
             "internvl3.5-30b-a3b",
         )
-    }
+    }  # fmt: skip
     assert kinds["internvl3-8b-awq"] == kinds["internvl3-38b-awq"] == (False, "awq", True, False)
     assert kinds["internvl3-8b"] == (False, "", True, False)
     assert kinds["qwen2.5-7b-instruct"] == (False, "", False, False)

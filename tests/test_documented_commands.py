@@ -1,7 +1,5 @@
 """Each command of README and of the how-to pages: run, checked in dry run, or its options parsed."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess
@@ -65,7 +63,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def parse(command: list[str]) -> None:
-    """Parse the options of a command without running it."""
     context = root.make_context("recommend", list(command), resilient_parsing=False)
     name, found, rest = root.resolve_command(context, [*context._protected_args, *context.args])
     assert found is not None

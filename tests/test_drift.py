@@ -51,12 +51,10 @@ def text(form: str, comments: str = "short", **asked: Any) -> str:
 
 
 def run(*words: object) -> Result:
-    """The command on words."""
     return CliRunner().invoke(check.command, [str(each) for each in words], prog_name="recommend check")
 
 
 def told(*words: object) -> dict[str, Any]:
-    """What --json tells of one file."""
     done = run(*words, "--json")
     assert done.exit_code in (0, 1), done.output
     (found,) = json.loads(done.stdout)["files"]
@@ -64,12 +62,10 @@ def told(*words: object) -> dict[str, Any]:
 
 
 def kinds(found: dict[str, Any]) -> dict[str, str]:
-    """Whose each difference is, by the value's name."""
     return {each["name"]: each["kind"] for each in found["settings"]}
 
 
 def edited(place: Path, pattern: str, new: str) -> None:
-    """Edits a file by hand, once."""
     before = place.read_text()
     after, number = re.subn(pattern, new, before, count=1, flags=re.MULTILINE)
     assert number, pattern
@@ -84,7 +80,6 @@ def unsealed(made: str) -> str:
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Path:
-    """The main job's script."""
     place = tmp_path / "serve.sh"
     place.write_text(text("bash"))
     return place
@@ -423,7 +418,6 @@ def test_the_report_has_lines_of_80_columns(tmp_path: Path, monkeypatch: pytest.
 
 
 def heads() -> Iterator[str]:
-    """Requests that are none."""
     yield from ("{}", "{]}", "[]", "1", '"x"', '{"gpu": 5}', '{"gpu": ["a"]}', '{"gpu": "l4", "gpu_count": true}')
     yield from ('{"gpu": "l4", "odd": 1}', '{"gpu": "no-such-card"}', '{"gpu": "l4", "with": "x", "follow": "gemini"}')
     yield from ('{"gpu": "l4", "follow": "nobody"}', '{"gpu": "l4", "host_scale": NaN}', '{"gpu": "l4", "rps": 1e999}')

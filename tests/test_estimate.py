@@ -1,7 +1,5 @@
 """A configuration that the user gives: its words, its estimate, and what speaks against it."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -26,12 +24,10 @@ EVIDENCE = Path(__file__).parent.parent / "knowledge" / "evidence"
 
 
 def resolved(**asked: Any) -> Any:
-    """The facts of a request."""
     return resolve_request(Request(**{"gpu": "a100-sxm-80g", **asked}), STORE)
 
 
 def told(*words: str) -> Any:
-    """The JSON of an estimate, and its exit code."""
     done = CliRunner().invoke(estimate.command, [*words[: words.index("--")], "--json", *words[words.index("--") :]])
     return json.loads(done.stdout), done.exit_code
 
@@ -40,13 +36,9 @@ def test_words_are_read_as_a_server_reads_them() -> None:
     """Both forms of a value, a switch, underscores, a variable, and what clients ask for."""
     given = "--session-len 4096 --quant_policy=8 --trust-remote-code --tp 2 OMP_NUM_THREADS=4 max_dynamic_patch=1"
     assert estimate.settings(resolved(), given.split()) == {
-        "session-len": "4096",
-        "quant-policy": "8",
-        "trust-remote-code": "true",
-        "tp": "2",
-        "omp-num-threads": "4",
+        "session-len": "4096", "quant-policy": "8", "trust-remote-code": "true", "tp": "2", "omp-num-threads": "4",
         "max-dynamic-patch": "1",
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

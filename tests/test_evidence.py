@@ -1,7 +1,5 @@
 """Test predictions against held-out runs, and the consistency of each record."""
 
-from __future__ import annotations
-
 import functools
 import json
 import statistics
@@ -73,7 +71,6 @@ SMOKED = sorted(STORE.evidence)
 
 
 def raw(name: str) -> records.SmokeRun:
-    """A record as its file has it."""
     return read_record(KNOWLEDGE / "evidence" / f"{name}.yaml", records.SmokeRun)
 
 
@@ -175,20 +172,11 @@ def test_ours_is_no_slower_alone() -> None:
 
 
 TABLE = {
-    "LMDeploy defaults": "defaults",
-    "ChatGPT": "chatgpt",
-    "Gemini": "gemini",
-    "Claude": "claude",
-    "Kimi": "kimi",
-    "Grok": "grok",
-    "the baseline": "baseline",
-    "the guide": "guide",
-    "the hybrid": "hybrid",
-    "ours, `--load single`": "ours-single",
-    "ours, `--load 16`": "ours-16",
-    "ours, `--load 16 --image 1280x720`": "ours-16-1280x720",
-    "ours, `--load 16 --goal memory`": "ours-memory",
-}
+    "LMDeploy defaults": "defaults", "ChatGPT": "chatgpt", "Gemini": "gemini", "Claude": "claude", "Kimi": "kimi",
+    "Grok": "grok", "the baseline": "baseline", "the guide": "guide", "the hybrid": "hybrid",
+    "ours, `--load single`": "ours-single", "ours, `--load 16`": "ours-16",
+    "ours, `--load 16 --image 1280x720`": "ours-16-1280x720", "ours, `--load 16 --goal memory`": "ours-memory",
+}  # fmt: skip
 
 
 def cell(run: records.SmokeRun, image: str, concurrency: int) -> str:

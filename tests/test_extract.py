@@ -1,7 +1,5 @@
 """Extraction of facts from wheels, the committed facts, and what is rebuilt from them."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os
@@ -379,11 +377,8 @@ def test_every_release_gives_a_parser(facts: WheelFacts) -> None:
 def test_eras_are_half_open_and_in_order(facts: WheelFacts) -> None:
     """An option's ranges do not overlap; one that went away ends."""
     ranges = eras(facts, "--log-level")
-    assert [(since, until, item.default) for since, until, item in ranges] == [
-        ("0.7.0", "0.10.0", "ERROR"),
-        ("0.10.0", "0.14.0", "WARNING"),
-        ("0.14.0", "", "WARNING"),
-    ]
+    expected = [("0.7.0", "0.10.0", "ERROR"), ("0.10.0", "0.14.0", "WARNING"), ("0.14.0", "", "WARNING")]
+    assert [(since, until, item.default) for since, until, item in ranges] == expected
     assert [item[:2] for item in eras(facts, "--dp-rank")] == [("0.8.0", "0.9.0")]
     assert eras(facts, "--nothing") == []
     for name in facts.names():
@@ -469,11 +464,8 @@ def test_a_release_read_again_is_compared(made: ReleaseFacts) -> None:
     assert release_differences(made, made) == []
     options = (*made.options[1:], replace(made.options[0], default="changed"))
     lines = release_differences(made, replace(made, options=options, flexible=False))
-    assert [("in the file but" in line, "in the wheel but" in line, "flexible" in line) for line in lines] == [
-        (True, False, False),
-        (False, True, False),
-        (False, False, True),
-    ]
+    expected = [(True, False, False), (False, True, False), (False, False, True)]
+    assert [("in the file but" in line, "in the wheel but" in line, "flexible" in line) for line in lines] == expected
 
 
 if os.environ.get("LMDEPLOY_WHEELS"):

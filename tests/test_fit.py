@@ -1,7 +1,5 @@
 """The fit against observations made from known coefficients, its bookkeeping by hand, and the committed files."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -359,13 +357,11 @@ def test_one_run_of_the_same_card_does_little_harm() -> None:
 
 
 def kept() -> dict[str, Any]:
-    """A record of the H100, as it is written."""
     found: dict[str, Any] = yaml.safe_load((KNOWLEDGE / "evidence" / "h100-2026-11-21-ours-16.yaml").read_text("utf-8"))
     return found
 
 
 def changed(folder: Path, **fields: object) -> Path:
-    """The same with other fields."""
     run = kept()
     path = folder / f"{run['id']}.yaml"
     path.write_text(yaml.safe_dump({**run, **fields}, sort_keys=False))
@@ -420,7 +416,6 @@ def test_runs_of_ones_own_do_not_narrow_what_they_do_not_tell() -> None:
 
 
 def rest() -> dict[str, float]:
-    """The coefficients that are not of speed."""
     return {name: each.value for name, each in STORE.coefficients.items() if name not in speed.COEFFICIENTS}
 
 

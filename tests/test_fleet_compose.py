@@ -26,7 +26,6 @@ from recommender.render.quoting import variable
 
 @cache
 def schema() -> Any:
-    """The compose specification's own JSON schema."""
     path = resources("check_jsonschema") / "builtin_schemas" / "vendor" / "compose-spec.json"
     return json.loads(path.read_text("utf-8"))
 
@@ -39,7 +38,6 @@ def read(made: Layout) -> Any:
 
 
 def valid(document: Any) -> None:
-    """Raises ValidationError for what the specification's schema refuses."""
     jsonschema.validators.validator_for(schema())(schema()).validate(document)
 
 

@@ -1,7 +1,5 @@
 """The front with its real program: one of two servers dies under load, and all else that it promises."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -115,7 +113,6 @@ class Fleet:
             (self.folder / name).write_text(text)
 
     def start(self, port: int) -> None:
-        """Starts a server, or the front."""
         environment = {"PATH": os.environ["PATH"], "FRONT_PORT": str(self.port), "STATS_PORT": str(self.figures)}
         words = [sys.executable, str(self.folder / "standin.py"), str(port), str(self.batch), str(self.seconds)]
         if port == self.port:
@@ -130,7 +127,6 @@ class Fleet:
         self.running[port].wait()
 
     def url(self, path: str = CHAT) -> str:
-        """An address of the front."""
         return f"http://127.0.0.1:{self.port}{path}"
 
     async def wait(self, condition: Callable[[], Awaitable[bool]]) -> None:
@@ -187,7 +183,6 @@ def served(**said: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable[[
 
 
 def body(size: int = SMALL, **said: object) -> bytes:
-    """A request of so many bytes."""
     return json.dumps({"model": "m", "messages": [{"role": "user", "content": "x" * size}], **said}).encode()
 
 
@@ -223,7 +218,6 @@ class Load:
         await self.fleet.wait(there)
 
     def lost(self) -> list[tuple[float, float, int]]:
-        """The requests that failed."""
         return [each for each in self.ended if not each[2]]
 
 

@@ -67,7 +67,6 @@ class Strict(yaml.SafeLoader):
     """As Kubernetes reads YAML: a key that comes twice is a mistake."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Fails on a key that comes twice."""
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         assert len(keys) == len(set(keys)), f"twice: {keys}"
         return super().construct_mapping(node, deep)
@@ -75,43 +74,36 @@ class Strict(yaml.SafeLoader):
 
 @cache
 def layout(at: int) -> Layout:
-    """A layout of the grid."""
     asked, hosts = LAYOUTS[at]
     return Layout(found(**asked), hosts)
 
 
 @cache
 def files(at: int) -> Mapping[str, str]:
-    """Its files."""
     return kubernetes.files(layout(at))
 
 
 def documents(text: str) -> list[Manifest]:
-    """The documents of a file."""
     return [each for each in yaml.load_all(text, Strict) if each is not None]
 
 
 @cache
 def manifests(at: int) -> dict[tuple[str, str], Manifest]:
-    """Every manifest by kind and name."""
     read = [each for name, text in files(at).items() if name.endswith(".yaml") for each in documents(text)]
     return {(each["kind"], each.get("metadata", {}).get("name", "")): each for each in read}
 
 
 def pod(manifest: Manifest) -> Manifest:
-    """The pod of a Deployment or a Job."""
     made: Manifest = manifest["spec"]["template"]["spec"]
     return made
 
 
 def server(at: int) -> Manifest:
-    """The container of the servers."""
     made: Manifest = pod(manifests(at)["Deployment", "lmdeploy-server"])["containers"][0]
     return made
 
 
 def pods(at: int) -> Iterator[tuple[str, Manifest]]:
-    """Every pod with its owner's name."""
     for (kind, name), each in manifests(at).items():
         if kind in ("Deployment", "Job"):
             yield name, pod(each)
@@ -134,7 +126,6 @@ def expanded(text: str, known: Mapping[str, str]) -> str:
 
 
 def gib(quantity: str) -> float:
-    """A quantity of memory."""
     number, unit = re.fullmatch(r"(\d+)(Gi|Mi)", quantity).groups()  # type: ignore[union-attr]
     return int(number) / (1 if unit == "Gi" else 1024)
 
@@ -154,7 +145,6 @@ def validator(version: str, kind: str) -> Any:
 
 
 def kind_of(manifest: Manifest) -> str:
-    """The name of a schema."""
     group = re.sub(r"^([^./]*)(?:\.[^/]*)?/", r"\1-", manifest["apiVersion"])
     return f"{manifest['kind'].lower()}-{group}"
 
@@ -646,17 +636,9 @@ def test_haproxy_takes_the_configuration(at: int, tmp_path: Path) -> None:
 # --- names as data
 
 HOSTILE = (
-    "x$(HOSTNAME)y",
-    "$$(MODEL)$$",
-    'a": {b: "c',
-    "two\nlines: [",
-    "--- # \t'",
-    "\x85\u2028\u202e\x7f\x1b",
-    "{{ 7 * 7 }}{% endraw %}",
-    "*anchor &x !tag |",
-    "naïve café 模型 \U0001f600",
-    "-rf --trust-remote-code",
-)
+    "x$(HOSTNAME)y", "$$(MODEL)$$", 'a": {b: "c', "two\nlines: [", "--- # \t'", "\x85\u2028\u202e\x7f\x1b",
+    "{{ 7 * 7 }}{% endraw %}", "*anchor &x !tag |", "naïve café 模型 \U0001f600", "-rf --trust-remote-code",
+)  # fmt: skip
 NAME = st.text(
     st.one_of(
         st.sampled_from("$()`'\"\\{}[]<>|&;!#*?:,~=%@- \n\r\t\x1b\u202e\u2028\x85é"),
@@ -677,7 +659,6 @@ def named(name: str) -> Layout:
 
 
 def hostile(test: Any) -> Any:
-    """Gives a test the fixed names and many others."""
     for name in HOSTILE:
         test = example(name=name)(test)
     return settings(max_examples=40, deadline=None)(given(name=NAME)(test))

@@ -6,7 +6,6 @@ import json
 import math
 import re
 import shlex
-import sys
 import time
 from functools import cache
 from pathlib import Path
@@ -14,11 +13,11 @@ from typing import Any
 
 import jsonschema
 import pytest
+from artefacts import command
 from cpu_time import allowed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recommender import cli
 from recommender.estimate.arrivals import open_server
 from recommender.fleet import json_output, sizing
 from recommender.fleet.aim import Aim
@@ -31,24 +30,11 @@ ROOT = Path(__file__).parents[1]
 STORE = load()
 
 
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """A call of the plan: exit code, stdout and stderr."""
-    return _call(capsys, "plan", *words)
-
-
-def _call(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = 0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["recommend", *words])
-        try:
-            cli.main()
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-    return code, *capsys.readouterr()
+def run(*words: str) -> tuple[int, str, str]:
+    return command("plan", *words)
 
 
 def fleet(kind: HostKind, aim: Aim, **asked: Any) -> SizedFleet:
-    """The fleet of a kind, which must be possible."""
     found = size_fleet(Request(gpu=kind.gpu, **asked), kind, aim, STORE)
     assert isinstance(found, SizedFleet), found
     return found
@@ -133,11 +119,9 @@ def test_goals_for_other_times(goal: dict[str, Any]) -> None:
     assert fleet(kind, looser, **TEXT).hosts >= found.spare
 
 
-def test_printed_states_keep_littles_law(capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_states_keep_littles_law() -> None:
     """Requests at a server are rate times mean time; quantiles are in order, a first token before the answer."""
-    _, out, _ = run(
-        capsys, *shlex.split("--rps 60 --workload chat --model qwen2.5-7b-instruct-awq --gpu L40S:4 --json")
-    )
+    _, out, _ = run(*shlex.split("--rps 60 --workload chat --model qwen2.5-7b-instruct-awq --gpu L40S:4 --json"))
     fleets = json.loads(out)["fleets"]
     assert fleets
     for each in fleets:
@@ -184,9 +168,9 @@ def test_what_binds_is_named() -> None:
     assert fleet(HostKind("l4", 1, 1, 16), Aim(20, 4000)).limit == "prefill on the card"
 
 
-def test_a_model_that_fits_no_single_card_takes_several(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_that_fits_no_single_card_takes_several() -> None:
     """The 78B checkpoint in 16 bits takes 4 cards of 80 GB; one and two are told apart as impossible."""
-    code, out, _ = run(capsys, "--rps", "4", "--gpu", "H100:8", "--model", "internvl3-78b", "--json")
+    code, out, _ = run("--rps", "4", "--gpu", "H100:8", "--model", "internvl3-78b", "--json")
     assert code == 0
     said = json.loads(out)
     assert {each["kind"]["tp"] for each in said["fleets"]} == {4, 8}
@@ -194,10 +178,10 @@ def test_a_model_that_fits_no_single_card_takes_several(capsys: pytest.CaptureFi
     assert all("GiB" in each["why"] for each in said["cannot"])
 
 
-def test_money_is_counted_by_the_average(capsys: pytest.CaptureFixture[str]) -> None:
+def test_money_is_counted_by_the_average() -> None:
     """A million requests cost the cards' hours at the average rate; the cheapest comes first."""
     words = tuple(shlex.split("--rps 90 --p99 1500 --gpu L40S:4 --gpu H100:8 --price L40S=1 --price H100=9"))
-    code, out, _ = run(capsys, *words, "--json")
+    code, out, _ = run(*words, "--json")
     assert code == 0
     fleets = json.loads(out)["fleets"]
     for each in fleets:
@@ -205,7 +189,7 @@ def test_money_is_counted_by_the_average(capsys: pytest.CaptureFixture[str]) -> 
         assert each["cost_a_million"] == pytest.approx(price * each["cards"] / (90 * 3600) * 1e6, rel=1e-4)
     costs = [each["cost_a_million"] for each in fleets]
     assert costs == sorted(costs)
-    _, text, _ = run(capsys, *words)
+    _, text, _ = run(*words)
     assert f"{costs[0]:,.2f}" in text
 
 
@@ -240,9 +224,9 @@ BAD = [
 
 
 @pytest.mark.parametrize(("words", "said"), BAD, ids=[" ".join(words) for words, _ in BAD])
-def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str) -> None:
+def test_bad_input_is_one_line(words: tuple[str, ...], said: str) -> None:
     """What cannot be understood ends with 2 and one line that says how to mend it."""
-    code, out, err = run(capsys, *words)
+    code, out, err = run(*words)
     assert (code, out) == (2, "")
     assert said in err
     assert len(err.splitlines()) == 1
@@ -252,9 +236,9 @@ BOTH = pytest.mark.parametrize("words", [("--rps", "20"), ()], ids=["plan", "mai
 """What is asked of the plan and of the main job."""
 
 
-def ask(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], *more: str) -> tuple[int, str, str]:
+def ask(words: tuple[str, ...], *more: str) -> tuple[int, str, str]:
     """A call of the plan, or of the main job where there is no rate."""
-    return run(capsys, *words, *more) if words else _call(capsys, *more, "-q", "--format", "json")
+    return run(*words, *more) if words else command(*more, "-q", "--format", "json")
 
 
 @BOTH
@@ -272,11 +256,9 @@ def ask(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], *more: str) 
         ("H100:8:2", "write NAME or NAME:COUNT"),
     ],
 )
-def test_a_mix_of_cards_is_one_line(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], gpu: str, said: str
-) -> None:
+def test_a_mix_of_cards_is_one_line(words: tuple[str, ...], gpu: str, said: str) -> None:
     """A mix cannot share tp: both commands say so, and how to write what is meant."""
-    code, out, err = ask(capsys, words, "--gpu", gpu)
+    code, out, err = ask(words, "--gpu", gpu)
     assert (code, out) == (2, "")
     assert said in err
     assert "unknown GPU" not in err
@@ -284,7 +266,6 @@ def test_a_mix_of_cards_is_one_line(
 
 
 def cards(monkeypatch: pytest.MonkeyPatch, folder: Path, *names: str) -> None:
-    """A machine whose driver lists these cards."""
     tool = folder / "nvidia-smi"
     tool.write_text("#!/bin/sh\n" + "".join(f"echo '{name}'\n" for name in names))
     tool.chmod(0o755)
@@ -292,12 +273,10 @@ def cards(monkeypatch: pytest.MonkeyPatch, folder: Path, *names: str) -> None:
 
 
 @BOTH
-def test_gpu_auto_is_this_machines(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...]
-) -> None:
+def test_gpu_auto_is_this_machines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...]) -> None:
     """Name and number come from the driver."""
     cards(monkeypatch, tmp_path, *["NVIDIA L40S"] * 4)
-    code, out, err = ask(capsys, words, "--gpu", "auto", *(["--json"] if words else []))
+    code, out, err = ask(words, "--gpu", "auto", *(["--json"] if words else []))
     assert (code, err) == (0, "")
     found = json.loads(out)
     if words:
@@ -307,21 +286,19 @@ def test_gpu_auto_is_this_machines(
 
 
 @BOTH
-def test_gpu_auto_where_it_cannot_say(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...]
-) -> None:
+def test_gpu_auto_where_it_cannot_say(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...]) -> None:
     """Different cards, an unknown one, none, and no driver: one line each; what it offers works."""
     cards(monkeypatch, tmp_path, "NVIDIA L4", "NVIDIA H100 80GB HBM3", "NVIDIA L4")
-    code, out, err = ask(capsys, words, "--gpu", "auto")
+    code, out, err = ask(words, "--gpu", "auto")
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert "2 x NVIDIA L4, 1 x NVIDIA H100 80GB HBM3 found" in err
-    assert ask(capsys, words, "--gpu", err.split("'")[1])[0] == 0
+    assert ask(words, "--gpu", err.split("'")[1])[0] == 0
     cards(monkeypatch, tmp_path, "NVIDIA Strange 9000")
-    assert ask(capsys, words, "--gpu", "auto")[0] == 2
+    assert ask(words, "--gpu", "auto")[0] == 2
     said = []
     cards(monkeypatch, tmp_path)
     for _ in range(2):
-        code, out, err = ask(capsys, words, "--gpu", "auto")
+        code, out, err = ask(words, "--gpu", "auto")
         assert (code, out, len(err.splitlines())) == (3, "", 1)
         said.append(err)
         monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
@@ -329,9 +306,9 @@ def test_gpu_auto_where_it_cannot_say(
     assert "no nvidia-smi on this machine" in said[1]
 
 
-def test_a_host_comes_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_host_comes_once() -> None:
     """By whatever names it is called."""
-    _, out, _ = run(capsys, "--rps", "20", "--gpu", "L4:2", "--gpu", "l4:2", "--gpu", "NVIDIA L4:2", "--json")
+    _, out, _ = run("--rps", "20", "--gpu", "L4:2", "--gpu", "l4:2", "--gpu", "NVIDIA L4:2", "--json")
     kinds = [tuple(each["kind"].values()) for each in json.loads(out)["fleets"]]
     assert len(kinds) == len(set(kinds)) == 2
 
@@ -366,15 +343,15 @@ def test_a_host_comes_once(capsys: pytest.CaptureFixture[str]) -> None:
     ],
     ids=lambda each: each if isinstance(each, str) else " ".join(each),
 )
-def test_what_would_do_does(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], why: str) -> None:
+def test_what_would_do_does(words: tuple[str, ...], why: str) -> None:
     """Each kind that cannot says why and what is needed; with that, given as it stands, it can."""
-    code, out, err = run(capsys, "--rps", "20", *words, "--json")
+    code, out, err = run("--rps", "20", *words, "--json")
     assert (code, err) == (1, "")
     said = json.loads(out)
     assert not said["fleets"]
     assert any(why in each["why"] for each in said["cannot"]), said["cannot"]
     for each in said["cannot"]:
-        code, out, _ = run(capsys, *mended(("--rps", "20", *words), each["kind"]["gpu"], each["needed"]), "--json")
+        code, out, _ = run(*mended(("--rps", "20", *words), each["kind"]["gpu"], each["needed"]), "--json")
         assert code == 0, (each, out)
 
 
@@ -390,9 +367,9 @@ def mended(words: tuple[str, ...], gpu: str, needed: str) -> list[str]:
     return [word for pair in (*(each for each in pairs if each[0] not in dropped), *changed.items()) for word in pair]
 
 
-def test_hosts_that_can_beside_hosts_that_cannot(capsys: pytest.CaptureFixture[str]) -> None:
+def test_hosts_that_can_beside_hosts_that_cannot() -> None:
     """Those that cannot hold servers of so many cards have a line of their own; the others are sized."""
-    code, out, err = run(capsys, "--rps", "2", "--gpu", "L4:2", "--gpu", "L4:3", "--gpu", "A100-80G:8", "--gpu",
+    code, out, err = run("--rps", "2", "--gpu", "L4:2", "--gpu", "L4:3", "--gpu", "A100-80G:8", "--gpu",
                          "H100:8", "--tp", "8", "--model", "internvl3-78b")  # fmt: skip
     assert (code, err) == (0, "")
     table, _, cannot = out.partition("CANNOT")
@@ -402,26 +379,26 @@ def test_hosts_that_can_beside_hosts_that_cannot(capsys: pytest.CaptureFixture[s
     assert "l4:3 tp 8" in cannot
 
 
-def test_kinds_that_cannot_for_one_reason_share_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_kinds_that_cannot_for_one_reason_share_a_line() -> None:
     """A list of 8-card hosts does not repeat itself."""
     hosts = [word for gpu in ("H100:8", "L40S:8", "A100-80G:8") for word in ("--gpu", gpu)]
-    _, out, _ = run(capsys, "--rps", "20", *hosts)
+    _, out, _ = run("--rps", "20", *hosts)
     assert " ".join(out.split()).count("attention heads cannot be split evenly") == 1
-    _, out, _ = run(capsys, "--rps", "20", *hosts, "--json")
+    _, out, _ = run("--rps", "20", *hosts, "--json")
     assert sum("attention heads" in each["why"] for each in json.loads(out)["cannot"]) == 3
 
 
-def test_an_impossible_goal_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_impossible_goal_is_told() -> None:
     """No card answers in 30 ms: exit 1, the reason, and the goal that could be kept."""
-    code, out, _ = run(capsys, "--rps", "5", "--p99", "30", "--gpu", "H100:8", "--tp", "1")
+    code, out, _ = run("--rps", "5", "--p99", "30", "--gpu", "H100:8", "--tp", "1")
     assert code == 1
     assert "A request alone takes" in out
     needed = math.floor(float(out.split("--p99 ")[1].split()[0].replace(",", "")))
-    code, _, _ = run(capsys, "--rps", "5", "--p99", str(needed * 1.2), "--gpu", "H100:8", "--tp", "1")
+    code, _, _ = run("--rps", "5", "--p99", str(needed * 1.2), "--gpu", "H100:8", "--tp", "1")
     assert code == 0
 
 
-def test_lines_fit_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_fit_a_terminal() -> None:
     """80 columns, also with long names, many choices and large numbers."""
     hosts = [word for gpu in ("H100:8", "L40S:4", "RTX 6000 Ada:8", "A100-80G:8") for word in ("--gpu", gpu)]
     for more in (
@@ -434,15 +411,15 @@ def test_lines_fit_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
         ("--tp", "8", "--cpus", "1"),
         ("--image", "20000x20000x50"),
     ):
-        _, out, _ = run(capsys, "--rps", "2500", *hosts, *more)
+        _, out, _ = run("--rps", "2500", *hosts, *more)
         assert max(map(len, out.splitlines())) <= 80
         assert not re.search(r"%\d", out)
         assert not re.search(r"[A-Za-z]--|\.\.|;\.| +$|--\w+$|\N{CURRENCY SIGN}", out, re.MULTILINE)
 
 
-def test_the_help_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_fits_a_terminal() -> None:
     """Where click wraps nothing too."""
-    _, out, _ = run(capsys, "--help")
+    _, out, _ = run("--help")
     assert max(map(len, out.splitlines())) <= 80
 
 
@@ -459,10 +436,10 @@ def test_fifty_choices_are_quick() -> None:
 
 
 @pytest.mark.parametrize("form", ["compose", "systemd", "k8s"])
-def test_a_plan_becomes_files(capsys: pytest.CaptureFixture[str], tmp_path: Path, form: str) -> None:
+def test_a_plan_becomes_files(tmp_path: Path, form: str) -> None:
     """The first fleet's files, each named on stdout, keys for their owner only; without a folder there are none."""
     words = ("--rps", "40", "--gpu", "L40S:2", "--format", form)
-    code, out, err = run(capsys, *words, "-o", str(tmp_path / "fleet"))
+    code, out, err = run(*words, "-o", str(tmp_path / "fleet"))
     assert (code, err) == (0, "")
     paths = [Path(line) for line in out.splitlines()]
     assert sorted(paths) == sorted(path for path in (tmp_path / "fleet").rglob("*") if path.is_file())
@@ -472,13 +449,13 @@ def test_a_plan_becomes_files(capsys: pytest.CaptureFixture[str], tmp_path: Path
     keys = tmp_path / "fleet" / "api-keys"
     if keys in paths:  # somebody's own by now
         keys.write_text("secret\n")
-        code, out, _ = run(capsys, *words, "-o", str(tmp_path / "fleet"))
+        code, out, _ = run(*words, "-o", str(tmp_path / "fleet"))
         assert (code, str(keys) in out, keys.read_text("utf-8")) == (0, False, "secret\n")
-    code, out, err = run(capsys, *words)
+    code, out, err = run(*words)
     assert (code, out) == (2, "")
     assert "-o" in err
     (tmp_path / "taken").write_text("")
-    code, _, err = run(capsys, *words, "-o", str(tmp_path / "taken"))
+    code, _, err = run(*words, "-o", str(tmp_path / "taken"))
     assert code == 3
     assert len(err.splitlines()) == 1
 
@@ -528,9 +505,9 @@ SEVERAL = ("--gpu", "L40S:4", "--gpu", "H100:8", "--gpu", "L4:3")
     ],
     ids=" ".join,
 )
-def test_the_json_keeps_the_published_schema(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+def test_the_json_keeps_the_published_schema(words: tuple[str, ...]) -> None:
     """It validates against the schema, which is the committed one; what it says does not contradict itself."""
-    code, out, err = run(capsys, *words, "--json")
+    code, out, err = run(*words, "--json")
     assert err == ""
     assert out.isascii()
     said = json.loads(out, parse_constant=pytest.fail)
@@ -548,9 +525,9 @@ def test_the_json_keeps_the_published_schema(capsys: pytest.CaptureFixture[str],
 
 
 @pytest.mark.parametrize("field", ["format", "asked", "aim", "fleets", "cannot"])
-def test_the_schema_refuses_a_plan_without_a_part(capsys: pytest.CaptureFixture[str], field: str) -> None:
+def test_the_schema_refuses_a_plan_without_a_part(field: str) -> None:
     """As published, each part is needed; a wrong type is refused."""
-    _, out, _ = run(capsys, "--rps", "20", "--gpu", "L4", "--json")
+    _, out, _ = run("--rps", "20", "--gpu", "L4", "--json")
     said, as_published = json.loads(out), jsonschema.Draft202012Validator(json_output.schema())
     assert as_published.is_valid(said)
     assert not as_published.is_valid({**said, field: "many"})
@@ -562,9 +539,9 @@ def test_the_schema_refuses_a_plan_without_a_part(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("spare", ["0", "1", "2", "40"])
-def test_the_text_says_what_is_spare(capsys: pytest.CaptureFixture[str], spare: str) -> None:
+def test_the_text_says_what_is_spare(spare: str) -> None:
     """Nothing of spare hosts where there are none; a word where most are."""
-    code, out, _ = run(capsys, "--rps", "20", "--gpu", "L40S:4", "--tp", "1", "--spare", spare)
+    code, out, _ = run("--rps", "20", "--gpu", "L40S:4", "--tp", "1", "--spare", spare)
     assert code == 0
     text = " ".join(out.split())
     assert ("with every host up" in text) == (spare == "0")
@@ -573,16 +550,16 @@ def test_the_text_says_what_is_spare(capsys: pytest.CaptureFixture[str], spare: 
     assert ("1 host down" in text) == (spare == "1")
 
 
-def test_a_range_beyond_the_goal_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_range_beyond_the_goal_is_told() -> None:
     """The middle holds the goal and the upper end does not."""
     for p99, told in (("800", True), ("60000", False)):
-        _, out, _ = run(capsys, "--rps", "200", "--p99", p99, "--gpu", "L40S:4", "--tp", "1")
+        _, out, _ = run("--rps", "200", "--p99", p99, "--gpu", "L40S:4", "--tp", "1")
         assert ("upper end misses the goal" in " ".join(out.split())) == told
 
 
-def test_a_card_without_a_price_comes_last(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_card_without_a_price_comes_last() -> None:
     """It is shown, with no price that nobody gave."""
-    _, out, _ = run(capsys, "--rps", "40", "--gpu", "H100:8", "--gpu", "L4", "--price", "L4=500", "--tp", "1")
+    _, out, _ = run("--rps", "40", "--gpu", "H100:8", "--gpu", "L4", "--price", "L4=500", "--tp", "1")
     rows = [line for line in out.splitlines() if line.startswith(("  l4:1 ", "  h100-sxm-80g:8 "))]
     assert [row.split()[0] for row in rows] == ["l4:1", "h100-sxm-80g:8"]
     assert rows[1].endswith(" -")

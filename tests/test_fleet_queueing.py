@@ -1,7 +1,5 @@
 """Servers that share arrivals: against closed forms, a discrete-event simulation, and runs with Poisson arrivals."""
 
-from __future__ import annotations
-
 import math
 import random
 import statistics
@@ -18,11 +16,12 @@ from engine import Server, Steps, poisson
 from scipy import stats
 
 from recommender.calibration.predict import resolve_load
-from recommender.estimate import arrivals, simulation
+from recommender.estimate import arrivals
 from recommender.estimate.arrivals import OpenServer, open_server
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.sampling import gaps_of
-from recommender.estimate.simulation import LoadFigures, SimulatedRequest, SimulatedServer
+from recommender.estimate.scheduler import simulation
+from recommender.estimate.scheduler.simulation import LoadFigures, SimulatedRequest, SimulatedServer
 from recommender.knowledge import records
 from recommender.knowledge.index import read_record
 from recommender.knowledge.load import load
@@ -112,7 +111,6 @@ Pick = Callable[[list[int]], int]
 
 
 def fewest(busy: list[int]) -> int:
-    """The server with the fewest requests."""
     return busy.index(min(busy))
 
 
@@ -205,12 +203,17 @@ def beside(name: str, number: int) -> tuple[list[int], LoadFigures, float]:
 
 
 def test_runs_with_poisson_arrivals() -> None:
-    """Servers that requests arrived at by themselves: medians within 25 %. Both pages say what is so."""
+    """Servers that requests arrived at by themselves. Both pages say what is so: medians of the H100's runs are within
+    25 %; LMDeploy's defaults on an H200, with a thread for each core, took up to 1.8 times as long."""
     every = {each: beside(*each) for each in RUNS}
-    assert len(every) == 9
     off = {each: found.latency.p50 / statistics.median(times) - 1 for each, (times, found, _) in every.items()}
-    assert max(map(abs, off.values())) <= 0.255
-    assert sum(abs(each) <= 0.1 for each in off.values()) == 6
+    crowded = [value for (name, _), value in off.items() if name == "h200-loads-2026-11-24-vision-rates"]
+    threads = [value for (name, _), value in off.items() if name.startswith("h100")]
+    assert (len(threads), len(crowded)) == (9, 3)
+    assert len(off) == 12
+    assert max(map(abs, threads)) <= 0.255
+    assert sum(abs(value) <= 0.1 for value in threads) == 6
+    assert sorted(round(value, 2) for value in crowded) == [-0.42, -0.29, -0.05]
     busiest = max(busy for *_, busy in every.values())
     for page in ("site/concepts/front.md", "site/concepts/front.vi.md"):
         text = " ".join((KNOWLEDGE.parent / page).read_text("utf-8").split())

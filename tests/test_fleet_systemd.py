@@ -20,7 +20,6 @@ from recommender.review import engine
 
 
 def written(folder: Path, made: Layout) -> Path:
-    """The files in a folder."""
     for name, text in systemd.files(made).items():
         path = folder / name
         path.parent.mkdir(exist_ok=True)

@@ -1,7 +1,5 @@
 """Test advisers' configurations: values reach the command line unchanged, with findings."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from itertools import pairwise
@@ -21,7 +19,6 @@ ADVISERS = ("chatgpt", "gemini", "claude", "kimi", "grok", "baseline", "guide", 
 
 @cache
 def follow(adviser: str, **asked: Any) -> Recommendation:
-    """Return an adviser's configuration on the reference GPU."""
     return recommend_adviser(Request(**{"gpu": "h100-sxm-80g", "load": "single"} | asked), adviser)
 
 
@@ -34,7 +31,6 @@ def recorded(adviser: str) -> dict[str, str]:
 
 
 def flags(folder: str = "flags") -> dict[str, dict[str, Any]]:
-    """Return the records of options as written."""
     return {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in (KNOWLEDGE / folder).glob("*.yaml")}
 
 
@@ -125,12 +121,10 @@ def test_each_release_gets_what_was_advised(adviser: str, release: str) -> None:
 
 
 def against(recommendation: Recommendation) -> list[str]:
-    """Return each finding as a line in lower case."""
     return [f"{each.severity} {each.constraint}: {each.message}".lower() for each in recommendation.findings]
 
 
 def says(recommendation: Recommendation, *parts: str) -> bool:
-    """Return whether one finding contains all these parts."""
     return any(all(part.lower() in line for part in parts) for line in against(recommendation))
 
 
@@ -179,15 +173,11 @@ AGAINST: dict[str, list[tuple[str, ...]]] = {
         ("reject", "code", "0.13.0"),
     ],
     "guide": [
-        ("prefill", "refuted"),
-        ("half", "refuted"),
-        ("cuda graphs", "refuted"),
-        ("64", "refuted"),
-        ("serve", "refuted"),
-        ("reject", "code", "0.13.0"),
+        ("prefill", "refuted"), ("half", "refuted"), ("cuda graphs", "refuted"), ("64", "refuted"),
+        ("serve", "refuted"), ("reject", "code", "0.13.0"),
     ],
     "hybrid": [("--vision-max-batch-size", "nothing"), ("8-bit", "refuted"), ("reject", "code", "0.13.0")],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("adviser", "parts"), [(name, parts) for name, all_ in AGAINST.items() for parts in all_])

@@ -1,7 +1,5 @@
 """The GPU records agree with themselves, with arithmetic and with how people write their names."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -19,130 +17,56 @@ GEFORCE = [name for name in WHOLE if GPUS[name].name.startswith("NVIDIA GeForce"
 
 # Width of the memory bus in bits and data rate of a pin in Gbit/s.
 BUS = {
-    "t4": (256, 10.0),
-    "titan-rtx": (384, 14.0),
-    "quadro-rtx-8000": (384, 14.0),
-    "rtx-2080-ti": (352, 14.0),
-    "a2": (128, 12.5),
-    "a16": (128, 12.5),
-    "a10": (384, 12.5),
-    "a40": (384, 14.5),
-    "rtx-a4000": (256, 14.0),
-    "rtx-a5000": (384, 16.0),
-    "rtx-a6000": (384, 16.0),
-    "rtx-3060-12g": (192, 15.0),
-    "rtx-3080-10g": (320, 19.0),
-    "rtx-3080-ti": (384, 19.0),
-    "rtx-3090": (384, 19.5),
-    "rtx-3090-ti": (384, 21.0),
-    "l4": (192, 12.5),
-    "l20": (384, 18.0),
-    "l40": (384, 18.0),
-    "l40s": (384, 18.0),
-    "rtx-4000-ada": (160, 18.0),
-    "rtx-5000-ada": (256, 18.0),
-    "rtx-6000-ada": (384, 20.0),
-    "rtx-4070-ti-super": (256, 21.0),
-    "rtx-4080": (256, 22.4),
-    "rtx-4080-super": (256, 23.0),
-    "rtx-4090": (384, 21.0),
-    "rtx-4090-d": (384, 21.0),
-    "rtx-5070-ti": (256, 28.0),
-    "rtx-5080": (256, 30.0),
-    "rtx-5090": (512, 28.0),
-    "rtx-pro-6000-workstation": (512, 28.0),
-    "rtx-pro-6000-max-q": (512, 28.0),
-    "rtx-pro-6000-server": (512, 28.0),
-    "v100-pcie-16g": (4096, 1.75),
-    "h100-nvl-94g": (6016, 5.24),
-    "b200": (7680, 8.0),
-}
+    "t4": (256, 10.0), "titan-rtx": (384, 14.0), "quadro-rtx-8000": (384, 14.0), "rtx-2080-ti": (352, 14.0),
+    "a2": (128, 12.5), "a16": (128, 12.5), "a10": (384, 12.5), "a40": (384, 14.5), "rtx-a4000": (256, 14.0),
+    "rtx-a5000": (384, 16.0), "rtx-a6000": (384, 16.0), "rtx-3060-12g": (192, 15.0), "rtx-3080-10g": (320, 19.0),
+    "rtx-3080-ti": (384, 19.0), "rtx-3090": (384, 19.5), "rtx-3090-ti": (384, 21.0), "l4": (192, 12.5),
+    "l20": (384, 18.0), "l40": (384, 18.0), "l40s": (384, 18.0), "rtx-4000-ada": (160, 18.0),
+    "rtx-5000-ada": (256, 18.0), "rtx-6000-ada": (384, 20.0), "rtx-4070-ti-super": (256, 21.0),
+    "rtx-4080": (256, 22.4), "rtx-4080-super": (256, 23.0), "rtx-4090": (384, 21.0), "rtx-4090-d": (384, 21.0),
+    "rtx-5070-ti": (256, 28.0), "rtx-5080": (256, 30.0), "rtx-5090": (512, 28.0),
+    "rtx-pro-6000-workstation": (512, 28.0), "rtx-pro-6000-max-q": (512, 28.0), "rtx-pro-6000-server": (512, 28.0),
+    "v100-pcie-16g": (4096, 1.75), "h100-nvl-94g": (6016, 5.24), "b200": (7680, 8.0),
+}  # fmt: skip
 
 # Names that the driver gives to two memory sizes.
 SHARED = {"NVIDIA GeForce RTX 3060", "NVIDIA GeForce RTX 3080"}
 
 # What people write, the record meant, and whether the name fits other products too.
 WRITTEN = [
-    ("V100", "v100-sxm2-32g", True),
-    ("v100-16g", "v100-sxm2-16g", True),
-    ("V100 SXM2", "v100-sxm2-32g", True),
-    ("Tesla V100-PCIE-16GB", "v100-pcie-16g", False),
-    ("V100-PCIE-32GB", "v100-pcie-32g", False),
-    ("T4", "t4", False),
-    ("Tesla T4", "t4", False),
-    ("A2", "a2", False),
-    ("A10", "a10", False),
-    ("NVIDIA A10G", "a10g", False),
-    ("a10g-24gb", "a10g", False),
-    ("A16", "a16", False),
-    ("A30", "a30", False),
-    ("A40", "a40", False),
-    ("A40-48G", "a40", False),
-    ("A100", "a100-sxm-80g", True),
-    ("A100-80G", "a100-sxm-80g", True),
-    ("A100-40G", "a100-sxm-40g", True),
-    ("A100 PCIe", "a100-pcie-80g", True),
-    ("NVIDIA A100-SXM4-40GB", "a100-sxm-40g", False),
-    ("NVIDIA A100 80GB PCIe", "a100-pcie-80g", False),
-    ("A800", "a800-sxm-80g", True),
-    ("A800 PCIe", "a800-pcie-80g", False),
-    ("L4", "l4", False),
-    ("L20", "l20", False),
-    ("L40", "l40", False),
-    ("L40S", "l40s", False),
-    ("H20", "h20-96g", True),
-    ("H20-141G", "h20-141g", False),
-    ("NVIDIA H20-3e", "h20-141g", False),
-    ("H100", "h100-sxm-80g", True),
-    ("h100 sxm", "h100-sxm-80g", False),
-    ("H100 SXM5", "h100-sxm-80g", False),
-    ("H100 PCIe", "h100-pcie-80g", False),
-    ("H100 NVL", "h100-nvl-94g", False),
-    ("NVIDIA H100 80GB HBM3", "h100-sxm-80g", False),
-    ("H800", "h800-sxm-80g", True),
-    ("H800 PCIe", "h800-pcie-80g", False),
-    ("H200", "h200-sxm", True),
-    ("H200-141GB", "h200-sxm", True),
-    ("H200 NVL", "h200-nvl", False),
-    ("GH200", "gh200-96g", True),
-    ("GH200-144G", "gh200-144g", False),
-    ("B200", "b200", False),
-    ("GB200", "gb200", False),
-    ("A4000", "rtx-a4000", False),
-    ("RTX A5000", "rtx-a5000", False),
-    ("A6000", "rtx-a6000", False),
-    ("RTX A6000", "rtx-a6000", False),
-    ("RTX 4000 Ada", "rtx-4000-ada", False),
-    ("RTX 5000 Ada Generation", "rtx-5000-ada", False),
-    ("RTX 6000 Ada", "rtx-6000-ada", False),
-    ("RTX 6000", "rtx-6000-ada", True),
+    ("V100", "v100-sxm2-32g", True), ("v100-16g", "v100-sxm2-16g", True), ("V100 SXM2", "v100-sxm2-32g", True),
+    ("Tesla V100-PCIE-16GB", "v100-pcie-16g", False), ("V100-PCIE-32GB", "v100-pcie-32g", False),
+    ("T4", "t4", False), ("Tesla T4", "t4", False), ("A2", "a2", False), ("A10", "a10", False),
+    ("NVIDIA A10G", "a10g", False), ("a10g-24gb", "a10g", False), ("A16", "a16", False), ("A30", "a30", False),
+    ("A40", "a40", False), ("A40-48G", "a40", False), ("A100", "a100-sxm-80g", True),
+    ("A100-80G", "a100-sxm-80g", True), ("A100-40G", "a100-sxm-40g", True), ("A100 PCIe", "a100-pcie-80g", True),
+    ("NVIDIA A100-SXM4-40GB", "a100-sxm-40g", False), ("NVIDIA A100 80GB PCIe", "a100-pcie-80g", False),
+    ("A800", "a800-sxm-80g", True), ("A800 PCIe", "a800-pcie-80g", False), ("L4", "l4", False),
+    ("L20", "l20", False), ("L40", "l40", False), ("L40S", "l40s", False), ("H20", "h20-96g", True),
+    ("H20-141G", "h20-141g", False), ("NVIDIA H20-3e", "h20-141g", False), ("H100", "h100-sxm-80g", True),
+    ("h100 sxm", "h100-sxm-80g", False), ("H100 SXM5", "h100-sxm-80g", False),
+    ("H100 PCIe", "h100-pcie-80g", False), ("H100 NVL", "h100-nvl-94g", False),
+    ("NVIDIA H100 80GB HBM3", "h100-sxm-80g", False), ("H800", "h800-sxm-80g", True),
+    ("H800 PCIe", "h800-pcie-80g", False), ("H200", "h200-sxm", True), ("H200-141GB", "h200-sxm", True),
+    ("H200 NVL", "h200-nvl", False), ("GH200", "gh200-96g", True), ("GH200-144G", "gh200-144g", False),
+    ("B200", "b200", False), ("GB200", "gb200", False), ("A4000", "rtx-a4000", False),
+    ("RTX A5000", "rtx-a5000", False), ("A6000", "rtx-a6000", False), ("RTX A6000", "rtx-a6000", False),
+    ("RTX 4000 Ada", "rtx-4000-ada", False), ("RTX 5000 Ada Generation", "rtx-5000-ada", False),
+    ("RTX 6000 Ada", "rtx-6000-ada", False), ("RTX 6000", "rtx-6000-ada", True),
     ("RTX PRO 6000", "rtx-pro-6000-workstation", True),
     ("RTX PRO 6000 Blackwell Max-Q", "rtx-pro-6000-max-q", False),
     ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000-server", False),
-    ("RTX 8000", "quadro-rtx-8000", False),
-    ("Titan RTX", "titan-rtx", False),
-    ("2080 Ti", "rtx-2080-ti", False),
-    ("RTX2080Ti", "rtx-2080-ti", False),
-    ("3060", "rtx-3060-12g", True),
-    ("RTX 3080", "rtx-3080-10g", True),
-    ("RTX 3080 Ti", "rtx-3080-ti", False),
-    ("3090", "rtx-3090", False),
-    ("RTX 3090 Ti", "rtx-3090-ti", False),
-    ("4070 Ti Super", "rtx-4070-ti-super", False),
-    ("4080", "rtx-4080", False),
-    ("RTX 4080 Super", "rtx-4080-super", False),
-    ("4090", "rtx-4090", False),
-    ("RTX4090", "rtx-4090", False),
-    ("4090-24G", "rtx-4090", False),
-    ("4090D", "rtx-4090-d", False),
-    ("5070 Ti", "rtx-5070-ti", False),
-    ("RTX 5080", "rtx-5080", False),
-    ("5090", "rtx-5090", False),
+    ("RTX 8000", "quadro-rtx-8000", False), ("Titan RTX", "titan-rtx", False), ("2080 Ti", "rtx-2080-ti", False),
+    ("RTX2080Ti", "rtx-2080-ti", False), ("3060", "rtx-3060-12g", True), ("RTX 3080", "rtx-3080-10g", True),
+    ("RTX 3080 Ti", "rtx-3080-ti", False), ("3090", "rtx-3090", False), ("RTX 3090 Ti", "rtx-3090-ti", False),
+    ("4070 Ti Super", "rtx-4070-ti-super", False), ("4080", "rtx-4080", False),
+    ("RTX 4080 Super", "rtx-4080-super", False), ("4090", "rtx-4090", False), ("RTX4090", "rtx-4090", False),
+    ("4090-24G", "rtx-4090", False), ("4090D", "rtx-4090-d", False), ("5070 Ti", "rtx-5070-ti", False),
+    ("RTX 5080", "rtx-5080", False), ("5090", "rtx-5090", False),
     ("NVIDIA A100-SXM4-80GB MIG 2g.20gb", "a100-sxm-80g-mig-2g", False),
-    ("H100 MIG 3g.40gb", "h100-sxm-80g-mig-3g", True),
-    ("1g.10gb", "a100-sxm-80g-mig-1g", True),
+    ("H100 MIG 3g.40gb", "h100-sxm-80g-mig-3g", True), ("1g.10gb", "a100-sxm-80g-mig-1g", True),
     ("1g.18gb", "h200-sxm-mig-1g", True),
-]
+]  # fmt: skip
 
 
 def rates(gpu: Gpu) -> dict[str, float]:
@@ -151,12 +75,10 @@ def rates(gpu: Gpu) -> dict[str, float]:
 
 
 def capability(gpu: Gpu) -> tuple[int, ...]:
-    """The compute capability as numbers."""
     return tuple(int(part) for part in gpu.compute_capability.split("."))
 
 
 def parent(name: str) -> Gpu:
-    """The whole GPU of a slice."""
     return GPUS[name.partition("-mig-")[0]]
 
 

@@ -3,8 +3,6 @@
 Launched processes carry a token in their environment. The tests look for it in /proc and never ask the guard.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random
@@ -129,7 +127,6 @@ def offspring(pid: int) -> list[int]:
 
 
 def keepers(pid: int) -> list[int]:
-    """A process's children that are the guard's own."""
     return [each for each in offspring(pid) if "keeper.py" in described(each)]
 
 
@@ -181,7 +178,6 @@ def told(process: subprocess.Popen[str], word: str) -> None:
 
 
 def settled(token: str, count: int) -> None:
-    """Wait until that many processes carry the token."""
     wait_for(lambda: len(carriers(token)) >= count, 60)
 
 

@@ -1,17 +1,14 @@
 """Heads of generated files that somebody mangled: one line about that file, and the others are judged."""
 
-from __future__ import annotations
-
 import json
 import random
-import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
 import pytest
+from artefacts import command
 
-from recommender import cli
 from recommender.choose.recommend import recommend
 from recommender.render import head, seal
 from recommender.render.formats import render
@@ -29,12 +26,10 @@ FIELDS = (*(field.name for field in fields(Request)), "follow", "with", "without
 
 @pytest.fixture(scope="module")
 def written() -> str:
-    """A script as it is rendered."""
     return render(recommend(Request("h100-sxm-80g", load="single")), "bash")
 
 
 def mutated(chance: random.Random, text: str) -> str:
-    """The same script with another head."""
     line = next(line for line in text.splitlines() if line.startswith("# request: "))
     request = json.loads(line.removeprefix("# request: "))
     for _ in range(chance.choice((1, 1, 2, 4))):
@@ -49,38 +44,22 @@ def mutated(chance: random.Random, text: str) -> str:
     return text.replace(line, begin + body.replace("\n", " "))
 
 
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Any) -> Run:
-    """Runs ``recommend`` in a folder of its own: status, stdout, stderr."""
-    import gc
-
+@pytest.fixture(autouse=True)
+def own_folder(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Any) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".git").mkdir()
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["recommend", *words])
-        try:
-            cli.main()
-        except SystemExit as stop:
-            return int(stop.code or 0), *capfd.readouterr()
-        finally:
-            gc.enable()
-        return 0, *capfd.readouterr()
-
-    return run
+    yield
+    assert capfd.readouterr() == ("", "")
 
 
-def test_mangled_heads_end_no_review(run: Run, written: str, tmp_path: Any) -> None:
+def test_mangled_heads_end_no_review(written: str, tmp_path: Any) -> None:
     """Hundreds at once: each has its place in the report, and the good file its finding."""
     chance = random.Random(SEED)
     for number in range(MUTATIONS):
         text = mutated(chance, written).encode("utf-8", "replace")
         (tmp_path / f"bad{number}.sh").write_bytes(text)
     (tmp_path / "good.sh").write_text(SERVE)
-    status, out, err = run("review", ".", "--format", "json", "--gpu", "H100-80G")
+    status, out, err = command("review", ".", "--format", "json", "--gpu", "H100-80G")
     assert status == 1, err[-2000:]
     assert "internal error" not in err
     findings = json.loads(out)["findings"]
@@ -90,14 +69,14 @@ def test_mangled_heads_end_no_review(run: Run, written: str, tmp_path: Any) -> N
     assert len(told) > MUTATIONS // 4
 
 
-def test_mangled_heads_end_no_check(run: Run, written: str, tmp_path: Any) -> None:
+def test_mangled_heads_end_no_check(written: str, tmp_path: Any) -> None:
     """Each is compared, or has one line that names it; the good file is compared."""
     chance = random.Random(SEED + 1)
     names = [f"bad{number}.sh" for number in range(60)]
     for name in names:
         (tmp_path / name).write_bytes(mutated(chance, written).encode("utf-8", "replace"))
     (tmp_path / "good.sh").write_text(written)
-    status, out, err = run("check", *names, "good.sh", "--json")
+    status, out, err = command("check", *names, "good.sh", "--json")
     assert status == 2, err[-2000:]
     assert "internal error" not in err
     whole = json.loads(out)
@@ -108,14 +87,14 @@ def test_mangled_heads_end_no_check(run: Run, written: str, tmp_path: Any) -> No
     assert len(refused) > 15
 
 
-def test_mangled_heads_end_a_dry_run_in_one_line(run: Run, written: str, tmp_path: Any) -> None:
+def test_mangled_heads_end_a_dry_run_in_one_line(written: str, tmp_path: Any) -> None:
     """Smoke reads the same line, with the same exit code as for a wrong command line."""
     chance = random.Random(SEED + 2)
     refused = 0
     for number in range(60):
         name = f"bad{number}.sh"
         (tmp_path / name).write_bytes(mutated(chance, written).encode("utf-8", "replace"))
-        status, _, err = run("smoke", name, "--dry-run", "--text-only")
+        status, _, err = command("smoke", name, "--dry-run", "--text-only")
         assert status in (0, 1, 2), (status, err[-500:])
         if status == 2:
             refused += 1
@@ -150,23 +129,23 @@ def test_one_reader_takes_the_line_with_and_without_blanks(begin: str, written: 
     assert (request.gpu, request.load) == ("h100-sxm-80g", "single")
 
 
-def test_a_head_that_cannot_be_used_is_said(run: Run, written: str, tmp_path: Any) -> None:
+def test_a_head_that_cannot_be_used_is_said(written: str, tmp_path: Any) -> None:
     """Review still judges the file, without the head's request."""
     line = next(line for line in written.splitlines() if line.startswith("# request: "))
     (tmp_path / "a.sh").write_text(written.replace(line, '# request: {"gpu": ["H100"], "load": 7}'))
-    status, out, _ = run("review", "a.sh")
+    status, out, _ = command("review", "a.sh")
     assert status == 1
     assert "gpu has a wrong value" in out
 
 
-def test_a_file_with_hard_links_is_not_updated(run: Run, written: str, tmp_path: Any) -> None:
+def test_a_file_with_hard_links_is_not_updated(written: str, tmp_path: Any) -> None:
     """One line says why; a symbolic link is followed, and stays."""
     old = f"{written}# edited\n"
     (tmp_path / "a.sh").write_text(old)
     (tmp_path / "b.sh").hardlink_to(tmp_path / "a.sh")
     (tmp_path / "c.sh").write_text(old)
     (tmp_path / "d.sh").symlink_to("c.sh")
-    status, _, err = run("check", "a.sh", "d.sh", "--update", "--discard-edits")
+    status, _, err = command("check", "a.sh", "d.sh", "--update", "--discard-edits")
     assert status == 2
     assert err.count("\n") == 1
     assert "a.sh: cannot be written: it has 2 names (hard links)" in err

@@ -1,7 +1,5 @@
 """Files that hang, eat memory or are none: one line each, within 5 s and 350 MiB; attacks.py makes them."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import os
@@ -194,7 +192,6 @@ def test_a_key_of_many_parts_is_refused() -> None:
 
 
 def endless() -> None:
-    """Work without end."""
     while True:
         pass
 

@@ -114,14 +114,6 @@ STARTS = {
 EVERY = pytest.mark.parametrize("start", STARTS)
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    """Stand-ins for whatever is started."""
-    made = Machine(tmp_path)
-    made.tool("docker", RECORD)
-    return made
-
-
 def keys_of(words: list[str]) -> tuple[str, ...]:
     if "--api-keys" not in words:
         return ()
@@ -155,27 +147,14 @@ FILES: list[tuple[bytes, tuple[str, ...]]] = [
 ]
 NO_KEYS = ["", " ", "\t", "\n", " \r\n\t", "#k1", " # k1\n", ",", " , "]
 NOT_KEYS = [
-    "-x",
-    "--trust-remote-code",
-    "k1\n-5",
-    "k1 # mine",
-    "schl\u00fcssel",
-    "k\x1b[31m",
-    "k1\rk2",
-    "\u00a0",
+    "-x", "--trust-remote-code", "k1\n-5", "k1 # mine", "schl\u00fcssel", "k\x1b[31m", "k1\rk2", "\u00a0",
     "k1 k\x7f",
-]
+]  # fmt: skip
 NO_FILES = [b"", b"\n", b" \r\n\t\n", b"# only\n  # this\n", BOM, BOM + b"# k1", PUBLISHED]
 NOT_FILES = [
-    b"-x",
-    b"k1\n--trust-remote-code\n",
-    b"k1 # mine",
-    "caf\u00e9".encode(),
-    b"k\0e\0y\0",
-    "\ufeffk1".encode("utf-16-le"),
-    b"\tk1\tk2",
-    b"k1\n\x07",
-]
+    b"-x", b"k1\n--trust-remote-code\n", b"k1 # mine", "caf\u00e9".encode(), b"k\0e\0y\0",
+    "\ufeffk1".encode("utf-16-le"), b"\tk1\tk2", b"k1\n\x07",
+]  # fmt: skip
 
 
 @EVERY
@@ -352,30 +331,13 @@ def test_restarts_are_a_whole_number(machine: Machine, value: str) -> None:
 # --- addresses
 
 LOCAL = (
-    "127.0.0.1",
-    "127.0.0.53",
-    "127.1.2.3",
-    "localhost",
-    "LOCALHOST",
-    "::1",
-    "[::1]",
-    "0:0:0:0:0:0:0:1",
+    "127.0.0.1", "127.0.0.53", "127.1.2.3", "localhost", "LOCALHOST", "::1", "[::1]", "0:0:0:0:0:0:0:1",
     "::ffff:127.0.0.1",
-)
+)  # fmt: skip
 OPEN = (
-    "0.0.0.0",
-    "::",
-    "[::]",
-    "10.0.0.1",
-    "::2",
-    "127.0.0.1.example.org",
-    "example.org",
-    "localhost.example.org",
-    "1127.0.0.1",
-    "::11",
-    "fe80::1",
-    " ",
-)
+    "0.0.0.0", "::", "[::]", "10.0.0.1", "::2", "127.0.0.1.example.org", "example.org", "localhost.example.org",
+    "1127.0.0.1", "::11", "fe80::1", " ",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("start", "name"), [("bash", "SERVER_NAME"), ("docker", "PUBLISH")])
@@ -448,15 +410,10 @@ CONFIG = {
     "torch_dtype": "bfloat16",
 }
 NAMES = {
-    "./org/thing": "org/thing",
-    "org/thing": "org/thing",
-    "org/thing/": "org/thing",
-    "../work/org//thing": "org/thing",
-    "./--help": "--help",
-    "~/its model": "../home/its model",
-    "link/../thing": "../far/thing",
-    ".": ".",
-}
+    "./org/thing": "org/thing", "org/thing": "org/thing", "org/thing/": "org/thing",
+    "../work/org//thing": "org/thing", "./--help": "--help", "~/its model": "../home/its model",
+    "link/../thing": "../far/thing", ".": ".",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,7 +1,5 @@
 """What signals do to a rendered script: the servers end, the status tells the signal, and no child stays."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -10,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from artefacts import BASH, RECORD, SIGNALS, Machine, alive, finish, text, wait_for
+from artefacts import BASH, RECORD, SIGNALS, Machine, alive, running, text, wait_for
 from layouts import layout
 
 from recommender.fleet import kubernetes
@@ -65,8 +63,7 @@ def namespaces() -> None:
 @EVERY
 def test_a_restarting_script_ends_its_server(machine: Machine, number: signal.Signals) -> None:
     """128 plus the signal's number; the server was asked with TERM, and nothing is started again."""
-    process = machine.launch([BASH, str(machine.script(text()))], RESTART="3")
-    try:
+    with running(machine.launch([BASH, str(machine.script(text()))], RESTART="3")) as process:
         wait_for(machine.calls)
         (server,) = children(process.pid)
         process.send_signal(number)
@@ -74,22 +71,17 @@ def test_a_restarting_script_ends_its_server(machine: Machine, number: signal.Si
         assert told(machine)
         wait_for(lambda: not alive(server))
         assert len(machine.calls()) == 1
-    finally:
-        finish(process)
 
 
 @EVERY
 def test_without_restarts_the_server_gets_the_signal_itself(machine: Machine, number: signal.Signals) -> None:
     """It has the script's own process, so no other is left."""
     machine.tool("lmdeploy", RECORD + "exec sleep 60\n")
-    process = machine.launch([BASH, str(machine.script(text()))])
-    try:
+    with running(machine.launch([BASH, str(machine.script(text()))])) as process:
         wait_for(machine.calls)
         wait_for(lambda: b"sleep" in Path(f"/proc/{process.pid}/cmdline").read_bytes())
         process.send_signal(number)
         assert process.wait(timeout=60) == -number
-    finally:
-        finish(process)
 
 
 @pytest.mark.usefixtures("namespaces")
@@ -99,28 +91,22 @@ def test_the_first_process_of_a_container_heeds_signals(
     machine: Machine, number: signal.Signals, restarts: str
 ) -> None:
     """The kernel ignores there what a program does not handle; the script handles all four."""
-    process = machine.launch([*NAMESPACE, BASH, str(machine.script(text()))], RESTART=restarts)
-    try:
+    with running(machine.launch([*NAMESPACE, BASH, str(machine.script(text()))], RESTART=restarts)) as process:
         wait_for(machine.calls)
         (first,) = children(process.pid)
         os.kill(first, number)
         assert process.wait(timeout=60) == 128 + number
         assert told(machine)
         assert len(machine.calls()) == 1
-    finally:
-        finish(process)
 
 
 @pytest.mark.usefixtures("namespaces")
 def test_the_first_process_of_a_container_ends_with_its_server(machine: Machine) -> None:
     """Its status is the server's."""
     machine.tool("lmdeploy", RECORD + "exit 9\n")
-    process = machine.launch([*NAMESPACE, BASH, str(machine.script(text()))])
-    try:
+    with running(machine.launch([*NAMESPACE, BASH, str(machine.script(text()))])) as process:
         assert process.wait(timeout=60) == 9
         assert len(machine.calls()) == 1
-    finally:
-        finish(process)
 
 
 @pytest.mark.usefixtures("namespaces")
@@ -133,31 +119,25 @@ def test_a_pod_heeds_signals(machine: Machine, number: signal.Signals) -> None:
         each["name"]: each["value"].replace("$$", "$") for each in container["env"] if each["name"] != "API_KEYS_FILE"
     }
     words = [each.replace("$$", "$") for each in (*container["command"], *container["args"])]
-    process = machine.launch([*NAMESPACE, *words], **own | {"REVISION": "abc"})
-    try:
+    with running(machine.launch([*NAMESPACE, *words], **own | {"REVISION": "abc"})) as process:
         wait_for(machine.calls)
         (first,) = children(process.pid)
         os.kill(first, number)
         assert process.wait(timeout=60) == 128 + number
         assert told(machine)
-    finally:
-        finish(process)
 
 
 @EVERY
 def test_a_signal_during_the_pause_ends_it(machine: Machine, number: signal.Signals) -> None:
     """Between two starts there is no server; neither the pause nor a start follows."""
     machine.tool("lmdeploy", RECORD + "exit 1\n")
-    process = machine.launch([BASH, str(machine.script(text()))], RESTART="3")
-    try:
+    with running(machine.launch([BASH, str(machine.script(text()))], RESTART="3")) as process:
         wait_for(lambda: any(b"sleep" in Path(f"/proc/{each}/cmdline").read_bytes() for each in children(process.pid)))
         (pause,) = children(process.pid)
         process.send_signal(number)
         assert process.wait(timeout=60) == 128 + number
         wait_for(lambda: not alive(pause))
         assert len(machine.calls()) == 1
-    finally:
-        finish(process)
 
 
 def test_signals_at_any_moment_leave_no_server(machine: Machine) -> None:
@@ -166,13 +146,10 @@ def test_signals_at_any_moment_leave_no_server(machine: Machine) -> None:
     script = str(machine.script(text()))
     for turn in range(24):
         machine.forget()
-        process = machine.launch([BASH, script], RESTART="3")
-        try:
+        with running(machine.launch([BASH, script], RESTART="3")) as process:
             time.sleep(turn / 200)
             process.send_signal(SIGNALS[turn % 4])
             code = process.wait(timeout=60)
             # Before its first lines the shell itself ends by the signal.
             assert code in (128 + SIGNALS[turn % 4], -SIGNALS[turn % 4])
             wait_for(lambda session=process.pid: not members(session))
-        finally:
-            finish(process)

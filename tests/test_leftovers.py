@@ -1,7 +1,5 @@
 """Work folders go with their run, or with the next one where it was killed; no other folder goes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

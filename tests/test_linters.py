@@ -1,7 +1,5 @@
 """Each linter finds what it is for, and names the file, the field and the repair."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

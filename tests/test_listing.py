@@ -1,7 +1,5 @@
 """Lists with search: one line each, all words, and what is near where nothing is found."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -15,7 +13,6 @@ STORE = load()
 
 
 def asked(*words: str) -> Result:
-    """The command's outcome."""
     return CliRunner().invoke(command, list(words))
 
 

@@ -29,6 +29,7 @@ from recommender.smoke.client import images as made
 from recommender.smoke.client.images import pictures, vary
 from recommender.smoke.client.load import LoadPlan, Outcome, Shape, Target
 from recommender.smoke.failures import KINDS, Failure
+from recommender.smoke.filler import write_filler
 
 TEXT = Shape(images=0, width=0, height=0, prompt_chars=40, output_tokens=4, max_tiles=0)
 PICTURE = Shape(images=1, width=64, height=48, prompt_chars=40, output_tokens=4, max_tiles=0)
@@ -724,7 +725,7 @@ def test_the_prompt_is_sized(count: Callable[[str], int], most: int, wanted: int
         chars = sizing.size_prompt(Target((stub.url,), "probe"), PICTURE, wanted)
         assert len(stub.bodies) <= most
         assert {body["max_tokens"] for body in stub.bodies} == {1}
-    text = f"{123456} {conversation.FILLER * 2000}"[:chars]
+    text = write_filler("123456 ", chars)
     assert abs(300 + count(text) - wanted) <= 1
 
 

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from scipy import stats
 from variants import STORE, TEXT, configuration, resolve
 
-from recommender.estimate import load_profile, sampling, simulation
+from recommender.estimate import load_profile, sampling
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.configuration import Configuration
-from recommender.estimate.simulation import LoadFigures, Quantiles, SimulatedRequest, SimulatedServer
+from recommender.estimate.scheduler import simulation
+from recommender.estimate.scheduler.simulation import LoadFigures, Quantiles, SimulatedRequest, SimulatedServer
 from recommender.request.resolved_request import ResolvedRequest
 
 TEMPLATE = 29
@@ -45,7 +46,6 @@ def configure(**fields: Any) -> Configuration:
 
 
 def predict(resolved: ResolvedRequest, clients: int, config: Configuration, kv_tokens: int = 0) -> LoadFigures:
-    """The figures of all servers."""
     return load_profile.simulate_servers(resolved, config, clients, COEFFICIENTS, times_of, kv_tokens)
 
 

@@ -21,6 +21,7 @@ from packaging.version import Version
 
 from recommender.cli import root
 from recommender.commands.mcp.tools import TOOLS, call
+from recommender.knowledge.load import load
 
 if Version(pydantic.VERSION) < Version("2.12"):
     pytest.skip("the MCP SDK needs a later pydantic than the recommender", allow_module_level=True)
@@ -85,6 +86,12 @@ WRONG: dict[str, tuple[Case, str]] = {
     "no such file": (("review", {"path": "nowhere.sh"}), "cannot be read: No such file"),
     "a folder": (("review", {"path": "/"}), "a folder, not a regular file"),
     "not UTF-8": (("review", {"path": "latin.sh"}), "UTF-8"),
+    "an unknown GPU of no launch": (("review", {"text": "ls", "gpu": "zz"}), "unknown GPU 'zz'"),
+    "an option's name": (("recommend", {"gpu": "L4", "load": 4}), "unknown argument 'load': did you mean concurrency"),
+    "a setting without a value": (
+        ("estimate", {"gpu": "L4", "settings": {"tp": None}}),
+        "'tp'.: use a valid string or",
+    ),
     "a path as a name": (("review", {"text": "ls", "name": "../a.sh"}), "name: "),
     "unknown tool": (("reviews", {}), "unknown tool 'reviews': did you mean review"),
 }
@@ -154,31 +161,49 @@ def test_recommend_gives_the_prediction_and_sources() -> None:
 
 
 def test_compare_gives_every_value() -> None:
-    """Those of the JSON; with an option, that one in full as the command prints it."""
+    """In full those of the JSON; in short where somebody differs from ours; with an option, that one."""
     words = ("compare", "--gpu", "A100-80G", "--load", "8")
     found = json.loads(CliRunner().invoke(root, [*words, "--json"]).stdout)
-    text, failed = call("compare", {"gpu": "A100-80G", "concurrency": 8})
-    assert not failed
-    for setting in found["settings"]:
-        (line,) = (line for line in text.split("\n") if line.startswith(f"  {setting['name']}: "))
-        assert all(f"{each['adviser']} {each['value']}" in line for each in setting["given"] if each["value"])
+    asked = {"gpu": "A100-80G", "concurrency": 8}
     whole = CliRunner().invoke(root, words).stdout
-    one, failed = call("compare", {"gpu": "A100-80G", "concurrency": 8, "option": "session_len"})
+    assert call("compare", asked | {"full": True}) == (whole, False)
+    text, failed = call("compare", asked)
     assert not failed
-    assert one.split("SETTINGS\n")[1].strip() in whole
+    one, failed = call("compare", asked | {"option": "session_len"})
+    assert not failed
+    assert "\n".join(one.splitlines()[-5:]) in whole
     assert "--quant-policy" not in one
+    for setting in found["settings"]:
+        ours = "" if setting["ours"]["left"] else setting["ours"]["value"]
+        given = {each["adviser"]: each["value"] for each in setting["given"] if not each["left"]}
+        shown = re.search(rf"^  {re.escape(setting['name'])}: (.*?)\[", text, re.M | re.S)
+        assert bool(shown) == bool(ours and any(value != ours for value in given.values())), setting["name"]
+        for adviser, value in (given | {"ours": ours}).items() if shown else ():
+            assert re.search(rf"(^|; ){re.escape(value)}( to \S+)? [^;]*\b{adviser}\b", " ".join(shown[1].split()))
 
 
-@pytest.mark.parametrize(
-    ("name", "given"),
-    [("explain", {"option": "session-len"}), ("diff", {"old": "0.9.2", "new": "0.18.0"})],
-)
-def test_short_answers_are_part_of_the_full_one(name: str, given: dict[str, str]) -> None:
-    """Shorter; and only the last line, which says what is left out, is not in the full one."""
-    short, full = (call(name, given | {"full": each})[0] for each in (False, True))
-    assert len(short) < 0.95 * len(full)
-    rest = [line for line in short.splitlines() if line not in full.splitlines()]
-    assert all(line.startswith("Not shown: ") for line in rest)
+SHORT: list[Case] = [
+    *(("explain", {"option": each.id, "lmdeploy": release}) for each in load().options() for release in ("", "0.7.0")),
+    *(("diff", {"old": old, "new": "0.18.0"}) for old in load().releases),
+    *(("compare", {"gpu": gpu, "concurrency": load}) for gpu in ("A100-80G", "L4") for load in (1, 64)),
+    ("compare", {"gpu": "H100:2", "model": "qwen2.5-7b-instruct", "workload": "chat", "rps": 3.0}),
+    ("compare", {"gpu": "T4", "model": "internvl3-78b"}),
+]  # fmt: skip
+
+
+def test_short_answers_are_short_and_have_sources() -> None:
+    """Of every option and release; the full one is longer, unless little is known."""
+    for name, given in SHORT:
+        (short, failed), (full, _) = call(name, given), call(name, given | {"full": True})
+        assert not failed
+        assert len(short.encode()) <= 3200, (name, given)
+        assert len(short) < max(len(full) + 200, 900), (name, given)
+        assert max(map(len, short.splitlines())) <= 80 or "://" in short
+        assert (
+            given.get("old") == "0.18.0"
+            or "nothing fits" in short
+            or re.search(r"\d+\.\d+\.\d+ [\w/.-]+:\d+|evidence |://|unverified", short)
+        )
 
 
 def test_nothing_fits_is_an_answer() -> None:

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from artefacts import found
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 from variants import GIB, IMAGES, MIB, STORE, TEXT, coefficients, configuration, resolve, store_with, variant
 
 from recommender.estimate import kv_region, memory, model_shape
+from recommender.render import report
 
 PLAIN = {
-    "context_mib": (900.0, 1000.0, 1200.0),
-    "peer_context_mib": (100.0, 200.0, 400.0),
-    "quantised_load_share": (1.0, 1.5, 2.0),
-    "load_peak_share": (1.0, 2.0, 3.0),
-    "workspace_mib": (50.0, 100.0, 300.0),
-    "workspace_token": (0.5, 1.0, 2.0),
-    "workspace_slot": (0.5, 1.0, 2.0),
-    "vision_tile": (0.25, 0.5, 1.0),
-    "driver_reserve_mib": (100.0, 500.0, 700.0),
-}
+    "context_mib": (900.0, 1000.0, 1200.0), "peer_context_mib": (100.0, 200.0, 400.0),
+    "quantised_load_share": (1.0, 1.5, 2.0), "load_peak_share": (1.0, 2.0, 3.0),
+    "workspace_mib": (50.0, 100.0, 300.0), "workspace_token": (0.5, 1.0, 2.0), "workspace_slot": (0.5, 1.0, 2.0),
+    "vision_tile": (0.25, 0.5, 1.0), "driver_reserve_mib": (100.0, 500.0, 700.0),
+}  # fmt: skip
 """Round coefficients, so that every expectation is a product written out."""
 ROUND = coefficients(**PLAIN)
 TEXT_BLOCK = 64 * 57_344
@@ -351,6 +349,42 @@ def test_while_loading_a_small_server_takes_more_than_when_it_is_ready() -> None
 def test_the_cache_needs_the_load_a_session_or_the_warm_up(batch: int, session: int, warmup: int, tokens: int) -> None:
     """Whichever is the most, each in whole blocks."""
     assert memory.count_needed_tokens(text(), 0, 64, batch, session, warmup) == tokens
+
+
+def test_a_shared_prefix_is_held_once() -> None:
+    """By hand, Llama-3.1-8B, 16 requests of 3,000 tokens in and 100 out, of which 2,048 are everybody's.
+
+    3,000, the template's 35 and 100 are 49 blocks of 64; 32 of them are the prefix. 32 + 16 x 17 blocks are needed, of
+    2 (keys and values) x 32 layers x 8 heads x 128 numbers x 2 bytes a token.
+    """
+    asked = {"model": "llama-3.1-8b-instruct", "prompt_tokens": 3000, "output_tokens": 100, "concurrency": 16}
+    made, plain = (found(gpu="h200-141g", load="", **asked, **more) for more in ({"prefix_tokens": 2048}, {}))
+    assert (made.config.prefix_caching, plain.config.prefix_caching) == (True, False)
+    assert made.memory.kv_prefix_tokens == 2048
+    assert made.memory.kv_needed_tokens == (32 + 16 * 17) * 64 == 19_456
+    assert (plain.memory.kv_prefix_tokens, plain.memory.kv_needed_tokens) == (0, 16 * 49 * 64)
+    assert made.memory.kv_requests == (made.memory.kv_tokens // 64 - 32) // 17
+    # Ample: twice the need of the free memory at its low end, rounded up to two digits.
+    token = 2 * 32 * 8 * 128 * 2
+    high = sum(item.high for item in made.memory.items if item.name in ("context", "weights", "loading"))
+    share = 2 * 19_456 * token / (memory.usable_bytes(made.resolved) - high)
+    assert share <= made.config.cache_ratio <= 1.1 * share + 0.001
+    assert made.config.cache_ratio < plain.config.cache_ratio / 2
+    for prefix, whole in ((2047, 31), (63, 0)):  # the last block of a prefix holds what follows, too
+        resolved = resolve(STORE, **asked, prefix_tokens=prefix)
+        assert memory.shared_tokens(resolved, True, 64) == whole * 64
+        assert memory.shared_tokens(resolved, False, 64) == 0
+    shown = " ".join(report.report(made).split())
+    assert "2,048 of these tokens are the prefix that all requests share" in shown
+
+
+def test_a_shared_prefix_of_lengths_that_vary() -> None:
+    """Only what is beside the prefix varies and grows with the batch."""
+    resolved = resolve(STORE, model="llama-3.1-8b-instruct", input_lengths="1200,1400", output_lengths="60,100")
+    own = -(-(1300 + 35 + 80) // 64) * 64 - 1024
+    deviation = math.sqrt(100 * (100**2 + 20**2))
+    wanted = 1024 + -(-math.ceil(100 * own + 2.326 * deviation) // 64) * 64
+    assert memory.count_needed_tokens(resolved, 0, 64, 100, 4096, 0, 1024) == wanted
 
 
 def test_a_larger_image_than_asked_for_still_fits_once() -> None:

@@ -1,7 +1,5 @@
 """Options that a model needs in some releases: held against LMDeploy's own matching, emitted, explained, missed."""
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Mapping
@@ -39,12 +37,10 @@ REQUESTER = "internvl3-8b-awq"
 
 
 def served(model: Model, release: str) -> bool:
-    """Whether either engine serves the model in the release."""
     return any(within(support.since, support.until, Version(release)) for support in model.support)
 
 
 def matched(model: Model, release: str) -> str:
-    """The template that the release selects."""
     eras = MATCHED[model.hub]
     return next(eras[since] for since in reversed(eras) if Version(since) <= Version(release))
 

@@ -1,7 +1,5 @@
 """Everything known of one option: names, eras against LMDeploy's own parsers, and that nothing is left out."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -18,7 +16,6 @@ STORE = load()
 
 
 def told(*words: str) -> str:
-    """What the command prints."""
     done = CliRunner().invoke(command, list(words))
     assert done.exit_code == 0, done.output
     return done.stdout
@@ -27,19 +24,13 @@ def told(*words: str) -> str:
 @pytest.mark.parametrize(
     ("name", "option"),
     [
-        ("--session-len", "session-len"),
-        ("session_len", "session-len"),
-        ("SESSION-LEN", "session-len"),
-        ("--session-len=4096", "session-len"),
-        ("SESSION_LEN", "session-len"),
-        ("OMP_NUM_THREADS", "omp-num-threads"),
-        ("$OMP_NUM_THREADS", "omp-num-threads"),
-        ("omp-num-threads", "omp-num-threads"),
-        ("max_tokens", "max-tokens"),
-        ("vision-max-batch-size", "vision-max-batch-size"),
-        ("--TP", "tp"),
+        ("--session-len", "session-len"), ("session_len", "session-len"), ("SESSION-LEN", "session-len"),
+        ("--session-len=4096", "session-len"), ("SESSION_LEN", "session-len"),
+        ("OMP_NUM_THREADS", "omp-num-threads"), ("$OMP_NUM_THREADS", "omp-num-threads"),
+        ("omp-num-threads", "omp-num-threads"), ("max_tokens", "max-tokens"),
+        ("vision-max-batch-size", "vision-max-batch-size"), ("--TP", "tp"),
     ],
-)
+)  # fmt: skip
 def test_an_option_goes_by_any_spelling(name: str, option: str) -> None:
     """Dashes, underscores, capitals, a dollar sign or a value behind it do not matter."""
     assert resolve_option(STORE, name).id == option

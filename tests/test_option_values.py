@@ -3,25 +3,21 @@
 COMMAND_LINES=20000 runs that many command lines; SEED=N makes others.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
-import gc
 import io
 import os
 import random
-import sys
 import time
 from argparse import ArgumentParser
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
-from artefacts import GPUS, KNOWLEDGE, MODELS, RELEASES
+from artefacts import GPUS, KNOWLEDGE, MODELS, RELEASES, command
 from packaging.version import Version
 
-from recommender import api, cli
+from recommender import api
 from recommender.choose.recommend import recommend_adviser
 from recommender.common.errors import RequestError
 from recommender.knowledge import option_values
@@ -53,7 +49,6 @@ NEWEST = RELEASES[-1]
 
 
 def refuses(parser: ArgumentParser, option: str, value: str) -> bool:
-    """Whether a release's own parser refuses a value."""
     with contextlib.redirect_stderr(io.StringIO()):
         try:
             parser.parse_args(["model", f"{option}={value}"])
@@ -82,7 +77,6 @@ NAMES += [(parameter.id, parameter.name) for kind in (STORE.environment, STORE.c
 
 
 def keywords(text: str) -> Iterator[ast.expr]:
-    """The values of TurbomindEngineConfig's keywords in a Python file."""
     for call in ast.walk(ast.parse(text)):
         if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "TurbomindEngineConfig":
             yield from (keyword.value for keyword in call.keywords)
@@ -107,19 +101,11 @@ def test_every_value_of_every_option_is_answered(name: str, written: str) -> Non
 
 
 RANGES = [
-    ("tp", "0", "1"),
-    ("max-batch-size", "-1", "0"),
-    ("session-len", "0", "1"),
-    ("max-prefill-token-num", "-1", "0"),
-    ("cache-block-seq-len", "0", "64"),
-    ("cache-max-entry-count", "0", "0.01"),
-    ("server-port", "65536", "65535"),
-    ("quant-policy", "42", "int8"),
-    ("omp-num-threads", "0", "1"),
-    ("temperature", "2.1", "2"),
-    ("top-p", "0", "1"),
-    ("max-tokens", "0", "1"),
-]
+    ("tp", "0", "1"), ("max-batch-size", "-1", "0"), ("session-len", "0", "1"),
+    ("max-prefill-token-num", "-1", "0"), ("cache-block-seq-len", "0", "64"),
+    ("cache-max-entry-count", "0", "0.01"), ("server-port", "65536", "65535"), ("quant-policy", "42", "int8"),
+    ("omp-num-threads", "0", "1"), ("temperature", "2.1", "2"), ("top-p", "0", "1"), ("max-tokens", "0", "1"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "bad", "good"), RANGES, ids=[row[0] for row in RANGES])
@@ -165,29 +151,11 @@ FIELDS = ("--load", "--rps", "--image", "--prompt-tokens", "--output-tokens", "-
 PLAN = ("--peak", "--burst", "--spare", "--network", "--tp", "--cpus")
 
 
-def run(words: Sequence[str]) -> tuple[int, str, str]:
-    """Status, stdout and stderr of a command line, in this process."""
-    kept, out, err = sys.argv, io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
-    sys.argv = ["recommend", *words]
-    status = 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            cli.main()
-        except SystemExit as stop:
-            status = int(stop.code or 0)
-        finally:
-            sys.argv = kept
-            gc.enable()
-    for stream in (out, err):
-        stream.seek(0)
-    return status, out.read(), err.read()
-
-
 @pytest.mark.parametrize("option", FIELDS)
 def test_every_value_of_a_request_is_answered(option: str) -> None:
     """Only plain decimal digits are numbers; what is refused is one line that names the option."""
     for value in VALUES:
-        status, _, err = run(["--gpu", "L4", f"{option}={value}", "-q"])
+        status, _, err = command("--gpu", "L4", f"{option}={value}", "-q")
         assert status in HANDLED, (value, err)
         if set("_xabcn٣½") & set(value) and option != "--image":
             assert status == 2, value
@@ -198,7 +166,7 @@ def test_every_value_of_a_request_is_answered(option: str) -> None:
 def test_every_value_of_a_plan_is_answered(option: str) -> None:
     """As for a request."""
     for value in VALUES:
-        status, _, err = run(["plan", "--gpu", "L4:2", "--rps", "2", f"{option}={value}"])
+        status, _, err = command("plan", "--gpu", "L4:2", "--rps", "2", f"{option}={value}")
         assert status in HANDLED, (value, err)
 
 
@@ -275,7 +243,7 @@ def test_no_command_line_is_a_defect_or_takes_long() -> None:
     for _ in range(LINES):
         words = line(random_)
         began = time.process_time()
-        status, out, err = run(words)
+        status, out, err = command(*words)
         spent = time.process_time() - began
         seen[status] += 1
         assert status in HANDLED, (words, err)
@@ -289,6 +257,6 @@ def test_no_command_line_is_a_defect_or_takes_long() -> None:
 @pytest.mark.parametrize("name", ["1" * 5000, "a" * 101, "", "٣", "a/b", "-x\n"])
 def test_a_name_that_is_no_id_is_one_line(kind: str, name: str) -> None:
     """Of a new record: too long for a file's name or a number, or with other characters."""
-    status, _, err = run(["knowledge", "new", "--", kind, name])
+    status, _, err = command("knowledge", "new", "--", kind, name)
     assert (status, err.count("\n")) == (2, 1)
     assert len(err) < 300

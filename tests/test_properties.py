@@ -20,13 +20,14 @@ from artefacts import (
     MODELS,
     RELEASES,
     answer,
+    fits,
     found,
     grid,
     recommend_process,
     release_facts,
     requests,
 )
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 
@@ -46,16 +47,7 @@ def records(folder: str) -> dict[str, dict[str, Any]]:
     return {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in sorted((KNOWLEDGE / folder).glob("*.yaml"))}
 
 
-def fits(request: Request) -> Recommendation:
-    """The recommendation; the example is passed over where nothing fits."""
-    recommendation = answer(request)
-    assume(isinstance(recommendation, Recommendation))
-    assert isinstance(recommendation, Recommendation)
-    return recommendation
-
-
 def in_release(since: str, until: str, release: str) -> bool:
-    """Whether a half-open range of releases holds one."""
     return Version(since) <= Version(release) and (not until or Version(release) < Version(until))
 
 
@@ -144,7 +136,6 @@ def quantile(speed: dict[str, Any], name: str, at: str) -> float:
 
 
 def violated(plain: dict[str, Any], severity: str) -> set[str]:
-    """The constraints that a recommendation's own figures violate."""
     known = values(plain)
     return {
         name
@@ -177,7 +168,6 @@ def test_the_choice_keeps_the_users_goals(goals: dict[str, float]) -> None:
 
 
 def monotone(outcomes: list[bool]) -> bool:
-    """Whether what fits once keeps fitting."""
     return outcomes == sorted(outcomes)
 
 
@@ -201,7 +191,6 @@ def with_memory(mib: int) -> Store:
 
 
 def plainly(record: object) -> Any:
-    """A record's fields."""
     return dict(vars(record))
 
 
@@ -227,14 +216,9 @@ def test_the_order_of_options_changes_nothing(tmp_path: Path) -> None:
     from recommender.cli import root
 
     options = [
-        ("--gpu", "A100-80G"),
-        ("--load", "medium"),
-        ("--image", "1280x720"),
-        ("--goal", "throughput"),
-        ("--lmdeploy", "0.16.0"),
-        ("--output-tokens", "32"),
-        ("--format", "json"),
-    ]
+        ("--gpu", "A100-80G"), ("--load", "medium"), ("--image", "1280x720"), ("--goal", "throughput"),
+        ("--lmdeploy", "0.16.0"), ("--output-tokens", "32"), ("--format", "json"),
+    ]  # fmt: skip
     texts = set()
     for seed in range(6):
         random.Random(seed).shuffle(options)

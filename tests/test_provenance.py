@@ -1,7 +1,5 @@
 """What limits a fact's sources is said by release, path and run alone, wherever the fact is shown."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -22,7 +20,6 @@ NOT_PUBLIC = "code of 0.16.0; later code is not public"
 
 
 def sources(*code: tuple[str, str], evidence: tuple[str, ...] = ()) -> Plain:
-    """Sources with these releases and paths, and runs."""
     lines = [Plain({"release": release, "path": path, "line": 1, "token": "x"}) for release, path in code]
     return Plain({"code": lines, "pages": [], "evidence": list(evidence)})
 
@@ -92,7 +89,6 @@ def test_the_newest_release_that_a_record_is_about(record: dict[str, object], ne
 
 
 def said(*words: str) -> str:
-    """What a command prints, on one line."""
     done = CliRunner().invoke(root, [*words])
     return " ".join((done.stdout + done.stderr).split())
 

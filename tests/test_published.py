@@ -1,7 +1,5 @@
 """Published benchmarks: read into one form, compared with predictions, shown beside them, and never fitted to."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import statistics
@@ -34,7 +32,6 @@ PAGE = records.PageSource(url="https://example.org/table", opened="2026-11-23", 
 
 
 def rows(*made: Mapping[str, float]) -> Any:
-    """The loads of a published table with these rows."""
     table = records.Benchmark(
         id="made",
         gpu="l4",

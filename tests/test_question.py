@@ -1,7 +1,5 @@
 """The question and the schema of a request: whose they are, and what is wrong with a file."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -21,7 +19,6 @@ TEXT = ("--gpu", "H100-80G", "--model", "qwen2.5-7b-instruct")
 
 
 def client(*words: str) -> str:
-    """The client of a command line."""
     done = CliRunner().invoke(root, [*words, "--format", "client", "-q"])
     assert done.exit_code == 0, done.exception
     return done.stdout

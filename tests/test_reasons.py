@@ -1,7 +1,5 @@
 """Why an option has its value: how the value is written, whether it is, and what is said of it."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace as Namespace
 from typing import Any

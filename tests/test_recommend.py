@@ -1,7 +1,5 @@
 """The steps from a request to an explained recommendation, with the choice itself replaced where it does not matter."""
 
-from __future__ import annotations
-
 from types import MappingProxyType
 from typing import Any
 
@@ -22,7 +20,7 @@ def choices(monkeypatch: pytest.MonkeyPatch, *refused: tuple[tuple[str, int], ..
     """Refuses as often as that, with these rejections, then chooses; the concurrency of each try."""
     tried: list[int] = []
 
-    def answer(resolved: ResolvedRequest) -> Choice | NoCandidate:
+    def answer(resolved: ResolvedRequest, _room: bool = True) -> Choice | NoCandidate:
         tried.append(resolved.concurrency)
         if len(tried) <= len(refused):
             return NoCandidate(FINDING, (), 3, refused[len(tried) - 1], False)
@@ -59,7 +57,7 @@ def test_where_nothing_fits_the_nearest_change_is_told(monkeypatch: pytest.Monke
     monkeypatch.setattr(recommend, "suggest_change", suggest)
     for too_large in (False, True):
         nothing = NoCandidate(FINDING, (), 3, (), too_large)
-        monkeypatch.setattr(recommend, "choose", lambda _, nothing=nothing: nothing)
+        monkeypatch.setattr(recommend, "choose", lambda *_, nothing=nothing: nothing)
         with pytest.raises(recommend.NothingFits, match=r"^too small$") as raised:
             recommend.recommend(Request(gpu="l4", concurrency=4))
         assert raised.value.nothing is nothing

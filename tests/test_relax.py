@@ -1,7 +1,5 @@
 """The nearest change of a request under which something would fit: which are tried, and in which order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

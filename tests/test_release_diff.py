@@ -1,7 +1,5 @@
 """What changed between two releases, held against LMDeploy's own parsers of both."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io
@@ -19,25 +17,13 @@ from recommender.lookup.release_diff_text import lines, name_holes
 
 STORE = load()
 PAIRS = [
-    ("0.9.2", "0.18.0"),
-    ("0.18.0", "0.9.2"),
-    ("0.7.0", "0.18.0"),
-    ("0.7.0", "0.7.0.post2"),
-    ("0.7.2", "0.8.0"),
-    ("0.8.0", "0.9.0"),
-    ("0.9.0", "0.10.0"),
-    ("0.10.2", "0.11.0"),
-    ("0.11.1", "0.12.0"),
-    ("0.12.3", "0.13.0"),
-    ("0.13.0", "0.14.0"),
-    ("0.14.0", "0.15.0"),
-    ("0.15.0", "0.12.1"),
-    ("0.16.0", "0.18.0"),
-]
+    ("0.9.2", "0.18.0"), ("0.18.0", "0.9.2"), ("0.7.0", "0.18.0"), ("0.7.0", "0.7.0.post2"), ("0.7.2", "0.8.0"),
+    ("0.8.0", "0.9.0"), ("0.9.0", "0.10.0"), ("0.10.2", "0.11.0"), ("0.11.1", "0.12.0"), ("0.12.3", "0.13.0"),
+    ("0.13.0", "0.14.0"), ("0.14.0", "0.15.0"), ("0.15.0", "0.12.1"), ("0.16.0", "0.18.0"),
+]  # fmt: skip
 
 
 def made(old: str, new: str) -> release_diff.Diff:
-    """The difference of two releases."""
     return release_diff.diff(STORE, STORE.releases[old], STORE.releases[new])
 
 
@@ -52,7 +38,6 @@ def actions(release: str) -> dict[str, Any]:
 
 
 def starts(release: str, *words: str) -> bool:
-    """Whether the release's own parser takes a command line."""
     with contextlib.redirect_stderr(io.StringIO()):
         try:
             parser(release).parse_args(["model", *words])
@@ -62,7 +47,6 @@ def starts(release: str, *words: str) -> bool:
 
 
 def value(action: Any) -> list[str]:
-    """Words behind an option that its parser takes."""
     if action.nargs == 0:
         return []
     for text in (*map(str, action.choices or ()), "1", "{}"):

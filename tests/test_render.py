@@ -33,12 +33,13 @@ from artefacts import (
     Machine,
     alive,
     answer,
-    finish,
+    fits,
     found,
     grid,
     parser,
     release_facts,
     requests,
+    running,
     shellcheck,
     text,
     vision,
@@ -71,16 +72,7 @@ def accepted(release: str, words: list[str]) -> Any:
 
 
 def recording(then: str) -> str:
-    """The recording stand-in, which then does something."""
     return RECORD + then + "\n"
-
-
-def fits(request: Request) -> Recommendation:
-    """The recommendation; the example is passed over where nothing fits."""
-    made = answer(request)
-    assume(isinstance(made, Recommendation))
-    assert isinstance(made, Recommendation)
-    return made
 
 
 # --- bash: the text
@@ -108,7 +100,6 @@ def test_every_script_of_the_grid_is_bash_and_its_command_is_the_releases(tmp_pa
 
 
 def vars_of(request: Request) -> dict[str, Any]:
-    """A request's fields."""
     return {name: getattr(request, name) for name in request.__slots__}
 
 
@@ -216,14 +207,11 @@ def test_a_model_without_code_needs_no_revision(machine: Machine) -> None:
 def test_signals_reach_the_server_itself(machine: Machine) -> None:
     """Without RESTART the script becomes the server: same process, so it gets each signal."""
     machine.tool("lmdeploy", recording("exec sleep 60"))
-    process = machine.start(text())
-    try:
+    with running(machine.start(text())) as process:
         wait_for(machine.calls)
         assert machine.calls()[0].pid == process.pid
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == -signal.SIGTERM
-    finally:
-        finish(process)
 
 
 def test_restart_backs_off_and_gives_up(machine: Machine, tmp_path: Path) -> None:
@@ -343,12 +331,9 @@ def servers(machine: Machine, tmp_path: Path) -> Machine:
 @contextlib.contextmanager
 def started(machine: Machine, body: str, calls: int, **variables: str) -> Iterator[subprocess.Popen[str]]:
     """A script once it has started so many programs; after the test it is ended."""
-    process = machine.start(body, **variables)
-    try:
+    with running(machine.start(body, **variables)) as process:
         wait_for(lambda: len(machine.calls()) == calls)
         yield process
-    finally:
-        finish(process)
 
 
 def ended(process: subprocess.Popen[str], number: signal.Signals, pids: Sequence[int]) -> None:
@@ -455,7 +440,6 @@ def sharing(servers: Machine, tmp_path: Path) -> Machine:
 
 
 def free_port() -> int:
-    """A port that nothing listens on."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return int(free.getsockname()[1])
 
@@ -547,12 +531,10 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        """The list of models."""
         self.server.paths.append(self.path)
         self._send({"data": [{"id": "the-model"}]})
 
     def do_POST(self) -> None:
-        """One chat completion."""
         self.server.paths.append(self.path)
         self.server.keys.append(self.headers.get("Authorization", ""))
         self.server.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
@@ -588,7 +570,6 @@ PIXEL = base64.b64decode(
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """A chat server on this machine for one test."""
     made = Server(("127.0.0.1", 0), Handler)
     made.bodies, made.paths, made.keys, made.refusals = [], [], [], []
     made.answer = {"choices": [{"message": {"content": ANSWER}}]}
@@ -814,30 +795,11 @@ def test_golden_artefacts_change_only_on_purpose(name: str) -> None:
 # --- names as data
 
 HOSTILE = [
-    "x$(touch p)'\"; rm",
-    "two\nlines",
-    "`touch p`",
-    "${IFS}touch${IFS}p",
-    "closing } brace",
-    "back\\slash\\",
-    "\u202egnp.exe\u2066",
-    "-rf",
-    "--trust-remote-code",
-    ".hidden",
-    "a\tb\x1b[31mred\x07",
-    "{{ 7 * 7 }}{% endraw %}",
-    "EOF\nJSON\n$(touch p)",
-    "a'b'c",
-    "!history!!",
-    "~root",
-    "*?[a-z]",
-    "#comment",
-    "naïve café 模型",
-    "'''\"\"\"\\N{DIGIT ONE}",
-    "%s %d {0}",
-    "$'\\x41'",
-    "a=b",
-]
+    "x$(touch p)'\"; rm", "two\nlines", "`touch p`", "${IFS}touch${IFS}p", "closing } brace", "back\\slash\\",
+    "\u202egnp.exe\u2066", "-rf", "--trust-remote-code", ".hidden", "a\tb\x1b[31mred\x07", "{{ 7 * 7 }}{% endraw %}",
+    "EOF\nJSON\n$(touch p)", "a'b'c", "!history!!", "~root", "*?[a-z]", "#comment", "naïve café 模型",
+    "'''\"\"\"\\N{DIGIT ONE}", "%s %d {0}", "$'\\x41'", "a=b",
+]  # fmt: skip
 CONFIG = {
     "architectures": ["InternVLChatModel"],
     "auto_map": {"AutoConfig": "configuration_internvl_chat.InternVLChatConfig"},
@@ -879,7 +841,6 @@ def folder_of(name: str, base: Path) -> Path:
 
 
 def hostile(test: Any) -> Any:
-    """Gives a test the fixed names and many others."""
     for name in HOSTILE:
         test = example(name=name)(test)
     return settings(max_examples=25)(given(name=NAME)(test))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from artefacts import command
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recommender import cli
 from recommender.common.errors import RequestError
 from recommender.request.command_line import parse_gpu, parse_image, positive_float, positive_int
 from recommender.request.request import Request
@@ -20,87 +19,34 @@ from recommender.request.request import Request
 GPU = ["--gpu", "A100-80G"]
 
 
-def run(words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str, str]:
-    """The command in this process: its status, stdout and stderr."""
-    monkeypatch.setattr(sys, "argv", ["recommend", *words])
-    try:
-        cli.main()
-        code = 0
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    out, err = capsys.readouterr()
-    return code, out, err
-
-
+NO_VALUES = {
+    "--load": ("0", "-1", "1.5", "1" + "0" * 30, "1e3", ""),
+    "--rps": ("0", "-3", "inf", "1e30", "many"),
+    "--image": ("0x0", "10x", "x10", "448", "-1x5", "448x448x0", "448x448x1000", "999999999x1",
+                "\uff14\uff14\uff18x448", ""),
+    "--p99": ("-1", "0", "nan", "NaN", ""),
+    "--ttft": ("-inf", "1e999"),
+    "--vram": ("0", "1e30", "81", "24 boxes"),
+    "--cpus": ("0", "\u0661"),
+    "--prompt-tokens": ("0", "9" * 40),
+    "--output-tokens": ("-5", "16.0"),
+    "--goal": ("",), "--lmdeploy": ("",), "--model": ("",),
+}  # fmt: skip
+NO_GPUS = ("A100-80G:0", "A100-80G:-1", "A100-80G:", ":2", "A100-80G:" + "9" * 30, "A100-80G:\uff12", "", "   ")
+NAMED = {
+    "--load \uff11": "load", "--load nan": "load", "--load hihg": "high", "--goal fast": "latency", "--kv int5": "int4",
+    "--lmdeploy 0.18": "0.18.0", "--lmdeploy 1.0.0": "0.1", "--model internvl3-8b-awk": "internvl3-8b-awq",
+    "--model OpenGVLab/InternVL3-8B-AWG": "InternVL3-8B-AWQ", "--model /no/such/folder": "config.json",
+    "--follow gemni": "gemini", "--format yaml": "bash", "--formt json": "--format", "extra": "extra", "--gpu": "--gpu",
+    "--image 448x448 --text-only": "--text-only", "--model qwen2.5-7b-instruct --image 448x448": "--image",
+}  # fmt: skip
+"""What the line names, where that is not the option."""
 BAD: list[tuple[list[str], str]] = [
-    ([*GPU, "--load", "0"], "--load"),
-    ([*GPU, "--load", "-1"], "--load"),
-    ([*GPU, "--load", "1.5"], "--load"),
-    ([*GPU, "--load", "1" + "0" * 30], "--load"),
-    ([*GPU, "--load", "1e3"], "--load"),
-    ([*GPU, "--load", "\uff11"], "load"),
-    ([*GPU, "--load", "nan"], "load"),
-    ([*GPU, "--load", ""], "--load"),
-    ([*GPU, "--load", "hihg"], "high"),
-    ([*GPU, "--rps", "0"], "--rps"),
-    ([*GPU, "--rps", "-3"], "--rps"),
-    ([*GPU, "--rps", "inf"], "--rps"),
-    ([*GPU, "--rps", "1e30"], "--rps"),
-    ([*GPU, "--rps", "many"], "--rps"),
-    ([*GPU, "--image", "0x0"], "--image"),
-    ([*GPU, "--image", "10x"], "--image"),
-    ([*GPU, "--image", "x10"], "--image"),
-    ([*GPU, "--image", "448"], "--image"),
-    ([*GPU, "--image", "-1x5"], "--image"),
-    ([*GPU, "--image", "448x448x0"], "--image"),
-    ([*GPU, "--image", "448x448x1000"], "--image"),
-    ([*GPU, "--image", "999999999x1"], "--image"),
-    ([*GPU, "--image", "\uff14\uff14\uff18x448"], "--image"),
-    ([*GPU, "--image", ""], "--image"),
-    ([*GPU, "--p99", "-1"], "--p99"),
-    ([*GPU, "--p99", "0"], "--p99"),
-    ([*GPU, "--p99", "nan"], "--p99"),
-    ([*GPU, "--p99", "NaN"], "--p99"),
-    ([*GPU, "--p99", ""], "--p99"),
-    ([*GPU, "--ttft", "-inf"], "--ttft"),
-    ([*GPU, "--ttft", "1e999"], "--ttft"),
-    ([*GPU, "--vram", "0"], "--vram"),
-    ([*GPU, "--vram", "1e30"], "--vram"),
-    ([*GPU, "--vram", "81"], "--vram"),
-    ([*GPU, "--vram", "24 boxes"], "--vram"),
-    ([*GPU, "--cpus", "0"], "--cpus"),
-    ([*GPU, "--cpus", "\u0661"], "--cpus"),
-    ([*GPU, "--prompt-tokens", "0"], "--prompt-tokens"),
-    ([*GPU, "--prompt-tokens", "9" * 40], "--prompt-tokens"),
-    ([*GPU, "--output-tokens", "-5"], "--output-tokens"),
-    ([*GPU, "--output-tokens", "16.0"], "--output-tokens"),
-    ([*GPU, "--goal", "fast"], "latency"),
-    ([*GPU, "--goal", ""], "--goal"),
-    ([*GPU, "--kv", "int5"], "int4"),
-    ([*GPU, "--lmdeploy", "0.18"], "0.18.0"),
-    ([*GPU, "--lmdeploy", "1.0.0"], "0.1"),
-    ([*GPU, "--lmdeploy", ""], "--lmdeploy"),
-    ([*GPU, "--model", "internvl3-8b-awk"], "internvl3-8b-awq"),
-    ([*GPU, "--model", "OpenGVLab/InternVL3-8B-AWG"], "InternVL3-8B-AWQ"),
-    ([*GPU, "--model", "/no/such/folder"], "config.json"),
-    ([*GPU, "--model", ""], "--model"),
-    ([*GPU, "--follow", "gemni"], "gemini"),
+    *(([*GPU, option, value], option) for option, values in NO_VALUES.items() for value in values),
+    *(([*GPU, *words.split()], named) for words, named in NAMED.items()),
+    *((["--gpu", gpu], "--gpu") for gpu in NO_GPUS),
     ([*GPU, "--follow", ""], "adviser"),
-    ([*GPU, "--format", "yaml"], "bash"),
-    ([*GPU, "--formt", "json"], "--format"),
-    ([*GPU, "--image", "448x448", "--text-only"], "--text-only"),
-    ([*GPU, "--model", "qwen2.5-7b-instruct", "--image", "448x448"], "--image"),
-    ([*GPU, "extra"], "extra"),
-    ([*GPU, "--gpu"], "--gpu"),
     (["--gpu", "A100-81G"], "A100-80G"),
-    (["--gpu", "A100-80G:0"], "--gpu"),
-    (["--gpu", "A100-80G:-1"], "--gpu"),
-    (["--gpu", "A100-80G:"], "--gpu"),
-    (["--gpu", ":2"], "--gpu"),
-    (["--gpu", "A100-80G:" + "9" * 30], "--gpu"),
-    (["--gpu", "A100-80G:\uff12"], "--gpu"),
-    (["--gpu", ""], "--gpu"),
-    (["--gpu", "   "], "--gpu"),
     (["--gpu", "x$(touch p)'\"; rm"], "GPU"),
     (["--gpu", "two\nlines\x1b[31m"], "GPU"),
     (["--load", "single"], "--gpu"),
@@ -111,11 +57,9 @@ BAD: list[tuple[list[str], str]] = [
 @pytest.mark.parametrize(
     ("words", "named"), BAD, ids=[" ".join(words)[-50:].encode("unicode_escape").decode() for words, _ in BAD]
 )
-def test_bad_input_is_one_line(
-    words: list[str], named: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_input_is_one_line(words: list[str], named: str) -> None:
     """Status 2, one printable line on stderr that names the option or the near match, nothing on stdout."""
-    code, out, err = run(words, capsys, monkeypatch)
+    code, out, err = command(*words)
     assert (code, out) == (2, ""), err
     (line,) = err.splitlines()
     assert line.isprintable()
@@ -125,9 +69,7 @@ def test_bad_input_is_one_line(
     assert len(line) < 400
 
 
-def test_a_model_folder_with_a_broken_config_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_folder_with_a_broken_config_is_one_line(tmp_path: Path) -> None:
     """A config.json that is no JSON, no object, of an unknown architecture or with nonsense in it: status 2."""
     for content in (
         "",
@@ -144,32 +86,28 @@ def test_a_model_folder_with_a_broken_config_is_one_line(
         json.dumps({"architectures": ["InternVLChatModel"], "quantization_config": "awq"}),
     ):
         (tmp_path / "config.json").write_text(content)
-        code, out, err = run([*GPU, "--model", str(tmp_path)], capsys, monkeypatch)
+        code, out, err = command(*GPU, "--model", str(tmp_path))
         assert (code, out) == (2, ""), (content[:80], err)
         assert len(err.splitlines()) == 1
         assert "config.json" in err
 
 
-def test_a_model_folder_with_broken_weights_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_folder_with_broken_weights_is_one_line(tmp_path: Path) -> None:
     """A safetensors file that was cut short is named."""
     (tmp_path / "config.json").write_text(json.dumps({"architectures": ["Qwen2ForCausalLM"]}))
     (tmp_path / "model.safetensors").write_bytes(b"\xff" * 20)
-    code, out, err = run([*GPU, "--model", str(tmp_path)], capsys, monkeypatch)
+    code, out, err = command(*GPU, "--model", str(tmp_path))
     assert (code, out) == (2, "")
     assert "model.safetensors" in err
 
 
-def test_the_weights_of_a_folder_are_read_from_its_headers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_weights_of_a_folder_are_read_from_its_headers(tmp_path: Path) -> None:
     """The bytes that the safetensors headers name are the weights of the prediction."""
     size = 5_000_000_000
     header = json.dumps({"w": {"dtype": "F16", "shape": [size // 2], "data_offsets": [0, size]}}).encode()
     (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
     (tmp_path / "config.json").write_text(json.dumps({"architectures": ["Qwen2ForCausalLM"]}))
-    code, out, err = run([*GPU, "--model", str(tmp_path), "--format", "json", "-q"], capsys, monkeypatch)
+    code, out, err = command(*GPU, "--model", str(tmp_path), "--format", "json", "-q")
     assert (code, err) == (0, "")
     items = {each["name"]: each["bytes"] for each in json.loads(out)["memory"]["items"]}
     assert items["weights"] == size
@@ -214,23 +152,13 @@ def test_a_number_is_read_or_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "asked",
     [
-        {"gpu_count": 0},
-        {"cpus": 0},
-        {"concurrency": -1},
-        {"concurrency": 10**30},
-        {"rps": math.nan},
-        {"p99_ms": -1.0},
-        {"ttft_ms": math.inf},
-        {"vram_gib": 1e30},
-        {"images": 1, "image_width": 0, "image_height": 5},
-        {"images": 65, "image_width": 5, "image_height": 5},
-        {"goal": "fast"},
-        {"kv": "fp8"},
-        {"gpu": " "},
-        {"lmdeploy": ""},
+        {"gpu_count": 0}, {"cpus": 0}, {"concurrency": -1}, {"concurrency": 10**30}, {"rps": math.nan},
+        {"p99_ms": -1.0}, {"ttft_ms": math.inf}, {"vram_gib": 1e30},
+        {"images": 1, "image_width": 0, "image_height": 5}, {"images": 65, "image_width": 5, "image_height": 5},
+        {"goal": "fast"}, {"kv": "fp8"}, {"gpu": " "}, {"lmdeploy": ""},
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_a_request_checks_itself(asked: dict[str, Any]) -> None:
     """A request made in Python refuses the same nonsense as the command line."""
     with pytest.raises(RequestError):

@@ -1,7 +1,5 @@
 """Test the review's engine: context, rules, ignores, project settings and the command."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -24,7 +22,6 @@ HERE = Span(0, 1, 1, 1)
 
 
 def one(script: str, **options: object) -> Case:
-    """Return the case of a script's only launch."""
     (found,) = case.cases(read_bash("deploy.sh", script), options)
     return found
 
@@ -46,7 +43,6 @@ def speaking(name: str = "LMD900", about: str = "--", severity: str = "warning",
 
 
 def found(review: engine.Review) -> list[tuple[str, int]]:
-    """Return rule and line of each finding."""
     return [(finding.rule.id, finding.place.line) for finding in review.findings]
 
 
@@ -177,17 +173,11 @@ def test_the_command_line_counts_before_the_script_and_the_project() -> None:
     """The command line wins over the file, the file over the project; but a known model in the script always wins."""
     script = read_bash("x.sh", SERVE)
     (found,) = case.cases(script, {}, {"model": "internvl3-38b", "gpu": "L4", "load": "high"})
-    assert (found.resolved.model.id, found.resolved.gpu.id, found.resolved.request.load) == (
-        "internvl3-8b-awq",
-        "l4",
-        "high",
-    )
+    expected = ("internvl3-8b-awq", "l4", "high")
+    assert (found.resolved.model.id, found.resolved.gpu.id, found.resolved.request.load) == expected
     (found,) = case.cases(script, {"model": "internvl3-2b", "rps": "3"}, {"load": "high"})
-    assert (found.resolved.model.id, found.resolved.request.rps, found.resolved.request.load) == (
-        "internvl3-8b-awq",
-        3.0,
-        "",
-    )
+    expected = ("internvl3-8b-awq", 3.0, "")
+    assert (found.resolved.model.id, found.resolved.request.rps, found.resolved.request.load) == expected
     (found,) = case.cases(read_bash("x.sh", "lmdeploy serve api_server /models/ours"), {"model": "internvl3-2b"})
     assert (found.resolved.model.id, found.model_known) == ("internvl3-2b", True)
 
@@ -197,11 +187,8 @@ def test_an_artefact_of_ours_tells_its_request() -> None:
     made = text(gpu="l4", load="low", lmdeploy="0.10.2", images=1, image_width=1280, image_height=720)
     resolved = context.context(Script("serve.sh", "bash", made), None, {})
     assert {"gpu", "model", "load", "lmdeploy", "image"} <= resolved.answered
-    assert (resolved.resolved.gpu.id, resolved.resolved.release.id, resolved.resolved.image_width) == (
-        "l4",
-        "0.10.2",
-        1280,
-    )
+    expected = ("l4", "0.10.2", 1280)
+    assert (resolved.resolved.gpu.id, resolved.resolved.release.id, resolved.resolved.image_width) == expected
 
 
 def test_a_header_that_was_edited_is_no_error() -> None:
@@ -296,14 +283,10 @@ def test_the_precision_of_the_cache_is_a_number_or_a_name(options: str, release:
 @pytest.mark.parametrize(
     "options",
     [
-        "--quant-policy 1",
-        "--session-len 9999999999999999999999999999",
-        "--cache-max-entry-count nan",
-        "--cache-max-entry-count inf",
-        "--tp 0",
-        "--max-batch-size many",
+        "--quant-policy 1", "--session-len 9999999999999999999999999999", "--cache-max-entry-count nan",
+        "--cache-max-entry-count inf", "--tp 0", "--max-batch-size many",
     ],
-)
+)  # fmt: skip
 def test_what_no_engine_runs_with_has_no_estimate(options: str) -> None:
     """The estimate is None; nothing is raised."""
     assert one(f"{SERVE} {options}", gpu="A100-80G:2", load="single").candidate is None
@@ -486,15 +469,10 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("option", "fail_on", "status"),
     [
-        ("--tp", "error", 1),
-        ("--dp", "error", 0),
-        ("--dp", "", 1),
-        ("--ep", "", 0),
-        ("--ep", "info", 1),
-        ("--tp", "never", 0),
-        ("", "", 0),
+        ("--tp", "error", 1), ("--dp", "error", 0), ("--dp", "", 1), ("--ep", "", 0), ("--ep", "info", 1),
+        ("--tp", "never", 0), ("", "", 0),
     ],
-)
+)  # fmt: skip
 @pytest.mark.usefixtures("faked")
 def test_the_exit_code_says_whether_something_was_found(call: Called, option: str, fail_on: str, status: int) -> None:
     """0: clean; 1: findings of the severity of --fail-on or above."""

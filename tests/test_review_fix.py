@@ -47,7 +47,6 @@ def looking(*rules: Rule, **options: object) -> fix.Look:
 
 
 def mended(text: str, *rules: Rule) -> fix.Repaired:
-    """Repair a text."""
     return fix.repair(Source("x.sh", text), looking(*rules))
 
 
@@ -228,15 +227,10 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("a\nb\nc\n", "a\nx\nc\n"),
-        ("a\nb", "a\nc"),
-        ("a\nb", "a\nb\n"),
-        ("a\r\nb\r\n", "a\r\nc\r\n"),
-        ("a\x0cb\u2028c\nd\n", "a\x0cb\u2028e\nd\n"),
-        ("", "a\n"),
-        ("a\n", ""),
+        ("a\nb\nc\n", "a\nx\nc\n"), ("a\nb", "a\nc"), ("a\nb", "a\nb\n"), ("a\r\nb\r\n", "a\r\nc\r\n"),
+        ("a\x0cb\u2028c\nd\n", "a\x0cb\u2028e\nd\n"), ("", "a\n"), ("a\n", ""),
     ],
-)
+)  # fmt: skip
 def test_the_patch_is_one(before: str, after: str, tmp_path: Path) -> None:
     """git apply turns the first file into the second."""
     file = tmp_path / "x.sh"

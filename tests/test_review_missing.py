@@ -1,7 +1,5 @@
 """Findings that depend on what lies beside the script."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -28,21 +28,18 @@ ALL = frozenset({"error", "warning", "info"})
 
 
 def rule(severity: str = "warning", **more: Any) -> Rule:
-    """Return a rule without a check."""
     return Rule("LMD900", "odd-thing", "nothing", severity, **({"sources": ()} | more))  # type: ignore[arg-type]
 
 
 def review(
     text: str, *said: Diagnostic, path: str = "deploy.sh", severity: str = "warning", **more: Any
 ) -> engine.Review:
-    """A review with some findings."""
     script = read_bash(path, text)
     found = tuple(Finding(rule(severity, **more), path, each) for each in said)
     return engine.Review(path, script, found, {"gpu": frozenset({"LMD901", "LMD902"})})
 
 
 def about(text: str, part: str, **more: Any) -> Diagnostic:
-    """A finding about a part of a text."""
     return Diagnostic(place_of(text, part), **({"message": "It is odd.", "why": "Odd things break."} | more))
 
 
@@ -159,7 +156,6 @@ def closed(required: str, **properties: object) -> dict[str, object]:
 
 
 def several(item: object, **more: object) -> dict[str, object]:
-    """A list."""
     return {"type": "array", "items": item, **more}
 
 

@@ -1,7 +1,5 @@
 """Every rule against its table: hits, near misses, fixes, page and sources."""
 
-from __future__ import annotations
-
 import atexit
 import importlib
 import json
@@ -31,7 +29,6 @@ SECTIONS = ["What it does", "Why", "Bad", "Good"]
 
 @cache
 def table(rule_id: str) -> tuple[dict[str, Any], ...]:
-    """Return the rows of a rule's table."""
     return tuple(yaml.safe_load((TABLES / f"{rule_id}.yaml").read_text("utf-8")))
 
 
@@ -54,7 +51,6 @@ def reviewed(rule: Rule, row: dict[str, Any], text: str | None = None) -> engine
 
 
 def edited(text: str, fix: Fix) -> str:
-    """Apply a fix to a text."""
     for place, new in sorted(fix.edits, key=lambda edit: edit[0], reverse=True):
         text = text[: place.start] + new + text[place.end :]
     return text

@@ -5,8 +5,6 @@ installed, the same lists are held against what it reads itself: ``systemd-analy
 everything, and the generator of environment.d reads its files as those of EnvironmentFile= are read.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import re
@@ -35,7 +33,6 @@ def service(*lines: str) -> str:
 
 
 def one(text: str, path: Path | str = "server.service") -> Launch:
-    """The only launch of a unit."""
     assert read(str(path), text).kind == "systemd"
     return only_launch(text, None, str(path))
 
@@ -648,7 +645,6 @@ def test_the_kind_of_a_unit(path: str, text: str, kind: str) -> None:
 
 
 def review(*arguments: str, stdin: str | None = None) -> Result:
-    """The command."""
     return CliRunner().invoke(command.command, arguments, input=stdin)
 
 

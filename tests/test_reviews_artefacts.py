@@ -20,15 +20,9 @@ from recommender.review import engine
 FORMS = {"bash": "serve.sh", "python": "serve.py", "docker": "serve.sh", "client": "client.py", "env": "serve.env"}
 LAUNCHES = {"python": 1, "docker": 1, "client": 0, "env": 0}
 CARDS = (
-    ("h100-sxm-80g", 1),
-    ("h100-sxm-80g", 2),
-    ("a100-sxm-80g", 1),
-    ("a100-sxm-80g", 8),
-    ("h200-sxm", 4),
-    ("l4", 2),
-    ("rtx-4090", 1),
-    ("v100-sxm2-16g", 2),
-)
+    ("h100-sxm-80g", 1), ("h100-sxm-80g", 2), ("a100-sxm-80g", 1), ("a100-sxm-80g", 8), ("h200-sxm", 4), ("l4", 2),
+    ("rtx-4090", 1), ("v100-sxm2-16g", 2),
+)  # fmt: skip
 
 
 def written(request: Request) -> dict[str, str]:
@@ -44,7 +38,6 @@ def written(request: Request) -> dict[str, str]:
 
 
 def assert_clean(request: Request) -> None:
-    """No finding, no defect, in any form."""
     for form, text in written(request).items():
         found = engine.review(FORMS[form], text)
         said = [(finding.rule.id, finding.place.line, finding.message) for finding in found.findings]

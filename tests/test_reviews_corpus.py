@@ -1,7 +1,5 @@
 """The corpus of published launch commands: its form, and that each label points into its text."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from functools import cache
@@ -22,18 +20,15 @@ MOST_LINES = 15
 
 @cache
 def entry(path: Path) -> dict[str, Any]:
-    """One command of the corpus."""
     loaded: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return loaded
 
 
 def entries() -> list[dict[str, Any]]:
-    """Every command of the corpus."""
     return [entry(path) for path in FILES]
 
 
 def labels() -> list[tuple[str, dict[str, Any]]]:
-    """Every label, with the command it is of."""
     return [(one["id"], label) for one in entries() for label in one["labels"]]
 
 

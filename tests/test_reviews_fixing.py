@@ -1,7 +1,5 @@
 """Repairs over every published command and every row of the rules' tables: what they change, and what they leave."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 
@@ -21,7 +19,6 @@ LEAST = 150
 
 @cache
 def texts() -> tuple[fuzz_reviews.Text, ...]:
-    """Return the distinct texts."""
     found = {each.text: each for group in fuzz_reviews.originals().values() for each in group}
     return tuple(found.values())
 
@@ -122,7 +119,6 @@ def named(script: Script, whole: object) -> tuple[list[str], list[str], list[str
 
 
 def in_order(some: list[str], all_of: list[str]) -> bool:
-    """Whether these stand among those in the same order."""
     rest = iter(all_of)
     return all(any(each == other for other in rest) for each in some)
 

@@ -1,7 +1,5 @@
 """A small run of the fuzzing, as fuzz_reviews.py makes a large one; and that nothing of a text is ever run."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

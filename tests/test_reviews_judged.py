@@ -1,7 +1,5 @@
 """The rules against labels that were written before them: precision and recall a family, as published."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import judging

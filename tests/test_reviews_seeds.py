@@ -3,8 +3,6 @@
 The seed texts are not part of the repository; without them only the form is looked at.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -122,7 +120,6 @@ def test_no_sentence_of_the_texts_stands_in_a_review(seeds: Seeds) -> None:
 
 
 def names(seeds: Seeds) -> list[str]:
-    """The file names of the five texts."""
     return sorted(path.name for path in seeds.where.glob("*.txt"))
 
 

@@ -1,7 +1,5 @@
 """How long a review takes, in processor time: what else runs on the machine does not count."""
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess
@@ -50,7 +48,6 @@ def files(folder: Path) -> Iterator[str]:
 
 
 def review(*words: str) -> list[str]:
-    """The command."""
     return [sys.executable, "-m", "recommender", "review", *TOLD, *words]
 
 

@@ -4,8 +4,6 @@ Whatever these tests expect is parsed from the seed texts, which are not part of
 repository. Without them every test that needs them is skipped, with the folder's name.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator
@@ -29,7 +27,6 @@ def load(path: Path) -> Any:
 
 
 def records(name: str, kind: type[R]) -> dict[str, R]:
-    """All records of one folder, by file name."""
     paths = sorted((KNOWLEDGE / name).glob("*.yaml"))
     return {path.stem: kind.model_validate_json(json.dumps(load(path))) for path in paths}
 
@@ -49,7 +46,6 @@ def finals(adviser: Adviser) -> dict[str, str]:
 
 
 def places(node: Any) -> Iterator[Place]:
-    """Every place anywhere in a loaded record."""
     if isinstance(node, dict):
         for key, value in node.items():
             if key == "places":

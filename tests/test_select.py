@@ -75,6 +75,18 @@ def test_the_memory_goal_counts_every_byte_and_every_card() -> None:
 
 
 @pytest.mark.parametrize("goal", ["latency", "throughput", "balanced"])
+@pytest.mark.parametrize(("gain", "winner"), [(0.95, "usual"), (1.09, "usual"), (1.12, "other")])
+def test_a_gain_below_the_error_keeps_the_default_budget(goal: str, gain: float, winner: str) -> None:
+    """Whatever memory it saves; without the default's figure the faster one wins."""
+    usual = made("usual", total=2000, prefill=8192)
+    other = made("other", 100.0 / gain, 10.0 * gain, prefill=2048)
+    assert select.pick([usual, other], goal, 8192).name == winner
+    assert select.pick([other, usual], goal, 8192).name == winner
+    assert select.pick([usual, other], goal).name == ("other" if gain > 1 else "usual")
+    assert select.pick([other], goal, 8192).name == "other"
+
+
+@pytest.mark.parametrize("goal", ["latency", "throughput", "balanced"])
 def test_equally_good_ones_are_told_apart_by_memory_then_budget(goal: str) -> None:
     """Within half a hundredth: clearly less memory, then the larger prefill budget, then any byte less."""
     even = {"latency": 100.2, "rps": 9.98}
@@ -148,7 +160,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch, rules: Iterable[Any], *tiers: list[d
     store = store_with(constraints={each.id: each for each in rules})
     groups = [[configuration(**changed) for changed in tier] for tier in tiers]
     monkeypatch.setattr(candidates, "tiers", lambda _: iter(groups))
-    return select.choose(resolve(store, **{"model": TEXT, "images": 0, "concurrency": 4, **asked}))
+    return select.choose(resolve(store, **{"model": TEXT, "images": 0, "concurrency": 4, **asked}), room=False)
 
 
 BATCH = rule("batch", "config.max_batch_size >= 4")

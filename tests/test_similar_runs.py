@@ -1,7 +1,5 @@
 """Which measured loads are shown beside a prediction: a small set of made-up runs, judged by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -23,15 +21,9 @@ def load(**changed: Any) -> Any:
 def run(name: str, *loads: Any, **changed: Any) -> Any:
     """A run of just the configuration asked about, with these loads."""
     values = {
-        "lmdeploy": "0.18.0",
-        "random_weights": True,
-        "gpu": "h100-sxm-80g",
-        "model": IMAGES,
-        "mps": False,
-        "batch": 16,
-        "prefill_tokens": 1024,
-        "session": 4096,
-    }
+        "lmdeploy": "0.18.0", "random_weights": True, "gpu": "h100-sxm-80g", "model": IMAGES, "mps": False,
+        "batch": 16, "prefill_tokens": 1024, "session": 4096,
+    }  # fmt: skip
     return SimpleNamespace(id=name, loads=loads or (load(),), **(values | {"threads": 4} | changed))
 
 
@@ -214,9 +206,6 @@ def test_one_in_flight_is_not_two() -> None:
 
 def test_what_was_not_counted_is_taken_as_one() -> None:
     """A run that never told its budget is as far as one of a single token."""
-    assert shown(run("none", prefill_tokens=0), run("one", prefill_tokens=1), run("two", prefill_tokens=2)) == [
-        "two",
-        "none",
-        "one",
-    ]
+    expected = ["two", "none", "one"]
+    assert shown(run("none", prefill_tokens=0), run("one", prefill_tokens=1), run("two", prefill_tokens=2)) == expected
     assert shown(run("none", threads=0), run("two", threads=2)) == ["two", "none"]

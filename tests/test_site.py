@@ -1,8 +1,6 @@
 """The site: it builds strictly, every link in it leads somewhere, it asks no other host, and its pages hold what
 the records hold."""
 
-from __future__ import annotations
-
 import gzip
 import html
 import json
@@ -162,16 +160,10 @@ def test_sources_lead_to_the_tag_or_name_the_wheel() -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        "a*b*c_d_e",
-        "<b>x</b> & y",
-        "`x` [y](z) {name}",
-        "a | b",
-        "back\\slash",
-        "# no heading",
-        "--x and __y__",
+        "a*b*c_d_e", "<b>x</b> & y", "`x` [y](z) {name}", "a | b", "back\\slash", "# no heading", "--x and __y__",
         "![i](j)",
     ],
-)
+)  # fmt: skip
 def test_text_is_shown_as_it_stands(said: str) -> None:
     """Nothing in a record's text is taken for markup."""
     made = markdown.markdown(f"said: {markup.text(said)}", extensions=["tables", "attr_list", "md_in_html"])

@@ -4,8 +4,6 @@ All of it is skipped, and says so, where Chromium or Playwright is missing. The 
 site share; BUILT_SITE names a finished one to try instead.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re
@@ -28,29 +26,16 @@ from recommender.lookup.release_diff import diff
 STORE = load()
 PHONES = (390, 360)
 KINDS = {
-    "start": "index.html",
-    "compare": "compare.html",
-    "claims": "claims.html",
-    "threads": "threads.html",
-    "a flag": "flags/quant-policy.html",
-    "flags": "flags/index.html",
-    "a release": "releases/0.16.0.html",
-    "releases": "releases/index.html",
-    "release diff": "releases/compare.html",
-    "a GPU": "gpus/a100-sxm-80g.html",
-    "a model": "models/internvl3-8b-awq.html",
-    "an adviser": "advisers/guide.html",
-    "evidence": "evidence/h100-2026-11-21-guide.html",
-    "a rule": "rules/lmd201.html",
-    "a concept": "concepts/kv-cache.html",
-    "a how-to": "how-to/first-deployment.html",
-    "reference": "reference/python.html",
-    "picker": "picker.html",
-    "Vietnamese start": "vi/index.html",
-    "Vietnamese compare": "vi/compare.html",
-    "Vietnamese flag": "vi/flags/session-len.html",
+    "start": "index.html", "compare": "compare.html", "claims": "claims.html", "threads": "threads.html",
+    "a flag": "flags/quant-policy.html", "flags": "flags/index.html", "a release": "releases/0.16.0.html",
+    "releases": "releases/index.html", "release diff": "releases/compare.html", "a GPU": "gpus/a100-sxm-80g.html",
+    "a model": "models/internvl3-8b-awq.html", "an adviser": "advisers/guide.html",
+    "evidence": "evidence/h100-2026-11-21-guide.html", "a rule": "rules/lmd201.html",
+    "a concept": "concepts/kv-cache.html", "a how-to": "how-to/first-deployment.html",
+    "reference": "reference/python.html", "picker": "picker.html", "Vietnamese start": "vi/index.html",
+    "Vietnamese compare": "vi/compare.html", "Vietnamese flag": "vi/flags/session-len.html",
     "Vietnamese picker": "vi/picker.html",
-}
+}  # fmt: skip
 STATE = "picker.html?model=internvl3-8b-awq&gpu=h100-sxm-80g&load=medium&goal=throughput"
 ASKED = ["--model", "internvl3-8b-awq", "--gpu", "h100-sxm-80g", "--load", "medium", "--goal", "throughput"]
 AXE = """options => axe.run(document, options).then(done => done.violations
@@ -77,7 +62,6 @@ ANSWERED = "state => document.querySelector('#picker-answer')?.dataset.state ===
 # with this file.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """One browser for all tests of this file."""
     with chromium() as started:
         yield started
 
@@ -109,7 +93,6 @@ def command(visit: Visit) -> list[str]:
 
 
 def said_by_cli(*words: str) -> str:
-    """What the command line prints, in this process."""
     done = CliRunner().invoke(root, list(words), prog_name="recommend")
     assert done.exit_code == 0, done.output
     return done.stdout

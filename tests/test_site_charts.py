@@ -1,7 +1,5 @@
 """The charts on the site's pages: which runs they show, and that each dot is a figure of the evidence."""
 
-from __future__ import annotations
-
 import html
 import re
 from functools import cache
@@ -22,7 +20,6 @@ DATA = site_data()
 
 @cache
 def charts() -> dict[str, tuple[list[Series], str]]:
-    """Of each option its series and its charts."""
     return {
         option.id: (series_of(DATA, option), "\n".join(option_charts.charts_of_option(DATA, option)))
         for option in STORE.options()
@@ -30,7 +27,6 @@ def charts() -> dict[str, tuple[list[Series], str]]:
 
 
 def series() -> list[tuple[str, Series]]:
-    """Every series with its option."""
     return [(option, single) for option, (known, _) in charts().items() for single in known]
 
 

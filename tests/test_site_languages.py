@@ -1,8 +1,6 @@
 """The site in Vietnamese: which pages there are, that nothing on them is English in silence, the switch, the search,
 and that the catalogue says what the records say."""
 
-from __future__ import annotations
-
 import json
 import posixpath
 import re
@@ -73,10 +71,8 @@ def test_the_switch_stays_on_the_page(site: Path, page: str) -> None:
     for language, name in (("en", f"{page}.html"), ("vi", f"vi/{page}.html")):
         made = (site / name).read_text("utf-8")
         links = switch(made)
-        assert {each: lead(name, link) for each, (link, _) in links.items()} == {
-            "en": f"{page}.html",
-            "vi": f"vi/{page}.html",
-        }
+        expected = {"en": f"{page}.html", "vi": f"vi/{page}.html"}
+        assert {each: lead(name, link) for each, (link, _) in links.items()} == expected
         assert [said for _, said in links.values()] == ["English", "Tiếng Việt"]
         assert re.findall(r'hreflang="(\w+)"[^>]*aria-current', made) == [language]
         assert set(re.findall(r'<link rel="alternate " href="[^"]+" hreflang="(\w+)"', made)) == {"en", "vi"}
@@ -144,13 +140,8 @@ def test_each_language_has_its_search(site: Path) -> None:
     assert not [each for each in english if each["location"].startswith("vi/")]
     found = json.loads((site / "vi" / "search" / "search_index.json").read_text("utf-8"))
     assert not found["config"]["pipeline"]  # it would cut off letters with accents
-    assert re.split(found["config"]["separator"], "lượng tử hoá, bản 0.18.0.")[:5] == [
-        "lượng",
-        "tử",
-        "hoá",
-        "bản",
-        "0.18.0",
-    ]
+    expected = ["lượng", "tử", "hoá", "bản", "0.18.0"]
+    assert re.split(found["config"]["separator"], "lượng tử hoá, bản 0.18.0.")[:5] == expected
     own = {each["location"] for each in found["docs"] if not each["location"].startswith("../")}
     assert {f"{page}.html" for page in PROMISED} <= own
     for each in found["docs"]:

@@ -1,7 +1,5 @@
 """The page on loads holds what the records, the command line and the simulation hold."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -1,22 +1,17 @@
 """The picker's answers and the JSON interface: the same bytes as the command writes, and every record as it is."""
 
-from __future__ import annotations
-
-import gc
 import gzip
 import json
 import random
 import re
-import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from artefacts import KNOWLEDGE
+from artefacts import KNOWLEDGE, command
 
-from recommender import cli
 from recommender.choose import recommend
 from recommender.knowledge.index import TYPES, read_record
 from recommender.knowledge.load import load
@@ -36,7 +31,6 @@ SCRIPTS = sorted((ROOT / "site" / "assets").glob("picker*.js"))
 
 @pytest.fixture(scope="module")
 def files(site: Path) -> Mapping[str, str]:
-    """Every file of answers in the built site."""
     folder = site / "api" / "v1" / "recommendations"
     return {name: (folder / name).read_text("utf-8") for name in cache.questions()}
 
@@ -59,7 +53,6 @@ def questions(number: int) -> list[tuple[str, str, str, str]]:
 
 
 def asked(question: tuple[str, str, str, str]) -> list[str]:
-    """The command that the interface names for a question."""
     model, gpu, name, goal = question
     return api.COMMAND.format(model=model, gpu=gpu, load=name, goal=goal).split()
 
@@ -69,22 +62,13 @@ def script(found: dict[str, Any], state: dict[str, Any]) -> str:
     return "\n\n".join(found["texts"][each] for each in state["script"])
 
 
-def test_answers_are_what_the_command_writes(
-    parsed: Mapping[str, dict[str, Any]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_are_what_the_command_writes(parsed: Mapping[str, dict[str, Any]]) -> None:
     """Drawn at random, each answer has the command's bytes on stdout, or its refusal on stderr, and its exit code."""
-    monkeypatch.setattr(gc, "disable", lambda: None)  # the command ends soon; this process does not
     outcomes = []
     for question in questions(DRAWN):
         found = parsed["{}/{}.json".format(*question)]
         state = found["states"][question[2]][question[3]]
-        monkeypatch.setattr(sys, "argv", asked(question))
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        out, err = capsys.readouterr()
+        code, out, err = command(*asked(question)[1:])
         expected = ("", found["texts"][state["error"]]) if state["exit"] else (script(found, state), "")
         assert (code, out, err) == (state["exit"], *expected), question
         outcomes.append(code)

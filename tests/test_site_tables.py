@@ -1,7 +1,5 @@
 """The site's tables and comparisons of releases hold what the records hold, and what their controls need."""
 
-from __future__ import annotations
-
 import gzip
 import html
 import json
@@ -24,20 +22,10 @@ from recommender.site.site_data import site_data
 STORE = load()
 DATA = site_data()
 SEEDS = (
-    "session-len",
-    "cache-max-entry-count",
-    "max-concurrent-requests",
-    "max-batch-size",
-    "max-prefill-token-num",
-    "quant-policy",
-    "cache-block-seq-len",
-    "vision-max-batch-size",
-    "dtype",
-    "log-level",
-    "eager-mode",
-    "enable-prefix-caching",
-    "num-tokens-per-iter",
-)
+    "session-len", "cache-max-entry-count", "max-concurrent-requests", "max-batch-size", "max-prefill-token-num",
+    "quant-policy", "cache-block-seq-len", "vision-max-batch-size", "dtype", "log-level", "eager-mode",
+    "enable-prefix-caching", "num-tokens-per-iter",
+)  # fmt: skip
 """The rows of the table that the users had."""
 
 

@@ -1,7 +1,5 @@
 """``recommend smoke`` as a process on a stand-in machine: every outcome, what is told, and that nothing is left."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib
@@ -47,7 +45,6 @@ BUSY_S = 100.0
 
 
 def with_changed(module: str, change: str) -> tuple[str, ...]:
-    """The command with a constant of a module changed."""
     return (
         sys.executable,
         "-c",
@@ -72,8 +69,6 @@ def listens(port: int) -> bool:
 
 @dataclass
 class Ran:
-    """One run and what it left behind."""
-
     code: int
     out: str
     err: str
@@ -548,7 +543,7 @@ WRONG = {
     "nothing to see in it": (("empty.sh", "--gpu", "L4"), "no 'lmdeploy serve api_server' in it"),
     "unknown option": (("--gpus", "L4"), "no such option --gpus"),
     "unknown GPU": (("--gpu", "H1000"), "unknown GPU .* did you mean"),
-    "a phase": (("--gpu", "L4", "--phase", "often"), r"--phase 'often': use N, Nrps, N@WIDTHxHEIGHT or N@text"),
+    "a phase": (("--gpu", "L4", "--phase", "often"), r"--phase 'often': use N, Nrps, N@WIDTHxHEIGHT, N@text or trace"),
     "no load": (("--gpu", "L4", "--phase", "0"), "use a whole number from 1"),
     "a picture for text": (
         ("--gpu", "H100-80G", "--model", "qwen2.5-7b-instruct", "--phase", "1@64x64"),

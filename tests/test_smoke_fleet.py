@@ -1,7 +1,5 @@
 """``recommend smoke FOLDER``: a fleet's servers and front on a stand-in machine, and a server that dies under load."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """The parts of the smoke run, each alone: artefacts, logs, diagnoses, records, reports, checks, cards, options."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import http.server
@@ -42,7 +40,6 @@ def artefact(form: str = "bash", **asked: Any) -> launch.Artefact:
 
 
 def changed(made: launch.Artefact, old: str, new: str) -> launch.Artefact:
-    """The same, edited by hand."""
     assert old in made.text
     return launch.parse(made.text.replace(old, new, 1), made.name)
 
@@ -176,10 +173,8 @@ def test_fields_of_the_command_line_come_on_top_of_the_head() -> None:
     assert launch.parse_request(SERVE, {"load": "high"})[0].load == "high"
     assert launch.parse_request(SERVE, {"cpus": 8})[0].concurrency == 4
     head = '# request: {"follow": "gemini", "gpu": "h100-80g", "with": {"trust-remote-code": ""}}\n--tp "$TP"'
-    assert dict(launch.parse_request(launch.parse(head, "s.sh"), {})[1]) == {
-        "follow": "gemini",
-        "with": {"trust-remote-code": ""},
-    }
+    expected = {"follow": "gemini", "with": {"trust-remote-code": ""}}
+    assert dict(launch.parse_request(launch.parse(head, "s.sh"), {})[1]) == expected
 
 
 @pytest.mark.parametrize(
@@ -249,7 +244,6 @@ def log(budget: str = BUDGET, *more: str) -> str:
 
 
 def differing(asked: dict[str, str], told: str) -> list[str]:
-    """Which settings a log contradicts."""
     compared = readback.compare_settings(FOUND.resolved, asked, readback.parse_log(told))
     return [each.name for each in compared if each.differs]
 
@@ -334,12 +328,8 @@ def test_an_end_without_a_word() -> None:
 
 def test_how_a_process_ended() -> None:
     """Signals by name where they have one."""
-    assert [diagnose.describe_exit(each) for each in (0, 3, -11, -99)] == [
-        "with status 0",
-        "with status 3",
-        "by SIGSEGV",
-        "by signal 99",
-    ]
+    expected = ["with status 0", "with status 3", "by SIGSEGV", "by signal 99"]
+    assert [diagnose.describe_exit(each) for each in (0, 3, -11, -99)] == expected
 
 
 def test_a_hang_tells_where_it_stands() -> None:
@@ -845,8 +835,6 @@ def test_the_time_limit_is_a_failure() -> None:
 
 
 class Nvml:
-    """Two cards for the package's interface."""
-
     class NVMLError(Exception):
         """What NVML raises."""
 
@@ -891,12 +879,8 @@ def test_the_fullest_of_the_cards_used(shown: str | None, count: int, used: int,
     cards = gpu.Gpus(count, {} if shown is None else {"CUDA_VISIBLE_DEVICES": shown})
     assert cards.used() == used
     seen = cards.host()
-    assert (seen.gpu_name, seen.gpu_count, seen.memory_mib, seen.driver) == (
-        "NVIDIA H100 80GB HBM3",
-        count,
-        81559,
-        "580.1",
-    )
+    expected = ("NVIDIA H100 80GB HBM3", count, 81559, "580.1")
+    assert (seen.gpu_name, seen.gpu_count, seen.memory_mib, seen.driver) == expected
     assert seen.cpus >= 1
 
 

@@ -44,7 +44,6 @@ def resolve(**fields: Any) -> ResolvedRequest:
 
 
 def configure(resolved: ResolvedRequest, **changes: Any) -> Configuration:
-    """Return the first configuration considered, with other settings."""
     return replace(next(tiers(resolved))[0], **changes)
 
 
@@ -281,7 +280,7 @@ def test_no_budget_for_many_more_images_than_end_in_a_pass(
 def test_no_budget_is_held_back_where_no_image_is_asked_about() -> None:
     """Text requests do not wait for preprocessing, so their budget is not limited."""
     resolved = resolve(gpu="A100-80G", model="qwen2.5-7b-instruct", concurrency=64, prompt_tokens=330, output_tokens=16)
-    assert max(config.prefill_tokens for config in next(tiers(resolved))) == 4096
+    assert {config.prefill_tokens for config in next(tiers(resolved))} >= {4096, 8192}
 
 
 # --- servers that share a card

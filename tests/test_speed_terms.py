@@ -1,7 +1,5 @@
 """Each part of a predicted time by hand: what the host, the card, its links and a full batch add."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import pairwise
@@ -16,16 +14,10 @@ from recommender.estimate.terms import all_reduce
 ACTIVE = 28 * (2 * 3584 * 3584 + 2 * 3584 * 512 + 3 * 3584 * 18_944)
 """Weights of Qwen2.5-7B's linear layers: query and output, key and value, three of the MLP."""
 NONE = dict.fromkeys(speed.COEFFICIENTS, 0.0) | {
-    "prefill-efficiency": 1.0,
-    "prefill-efficiency-quantised": 1.0,
-    "expert-efficiency-quantised": 1.0,
-    "expert-spread": 1.0,
-    "bandwidth-efficiency": 1.0,
-    "tail-alone": 1.0,
-    "tail-queue": 1.0,
-    "link-efficiency": 1.0,
-    "pcie-link-gb-s": 10.0,
-}
+    "prefill-efficiency": 1.0, "prefill-efficiency-quantised": 1.0, "expert-efficiency-quantised": 1.0,
+    "expert-spread": 1.0, "bandwidth-efficiency": 1.0, "tail-alone": 1.0, "tail-queue": 1.0,
+    "link-efficiency": 1.0, "pcie-link-gb-s": 10.0,
+}  # fmt: skip
 """Nothing but what bytes and arithmetic take on a perfect card."""
 CARD = variant(
     STORE.gpus["h100-sxm-80g"],
@@ -40,7 +32,6 @@ INSTANT = variant(CARD, bandwidth_gb_s=1e12, rates=(variant(CARD.rates[0], tera=
 
 
 def case(gpu: Any = CARD, **asked: Any) -> Any:
-    """A text request, 100 tokens in and 28 out."""
     return replace(resolve(**{"model": TEXT, "prompt_tokens": 71, "output_tokens": 28, **asked}), gpu=gpu)
 
 

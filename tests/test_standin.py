@@ -235,7 +235,6 @@ def test_the_cards_memory_follows_the_servers(tmp_path: Path, monkeypatch: pytes
 
 
 def smi(machine: Standin, *words: str) -> subprocess.CompletedProcess[str]:
-    """nvidia-smi on that machine."""
     tool = [str(machine.folder / "bin" / "nvidia-smi"), *words]
     return subprocess.run(tool, env=machine.environment(), capture_output=True, text=True, check=False, timeout=60)
 

@@ -1,7 +1,5 @@
 """Records are read as they are now, and a name nobody knows is answered with near ones."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -46,7 +44,6 @@ def fresh() -> store.Store:
 
 
 def indexes(checkout: Path) -> list[Path]:
-    """The indexes that are kept."""
     return sorted((checkout / "build/index").glob("*"))
 
 

@@ -1,7 +1,5 @@
 """Every command with streams that are closed, full or abandoned: the exit code, and no traceback."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -15,6 +13,7 @@ ROOT = KNOWLEDGE.parent
 MAIN = ("--gpu", "A100-80G", "--load", "single")
 COMMANDS = {
     "recommend": MAIN,
+    "quiet": (*MAIN, "-q"),
     "file": (*MAIN, "-o", "written.sh"),
     "fleet": (*MAIN, "--format", "systemd", "-o", "fleet"),
     "nothing fits": ("--gpu", "A2", "--model", "internvl3-78b", "--load", "single"),
@@ -56,6 +55,7 @@ GONE = ("2>&3", ">&3", ">&3 2>&3")
 EVERY = ("<&-", "2>&-", ">&-", ">&- 2>&-", "2>/dev/full", ">/dev/full", *GONE[:2])
 HARSH = ("<&- >&- 2>&-", ">/dev/full 2>&1", GONE[2])
 CASES = dict.fromkeys(COMMANDS, HARSH) | dict.fromkeys(("recommend", "review"), HARSH + EVERY)
+CASES |= {"quiet": (">&-", ">/dev/full")}
 """What each command is run with; the plain ones with all, which takes half a second each."""
 VERDICT, LOST, LEFT = 1, 3, 141
 
@@ -106,6 +106,7 @@ def test_only_lost_output_changes_the_exit_code(name: str, folder: Path) -> None
             assert b"internal error" not in said, case
             if lost and case in (">&-", ">/dev/full"):
                 assert said.endswith(b"send it to a file that can be written\n"), said
+                assert name != "quiet" or said.count(b"\n") == 1, said
             elif case in ("<&-", ">&-", ">/dev/full", ">&3"):
                 assert said == stderr, case
 

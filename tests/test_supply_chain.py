@@ -1,7 +1,5 @@
 """What workflows and texts install: actions by commit, this project by address, what publishes by exact version."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -27,7 +25,6 @@ ENDINGS = {".md", ".yml", ".yaml", ".toml", ".j2", ".py", ".sh", ".txt", ""}
 
 
 def parsed(path: Path) -> dict[str, Any]:
-    """A workflow."""
     return yaml.safe_load(path.read_text("utf-8"))
 
 

@@ -1,7 +1,5 @@
 """Threads that users meet: the records as a whole, and what the linter of threads tells."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

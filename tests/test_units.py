@@ -24,39 +24,16 @@ UNITS = {"time": MS, "memory": IN_GIB, "tokens": TOKENS}
 @pytest.mark.parametrize(
     ("kind", "text", "expected"),
     [
-        ("time", "500", 500),
-        ("time", "500ms", 500),
-        ("time", "2s", 2000),
-        ("time", "2 s", 2000),
-        ("time", " 2s ", 2000),
-        ("time", "2S", 2000),
-        ("time", "500MS", 500),
-        ("time", ".5s", 500),
-        ("time", "5.s", 5000),
-        ("time", "+1.5s", 1500),
-        ("time", "2m", 120_000),
-        ("time", "2min", 120_000),
-        ("time", "1e3", 1000),
-        ("time", "1e-3s", 1),
-        ("time", "0", 0),
-        ("memory", "20", 20),
-        ("memory", "24g", 24),
-        ("memory", "24G", 24),
-        ("memory", "20GiB", 20),
-        ("memory", "20gib", 20),
-        ("memory", "20GB", 20e9 / 1024**3),
-        ("memory", "20 gb", 20e9 / 1024**3),
-        ("memory", "20480MiB", 20),
-        ("memory", "20000MB", 20e9 / 1024**3),
-        ("memory", "1TiB", 1024),
-        ("tokens", "16", 16),
-        ("tokens", "8k", 8000),
-        ("tokens", "8K", 8192),
-        ("tokens", "1.5k", 1500),
-        ("tokens", "2m", 2_000_000),
-        ("tokens", "2M", 2 * 1024**2),
+        ("time", "500", 500), ("time", "500ms", 500), ("time", "2s", 2000), ("time", "2 s", 2000),
+        ("time", " 2s ", 2000), ("time", "2S", 2000), ("time", "500MS", 500), ("time", ".5s", 500),
+        ("time", "5.s", 5000), ("time", "+1.5s", 1500), ("time", "2m", 120_000), ("time", "2min", 120_000),
+        ("time", "1e3", 1000), ("time", "1e-3s", 1), ("time", "0", 0), ("memory", "20", 20), ("memory", "24g", 24),
+        ("memory", "24G", 24), ("memory", "20GiB", 20), ("memory", "20gib", 20), ("memory", "20GB", 20e9 / 1024**3),
+        ("memory", "20 gb", 20e9 / 1024**3), ("memory", "20480MiB", 20), ("memory", "20000MB", 20e9 / 1024**3),
+        ("memory", "1TiB", 1024), ("tokens", "16", 16), ("tokens", "8k", 8000), ("tokens", "8K", 8192),
+        ("tokens", "1.5k", 1500), ("tokens", "2m", 2_000_000), ("tokens", "2M", 2 * 1024**2),
     ],
-)
+)  # fmt: skip
 def test_what_people_write(kind: str, text: str, expected: float) -> None:
     """In ms, GiB and tokens; only for tokens does the case of a unit say something."""
     assert read_quantity(text, UNITS[kind]) == pytest.approx(expected, rel=1e-12)
@@ -136,7 +113,6 @@ def test_headrooms(text: str, expected: float) -> None:
 
 
 def read(**options: str) -> Request:
-    """The request of these options, on some GPU."""
     return command_line.read(
         {"gpu": "a100-80g", **options}, text_only=False, loads=STORE.loads, workloads=STORE.workloads
     )
@@ -162,30 +138,13 @@ def test_no_option_takes_what_is_no_number(option: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("option", "text"),
     [
-        ("ttft", "p95:2s"),
-        ("ttft", ":2s"),
-        ("ttft", "p99:"),
-        ("latency", "p99:p50:2s"),
-        ("latency", "2s:p99"),
-        ("p99", "p99:2s"),
-        ("p99", "2GB"),
-        ("ttft", "25000min"),
-        ("vram", "20s"),
-        ("vram", "11TiB"),
-        ("headroom", "0.5"),
-        ("headroom", "0%"),
-        ("headroom", "%"),
-        ("headroom", "-20%"),
-        ("headroom", "20%%"),
-        ("headroom", "901%"),
-        ("prefix_tokens", "5:9"),
-        ("max_context", "5:9"),
-        ("turns", "2.0"),
-        ("turns", "201"),
-        ("workload", "chats"),
-        ("rps", "10/s"),
+        ("ttft", "p95:2s"), ("ttft", ":2s"), ("ttft", "p99:"), ("latency", "p99:p50:2s"), ("latency", "2s:p99"),
+        ("p99", "p99:2s"), ("p99", "2GB"), ("ttft", "25000min"), ("vram", "20s"), ("vram", "11TiB"),
+        ("headroom", "0.5"), ("headroom", "0%"), ("headroom", "%"), ("headroom", "-20%"), ("headroom", "20%%"),
+        ("headroom", "901%"), ("prefix_tokens", "5:9"), ("max_context", "5:9"), ("turns", "2.0"), ("turns", "201"),
+        ("workload", "chats"), ("rps", "10/s"),
     ],
-)
+)  # fmt: skip
 def test_what_an_option_does_not_take(option: str, text: str) -> None:
     """One line says so."""
     with pytest.raises(RequestError, match=f"^--{option.replace('_', '-')} ") as caught:
@@ -231,7 +190,6 @@ def test_an_unknown_workload_names_the_known_ones() -> None:
 
 @pytest.fixture
 def ask() -> Callable[..., Request]:
-    """The request that a command line asks for."""
     found: list[Request] = []
 
     @click.command()

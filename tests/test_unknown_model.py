@@ -1,7 +1,5 @@
 """Names of models that no record has: each kind has its own answer."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -28,12 +26,20 @@ def test_a_typo_gets_the_nearest_names(name: str, meant: str) -> None:
         recommend(Request("h100-sxm-80g", model=name))
 
 
+def test_a_name_near_others_may_be_a_folder() -> None:
+    """A checkpoint that no record has, but whose neighbours are known, is told the same."""
+    with pytest.raises(
+        UnknownName, match=r"did you mean .*Qwen3-8B-AWQ.*\? .* folder with config.json: --model path/to/it"
+    ):
+        recommend(Request("h100-sxm-80g", model="Qwen/Qwen3-4B-AWQ"))
+
+
 @pytest.mark.parametrize(
     ("name", "architecture"),
     [
         ("Qwen/Qwen2.5-Coder-7B-Instruct", "Qwen2ForCausalLM"),
         ("NousResearch/Hermes-3-Llama-3.1-8B", ""),
-        ("deepseek-ai/DeepSeek-R1-Distill-Llama-8B", "LlamaForCausalLM"),
+        ("arcee-ai/Arcee-Distill-Llama-9B", "LlamaForCausalLM"),
         ("meta-llama/Llama-Guard-3-8B", "LlamaForCausalLM"),
     ],
 )

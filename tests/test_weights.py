@@ -1,11 +1,11 @@
 """Random checkpoints: the record's exact shapes, the same bytes every time, marked synthetic, never half written."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json
+import operator
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -13,18 +13,21 @@ import sys
 import threading
 from collections import namedtuple
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import numpy as np
 import pytest
+import tokenizers
 import yaml
 
 from recommender.estimate import model_shape
 from recommender.knowledge.load import load
 from recommender.knowledge.records import Model
 from recommender.request import checkpoint
+from recommender.smoke.filler import write_filler
 from recommender.smoke.weights import layouts, tensors, tokenizer, values, write
 from recommender.smoke.weights.layouts import WeightsError
 
@@ -43,6 +46,7 @@ NAMES = sorted(name for name, model in STORE.models.items() if covered(model))
 SMALL_TEXT = {"hidden": 128, "layers": 2, "heads": 2, "kv_heads": 1, "head_dim": 64, "intermediate": 384}
 SMALL_VISION = {"hidden": 128, "layers": 2, "heads": 2, "intermediate": 128}
 SMALL_LINEAR = {"layers": 1, "key_heads": 1, "value_heads": 2}
+SMALL_LATENT = {"query_rank": 64, "rank": 32, "rope": 32, "key": 32, "value": 64}
 SMALL_MIXTURE = {"experts": 4, "per_token": 2, "intermediate": 384}
 AWQ = {"quantization": [{"method": "awq", "bits": 4, "group": 128, "version": "gemm"}]}
 GPTQ = {"quantization": [{"method": "gptq", "bits": 4, "group": 128, "version": "gptq"}]}
@@ -84,6 +88,11 @@ def small(name: str) -> Model:
     fields = as_dict(STORE.models[base]) | top | {"id": name}
     fields["text"] |= SMALL_TEXT | text
     fields["text"]["mixture"] = [each | SMALL_MIXTURE for each in fields["text"].get("mixture", [])]
+    fields["text"]["mixture"] = [
+        each | {"sets": 2 if each.get("sets") else 0} | ({"shared": 384} if each.get("corrected") else {})
+        for each in fields["text"]["mixture"]
+    ]
+    fields["text"]["latent"] = [each | SMALL_LATENT for each in fields["text"].get("latent", [])]
     fields["text"]["window"] = [each | {"layers": 1} for each in fields["text"].get("window", [])]
     fields["text"]["linear"] = [each | SMALL_LINEAR for each in fields["text"].get("linear", [])]
     if [each["method"] for each in fields.get("quantization", [])] == ["fp8"]:
@@ -415,6 +424,23 @@ def test_special_ids(name: str, wanted: dict[str, int]) -> None:
     assert all(
         any(word == each["content"] for each in tokenizer.tokenizer_json(model)["added_tokens"]) for word in wanted
     )
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-8b-instruct", "qwen2.5-7b-instruct-awq", "internlm2.5-7b"])
+def test_words_are_tokens(name: str) -> None:
+    """Prompts differ in most words and have the same tokens; an answer, sent back, takes its own tokens."""
+    model = small(name)
+    encoder = tokenizers.Tokenizer.from_str(json.dumps(tokenizer.tokenizer_json(model)))
+    prompts = [
+        encoder.encode(write_filler(f"{number:06d} ", 6000), add_special_tokens=False).ids for number in range(9)
+    ]
+    assert {len(ids) for ids in prompts} == {6 + 999}
+    assert all(sum(map(operator.eq, one, other)) < 20 for one, other in pairwise(prompts))
+    assert min(len(set(ids)) for ids in prompts) > 300
+    ids = random.Random(3).sample(range(len(encoder.get_vocab()) // 2), 200)
+    words = [number for number in ids if len(encoder.id_to_token(number)) == len("Gabcdef")]
+    assert len(words) > 100
+    assert encoder.encode(encoder.decode(words), add_special_tokens=False).ids == words
 
 
 def test_config_names_the_same_ids(awq: write.Checkpoint) -> None:

@@ -1,7 +1,5 @@
 """What is shipped: the wheel's contents, its main job away from the checkout, and README's words about both."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Requests, configurations and knowledge with single values changed: what the tests of estimates and choice share."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -29,12 +27,10 @@ def resolve(store: Store = STORE, **asked: Any) -> ResolvedRequest:
 
 
 def variant(record: Any, **fields: Any) -> Any:
-    """A record with some of its fields changed."""
     return Plain(vars(record) | fields)
 
 
 def store_with(**kinds: Mapping[str, Any]) -> Store:
-    """The knowledge with whole kinds of records replaced."""
     store = copy.copy(STORE)
     for kind, records in kinds.items():
         setattr(store, kind, MappingProxyType(dict(records)))
@@ -54,32 +50,11 @@ def coefficients(**values: float | tuple[float, float, float]) -> Store:
 def configuration(**changed: Any) -> Configuration:
     """One server on one card for one request at a time, with the changes."""
     values: dict[str, Any] = {
-        "backend": "turbomind",
-        "session_len": 4096,
-        "max_batch_size": 1,
-        "prefill_tokens": 512,
-        "cache_ratio": 0.5,
-        "kv_bits": 16,
-        "block_len": 64,
-        "tp": 1,
-        "servers": 1,
-        "share": 1,
-        "omp_threads": 4,
-        "prefix_caching": False,
-        "trust_remote_code": False,
-        "disable_docs": False,
-        "structured_output": False,
-        "dtype": "auto",
-        "log_level": "WARNING",
-        "communicator": "nccl",
-        "model_format": "",
-        "chat_template": "",
-        "server_name": "127.0.0.1",
-        "port": 23333,
-        "proxy_url": "",
-        "revision": "",
-        "max_tiles": 0,
-        "max_tokens": 32,
-        "temperature": 0.0,
-    }
+        "backend": "turbomind", "session_len": 4096, "max_batch_size": 1, "prefill_tokens": 512,
+        "cache_ratio": 0.5, "kv_bits": 16, "block_len": 64, "tp": 1, "servers": 1, "share": 1, "omp_threads": 4,
+        "prefix_caching": False, "trust_remote_code": False, "disable_docs": False, "structured_output": False,
+        "dtype": "auto", "log_level": "WARNING", "communicator": "nccl", "model_format": "", "chat_template": "",
+        "server_name": "127.0.0.1", "port": 23333, "proxy_url": "", "revision": "", "max_tiles": 0,
+        "max_tokens": 32, "temperature": 0.0,
+    }  # fmt: skip
     return Configuration(**(values | changed))

@@ -7,6 +7,8 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
+from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -24,14 +26,16 @@ from recommender.common.plain import Plain
 from recommender.common.units import MIB
 from recommender.estimate import memory, speed
 from recommender.estimate.configuration import Configuration
-from recommender.estimate.simulation import KEEPS_UP
+from recommender.estimate.scheduler.simulation import KEEPS_UP
 from recommender.knowledge import records, run_figures
 from recommender.knowledge.index import read_record
+from recommender.knowledge.run_figures import numbers
 from recommender.knowledge.store import Store
 from recommender.render import artefact
 from recommender.request.resolved_request import ResolvedRequest
 
 Values: TypeAlias = Mapping[str, float]
+DONE = attrgetter("done")
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,8 @@ class Observation:
     """The memory of a start (``concurrency`` 0), or one load on it; ``measured`` in ms, requests/s, MiB.
 
     Where requests arrive at a rate, it is in ``resolved``, and the concurrency says nothing. ``workload`` is that of
-    lengths that vary; empty elsewhere.
+    lengths that vary; empty elsewhere. ``driven`` is the phase whose very requests the simulation answers: a short
+    phase has other lengths than the distribution that they are drawn from. None: the simulation draws.
     """
 
     run: str
@@ -51,6 +56,7 @@ class Observation:
     concurrency: int
     measured: Mapping[str, float]
     workload: str = ""
+    driven: records.Phase | None = None
 
     @property
     def what(self) -> str:
@@ -82,21 +88,22 @@ def observe_run(run: records.SmokeRun, store: Store) -> Iterator[Observation]:
     config = with_server_layout(run, recommendation.config)
     launch = f"{run.launch_sha256} {run.model} {run.copies}"
 
-    def observation(resolved: ResolvedRequest, concurrency: int, measured: Values, workload: str = "") -> Observation:
+    def observation(
+        resolved: ResolvedRequest, concurrency: int, measured: Values, workload: str = "", driven: Any = None
+    ) -> Observation:
         kept = MappingProxyType(dict(measured))
         resolved = replace(resolved, store=store)
-        return Observation(run.id, run.model, run.gpu, launch, resolved, config, concurrency, kept, workload)
+        return Observation(run.id, run.model, run.gpu, launch, resolved, config, concurrency, kept, workload, driven)
 
     yield observation(recommendation.resolved, 0, {"memory": float(run.ready_mib - run.idle_mib)})
     for phase in run.phases:
         got = run_figures.figures(phase)
         if not _is_usable(phase, got):
             continue
-        figures = {"latency": got.p50_ms, "ttft": got.ttft_ms, "token": got.token_ms, "p99": got.p99_ms}
-        figures |= {"rps": got.rps} if phase.concurrency > 1 else {}
-        measured = {name: value for name, value in figures.items() if value}
+        measured = {name: value for name, value in _figures(got).items() if name != "rps" or phase.concurrency > 1}
         resolved = resolve_phase(recommendation, run, phase)
-        yield observation(resolved, phase.concurrency or 1, measured, _workload_name(phase))
+        driven = phase if config.servers == 1 and _tells_requests(phase) else None
+        yield observation(resolved, phase.concurrency or 1, measured, _workload_name(phase), driven)
 
 
 def _workload_name(phase: records.Phase) -> str:
@@ -105,10 +112,26 @@ def _workload_name(phase: records.Phase) -> str:
 
 
 def _is_usable(phase: records.Phase, got: run_figures.RunFigures) -> bool:
-    """Return whether a phase is a load that the estimates cover: of arrivals those without images that kept up."""
-    if phase.failures or not got.requests or not got.trusted:
+    """Return whether a phase is a load that the estimates cover: of arrivals those without images that kept up.
+
+    Where the simulation answers the same requests at the same times, it need not keep up.
+    """
+    replayed = phase.drawn and phase.drawn.trace_speed  # what requests share is not simulated here
+    if phase.failures or not got.requests or not got.trusted or replayed:
         return False
-    return bool(phase.concurrency) or (not phase.images and got.rps >= KEEPS_UP * phase.arrivals_rps)
+    kept_up = got.rps >= KEEPS_UP * phase.arrivals_rps or _tells_requests(phase)
+    return bool(phase.concurrency) or (not phase.images and kept_up)
+
+
+def _tells_requests(phase: records.Phase) -> bool:
+    """Return whether a phase has the lengths and the times of each request, and each is a talk of its own."""
+    drawn = phase.drawn
+    if not drawn or phase.images or drawn.turns > 1 or phase.failures:
+        return False
+    counts = {
+        len(numbers(text)) for text in (drawn.input_tokens, drawn.output_tokens, phase.gaps_ms, phase.latencies_ms)
+    }
+    return len(counts) == 1
 
 
 def merge_repeats(observations: Iterable[Observation]) -> list[Observation]:
@@ -130,7 +153,8 @@ def prediction_key(observation: Observation) -> tuple[object, ...]:
     tokens = (resolved.input_tokens(), resolved.output_tokens, resolved.prompt_lengths, resolved.output_lengths)
     repeats = (resolved.prefix_tokens, resolved.turns, resolved.max_context, resolved.streamed_share)
     arrivals = (resolved.rps, resolved.burstiness if resolved.rps else 1.0)
-    load = (image, resolved.image_sizes, tokens, repeats, arrivals)
+    driven = observation.driven and (observation.driven.gaps_ms, observation.driven.latencies_ms)
+    load = (image, resolved.image_sizes, tokens, repeats, arrivals, driven)
     return (*launch, observation.concurrency, load, resolved.request.cpus)
 
 
@@ -164,6 +188,8 @@ def simulate(observation: Observation, values: Values) -> dict[str, float]:
     """Predict the figures of a simulated load with these coefficients; measured latencies and TTFT are medians."""
     resolved, config = observation.resolved, observation.config
     cache = cache_of(resolved, config)
+    if observation.driven:
+        return _answer(observation.driven, resolved, config, values, cache)
     point, profile = speed.predict_load(resolved, config, observation.concurrency, values, cache)
     if profile is None:
         raise ValueError(f"{observation.what}: not a simulated load")
@@ -174,6 +200,44 @@ def simulate(observation: Observation, values: Values) -> dict[str, float]:
         "p99": point.p99,
         "rps": point.rps,
     }
+
+
+def _answer(
+    phase: records.Phase, resolved: ResolvedRequest, config: Configuration, values: Values, cache: int
+) -> dict[str, float]:
+    """Predict the figures of a phase: those that its own requests have in the simulation, counted in the same way."""
+    assert phase.drawn
+    latencies = numbers(phase.latencies_ms)
+    ends = accumulate(numbers(phase.gaps_ms))
+    inputs, outputs = numbers(phase.drawn.input_tokens), numbers(phase.drawn.output_tokens)
+    sent = [end - took for end, took in zip(ends, latencies, strict=True)]
+    driven = sorted(zip(sent, inputs, outputs, strict=True))
+    answers = sorted(speed.answer_driven(resolved, config, phase.concurrency, values, cache, driven), key=DONE)
+    opened, closed = min(answer.sent for answer in answers), max(answer.sent for answer in answers)
+    done = [round(answer.done - opened) for answer in answers]
+    same = phase.model_copy(
+        update={
+            "latencies_ms": _text(answer.done - answer.sent for answer in answers),
+            "gaps_ms": _text(end - before for before, end in zip([0, *done], done, strict=False)),
+            "ttft_ms": _text(answer.first - answer.sent for answer in answers),
+            "streamed": "",
+            "window_s": (closed - opened) / 1000,
+            "window_requests": sum(answer.done <= closed for answer in answers),
+            "drawn": phase.drawn.model_copy(update={"output_tokens": _text(answer.output for answer in answers)}),
+        }
+    )
+    got = run_figures.figures(same)
+    return _figures(got)
+
+
+def _figures(got: run_figures.RunFigures) -> dict[str, float]:
+    """Return what a phase tells: short ones have no p99, others no TTFT."""
+    figures = {"latency": got.p50_ms, "ttft": got.ttft_ms, "token": got.token_ms, "p99": got.p99_ms, "rps": got.rps}
+    return {name: value for name, value in figures.items() if value}
+
+
+def _text(values: Iterable[float]) -> str:
+    return " ".join(str(round(value)) for value in values)
 
 
 def with_coefficients(store: Store, values: Values) -> Store:

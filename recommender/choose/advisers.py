@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from packaging.version import Version
-
 from recommender.choose import constraints
+from recommender.choose.batch_room import default_batch
 from recommender.choose.candidates import default_values, tiers
 from recommender.choose.constraints import ConstraintFinding
 from recommender.choose.needs import list_needs
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 DEFAULTS = "defaults"
 """The name of LMDeploy's own defaults: an adviser who gives no settings."""
 
-LARGER_BATCHES = Version("0.10.0")
 """From this release on LMDeploy's default batches are larger, and the H200 has one of its own."""
 
 
@@ -147,19 +145,6 @@ def build_configuration(resolved: ResolvedRequest, adviser: GivenSettings) -> Co
             if text:
                 values[option.setting] = _decode(option, text, base)
     return replace(base, **values)  # type: ignore[arg-type]
-
-
-def default_batch(resolved: ResolvedRequest) -> int:
-    """Return the batch size that LMDeploy uses by default on this GPU in this release.
-
-    LMDeploy looks for a key anywhere in the driver's name of GPU 0, so a GH200 counts as an H200.
-    Source: 0.9.2 lmdeploy/utils.py:344, 0.10.0 lmdeploy/utils.py:340.
-    """
-    sizes = {"a100": 384, "a800": 384, "h100": 1024, "h800": 1024, "l20y": 1024, "h200": 1024}
-    if resolved.version < LARGER_BATCHES:
-        sizes = {"a100": 256, "a800": 256, "h100": 512, "h800": 512}
-    name = resolved.gpu.name.casefold()
-    return next((size for key, size in sizes.items() if key in name), 128)
 
 
 def _without_zero(resolved: ResolvedRequest, option: str, given: str, default: str) -> str:

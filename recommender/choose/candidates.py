@@ -65,9 +65,19 @@ def _group(resolved: ResolvedRequest, kv_bits: int, tiles: int, structured: bool
 
 
 def _whole_texts(resolved: ResolvedRequest, sizes: list[int]) -> list[int]:
-    """Return the prefill budgets that hold the mean text, if any: no run shows what cutting a text costs."""
-    whole = [size for size in sizes if size >= resolved.input_tokens()]
-    return whole if whole and not resolved.images else sizes
+    """Return the budgets and, for text, LMDeploy's own; of these the ones that hold the mean text, if any.
+
+    No run shows what cutting a text costs.
+    """
+    if resolved.images:
+        return sizes
+    sizes = sorted({*sizes, default_budget(resolved)})
+    return [size for size in sizes if size >= resolved.input_tokens()] or sizes
+
+
+def default_budget(resolved: ResolvedRequest) -> int:
+    """Return the prefill budget in tokens that the release uses without an option."""
+    return int(default_values(resolved.store, resolved.version)["prefill_tokens"])
 
 
 def splits(resolved: ResolvedRequest) -> list[tuple[int, int, int]]:
@@ -110,7 +120,8 @@ def _complete(
     session = session_length(resolved, tiles, max_tokens, prefill_tokens)
     forward = memory.forward_tokens(prefill_tokens, batch, tp)
     warmup = memory.warmup_tokens(resolved.version, forward, session)
-    needed = memory.count_needed_tokens(resolved, tiles, BLOCK, batch, session, warmup)
+    shared = memory.shared_tokens(resolved, _repeats(resolved), BLOCK)
+    needed = memory.count_needed_tokens(resolved, tiles, BLOCK, batch, session, warmup, shared)
     ratio, sized_by = size_cache(resolved, tp, kv_bits, needed, batch=batch)
     config = Configuration(
         backend="turbomind",

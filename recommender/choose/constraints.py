@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, get_args
 
+from recommender.choose.batch_room import room_bytes
 from recommender.choose.needs import find_unmet, list_needs, write_needs
-from recommender.common.units import GIB
+from recommender.common.units import GIB, MIB
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.memory import Memory, usable_bytes
 from recommender.estimate.prefill_budget import steady_budget
-from recommender.estimate.simulation import Timed
+from recommender.estimate.scheduler.simulation import Timed
 from recommender.estimate.speed import Speed
 from recommender.knowledge.conditions import Condition, Value, fill, parse, version
 from recommender.knowledge.eras import within
@@ -215,7 +216,9 @@ def config_values(resolved: ResolvedRequest, config: Configuration) -> dict[str,
         "request.image_tokens": resolved.image_tokens(tiles),
         "request.input_tokens": resolved.input_tokens(tiles),
         "request.total_tokens": resolved.total_tokens(tiles),
+        "request.longest_tokens": resolved.longest().total_tokens(tiles),
         "request.largest_tokens": resolved.largest_tokens(tiles) - resolved.output_tokens,
+        "config.batch_room_mib": round(room_bytes(resolved, config) / MIB),
         "request.ending_per_pass": round(per_server / resolved.output_tokens, 1),
         "request.steady_budget": steady_budget(resolved, tiles, per_server),
     }

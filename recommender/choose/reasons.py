@@ -50,7 +50,10 @@ class ClaimVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One option of the release: its value, whether it is emitted, and why."""
+    """One option of the release: its value, whether it is emitted, and why.
+
+    ``advice`` is of requests with images only: the advisers were asked about those.
+    """
 
     option: str
     kind: Kind
@@ -107,7 +110,7 @@ def _explain(
         emitted=is_emitted(option, value, default, era),
         reason=reason,
         sources=sources,
-        advice=_list_advice(resolved.store, option.id),
+        advice=_list_advice(resolved.store, option.id) if resolved.images else (),
         verdicts=_give_verdicts(resolved.store, option.id, resolved.release.id, bool(resolved.images)),
         caveat=_caveat(resolved.store, sources, resolved.release.id),
         brief=brief,
@@ -120,7 +123,7 @@ _caveat = lru_cache(maxsize=8192)(code_caveat)
 
 @lru_cache(maxsize=4096)
 def _give_verdicts(store: Store, option: str, release: str, images: bool) -> tuple[ClaimVerdict, ...]:
-    """Return the verdicts of a release on what is claimed of an option, for requests with or without images."""
+    """Return the verdicts of a release on what is claimed of an option, the most specific claims first."""
     return tuple(
         ClaimVerdict(
             claim.id,
@@ -131,7 +134,7 @@ def _give_verdicts(store: Store, option: str, release: str, images: bool) -> tup
             claim.sources,
             code_caveat(store, claim.sources, release),
         )
-        for claim in store.claims.values()
+        for claim in sorted(store.claims.values(), key=lambda claim: len(claim.options))
         if option in claim.options
         and (images or not claim.images)
         and within(claim.since, claim.until, version(release))

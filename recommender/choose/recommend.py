@@ -71,8 +71,8 @@ class NothingFits(Exception):
         self.others = others
 
 
-def recommend(request: Request, store: Store | None = None) -> Recommendation:
-    """Return the best configuration for a request.
+def recommend(request: Request, store: Store | None = None, room: bool = True) -> Recommendation:
+    """Return the best configuration for a request; without ``room`` no batch is larger than the load.
 
     Raises UnknownName, RequestError or CheckpointError if the request is invalid,
     NothingFits if no configuration passes.
@@ -81,7 +81,7 @@ def recommend(request: Request, store: Store | None = None) -> Recommendation:
     if request.rps and not request.load and not request.concurrency:
         resolved, outcome = _for_rate(resolved)
     else:
-        outcome = choose(resolved)
+        outcome = choose(resolved, room)
     if isinstance(outcome, NoCandidate):
         if outcome.near is None:
             change = suggest_change(resolved, outcome.too_large)

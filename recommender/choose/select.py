@@ -7,19 +7,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from recommender.choose import candidates, constraints
+from recommender.choose import batch_room, candidates, constraints
 from recommender.choose.constraints import ConstraintFinding, ParsedConstraint
 from recommender.estimate import memory, speed
 from recommender.estimate.configuration import Configuration
-from recommender.estimate.simulation import Timed
+from recommender.estimate.scheduler.simulation import Timed
 from recommender.knowledge.conditions import Value
 from recommender.request.request import Quantile, Request
 from recommender.request.resolved_request import ResolvedRequest
 
 SLOW = 1.25
-SHARING_GAINS = 1.1
+WORTH_LEAVING = 1.1
+"""Predicted gain from which a default is left: the range of dense models on measured cards is a tenth."""
 MUCH_ALIKE = 0.02
 """Logarithm of what candidates may differ by in what they miss, and still be chosen among by the goal."""
+NO_SLOWER = 0.01
+"""Share of the predicted requests/s that room in the batch may cost."""
 NOT_EXCLUDED = "The range of the prediction includes the goal: measure it."
 
 
@@ -90,11 +93,11 @@ class Assessed:
         return self.candidate.speed.latency_ms.value if self.candidate else float("inf")
 
 
-def choose(resolved: ResolvedRequest) -> Choice | NoCandidate:
+def choose(resolved: ResolvedRequest, room: bool = True) -> Choice | NoCandidate:
     """Return the best configuration for the goal that gives up the least accuracy.
 
     Accuracy is given up for memory only. If something fits but misses a goal of the
-    request, the search ends there.
+    request, the search ends there. Without ``room`` the batch equals the load.
     """
     known = constraints.fact_values(resolved)
     applicable = constraints.select_applicable(resolved, known)
@@ -110,7 +113,9 @@ def choose(resolved: ResolvedRequest) -> Choice | NoCandidate:
         fits = [entry for entry in tier if entry.candidate and not entry.findings]
         passed = [entry.candidate for entry in fits if entry.candidate and not entry.missed]
         if passed:
-            best = predict(resolved, pick(passed, resolved.request.goal).config, known)
+            picked = pick(passed, resolved.request.goal, usual_budget(resolved))
+            larger = batch_room.larger_batches(resolved, picked.config) if room else ()
+            best = _make_room(resolved, picked, larger, known, applicable)
             warnings = constraints.evaluate(applicable, best.values, "warn")
             return Choice(best, warnings, considered, tuple(rejected.most_common()))
         if fits:
@@ -127,6 +132,29 @@ def choose(resolved: ResolvedRequest) -> Choice | NoCandidate:
     counts = tuple(rejected.most_common())
     choice = Choice(near, _warn_of_goals(resolved, near, applicable), considered, counts) if near else None
     return NoCandidate(binding, tuple(others), considered, counts, too_large, choice)
+
+
+def _make_room(
+    resolved: ResolvedRequest,
+    picked: Candidate,
+    larger: Iterable[Configuration],
+    known: Mapping[str, Value],
+    applicable: tuple[ParsedConstraint, ...],
+) -> Candidate:
+    """Return the picked configuration with the largest batch that its cache holds and that slows nothing."""
+    for config in larger:
+        tried = _assess(resolved, config, known, applicable)
+        found = tried.candidate
+        if (
+            found is None
+            or tried.findings
+            or tried.missed
+            or not batch_room.holds_batch(resolved, config, found.memory)
+        ):
+            continue
+        if found.speed.rps.value >= (1 - NO_SLOWER) * picked.speed.rps.value:
+            return predict(resolved, config, known)
+    return predict(resolved, picked.config, known)
 
 
 def excess(candidate: Candidate, request: Request) -> float:
@@ -148,7 +176,7 @@ def _find_near(resolved: ResolvedRequest, fits: list[Assessed], known: Mapping[s
     by_excess = {id(entry): excess(entry.candidate, request) for entry in fits if entry.candidate}
     least = min(by_excess.values())
     close = [entry.candidate for entry in fits if entry.candidate and by_excess[id(entry)] <= least + MUCH_ALIKE]
-    best = predict(resolved, pick(close, request.goal).config, known)
+    best = predict(resolved, pick(close, request.goal, usual_budget(resolved)).config, known)
     values = {**best.values, **constraints.best_speed_values(best.speed, request)}
     goals = [rule for rule in constraints.parse_all(resolved.store) if rule.record.id in _goals(resolved)]
     return None if constraints.find_violated(goals, values, estimated=(True,)) else best
@@ -239,25 +267,33 @@ def _any_violated(rules: list[ParsedConstraint], values: Mapping[str, Value]) ->
     return False
 
 
-Score = Callable[[Candidate], tuple[float, ...]]
+def usual_budget(resolved: ResolvedRequest) -> int:
+    """Return LMDeploy's prefill budget, which wins ties; 0 for images, whose budgets were measured."""
+    return 0 if resolved.images else candidates.default_budget(resolved)
 
 
-def pick(passed: Iterable[Candidate], goal: str) -> Candidate:
-    """Return the best candidate by the goal; see ``_break_ties`` for equals."""
+def pick(passed: Iterable[Candidate], goal: str, usual: int = 0) -> Candidate:
+    """Return the best candidate by the goal; see ``_break_ties`` for equals.
+
+    With ``usual``, LMDeploy's prefill budget in tokens, only a gain of ``WORTH_LEAVING`` justifies another budget.
+    """
     fit = _drop_slow(list(passed)) if goal == "memory" else _drop_idle_sharing(list(passed))
     least = min(_total_bytes(candidate) for candidate in fit)
+    if goal == "memory":
+        return min(fit, key=lambda x: (_total_bytes(x), x.speed.latency_ms.value))
     fastest = min(candidate.speed.latency_ms.value for candidate in fit)
     most = max(candidate.speed.rps.value for candidate in fit)
-    scores: dict[str, Score] = {
-        "latency": lambda x: (round(x.speed.latency_ms.value / fastest, 2), *_break_ties(x, least)),
-        "throughput": lambda x: (-round(x.speed.rps.value / most, 2), *_break_ties(x, least)),
-        "memory": lambda x: (_total_bytes(x), x.speed.latency_ms.value),
-        "balanced": lambda x: (
-            round(x.speed.latency_ms.value / fastest + most / x.speed.rps.value, 2),
-            *_break_ties(x, least),
-        ),
+    costs: dict[str, Callable[[Candidate], float]] = {
+        "latency": lambda x: x.speed.latency_ms.value / fastest,
+        "throughput": lambda x: most / x.speed.rps.value,
+        "balanced": lambda x: x.speed.latency_ms.value / fastest + most / x.speed.rps.value,
     }
-    return min(fit, key=scores[goal])
+    cost = costs[goal]
+    if usual:
+        limit = WORTH_LEAVING * min(map(cost, fit))
+        tied = [x for x in fit if x.config.prefill_tokens == usual and cost(x) <= limit]
+        fit = tied or fit
+    return min(fit, key=lambda x: (round(cost(x), 2), *_break_ties(x, least)))
 
 
 def _drop_slow(fit: list[Candidate]) -> list[Candidate]:
@@ -274,7 +310,7 @@ def _drop_idle_sharing(fit: list[Candidate]) -> list[Candidate]:
     single = [candidate for candidate in fit if candidate.config.share == 1]
     most = max((candidate.speed.rps.value for candidate in single), default=0.0)
     shared = [candidate for candidate in fit if candidate.config.share > 1]
-    return single + [candidate for candidate in shared if candidate.speed.rps.value >= SHARING_GAINS * most]
+    return single + [candidate for candidate in shared if candidate.speed.rps.value >= WORTH_LEAVING * most]
 
 
 def _break_ties(candidate: Candidate, least: int) -> tuple[float, ...]:

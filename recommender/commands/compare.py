@@ -12,7 +12,7 @@ from recommender.options import build_request, question_options
 
 HELP = """\b
 Examples:
-  recommend compare --gpu A100-80G --load single
+  recommend compare --gpu A100-80G --load single --short
   recommend compare --gpu L4 --load 16 --image 1280x720 --lmdeploy 0.9.2
   recommend compare --gpu A100-80G --json
 
@@ -24,16 +24,17 @@ Exit codes: 0 done; 1 nothing fits the request, only the advisers are shown;
 
 @click.command("compare", cls=ShortCommand, epilog=HELP)
 @question_options
+@click.option("--short", is_flag=True, help="The most important, on about one screen.")
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
-def command(as_json: bool, **options: Any) -> None:
+def command(short: bool, as_json: bool, **options: Any) -> None:
     """Compare the advisers' configurations with ours for one request, setting by setting."""
     from recommender.common import terminal
-    from recommender.lookup import comparison_text
+    from recommender.lookup import comparison_text, short_text
 
     comparison = api.compare(build_request(options))
     if as_json:
         terminal.show_json(comparison_text.published(comparison))
     else:
-        terminal.show(comparison_text.lines(comparison))
+        terminal.show(short_text.compare(comparison) if short else comparison_text.lines(comparison))
     if comparison.nothing:
         raise comparison.nothing

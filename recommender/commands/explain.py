@@ -13,7 +13,7 @@ a field of TurbomindEngineConfig.
 
 \b
 Examples:
-  recommend explain --session-len
+  recommend explain --session-len --short
   recommend explain quant_policy --lmdeploy 0.9.2
   recommend explain OMP_NUM_THREADS --json
 """
@@ -36,15 +36,16 @@ def _complete(_context: click.Context, _parameter: click.Parameter, prefix: str)
 )
 @click.argument("flag", type=click.UNPROCESSED, shell_complete=_complete)
 @click.option("--lmdeploy", metavar="VERSION", help="LMDeploy release. [the newest]")
+@click.option("--short", is_flag=True, help="The most important, on about one screen.")
 @click.option("--vi", is_flag=True, help="Show Vietnamese texts where there are any.")
 @click.option("--json", "as_json", is_flag=True, help="Print the complete result as JSON.")
-def command(flag: str, lmdeploy: str | None, vi: bool, as_json: bool) -> None:
+def command(flag: str, lmdeploy: str | None, short: bool, vi: bool, as_json: bool) -> None:
     """Show what an option does, its history over the releases, advice, verdicts and known issues."""
     from recommender.common import terminal
-    from recommender.lookup import option_text
+    from recommender.lookup import option_text, short_text
 
     info = api.explain(flag, lmdeploy or "")
     if as_json:
         terminal.show_json(option_text.as_json(info))
     else:
-        terminal.show(option_text.lines(info, vi=vi))
+        terminal.show(short_text.explain(info, vi) if short else option_text.lines(info, vi))

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from recommender.commands.short_help import ShortGroup
-from recommender.common.text import did_you_mean
 
 
 class LazyGroup(ShortGroup):
@@ -33,19 +32,6 @@ class LazyGroup(ShortGroup):
             return None
         command: click.Command = import_module(f"{self.package}.{name.replace('-', '_')}").command
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command of the first argument; for an unknown one the error names what is near."""
-        if args and args[0] not in self.summaries and not args[0].startswith("-"):
-            from difflib import get_close_matches
-
-            near = did_you_mean(args[0], self.summaries)
-            if get_close_matches(args[0], [*self.summaries, ctx.command_path], 1) == [ctx.command_path]:
-                near = f": leave the word out, as in {ctx.command_path} --gpu A100-80G"
-            raise click.UsageError(f"no such command {args[0]!r}{near}", ctx)
-        return super().resolve_command(ctx, args)
 
     def summary(self, ctx: click.Context, name: str) -> str:
         """Return what a command does without importing it."""

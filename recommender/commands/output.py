@@ -52,6 +52,8 @@ def write_folder(layout: Layout, form: str, name: str) -> None:
     try:
         paths = write.write(layout, form, name)
     except OSError as error:
-        fail(f"-o: cannot write {error.filename or name}: {error.strerror or error}; name a writable folder", MACHINE)
+        shown = masked(str(error.filename or name))
+        why = "a file" if isinstance(error, (FileExistsError, NotADirectoryError)) else error.strerror or error
+        fail(f"-o: cannot write {shown}: {why}; name a writable folder", MACHINE)
     for path in paths:
         click.echo(path)

@@ -16,12 +16,8 @@ from recommender.render.template import COMMENTS
 
 def run(options: dict[str, Any]) -> None:
     """Write the recommendation, and the report to stderr."""
-    if options["as_json"]:
-        if options["form"] not in ("bash", "json"):
-            raise RequestError(f"--json and --format {options['form']} exclude each other; remove one")
-        options["form"] = "json"
-    if options["comments"] and options["form"] != "bash":
-        raise RequestError(f"--comments {options['comments']}: only --format bash has them; remove one")
+    _check_output(options)
+    options["form"] = "json" if options["as_json"] else options["form"]
     recommendation = build_recommendation(options)
     if options["form"] in FORMS:
         from recommender.fleet.layout import Layout
@@ -53,3 +49,13 @@ def run(options: dict[str, Any]) -> None:
             options["form"],
         )
         terminal.write(text, sys.stderr)
+
+
+def _check_output(options: dict[str, Any]) -> None:
+    """Raise RequestError for options of the output that contradict each other."""
+    if options["as_json"] and options["form"] not in ("bash", "json"):
+        raise RequestError(f"--json and --format {options['form']} exclude each other; remove one")
+    if options["comments"] and (options["as_json"] or options["form"] != "bash"):
+        raise RequestError(f"--comments {options['comments']}: only --format bash has them; remove one")
+    if options["output"] == "":
+        raise RequestError("-o: the name is empty; name a file, or - for stdout")

@@ -137,7 +137,10 @@ def _run(paths: tuple[str, ...], options: Mapping[str, Any]) -> int:
         failed.append(text)
         _say(text)
 
-    code = _review_files(inputs.subjects(paths, complain), answers, options, complain)
+    found = list(inputs.subjects(paths, complain))
+    if not found and not failed and options["form"] == "text":
+        _say("no script to review")
+    code = _review_files(found, answers, options, complain)
     return USAGE if failed else code
 
 
@@ -223,10 +226,8 @@ def _write(reviews: list[Review], fails: list[frozenset[str]], options: Mapping[
     if options["as_diff"] or (options["optimize"] and not options["in_place"]):
         for line in text.summary(reviews):
             click.echo(line, err=True)
-    elif form == "text" and not reviews:
-        click.echo("recommend review: no script to review", err=True)
     elif form == "text":
-        _stdout("".join(f"{line}\n" for line in text.text(reviews, _colour())))
+        _stdout("" if not reviews else "".join(f"{line}\n" for line in text.text(reviews, _colour())))
     elif form == "sarif":
         from recommender.review.output.sarif import as_sarif
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from recommender.common.terminal import cut, labelled
+from recommender.common.text import did_you_mean, shorten
 from recommender.options import GROUPS, QUESTION
 
 SHOWN = ("gpu", "model", "workload", "load", "form", "output")
@@ -48,6 +49,20 @@ class ShortGroup(ShortCommand, click.Group):
     """A group of commands with a main job of its own."""
 
     command_class = ShortCommand
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command of the first argument; for an unknown one the error names what is near."""
+        names = self.list_commands(ctx)
+        if args and args[0] not in names and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = did_you_mean(args[0], names)
+            if get_close_matches(args[0], [*names, ctx.command_path], 1) == [ctx.command_path]:
+                near = f": leave the word out, as in {ctx.command_path} --gpu A100-80G"
+            raise click.UsageError(f"no such command {shorten(args[0])}{near}", ctx)
+        return super().resolve_command(ctx, args)
 
     def short_lines(self, ctx: click.Context) -> Iterator[str]:
         """Yield the options of the main job, the others by name, the commands and examples."""

@@ -63,7 +63,8 @@ Examples:
     "phases",
     metavar="N[rps][@WxH]",
     multiple=True,
-    help="A load: concurrency N, or N arrivals a second; @text or @mix for the request's. [1, then the request's]",
+    help="A load: concurrency N, or N arrivals a second; @text or @mix for the request's; trace or 2xtrace replays "
+    "--trace. [1, then the request's]",
 )
 @click.option("--seconds", metavar="S", help="Length of each load. [20, or 6 with --quick; 400 answers end it sooner]")
 @click.option(
@@ -115,7 +116,12 @@ def command(artefact: Path | None, **options: Any) -> None:
 
     script, recommendation = _resolve(artefact, options)
     evidence = record.evidence_path(options["save_evidence"]) if options["save_evidence"] else None
-    driven = phases.parse_loads(options["phases"], recommendation)  # refuse mistakes before anything is made or started
+    seconds = positive_float("--seconds", options["seconds"], 3600) if options["seconds"] else 0.0
+    lasting = seconds or (QUICK_S if options["quick"] else LONG_S)
+    # Mistakes are refused before anything is made or started.
+    driven = phases.parse_loads(
+        options["phases"], recommendation, lasting
+    )  # refuse mistakes before anything is made or started
     _check_options(script, recommendation, options)
     if options["dry_run"]:
         from recommender.smoke.dryrun import dry_run
@@ -124,7 +130,7 @@ def command(artefact: Path | None, **options: Any) -> None:
         return
     try:
         with handle_signals(options["time_limit"]), progress() as say:
-            request = _run_request(script, recommendation, driven, options, say)
+            request = _run_request(script, recommendation, driven, lasting, options, say)
             changed = script.overridden(request.environment) if evidence else []
             if set(changed) - {"SERVER_PORT"}:  # which port it is changes no figure
                 names = ", ".join(changed)
@@ -177,6 +183,7 @@ def _run_request(
     script: Artefact,
     recommendation: Recommendation,
     driven: tuple[Load, ...],
+    lasting: float,
     options: dict[str, Any],
     say: Callable[[str], None],
 ) -> RunRequest:
@@ -193,7 +200,6 @@ def _run_request(
     host.check_packages()
     host.check_lmdeploy(recommendation.resolved.release.id, environment)
     model, checkpoint = host.find_model(script, recommendation, options, environment, say)
-    seconds = positive_float("--seconds", options["seconds"], 3600) if options["seconds"] else 0.0
     return RunRequest(
         artefact=script,
         recommendation=recommendation,
@@ -206,8 +212,10 @@ def _run_request(
         mps=options["mps"],
         kill=options["kill"],
         pin=host.check_cores(options["pin"] or ""),
-        seconds=seconds or (QUICK_S if options["quick"] else LONG_S),
-        enough=0 if seconds else ENOUGH,  # at high concurrency, clients stay in step for longer than 400 answers
+        seconds=lasting,
+        enough=0
+        if options["seconds"]
+        else ENOUGH,  # at high concurrency, clients stay in step for longer than 400 answers
         patience_s=options["patience"],
         stream_all=options["stream"] == "all",
     )

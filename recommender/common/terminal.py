@@ -20,7 +20,8 @@ LABEL = 12
 
 STYLES = (
     (re.compile(r"^[A-Z][A-Z ()a-z,]*$", re.MULTILINE), "bold cyan"),
-    (re.compile(r"^  (--[a-z0-9-]+|[A-Z][A-Z_]{3,})", re.MULTILINE), "bold green"),
+    (re.compile(r"^  (--[a-z0-9-]+|[A-Z]+_[A-Z_]+)", re.MULTILINE), "bold green"),
+    (re.compile(r"^  SETTING  .*$", re.MULTILINE), "bold"),
     (re.compile(r"^ +\[[^\]\n]*\]$", re.MULTILINE), "dim"),
     (re.compile(r"^ +(refuted|no-effect|outdated|reject|error):", re.MULTILINE), "red"),
     (re.compile(r"^ +(confirmed):", re.MULTILINE), "green"),

@@ -24,7 +24,8 @@ def did_you_mean(name: str, known: Iterable[str], usual: Iterable[str] = ()) -> 
     near = [by_normal[key] for key in difflib.get_close_matches(normal(name)[:80], by_normal, n=3, cutoff=0.5)]
     if near:
         return f": did you mean {', '.join(near)}?"
-    return f": known are {', '.join((list(usual) or list(by_normal.values()))[:12])}"
+    names = list(usual) or list(by_normal.values())
+    return f": known are {', '.join(names[:12])}{f' and {len(names) - 12} more' if len(names) > 12 else ''}"
 
 
 def shorten(text: str, limit: int = 60) -> str:

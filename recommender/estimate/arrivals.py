@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache, partial
 from recommender.estimate import load_profile, speed
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.sampling import gaps_of
-from recommender.estimate.simulation import (
+from recommender.estimate.scheduler.simulation import (
     OPEN_REQUESTS,
     LoadFigures,
     SimulatedRequest,

@@ -1,8 +1,15 @@
-"""Derive weights, FLOP and state bytes of layers with linear attention (gated delta rule, Qwen3.5).
+"""Derive what layers with another attention than the usual one have: linear (Qwen3.5) and latent (GLM-4.7-Flash).
 
-A sequence keeps two states for each such layer: a 16-bit matrix for each value head, and the last inputs of a
-convolution over keys, queries and values (0.16.0 src/turbomind/models/llama/GatedDeltaNetLayer.cc:42-52). TurboMind
-allocates both from the KV region, once for each running sequence (src/turbomind/engine/scheduler.cc:528-529).
+Linear attention is a gated delta rule. A sequence keeps two states for each such layer: a 16-bit matrix for each value
+head, and the last inputs of a convolution over keys, queries and values (0.16.0
+src/turbomind/models/llama/GatedDeltaNetLayer.cc:42-52). TurboMind allocates both from the KV region, once for each
+running sequence (src/turbomind/engine/scheduler.cc:528-529).
+
+Latent attention: a token's cache is one vector for each layer, the latent one and the rotary key. With heads of 576,
+TurboMind's block has no values (0.16.0 src/turbomind/models/llama/unified_attention_layer.cc:153-159). On several
+GPUs each has the whole cache (0.18.0 lmdeploy/turbomind/builders/mla.py:74-75). TurboMind multiplies the matrix from
+latent vectors to keys and values into its neighbours when it loads: queries and the output then are as wide as the
+cached vector, so the loaded weights take more than the stored ones (mla.py:14-62).
 """
 
 from __future__ import annotations
@@ -13,7 +20,7 @@ from typing import TYPE_CHECKING
 from recommender.estimate.vision_shape import BYTES_16_BIT
 
 if TYPE_CHECKING:
-    from recommender.knowledge.records import LinearAttention, Model, TextShape
+    from recommender.knowledge.records import LatentAttention, LinearAttention, Model, TextShape
 
 
 def attention_layers(text: TextShape) -> int:
@@ -56,7 +63,7 @@ def state_parts(model: Model, tp: int = 1) -> tuple[tuple[int, int], ...]:
     """
     parts: list[tuple[int, int]] = []
     for linear in model.text.linear:
-        parts.append((linear.value_heads // tp * linear.head_dim**2 * BYTES_16_BIT, linear.layers))
+        parts.append((-(-linear.value_heads // tp) * linear.head_dim**2 * BYTES_16_BIT, linear.layers))
         parts.append((linear.layers * convolved_width(linear) // tp * linear.kernel * BYTES_16_BIT, 1))
     return tuple(parts)
 
@@ -72,3 +79,12 @@ def state_flops(text: TextShape, tokens: int) -> int:
     Three products with each head's matrix. A prompt is computed in chunks, which takes more.
     """
     return sum(6 * linear.layers * value_width(linear) * linear.head_dim * tokens for linear in text.linear)
+
+
+def latent_weights(text: TextShape, latent: LatentAttention, tp: int = 1, *, stored: bool = False) -> float:
+    """Return one layer's matrix weights on one GPU: as loaded, or as the checkpoint stores them."""
+    shared = text.hidden * (latent.query_rank + latent.rank + latent.rope)
+    if stored:
+        queries = latent.query_rank * (latent.key + latent.rope)
+        return shared + text.heads * (queries + latent.rank * (latent.key + latent.value) + latent.value * text.hidden)
+    return shared + text.heads * text.head_dim * (latent.query_rank + text.hidden) / tp

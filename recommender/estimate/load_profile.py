@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, get_args
 from recommender.common.units import MIB
 from recommender.estimate import model_shape
 from recommender.estimate.linear_attention import attention_layers
+from recommender.estimate.memory import shared_tokens
 from recommender.estimate.sampling import gaps_of, pair_lengths
-from recommender.estimate.simulation import (
+from recommender.estimate.scheduler.simulation import (
     LoadFigures,
     Quantiles,
     SimulatedRequest,
@@ -22,7 +23,6 @@ from recommender.estimate.simulation import (
     Timed,
     simulate_arrivals,
     simulate_closed_loop,
-    simulate_replay,
 )
 from recommender.knowledge.names import PART
 
@@ -101,7 +101,9 @@ def describe_server(
     turn of a conversation may go to another one.
     """
     times = times_of(resolved, config)
-    shared_row = _shared_row(resolved, config, times, times_of)
+    shared = shared_tokens(resolved, config.prefix_caching, config.block_len)
+    own_tokens = max(kv_tokens - shared, 1) if kv_tokens else 0
+    shared_row = shared_row_ms(resolved, config, times, times_of)
     # The prefill of an image was measured with the reading of weights, so it hides none.
     hidable = 0.0 if resolved.images else times.step_hidable
     server = SimulatedServer(
@@ -109,12 +111,13 @@ def describe_server(
         pass_base=_rounded(times.step_base - hidable),
         budget=min(config.prefill_tokens or config.max_batch_size, config.session_len),
         batch=config.max_batch_size,
-        kv_tokens=kv_tokens,
+        kv_tokens=own_tokens,
         times=times._replace(step_row=0.0, step_base=times.step_base + shared_row),
         # Measured with text; what images do to the host is in the coefficients of their preparation.
         chunk=0.0 if resolved.images else _rounded(coefficients["token-host-ms"] * resolved.streamed_share),
     )
-    kept = min(kv_tokens / (concurrency * resolved.total_tokens(config.max_tiles)), 1.0) if kv_tokens else 1.0
+    needed = concurrency * max(resolved.total_tokens(config.max_tiles) - shared, 1)
+    kept = min(own_tokens / needed, 1.0) if kv_tokens else 1.0
     kept = kept if alone else 0.0
     return server, tuple(
         _list_requests(resolved, config, times_of, turn, (kept, shared_row)) for turn in range(resolved.turns)
@@ -127,7 +130,7 @@ LARGE_L2 = ("8.0", "8.9", "9.0", "10.0", "10.3", "12.0")
 """Compute capabilities; cards of others have 6 MiB or less."""
 
 
-def _shared_row(resolved: ResolvedRequest, config: Configuration, times: ServiceTimes, times_of: TimesOf) -> float:
+def shared_row_ms(resolved: ResolvedRequest, config: Configuration, times: ServiceTimes, times_of: TimesOf) -> float:
     """Return the ms in which a step reads the KV cache of a prefix that all requests share.
 
     With prefix caching all requests have the same blocks. One reads them from memory, the others find them in the L2
@@ -214,41 +217,17 @@ def combine(choose: Callable[[float, float], float], one: LoadFigures, other: Lo
     return replace(one, ttft=ttft, tpot=tpot, latency=latency)
 
 
-def replay_trace(
-    resolved: ResolvedRequest,
-    config: Configuration,
-    coefficients: Mapping[str, float],
-    times_of: TimesOf,
-    kv_tokens: int = 0,
-) -> LoadFigures:
-    """Return the figures of all servers where the requests of a trace come as they did.
-
-    Servers take turns; the figures are those of the first. With headroom requests come so many times as fast. A
-    request beyond the session has a shorter prompt, because a server refuses it.
-    """
-    server, _ = describe_server(resolved, config, resolved.concurrency, coefficients, times_of, kv_tokens)
-    cache = 1.0, _shared_row(resolved, config, times_of(resolved, config), times_of)
-    first = replace(resolved, prompt_tokens=1).input_tokens(config.max_tiles)
-    arrivals = []
-    for at, prompt, output in resolved.request.replay[:: config.servers]:
-        fits = max(min(prompt, config.session_len - output - first), 1)
-        request = _describe_request(resolved, config, times_of, (max(fits, resolved.prefix_tokens), output, 0), cache)
-        arrivals.append((at / resolved.request.headroom, request))
-    figures = simulate_replay(server, arrivals, resolved.rps / config.servers)
-    return replace(figures, rps=figures.rps * config.servers, tokens=figures.tokens * config.servers)
-
-
 def _list_requests(
     resolved: ResolvedRequest, config: Configuration, times_of: TimesOf, turn: int, cache: tuple[float, float]
 ) -> tuple[SimulatedRequest, ...]:
-    """Return the equally likely requests of a turn; the first is 0. ``cache`` as in ``_describe_request``."""
+    """Return the equally likely requests of a turn; the first is 0. ``cache`` as in ``describe_request``."""
     return tuple(
-        _describe_request(resolved, config, times_of, (prompt, output, turn), cache)
+        describe_request(resolved, config, times_of, (prompt, output, turn), cache)
         for prompt, output in pair_lengths(resolved.prompts, resolved.outputs)
     )
 
 
-def _describe_request(
+def describe_request(
     resolved: ResolvedRequest,
     config: Configuration,
     times_of: TimesOf,
@@ -277,6 +256,7 @@ def _describe_request(
         context,
         output,
         _rounded(max(times.step_row - shared_row, 0.0)),
+        max(cached - shared_tokens(resolved, config.prefix_caching, config.block_len), 0),
     )
 
 

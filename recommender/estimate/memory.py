@@ -20,7 +20,7 @@ from recommender.estimate import coverage
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.kv_region import SLAB_ALLOCATOR, STATE_POOL, kv_blocks, state_region
 from recommender.estimate.linear_attention import convolved_width, state_bytes, value_width
-from recommender.estimate.model_shape import kv_bytes_per_token, weight_bytes_per_rank
+from recommender.estimate.model_shape import kv_bytes_per_token, weight_bytes, weight_bytes_per_rank
 from recommender.estimate.vision_shape import patches
 from recommender.request.resolved_request import ResolvedRequest
 
@@ -58,7 +58,8 @@ class Memory:
 
     ``loading`` is the peak while weights load, ``free`` what is free when the KV region
     is sized. ``kv_blocks`` and ``kv_tokens`` are those beside the states of the running requests, for linear
-    attention. ``kv_requests`` fit into the cache; ``kv_needed_tokens`` must.
+    attention. ``kv_requests`` fit into the cache; ``kv_needed_tokens`` must, with ``kv_prefix_tokens`` of a prefix that
+    all requests share and the cache holds once; 0 without prefix caching.
     """
 
     items: tuple[MemoryItem, ...]
@@ -71,6 +72,7 @@ class Memory:
     kv_tokens: int
     kv_requests: int
     kv_needed_tokens: int
+    kv_prefix_tokens: int = 0
 
     @property
     def total(self) -> int:
@@ -117,25 +119,34 @@ def weights(resolved: ResolvedRequest, tp: int) -> int:
     computed = weight_bytes_per_rank(resolved.model, tp)
     if not resolved.weight_bytes:
         return computed
-    return int(resolved.weight_bytes * computed / weight_bytes_per_rank(resolved.model, 1))
+    return int(resolved.weight_bytes * computed / weight_bytes(resolved.model))
 
 
 def count_needed_tokens(
-    resolved: ResolvedRequest, max_tiles: int, block: int, batch: int, session_len: int, warmup: int
+    resolved: ResolvedRequest, max_tiles: int, block: int, batch: int, session_len: int, warmup: int, shared: int = 0
 ) -> int:
     """Return the KV tokens, in whole blocks, that a server needs.
 
-    The largest of: ``batch`` requests of the load, one full session, the warm-up.
+    The largest of: ``batch`` requests of the load with the ``shared`` tokens of their prefix once (``shared_tokens``),
+    one full session, the warm-up. A session begins with the prefix, and the warm-up comes before it.
     """
     longest = resolved.longest()
     session = _round_up(min(session_len, longest.largest_tokens(max_tiles)), block)
-    return max(_load_tokens(resolved, max_tiles, block, batch), session, _round_up(warmup, block))
+    return max(shared + _load_tokens(resolved, max_tiles, block, batch, shared), session, _round_up(warmup, block))
 
 
-def _load_tokens(resolved: ResolvedRequest, max_tiles: int, block: int, batch: int) -> int:
-    """Return the KV tokens of ``batch`` requests; where lengths vary, enough for 99 of 100 such batches."""
-    request = _round_up(resolved.total_tokens(max_tiles), block)
-    longest = _round_up(resolved.longest().total_tokens(max_tiles), block)
+def shared_tokens(resolved: ResolvedRequest, prefix_caching: bool, block: int) -> int:
+    """Return the tokens of the whole blocks that a prefix cache holds once for all requests."""
+    return resolved.prefix_tokens // block * block if prefix_caching and not resolved.images else 0
+
+
+def _load_tokens(resolved: ResolvedRequest, max_tiles: int, block: int, batch: int, shared: int) -> int:
+    """Return the KV tokens of ``batch`` requests beside what they share.
+
+    Where lengths vary, they are enough for 99 of 100 such batches.
+    """
+    request = _round_up(resolved.total_tokens(max_tiles), block) - shared
+    longest = _round_up(resolved.longest().total_tokens(max_tiles), block) - shared
     if longest == request or batch == 1:
         return longest * batch
     variance = resolved.total_variance()
@@ -232,7 +243,8 @@ def _estimate_server(resolved: ResolvedRequest, config: Configuration, taken: in
     cache = MemoryItem("kv cache", region, max(region - spread, 0), region + spread)
     block, tiles = config.block_len, config.max_tiles
     running = count_running_requests(resolved, config)
-    request = _round_up(resolved.total_tokens(tiles), block)
+    shared = shared_tokens(resolved, config.prefix_caching, block)
+    request = _round_up(resolved.total_tokens(tiles), block) - shared
 
     def blocks_beside(sequences: int) -> int:
         states = state_region(resolved.model, config.tp, resolved.version, config.max_batch_size, sequences)
@@ -240,7 +252,9 @@ def _estimate_server(resolved: ResolvedRequest, config: Configuration, taken: in
         return kv_blocks(left, token * block, resolved.version >= SLAB_ALLOCATOR)
 
     blocks = blocks_beside(running)
-    most = blocks_beside(0) * block // request
+    held = max(blocks_beside(0) * block - shared, 0) // request
+    if resolved.model.text.linear:  # the more requests run, the fewer blocks their states leave
+        held = bisect_right(range(1, held + 1), 0, key=lambda n: blocks_beside(n) * block < n * request + shared)
     return Memory(
         items=(*before, cache, workspace(resolved, config, forward), vision_workspace(resolved, config)),
         loading=_loading(resolved, config.tp, before),
@@ -250,8 +264,9 @@ def _estimate_server(resolved: ResolvedRequest, config: Configuration, taken: in
         kv_token_bytes=token,
         kv_blocks=blocks,
         kv_tokens=blocks * block,
-        kv_requests=bisect_right(range(1, most + 1), 0, key=lambda n: blocks_beside(n) * block < n * request),
-        kv_needed_tokens=count_needed_tokens(resolved, tiles, block, running, config.session_len, warmup),
+        kv_requests=held,
+        kv_needed_tokens=count_needed_tokens(resolved, tiles, block, running, config.session_len, warmup, shared),
+        kv_prefix_tokens=shared,
     )
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from recommender.estimate.linear_attention import (
     attention_layers,
+    latent_weights,
     linear_weights,
     small_weights,
     state_flops,
@@ -32,6 +33,8 @@ from recommender.estimate.vision_shape import BYTES_16_BIT, vision_bytes, vision
 if TYPE_CHECKING:
     from recommender.knowledge.records import Mixture, Model, TextShape
 
+MANY_TOKENS = 2**20
+"""More tokens than any mixture has experts."""
 KV_SCALE_AND_ZERO_BYTES = 4
 """For each vector of a quantised cache: two 16-bit numbers (block.h at v0.16.0)."""
 
@@ -53,18 +56,19 @@ def _mixture_layers(text: TextShape) -> int:
     return text.layers - text.mixture[0].dense_layers if text.mixture else 0
 
 
-def _common_parameters(text: TextShape, tp: int = 1) -> float:
+def _common_parameters(text: TextShape, tp: int = 1, *, stored: bool = False) -> float:
     """Return the linear weights on one GPU that every token uses.
 
-    Attention, dense MLPs and shared experts.
+    Attention, dense MLPs and shared experts. ``stored``: as in the checkpoint, not as loaded.
     """
     attention = (3 if text.linear else 2) * text.hidden * text.heads * text.head_dim / tp  # 3: an output gate
-    key_value = 2 * text.hidden * _kv_heads_per_rank(text, tp) * text.head_dim
+    attention += 2 * text.hidden * _kv_heads_per_rank(text, tp) * text.head_dim
+    if text.latent:
+        attention = latent_weights(text, text.latent[0], tp, stored=stored)
     wide = text.layers * text.intermediate
     if mixture := _mixture(text):
         wide = mixture.dense_layers * text.intermediate + _mixture_layers(text) * mixture.shared
-    attention = attention_layers(text) * (attention + key_value) + linear_weights(text, tp)
-    return attention + 3 * text.hidden * wide / tp
+    return attention_layers(text) * attention + linear_weights(text, tp) + 3 * text.hidden * wide / tp
 
 
 def _expert_parameters(text: TextShape, tp: int = 1) -> float:
@@ -73,13 +77,14 @@ def _expert_parameters(text: TextShape, tp: int = 1) -> float:
     return _mixture_layers(text) * 3 * text.hidden * mixture.intermediate / tp if mixture else 0.0
 
 
-def _router_parameters(text: TextShape) -> int:
-    """Return the weights of routers and of the shared experts' gates.
+def _router_parameters(text: TextShape, scored: float) -> int:
+    """Return the weights that score ``scored`` experts a layer, and of the shared experts' gates.
 
     They are whole on every GPU and never quantised.
     """
     mixture = _mixture(text)
-    return _mixture_layers(text) * text.hidden * (mixture.experts + bool(mixture.shared)) if mixture else 0
+    gates = bool(mixture and mixture.shared and not mixture.corrected)
+    return round(_mixture_layers(text) * text.hidden * (scored + gates))
 
 
 def _small_parameters(text: TextShape, tp: int = 1) -> float:
@@ -92,16 +97,23 @@ def _small_parameters(text: TextShape, tp: int = 1) -> float:
         layer += text.heads * text.head_dim / tp + 2 * _kv_heads_per_rank(text, tp) * text.head_dim
         layer += text.hidden if text.attention_bias == "qkvo" else 0
     layer += text.heads / tp if text.attention_sinks else 0
+    layer += sum(latent.query_rank + latent.rank for latent in text.latent)
     total = attention_layers(text) * layer + small_weights(text, tp) + (2 * text.layers + 1) * text.hidden
     mixture = _mixture(text)
     if mixture and mixture.bias:
         expert = 2 * mixture.intermediate / tp + text.hidden + 1  # 1: its entry in the router's bias
         total += _mixture_layers(text) * mixture.experts * expert
+    if mixture and mixture.corrected:
+        total += _mixture_layers(text) * mixture.experts * 2  # a number of 32 bits counts as two
     return total
 
 
-def _experts(text: TextShape) -> int:
-    return text.mixture[0].experts if text.mixture else 0
+def _experts(text: TextShape) -> float:
+    """Return the experts in memory for each layer with experts; layers that share a set each have a part of it."""
+    mixture = _mixture(text)
+    if not mixture or not mixture.sets:
+        return mixture.experts if mixture else 0
+    return mixture.experts * mixture.sets / _mixture_layers(text)
 
 
 def embedding_parameters(model: Model) -> int:
@@ -115,7 +127,8 @@ def linear_parameters(model: Model) -> int:
 
     The language model's linear layers without routers and output head.
     """
-    return round(_common_parameters(model.text) + _experts(model.text) * _expert_parameters(model.text))
+    text = model.text
+    return round(_common_parameters(text, stored=True) + _experts(text) * _expert_parameters(text))
 
 
 def active_parameters(model: Model) -> int:
@@ -125,13 +138,13 @@ def active_parameters(model: Model) -> int:
     """
     text = model.text
     experts = experts_read(model, 1) * _expert_parameters(text)
-    return round(_common_parameters(text) + _router_parameters(text) + experts)
+    return round(_common_parameters(text) + _router_parameters(text, experts_read(model, MANY_TOKENS)) + experts)
 
 
 def parameters(model: Model) -> int:
     """Return all weights, counted before quantisation."""
     text = model.text
-    small = _router_parameters(text) + round(_small_parameters(text))
+    small = _router_parameters(text, _experts(text)) + round(_small_parameters(text))
     return linear_parameters(model) + embedding_parameters(model) + small + vision_parameters(model)
 
 
@@ -155,26 +168,27 @@ def linear_bits(model: Model) -> float:
     return packed.bits + (8 * BYTES_16_BIT + packed.bits) / packed.group
 
 
-def _linear_bytes(model: Model, tp: int, experts: int) -> float:
+def _linear_bytes(model: Model, tp: int, experts: float, scored: float, *, stored: bool = False) -> float:
     """Return the bytes of the linear layers on one GPU.
 
-    Routers are included, and ``experts`` experts of each mixture layer.
+    Of each mixture layer, ``experts`` experts, and the router of ``scored`` ones.
     """
     text, bits = model.text, linear_bits(model)
     only_experts = bool(model.quantization) and model.quantization[0].method == "mxfp4"
-    common = _common_parameters(text, tp) * (8 * BYTES_16_BIT if only_experts else bits)
-    return (common + experts * _expert_parameters(text, tp) * bits) / 8 + _router_parameters(text) * BYTES_16_BIT
+    common = _common_parameters(text, tp, stored=stored) * (8 * BYTES_16_BIT if only_experts else bits)
+    routers = _router_parameters(text, scored) * BYTES_16_BIT
+    return (common + experts * _expert_parameters(text, tp) * bits) / 8 + routers
 
 
-def _text_bytes(model: Model, tp: int) -> float:
-    text = model.text
+def _text_bytes(model: Model, tp: int, *, stored: bool = False) -> float:
+    text, experts = model.text, _experts(model.text)
     small = _small_parameters(text, tp) + embedding_parameters(model) / tp
-    return _linear_bytes(model, tp, _experts(text)) + small * BYTES_16_BIT
+    return _linear_bytes(model, tp, experts, experts, stored=stored) + small * BYTES_16_BIT
 
 
 def text_weight_bytes(model: Model) -> int:
-    """Return the bytes of the language model's weights."""
-    return round(_text_bytes(model, 1))
+    """Return the bytes of the language model's weights in the checkpoint."""
+    return round(_text_bytes(model, 1, stored=True))
 
 
 def weight_bytes(model: Model) -> int:
@@ -212,7 +226,8 @@ def decode_bytes(model: Model, tp: int = 1, batch: int = 1) -> int:
     Linear layers and output head. A dense model reads all of them. A mixture reads the
     experts that the step's ``batch`` tokens are routed to, at most all.
     """
-    return round(_linear_bytes(model, tp, experts_read(model, batch)) + head_bytes(model, tp))
+    read = _linear_bytes(model, tp, experts_read(model, batch), experts_read(model, MANY_TOKENS))
+    return round(read + head_bytes(model, tp))
 
 
 def head_bytes(model: Model, tp: int = 1) -> float:
@@ -240,7 +255,7 @@ def inner_rows(model: Model, tp: int = 1) -> int:
 def kv_bytes_per_token(model: Model, kv_bits: int, tp: int = 1) -> int:
     """Return the KV cache bytes of one token on one GPU (TurboMind's block layout).
 
-    A key and a value vector for each layer and head. A cache of 8 or 4 bits adds a scale
+    A key and a value vector for each layer and head, or one latent vector. A cache of 8 or 4 bits adds a scale
     and a zero to each vector. Layers with a sliding window keep all tokens too: a block
     holds every layer, and only the attention kernels know the window (0.16.0
     src/turbomind/models/llama/unified_attention_layer.cc:150 and :553). Layers with
@@ -257,7 +272,7 @@ def _kv_layer_bytes(model: Model, kv_bits: int, tp: int) -> int:
         raise ValueError(f"tp must be at least 1, not {tp}")
     text = model.text
     vector = kv_bits * text.head_dim // 8 + (KV_SCALE_AND_ZERO_BYTES if kv_bits < 16 else 0)
-    return 2 * _kv_heads_per_rank(text, tp) * vector
+    return (1 if text.latent else 2) * _kv_heads_per_rank(text, tp) * vector
 
 
 @lru_cache(maxsize=4096)

@@ -16,16 +16,16 @@ held-out errors.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from recommender.estimate import load_profile, uncertainty
+from recommender.estimate import given_requests, load_profile, uncertainty
 from recommender.estimate.closed_loop import ServiceTimes, share_gpu, solve_loop
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.request_times import estimate_times
-from recommender.estimate.simulation import LoadFigures, Timed
+from recommender.estimate.scheduler.simulation import Answer, LoadFigures, Timed
 from recommender.estimate.uncertainty import Basis, Range, derive_rate, find_basis, find_widening, make_range
 from recommender.request.request import Quantile
 from recommender.request.resolved_request import ResolvedRequest
@@ -203,6 +203,19 @@ def predict_load(
     return simulated, profile
 
 
+def answer_driven(
+    resolved: ResolvedRequest,
+    config: Configuration,
+    concurrency: int,
+    coefficients: Mapping[str, float],
+    kv_tokens: int,
+    driven: Sequence[tuple[float, int, int]],
+) -> Sequence[Answer]:
+    """Return one server's answers to the requests that a load was driven with: see ``load_profile``."""
+    times_of = partial(shared_times, concurrency=max(concurrency, 1), coefficients=coefficients)
+    return given_requests.answer_driven(resolved, config, concurrency, coefficients, times_of, kv_tokens, driven)
+
+
 def replay(resolved: ResolvedRequest, config: Configuration, kv_tokens: int) -> LoadFigures | None:
     """Return what clients see where a trace's requests come as they did; None without such a trace."""
     request = resolved.request
@@ -211,7 +224,7 @@ def replay(resolved: ResolvedRequest, config: Configuration, kv_tokens: int) -> 
     coefficients = scale_coefficients(resolved.store, request.host_scale, request.card_scale)
     each = -(-resolved.concurrency // config.servers)
     times_of = partial(shared_times, concurrency=each, coefficients=coefficients)
-    return load_profile.replay_trace(resolved, config, coefficients, times_of, kv_tokens)
+    return given_requests.replay_trace(resolved, config, coefficients, times_of, kv_tokens)
 
 
 def shared_times(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from recommender.common.errors import RequestError
-from recommender.estimate.simulation import LoadFigures, Timed
+from recommender.estimate.scheduler.simulation import LoadFigures, Timed
 from recommender.request.request import LEAST, Quantile, Request, short
 
 MOST_TIMES, MOST_SPARE, MOST_GBPS = 1000, 100, 10_000

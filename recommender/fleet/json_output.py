@@ -1,14 +1,12 @@
 """A plan as JSON, and its JSON Schema."""
 
-from __future__ import annotations
-
 from dataclasses import astuple, dataclass, fields
 from typing import Any
 
 from recommender.common.units import GIB
 from recommender.common.version import __version__
 from recommender.estimate.configuration import Configuration
-from recommender.estimate.simulation import Quantiles
+from recommender.estimate.scheduler.simulation import Quantiles
 from recommender.estimate.uncertainty import Basis, Range
 from recommender.fleet.aim import Aim
 from recommender.fleet.rate_search import ServerState

@@ -1,7 +1,5 @@
 """One host's recommendation and the number of identical hosts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from recommender.choose.recommend import Recommendation

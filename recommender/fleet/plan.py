@@ -1,7 +1,5 @@
 """Plan a fleet: size every kind of host that was named, and put those that hold the load first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 

@@ -6,15 +6,13 @@ Servers that take turns get more regular arrivals the more there are; a fleet is
 of two of hosts (``width``), no more than it has.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import partial
 
 from recommender.estimate.arrivals import MOST_DEALT, OpenServer
 from recommender.estimate.load_profile import combine
-from recommender.estimate.simulation import LoadFigures
+from recommender.estimate.scheduler.simulation import LoadFigures
 from recommender.fleet.aim import Aim, time_at
 
 BUSIEST = 0.8

@@ -1,13 +1,11 @@
 """Format a plan for an 80-column terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from recommender.common.terminal import wrap
 from recommender.common.text import count
 from recommender.common.units import GIB
-from recommender.estimate.simulation import Timed
+from recommender.estimate.scheduler.simulation import Timed
 from recommender.fleet.aim import time_at
 from recommender.fleet.rate_search import ServerState
 from recommender.fleet.sizing import FleetPlan, HostKind, Unfit, binding, cost, servers_of

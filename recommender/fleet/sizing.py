@@ -3,8 +3,6 @@
 ``rate_search`` gives the hosts that keep the goals at the peak; those that may be down are added.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -125,7 +123,7 @@ def size_fleet(request: Request, kind: HostKind, aim: Aim, store: Store) -> Size
     choices: list[tuple[ResolvedRequest, Choice]] = []
     for concurrency in CONCURRENCIES:
         loaded = replace(resolved, concurrency=concurrency)
-        outcome = choose(loaded)
+        outcome = choose(loaded, room=False)
         if isinstance(outcome, NoCandidate):
             if choices:
                 break
@@ -278,7 +276,7 @@ def layout(fleet: SizedFleet, store: Store) -> Layout:
     kind, config = fleet.kind, fleet.config
     concurrency = config.max_batch_size * servers_of(kind, config)
     request = replace(fleet.resolved.request, gpu_count=kind.cards, cpus=kind.cpus, concurrency=concurrency)
-    return Layout(recommend(request, store), fleet.hosts, fleet.spare)
+    return Layout(recommend(request, store, room=False), fleet.hosts, fleet.spare)
 
 
 def cost(fleet: SizedFleet, plan: FleetPlan) -> float | None:

@@ -32,7 +32,7 @@ def write(layout: Layout, form: str, folder: str) -> list[Path]:
     Existing secrets are the user's own and stay. Raises RequestError if no folder is named, OSError if a file
     cannot be written.
     """
-    if not folder:
+    if folder in ("", "-"):
         raise RequestError(f"--format {form} writes several files; name a folder for them, such as -o fleet")
     paths = []
     for name, text in render_files(layout, form).items():

@@ -34,7 +34,7 @@ _TABLE: tuple[tuple[Kind, str, str], ...] = (
     ("number", "model.", "quantization_bits quantization_group hidden layers heads kv_heads head_dim"),
     ("number", "model.", "intermediate vocab max_positions max_tiles tile_tokens"),
     ("number", "request.", "images image_width image_height tiles image_tokens prompt_tokens input_tokens"),
-    ("number", "request.", "largest_tokens ending_per_pass steady_budget"),
+    ("number", "request.", "longest_tokens largest_tokens ending_per_pass steady_budget"),
     ("number", "request.", "output_tokens total_tokens concurrency concurrency_per_server rps cpus p99_ms ttft_ms"),
     ("number", "request.", "tpot_ms latency_ms prefix_tokens turns"),
     ("text", "request.", "ttft_at tpot_at latency_at"),
@@ -42,7 +42,7 @@ _TABLE: tuple[tuple[Kind, str, str], ...] = (
     ("text", "config.", "backend dtype log_level communicator model_format chat_template server_name proxy_url"),
     ("text", "config.", "unmet_needs cache_sized_by"),
     ("number", "config.", "session_len max_batch_size prefill_tokens block_len kv_bits tp servers share cards port"),
-    ("number", "config.", "omp_threads cache_ratio max_tiles max_tokens temperature"),
+    ("number", "config.", "omp_threads cache_ratio max_tiles max_tokens temperature batch_room_mib"),
     ("flag", "config.", "prefix_caching trust_remote_code disable_docs structured_output"),
     ("number", "estimate.", "forward_tokens kv_tokens kv_requests kv_blocks kv_needed_tokens warmup_tokens"),
     ("number", "estimate.", "weights_gib kv_gib total_gib peak_gib free_gib latency_ms p99_ms ttft_ms rps"),
@@ -196,11 +196,11 @@ def show(value: Value) -> str:
     """Return a value as people read it: 23,087 and 0.8 and true."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float) and abs(value) < 1:
-        return f"{value:.3g}"
-    if isinstance(value, float) and abs(value) >= 100 and not value.is_integer():
+    if isinstance(value, float) and abs(value) < 100:
+        return f"{value:{'.4g' if abs(value) >= 10 else '.3g'}}"
+    if isinstance(value, float) and not value.is_integer():
         digits = len(str(int(abs(value)))) - 3 if abs(value) >= 10_000 else 0
         return show(round(value / 10**digits) * 10**digits)
     if isinstance(value, (int, float)):
-        return (f"{value:,.3f}" if abs(value) >= 10_000 else f"{value:.3f}").rstrip("0").rstrip(".")
+        return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.0f}"
     return str(value)

@@ -45,8 +45,10 @@ def resolve_release(store: Store, name: str) -> records.Release:
     version = name.strip().removeprefix("v")
     if version not in store.releases:
         known = sorted(store.releases, key=Version, reverse=True)
-        near = [release for release in known if release.startswith(version)] or known
-        raise UnknownName(f"unknown LMDeploy release {shorten(name)}{did_you_mean(name, near)}")
+        minor = ".".join(version.split(".")[:2]) if "." in version else version
+        near = [release for release in known if release.startswith(f"{minor}.")]
+        hint = f": did you mean {', '.join(near[:3])}?" if near else f": covered are {known[-1]} to {known[0]}"
+        raise UnknownName(f"unknown LMDeploy release {shorten(name)}{hint}")
     return store.releases[version]
 
 
@@ -67,8 +69,8 @@ def resolve_gpu(store: Store, name: str) -> tuple[records.Gpu, tuple[str, ...]]:
     if not ambiguous:
         return gpu, ()
     others = sorted(other.id for other in store.gpus.values() if other is not gpu and _fits(other, ambiguous))
-    among = f" ({', '.join(others[:SHOWN])}{' ...' if len(others) > SHOWN else ''} too)" if others else ""
-    return gpu, (f"{ambiguous} fits several products{among}; taken as {gpu.name}",)
+    among = f"{', '.join(others[:SHOWN])}{' ...' if len(others) > SHOWN else ''}" if others else "another product"
+    return gpu, (f"{ambiguous} may also mean {among}; assuming {gpu.name}",)
 
 
 def _fits(gpu: records.Gpu, name: str) -> bool:

@@ -71,7 +71,7 @@ def published(comparison: Comparison) -> Published:
     resolved = comparison.resolved
     return Published(
         format=FORMAT,
-        request=replace(resolved.request, replay=()),
+        request=replace(resolved.request, replay=(), trace_requests=0),
         lmdeploy=resolved.release.id,
         gpu=resolved.gpu.id,
         model=resolved.model.id,
@@ -115,6 +115,13 @@ def lines(comparison: Comparison) -> Iterator[str]:
 
 def predictions(comparison: Comparison) -> Iterator[str]:
     """Yield the request, and of each configuration whether it fits and what is predicted."""
+    yield from head(comparison)
+    yield ""
+    yield from _table(comparison)
+
+
+def head(comparison: Comparison) -> Iterator[str]:
+    """Yield what was asked, and what was assumed."""
     resolved = comparison.resolved
     images = f", {resolved.images} x {resolved.image_width}x{resolved.image_height}" if resolved.images else ""
     for note in resolved.notes:
@@ -123,19 +130,31 @@ def predictions(comparison: Comparison) -> Iterator[str]:
         f"{resolved.model.hub} on {resolved.gpu.name}, LMDeploy {resolved.release.id}: "
         f"concurrency {resolved.concurrency}{images}, {resolved.output_tokens} output tokens."
     )
-    yield ""
-    yield from _table(comparison)
+
+
+def rows(comparison: Comparison) -> Iterator[str]:
+    """Yield the table of predictions."""
+    yield "PREDICTION"
+    yield f"  {'':<8} {'fits':<9}{'GiB per GPU':<20}{'seconds/request':<20}requests/s"
+    for recommendation in _all(comparison):
+        yield _row(recommendation.adviser or OURS, recommendation)
+
+
+def reasons_against(comparison: Comparison) -> dict[tuple[str, str], list[str]]:
+    """Return each message and remedy with the configurations that it rejects."""
+    against: dict[tuple[str, str], list[str]] = {}
+    for recommendation in _all(comparison):
+        for finding in rejections(recommendation):
+            against.setdefault((finding.message, finding.remedy), []).append(recommendation.adviser or OURS)
+    return against
+
+
+def _all(comparison: Comparison) -> tuple[Recommendation, ...]:
+    return (*((comparison.ours,) if comparison.ours else ()), *comparison.advised)
 
 
 def _table(comparison: Comparison) -> Iterator[str]:
-    yield "PREDICTION"
-    yield f"  {'':<8} {'fits':<9}{'GiB per GPU':<20}{'seconds/request':<20}requests/s"
-    against: dict[tuple[str, str], list[str]] = {}
-    for recommendation in (*((comparison.ours,) if comparison.ours else ()), *comparison.advised):
-        name = recommendation.adviser or OURS
-        yield _row(name, recommendation)
-        for finding in rejections(recommendation):
-            against.setdefault((finding.message, finding.remedy), []).append(name)
+    yield from rows(comparison)
     basis = (comparison.ours or comparison.advised[0]).speed.basis
     yield from wrap(
         f"fits: starts on this release and meets the request. Figures are predicted ({basis}), also for what does "
@@ -143,6 +162,7 @@ def _table(comparison: Comparison) -> Iterator[str]:
         "  ",
         "  ",
     )
+    against = reasons_against(comparison)
     if against:
         yield ""
         yield "WHY ADVISERS DO NOT FIT"

@@ -32,10 +32,7 @@ def schema() -> dict[str, Any]:
 
 def lines(option: OptionInfo, vi: bool = False) -> Iterator[str]:
     """Yield the text, in Vietnamese where asked for and known."""
-    topic = f", about {option.topic}" if option.topic else ""
-    yield from wrap(f"{option.name} in LMDeploy {option.release}: {KINDS[option.kind]}{topic}")
-    yield from wrap((option.summary_vi if vi else "") or option.summary, "  ", "  ")
-    yield from block("IN THIS RELEASE", _current(option))
+    yield from heading(option, vi)
     yield ""
     yield "EFFECT"
     for name in ("memory", "latency", "throughput", "accuracy"):
@@ -50,6 +47,14 @@ def lines(option: OptionInfo, vi: bool = False) -> Iterator[str]:
     issues = sorted(option.met, key=lambda issue: not issue.possible)
     yield from block("KNOWN ISSUES", (line for issue in issues for line in _issue(issue)))
     yield from _sources(option)
+
+
+def heading(option: OptionInfo, vi: bool = False) -> Iterator[str]:
+    """Yield what the option is, and its form in this release."""
+    topic = f", about {option.topic}" if option.topic else ""
+    yield from wrap(f"{option.name} in LMDeploy {option.release}: {KINDS[option.kind]}{topic}")
+    yield from wrap((option.summary_vi if vi else "") or option.summary, "  ", "  ")
+    yield from block("IN THIS RELEASE", _current(option))
 
 
 def _current(option: OptionInfo) -> Iterator[str]:

@@ -27,19 +27,12 @@ def schema() -> dict[str, Any]:
 
 def lines(diff: Diff) -> Iterator[str]:
     """Yield the text of 80 columns."""
-    way = "back to the older" if diff.back else "to"
-    yield from wrap(
-        f"From LMDeploy {diff.old} ({diff.old_published}) {way} {diff.new} ({diff.new_published}), "
-        f"for a script written for {diff.old}."
-    )
-    if diff.old == diff.new:
-        yield "Same release: nothing changes."
-        return
+    yield from opening(diff)
     gone = wrap(f"{diff.new} rejects these; a server started with one exits at once.", "  ", "  ")
     yield from block("REMOVED", [*gone, *_options(diff.removed, "last in")] if diff.removed else [])
     yield from block("CHANGED", (line for option in diff.changed for line in (f"  {option.name}", *_changes(option))))
     yield from block("ADDED", _options(diff.added, "in" if diff.back else "since"))
-    yield from block("REQUIREMENTS", _needs(diff))
+    yield from block("REQUIREMENTS", requirements(diff))
     for title, rules in (("RULES THAT NO LONGER APPLY", diff.rules_gone), ("RULES THAT APPLY NOW", diff.rules_new)):
         yield from block(title, (line for rule in rules for line in _rule(rule)))
     for title, threads in (
@@ -52,6 +45,17 @@ def lines(diff: Diff) -> Iterator[str]:
         ("VERDICTS THAT APPLY NOW", diff.claims_new),
     ):
         yield from block(title, (line for claim in claims for line in _item(f"{claim.more}: {claim.text}")))
+
+
+def opening(diff: Diff) -> Iterator[str]:
+    """Yield which releases these are."""
+    way = "back to the older" if diff.back else "to"
+    yield from wrap(
+        f"From LMDeploy {diff.old} ({diff.old_published}) {way} {diff.new} ({diff.new_published}), "
+        f"for a script written for {diff.old}."
+    )
+    if diff.old == diff.new:
+        yield "Same release: nothing changes."
 
 
 def _item(text: str) -> list[str]:
@@ -75,10 +79,11 @@ def _changes(option: ChangedOption) -> Iterator[str]:
                 yield from labelled("was", change.before, indent="    ")
             yield from labelled("now", change.after or "This no longer applies.", indent="    ")
         else:
-            yield from labelled(change.what, _difference(change), indent="    ")
+            yield from labelled(change.what, difference(change), indent="    ")
 
 
-def _difference(change: ReleaseChange) -> str:
+def difference(change: ReleaseChange) -> str:
+    """Return what changed of a field with values, such as ``8 -> 16``."""
     before, after = change.before.split(), change.after.split()
     if change.what != "choices":
         return f"{', '.join(before) or 'none'} -> {', '.join(after) or 'none'}"
@@ -89,7 +94,8 @@ def _difference(change: ReleaseChange) -> str:
     return "; ".join(f"{what} {', '.join(choices)}" for what, choices in parts.items() if choices)
 
 
-def _needs(diff: Diff) -> Iterator[str]:
+def requirements(diff: Diff) -> Iterator[str]:
+    """Yield each requirement on the machine that changed, before and after."""
     for need in diff.needs:
         before, after = (COMMA.sub(", ", versions) or "not read" for versions in (need.before, need.after))
         yield from labelled(need.name, f"was {before}", width=15)

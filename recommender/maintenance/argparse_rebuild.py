@@ -1,7 +1,5 @@
 """Rebuild the api_server parser of a release from the extracted facts, without LMDeploy."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -1,7 +1,5 @@
 """Check that every cited token is on its line of the LMDeploy release it is cited from."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import zipfile

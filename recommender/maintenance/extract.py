@@ -5,8 +5,6 @@ as syntax trees; requirements come from the wheel's METADATA. Only the wheel's `
 are unpacked, and help texts are not read.
 """
 
-from __future__ import annotations
-
 import ast
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Compare the flag records with the extracted facts, and draft new records from them."""
 
-from __future__ import annotations
-
 import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Read a knowledge folder for the linters: the readable records, and the problems of the others."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property

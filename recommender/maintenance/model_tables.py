@@ -1,7 +1,5 @@
 """Read LMDeploy's tables of model architectures from a wheel's source, as syntax trees."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator
 from pathlib import Path

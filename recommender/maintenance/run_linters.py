@@ -1,7 +1,5 @@
 """Run the linters over a knowledge folder and sum up the problems."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

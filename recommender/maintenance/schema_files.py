@@ -1,7 +1,5 @@
 """Compare the files of knowledge/schema/ with the types."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -5,8 +5,6 @@ written by :func:`dump_extracted` and read by :func:`load_extracted`. Everything
 several releases is stored once and referred to by its index.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field

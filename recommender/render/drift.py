@@ -1,7 +1,5 @@
 """Compare a generated file with a fresh rendering: edits and newer advice."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal

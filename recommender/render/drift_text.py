@@ -1,7 +1,5 @@
 """Write how files drifted as text of 80 columns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any

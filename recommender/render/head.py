@@ -1,7 +1,5 @@
 """The line in an artefact's head that holds its request as JSON."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """A complete recommendation as JSON, and its JSON Schema."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -40,6 +38,7 @@ class MemoryReport:
     kv_tokens: int
     kv_requests: int
     kv_needed_tokens: int
+    kv_prefix_tokens: int
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ def published(recommendation: Recommendation) -> Published:
         format=FORMAT,
         made_by=recommendation.made_by,
         adviser=recommendation.adviser,
-        request=replace(recommendation.request, replay=()),
+        request=replace(recommendation.request, replay=(), trace_requests=0),
         case=Case(
             lmdeploy=resolved.release.id,
             gpu=resolved.gpu.id,
@@ -145,6 +144,7 @@ def published(recommendation: Recommendation) -> Published:
             kv_tokens=memory.kv_tokens,
             kv_requests=memory.kv_requests,
             kv_needed_tokens=memory.kv_needed_tokens,
+            kv_prefix_tokens=memory.kv_prefix_tokens,
         ),
         speed=recommendation.speed,
         options=recommendation.explanations,

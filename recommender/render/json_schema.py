@@ -1,7 +1,5 @@
 """The JSON Schema of a command's JSON output."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

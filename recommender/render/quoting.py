@@ -1,7 +1,5 @@
 """Quote values for shell, Python, YAML and comments."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import textwrap

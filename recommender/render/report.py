@@ -14,11 +14,11 @@ from recommender.common.units import MIB
 from recommender.estimate import memory, speed
 from recommender.estimate.uncertainty import Basis
 from recommender.knowledge.provenance import weights
-from recommender.render.summary import against_defaults, cite, gib, replayed_misses, summary
+from recommender.render.summary import against_defaults, cite, gib, rate, replayed_misses, summary
 
 if TYPE_CHECKING:
     from recommender.choose.recommend import NothingFits, Recommendation
-    from recommender.estimate.simulation import LoadFigures
+    from recommender.estimate.scheduler.simulation import LoadFigures
 
 
 WIDE: Mapping[Basis, str] = {
@@ -37,10 +37,12 @@ WIDE: Mapping[Basis, str] = {
     ),
 }
 """Why ranges are wider than the held-out errors, by the basis of a prediction."""
+VERDICTS = 3
+"""Verdicts of an option that the short report shows."""
 
 
 def report(recommendation: Recommendation, full: bool = True) -> str:
-    """Return the report; unless ``full``, options at their defaults are counted."""
+    """Return the report; unless ``full``, options at their defaults and further verdicts are counted."""
     return "\n".join(_lines(recommendation, full)) + "\n"
 
 
@@ -81,7 +83,7 @@ def _lines(recommendation: Recommendation, full: bool) -> Iterator[str]:
     yield from ("", "SETTINGS")
     for option in recommendation.explanations:
         if option.emitted:
-            yield from _option(option)
+            yield from _option(option, len(option.verdicts) if full else VERDICTS)
     left = [option for option in recommendation.explanations if not option.emitted]
     yield ""
     if not full:
@@ -89,7 +91,7 @@ def _lines(recommendation: Recommendation, full: bool) -> Iterator[str]:
         return
     yield "LEFT AT THE DEFAULT"
     for option in left:
-        yield from _option(option)
+        yield from _option(option, len(option.verdicts))
 
 
 def _memory(recommendation: Recommendation) -> Iterator[str]:
@@ -106,6 +108,8 @@ def _memory(recommendation: Recommendation) -> Iterator[str]:
         f"full-length requests; {predicted.kv_needed_tokens:,} tokens are needed (load, one full session, warm-up).",
         2,
     )
+    if shared := predicted.kv_prefix_tokens:
+        yield from _indented(f"{shared:,} of these tokens are the prefix that all requests share, held once.", 2)
     if recommendation.request.vram_gib:
         yield from (line for text in on_empty_gpu(recommendation) for line in _indented(text, 2))
 
@@ -142,7 +146,9 @@ def _speed(recommendation: Recommendation) -> Iterator[str]:
         ("throughput", predicted.rps, "requests/s"),
     )
     for name, figure, unit in rows:
-        yield f"  {name:<12}{figure.value:>8,.1f}   {figure.low:,.1f} to {figure.high:,.1f} {unit}"
+        places = 3 if figure.value < 1 else 1
+        shown, low, high = (f"{value:,.{places}f}" for value in (figure.value, figure.low, figure.high))
+        yield f"  {name:<12}{shown:>8}   {low} to {high} {unit}"
     ranges = WIDE.get(predicted.basis, "Four of five held-out runs lay in these ranges.")
     yield from _indented(f"Limited by {predicted.limit}. {ranges}", 2)
     if text := against_defaults(recommendation):
@@ -229,7 +235,7 @@ def _less_detail(recommendation: Recommendation) -> Iterator[str]:
         yield from wrap(
             f"max_dynamic_patch {tiles}: {resolved.input_tokens(tiles):,} input tokens instead of "
             f"{resolved.input_tokens(config.max_tiles):,}, "
-            f"{predicted.rps.value:,.1f} requests/s ({predicted.rps.low:,.1f} to {predicted.rps.high:,.1f}), "
+            f"{rate(predicted.rps.value, predicted.rps.low, predicted.rps.high)}, "
             f"{predicted.alone_ms.value:,.0f} ms alone",
             "  ",
             "    ",
@@ -242,7 +248,7 @@ def _less_detail(recommendation: Recommendation) -> Iterator[str]:
     )
 
 
-def _option(option: Explanation) -> Iterator[str]:
+def _option(option: Explanation, most: int) -> Iterator[str]:
     value = printable(option.value) or "(not set)"
     yield f"  {option.name}" + ("" if option.switch and option.emitted else f" {value}")
     yield from _indented(option.reason)
@@ -250,16 +256,17 @@ def _option(option: Explanation) -> Iterator[str]:
     if option.advice:
         advice = ", ".join(f"{advice.adviser} {printable(advice.value)}" for advice in option.advice)
         yield from _indented(f"advised: {advice}")
-    for verdict in option.verdicts:
+    for verdict in option.verdicts[:most]:
         yield from wrap(f"{verdict.verdict}: {verdict.statement}", "    ", "      ")
+    if len(option.verdicts) > most:
+        more = count(len(option.verdicts) - most, "more verdict")
+        yield f"    {more}: recommend explain {option.option}"
 
 
 def explain_no_fit(error: NothingFits) -> str:
     """Return why nothing fits and the nearest change that would, in a few lines."""
     binding = error.nothing.binding
     lines = list(wrap(f"recommend: nothing fits: {binding.message}", "", "  "))
-    for note in error.resolved.notes:
-        lines += _indented(f"note: {note}", 2)
     if has_source(binding.sources):
         lines += _indented(f"[{cite(binding.sources, binding.caveat)}]", 2)
     for finding in error.nothing.others[:2]:
@@ -270,4 +277,7 @@ def explain_no_fit(error: NothingFits) -> str:
         lines += _indented(f"no single change fits; {binding.remedy}", 2)
     for other in error.others:
         lines += _indented(f"or: {other.options} ({other.text})", 2)
+    for note in error.resolved.notes:
+        if not (error.nothing.too_large and "CPU cores" in note):
+            lines += _indented(f"note: {note}", 2)
     return "\n".join(lines) + "\n"

@@ -10,7 +10,7 @@ from recommender.common.terminal import cut, labelled, wrap
 from recommender.common.text import WIDTH, count, printable
 from recommender.estimate import memory
 from recommender.render.report import costs_accuracy, on_empty_gpu
-from recommender.render.summary import WHERE, against_defaults, describe_load, gib, missing, replayed_misses
+from recommender.render.summary import against_defaults, describe_load, gib, missing, replayed_misses
 
 if TYPE_CHECKING:
     from recommender.choose.recommend import Recommendation
@@ -50,7 +50,10 @@ def screen(
     head = [*_subject(recommendation), *_assumed(recommendation, told), "", *_expect(recommendation, drawn)]
     tail = [*_warnings(recommendation), "", *_next(recommendation, words, file, form)]
     room = LINES - len(head) - len(tail)
-    return "\n".join([*head, *_settings(recommendation, room), *tail]) + "\n"
+    lines = [*head, *_settings(recommendation, room), *tail]
+    while len(lines) > LINES and "" in lines:
+        lines.remove("")
+    return "\n".join(lines) + "\n"
 
 
 def brief(recommendation: Recommendation, told: Collection[str]) -> Iterator[str]:
@@ -63,7 +66,7 @@ def _subject(recommendation: Recommendation) -> Iterator[str]:
     resolved, config = recommendation.resolved, recommendation.config
     servers = f", {config.servers} servers" if config.servers > 1 else ""
     gpus = f"{config.cards} x {resolved.gpu.name}"
-    yield from wrap(f"{resolved.model.hub} on {gpus}{servers}, LMDeploy {resolved.release.id}, TurboMind")
+    yield from wrap(f"{resolved.model.hub} on {gpus}{servers}, LMDeploy {resolved.release.id}")
     yield from wrap(describe_load(resolved, config))
 
 
@@ -72,20 +75,22 @@ def _assumed(recommendation: Recommendation, told: Collection[str]) -> Iterator[
     resolved, request = recommendation.resolved, recommendation.request
     described = {"workload", "trace"} & set(told)
     assumed = []
+    if "lmdeploy" not in told:
+        assumed.append(f"LMDeploy {resolved.release.id}")
     if "model" not in told:
         assumed.append(f"model {resolved.model.id}")
     if resolved.images and not {"image", *described} & set(told):
         assumed.append(f"{count(resolved.images, 'image')} of {resolved.image_width}x{resolved.image_height}")
     if not described and "prompt_tokens" not in told:
-        assumed.append(f"{resolved.prompt_tokens} tokens of text in")
+        assumed.append(f"{count(resolved.prompt_tokens, 'token')} of text in")
     if not described and "output_tokens" not in told:
-        assumed.append(f"{resolved.output_tokens} tokens out")
+        assumed.append(f"{count(resolved.output_tokens, 'token')} out")
     if resolved.response_schema and not {"prompt", "schema", *described} & set(told):
         assumed.append("answers in JSON")
     if not {"load", "rps", "trace"} & set(told):
         assumed.append("one request at a time")
     if "cpus" not in told:
-        assumed.append(f"{request.cpus} CPU cores")
+        assumed.append(count(request.cpus, "CPU core"))
     if not (request.revision or resolved.local or resolved.model.remote_code):
         assumed.append("the model's newest revision")
     notes = [note for note in resolved.notes if "CPU cores" not in note]
@@ -110,22 +115,23 @@ def _expect(recommendation: Recommendation, drawn: bool) -> Iterator[str]:
     resolved = recommendation.resolved
     low, high = memory.likely_range(resolved, used, recommendation.config.tp)
     yield f"EXPECT ({predicted.basis})"
-    row = _row("memory", gib(used.total), "GiB", gib(low), gib(high), f"of {gib(resolved.available_bytes)}")
+    each = " each" if recommendation.config.cards > 1 else ""
+    row = _row("GPU memory", gib(used.total), "GiB", gib(low), gib(high), f"of {gib(resolved.available_bytes)}{each}")
     columns = min(BAR, WIDTH - len(row) - 1)
     share = min(used.total / resolved.available_bytes, 1)
     yield row + (f" {'█' * max(round(share * columns), 1):░<{columns}}" if drawn else "")
     loaded = resolved.concurrency > recommendation.config.servers or resolved.rps
     rows: list[tuple[str, Range, str]] = [
         ("latency", predicted.latency_ms, "ms"),
-        ("p99", predicted.p99_ms, "ms"),
+        ("p99 latency", predicted.p99_ms, "ms"),
         ("TTFT", predicted.ttft_ms, "ms"),
     ]
     if resolved.output_tokens > 1 and not resolved.images:
         rows.append(("TPOT", predicted.token_ms, "ms"))
     rows.append(("rate", predicted.rps, "requests/s"))
     for name, figure, unit in rows:
-        shown = f"{figure.value:,.{_digits(figure.value)}f}"
-        low_end, high_end = (f"{end:,.{_digits(figure.value)}f}" for end in (figure.low, figure.high))
+        places = _digits(figure.value) if unit == "ms" else 1 if figure.value >= 1 else 3
+        shown, low_end, high_end = (f"{end:,.{places}f}" for end in (figure.value, figure.low, figure.high))
         yield _row(name, shown, unit, low_end, high_end, "mean under load" if loaded and name == "latency" else "")
     if text := against_defaults(recommendation):
         yield from labelled("defaults", text, "  ", 12)
@@ -147,7 +153,7 @@ def _digits(value: float) -> int:
 
 
 def _row(name: str, value: str, unit: str, low: str, high: str, more: str = "") -> str:
-    return f"  {name:<9}{value:>9} {unit:<11}{low} to {high}{'  ' if more else ''}{more}".rstrip()
+    return f"  {name:<12}{value:>7} {unit:<11}{low} to {high}{'  ' if more else ''}{more}".rstrip()
 
 
 def _settings(recommendation: Recommendation, room: int) -> Iterator[str]:
@@ -156,7 +162,7 @@ def _settings(recommendation: Recommendation, room: int) -> Iterator[str]:
     rows = [option for option in emitted if option.value not in (option.default, option.unset)]
     flags = recommendation.resolved.store.flags
     rows.sort(key=lambda option: option.option in flags and flags[option.option].topic in LAST)
-    left = len(rows) - max(room - 3, 4) if len(rows) > room - 2 else 0
+    left = len(rows) - max(room - 3, 2) if len(rows) > room - 2 else 0
     names = max((len(option.name) for option in rows), default=0)
     yield ""
     yield f"  {'SETTING':<{names}}  {'VALUE':<12}{'DEFAULT':<10}WHY"
@@ -176,16 +182,22 @@ def _warnings(recommendation: Recommendation) -> Iterator[str]:
     texts = [f"warning: {finding.message}" for finding in recommendation.findings]
     if recommendation.request.vram_gib:
         texts += (f"warning: {text.partition('. ')[2]}" for text in on_empty_gpu(recommendation))
-    if costs_accuracy(recommendation):
+    if costs_accuracy(recommendation) and not any("accuracy" in text for text in texts):
         given_up = [f"{recommendation.config.kv_bits}-bit KV cache"] if recommendation.config.kv_bits < 16 else []
         given_up += ["fewer tiles per image"] if recommendation.config.max_tiles else []
         texts.append(f"accuracy: {' and '.join(given_up)} may change answers; -v says why")
     if texts:
         yield ""
     for text in texts[:WARNINGS]:
-        yield from wrap(text, "", "  ")[: 2 if len(texts) > 1 else 3]
+        yield from _cut(text, 2 if len(texts) > 1 else 3)
     if len(texts) > WARNINGS:
         yield f"and {len(texts) - WARNINGS} more warnings; see -v"
+
+
+def _cut(text: str, most: int) -> list[str]:
+    """Return a warning in so many lines at most: all of it, or its first sentence."""
+    lines = wrap(text, "", "  ")
+    return lines if len(lines) <= most else wrap(text.partition(". ")[0] + ".", "", "  ")[:most]
 
 
 def _next(recommendation: Recommendation, words: Collection[str], file: str, form: str) -> Iterator[str]:
@@ -198,7 +210,9 @@ def _next(recommendation: Recommendation, words: Collection[str], file: str, for
         yield from labelled("start", start + ("" if file else f"   (after: recommend ... > {name})"), "  ", 9)
     if not pinned:
         name = "COMMIT" if form in START else "REVISION"
-        yield from labelled(name, WHERE.format(hub=recommendation.resolved.model.hub), "  ", 9)
+        yield from labelled(
+            name, f"see https://huggingface.co/{recommendation.resolved.model.hub}/commits/main", "  ", 9
+        )
     if form in ("bash", "python"):
         yield from labelled("measure", f"recommend smoke {script}", "  ", 9)
     yield from labelled("why", shlex.join(["recommend", *words, "-v"]), "  ", 9)

@@ -4,8 +4,6 @@ The seal is one line after the request: the format, a digest of the text without
 each value. So a file shows which of its values are as they were written, whatever the knowledge says today.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import json

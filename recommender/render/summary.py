@@ -35,6 +35,13 @@ def gib(size: float) -> str:
     return f"{size / GIB:.2f}" if size < 10 * GIB else f"{size / GIB:.1f}"
 
 
+def rate(*values: float) -> str:
+    """Format requests/s, or a value with its range; a slow server does not show as 0.0."""
+    places = 1 if values[0] >= 1 else 3
+    first, *ends = (f"{value:,.{places}f}" for value in values)
+    return first + (f" requests/s ({' to '.join(ends)})" if ends else "")
+
+
 def against_defaults(recommendation: Recommendation) -> str:
     """Say how LMDeploy's defaults compare; empty for somebody's configuration."""
     found = compare_with_defaults(recommendation)
@@ -43,10 +50,10 @@ def against_defaults(recommendation: Recommendation) -> str:
     if not found.fits:
         return "may run out of memory: --follow defaults says why"
     gain = found.gain
-    than = f"{gain.value:.1f} times that ({gain.low:.1f} to {gain.high:.1f})"
+    than = f"this serves {gain.value:.1f}x ({gain.low:.1f} to {gain.high:.1f})"
     if gain.low <= 1 <= gain.high:
-        than = "the same, within the error"
-    return f"{found.rps:,.1f} requests/s in {gib(found.memory)} GiB; this: {than}"
+        than = "as fast as this, within the error"
+    return f"{rate(found.rps)} requests/s, {gib(found.memory)} GiB: {than}"
 
 
 def replayed_misses(recommendation: Recommendation) -> tuple[str, ...]:
@@ -97,8 +104,8 @@ def describe_load(resolved: ResolvedRequest, config: Configuration) -> str:
     """Return in one sentence what the requests are and how many come."""
     images = f"{count(resolved.images, 'image')} of {_sizes(resolved)}, " if resolved.images else ""
     return (
-        f"{_load(resolved)}: {images}{resolved.input_tokens(config.max_tiles)} input and "
-        f"{resolved.output_tokens} output tokens{_varying(resolved)}"
+        f"{_load(resolved)}: {images}{resolved.input_tokens(config.max_tiles):,} input and "
+        f"{resolved.output_tokens:,} output tokens{_varying(resolved)}"
     )
 
 
@@ -126,5 +133,5 @@ def summary(recommendation: Recommendation) -> list[str]:
         f"{describe_load(resolved, config)}.",
         f"Predicted: {gib(memory.total)} GiB per GPU ({gib(low)} to {gib(high)}), "
         f"{speed.latency_ms.value:,.0f} ms per request ({speed.latency_ms.low:,.0f} to {speed.latency_ms.high:,.0f}), "
-        f"{speed.rps.value:,.1f} requests/s ({speed.rps.low:,.1f} to {speed.rps.high:,.1f}); {speed.basis}.",
+        f"{rate(speed.rps.value, speed.rps.low, speed.rps.high)}; {speed.basis}.",
     ]

@@ -173,7 +173,25 @@ def _text(config: Mapping[str, Any], text: Mapping[str, Any], base: records.Text
             for window in base.window
         ],
         "linear": [_linear(text, linear) for linear in base.linear],
+        **_latent(text, base),
     }
+
+
+def _latent(text: Mapping[str, Any], base: records.TextShape) -> dict[str, Any]:
+    """Return latent attention, and heads as TurboMind caches them; nothing for other attention."""
+    names = {
+        "query_rank": "q_lora_rank",
+        "rank": "kv_lora_rank",
+        "rope": "qk_rope_head_dim",
+        "key": "qk_nope_head_dim",
+        "value": "v_head_dim",
+    }
+    for latent in base.latent:
+        shape = {name: _first(text, getattr(latent, name), key) for name, key in names.items()}
+        parts = (shape["rank"], shape["rope"])
+        width = sum(parts) if all(isinstance(part, int) for part in parts) else base.head_dim
+        return {"latent": [shape], "kv_heads": 1, "head_dim": width}
+    return {}
 
 
 def _linear(text: Mapping[str, Any], base: records.LinearAttention) -> dict[str, Any]:
@@ -194,13 +212,18 @@ def _count(kinds: Any, kind: str) -> int:
 def _mixture(text: Mapping[str, Any], base: records.Mixture) -> dict[str, Any]:
     """Return the experts, as each family names them; dense layers are counted wherever they are."""
     dense = text.get("mlp_only_layers")
+    layers = len(dense) if isinstance(dense, list) else _first(text, base.dense_layers, "first_k_dense_replace")
+    shared = _first(text, base.shared, "shared_expert_intermediate_size")
+    each, count = text.get("moe_intermediate_size"), text.get("n_shared_experts")
     return {
-        "experts": _first(text, base.experts, "num_experts", "num_local_experts"),
+        "experts": _first(text, base.experts, "num_experts", "num_local_experts", "n_routed_experts"),
         "per_token": _first(text, base.per_token, "num_experts_per_tok", "experts_per_token"),
         "intermediate": _first(text, base.intermediate, "moe_intermediate_size", "intermediate_size"),
-        "shared": _first(text, base.shared, "shared_expert_intermediate_size"),
-        "dense_layers": len(dense) if isinstance(dense, list) else base.dense_layers,
+        "shared": each * count if isinstance(each, int) and isinstance(count, int) else shared,
+        "dense_layers": _count(text.get("mlp_layer_types"), "dense") or layers,
         "bias": base.bias,
+        "corrected": base.corrected,
+        "sets": _first(text, base.sets, "num_blocks") if base.sets else 0,
     }
 
 

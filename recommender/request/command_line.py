@@ -140,7 +140,7 @@ def _real(field: str, most: float) -> Read:
 
 def _tokens(field: str, spread: str = "") -> Read:
     def read_tokens(option: str, text: str) -> dict[str, Any]:
-        p50, p99 = parse_tokens(option, text, MAX_TOKENS)
+        p50, p99 = parse_tokens(option, text, MAX_TOKENS, bool(spread))
         if p99 and not spread:
             raise RequestError(f"{option} {shorten(text, 40)}: use one number; it does not vary")
         return {field: p50} | ({spread: p99} if p99 else {})

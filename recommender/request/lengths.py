@@ -57,21 +57,26 @@ def read_lengths(text: str, most: int) -> tuple[int, ...]:
     return tuple(sorted(map(int, parts)))
 
 
-def parse_tokens(option: str, text: str, most: int) -> tuple[int, int]:
-    """Return median and 99th percentile of ``N`` or ``P50:P99``; the latter 0 if not given. Raises RequestError."""
+def parse_tokens(option: str, text: str, most: int, spread: bool = True) -> tuple[int, int]:
+    """Return median and 99th percentile of ``N`` or, with ``spread``, ``P50:P99``; the latter 0 if not given.
+
+    Raises RequestError.
+    """
     p50, colon, p99 = text.partition(":")
-    values = [_tokens(option, part, most) for part in ((p50, p99) if colon else (p50,))]
+    values = [
+        _tokens(option, part, most, ", or two as P50:P99" if spread else "")
+        for part in ((p50, p99) if colon else (p50,))
+    ]
     if colon and values[1] < values[0]:
         raise RequestError(f"{option} {shorten(text, 40)}: p99 is below p50; write the median first, such as 500:2000")
     return values[0], values[1] if colon else 0
 
 
-def _tokens(option: str, text: str, most: int) -> int:
+def _tokens(option: str, text: str, most: int, also: str) -> int:
     plain = not text.strip()[-1:].isalpha()  # 1.5k is 1,500 tokens, and 16.0 is a slip
     tokens = None if plain and not re.fullmatch(r"\+?[0-9]+", text.strip()) else read_quantity(text, TOKENS)
     if tokens is None or not 1 <= tokens <= most or tokens != int(tokens):
         raise RequestError(
-            f"{option} {shorten(text, 40)}: use a whole number from 1 to {most}, also as 8k (8,000) or 8K (8,192), "
-            "or two as P50:P99"
+            f"{option} {shorten(text, 40)}: use a whole number from 1 to {most}, also as 8k (8,000) or 8K (8,192){also}"
         )
     return int(tokens)

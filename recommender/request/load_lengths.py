@@ -90,10 +90,10 @@ def _check_context(most: int, prefix: int, prompt: int, outputs: tuple[int, ...]
             f"--max-context {most}: a later turn needs {least:,} tokens for the prefix ({prefix:,}), one exchange and "
             f"the next ({own:,} + {answer:,} each); allow more, or use --turns 1"
         )
-    if prefix and 0 < most <= prefix + outputs[-1]:
+    if 0 < most <= prefix + outputs[-1]:
         raise RequestError(
-            f"--max-context {most}: prefix and answer alone take {prefix + outputs[-1]:,} tokens; allow more, or ask "
-            "for less"
+            f"--max-context {most}: {'prefix and answer' if prefix else 'an answer'} alone may take "
+            f"{prefix + outputs[-1]:,} tokens; allow more, or ask for less"
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from recommender.common.errors import RequestError
 from recommender.common.text import shorten
@@ -32,6 +32,19 @@ LEAST = 1e-9
 """The least rate, time or share: smaller ones mean nothing, and sums with them lose their digits."""
 
 
+class Replayed(NamedTuple):
+    """One request of a trace: ms since the first, tokens of prompt and answer, and where its prompt's beginning was.
+
+    The first ``shared`` tokens are those of the prompt at place ``of`` among the replayed, an earlier one.
+    """
+
+    at: float
+    prompt: int
+    output: int
+    of: int = 0
+    shared: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One question to the recommender. Times are in ms, sizes in pixels, memory in GiB.
@@ -49,8 +62,8 @@ class Request:
     variation of the gaps between arrivals. ``ttft_at`` and so on say which quantile a goal means. The load is
     multiplied by ``headroom``. ``image_mix`` lists sizes with their shares, as ``448x448:0.7,1280x720:0.3``; the width
     and height are then those of the largest. ``revision`` is a commit, tag or branch of the model's repository.
-    ``replay`` are requests of a trace, each with ms since the first, input and output tokens; nothing that is
-    written keeps it.
+    ``replay`` are requests of a trace in the order of time, of ``trace_requests`` that it has; nothing that is written
+    keeps them.
     ``prompt`` is the question that clients send, ``response_schema`` the JSON schema of its answer, as text; without
     them those of the workload. Neither changes a length.
     """
@@ -95,7 +108,8 @@ class Request:
     repeated_share: float = 0.0
     image_mix: str = ""
     revision: str = ""
-    replay: tuple[tuple[float, int, int], ...] = field(default=(), compare=False, repr=False)
+    replay: tuple[Replayed, ...] = field(default=(), compare=False, repr=False)
+    trace_requests: int = field(default=0, compare=False, repr=False)
     prompt: str = ""
     response_schema: str = ""
 
@@ -187,8 +201,8 @@ class Request:
         longest = self.output_p99 or self.output_tokens or (outputs[-1] if outputs else 0)
         if self.max_context and self.prefix_tokens + longest >= self.max_context:
             raise RequestError(
-                f"--max-context {self.max_context}: prefix and answer alone take "
-                f"{self.prefix_tokens + longest} tokens; allow more, or ask for less"
+                f"--max-context {self.max_context}: {'prefix and answer' if self.prefix_tokens else 'an answer'} alone "
+                f"may take {self.prefix_tokens + longest:,} tokens; allow more, or ask for less"
             )
 
 

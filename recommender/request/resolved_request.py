@@ -143,7 +143,7 @@ def _assumed(request: Request) -> tuple[str, ...]:
     """Return the assumptions that matter, for the report."""
     if request.cpus != DEFAULT_CPUS:
         return ()
-    return (f"a host of {DEFAULT_CPUS} CPU cores is assumed; --cpus N says otherwise",)
+    return (f"assuming a host of {DEFAULT_CPUS} CPU cores (pass --cpus to change)",)
 
 
 def resolve_request(

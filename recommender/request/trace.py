@@ -16,6 +16,7 @@ from recommender.common.text import count, masked, shorten
 from recommender.common.timestamps import LEAST_DATE, SINCE_START
 from recommender.common.user_file import Unreadable, open_regular
 from recommender.request.trace_formats import MOST_SEARCHES, MOST_TOKENS, RESULTS, Reader, Understood, format_of
+from recommender.request.trace_prefix import Beginning
 from recommender.request.trace_rows import MOST_ROWS, Rows
 
 MOST_BYTES = 64 * 2**20
@@ -60,6 +61,8 @@ class Trace:
     """Requests in flight at once, at most; 0 if unknown."""
     summary: tuple[str, ...]
     """Four to eight lines for people."""
+    beginnings: tuple[Beginning, ...] = ()
+    """Of each prompt, as far as the file has it; empty for no request."""
 
 
 def read_trace(path: Path) -> Trace:
@@ -120,6 +123,7 @@ def _read(path: Path) -> Trace:
         images=images[0][0] or 0 if images else 0,
         most_in_flight=_most_in_flight(kept) or rows.clients,
         summary=(),
+        beginnings=tuple(request.beginning for request in kept),
     )
     return replace(trace, summary=tuple(_summary(trace, rows, bool(prefixes.tokens))))
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from recommender.common.text import normal
 from recommender.common.timestamps import number, seconds
-from recommender.request.trace_prefix import Prefixes
+from recommender.request.trace_prefix import Beginning, Prefixes
 from recommender.request.trace_rows import Row
 
 MOST_TOKENS = 2_000_000
@@ -96,6 +96,7 @@ class Understood(NamedTuple):
     latency: float | None
     cached: int | None
     images: int | None
+    beginning: Beginning = Beginning()
 
 
 class RowField:
@@ -171,7 +172,8 @@ class Reader:
         time, form = seconds(self._time.of(row), self.format.unit or self._time.unit()) or (None, "")
         cached = number(self._cached.of(row))
         known = int(cached) if cached is not None and 0 <= cached <= tokens else None
-        return Understood(tokens, made, time, form, self._duration(row, time), known, self._content(row, tokens))
+        images, beginning = self._content(row, tokens)
+        return Understood(tokens, made, time, form, self._duration(row, time), known, images, beginning)
 
     def _duration(self, row: Row, start: float | None) -> float | None:
         """Return a request's seconds from start to end; None if unknown."""
@@ -181,20 +183,18 @@ class Reader:
         end = seconds(self._end.of(row), self.format.unit or self._end.unit())
         return end[0] - start if end and start is not None and end[0] >= start else None
 
-    def _content(self, row: Row, tokens: int) -> int | None:
-        """Add a prompt to the prefixes as far as the row has it, and return its number of images; None if unknown."""
+    def _content(self, row: Row, tokens: int) -> tuple[int | None, Beginning]:
+        """Add a prompt to the prefixes as far as the row has it; return its images, if known, and its beginnings."""
         block, ids = self.format.block, row.get("hashids")
         if block and isinstance(ids, list):
-            self.prefixes.add(ids, range(block, block * len(ids) + 1, block), tokens)
-            return None
+            return None, self.prefixes.add(ids, range(block, block * len(ids) + 1, block), tokens)
         messages = self._messages.of(row)
         if isinstance(messages, list):
             parts, ends, found = _message_parts(messages, tokens)
             self.by_characters = True
-            self.prefixes.add(parts, ends, tokens)
-            return found
+            return found, self.prefixes.add(parts, ends, tokens)
         images = number(self._images.of(row))
-        return int(images) if images is not None and 0 <= images <= MOST_TOKENS else None
+        return int(images) if images is not None and 0 <= images <= MOST_TOKENS else None, Beginning()
 
 
 def _failure(row: Row, status: RowField) -> str:

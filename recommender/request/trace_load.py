@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from recommender.common.errors import RequestError
 from recommender.request.lengths import write_lengths
-from recommender.request.request import LEAST, MAX_CONCURRENCY, MAX_IMAGES, Request
+from recommender.request.request import LEAST, MAX_CONCURRENCY, MAX_IMAGES, Replayed, Request
 from recommender.request.trace import Trace, burstiness_of, quantiles, read_trace
+from recommender.request.trace_prefix import Beginning
 
 MOST_REPLAYED = 500
 """Requests of a trace that are replayed, at most."""
@@ -27,24 +29,49 @@ def learn_load(request: Request, path: Path) -> tuple[Request, tuple[str, ...]]:
     trace = read_trace(path)
     learned = {**_lengths(request, trace), **_arrivals(request, trace), **_images(request, trace)}
     wholly = learned.keys() >= {"input_lengths", "output_lengths", "rps"} and not request.burstiness
-    if wholly and learned.get("images") == 0:
-        learned["replay"] = choose_window(trace)
-    return replace(request, **learned), (*trace.summary, *_notes(request, trace, learned))
+    if wholly and learned.get("images", request.images) == 0:
+        learned["replay"] = choose_window(trace, prefix=request.prefix_tokens)
+    return replace(request, **learned, trace_requests=trace.requests), (
+        *trace.summary,
+        *_notes(request, trace, learned),
+    )
 
 
-def choose_window(trace: Trace, most: int = MOST_REPLAYED) -> tuple[tuple[float, int, int], ...]:
-    """Return requests of a trace as ms since the first, input and output tokens: all, or ``most`` in a row.
+def choose_window(trace: Trace, most: int = MOST_REPLAYED, prefix: int = 0) -> tuple[Replayed, ...]:
+    """Return requests of a trace: all, or ``most`` in a row.
 
-    The row's rate is the nearest to the whole's; of several such rows it is the first.
+    The row's rate is the nearest to the whole's; of several such rows it is the first. Where the trace does not tell
+    what its prompts share, they share their first ``prefix`` tokens.
     """
     times = trace.arrivals_s
     count = min(len(times), most)
     usual = times[-1] * (count - 1) / (len(times) - 1)
     begin = min(range(len(times) - count + 1), key=lambda place: abs(times[place + count - 1] - times[place] - usual))
+    row = slice(begin, begin + count)
+    prompts, beginnings = trace.input_tokens[row], trace.beginnings[row]
+    if prefix and not any(beginning.hashes for beginning in beginnings):
+        beginnings = (Beginning((0,), (prefix,)),) * count
+    shared = _find_shared(prompts, beginnings) if beginnings else [(0, 0)] * count
+    asked = zip(times[row], prompts, trace.output_tokens[row], shared, strict=True)
     return tuple(
-        (round((times[place] - times[begin]) * 1e3, 3), trace.input_tokens[place], max(trace.output_tokens[place], 1))
-        for place in range(begin, begin + count)
+        Replayed(round((at - times[begin]) * 1e3, 3), prompt, max(output, 1), *repeated)
+        for at, prompt, output, repeated in asked
     )
+
+
+def _find_shared(prompts: Sequence[int], beginnings: Sequence[Beginning]) -> list[tuple[int, int]]:
+    """Return for each prompt the place of the earlier one that has the most of its beginning, and how many tokens."""
+    known: dict[int, tuple[int, int]] = {}
+    found = []
+    for place, (prompt, beginning) in enumerate(zip(prompts, beginnings, strict=True)):
+        best = (0, 0)
+        for whole, end in zip(beginning.hashes, beginning.ends, strict=False):
+            of, there = known.get(whole, (0, 0))
+            best = max(best, (min(end, there, prompt - 1), of))
+            if min(end, prompt) > there:
+                known[whole] = place, min(end, prompt)
+        found.append(best[::-1])
+    return found
 
 
 def _lengths(request: Request, trace: Trace) -> dict[str, Any]:

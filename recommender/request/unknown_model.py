@@ -26,7 +26,10 @@ def explain_unknown(store: Store, name: str, release: str) -> str:
     named = architecture and _last(name).startswith(_key(architecture))
     other = named and architecture not in covered  # Mistral is no misspelt Mixtral
     if not other and (near := _near(store, name)):
-        return f"{shown}: did you mean {', '.join(near)}?"
+        folder = (
+            " For another one, pass its folder with config.json: --model path/to/it" if architecture in covered else ""
+        )
+        return f"{shown}: did you mean {', '.join(near)}?{folder}"
     if architecture in covered:
         return (
             f"{shown}: no record has it, but its architecture may be covered ({architecture}); download it and pass "

@@ -1,7 +1,5 @@
 """Read what LMDeploy's parsers accept: argument counts, dashes, class fields."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import lru_cache

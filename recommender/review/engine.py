@@ -1,7 +1,5 @@
 """Run the rules on a text and apply ignore comments. No output, no files."""
 
-from __future__ import annotations
-
 import os
 import pkgutil
 from collections.abc import Collection, Iterable, Iterator, Mapping

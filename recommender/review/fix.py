@@ -1,7 +1,5 @@
 """Apply a review's repairs, review again, and undo those that did not help."""
 
-from __future__ import annotations
-
 import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence

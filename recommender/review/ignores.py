@@ -1,7 +1,5 @@
 """Handle ``# recommend: ignore LMD101 because ...`` comments."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass

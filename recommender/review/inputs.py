@@ -1,7 +1,5 @@
 """Find the files to review and their project settings."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping

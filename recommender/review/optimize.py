@@ -1,7 +1,5 @@
 """Rewrite a launch's values to recommended ones, keeping the author's layout."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Read project settings from ``[tool.recommend]`` or .recommend.toml."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 They are hidden until a script shows them: without JavaScript the page shows everything.
 """
 
-from __future__ import annotations
-
 import html
 from collections.abc import Iterable, Mapping
 

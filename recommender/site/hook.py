@@ -5,8 +5,6 @@ hand-written page a snippet of ``snippets.SNIPPETS`` replaces ``<!-- generated: 
 as ``href="md:flags/session-len.md"``. ``i18n/mkdocs_hook.py`` places the translated pages.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """List the generated pages, and the texts that translated pages use."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Generate the parts of hand-written pages that come from the knowledge."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 

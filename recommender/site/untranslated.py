@@ -1,7 +1,5 @@
 """List the site's texts that have no translation: ``python -m recommender.site.untranslated vi``."""
 
-from __future__ import annotations
-
 import sys
 
 from babel.messages.catalog import Catalog

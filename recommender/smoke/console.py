@@ -1,7 +1,5 @@
 """Signals, time limit, progress and failure output of the commands that launch."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from recommender.common.errors import RequestError
 from recommender.render.artefact import ASSIGNED, Artefact
+from recommender.render.summary import rate
 from recommender.smoke.expected import describe_drawn, draw_load
 from recommender.smoke.failures import Failure
 from recommender.smoke.fleet_folder import ANYWHERE, FRONT, FleetArtefact
@@ -61,8 +62,8 @@ def dry_run(
         *_commands(script, recommendation, environment),
         *_describe_loads(script, recommendation, loads),
         f"predicted on {recommendation.config.cards} x {resolved.gpu.name}:",
-        f"  {recommendation.memory.total / 2**30:.2f} GiB a card, {speed.latency_ms.value:,.0f} ms a request, "
-        f"{speed.rps.value:,.1f} requests/s",
+        f"  {recommendation.memory.total / 2**30:.2f} GiB per GPU, {speed.latency_ms.value:,.0f} ms per request, "
+        f"{rate(speed.rps.value)} requests/s",
     ]
     return "\n".join(lines) + "\n"
 
@@ -70,12 +71,12 @@ def dry_run(
 def _describe_loads(script: Artefact, recommendation: Recommendation, loads: tuple[Load, ...]) -> list[str]:
     if script.kind == "python" or not loads:
         return []
-    lines = ["would drive:"]
+    lines = ["would measure:"]
     for load in loads:
         drawn = draw_load(recommendation, load)
         lines += wrap(describe_load(load) + (f": {describe_drawn(drawn)}" if drawn else ""))
-    if recommendation.request.repeated_share:
-        lines += wrap("prompts repeat only the prefix: other repeated text of the trace is not driven")
+    if recommendation.request.repeated_share and not all(load.replay for load in loads):
+        lines += wrap("prompts repeat only the prefix; --phase trace drives the other repeated text of the trace, too")
     return lines
 
 
@@ -127,7 +128,7 @@ def _check_with_facts(words: list[str], release: str) -> str:
             parser.parse_args(words)
     except SystemExit:
         raise RequestError(f"LMDeploy {release} refuses the options: {_last_line(stderr.getvalue())}") from None
-    return f"the facts extracted from LMDeploy {release} (it is not installed here)"
+    return f"the facts extracted from LMDeploy {release} (not installed here)"
 
 
 def _last_line(text: str) -> str:

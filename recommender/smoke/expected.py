@@ -6,12 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from recommender.calibration.predict import resolve_load
+from recommender.common.text import count
 from recommender.estimate.sampling import pair_lengths
 from recommender.knowledge import records, run_figures
 from recommender.request.request import read_mix
 from recommender.smoke.client.conversation import Drawn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from recommender.choose.recommend import Recommendation
     from recommender.request.resolved_request import ResolvedRequest
     from recommender.smoke.result import Load
@@ -40,6 +43,8 @@ def wanted_tokens(recommendation: Recommendation, load: Load) -> int:
 def draw_load(recommendation: Recommendation, load: Load) -> records.DrawnLoad | None:
     """Return what a load's requests are drawn from; None if all are equal and arrivals Poisson."""
     resolved = _resolve(recommendation, load)
+    if load.replay:
+        return _draw_trace(load)
     varies = resolved.prompt_lengths or resolved.output_lengths or resolved.prefix_tokens or resolved.turns > 1
     if not (varies or load.image_mix or load.burstiness != 1):
         return None
@@ -65,7 +70,26 @@ def conversations_of(recommendation: Recommendation, load: Load, drawn: records.
         turns=drawn.turns,
         max_context=drawn.max_context,
         sizes=read_mix(drawn.image_mix),
+        replay=load.replay,
         around=resolved.input_tokens(recommendation.config.max_tiles) - resolved.prompt_tokens,
+    )
+
+
+def _draw_trace(load: Load) -> records.DrawnLoad:
+    def written(values: Iterable[float]) -> str:
+        return " ".join(str(round(value)) for value in values)
+
+    at, prompts, outputs, shared_with, shared = (written(column) for column in zip(*load.replay, strict=True))
+    return records.DrawnLoad(
+        prompts=prompts,
+        outputs=outputs,
+        burstiness=load.burstiness,
+        trace_speed=load.speed,
+        arrivals_ms=at,
+        shared_with=shared_with,
+        shared_tokens=shared,
+        left_out=load.left_out,
+        cut=load.cut,
     )
 
 
@@ -81,6 +105,12 @@ def describe_drawn(drawn: records.DrawnLoad) -> str:
     words += [f"{drawn.prefix_tokens:,} of them shared by all requests"] if drawn.prefix_tokens else []
     words += [f"{drawn.turns} turns"] if drawn.turns > 1 else []
     words += [f"cut to {drawn.max_context:,}"] if drawn.max_context else []
+    if drawn.trace_speed:
+        words[:0] = [f"{count(len(lengths), 'request')} of the trace"]
+        repeated = run_figures.numbers(drawn.shared_tokens)
+        words += [f"{sum(repeated):,} repeated from earlier requests"] if any(repeated) else []
+        words += [f"{drawn.cut:,} cut to fit the session"] if drawn.cut else []
+        words += [f"{drawn.left_out:,} left out"] if drawn.left_out else []
     return ", ".join(words)
 
 

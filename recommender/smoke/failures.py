@@ -1,7 +1,5 @@
 """Ways a launch can fail, each with a name, an exit code and a fix."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from recommender.common.errors import UserError

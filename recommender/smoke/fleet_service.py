@@ -1,7 +1,5 @@
 """Read one server of a rendered fleet: variables, and a compose service's model, GPUs and port."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

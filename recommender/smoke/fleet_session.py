@@ -194,7 +194,8 @@ class FleetSession(Session):
             return
         # Arrivals become the concurrency that the recommendation expects of them.
         closed = [
-            replace(each, concurrency=each.concurrency or self.resolved.concurrency) for each in self.request.loads
+            replace(each, concurrency=each.concurrency or self.resolved.concurrency, replay=())
+            for each in self.request.loads
         ]
         load_asked = replace(max(closed, key=lambda each: each.concurrency), rps=0.0)
         death = ServerKill(self, len(self.fleet_servers) - 1)

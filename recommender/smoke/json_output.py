@@ -1,7 +1,5 @@
 """A smoke run, its figures and its predictions as JSON, and its JSON Schema."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any

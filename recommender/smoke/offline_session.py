@@ -1,7 +1,5 @@
 """Run a pipeline.py: no server, one batch of images in, one answer each out."""
 
-from __future__ import annotations
-
 import base64
 import json
 import statistics

@@ -13,13 +13,14 @@ from recommender.estimate.memory import estimate, likely_range
 from recommender.knowledge import records, run_figures
 from recommender.smoke.expected import describe_drawn
 from recommender.smoke.failures import KINDS
-from recommender.smoke.result import describe_arrivals
+from recommender.smoke.replayed import predict_replay
+from recommender.smoke.result import describe_arrivals, describe_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from recommender.choose.recommend import Recommendation
-    from recommender.estimate.simulation import Timed
+    from recommender.estimate.scheduler.simulation import Timed
     from recommender.estimate.speed import Speed
     from recommender.estimate.uncertainty import Range
     from recommender.request.request import Quantile
@@ -75,7 +76,8 @@ def phase_rows(recommendation: Recommendation, run: records.SmokeRun, phase: rec
     speed: Speed | None = None
     # Arrivals are simulated, which images are not yet.
     if (phase.concurrency or not phase.images) and figures.requests and is_predictable(run):
-        speed = predict_phase(recommendation, run, phase)
+        predict = predict_replay if phase.drawn and phase.drawn.trace_speed else predict_phase
+        speed = predict(recommendation, run, phase)
 
     def row(name: str, value: float, predicted_range: Range | None, scale: float = 1.0) -> ReportRow:
         return (
@@ -133,7 +135,8 @@ def check_goals(recommendation: Recommendation, run: records.SmokeRun) -> list[G
     """Compare the request's goals with its own load, the last one."""
     if not run.phases:
         return []
-    request, figures = recommendation.request, run_figures.figures(run.phases[-1])
+    last = run.phases[-1]
+    request, figures = recommendation.request, run_figures.figures(last)
     checked = []
     if request.p99_ms:
         enough = bool(figures.p99_ms)
@@ -146,7 +149,7 @@ def check_goals(recommendation: Recommendation, run: records.SmokeRun) -> list[G
         checked.append(Goal("p99 ms", request.p99_ms, tail, 0 < tail <= request.p99_ms, note))
     if request.ttft_ms:
         checked.append(Goal("TTFT ms", request.ttft_ms, figures.ttft_ms, 0 < figures.ttft_ms <= request.ttft_ms))
-    if request.rps:
+    if request.rps and not (last.drawn and last.drawn.trace_speed):  # a trace's rate is its own, not a goal
         checked.append(Goal("requests/s", request.rps, figures.rps, figures.rps >= 0.95 * request.rps))
     return checked
 
@@ -199,11 +202,6 @@ def _head(recommendation: Recommendation, run: records.SmokeRun) -> list[str]:
     if run.pinned:
         lines += wrap(f"servers pinned to {run.cores} CPU cores: {run.pinned}")
     lines += wrap(f"weights: {run.checkpoint}")
-    if run.checkpoint.startswith("random") and any(phase.drawn and phase.drawn.turns > 1 for phase in run.phases):
-        lines += wrap(
-            "turns: random answers do not come back as the tokens that were generated, so the prefix cache finds a "
-            "conversation only up to its first answer; the real model is faster"
-        )
     if run.ready_mib:
         lines += wrap(f"ready after {run.startup_s:.1f} s")
     if run.checks:
@@ -225,6 +223,8 @@ def _settings(run: records.SmokeRun) -> list[str]:
 def _describe_phase(phase: records.Phase, kind: str) -> str:
     images = f"{phase.image}" + (f" x {phase.images}" if phase.images > 1 else "") if phase.images else "text"
     arrivals = describe_arrivals(phase.arrivals_rps, phase.drawn.burstiness if phase.drawn else 1.0)
+    if phase.drawn and phase.drawn.trace_speed:
+        arrivals = describe_trace(phase.arrivals_rps, phase.drawn.trace_speed)
     how = f"concurrency {phase.concurrency}" if phase.concurrency else arrivals
     how = how if kind != "python" else f"batch of {phase.concurrency}"
     tokens = f", {phase.input_tokens} input and {phase.output_tokens} output tokens" if phase.input_tokens else ""

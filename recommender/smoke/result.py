@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from recommender.choose.recommend import Recommendation
     from recommender.knowledge import records
     from recommender.render.artefact import Artefact
+    from recommender.request.request import Replayed
     from recommender.smoke.client.load import Outcome
     from recommender.smoke.failures import Failure
     from recommender.smoke.process.gpu import Host
@@ -24,7 +25,8 @@ class Load:
     """A load: a concurrency or arrivals at ``rps``; images of one size, of a mix or text.
 
     ``burstiness`` is the coefficient of variation of the gaps between arrivals. ``image_mix`` is the request's, with
-    the width and height of its largest images.
+    the width and height of its largest images. ``replay`` are a trace's requests, whose lengths and times are as they
+    leave, ``speed`` times as fast as they came; ``left_out`` others are not sent, and ``cut`` are shorter than theirs.
     """
 
     concurrency: int
@@ -34,6 +36,10 @@ class Load:
     height: int
     burstiness: float = 1.0
     image_mix: str = ""
+    replay: tuple[Replayed, ...] = ()
+    speed: float = 0.0
+    left_out: int = 0
+    cut: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +108,15 @@ def describe_load(load: Load) -> str:
     """Return a load in a few words."""
     what = (load.image_mix or f"{load.width}x{load.height}") + (f" x {load.images}" if load.images > 1 else "")
     how = f"concurrency {load.concurrency}" if load.concurrency else describe_arrivals(load.rps, load.burstiness)
+    how = describe_trace(load.rps, load.speed) if load.replay else how
     return f"{how}, {what if load.images else 'text only'}"
 
 
 def describe_arrivals(rps: float, burstiness: float) -> str:
     """Return a rate in a few words."""
     return f"{rps:g} requests/s ({'Poisson' if burstiness == 1 else f'burstiness {burstiness:g}'})"
+
+
+def describe_trace(rps: float, speed: float) -> str:
+    """Return the arrivals of a trace in a few words."""
+    return f"{rps:.3g} requests/s (as in the trace{'' if speed == 1 else f', {speed:g} times as fast'})"

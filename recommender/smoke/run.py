@@ -1,7 +1,5 @@
 """Run an artefact from launch to stop."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Launch one script's servers, check them, drive the loads."""
 
-from __future__ import annotations
-
 import socket
 import time
 from dataclasses import replace
@@ -268,17 +266,7 @@ class Session:
             shape = self.size_shape(target, shape, load_asked)
         except Failure as failure:
             refused = self.classify_failure(failure)
-        failing = refused is not None  # requests fail: count failures, measure no speed
-        plan = load.LoadPlan(
-            concurrency=load_asked.concurrency,
-            rps=load_asked.rps,
-            seconds=min(5.0, self.request.seconds) if failing else self.request.seconds,
-            enough=8 if failing else self.request.enough,
-            rounds=0 if failing else ROUNDS,
-            limit_s=self.request.seconds + 2 * self.request.patience_s,
-            stream_every=1 if drawn or self.request.stream_all else STREAM_EVERY,
-            burstiness=load_asked.burstiness,
-        )
+        plan = self.load_plan(load_asked, bool(drawn), failing=refused is not None)
         self.watch.reset()
         begun, cpu = time.monotonic(), sum(child.cpu_seconds() for child in self.children)
         with Metrics(self.backends()) as metrics:
@@ -299,6 +287,22 @@ class Session:
             )
         )
         return self.load_failure(outcome) or refused
+
+    def load_plan(self, load_asked: Load, drawn: bool, failing: bool) -> load.LoadPlan:
+        """Return a load's length; where requests fail, it only counts failures."""
+        replay = load_asked.replay
+        seconds = len(replay) / load_asked.rps if replay else self.request.seconds
+        return load.LoadPlan(
+            concurrency=load_asked.concurrency,
+            rps=load_asked.rps,
+            seconds=min(5.0, seconds) if failing else seconds,
+            enough=8 if failing else 0 if replay else self.request.enough,
+            arrivals_s=tuple(each.at / 1e3 for each in replay),
+            rounds=0 if failing else ROUNDS,
+            limit_s=self.request.seconds + 2 * self.request.patience_s,
+            stream_every=1 if drawn or self.request.stream_all else STREAM_EVERY,
+            burstiness=load_asked.burstiness,
+        )
 
     def load_target(self, load_asked: Load, servers: list[checks.Server], model: str) -> tuple[load.Target, load.Shape]:
         """Return a load's target and request shape; the prompt is not sized yet."""

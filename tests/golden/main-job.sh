@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"gpu": "a100-sxm-80g", "load": "single"}
-# rendered: bash 6cd72abd732ae188d02f9ebd6e2695ea339600cf2e3c8ece3909664a7b28cf1960b37f7a584edef5bfe2763ee559fbffc592a2
+# rendered: bash 6696464b91b8e188d02f9ebd6e2695ea339600cf2e3c8ece3909664a7b28cf1960b37f7a584edef5bfe2763ee559fbffc592a2
 #
 # OpenGVLab/InternVL3-8B-AWQ on 1 x NVIDIA A100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
 # 1 concurrent request: 1 image of 448x448, 330 input and 16 output tokens.
-# Predicted: 9.16 GiB per GPU (8.45 to 9.73), 174 ms per request (101 to 300),
+# Predicted: 9.16 GiB per GPU (8.45 to 9.73), 174 ms per request (101 to 301),
 # 5.7 requests/s (3.3 to 9.9); extrapolated from datasheets.
 #
 # Set REVISION before the start: the model runs code of its own, so name a
@@ -25,10 +25,10 @@ MODEL=${MODEL:-OpenGVLab/InternVL3-8B-AWQ}
 # Required: the commit to load; main accepts whatever is there today.
 REVISION=${REVISION:-}
 
-# Threads that do not compete
+# Keeps threads from competing
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 
-# What the prediction is for
+# The predictions assume it
 BACKEND=${BACKEND:-turbomind}
 
 # 9792 tokens of KV cache
@@ -37,7 +37,7 @@ CACHE_MAX_ENTRY_COUNT=${CACHE_MAX_ENTRY_COUNT:-0.008}
 # Clients need no docs page
 DISABLE_FASTAPI_DOCS=${DISABLE_FASTAPI_DOCS:-true}
 
-# In flight a server: 1
+# Concurrent requests: 1
 MAX_BATCH_SIZE=${MAX_BATCH_SIZE:-1}
 
 # A prompt has 330 tokens
@@ -49,10 +49,10 @@ QUANT_POLICY=${QUANT_POLICY:-0}
 # Local only: it has no API key
 SERVER_NAME=${SERVER_NAME:-127.0.0.1}
 
-# A later default cannot move it
+# Fixed, whatever the default
 SERVER_PORT=${SERVER_PORT:-23333}
 
-# A request has 346 tokens
+# Requests take up to 346 tokens
 SESSION_LEN=${SESSION_LEN:-4096}
 
 # The model brings its own code

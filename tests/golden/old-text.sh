@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"gpu": "l4", "lmdeploy": "0.9.2", "load": "low", "model": "qwen2.5-7b-instruct-awq"}
-# rendered: bash 9cb113966e373e49a86433daea339600cf2ef191b139096662e36d56fddab37f7a584edef5bfe2a3bd19c592a2
+# rendered: bash 09dfa06f5fcb3e49a86433daea339600cf2ef191b13909666ee53eeea784b37f7a584edef5bfe21944b7c592a2
 #
 # Qwen/Qwen2.5-7B-Instruct-AWQ on 1 x NVIDIA L4, LMDeploy 0.9.2, TurboMind.
-# 4 concurrent requests: 1053 input and 128 output tokens.
-# Predicted: 8.37 GiB per GPU (7.70 to 8.91), 3,215 ms per request (1,768 to
-# 6,038), 1.2 requests/s (0.7 to 2.2); extrapolated from datasheets.
+# 4 concurrent requests: 1,053 input and 128 output tokens.
+# Predicted: 8.79 GiB per GPU (7.98 to 9.41), 3,232 ms per request (1,829 to
+# 5,715), 1.2 requests/s (0.7 to 2.2); extrapolated from datasheets.
 #
 # To override a value below, set the environment variable of the same name; an empty one means the default.
 #   ./serve.sh                        serve in the foreground
@@ -18,10 +18,10 @@ set -euo pipefail
 # The model: a hub name or a local folder.
 MODEL=${MODEL:-Qwen/Qwen2.5-7B-Instruct-AWQ}
 
-# Threads that do not compete
+# Keeps threads from competing
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 
-# What the prediction is for
+# The predictions assume it
 BACKEND=${BACKEND:-turbomind}
 
 # 9984 tokens of KV cache
@@ -30,11 +30,11 @@ CACHE_MAX_ENTRY_COUNT=${CACHE_MAX_ENTRY_COUNT:-0.037}
 # Clients need no docs page
 DISABLE_FASTAPI_DOCS=${DISABLE_FASTAPI_DOCS:-true}
 
-# In flight a server: 4
-MAX_BATCH_SIZE=${MAX_BATCH_SIZE:-4}
+# Planned: 4 in flight, and room
+MAX_BATCH_SIZE=${MAX_BATCH_SIZE:-8}
 
 # A prompt has 1053 tokens
-MAX_PREFILL_TOKEN_NUM=${MAX_PREFILL_TOKEN_NUM:-2048}
+MAX_PREFILL_TOKEN_NUM=${MAX_PREFILL_TOKEN_NUM:-8192}
 
 # 16-bit KV cache
 QUANT_POLICY=${QUANT_POLICY:-0}
@@ -42,11 +42,11 @@ QUANT_POLICY=${QUANT_POLICY:-0}
 # Local only: it has no API key
 SERVER_NAME=${SERVER_NAME:-127.0.0.1}
 
-# A later default cannot move it
+# Fixed, whatever the default
 SERVER_PORT=${SERVER_PORT:-23333}
 
-# A request has 1181 tokens
-SESSION_LEN=${SESSION_LEN:-2048}
+# Requests take up to 1181 tokens
+SESSION_LEN=${SESSION_LEN:-8192}
 
 # No settings below: this reads keys, checks the machine and starts the server.
 die() {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"goal": "throughput", "gpu": "h100-sxm-80g", "gpu_count": 2, "load": "high"}
-# rendered: bash 7a2a081217e389b7722f9ebd6e2695ea339600cf2e3bb4be390966f602e7cf1960736bdeb37f7a584edef5bfe2763ee559fbffc592a2a8c299
+# rendered: bash 44d2407fc2fc89b7722f9ebd6e2695ea339600cf2e3bb4be390966f602e7cf1960736bdeb37f7a584edef5bfe2763ee559fbffc592a2a8c299
 #
 # OpenGVLab/InternVL3-8B-AWQ on 2 x NVIDIA H100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
@@ -25,10 +25,10 @@ MODEL=${MODEL:-OpenGVLab/InternVL3-8B-AWQ}
 # Required: the commit to load; main accepts whatever is there today.
 REVISION=${REVISION:-}
 
-# Threads that do not compete
+# Keeps threads from competing
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 
-# What the prediction is for
+# The predictions assume it
 BACKEND=${BACKEND:-turbomind}
 
 # 27,072 tokens of KV cache
@@ -37,7 +37,7 @@ CACHE_MAX_ENTRY_COUNT=${CACHE_MAX_ENTRY_COUNT:-0.021}
 # Clients need no docs page
 DISABLE_FASTAPI_DOCS=${DISABLE_FASTAPI_DOCS:-true}
 
-# In flight a server: 32
+# Concurrent requests: 32
 MAX_BATCH_SIZE=${MAX_BATCH_SIZE:-32}
 
 # A prompt has 330 tokens
@@ -52,10 +52,10 @@ QUANT_POLICY=${QUANT_POLICY:-0}
 # Local only: it has no API key
 SERVER_NAME=${SERVER_NAME:-127.0.0.1}
 
-# A later default cannot move it
+# Fixed, whatever the default
 SERVER_PORT=${SERVER_PORT:-23333}
 
-# A request has 346 tokens
+# Requests take up to 346 tokens
 SESSION_LEN=${SESSION_LEN:-4096}
 
 # The model brings its own code

@@ -18,8 +18,6 @@ By nature, without a fault: a taken port, a KV region too small for the warm-up 
 --trust-remote-code, and the proxy's HTTP 200 for a dead server.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -11,6 +11,7 @@ import click
 
 from recommender.commands.short_help import ShortCommand
 from recommender.common.errors import MaintenanceError
+from recommender.common.text import masked
 
 HELP = """\b
 The tools are recommend, estimate, review, explain, compare and diff. The
@@ -30,8 +31,11 @@ SDK = ("mcp", "mcp_types", "anyio")
 @click.option("--skill", metavar="DIR", type=click.Path(path_type=Path), help="Write the agent skill to DIR and exit.")
 def command(skill: Path | None) -> None:
     """Serve the recommender as tools to a chatbot or another program (MCP)."""
-    if skill:
-        _write_skill(skill)
+    if skill is not None:
+        try:
+            _write_skill(skill)
+        except (FileExistsError, NotADirectoryError):
+            raise click.UsageError(f"--skill {masked(str(skill))}: a file; name a folder") from None
         return
     try:
         from recommender.commands.mcp.server import serve

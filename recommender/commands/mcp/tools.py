@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -28,7 +27,7 @@ Tokens = Annotated[int | str, Field(description="A number, or median and p99 as 
 Time = Annotated[int | float | str, Field(description="ms, or a text such as 500ms, p99:2s.")]
 Image = Annotated[str, Field(description="WIDTHxHEIGHT or WIDTHxHEIGHTxCOUNT, such as 1280x720.")]
 Release = Annotated[str, Field(description="LMDeploy release, such as 0.18.0.")]
-Full = Annotated[bool, Field(description="Everything, not the short answer.")]
+Full = Annotated[bool, Field(description="Everything that is known, not the short answer.")]
 
 
 class ToolArguments(BaseModel):
@@ -113,30 +112,26 @@ class EstimateArguments(QuestionArguments):
 class CompareArguments(QuestionArguments):
     """Compare the recommended configuration with the advisers': which fit, what each predicts, and their values.
 
-    ``option`` adds one option in full: reasons, sources and verdicts.
+    ``option`` gives one option in full: reasons, sources and verdicts.
     """
 
     option: Annotated[str | None, Field(description="Show only this option's values, in full.")] = None
+    full: Full = False
 
-    def answer(self) -> Iterator[str]:
+    def answer(self) -> Iterable[str]:
         """Return the predictions, and the values of the settings."""
         from recommender.knowledge.load import load
-        from recommender.lookup import comparison_text
+        from recommender.lookup import comparison_text, short_text
         from recommender.lookup.option import resolve_option
-        from recommender.render.summary import cite
 
         wanted = resolve_option(load(), self.option).id if self.option else ""
         found = api.compare(self.request())
-        yield from comparison_text.predictions(found)
-        yield from ("", "SETTINGS")
-        for each in found.settings:
-            if each.option == wanted:
-                yield from comparison_text.setting(each, found.resolved.release.id)
-            elif not wanted:
-                values = (f"{given.adviser} {given.value}" for given in (each.ours, *each.given) if given.value)
-                yield f"  {each.name}: {', '.join(values)} [{cite(each.sources, each.caveat)}]"
-        if found.nothing:
-            yield str(found.nothing)
+        if wanted:
+            shown = (each for each in found.settings if each.option == wanted)
+            lines = (line for each in shown for line in comparison_text.setting(each, found.resolved.release.id))
+            return (*comparison_text.head(found), "", *lines)
+        failed = [str(found.nothing)] if found.nothing else []
+        return (*comparison_text.lines(found), *failed) if self.full else short_text.compare(found)
 
 
 class ReviewArguments(ToolArguments):
@@ -157,6 +152,7 @@ class ReviewArguments(ToolArguments):
 
     def answer(self) -> Iterator[str]:
         """Return the findings."""
+        from recommender.review.context import verify
         from recommender.review.output.text import text
         from recommender.review.script.source import read
 
@@ -165,6 +161,7 @@ class ReviewArguments(ToolArguments):
         source = self.text if self.path is None else read(self.path).text
         given = self.model_dump(exclude={"text", "name", "path"}, exclude_none=True)
         options = {OPTIONS.get(name, name): str(value) for name, value in given.items()}
+        verify(options)
         review = api.review(source or "", self.path or NOWHERE + self.name, **options)
         for line in text([review]):
             yield line.replace(NOWHERE, "")
@@ -178,16 +175,11 @@ class ExplainArguments(ToolArguments):
     full: Full = False
 
     def answer(self) -> Iterable[str]:
-        """Return what is known of the option; without ``full`` only what holds for the release."""
-        from recommender.lookup.option_text import lines
+        """Return what is known of the option, or the essence of it."""
+        from recommender.lookup import option_text, short_text
 
         info = api.explain(self.option, self.lmdeploy)
-        if self.full:
-            return lines(info)
-        judged = (replace(verdict, measured=verdict.measured[:1]) for verdict in info.judged if verdict.holds)
-        said = tuple(advice for advice in info.said if advice.final)
-        met = tuple(issue for issue in info.met if issue.possible)
-        return lines(replace(info, judged=tuple(judged), met=met, said=said))
+        return option_text.lines(info) if self.full else short_text.explain(info)
 
 
 class DiffArguments(ToolArguments):
@@ -201,20 +193,18 @@ class DiffArguments(ToolArguments):
         """Return what changes; without ``full`` only what may break a script."""
         from recommender.knowledge.load import load
         from recommender.knowledge.names import resolve_release
+        from recommender.lookup import release_diff_text, short_text
         from recommender.lookup.release_diff import diff
-        from recommender.lookup.release_diff_text import lines
         from recommender.render.summary import cite
 
         store = load()
         found = diff(store, resolve_release(store, self.old), resolve_release(store, self.new))
-        removed = (f"  {each.name}: {cite(each.sources, each.caveat)}" for each in found.removed)
-        changed = (f"  {each.name}: {cite(each.sources, each.caveat)}" for each in found.changed)
-        sources = (*removed, *changed)
-        if self.full:
-            return (*lines(found), "", "SOURCES", *sources)
-        left = f"Not shown: {len(found.added)} new options, known issues and verdicts; full=true shows them."
-        short = replace(found, added=(), threads_gone=(), threads_new=(), claims_gone=(), claims_new=(), rules_gone=())
-        return (*lines(short), "", "SOURCES", *sources, "", left)
+        if not self.full:
+            return short_text.diff(found)
+        cited = [(each.name, cite(each.sources, each.caveat)) for each in found.removed]
+        cited += [(each.name, cite(each.sources, each.caveat)) for each in found.changed]
+        sources = (f"  {name}: {source}" for name, source in cited)
+        return (*release_diff_text.lines(found), "", "SOURCES", *sources)
 
 
 TOOLS: Mapping[str, type[ToolArguments]] = {
@@ -236,7 +226,11 @@ def call(name: str, given: Mapping[str, Any]) -> tuple[str, bool]:
         text = "\n".join(tool.model_validate(given).answer()).rstrip("\n") + "\n"
         return text.encode("utf-8", "backslashreplace").decode("utf-8"), False
     except ValidationError as error:
-        return "; ".join(dict.fromkeys(_wrong(tool, dict(each)) for each in error.errors())), True
+        wrong: dict[str, list[str]] = {}
+        for each in error.errors():
+            name, what = _wrong(tool, dict(each))
+            wrong.setdefault(name, []).append(what)
+        return "; ".join(name + " or ".join(dict.fromkeys(what)) for name, what in wrong.items()), True
     except NothingFits as error:
         from recommender.render.report import explain_no_fit
 
@@ -265,15 +259,18 @@ def _reasons(found: Recommendation) -> Iterator[str]:
     yield from wrap(", ".join([*near, *(page.url for page in found.published)]) or "none", "  ", "  ")
 
 
-def _wrong(tool: type[ToolArguments], error: Mapping[str, Any]) -> str:
-    """Return what is wrong with one argument."""
-    name, *inside = error["loc"] or ("arguments",)
+def _wrong(tool: type[ToolArguments], error: Mapping[str, Any]) -> tuple[str, str]:
+    """Return one argument, and what is wrong with it; an argument of several types has an error for each."""
+    name, *inside = (str(part) for part in error["loc"] or ("arguments",))
     if error["type"] == "extra_forbidden":
-        return f"unknown argument {shorten(str(name))}{did_you_mean(str(name), tool.model_fields)}"
+        otherwise = {option: argument for argument, option in OPTIONS.items()}
+        near = f": did you mean {otherwise[name]}?" if name in otherwise else did_you_mean(name, tool.model_fields)
+        return f"unknown argument {shorten(name)}", near
     if error["type"] == "missing":
-        return f"{name} is missing"
+        return name, " is missing"
     what = one_line(error["msg"]).replace("Input should be", "use")
-    return f"{name}: {what}" if not inside else f"{name} ({shorten(str(inside[0]))}): {what}"
+    where = [shorten(part) for part in inside if part not in ("int", "str", "float")]
+    return f"{name} ({where[0]}): " if where else f"{name}: ", what
 
 
 def _argument(tool: type[ToolArguments], found: re.Match[str]) -> str:

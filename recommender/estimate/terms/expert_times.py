@@ -17,8 +17,6 @@ from recommender.estimate import model_shape
 if TYPE_CHECKING:
     from recommender.knowledge.records import Model
 
-MANY_TOKENS = 2**20
-"""More tokens than any mixture has experts."""
 PADDING = 64
 """Tokens that an expert's last tile lacks in the mean, in a pass with prefill: half of the 128 of the largest tiles."""
 
@@ -54,7 +52,7 @@ def estimate_experts(
     packed = bool(model.quantization) and model.quantization[0].bits == 4
     rate = peak * coefficients["expert-efficiency-quantised" if packed else "prefill-efficiency"]
     flops = model_shape.expert_flops(model)
-    read = model_shape.decode_bytes(model, tp, MANY_TOKENS) - model_shape.decode_bytes(model, tp, 0)
+    read = model_shape.decode_bytes(model, tp, model_shape.MANY_TOKENS) - model_shape.decode_bytes(model, tp, 0)
     return ExpertTimes(
         launches=coefficients["expert-layer-ms"] * (model.text.layers - mixture.dense_layers),
         token=mixture.per_token * flops * (1 / rate - 1 / dense),

@@ -32,6 +32,7 @@ from recommender.knowledge.records.benchmarks import Benchmark, BenchmarkRow
 from recommender.knowledge.records.estimates import Coefficient, Constraint, Residuals
 from recommender.knowledge.records.hardware import Gpu, Rate
 from recommender.knowledge.records.models import (
+    LatentAttention,
     LinearAttention,
     Mixture,
     Model,
@@ -102,6 +103,7 @@ __all__ = [
     "Gpu",
     "Id",
     "Killed",
+    "LatentAttention",
     "LinearAttention",
     "MeasuredLoad",
     "MeasuredStart",

@@ -18,6 +18,10 @@ class Mixture(Record):
     shared: Annotated[int, Field(ge=0, description="that of the expert that every token goes through; 0: none")] = 0
     dense_layers: Annotated[int, Field(ge=0, description="first layers without experts")] = 0
     bias: bool = Field(default=False, description="router and experts have biases")
+    corrected: bool = Field(
+        default=False, description="the router adds a learned number to each score; the shared expert has no gate"
+    )
+    sets: Annotated[int, Field(ge=0, description="sets of experts that layers share in turn; 0: one a layer")] = 0
 
 
 class Window(Record):
@@ -40,6 +44,20 @@ class LinearAttention(Record):
     kernel: Annotated[int, Field(ge=1, description="tokens that the convolution before it spans")]
 
 
+class LatentAttention(Record):
+    """Attention whose heads share one latent vector per token (multi-head latent attention).
+
+    One record in the list: the model has it. ``heads`` are then query heads, ``kv_heads`` is 1 and ``head_dim`` the
+    width of what is cached: ``rank`` and ``rope``.
+    """
+
+    query_rank: Annotated[int, Field(ge=1, description="width that queries pass")]
+    rank: Annotated[int, Field(ge=1, description="width of the latent vector")]
+    rope: Annotated[int, Field(ge=1, description="width with rotary positions, beside the latent vector")]
+    key: Annotated[int, Field(ge=1, description="width of a head's key without positions")]
+    value: Annotated[int, Field(ge=1, description="width of a head's value")]
+
+
 class TextShape(Record):
     """A decoder-only language model's shape."""
 
@@ -60,6 +78,7 @@ class TextShape(Record):
     mixture: tuple[Mixture, ...] = Field(default=(), max_length=1)
     window: tuple[Window, ...] = Field(default=(), max_length=1)
     linear: tuple[LinearAttention, ...] = Field(default=(), max_length=1)
+    latent: tuple[LatentAttention, ...] = Field(default=(), max_length=1)
 
 
 class PixelRule(Record):

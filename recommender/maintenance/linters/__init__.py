@@ -1,7 +1,5 @@
 """The linters of the knowledge base: one function each; its docstring says what it checks and how to repair it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 

@@ -1,7 +1,5 @@
 """Linters of measured facts: every load of a run counts, releases that were shown, random weights."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import chain

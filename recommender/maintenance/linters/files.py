@@ -1,7 +1,5 @@
 """Linters of files: types, places, doubled keys, leftovers of templates, stale schemas."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

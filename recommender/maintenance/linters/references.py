@@ -1,7 +1,5 @@
 """Linters of names: references between records, names of one meaning, addresses of threads."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """Linters of releases: ranges, quoted versions, agreement of options and models with the wheels."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterator

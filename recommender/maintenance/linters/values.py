@@ -1,7 +1,5 @@
 """Linters of values: conditions, reasons, settings, numbers, verdicts."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping

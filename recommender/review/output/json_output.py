@@ -1,7 +1,5 @@
 """Write reviews for machines: JSON, GitHub workflow commands, JUnit."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

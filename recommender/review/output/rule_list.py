@@ -1,7 +1,5 @@
 """Print the list of rules, and one rule's page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from recommender.common.terminal import cut, wrap

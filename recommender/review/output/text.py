@@ -1,7 +1,5 @@
 """Print a review as text: place, line, problem, reason, source, repair."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Detect a file's kind and read it. Never run, import or raise anything from it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

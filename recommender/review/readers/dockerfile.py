@@ -1,7 +1,5 @@
 """Read Dockerfiles: the command that the last stage runs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Read compose files and Kubernetes manifests: containers and what they start."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

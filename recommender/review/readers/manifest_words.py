@@ -1,7 +1,5 @@
 """Expand the words and variables of compose files and Kubernetes manifests."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import replace

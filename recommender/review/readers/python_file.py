@@ -3,8 +3,6 @@
 Only the syntax tree is read: nothing in the file is imported or run.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import re

@@ -1,7 +1,5 @@
 """Evaluate Python expressions made of literals and names assigned once."""
 
-from __future__ import annotations
-
 import ast
 import re
 from bisect import bisect_left

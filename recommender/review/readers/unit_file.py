@@ -4,8 +4,6 @@ An EnvironmentFile is read from the unit's own folder, by path or by name: /etc/
 in the unit's folder until it is installed. Drop-ins are not read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace

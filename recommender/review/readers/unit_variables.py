@@ -1,7 +1,5 @@
 """Gather a systemd unit's variables, its own and those of files in its folder."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

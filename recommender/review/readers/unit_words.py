@@ -1,7 +1,5 @@
 """Parse systemd unit syntax: settings, words, specifiers, environment files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

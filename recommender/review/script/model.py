@@ -3,8 +3,6 @@
 Readers never run anything in a file. A value that depends on a run is None, and no rule may guess it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal

@@ -1,7 +1,5 @@
 """Find the server behind wrappers: sudo, env, numactl, docker run, bash -c."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

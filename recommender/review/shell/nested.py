@@ -1,7 +1,5 @@
 """Follow the shell scripts that lie inside other commands."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from recommender.review.script.launches import Surroundings, launch

@@ -3,8 +3,6 @@
 A file keeps each text and each plan once; ``states`` refers to them by number.
 """
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """Write the static JSON API: every record, and the recommender's answers, below ``api/v1/``."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ The cache file is named by a digest of its inputs. A missing or unreadable one i
 be written is ignored.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import gzip

@@ -1,7 +1,5 @@
 """Chart predictions against measurements: one dot per load of all runs, or one bar per figure of a run."""
 
-from __future__ import annotations
-
 import html
 import math
 from collections.abc import Iterator, Sequence

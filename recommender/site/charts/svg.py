@@ -1,7 +1,5 @@
 """Write SVG elements as text and escape their contents."""
 
-from __future__ import annotations
-
 import html
 
 

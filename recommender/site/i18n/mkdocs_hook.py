@@ -8,8 +8,6 @@ page with a mark. Each page has a language switch to its translations; a missing
 # mkdocs-static-i18n cannot replace this hook: release 1.3.1 fails on pages made by File.generated, which most of ours
 # are (their abs_src_path is None), and it writes one search index for all languages.
 
-from __future__ import annotations
-
 import copy
 import json
 import posixpath

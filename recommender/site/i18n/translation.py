@@ -4,8 +4,6 @@ A text that changes in English loses its translation; the page then shows the En
 ``python -m recommender.site.untranslated vi`` lists missing and unused entries.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from functools import cache

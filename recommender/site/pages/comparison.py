@@ -1,7 +1,5 @@
 """Render the Compare page: all settings of the advisers and ours, with verdicts, claims and scenarios."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tables of prediction errors on held-out runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from recommender.site import markup

@@ -123,7 +123,7 @@ def _model(data: SiteData, model: records.Model) -> Iterator[str]:
     rows = ((f"{bits}", f"{model_shape.kv_bytes_per_token(model, bits):,}") for bits in (16, 8, 4))
     yield from markup.table(("Bits", "Bytes per token on one GPU"), rows)
     yield markup.heading(2, "Shape", "shape")
-    yield from _shape(model.text, "mixture", "window")
+    yield from _shape(model.text, "mixture", "window", "linear", "latent")
     for vision in model.vision:
         yield markup.heading(3, "Image encoder")
         yield from _shape(vision, "pixels", "window")

@@ -1,7 +1,5 @@
 """The table of published benchmarks, each with its prediction, on the measurements page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from recommender.calibration.published import compare_published

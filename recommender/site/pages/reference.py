@@ -1,7 +1,5 @@
 """Render the reference: commands from their help, Python from docstrings, JSON schemas."""
 
-from __future__ import annotations
-
 import html
 import inspect
 import json

@@ -1,7 +1,5 @@
 """The tables of the page on loads: the workloads with their sources, and the options that describe a load."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import click

@@ -1,7 +1,5 @@
 """Read answers by the response schema, and the labels to compare them with."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

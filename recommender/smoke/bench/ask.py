@@ -1,7 +1,5 @@
 """Ask a launched server about each image of a folder and keep the answers."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Compare two scripts' runs: outcome and differing settings."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

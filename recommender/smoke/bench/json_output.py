@@ -1,7 +1,5 @@
 """A comparison of two scripts as JSON, each image with its answers, and its JSON Schema."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass
 from typing import Any

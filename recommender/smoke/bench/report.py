@@ -1,7 +1,5 @@
 """Format a comparison as 80-column text that claims no more than the counts support."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -4,8 +4,6 @@ Without scipy: it would replace ``wilson`` and ``sign_test``, ten lines in all, 
 It has no counterpart of ``newcombe``.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections import Counter

@@ -1,7 +1,5 @@
 """Move a campaign's evidence records between results and record files."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A campaign's plan: the fields of its YAML file and the smoke runs it leads to."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass
@@ -109,13 +107,21 @@ class ParsedPlan:
 
 def name_of(load: Load) -> str:
     """Return a load as ``--phase`` takes it, always with its image size."""
+    if load.replay:
+        return _trace_name(load.speed)
     return _name(load.concurrency, load.rps, load.images, "mix" if load.image_mix else f"{load.width}x{load.height}")
 
 
 def name_of_phase(phase: records.Phase) -> str:
     """Return the name of the load of a record's phase."""
+    if phase.drawn and phase.drawn.trace_speed:
+        return _trace_name(phase.drawn.trace_speed)
     mixed = phase.drawn and phase.drawn.image_mix
     return _name(phase.concurrency, phase.arrivals_rps, phase.images, "mix" if mixed else phase.image)
+
+
+def _trace_name(speed: float) -> str:
+    return "trace" if speed == 1 else f"{speed:g}xtrace"
 
 
 def _name(concurrency: int, rps: float, images: int, image: str) -> str:

@@ -1,7 +1,5 @@
 """Format a campaign's progress, list of starts and rankings in 80 columns."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable, Iterable
 

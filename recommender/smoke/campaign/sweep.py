@@ -1,7 +1,5 @@
 """Derive from plan and results what is done, what is next and what is best."""
 
-from __future__ import annotations
-
 import io
 import json
 import statistics

@@ -10,10 +10,11 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from recommender.request.load_lengths import prompt_in_turn
+from recommender.request.request import Replayed
+from recommender.smoke.filler import write_filler
 
 LEAST = 7
 """Characters of the shortest text: its number and a space."""
-FILLER = "describe the picture and say what happens in it. "
 ROLES = ("user", "assistant")
 SHORTEST = 16
 """Tokens that the shortest text has at most."""
@@ -53,7 +54,7 @@ class Drawn:
     ``pairs``: tokens of a first prompt's text and of its answer, equally likely. All requests share the first
     ``prefix`` tokens. A conversation has ``turns`` requests; its oldest turns are cut so that text and answer fit
     ``max_context`` tokens (0: no limit). ``sizes``: width, height and share of the images. ``around``: input tokens of
-    the template and the images.
+    the template and the images. ``replay`` are a trace's requests, sent in its order instead.
     """
 
     pairs: tuple[tuple[int, int], ...]
@@ -63,6 +64,7 @@ class Drawn:
     sizes: tuple[tuple[int, int, float], ...] = ()
     around: int = 0
     ruler: Ruler = UNMEASURED
+    replay: tuple[Replayed, ...] = ()
 
     def wanted(self) -> tuple[int, int]:
         """Return the least and the most input tokens of any request."""
@@ -174,8 +176,3 @@ class Conversation:
         users[0] = prefix + users[0]
         before = [message for pair in zip(users, answers, strict=False) for message in zip(ROLES, pair, strict=True)]
         return (*before, (ROLES[0], users[-1]))
-
-
-def write_filler(beginning: str, chars: int) -> str:
-    """Return filler text of this many characters that starts with ``beginning``."""
-    return (beginning + FILLER * (chars // len(FILLER) + 1))[:chars]

@@ -16,8 +16,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from recommender.smoke.client.completion import END, BadCompletion, choice_text, parse_body, read_completion
-from recommender.smoke.client.conversation import LEAST, Asked, Drawn, write_filler
+from recommender.smoke.client.conversation import LEAST, Asked, Drawn
 from recommender.smoke.client.images import pictures, vary
+from recommender.smoke.filler import write_filler
 
 if TYPE_CHECKING:
     import aiohttp

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import accumulate, count
 from typing import Any
 
 from recommender.estimate.sampling import draws, gaps_of
@@ -16,6 +16,7 @@ from recommender.smoke.client.completion import BadCompletion
 from recommender.smoke.client.conversation import Conversation
 from recommender.smoke.client.http import Client, Reply, Shape, Target, open_session, picture_pools
 from recommender.smoke.client.interruption import run_interruptible
+from recommender.smoke.client.replay import Replay
 from recommender.smoke.client.sizing import NUMBERS
 
 __all__ = ["LoadPlan", "Outcome", "Shape", "Target", "drive", "run"]
@@ -33,7 +34,8 @@ class LoadPlan:
     No request starts after ``seconds`` or once ``enough`` have ended (0: no limit); everything ends at ``limit_s``. A
     closed loop continues until each client has ``rounds`` answers, but at most LONGER times ``seconds``: fewer answers
     give no rate. Every ``stream_every``-th request streams to measure TTFT under load. ``burstiness`` is the
-    coefficient of variation of the gaps between arrivals; 1 is Poisson.
+    coefficient of variation of the gaps between arrivals; 1 is Poisson. With ``arrivals_s``, seconds since the start,
+    requests leave at these times instead.
     """
 
     concurrency: int
@@ -44,6 +46,7 @@ class LoadPlan:
     stream_every: int = 4
     rounds: int = 0
     burstiness: float = 1.0
+    arrivals_s: tuple[float, ...] = ()
 
     @property
     def least(self) -> int:
@@ -85,6 +88,7 @@ class _Load:
         self.client, self.target, self.drawn, self.plan = client, target, shape.drawn, plan
         self.pairs = draws(self.drawn.pairs if self.drawn else [(0, 0)])
         self.begun_talks, self.idle = count(), deque[Conversation]()
+        self.replay = Replay(shape.drawn) if shape.drawn and shape.drawn.replay else None
         self.out = Outcome()
         self.ends: list[float] = []
         self.good = self.bad = self.streak = 0
@@ -108,10 +112,10 @@ class _Load:
         """Start no more requests."""
         self.stopped = now if self.stopped is None else min(self.stopped, now)
 
-    def free_conversation(self) -> Conversation | None:
+    def free_conversation(self) -> Conversation | Replay | None:
         """Return the conversation that waits longest, else a new one; None if all requests are alike."""
-        if self.drawn is None:
-            return None
+        if self.drawn is None or self.replay:
+            return self.replay
         # Each begins at another turn, so that all turns are in the load from its beginning.
         return self.idle.popleft() if self.idle else Conversation(self.drawn, self.pairs, next(self.begun_talks))
 
@@ -146,7 +150,7 @@ class _Load:
             return False
         finally:
             self.busy[which] -= 1
-            self.idle.extend([talk] if talk else [])
+            self.idle.extend([talk] if isinstance(talk, Conversation) else [])
         return True
 
     def add_success(self, reply: Reply, stream: bool) -> None:
@@ -184,18 +188,21 @@ class _Load:
             failed = 0 if succeeded else row
 
     async def arrivals(self) -> None:
-        """Start requests at random moments, whatever the concurrency."""
-        gaps = gaps_of(self.plan.rps, self.plan.burstiness, SEED)
+        """Start requests at a trace's or at random moments, whatever the concurrency."""
         until = self.begun + self.plan.seconds
-        at = self.begun + next(gaps) / 1e3
-        while at < until and self.streak < GIVE_UP:
+        gaps = (gap / 1e3 for gap in gaps_of(self.plan.rps, self.plan.burstiness, SEED))
+        for after in self.plan.arrivals_s or accumulate(gaps):
+            at = self.begun + after
+            if at >= until or self.streak >= GIVE_UP:
+                break
             await asyncio.sleep(at - time.perf_counter())
             self.out.late_ms = max(self.out.late_ms, (time.perf_counter() - at) * 1e3)
             if self.stopped is not None:  # not by the clock: every planned arrival is sent, even if late
                 return
             self.tasks.add(asyncio.create_task(self.send_one()))
-            at += next(gaps) / 1e3
-        self.stop(until if at >= until else time.perf_counter())
+        if self.streak < GIVE_UP and self.plan.arrivals_s:  # a window as long as planned gives the trace's rate
+            await asyncio.sleep(until - time.perf_counter())
+        self.stop(until if self.streak < GIVE_UP else time.perf_counter())
 
     def abandon(self, now: float) -> None:
         """End hard: drop open requests, counting those of a long silent server as hung."""

@@ -1,7 +1,5 @@
 """Read API keys as every rendered script does (templates/shell/keys.j2)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Name the failure behind a server's exit status and log."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import signal

@@ -1,7 +1,5 @@
 """Read GPU memory through NVML and the host's CPU through /proc."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

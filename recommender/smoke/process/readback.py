@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from recommender.choose import advisers
+from recommender.choose import batch_room
 from recommender.choose.candidates import default_values
 from recommender.estimate import memory
 from recommender.estimate.cache_sizing import BLOCK
@@ -94,7 +94,7 @@ def compare_settings(
     ratio = float(options.get("cache_ratio") or defaults["cache_ratio"])
     prefill = int(options.get("prefill_tokens") or defaults["prefill_tokens"])
     tp = int(options.get("tp") or 1)
-    batch = int(options.get("max_batch_size") or 0) or advisers.default_batch(resolved)
+    batch = int(options.get("max_batch_size") or 0) or batch_room.default_batch(resolved)
     bits = {"8": 8, "4": 4}.get(options.get("kv_bits", ""), 16)
     block = int(options.get("block_len") or BLOCK) * kv_bytes_per_token(resolved.model, bits, tp)
     budget = f"{engine.free_mib * ratio:.0f} MiB ({ratio:.3f})"

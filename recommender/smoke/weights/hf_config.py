@@ -14,6 +14,7 @@ from recommender.smoke.weights.layouts import (
     CHANNELS,
     CHAT_LAYOUT,
     DECODERS,
+    INTERN_S2,
     QWEN35,
     QWEN_VL,
     S1_LAYOUT,
@@ -22,7 +23,7 @@ from recommender.smoke.weights.layouts import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from recommender.knowledge.records import Model, Quantization, VisionShape
+    from recommender.knowledge.records import Mixture, Model, Quantization, TextShape, VisionShape
 
 CLASS_FILE = "configuration_synthetic.py"
 TRANSFORMERS = "4.56.0"
@@ -53,7 +54,11 @@ class SyntheticVisionModelConfig(PretrainedConfig):
         self.vision_config = SyntheticVisionConfig(**(vision_config or {}))
         self.TEXT_KEY = made_by(**text)
 '''
-_MODEL_TYPES = {CHAT_LAYOUT: ("internvl_chat", "llm_config"), S1_LAYOUT: ("interns1", "text_config")}
+_MODEL_TYPES = {
+    CHAT_LAYOUT: ("internvl_chat", "llm_config"),
+    S1_LAYOUT: ("interns1", "text_config"),
+    **{name: (kind, "text_config") for name, kind in INTERN_S2.items()},
+}
 """Vision models that Transformers has no class for: their type, and the key of their language model."""
 
 
@@ -71,28 +76,26 @@ def config(model: Model, mark: Mapping[str, Any], ids: Mapping[str, Any]) -> dic
         "tie_word_embeddings": model.text.tied_embeddings,
     }
     vision = model.vision[0]
+    own = {"auto_map": {"AutoConfig": f"{_module()}.SyntheticVisionModelConfig"}}
+    if model.architecture in _MODEL_TYPES:
+        common |= own
     if model.architecture in QWEN35:
         return common | qwen35.config(model, text, dict(tokenizer.special_tokens(model).ids))
     if model.architecture in QWEN_VL:
         return text | common | _qwen_config(model)
     if model.architecture == CHAT_LAYOUT:
         return common | _chat_config(vision) | {"llm_config": text, "vision_config": _vision_config(model)}
-    own = {"auto_map": {"AutoConfig": f"{_module()}.SyntheticVisionModelConfig"}}
-    return (
-        common
-        | (own if model.architecture == S1_LAYOUT else {})
-        | {
-            "model_type": "interns1" if model.architecture == S1_LAYOUT else "internvl",
-            "downsample_ratio": vision.downsample,
-            "image_seq_length": vision.tokens_per_tile,
-            "image_token_id": ids["image"],
-            "projector_hidden_act": "gelu",
-            "vision_feature_layer": -1,
-            "vision_feature_select_strategy": "default",
-            "text_config": text,
-            "vision_config": _vision_config(model),
-        }
-    )
+    return common | {
+        "model_type": "interns1" if model.architecture == S1_LAYOUT else "internvl",
+        "downsample_ratio": vision.downsample,
+        "image_seq_length": vision.tokens_per_tile,
+        "image_token_id": ids["image"],
+        "projector_hidden_act": "gelu",
+        "vision_feature_layer": -1,
+        "vision_feature_select_strategy": "default",
+        "text_config": text,
+        "vision_config": _vision_config(model),
+    }
 
 
 def config_class(model: Model) -> str:
@@ -153,6 +156,9 @@ def _text_config(model: Model, ids: Mapping[str, Any]) -> dict[str, Any]:
     if text.linear:
         del settings["rope_theta"], settings["rope_scaling"], settings["torch_dtype"]
         settings |= qwen35.text_config(text, decoder.theta)
+    if text.latent:
+        del settings["head_dim"]
+        settings |= _latent_config(model)
     if decoder.remote:
         settings |= {"bias": text.attention_bias == "qkvo", "qkv_bias": biased}
     settings |= _mixture_config(model)
@@ -161,13 +167,27 @@ def _text_config(model: Model, ids: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
+def _latent_config(model: Model) -> dict[str, Any]:
+    (latent,) = model.text.latent
+    return {
+        "num_key_value_heads": model.text.heads,
+        "q_lora_rank": latent.query_rank,
+        "kv_lora_rank": latent.rank,
+        "qk_rope_head_dim": latent.rope,
+        "qk_nope_head_dim": latent.key,
+        "v_head_dim": latent.value,
+    }
+
+
 def _mixture_config(model: Model) -> dict[str, Any]:
     """Return the keys of experts and of layers that look back a window, as each family names them."""
     text, name = model.text, decoder_name(model)
     settings: dict[str, Any] = {}
     for mixture in text.mixture:
         settings |= {"num_experts_per_tok": mixture.per_token}
-        if name in ("MixtralForCausalLM", "GptOssForCausalLM"):
+        if mixture.corrected:
+            settings |= _corrected(text, mixture)
+        elif name in ("MixtralForCausalLM", "GptOssForCausalLM"):
             settings |= {"num_local_experts": mixture.experts, "intermediate_size": mixture.intermediate}
         else:
             settings |= {
@@ -177,7 +197,9 @@ def _mixture_config(model: Model) -> dict[str, Any]:
                 "decoder_sparse_step": 1,
                 "mlp_only_layers": list(range(mixture.dense_layers)),
             }
-        if mixture.shared:
+        if mixture.sets:
+            settings["num_blocks"] = mixture.sets
+        if mixture.shared and not mixture.corrected:
             settings["shared_expert_intermediate_size"] = mixture.shared
     for window in text.window:
         every = text.layers // window.layers
@@ -185,6 +207,22 @@ def _mixture_config(model: Model) -> dict[str, Any]:
         settings["sliding_window"] = window.tokens
         settings["layer_types"] = [kinds[number % every == 0] for number in range(text.layers)]
     return settings
+
+
+def _corrected(text: TextShape, mixture: Mixture) -> dict[str, Any]:
+    """Return the keys of GLM's experts."""
+    return {
+        "n_routed_experts": mixture.experts,
+        "n_shared_experts": mixture.shared // mixture.intermediate,
+        "moe_intermediate_size": mixture.intermediate,
+        "first_k_dense_replace": mixture.dense_layers,
+        "mlp_layer_types": ["dense"] * mixture.dense_layers + ["sparse"] * (text.layers - mixture.dense_layers),
+        "norm_topk_prob": True,
+        "routed_scaling_factor": 1.8,
+        "n_group": 1,
+        "topk_group": 1,
+        "topk_method": "noaux_tc",
+    }
 
 
 def _quantization(packed: Quantization) -> dict[str, Any]:
@@ -230,7 +268,6 @@ def _qwen_config(model: Model) -> dict[str, Any]:
 def _chat_config(vision: VisionShape) -> dict[str, Any]:
     return {
         "model_type": "internvl_chat",
-        "auto_map": {"AutoConfig": f"{_module()}.SyntheticVisionModelConfig"},
         "downsample_ratio": vision.downsample,
         "dynamic_image_size": True,
         "force_image_size": vision.image,

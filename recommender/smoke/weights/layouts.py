@@ -25,11 +25,19 @@ TILED = (CHAT_LAYOUT, HF_LAYOUT, S1_LAYOUT)
 """Architectures with an InternVL encoder; the language model's own architecture is inside."""
 QWEN_VL = {"Qwen2VLForConditionalGeneration": "qwen2_vl", "Qwen2_5_VLForConditionalGeneration": "qwen2_5_vl"}
 """Architectures with a Qwen encoder, and their model types; the language model is Qwen2."""
-QWEN35 = {"Qwen3_5ForConditionalGeneration": "qwen3_5", "Qwen3_5MoeForConditionalGeneration": "qwen3_5_moe"}
+INTERN_S2 = {
+    "InternS2PreviewForConditionalGeneration": "intern_s2_preview",
+    "InternS2MobiusForConditionalGeneration": "interns2_mobius",
+}
+"""Those of them that Transformers has no class for."""
+QWEN35 = {"Qwen3_5ForConditionalGeneration": "qwen3_5", "Qwen3_5MoeForConditionalGeneration": "qwen3_5_moe"} | INTERN_S2
 """Architectures with linear attention and an encoder with learned positions, and their model types."""
-ITEM_BYTES = {"F16": 2, "BF16": 2, "I32": 4, "U8": 1, "F8_E4M3": 1}
+ITEM_BYTES = {"F16": 2, "BF16": 2, "F32": 4, "I32": 4, "U8": 1, "F8_E4M3": 1}
 NIBBLES = 8
 """4-bit weights a 32-bit word."""
+LATENT = "Glm4MoeLiteForCausalLM"
+MOBIUS = "InternS2MobiusForConditionalGeneration"
+"""The architecture whose layers share sets of experts."""
 CHANNELS = 3
 QUANTIZED = {
     "awq": ("awq", 4, 128, "gemm"),
@@ -107,8 +115,10 @@ DECODERS: Mapping[str, Decoder] = {
     ),
     "GptOssForCausalLM": Decoder("gpt_oss", 1.5e5, 1e-5, experts=Experts("mlp", "router", _EACH, packed=True)),
     "Qwen3_5ForConditionalGeneration": Decoder("qwen3_5_text", 1e7, 1e-6, qk_norm=True),
-    "Qwen3_5MoeForConditionalGeneration": Decoder(
-        "qwen3_5_moe_text", 1e7, 1e-6, qk_norm=True, experts=Experts("mlp", "gate", _EACH, shared=True)
+    "Glm4MoeLiteForCausalLM": Decoder("glm4_moe_lite", 1e6, 1e-5, experts=Experts("mlp", "gate", _EACH, shared=True)),
+    **dict.fromkeys(
+        ["Qwen3_5MoeForConditionalGeneration", *INTERN_S2],
+        Decoder("qwen3_5_moe_text", 1e7, 1e-6, qk_norm=True, experts=Experts("mlp", "gate", _EACH, shared=True)),
     ),
 }
 FAMILIES = {
@@ -175,6 +185,8 @@ def check_model(model: Model) -> None:
         (text.qk_norm != decoder.qk_norm, f"text.qk_norm is not what {name} has", "fix the record"),
         (bool(text.mixture) != bool(decoder.experts), f"text.mixture is not what {name} has", "fix the record"),
         (bool(text.linear) != hybrid, f"text.linear is not what {name} has", "fix the record"),
+        (bool(text.latent) != (name == LATENT), f"text.latent is not what {name} has", "fix the record"),
+        (bool(text.latent and model.quantization), "the loader wants 16-bit latent attention", "use 16-bit weights"),
         (hybrid and bool(model.quantization), "quantised linear attention is not supported", "use 16-bit weights"),
         (text.heads % text.kv_heads != 0, "text.heads is no multiple of text.kv_heads", "fix the record"),
         *(fault for mixture in text.mixture for fault in _mixture_faults(model, mixture, decoder.experts)),
@@ -196,7 +208,11 @@ def _mixture_faults(model: Model, mixture: Mixture, experts: Experts | None) -> 
     yield bool(mixture.shared) != shared, "text.mixture.shared is not what the architecture has", "fix the record"
     sinks = text.attention_sinks == bool(text.window) == packed
     yield not sinks, "text.attention_sinks and text.window are not what the architecture has", "fix the record"
-    dense = bool(mixture.dense_layers) and decoder_name(model) != "Qwen3MoeForCausalLM"
+    name = decoder_name(model)
+    yield bool(mixture.sets) != (name == MOBIUS), "text.mixture.sets is not what the architecture has", "fix the record"
+    odd = mixture.corrected != (name == LATENT)
+    yield odd, "text.mixture.corrected is not what the architecture has", "fix the record"
+    dense = bool(mixture.dense_layers) and name not in ("Qwen3MoeForCausalLM", LATENT)
     yield dense, "the loader wants experts in every layer", "fix text.mixture.dense_layers"
 
 

@@ -83,6 +83,8 @@ def _text(model: Model, kind: str) -> Iterator[Tensor]:
     centered = model.architecture in QWEN35
     common = "" if method == "mxfp4" else method  # that one quantises experts only
     yield Tensor(f"{stem}{embed}.weight", kind, (text.vocab, text.hidden), "normal")
+    for shared in text.mixture:
+        yield from _sets(f"{stem}meta_mlp.", text.hidden, shared, kind)
     for number in range(text.layers):
         layer = f"{stem}layers.{number}."
         yield _norm(layer + before, text.hidden, kind, centered)
@@ -105,6 +107,9 @@ def _text(model: Model, kind: str) -> Iterator[Tensor]:
 
 
 def _attention_tensors(layer: str, text: TextShape, fused: bool, kind: str, method: str) -> Iterator[Tensor]:
+    for latent in text.latent:
+        for norm, width in (("q_a", latent.query_rank), ("kv_a", latent.rank)):
+            yield _norm(f"{layer}self_attn.{norm}_layernorm", width, kind)
     for name, inputs, outputs, bias in _attention(text, fused):
         yield from _linear(layer + name, inputs, outputs, kind, bias, method)
     for name in ("q_norm", "k_norm") if text.qk_norm else ():
@@ -114,6 +119,13 @@ def _attention_tensors(layer: str, text: TextShape, fused: bool, kind: str, meth
 
 
 def _attention(text: TextShape, fused: bool) -> Iterator[tuple[str, int, int, bool]]:
+    for latent in text.latent:
+        yield "self_attn.q_a_proj", text.hidden, latent.query_rank, False
+        yield "self_attn.q_b_proj", latent.query_rank, text.heads * (latent.key + latent.rope), False
+        yield "self_attn.kv_a_proj_with_mqa", text.hidden, latent.rank + latent.rope, False
+        yield "self_attn.kv_b_proj", latent.rank, text.heads * (latent.key + latent.value), False
+        yield "self_attn.o_proj", text.heads * latent.value, text.hidden, False
+        return
     query, keys = text.heads * text.head_dim, text.kv_heads * text.head_dim
     biased, all_biased = text.attention_bias != "none", text.attention_bias == "qkvo"
     if fused:
@@ -137,12 +149,17 @@ def _mixture(
     block: str, hidden: int, mixture: Mixture, experts: Experts, kind: str, method: str
 ) -> Iterator[Tensor]:  # fmt: skip
     """Yield a layer's router and experts; router and the shared expert's gate are 16-bit always."""
-    yield from _linear(block + experts.router, hidden, mixture.experts, kind, mixture.bias, "")
+    own = 0 if mixture.sets else mixture.experts
+    if own:
+        yield from _linear(block + experts.router, hidden, own, kind, mixture.bias, "")
     if experts.packed:
         yield from _packed(f"{block}experts.", hidden, mixture, kind, method)
         return
-    parts = [(f"{block}experts.{number}.", mixture.intermediate) for number in range(mixture.experts)]
-    if mixture.shared:
+    parts = [(f"{block}experts.{number}.", mixture.intermediate) for number in range(own)]
+    if mixture.corrected:
+        parts.append((f"{block}shared_experts.", mixture.shared))
+        yield Tensor(f"{block}{experts.router}.e_score_correction_bias", "F32", (own,), "normal")
+    elif mixture.shared:
         parts.append((f"{block}shared_expert.", mixture.shared))
         yield from _linear(f"{block}shared_expert_gate", hidden, 1, kind, False, "")
     gate, up, down = experts.linears
@@ -150,6 +167,15 @@ def _mixture(
         yield from _linear(expert + gate, hidden, width, kind, False, method)
         yield from _linear(expert + up, hidden, width, kind, False, method)
         yield from _linear(expert + down, width, hidden, kind, False, method)
+
+
+def _sets(block: str, hidden: int, mixture: Mixture, kind: str) -> Iterator[Tensor]:
+    """Yield the sets of experts that layers share, each with its router."""
+    count, width = mixture.experts, mixture.intermediate
+    for number in range(mixture.sets):
+        yield Tensor(f"{block}{number}.experts.gate_up_proj", kind, (count, 2 * width, hidden), "normal")
+        yield Tensor(f"{block}{number}.experts.down_proj", kind, (count, hidden, width), "normal")
+        yield from dense(f"{block}{number}.gate", hidden, count, kind, False)
 
 
 def _packed(block: str, hidden: int, mixture: Mixture, kind: str, method: str) -> Iterator[Tensor]:

@@ -1,8 +1,8 @@
-"""A synthetic folder's tokenizer: one token a byte, special tokens at their own ids.
+"""A synthetic folder's tokenizer: one token a byte or a word, special tokens at their own ids.
 
-Unused ids are filler words, so that every id a random model generates can be decoded. The chat template writes roles
-as one letter: each part is then one token, as in the real vocabulary, and a user turn takes exactly the
-``chat_tokens`` of the model record.
+Unused ids are words, each with a blank before it: every id a random model generates can be decoded, and its answer,
+sent back in the next turn, takes the same tokens. The chat template writes roles as one letter: each part is then one
+token, as in the real vocabulary, and a user turn takes exactly the ``chat_tokens`` of the model record.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from recommender.smoke.filler import WORDS, made_up_word
 from recommender.smoke.weights.layouts import CHAT_LAYOUT, QWEN35, TILED, WeightsError, by_family
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 IMAGE_WORDS = ("<img>", "</img>", "<IMG_CONTEXT>", "<quad>", "</quad>", "<ref>", "</ref>", "<box>", "</box>")
 CLIP_MEAN, CLIP_STD = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
 HALVES = [0.5, 0.5, 0.5]
+BLANK = "\u0120"
+"""The letter of a blank in byte-level vocabularies."""
 _QWEN_PROCESSORS = {
     **dict.fromkeys(QWEN35, "Qwen3VLProcessor"),
     "Qwen2VLForConditionalGeneration": "Qwen2VLProcessor", "Qwen2_5_VLForConditionalGeneration": "Qwen2_5_VLProcessor",
@@ -53,6 +56,7 @@ _QWEN_END = ("<|im_end|>", "<|endoftext|>")
 _PIECES = {"<unk>": 0, "<s>": 1, "</s>": 2}
 _QWEN_IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
 _CHATML = ("<|im_start|>", "\n", "<|im_end|>\n", "")
+_GLM_WORDS = "<|endoftext|> [MASK] [gMASK] [sMASK] <sop> <eop> <|system|> <|user|> <|assistant|> <|observation|>"
 _LLAMA_3 = {"<|begin_of_text|>": 128000, "<|end_of_text|>": 128001, "<|finetune_right_pad_id|>": 128004}
 _LLAMA_3 |= {"<|start_header_id|>": 128006, "<|end_header_id|>": 128007, "<|eom_id|>": 128008, "<|eot_id|>": 128009}
 _LLAMA_3 |= {"<|python_tag|>": 128010}
@@ -67,6 +71,10 @@ FAMILIES: Mapping[str, SpecialTokens] = {
     ),
     "qwen3.5": SpecialTokens(
         _consecutive_ids(248044, _QWEN_WORDS), "<|endoftext|>", _QWEN_END, "<|endoftext|>", _CHATML, 248066
+    ),
+    "glm4": SpecialTokens(
+        _consecutive_ids(154820, _GLM_WORDS), "<|endoftext|>", ("<|endoftext|>", "<|user|>", "<|observation|>"),
+        "<|endoftext|>", ("", "", "", "[gMASK]<sop>"), 154856,
     ),
     "gptoss": SpecialTokens(
         _HARMONY, "<|startoftext|>", ("<|return|>", "<|endoftext|>", "<|call|>"), "<|endoftext|>",
@@ -134,18 +142,18 @@ def _byte_letters() -> list[str]:
 
 
 def vocabulary(model: Model) -> dict[str, int]:
-    """Return words by id: special tokens, 256 bytes at the first free ids, filler words."""
+    """Return words by id: special tokens; at the free ids 256 bytes, the words of prompts, made-up words."""
     special_words = {number: word for word, number in special_tokens(model).ids.items()}
-    letters = iter(_byte_letters())
+    letters = iter([*_byte_letters(), *(BLANK + word for word in WORDS)])
     words = {}
     for number in range(model.text.vocab):
-        word = special_words.get(number) or next(letters, "") or f"w{number:06d}"
+        word = special_words.get(number) or next(letters, "") or BLANK + made_up_word(number)
         words[word] = number
     return words
 
 
 def tokenizer_json(model: Model) -> dict[str, Any]:
-    """Return tokenizer.json: byte-level BPE without merges."""
+    """Return tokenizer.json: byte-level BPE without merges; a blank and a word of the vocabulary are one token."""
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": True}
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     in_order = sorted(special_tokens(model).ids.items(), key=lambda item: item[1])
@@ -166,7 +174,7 @@ def tokenizer_json(model: Model) -> dict[str, Any]:
             "end_of_word_suffix": None,
             "fuse_unk": False,
             "byte_fallback": False,
-            "ignore_merges": False,
+            "ignore_merges": True,
             "vocab": vocabulary(model),
             "merges": [],
         },

@@ -33,6 +33,8 @@ def blocks(model: Model, seed: int) -> dict[tuple[str, str], memoryview]:
         ("ones", kind): _floats(np.ones(2**18, np.float32), kind),
         ("tenths", kind): _floats(np.full(2**18, 0.1, np.float32), kind),
     }
+    if any(mixture.corrected for mixture in model.text.mixture):
+        made["normal", "F32"] = _normal_values(seed).astype("<f4")
     for packed in model.quantization:
         words = _random_words(seed, 1)
         if packed.method == "fp8":

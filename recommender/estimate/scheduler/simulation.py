@@ -25,8 +25,8 @@ from itertools import accumulate, islice
 from typing import Literal, NamedTuple, TypeAlias
 
 from recommender.estimate.closed_loop import ServiceTimes
-from recommender.estimate.host_loop import HostLoop
 from recommender.estimate.sampling import SEED, draws
+from recommender.estimate.scheduler.host_loop import HostLoop
 
 Timed: TypeAlias = Literal["ttft", "tpot", "latency"]
 
@@ -45,8 +45,8 @@ KEEPS_UP = 0.95
 class SimulatedRequest(NamedTuple):
     """What a request asks of a server.
 
-    ``prefill`` is the time of the ``new_tokens`` that no cache holds, ``row`` what the request adds to a decoding
-    step, ``context`` its prompt's tokens with the cached ones, ``output`` its answer's.
+    ``prefill`` is the time of the ``new_tokens`` that no cache holds, ``row`` what the request adds to a decoding step,
+    ``context`` its prompt's tokens with the cached ones, ``output`` its answer's. Not all share the ``reused`` ones.
     """
 
     prepare: float
@@ -55,6 +55,12 @@ class SimulatedRequest(NamedTuple):
     context: int
     output: int
     row: float
+    reused: int = 0
+
+    @property
+    def blocks(self) -> int:
+        """The tokens of the KV cache that it holds alone when it ends."""
+        return self.reused + self.new_tokens + self.output
 
 
 @dataclass(frozen=True)
@@ -63,8 +69,8 @@ class SimulatedServer:
 
     ``overhead`` is the time of HTTP and tokenising, beside the preparing thread. ``times`` gives the decoding step of
     m requests without their rows, of which ``pass_base`` is launches and sampling and cannot be hidden.
-    ``budget`` are prompt tokens a pass, ``batch`` requests, ``kv_tokens`` the cache (0: no limit). ``chunk`` is the
-    time to write a token of one stream.
+    ``budget`` are prompt tokens a pass, ``batch`` requests, ``kv_tokens`` the cache beside the prefix that all requests
+    share (0: no limit). ``chunk`` is the time to write a token of one stream.
     """
 
     overhead: float
@@ -108,7 +114,7 @@ class LoadFigures:
     keeps_up: bool = True
 
 
-class _Answer(NamedTuple):
+class Answer(NamedTuple):
     """When a request was sent, and when its first and its last token came."""
 
     sent: float
@@ -119,14 +125,14 @@ class _Answer(NamedTuple):
 
 @dataclass
 class _Simulation:
-    """The state of one server; ``send`` puts a request in, ``run`` works until enough are answered."""
+    """The state of one server; ``send`` puts a request in, ``answer`` works until enough are answered."""
 
     server: SimulatedServer
     on_done: Callable[[float, int], None]
     waiting: deque[list[float]] = field(default_factory=deque)
     running: list[tuple[int, int, float, float]] = field(default_factory=list)
     asked: dict[int, SimulatedRequest] = field(default_factory=dict)
-    answers: dict[int, _Answer] = field(default_factory=dict)
+    answers: dict[int, Answer] = field(default_factory=dict)
     rows: float = 0.0
     held: int = 0
     passes: int = 0
@@ -140,10 +146,9 @@ class _Simulation:
         """Queue a request; calls come in the order of time."""
         self.host.send(at, number, request, request.prepare)
 
-    def run(self, wanted: range) -> None:
-        """Work until the wanted requests are answered."""
-        missing = len(wanted)
-        now = known = 0.0
+    def answer(self, wanted: range) -> Sequence[Answer]:
+        """Work until the wanted requests are answered, and return their answers."""
+        missing, now, known = len(wanted), 0.0, 0.0
         while missing:
             self._join(known)
             if not self.running and not self.waiting:
@@ -163,9 +168,12 @@ class _Simulation:
             self.passes, now = self.passes + count, now + count * length
             written = self.host.write(now, decoding + len(firsts)) if self.server.chunk else now
             for number, sent in firsts:
-                self._start(number, sent, written)
+                request = self.asked[number]
+                heapq.heappush(self.running, (self.passes + request.output - 1, number, sent, written))
+                self.rows += request.row
             missing -= self._finish(written, wanted)
             known = started if self.running or self.waiting else now
+        return [self.answers[number] for number in wanted]
 
     def _join(self, known: float) -> None:
         """Take what is prepared by a time into the engine's queue, as far as the batch has room."""
@@ -184,8 +192,7 @@ class _Simulation:
 
     def _prefill(self, passes: int) -> tuple[float, list[tuple[int, float]]]:
         """Fill alike passes with prompts; return the time of one, and the requests whose prompts end in the last."""
-        left = self._room
-        spent, ended = 0.0, []
+        left, spent, ended = self._room, 0.0, []
         while self.waiting and left > 0:
             entry = self.waiting[0]
             request = self.asked[int(entry[0])]
@@ -193,7 +200,7 @@ class _Simulation:
             if whole:
                 if not self._has_blocks(request):
                     break
-                self.held += request.new_tokens + request.output
+                self.held += request.blocks
             tokens = min(left, entry[2])
             part = request.prefill * tokens / request.new_tokens
             spent += part
@@ -207,10 +214,8 @@ class _Simulation:
             ended.append((int(entry[0]), entry[1]))
         return spent, ended
 
-    def _has_blocks(self, request: SimulatedRequest) -> bool:
-        """Return whether the KV cache has blocks for a request; one alone always gets them."""
-        tokens = request.new_tokens + request.output
-        return not (self.server.kv_tokens and self.held and self.held + tokens > self.server.kv_tokens)
+    def _has_blocks(self, request: SimulatedRequest) -> bool:  # one alone always gets them
+        return not (self.server.kv_tokens and self.held and self.held + request.blocks > self.server.kv_tokens)
 
     def _alike_passes(self, now: float, step: float) -> int:
         """Return how many passes hold the same: until a request ends, one comes in, or a prompt has its last pass."""
@@ -224,15 +229,9 @@ class _Simulation:
                 return int(max(min((left - 1) // self._room, ends), 1))
             if not self.running or self._has_blocks(request):
                 return 1
-        else:  # what the loop writes after a pass delays who comes meanwhile
-            full = len(self.running) >= self.server.batch
-            ends = min(ends, (self.host.quiet_until(now, full) - now) / step)
-        return int(max(ends, 1))
-
-    def _start(self, number: int, sent: float, first: float) -> None:
-        request = self.asked[number]
-        heapq.heappush(self.running, (self.passes + request.output - 1, number, sent, first))
-        self.rows += request.row
+        # What the loop writes after a pass delays who comes meanwhile; where blocks are missing, all who come wait.
+        full = bool(self.waiting) or len(self.running) >= self.server.batch
+        return int(max(min(ends, (self.host.quiet_until(now, full) - now) / step), 1))
 
     def _finish(self, now: float, wanted: range) -> int:
         """End the requests whose last token a pass brought; return how many of them are wanted."""
@@ -241,8 +240,8 @@ class _Simulation:
             _, number, sent, first = heapq.heappop(self.running)
             request = self.asked.pop(number)
             self.rows -= request.row
-            self.held -= request.new_tokens + request.output
-            self.answers[number] = _Answer(sent, first, now, request.output)
+            self.held -= request.blocks
+            self.answers[number] = Answer(sent, first, now, request.output)
             counted += number in wanted
             self.freed.append(self.passes)
             self.on_done(now, number)
@@ -251,10 +250,6 @@ class _Simulation:
             if not self.waiting:
                 self.freed.clear()  # passes without requests take no time
         return counted
-
-    def figures(self, wanted: range) -> Sequence[_Answer]:
-        """Return the answers to the wanted requests."""
-        return [self.answers[number] for number in wanted]
 
 
 def simulate_closed_loop(
@@ -278,9 +273,7 @@ def simulate_closed_loop(
     simulation = _Simulation(server, lambda at, number: send(at, (turn_of.pop(number) + 1) % len(turns)))
     for client in range(clients):
         send(0.0, client % len(turns))
-    wanted = range(clients, clients + count)
-    simulation.run(wanted)
-    answers = simulation.figures(wanted)
+    answers = simulation.answer(range(clients, clients + count))
     latency = Quantiles.of(answer.done - answer.sent for answer in answers)
     return _summarise(answers, latency, 1e3 * clients / latency.mean)
 
@@ -298,21 +291,12 @@ def simulate_arrivals(
     """
     before = counted // 4
     drawn = [draws(turn, SEED + place) for place, turn in enumerate(turns)]
-    simulation = _Simulation(server, lambda _at, _number: None)
-    for number, at in enumerate(islice(accumulate(gaps_ms), before + counted)):
-        simulation.send(at, number, next(drawn[number % len(turns)]))
-    wanted = range(before, before + counted)
-    simulation.run(wanted)
-    answers = simulation.figures(wanted)
-    ends = sorted(answer.done for answer in answers)
-    span = ends[-1] - answers[0].sent
-    arriving = answers[-1].sent - answers[0].sent
-    latency = Quantiles.of(answer.done - answer.sent for answer in answers)
+    times = enumerate(islice(accumulate(gaps_ms), before + counted))
+    answers = answer_arrivals(server, [(at, next(drawn[number % len(turns)])) for number, at in times])[before:]
+    span = max(answer.done for answer in answers) - answers[0].sent
+    median = Quantiles.of(answer.done - answer.sent for answer in answers).p50
     # The last ones take their latency after they came; a server that keeps up ends soon after.
-    keeps_up = arriving >= KEEPS_UP * (span - latency.p50)
-    # Of one that does not, the backlog of earlier requests is no time of its own.
-    rate = offered if keeps_up else 1e3 * (len(ends) - 1) / (ends[-1] - ends[0])
-    return _summarise(answers, latency, rate, keeps_up)
+    return _summarise_open(answers, offered, answers[-1].sent - answers[0].sent >= KEEPS_UP * (span - median))
 
 
 def simulate_replay(
@@ -322,22 +306,42 @@ def simulate_replay(
 
     It is overloaded if late ones all wait longer than early ones, by more than the time that it is behind.
     """
+    answers = answer_arrivals(server, arrivals)
+    waits = [answer.first - answer.sent for answer in answers]
+    behind = min(waits[-max(len(waits) // 4, 1) :]) - min(waits)
+    return _summarise_open(answers, offered, behind <= (1 - KEEPS_UP) * (arrivals[-1][0] - arrivals[0][0]))
+
+
+def answer_sequence(server: SimulatedServer, requests: Sequence[SimulatedRequest], clients: int) -> Sequence[Answer]:
+    """Return the answers to requests that clients take in order: each takes the next one when it has its answer."""
+    left = iter(enumerate(requests))
+
+    def send(at: float, _number: int = 0) -> None:
+        for number, request in islice(left, 1):
+            simulation.send(at, number, request)
+
+    simulation = _Simulation(server, send)
+    for _ in range(clients):
+        send(0.0)
+    return simulation.answer(range(len(requests)))
+
+
+def answer_arrivals(server: SimulatedServer, arrivals: Sequence[tuple[float, SimulatedRequest]]) -> Sequence[Answer]:
+    """Return the answers to requests that come at these ms, ascending, to an idle server."""
     simulation = _Simulation(server, lambda _at, _number: None)
     for number, (at, request) in enumerate(arrivals):
         simulation.send(at, number, request)
-    wanted = range(len(arrivals))
-    simulation.run(wanted)
-    answers = simulation.figures(wanted)
-    waits = [answer.first - answer.sent for answer in answers]
-    behind = min(waits[-max(len(waits) // 4, 1) :]) - min(waits)
-    keeps_up = behind <= (1 - KEEPS_UP) * (arrivals[-1][0] - arrivals[0][0])
+    return simulation.answer(range(len(arrivals)))
+
+
+def _summarise_open(answers: Sequence[Answer], offered: float, keeps_up: bool) -> LoadFigures:
     ends = sorted(answer.done for answer in answers)
+    # A backlog of earlier requests is no time of its own.
     rate = offered if keeps_up else 1e3 * (len(ends) - 1) / (ends[-1] - ends[0])
-    latency = Quantiles.of(answer.done - answer.sent for answer in answers)
-    return _summarise(answers, latency, rate, keeps_up)
+    return _summarise(answers, Quantiles.of(answer.done - answer.sent for answer in answers), rate, keeps_up)
 
 
-def _summarise(answers: Sequence[_Answer], latency: Quantiles, rps: float, keeps_up: bool = True) -> LoadFigures:
+def _summarise(answers: Sequence[Answer], latency: Quantiles, rps: float, keeps_up: bool = True) -> LoadFigures:
     several = [answer for answer in answers if answer.output > 1]
     gaps = [(answer.done - answer.first) / (answer.output - 1) for answer in several] or [0.0]
     tokens = math.fsum(answer.output for answer in answers) / len(answers)

@@ -1,0 +1,139 @@
+"""Wrong inputs of every command: one line that says what, where and how to repair it, and the exit code of its kind."""
+
+from __future__ import annotations
+
+import gc
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from recommender.cli import main
+
+# Exit code, command line, and what its line says.
+CASES = """
+2 | --load single | --gpu is missing; give one, such as --gpu A100-80G
+2 | --gpu | '--gpu' requires an argument; see recommend --help
+2 | --gpu A1000 | unknown GPU 'A1000': did you mean A100
+2 | --gpu A100-80G:0 | --gpu count '0': use a whole number from 1 to 64
+2 | --gpu A100-80G:x | --gpu count 'x': use a whole number
+2 | --gpu A100-80G:3:4 | write NAME or NAME:COUNT
+2 | --gpu A100-80G --gpu H100 | --gpu is given 2 times
+2 | --gpu A100-80G,H100 | recommend plan takes several --gpu
+2 | --gpu L4 --laod single | no such option --laod; did you mean --load
+2 | --gpu L4 --load singel | unknown load 'singel': did you mean single?
+2 | --gpu L4 --concurrency -1 | --concurrency '-1': use a whole number from 1
+2 | --gpu L4 --load 99999999999999999999 | --load '99999999999999999999': use a whole number from 1 to 4096
+2 | --gpu L4 --rps inf | --rps 'inf': use a number above 0
+2 | --gpu L4 --rps abc | --rps 'abc': use a number
+2 | --gpu L4 --model qwen2.5-7b-instrct | did you mean qwen2.5-7b-instruct
+2 | --gpu L4 --model me/llama-3-tuned | pass its folder with config.json: --model path/to/it
+2 | --gpu L4 --model google/gemma-3-27b-it | with its PyTorch engine only
+2 | --gpu L4 --model ./nowhere | './nowhere' is not a folder with a config.json
+2 | --gpu L4 --model '' | --model: the name is missing
+2 | --gpu L4 --model other | architecture 'FooForCausalLM' is not supported
+2 | --gpu L4 --model broken | invalid JSON
+2 | --gpu L4 --workload chatt | --workload 'chatt': use one of agent
+2 | --gpu L4 --model qwen2.5-7b-instruct --image 448x448 | is a text model; remove --image
+2 | --gpu L4 --image 448 | write WIDTHxHEIGHT
+2 | --gpu L4 --image 448x448:0.5,100x100:0.1 | the shares add up to 0.6
+2 | --gpu L4 --text-only --image 448x448 | exclude each other; remove one
+2 | --gpu L4 --isl 512:100 | p99 is below p50
+2 | --gpu L4 --isl 5000000 | use a whole number from 1 to 2000000
+2 | --gpu L4 --max-context 10 | an answer alone may take 16 tokens; allow more
+2 | --gpu L4 --p99 1h | use a number above 0, such as 500, 500ms or 2s
+2 | --gpu L4 --ttft p98:2s | write mean, p50, p90 or p99 before the colon
+2 | --gpu L4 --goal fast | use one of latency
+2 | --gpu L4 --vram 200 | ask for less
+2 | --gpu L4 --kv int3 | use one of auto
+2 | --gpu L4 --lmdeploy latest | covered are 0.7.0 to 0.18.0
+2 | --gpu L4 --lmdeploy 0.12 | did you mean 0.12.3
+2 | --gpu L4 --trace nowhere.jsonl | name an existing file that you may read
+2 | --gpu L4 --trace . | a folder, not a regular file
+2 | --gpu L4 --trace binary | a binary file
+2 | --gpu L4 --schema broken/config.json | invalid JSON
+2 | --gpu L4 --calibrate nowhere.yaml | write one: recommend smoke --save-evidence
+2 | --gpu L4 --follow gemni | did you mean gemini?
+2 | --gpu L4 --with tp=2 | --with needs --follow
+2 | --gpu L4 --format jsn | 'jsn' is not one of
+2 | --gpu L4 --json --format env | exclude each other; remove one
+2 | --gpu L4 --format k8s -o - | name a folder for them, such as -o fleet
+2 | --gpu L4 -o '' | -o: the name is empty; name a file
+3 | --gpu L4 -q -o nowhere/a.sh | cannot write nowhere/a.sh: No such file or directory
+3 | --gpu L4 -q -o . | cannot write .: Is a directory
+3 | --gpu L4 -q -o /dev/full | No space left on device
+3 | --gpu L4 -q -o edited.sh | edited by hand; recommend check edited.sh shows the edits
+3 | --gpu L4 --format compose -o edited.sh | cannot write edited.sh: a file; name a writable folder
+2 | reviw a.sh | no such command 'reviw': did you mean review?
+2 | list | KIND is missing: one of gpus, models
+2 | list gpu | 'gpu' is not one of 'gpus'
+2 | knowledge | name a command: check
+2 | knowledge chek | no such command 'chek': did you mean check
+2 | explain | FLAG is missing; see recommend explain --help
+2 | explain sesion-len | did you mean --session-len
+2 | diff 0.9.2 | NEW is missing; see recommend diff --help
+2 | diff 0.9.2 0.18.1 | did you mean 0.18.0
+2 | check edited.sh --dry | no such option --dry; see recommend check --help
+2 | check nowhere | nowhere: cannot be read: No such file
+2 | check broken/config.json | not written by recommend
+2 | review | name a script, a folder, or - for stdin
+2 | review nowhere.sh | nowhere.sh: cannot be read: No such file
+2 | review edited.sh --fix --diff | --diff and --fix exclude each other
+2 | review edited.sh --gpu L44 | unknown GPU 'L44'
+2 | estimate --gpu L4 --session-len 4096 | the server's options come after --
+2 | estimate --gpu L4 -- --sesion-len 4096 | did you mean --session-len
+2 | estimate --gpu L4 -- --session-len abc | expected a whole number, got 'abc'
+2 | estimate --gpu L4 -- stray | write options as --name value
+2 | plan --gpu L40S:4 | --rps is needed
+2 | plan --rps 20 | --gpu is missing; name a host
+2 | plan --rps 20 --gpu L40S:4 --spare -1 | --spare '-1': use a whole number from 0
+2 | smoke | name a script that recommend wrote, or pass --gpu
+2 | smoke edited.sh --phase abc --dry-run | --phase 'abc': use N, Nrps
+2 | schema nosuch | unknown schema 'nosuch'
+2 | mcp --skill edited.sh | --skill edited.sh: a file; name a folder
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with what the command lines name."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "binary").write_bytes(bytes(range(256)))
+    for name, text in (("other", '{"architectures": ["FooForCausalLM"]}'), ("broken", "{")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(text)
+    return tmp_path
+
+
+def run(words: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The exit code of a command line."""
+    monkeypatch.setattr(sys, "argv", ["recommend", *shlex.split(words)])
+    try:
+        main()
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    finally:
+        gc.enable()
+    return 0
+
+
+@pytest.mark.parametrize("case", CASES.strip().splitlines())
+def test_a_wrong_input_gets_one_line(
+    case: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On stderr, with nothing on stdout and no file written or changed."""
+    code, words, said = case.split(" | ")
+    if "/dev/full" in words and not Path("/dev/full").exists():
+        pytest.skip("no /dev/full on this system")
+    if "edited.sh" in words:
+        assert run("--gpu L4 -q -o edited.sh", monkeypatch) == 0
+        edited = re.sub("SERVER_PORT:-23333", "SERVER_PORT:-8000", (folder / "edited.sh").read_text())
+        (folder / "edited.sh").write_text(edited)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert run(words, monkeypatch) == int(code)
+    out, err = capsys.readouterr()
+    assert said in err
+    assert (out, err.count("\n")) == ("", 1)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
