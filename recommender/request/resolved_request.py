@@ -97,6 +97,8 @@ class ResolvedRequest:
 
     def longest(self) -> ResolvedRequest:
         """Return the case with every prompt and answer as long as the longest."""
+        if not (self.prompt_lengths or self.output_lengths or self.max_context) and self.turns == 1:
+            return self
         prompt, output = self.prompts[-1], self.outputs[-1]
         text = self.prompt_in_turn(prompt, output, self.turns - 1)
         return replace(self, prompt_tokens=text, output_tokens=output, prompt_lengths=(), output_lengths=(), turns=1)
