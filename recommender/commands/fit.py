@@ -17,6 +17,7 @@ from recommender.common.errors import MaintenanceError
 from recommender.common.progress import QUIET_S
 
 if TYPE_CHECKING:
+    from recommender.calibration.held_out import Fits
     from recommender.calibration.observations import Observation
     from recommender.knowledge import records
     from recommender.knowledge.store import Store
@@ -42,8 +43,8 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
       recommend knowledge fit --worst 20
       recommend knowledge fit --check
     """
-    from recommender.calibration.fit import list_improvable, solve
-    from recommender.calibration.held_out import as_json, held_out_errors, list_stale, read_fits, solve_folds
+    from recommender.calibration.fit import solve
+    from recommender.calibration.held_out import as_json, held_out_errors, read_fits, solve_folds
     from recommender.calibration.residual_records import residuals
     from recommender.knowledge.load import load
 
@@ -53,15 +54,11 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
     store, say = load(place), _progress()
     observations = evidence(place, store)
     kept = place / "extracted" / "fit_folds.json"
-    values: Mapping[str, float] = {name: record.value for name, record in store.coefficients.items()}
+    say(f"{'checking the fits' if only_check else 'fitting'} to {len(observations)} observations")
     if only_check:
-        say(f"checking the fits to {len(observations)} observations")
-        fits = read_fits(kept)
-        stale = [f"{name}: not at its best" for name in list_improvable(observations, store, values)]
-        if stale := [*stale, *list_stale(observations, store, fits)]:
-            raise MaintenanceError(f"{len(stale)} fits are stale; run recommend knowledge fit: {'; '.join(stale[:5])}")
+        values, fits = {name: record.value for name, record in store.coefficients.items()}, read_fits(kept)
+        _require_best(observations, store, fits)
     else:
-        say(f"fitting to {len(observations)} observations")
         values, fits = solve(observations, store), solve_folds(observations, store, say)
     errors = held_out_errors(observations, store, fits)
     figures = residuals(errors)
@@ -78,6 +75,17 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
     state = "stale" if only_check else "changed"
     click.echo(f"{len(fitted)} coefficients, {len(figures)} residuals, {len(differing)} {state}")
     sys.exit(1 if differing and only_check else 0)
+
+
+def _require_best(observations: list[Observation], store: Store, fits: Fits) -> None:
+    """Raise MaintenanceError if the committed fit, or a kept one, is not at its best for what it saw."""
+    from recommender.calibration.fit import list_improvable
+    from recommender.calibration.held_out import list_stale
+
+    values = {name: record.value for name, record in store.coefficients.items()}
+    stale = [f"{name} is not at its best" for name in list_improvable(observations, store, values)]
+    if stale := [*stale, *list_stale(observations, store, fits)]:
+        raise MaintenanceError(f"{len(stale)} fits are stale; run recommend knowledge fit: {'; '.join(stale[:5])}")
 
 
 def evidence(place: Path, store: Store) -> list[Observation]:
