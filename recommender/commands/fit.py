@@ -67,14 +67,20 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
         click.echo(f"{error.figure:<14} {error.error:>+7.0%}  {error.observation.what} (without {error.part})")
     fitted = {name: values[name] for name, record in store.coefficients.items() if record.basis == "fitted"}
     wanted = files(place, fitted, figures) | {kept: as_json(fits)}
+    differing = _bring_up_to_date(place, wanted, only_check)
+    state = "stale" if only_check else "changed"
+    click.echo(f"{len(fitted)} coefficients, {len(figures)} residuals, {differing} {state}")
+    sys.exit(1 if differing and only_check else 0)
+
+
+def _bring_up_to_date(place: Path, wanted: Mapping[Path, str], only_check: bool) -> int:
+    """Write the files that say something else, or only name them; return how many these are."""
     differing = [path for path, text in wanted.items() if not _same(path, text)]
     for path in differing:
         if not only_check:
             write_whole(path, wanted[path])
         click.echo(f"{path.relative_to(place.parent)}: {'differs from the fit' if only_check else 'written'}")
-    state = "stale" if only_check else "changed"
-    click.echo(f"{len(fitted)} coefficients, {len(figures)} residuals, {len(differing)} {state}")
-    sys.exit(1 if differing and only_check else 0)
+    return len(differing)
 
 
 def _require_best(observations: list[Observation], store: Store, fits: Fits) -> None:
