@@ -67,8 +67,7 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
         click.echo(f"{error.figure:<14} {error.error:>+7.0%}  {error.observation.what} (without {error.part})")
     fitted = {name: values[name] for name, record in store.coefficients.items() if record.basis == "fitted"}
     wanted = files(place, fitted, figures) | {kept: as_json(fits)}
-    differing = _bring_up_to_date(place, wanted, only_check)
-    state = "stale" if only_check else "changed"
+    differing, state = _bring_up_to_date(place, wanted, only_check), "stale" if only_check else "changed"
     click.echo(f"{len(fitted)} coefficients, {len(figures)} residuals, {differing} {state}")
     sys.exit(1 if differing and only_check else 0)
 
