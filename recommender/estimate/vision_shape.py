@@ -130,7 +130,7 @@ def _projector_flops(vision: VisionShape, hidden: int) -> int:
 
 
 def audio_bytes(model: Model) -> int:
-    """Return the bytes of the audio encoder, which is whole on each GPU; 0 without one. Its first layers are left out."""
+    """Return the bytes of the audio encoder's layers, whole on each GPU; 0 without one."""
     return sum(
         BYTES_16_BIT * audio.layers * (4 * audio.hidden**2 + 2 * audio.hidden * audio.intermediate)
         for audio in model.audio

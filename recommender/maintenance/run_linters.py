@@ -25,7 +25,7 @@ EXCEPTIONS: tuple[Excepted, ...] = (
         "support",
         "knowledge/models/deepseek-v2-lite-chat.yaml",
         "support (turbomind)",
-        "until 0.12.1 TurboMind cached a key and a value of 192 for each head, ten times the latent vector of the record "
+        "until 0.12.1 TurboMind cached a key and a value of 192 for each head, ten times the record's latent vector "
         "(0.10.2 lmdeploy/turbomind/deploy/source_model/deepseek2.py:98); 0.14.0 dropped the architecture",
     ),
     Excepted(

@@ -184,7 +184,7 @@ def _window(text: Mapping[str, Any], base: records.Window, layers: Any) -> dict[
     listed = _count(text.get("layer_types"), "sliding_attention")
     every = text.get("sliding_window_pattern")
     each = every if isinstance(every, int) and every > 1 else 2
-    return {
+    return vars(base) | {
         "tokens": first(text, base.tokens, "sliding_window"),
         "layers": listed or max(1, int(layers) - int(layers) // each),
     }

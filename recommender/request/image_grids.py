@@ -37,7 +37,7 @@ def rows(width: int, height: int, side: int, most: int) -> Grid:
     """
     ratio = max(width, height) / min(width, height)
     columns = max(count for count in range(1, most + 1) if count * math.ceil(count / ratio) <= most)
-    grid = (columns, math.ceil(int(columns * side / ratio) / side))
+    grid = (columns, max(1, math.ceil(int(columns * side / ratio) / side)))
     return grid if width >= height else (grid[1], grid[0])
 
 

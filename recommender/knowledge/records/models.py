@@ -30,6 +30,10 @@ class Window(Record):
 
     tokens: Annotated[int, Field(ge=1)]
     layers: Annotated[int, Field(ge=1)]
+    whole: bool = Field(
+        default=False,
+        description="the PyTorch engine takes it for all layers: it frees older blocks and has no prefix cache",
+    )
 
 
 class LinearAttention(Record):
