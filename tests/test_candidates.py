@@ -108,7 +108,7 @@ def test_a_number_of_cards_that_was_asked_for_is_the_only_one() -> None:
 
 def run_on(gpu: str, mps: bool) -> Any:
     """The knowledge with one run, of servers under CUDA MPS or not."""
-    return store_with(evidence={"a": SimpleNamespace(id="a", gpu=gpu, mps=mps, loads=())})
+    return store_with(evidence={"a": SimpleNamespace(id="a", gpu=gpu, engine="turbomind", mps=mps, loads=())})
 
 
 @pytest.mark.parametrize(("cards", "least"), [(1, 16), (2, 32)])
@@ -207,7 +207,7 @@ def test_each_share_is_for_the_need_of_its_own_configuration(release: str) -> No
     for tier in candidates.tiers(resolved):
         for config in (each for each in tier if each.share == 1):
             needed = memory.estimate(resolved, config).kv_needed_tokens
-            assert config.cache_ratio == cache_sizing.cache_ratio(resolved, config.tp, config.kv_bits, needed)
+            assert config.cache_ratio == cache_sizing.size_cache(resolved, config, needed)[0]
 
 
 @pytest.mark.parametrize("bits", ["fp16", "int8", "int4"])
@@ -230,20 +230,22 @@ def test_the_cache_is_sized_for_load_session_and_warm_up(bits: str, concurrency:
 
 def test_the_last_server_of_a_shared_card_still_finds_its_cache() -> None:
     """Its share is larger than that of one alone, so that what is left holds the same load."""
-    resolved = resolve(run_on("h100-sxm-80g", True), concurrency=64, model=TEXT, goal="memory")
-    every = next(candidates.tiers(resolved))
-    for config in (each for each in every if each.share == 2):
+    asked = {"images": 1, "image_width": 448, "image_height": 448, "goal": "memory"}
+    resolved = resolve(run_on("h100-sxm-80g", True), concurrency=64, **asked)
+    shared = [each for each in next(candidates.tiers(resolved)) if each.share == 2]
+    assert shared
+    for config in shared:
         assert (config.tp, config.servers, config.max_batch_size) == (1, 2, 32)
         made = memory.estimate(resolved, config)
         assert made.kv_tokens >= made.kv_needed_tokens
-        half = resolve(concurrency=32, model=TEXT, goal="memory")
+        half = resolve(concurrency=32, **asked)
         alone = [each for each in next(candidates.tiers(half)) if each.prefill_tokens == config.prefill_tokens]
         assert config.cache_ratio > alone[0].cache_ratio
         # All that the first may take, with the cache it would have alone, is not free for the second.
-        sized = (resolved, 1, 16, made.kv_needed_tokens)
-        single = replace(config, share=1, cache_ratio=cache_sizing.cache_ratio(*sized))
+        needed = made.kv_needed_tokens
+        single = replace(config, share=1, cache_ratio=cache_sizing.size_cache(resolved, config, needed)[0])
         taken = memory.estimate(resolved, single).high
-        assert config.cache_ratio == cache_sizing.cache_ratio(*sized, taken)
+        assert config.cache_ratio == cache_sizing.size_cache(resolved, config, needed, taken)[0]
 
 
 def test_the_cards_of_all_servers() -> None:

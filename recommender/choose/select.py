@@ -11,6 +11,7 @@ from recommender.choose import batch_room, candidates, constraints
 from recommender.choose.constraints import ConstraintFinding, ParsedConstraint
 from recommender.estimate import memory, speed
 from recommender.estimate.configuration import Configuration
+from recommender.estimate.memory_items import Memory
 from recommender.estimate.scheduler.simulation import Timed
 from recommender.knowledge.conditions import Value
 from recommender.request.request import Quantile, Request
@@ -31,7 +32,7 @@ class Candidate:
     """A configuration with its estimates, and the values that constraints compare."""
 
     config: Configuration
-    memory: memory.Memory
+    memory: Memory
     speed: speed.Speed
     values: Mapping[str, Value]
 
@@ -67,7 +68,7 @@ def predict(
     config: Configuration,
     known: Mapping[str, Value] | None = None,
     ranged: bool = True,
-    used: memory.Memory | None = None,
+    used: Memory | None = None,
 ) -> Candidate:
     """Return a configuration with its estimates.
 
@@ -93,7 +94,7 @@ class Assessed:
     values: Mapping[str, Value]
     findings: tuple[ParsedConstraint, ...]
     missed: tuple[ParsedConstraint, ...] = ()
-    used: memory.Memory | None = None
+    used: Memory | None = None
 
     @property
     def distance(self) -> tuple[int, float, float]:

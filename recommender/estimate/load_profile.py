@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, get_args
 
 from recommender.common.units import MIB
 from recommender.estimate import model_shape
+from recommender.estimate.cache_need import shared_tokens
+from recommender.estimate.engines.engine import engine_of
 from recommender.estimate.linear_attention import attention_layers
-from recommender.estimate.memory import shared_tokens
 from recommender.estimate.sampling import gaps_of, pair_lengths
+from recommender.estimate.scheduler.passes import SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.simulation import (
     LoadFigures,
     Quantiles,
-    SimulatedRequest,
-    SimulatedServer,
     Timed,
     simulate_arrivals,
     simulate_closed_loop,
@@ -114,6 +114,7 @@ def describe_server(
         kv_tokens=own_tokens,
         times=times._replace(step_row=0.0, step_base=times.step_base + shared_row),
         # Measured with text; what images do to the host is in the coefficients of their preparation.
+        rounds=engine_of(config).DECODE_ROUNDS,
         chunk=0.0 if resolved.images else _rounded(coefficients["token-host-ms"] * resolved.streamed_share),
     )
     needed = concurrency * max(resolved.total_tokens(config.max_tiles) - shared, 1)

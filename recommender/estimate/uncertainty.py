@@ -18,10 +18,16 @@ Basis: TypeAlias = Literal[
     "modelled from measurements on the same GPU",
     "modelled from measurements of other kinds of models",
     "modelled from measurements of fewer cards a server",
+    "modelled from measurements of the other engine",
     "calibrated by runs of your own",
     "extrapolated from datasheets",
 ]
 
+UNLIKE: Mapping[Basis, str] = {
+    "modelled from measurements of other kinds of models": "unmeasured-kind-spread",
+    "modelled from measurements of the other engine": "unmeasured-engine-spread",
+}
+"""Coefficients that widen a range where it is not the GPU that was not measured."""
 UNTESTED = 2.0
 """Factor on both ends of a figure for which there are no held-out errors."""
 
@@ -58,6 +64,8 @@ def _unlike(resolved: ResolvedRequest, config: Configuration) -> Basis | None:
         return "extrapolated from datasheets"
     if not coverage.is_group_measured(resolved.store, resolved.gpu, config.tp) and not (own and config.tp == 1):
         return "modelled from measurements of fewer cards a server"
+    if config.backend not in coverage.list_measured_engines(resolved.store):
+        return "modelled from measurements of the other engine"
     if not coverage.is_speed_measured(resolved.store, resolved.model):
         return "modelled from measurements of other kinds of models"
     return None
@@ -86,8 +94,8 @@ def find_widening(resolved: ResolvedRequest, config: Configuration) -> float:
     unlike = _unlike(resolved, config)
     if unlike is None:
         return 1.0
-    kind = unlike == "modelled from measurements of other kinds of models"
-    return resolved.store.coefficients["unmeasured-kind-spread" if kind else find_spread(resolved.model)].value
+    spread = UNLIKE.get(unlike) or find_spread(resolved.model)
+    return resolved.store.coefficients[spread].value
 
 
 def make_range(store: Store, name: str, value: float, widening: float) -> Range:

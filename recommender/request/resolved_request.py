@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from packaging.version import Version
 
@@ -13,7 +13,8 @@ from recommender.common.errors import RequestError, UnknownName
 from recommender.common.text import did_you_mean, shorten
 from recommender.common.units import GIB, MIB
 from recommender.knowledge import conditions
-from recommender.knowledge.eras import options_of
+from recommender.knowledge.engines import EngineName
+from recommender.knowledge.eras import options_of, within
 from recommender.knowledge.names import PART, resolve_gpu, resolve_model, resolve_release
 from recommender.knowledge.store import Store
 from recommender.request.image_tokens import image_tokens, most_image_tokens, tiles
@@ -22,7 +23,6 @@ from recommender.request.request import DEFAULT_CPUS, Request, read_mix
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
-
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRequest:
@@ -34,7 +34,7 @@ class ResolvedRequest:
     ``prompt_tokens`` and ``output_tokens`` are means; ``prompt_lengths`` and ``output_lengths`` are ascending, equally
     likely lengths where they vary. ``image_sizes`` are width, height and share where sizes differ; ``image_width`` and
     ``image_height`` are then the largest. Of the prompt's text ``prefix_tokens`` are the same in every request.
-    ``streamed_share`` of the answers are streamed.
+    ``streamed_share`` of the answers are streamed. ``engine`` is the one that will run the model.
     """
 
     request: Request
@@ -65,6 +65,7 @@ class ResolvedRequest:
     burstiness: float = 1.0
     image_sizes: tuple[tuple[int, int, float], ...] = ()
     streamed_share: float = 1.0
+    engine: EngineName = "turbomind"
 
     @property
     def local(self) -> bool:
@@ -198,7 +199,19 @@ def resolve_request(
         **lengths.fields(),
         burstiness=request.burstiness or workload.burstiness,
         image_sizes=read_mix(request.image_mix) if images else (),
+        engine=engines_for(request, model, version)[0],
     )
+
+
+def engines_for(request: Request, model: records.Model, version: Version) -> tuple[EngineName, ...]:
+    """Return the engines to try, best first: the one asked for, else those that serve the model in the release.
+
+    TurboMind comes first, also where neither is known to serve the model: a constraint then says so.
+    """
+    if request.backend != "auto":
+        return (request.backend,)
+    serving = {support.engine for support in model.support if within(support.since, support.until, version)}
+    return tuple(engine for engine in get_args(EngineName) if engine in serving) or ("turbomind",)
 
 
 def _workload_of(request: Request, model: records.Model, store: Store) -> records.Workload:
