@@ -232,8 +232,9 @@ def _linear(text: Mapping[str, Any], base: records.LinearAttention) -> dict[str,
 def _linear_layers(text: Mapping[str, Any]) -> int:
     """Return the layers with linear attention: listed, or all but each so many-th."""
     layers, every = text.get("num_hidden_layers"), text.get("full_attention_interval")
-    numbers = isinstance(layers, int) and isinstance(every, int) and every > 0
-    counted = layers - layers // every if numbers else 0
+    counted = 0
+    if isinstance(layers, int) and isinstance(every, int) and every > 0:
+        counted = layers - layers // every
     return _count(text.get("layer_types"), "linear_attention") or counted
 
 
