@@ -32,9 +32,21 @@ def concessions(**asked: Any) -> list[tuple[bool, int, int]]:
 
 def test_texts_give_up_bits_of_the_cache() -> None:
     """16, then 8, then 4; a precision that was asked for alone."""
-    assert concessions(model=TEXT) == [(False, 0, 16), (False, 0, 8), (False, 0, 4)]
+    assert concessions(model=TEXT, goal="memory") == [(False, 0, 16), (False, 0, 8), (False, 0, 4)]
     for kv, bits in (("fp16", 16), ("int8", 8), ("int4", 4)):
-        assert concessions(model=TEXT, kv=kv) == [(False, 0, bits)]
+        assert concessions(model=TEXT, kv=kv, goal="memory") == [(False, 0, bits)]
+
+
+def test_of_texts_other_budgets_come_after_lmdeploys_own() -> None:
+    """With the same bits; together with it where memory is the goal, or a time."""
+
+    def budgets(**asked: Any) -> list[tuple[int, list[int]]]:
+        tiers = candidates.tiers(resolve(gpu="l4", concurrency=7, model=TEXT, prompt_tokens=1500, **asked))
+        return [(tier[0].kv_bits, [each.prefill_tokens for each in tier]) for tier in tiers]
+
+    assert budgets()[:3] == [(16, [8192]), (16, [2048, 4096]), (8, [8192])]
+    for asked in ({"goal": "memory"}, {"ttft_ms": 500.0}, {"tpot_ms": 50.0}, {"latency_ms": 5e3}, {"p99_ms": 9e3}):
+        assert budgets(**asked)[:2] == [(16, [2048, 4096, 8192]), (8, [2048, 4096, 8192])]
 
 
 def test_images_give_up_bits_before_detail_and_detail_before_the_schema() -> None:
@@ -133,10 +145,9 @@ def test_two_servers_share_a_card_from_eight_requests_each_on(cards: int, least:
 
 
 def test_a_batch_is_what_reaches_a_server() -> None:
-    """Seven over three servers: three at the fullest; each budget is tried with it, LMDeploy's too."""
+    """Seven over three servers: three at the fullest."""
     every = next(candidates.tiers(resolve(gpu="l4", gpu_count=3, concurrency=7, model=TEXT, prompt_tokens=1500)))
     assert {(each.tp, each.servers, each.max_batch_size) for each in every} == {(1, 1, 7), (1, 3, 3), (2, 1, 7)}
-    assert [each.prefill_tokens for each in every if each.servers == 3] == [2048, 4096, 8192]
 
 
 @pytest.mark.parametrize(("output", "most"), [(1, 16), (7, 16), (8, 16), (9, 18), (500, 1000)])

@@ -79,7 +79,8 @@ def make_item(name: str, *parts: tuple[float, records.Coefficient], exact: int =
         low += factor * coefficient.low
         high += factor * coefficient.high
     ids = tuple(coefficient.id for _, coefficient in parts)
-    return MemoryItem(name, int(value) + exact, int(low) + exact, int(high) + exact, coefficients=ids)
+    basis: Basis = "assumed" if any(coefficient.basis == "assumed" for _, coefficient in parts) else "modelled"
+    return MemoryItem(name, int(value) + exact, int(low) + exact, int(high) + exact, basis, ids)
 
 
 def add_items(first: MemoryItem, second: MemoryItem) -> MemoryItem:

@@ -32,9 +32,9 @@ class AlternatingSimulation(Simulation):
         elif self._is_prompts_turn() and (pass_ := self._prefill_pass()):
             self.decoded = 0
             return pass_
-        self.cut = False
         step = self.step_ms()
-        count = self.alike_passes(now, step)
+        count = 1 if self.cut else self.alike_passes(now, step)
+        self.cut = False
         if self.waiting:
             count = min(count, max(self.server.rounds - self.decoded, 1))
             self.decoded += count
@@ -74,6 +74,8 @@ class AlternatingSimulation(Simulation):
                 break
             self.waiting.popleft()
             ended.append((int(entry[0]), entry[1]))
+            if not whole:
+                break
         if not spent and not ended:
             return None
         length = max(spent + self.server.times.expert_pass, self.server.times.step(1))
@@ -83,6 +85,6 @@ class AlternatingSimulation(Simulation):
         """Return how many passes of decoding hold the same: until a request ends or one comes in."""
         if not self.running:
             return 1
-        ends = self.running[0][0] - self.passes
+        ends = self.running[0][0] - self.steps
         full = len(self.running) + len(self.waiting) >= self.server.batch
         return int(max(min(ends, (self.host.quiet_until(now, full) - now) / step), 1))

@@ -108,6 +108,7 @@ class Simulation:
     rows: float = 0.0
     held: int = 0
     passes: int = 0
+    steps: int = 0
     freed: deque[int] = field(default_factory=deque)
     host: HostLoop[SimulatedRequest] = field(init=False)
 
@@ -128,11 +129,11 @@ class Simulation:
                 continue
             repeats, length, steps, streams, firsts = self.next_passes(now)
             started, now = now + (repeats - 1) * length, now + repeats * length
-            self.passes += steps
+            self.passes, self.steps = self.passes + repeats, self.steps + steps
             written = self.host.write(now, streams) if self.server.chunk else now
             for number, sent in firsts:
                 request = self.asked[number]
-                heapq.heappush(self.running, (self.passes + request.output - 1, number, sent, written))
+                heapq.heappush(self.running, (self.steps + request.output - 1, number, sent, written))
                 self.rows += request.row
             missing -= self._finish(written, wanted)
             known = started if self.running or self.waiting else now
@@ -200,7 +201,7 @@ class Simulation:
 
     def alike_passes(self, now: float, step: float) -> int:
         """Return how many passes hold the same: until a request ends, one comes in, or a prompt has its last pass."""
-        ends = self.running[0][0] - self.passes if self.running else math.inf
+        ends = self.running[0][0] - self.steps if self.running else math.inf
         if self.waiting:
             number, _, left = self.waiting[0]
             request = self.asked[int(number)]
@@ -217,7 +218,7 @@ class Simulation:
     def _finish(self, now: float, wanted: range) -> int:
         """End the requests whose last token a pass brought; return how many of them are wanted."""
         counted = 0
-        while self.running and self.running[0][0] <= self.passes:
+        while self.running and self.running[0][0] <= self.steps:
             _, number, sent, first = heapq.heappop(self.running)
             request = self.asked.pop(number)
             self.rows -= request.row
