@@ -8,7 +8,7 @@ import pytest
 from variants import GIB, MIB, STORE, TEXT, coefficients, configuration, resolve
 
 from recommender.choose.recommend import NothingFits, recommend
-from recommender.estimate import memory, memory_items
+from recommender.estimate import memory, memory_items, model_shape
 from recommender.estimate.engines import pytorch
 from recommender.estimate.engines.engine import ENGINES
 from recommender.knowledge.engines import LABELS, is_read
@@ -56,6 +56,23 @@ def test_buffers_grow_with_the_pass_and_the_batch() -> None:
     assert item.bytes == 200 * MIB + 8192 * row * 2 * 2 + 64 * VOCAB * 10
     wide = memory.estimate(asked(), config(max_batch_size=10_000)).item("workspace")
     assert wide.bytes == 200 * MIB + 10_000 * row * 2 * 2 + 10_000 * VOCAB * 10
+
+
+def test_before_0_9_2_logits_of_every_prompt_token_are_kept_apart() -> None:
+    """0.7.0 model_agent.py:51: prefill x vocabulary x 7 bytes, whatever the batch."""
+    for batch in (1, 64):
+        kept = pytorch.reserved_bytes(asked(lmdeploy="0.9.1"), config(max_batch_size=batch))
+        assert kept == 8192 * VOCAB * 7
+    assert pytorch.reserved_bytes(asked(lmdeploy="0.9.2"), config()) == (8192 + 128) * VOCAB * 2
+
+
+def test_latent_attention_keeps_copies_for_decoding() -> None:
+    """GLM-4.7-Flash: 47 layers of 20 heads, 512 x (192 + 256) numbers a head, 16 bits, beside the stored weights."""
+    resolved = asked(model="glm-4.7-flash")
+    _, weights = pytorch.items_before_cache(resolved, 1)
+    text, (latent,) = resolved.model.text, resolved.model.text.latent
+    assert (text.layers, text.heads, latent.rank, latent.key, latent.value) == (47, 20, 512, 192, 256)
+    assert weights.bytes - model_shape.weight_bytes(resolved.model) == 47 * 20 * 512 * (192 + 256) * 2
 
 
 def test_a_warm_up_takes_no_cache() -> None:

@@ -11,23 +11,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from packaging.version import Version
+
 from recommender.common.units import MIB
 from recommender.estimate.linear_attention import state_bytes
 from recommender.estimate.memory_items import MemoryItem, make_item, weights
-from recommender.estimate.model_shape import kv_bytes_per_token
+from recommender.estimate.model_shape import kv_bytes_per_token, weight_bytes
 from recommender.estimate.vision_shape import BYTES_16_BIT
 
 if TYPE_CHECKING:
-    from packaging.version import Version
-
     from recommender.estimate.configuration import Configuration
     from recommender.request.resolved_request import ResolvedRequest
 
 DECODE_ROUNDS = 16
 """Decoding passes before waiting prompts get a pass: prefill_interval, which the command line does not set
 (0.18.0 lmdeploy/messages.py, lmdeploy/pytorch/engine/inputs_maker.py:1299)."""
-SPARE_STATES = 2
-"""State slots beside those of the batch: one of the system's, one for prompts in several passes (base.py:269)."""
+SPARE_STATES = ((Version("0.14.0"), 2), (Version("0.12.3"), 1), (Version("0.0"), 8))
+"""State slots beside those of the batch, from a release on: one of the system's, one for prompts in several passes
+(0.14.0 lmdeploy/pytorch/engine/executor/base.py:264; 0.13.0, the same file, :231)."""
+LOGITS_OF_PROMPTS = Version("0.9.2")
+"""From here on the buffers that are kept apart are for 16-bit logits, of the batch twice; before, for logits of every
+prompt token (0.7.0 lmdeploy/pytorch/engine/model_agent.py:51: 7 bytes for each word)."""
 RESERVED_BLOCKS = 1
 """Blocks for padding (engine/config_builder.py: num_reserved_gpu_blocks)."""
 
@@ -48,22 +52,37 @@ def items_before_cache(resolved: ResolvedRequest, tp: int) -> tuple[MemoryItem, 
     names = ("pytorch-context-mib", "peer-context-mib") if tp > 1 else ("pytorch-context-mib",)
     return (
         make_item("context", *((MIB, coefficients[name]) for name in names)),
-        make_item("weights", exact=weights(resolved, tp)),
+        make_item("weights", exact=_weights(resolved, tp)),
     )
+
+
+def _weights(resolved: ResolvedRequest, tp: int) -> int:
+    """Return the bytes of weights on one GPU.
+
+    Of latent attention the stored matrices stay, beside two 16-bit copies for decoding, one of keys and one of values
+    (0.18.0 lmdeploy/pytorch/models/deepseek_v2.py:448, :457).
+    """
+    text = resolved.model.text
+    if not text.latent:
+        return weights(resolved, tp)
+    copies = sum(text.layers * text.heads * each.rank * (each.key + each.value) * BYTES_16_BIT for each in text.latent)
+    return ((resolved.weight_bytes or weight_bytes(resolved.model)) + copies) // tp
 
 
 def reserved_bytes(resolved: ResolvedRequest, config: Configuration) -> int:
     """Return what is kept from the free memory: work buffers by the engine's own rule, and states.
 
-    Source: 0.18.0 lmdeploy/pytorch/engine/executor/base.py:232 and :269.
+    Source: 0.18.0 lmdeploy/pytorch/engine/executor/base.py:232 and :289.
     """
-    tokens = config.prefill_tokens + 2 * config.max_batch_size
-    return tokens * resolved.model.text.vocab * BYTES_16_BIT + _states(resolved, config)
+    vocab, states = resolved.model.text.vocab, _states(resolved, config)
+    if resolved.version < LOGITS_OF_PROMPTS:
+        return config.prefill_tokens * vocab * 7 + states
+    return (config.prefill_tokens + 2 * config.max_batch_size) * vocab * BYTES_16_BIT + states
 
 
 def _states(resolved: ResolvedRequest, config: Configuration) -> int:
-    own = state_bytes(resolved.model, config.tp)
-    return (config.max_batch_size + SPARE_STATES) * own if own else 0
+    spare = next(count for since, count in SPARE_STATES if resolved.version >= since)
+    return (config.max_batch_size + spare) * state_bytes(resolved.model, config.tp)
 
 
 def count_blocks(resolved: ResolvedRequest, config: Configuration, region: int, sequences: int) -> int:
