@@ -109,6 +109,15 @@ def test_auto_takes_turbomind_where_it_serves_the_model(backend: Any, release: s
     assert written["backend"] == engine
 
 
+def test_where_no_engine_can_the_first_says_why() -> None:
+    """FP8 weights on Ampere: TurboMind reads them from 0.10.1 on, the PyTorch engine never."""
+    with pytest.raises(NothingFits) as raised:
+        recommend(Request("rtx-3090", model="qwen3-8b-fp8", load="low", lmdeploy="0.9.1"))
+    assert raised.value.nothing.binding.constraint == "fp8-weights-hopper-first"
+    assert raised.value.change is not None
+    assert raised.value.change.options.startswith("--lmdeploy")
+
+
 def test_an_engine_that_does_not_serve_the_model_is_refused() -> None:
     """By the constraint that cites the release's table."""
     request = Request(gpu="a100-sxm-80g", model="qwen2-vl-7b-instruct", lmdeploy="0.14.0", backend="turbomind")

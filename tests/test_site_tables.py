@@ -16,7 +16,15 @@ from recommender.knowledge import run_figures
 from recommender.knowledge.load import load
 from recommender.lookup.release_diff import diff
 from recommender.lookup.release_diff_text import as_json
-from recommender.site.pages import advisers, claimed_figures, comparison, measured_table, measurements, releases
+from recommender.site.pages import (
+    advisers,
+    claimed_figures,
+    comparison,
+    hardware,
+    measured_table,
+    measurements,
+    releases,
+)
 from recommender.site.site_data import site_data
 
 STORE = load()
@@ -244,3 +252,11 @@ def test_the_comparison_with_guidellm_is_its_raw_file(page: str) -> None:
     assert near.count(True) == 4
     busiest = raw[-1]["guidellm"]
     assert round(busiest["rps"] * busiest["p50"] / 1000) == 60
+
+
+def test_a_models_page_has_its_whole_shape() -> None:
+    """Also what is two levels down, and nothing as Python prints it."""
+    bodies = {page.path: words(page.body) for page in hardware.pages(site_data())}
+    assert "Index:" in bodies["models/deepseek-v3.2.md"]
+    assert "Audio encoder" in bodies["models/qwen3-omni-30b-a3b-instruct.md"]
+    assert not [path for path, body in bodies.items() if "object at 0x" in body]

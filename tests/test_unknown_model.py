@@ -56,11 +56,10 @@ def test_a_covered_architecture_is_used_as_a_folder(name: str, architecture: str
 @pytest.mark.parametrize(
     ("name", "architecture"),
     [
-        ("deepseek-ai/DeepSeek-V3", "DeepseekV3ForCausalLM"),
-        ("google/gemma-2-9b-it", "Gemma2ForCausalLM"),
-        ("microsoft/phi-4", "Phi3ForCausalLM"),
-        ("Qwen/Qwen3-Next-80B-A3B-Instruct", "Qwen3NextForCausalLM"),
-        ("mistralai/Mistral-7B-Instruct-v0.3", "MistralForCausalLM"),
+        ("deepseek-ai/DeepSeek-V4-Flash", "DeepseekV4ForCausalLM"),
+        ("openbmb/MiniCPM3-4B", "MiniCPM3ForCausalLM"),
+        ("JetLM/SDAR-8B-Chat", "SDARForCausalLM"),
+        ("zai-org/cogvlm-chat-hf", "CogVLMForCausalLM"),
     ],
 )
 def test_what_only_pytorch_serves_is_said_so(name: str, architecture: str) -> None:
@@ -82,8 +81,8 @@ def test_the_tables_are_the_extracted_ones() -> None:
 
 def test_a_folder_of_another_architecture_names_its_engine(tmp_path: Path) -> None:
     """Its config.json says for sure what a name only suggests."""
-    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["Gemma2ForCausalLM"]}))
-    with pytest.raises(CheckpointError, match=r"Gemma2ForCausalLM' is not supported: .* PyTorch engine only"):
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["DeepseekV4ForCausalLM"]}))
+    with pytest.raises(CheckpointError, match=r"DeepseekV4ForCausalLM' is not supported: .* PyTorch engine only"):
         recommend(Request("h100-sxm-80g", model=str(tmp_path)))
     (tmp_path / "config.json").write_text(json.dumps({"architectures": ["NoSuchForCausalLM"]}))
     with pytest.raises(CheckpointError, match=r"supported: .*Qwen2ForCausalLM"):

@@ -30,7 +30,7 @@ CASES = """
 2 | --gpu L4 --rps abc | --rps 'abc': use a number
 2 | --gpu L4 --model qwen2.5-7b-instrct | did you mean qwen2.5-7b-instruct
 2 | --gpu L4 --model me/llama-3-tuned | pass its folder with config.json: --model path/to/it
-2 | --gpu L4 --model google/gemma-3-27b-it | with its PyTorch engine only
+2 | --gpu L4 --model openbmb/MiniCPM3-4B | with its PyTorch engine only
 2 | --gpu L4 --model ./nowhere | './nowhere' is not a folder with a config.json
 2 | --gpu L4 --model '' | --model: the name is missing
 2 | --gpu L4 --model other | architecture 'FooForCausalLM' is not supported

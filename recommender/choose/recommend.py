@@ -80,6 +80,7 @@ def recommend(request: Request, store: Store | None = None, room: bool = True) -
     NothingFits if no configuration passes.
     """
     resolved = resolve_with_checkpoint(request, store or load())
+    preferred: tuple[ResolvedRequest, NoCandidate] | None = None
     for other in (*engines_for(request, resolved.model, resolved.version)[1:], None):
         if request.rps and not request.load and not request.concurrency:
             resolved, outcome = _for_rate(resolved)
@@ -87,8 +88,11 @@ def recommend(request: Request, store: Store | None = None, room: bool = True) -
             outcome = choose(resolved, room)
         if other is None or not isinstance(outcome, NoCandidate) or not is_of_engine(resolved, outcome.binding):
             break
+        preferred = preferred or (resolved, outcome)
         why = f"{LABELS[other].title}: {outcome.binding.message}"
         resolved = replace(resolved, engine=other, notes=(*resolved.notes, why))
+    if preferred and isinstance(outcome, NoCandidate) and is_of_engine(resolved, outcome.binding):
+        resolved, outcome = preferred  # no engine can, so the first says why
     if isinstance(outcome, NoCandidate):
         if outcome.near is None:
             change = suggest_change(resolved, outcome.too_large)

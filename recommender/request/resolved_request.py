@@ -17,7 +17,7 @@ from recommender.knowledge.engines import LABELS, EngineName
 from recommender.knowledge.eras import options_of, within
 from recommender.knowledge.names import PART, resolve_gpu, resolve_model, resolve_release
 from recommender.knowledge.store import Store
-from recommender.request.image_tokens import image_tokens, most_tiles, tiles
+from recommender.request.image_tokens import image_tokens, most_image_tokens, tiles
 from recommender.request.load_lengths import prompt_in_turn, resolve_lengths, total_variance
 from recommender.request.request import DEFAULT_CPUS, Request, read_mix
 
@@ -137,8 +137,7 @@ class ResolvedRequest:
         """Return ``total_tokens`` with each image at its most tiles: what a larger photo would need."""
         if not self.images or self.vision is None:
             return self.total_tokens()
-        most = most_tiles(self.vision, max_tiles or None)
-        image = (most + (1 if self.vision.thumbnail and most > 1 else 0)) * self.vision.tokens_per_tile
+        image = most_image_tokens(self.vision, max_tiles or None)
         return max(0, self.images * image - self.image_tokens(max_tiles)) + self.total_tokens(max_tiles)
 
 

@@ -104,7 +104,7 @@ def numbers(knowledge: KnowledgeFolder) -> Iterator[Problem]:
         elif isinstance(part, (records.TextShape, records.VisionShape)):
             for name in type(part).model_fields:
                 value = getattr(part, name)
-                if type(value) is int and value <= 0 and name not in ("wrapper_tokens", "positions"):
+                if type(value) is int and value <= 0 and name not in ("wrapper_tokens", "positions", "deepstack"):
                     yield Problem(
                         file, join_fields(where, name), f"{value} is not a size", "write the value of config.json"
                     )

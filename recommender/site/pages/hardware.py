@@ -123,10 +123,11 @@ def _model(data: SiteData, model: records.Model) -> Iterator[str]:
     rows = ((f"{bits}", f"{model_shape.kv_bytes_per_token(model, bits):,}") for bits in (16, 8, 4))
     yield from markup.table(("Bits", "Bytes per token on one GPU"), rows)
     yield markup.heading(2, "Shape", "shape")
-    yield from _shape(model.text, "mixture", "window", "linear", "latent")
-    for vision in model.vision:
-        yield markup.heading(3, "Image encoder")
-        yield from _shape(vision, "pixels", "window")
+    yield from _shape(model.text)
+    for title, encoders in (("Image encoder", model.vision), ("Audio encoder", model.audio)):
+        for encoder in encoders:
+            yield markup.heading(3, title)
+            yield from _shape(encoder)
     yield markup.heading(2, "Served by", "support")
     for support in model.support:
         yield f"\n**{support.engine}**, {markup.span(support.since, support.until)}:\n"
@@ -142,13 +143,16 @@ def _model(data: SiteData, model: records.Model) -> Iterator[str]:
     yield from markup.sources(data.store, model.sources)
 
 
-def _shape(part: object, *nested: str) -> Iterator[str]:
-    """Return tables of a record part's fields: first its own, then those of nested parts."""
-    fields = {name: value for name, value in vars(part).items() if name not in nested and value not in ("", ())}
-    yield from markup.resolved((name.replace("_", " "), markup.text(_shown(value))) for name, value in fields.items())
-    for name in nested:
-        for inner in getattr(part, name):
-            yield from _shape(inner)
+def _shape(part: object) -> Iterator[str]:
+    """Return tables of a record part's fields: first its own, then those of each part within, under its name."""
+    fields = {name: value for name, value in vars(part).items() if value not in ("", ())}
+    within = {name: value for name, value in fields.items() if isinstance(value, tuple)}
+    own = ((name, value) for name, value in fields.items() if name not in within)
+    yield from markup.resolved((name.replace("_", " "), markup.text(_shown(value))) for name, value in own)
+    for name, parts in within.items():
+        for each in parts:
+            yield f"\n{name.capitalize()}:\n"
+            yield from _shape(each)
 
 
 def _shown(value: object) -> str:
