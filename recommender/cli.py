@@ -19,7 +19,7 @@ from recommender.common import streams
 from recommender.common.exits import BAD_REQUEST, DEFECT, INTERRUPTED, MACHINE, NOTHING_FITS, fail
 from recommender.common.text import masked
 from recommender.fleet import FORMS
-from recommender.options import request_options
+from recommender.options import files, request_options
 
 EXAMPLES = """\b
 Examples:
@@ -84,6 +84,7 @@ COMMANDS = {
     "-o",
     "--output",
     metavar="FILE",
+    shell_complete=files,
     help="Write to a file, atomically, instead of stdout (-); for compose, systemd and k8s to a folder.",
 )
 @click.option("--force", is_flag=True, help="With -o: overwrite edits by hand.")

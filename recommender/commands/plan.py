@@ -13,7 +13,7 @@ from recommender.commands.output import write_folder
 from recommender.commands.short_help import ShortCommand
 from recommender.common.errors import RequestError
 from recommender.fleet import FORMS
-from recommender.options import question_options
+from recommender.options import QUESTION, files, question_options
 from recommender.request.command_line import positive_float, positive_int
 from recommender.request.request import MAX_COUNT
 
@@ -57,9 +57,7 @@ would; 2 bad command line; 3 this machine lacks something (a GPU for
 
 @click.command("plan", cls=ShortCommand, epilog=EXAMPLES)
 @partial(question_options, names=TAKEN)
-@click.option(
-    "--gpu", "gpus", metavar="NAME[:COUNT]", multiple=True, help="A host's GPU and their number, or auto; repeatable."
-)
+@QUESTION["gpu"].but("--gpu", "gpus", callback=None, help="A host's GPU and their number, or auto; repeatable.")
 @click.option("--tp", metavar="N", multiple=True, help="GPUs per server. [1, 2, 4 and 8, up to the host's]")
 @click.option("--peak", metavar="X", default="1.5", help="Peak load as a multiple of --rps. [1.5]")
 @click.option("--burst", metavar="N", default="1", help="Mean number of requests that arrive together. [1]")
@@ -69,7 +67,7 @@ would; 2 bad command line; 3 this machine lacks something (a GPU for
 @click.option("--price", "prices", metavar="GPU=PRICE", multiple=True, help="Price per GPU and hour, in any currency.")
 @click.option("--format", "form", type=click.Choice(["text", "json", *FORMS]), default="text", help=FORMAT_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Same as --format json.")
-@click.option("-o", "--output", metavar="DIR", default="", help="Folder for --format compose, systemd or k8s.")
+@click.option("-o", "--output", metavar="DIR", default="", shell_complete=files, help="Folder for --format compose, systemd or k8s.")
 def command(**options: Any) -> None:
     """Size a fleet: GPUs, hosts and servers for a request rate."""
     from recommender.common.terminal import show, show_json
