@@ -13,7 +13,7 @@ from recommender.common.errors import RequestError, UnknownName
 from recommender.common.text import did_you_mean, shorten
 from recommender.common.units import GIB, MIB
 from recommender.knowledge import conditions
-from recommender.knowledge.engines import EngineName
+from recommender.knowledge.engines import LABELS, EngineName
 from recommender.knowledge.eras import options_of, within
 from recommender.knowledge.names import PART, resolve_gpu, resolve_model, resolve_release
 from recommender.knowledge.store import Store
@@ -177,6 +177,7 @@ def resolve_request(
         option = f"--workload {workload.id}" if request.images < 0 else "--image"
         raise RequestError(f"{option}: {model.hub} is a text model; remove {option}, or name a vision model")
     lengths = resolve_lengths(request, workload, model)
+    engine = engines_for(request, model, version)[0]
     memory = gpu.memory_mib * MIB
     available = int(request.vram_gib * GIB)
     if available > memory:
@@ -187,7 +188,7 @@ def resolve_request(
         release=release,
         version=version,
         gpu=gpu,
-        notes=(*notes, *_assumed(request), *lengths.notes),
+        notes=(*notes, *_assumed(request), *lengths.notes, *_why_engine(request, engine, model, release.id)),
         model=model,
         model_source=source or model.hub,
         weight_bytes=exact,
@@ -202,8 +203,15 @@ def resolve_request(
         **lengths.fields(),
         burstiness=request.burstiness or workload.burstiness,
         image_sizes=read_mix(request.image_mix) if images else (),
-        engine=engines_for(request, model, version)[0],
+        engine=engine,
     )
+
+
+def _why_engine(request: Request, engine: EngineName, model: records.Model, release: str) -> tuple[str, ...]:
+    """Return why another engine than LMDeploy's default runs the model, for the report."""
+    if request.backend != "auto" or engine == "turbomind":
+        return ()
+    return (f"{LABELS[engine].title}: TurboMind {release} does not serve {model.architecture}",)
 
 
 def engines_for(request: Request, model: records.Model, version: Version) -> tuple[EngineName, ...]:
