@@ -87,7 +87,7 @@ COMMANDS = {
     shell_complete=files,
     help="Write to a file, atomically, instead of stdout (-); for compose, systemd and k8s to a folder.",
 )
-@click.option("--force", is_flag=True, help="With -o: overwrite edits by hand.")
+@click.option("--force", is_flag=True, help="With -o: overwrite edits by hand, and files that have no seal.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("-v", "--verbose", "--why", "verbose", is_flag=True, help="Reasons and sources, setting by setting.")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr.")

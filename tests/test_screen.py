@@ -112,6 +112,56 @@ def test_edits_by_hand_are_kept(tmp_path: Path) -> None:
             script.write_text(script.read_text().replace("SERVER_PORT:-23333", "SERVER_PORT:-8000"))
 
 
+SEALED = ("bash", "python", "client", "env", "docker", "json")
+
+
+@pytest.mark.parametrize("form", [*SEALED, "command", "report"])
+def test_no_work_of_a_person_is_lost(form: str, tmp_path: Path) -> None:
+    """A file is replaced unasked only where its seal shows that nobody edited it, or where nothing would change."""
+    file = tmp_path / "file"
+    first, other = (("--gpu", "A100-80G", "--load", load, "-q", "--format", form) for load in ("2", "4"))
+
+    def write(words: tuple[str, ...], *more: str) -> int:
+        before = file.read_bytes() if file.exists() else b""
+        done = recommend_process(*words, "-o", str(file), *more)
+        assert (file.read_bytes() == before) or done.returncode == 0
+        assert done.stderr.count(b"\n") == (done.returncode != 0)
+        return done.returncode
+
+    assert write(first) == 0
+    made = file.read_bytes()
+    assert write(first) == 0  # the same bytes again
+    assert write(other) == (0 if form in SEALED else 3)
+    file.write_bytes(made)
+    head_lost = b"".join(line for line in made.splitlines(True) if b"rendered" not in line)
+    for text in (
+        made.replace(b"4096", b"8192"),
+        made + b"more\n",
+        head_lost,
+        b"echo important\n",
+        b"\xff\x00",
+        b"{}\n",
+    ):
+        if text != made:
+            file.write_bytes(text)
+            assert write(other) == 3, text[-80:]
+            assert file.read_bytes() == text
+    assert write(other, "--force") == 0
+    file.write_bytes(b"")
+    assert write(other) == 0
+
+
+def test_a_skill_of_your_own_is_kept(tmp_path: Path) -> None:
+    """Neither file is written where one of them would replace another text."""
+    (tmp_path / "examples.md").write_text("mine\n")
+    done = recommend_process("mcp", "--skill", str(tmp_path))
+    assert (done.returncode, done.stderr.count(b"\n")) == (3, 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["examples.md"]
+    assert recommend_process("mcp", "--skill", str(tmp_path), "--force").returncode == 0
+    assert recommend_process("mcp", "--skill", str(tmp_path)).returncode == 0
+    assert (tmp_path / "examples.md").read_text() != "mine\n"
+
+
 def commands(group: click.Group = root, prefix: tuple[str, ...] = ()) -> list[tuple[str, ...]]:  # type: ignore[assignment]
     found: list[tuple[str, ...]] = [prefix]
     context: Any = click.Context(group)

@@ -67,7 +67,14 @@ would; 2 bad command line; 3 this machine lacks something (a GPU for
 @click.option("--price", "prices", metavar="GPU=PRICE", multiple=True, help="Price per GPU and hour, in any currency.")
 @click.option("--format", "form", type=click.Choice(["text", "json", *FORMS]), default="text", help=FORMAT_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Same as --format json.")
-@click.option("-o", "--output", metavar="DIR", default="", shell_complete=files, help="Folder for --format compose, systemd or k8s.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    default="",
+    shell_complete=files,
+    help="Folder for --format compose, systemd or k8s.",
+)
 def command(**options: Any) -> None:
     """Size a fleet: GPUs, hosts and servers for a request rate."""
     from recommender.common.terminal import show, show_json
