@@ -70,7 +70,6 @@ COMMANDS = {
     "--format",
     "form",
     type=click.Choice(["bash", "command", "python", "client", "env", "docker", "json", "report", *FORMS]),
-    default="bash",
     metavar="FORM",
     help="bash, command, python, client, env, docker, json, report, compose, systemd or k8s.",
 )
@@ -154,11 +153,13 @@ def _usage(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption):
         from difflib import get_close_matches
 
+        from recommender.commands.server_option import explain_server_option
+
         near = get_close_matches(error.option_name, error.possibilities or (), 2, 0.75)
-        if near:
+        if told := explain_server_option(error.option_name, context.command if context else root):
+            more = f"; {told}"
+        elif near:
             more = f"; did you mean {', '.join(near)}?"
-        elif context is not None and context.command.name == "estimate":
-            more = "; the server's options come after --: recommend estimate --gpu L4 -- --session-len 4096"
         return f"no such option {masked(error.option_name)}{more}"
     if isinstance(error, click.exceptions.NoArgsIsHelpError) and isinstance(error.ctx.command, click.Group):
         return f"name a command: {', '.join(error.ctx.command.list_commands(error.ctx))}{more}"

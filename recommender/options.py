@@ -242,6 +242,10 @@ FOLLOW = (
 )
 
 
+CHOICES = ("goal", "kv")
+"""Options that steer our choice and mean nothing where the configuration is given."""
+
+
 def question_options(command: Command, names: Collection[str] = ()) -> Command:
     """Add to a command the options of a request, or those of these names."""
     for name, option in reversed(QUESTION.items()):
@@ -288,6 +292,8 @@ def build_recommendation(options: dict[str, Any]) -> Recommendation:
     from recommender.choose import recommend
 
     request, follow = build_request(options), options["follow"]
+    if follow and (steering := [name for name in CHOICES if options[name]]):
+        raise RequestError(f"--{steering[0]} steers our own choice, and --follow takes another; remove one")
     if follow is None:
         if options["added"] or options["left_out"]:
             name = "--with" if options["added"] else "--without"

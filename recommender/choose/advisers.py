@@ -19,6 +19,7 @@ from recommender.estimate.configuration import Configuration
 from recommender.knowledge import option_values
 from recommender.knowledge.engines import is_read
 from recommender.knowledge.eras import within
+from recommender.knowledge.other_servers import closest_option
 from recommender.knowledge.provenance import code_caveat, measured_lines
 from recommender.knowledge.store import Store
 from recommender.request.resolved_request import ResolvedRequest
@@ -95,6 +96,8 @@ def _resolve_option(where: str, name: str, known: Collection[str]) -> str:
     """Return an option's id from any spelling: dashes, underscores, capitals."""
     option = {normal(option): option for option in known}.get(normal(name))
     if option is None:
+        if other := closest_option(name):
+            raise UnknownName(f"{where}: LMDeploy has no option {shorten(name)}; its closest is {other}")
         raise UnknownName(f"{where}: unknown option {shorten(name)}{did_you_mean(name, sorted(known))}")
     return option
 

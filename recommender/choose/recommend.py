@@ -84,7 +84,7 @@ def recommend(request: Request, store: Store | None = None, room: bool = True) -
         outcome = choose(resolved, room)
     if isinstance(outcome, NoCandidate):
         if outcome.near is None:
-            change = suggest_change(resolved, outcome.too_large)
+            change = suggest_change(resolved, outcome)
             others = suggest_others(resolved, outcome, change)
             raise NothingFits(resolved, outcome, change, others)
         outcome = _with_hint(resolved, outcome.near)
@@ -136,7 +136,7 @@ def resolve_with_checkpoint(request: Request, store: Store) -> ResolvedRequest:
         if checkpoint.looks_like_path(request.model):
             shown = checkpoint.shorten_path(request.model)
             raise UnknownName(f"--model: {shown} is not a folder with a config.json") from None
-        release = resolve_release(store, request.lmdeploy)
+        release = resolve_release(store, request.lmdeploy, "--lmdeploy")
         raise UnknownName(explain_unknown(store, request.model, release.id)) from None
     return resolve_request(request, store)
 
@@ -162,6 +162,8 @@ def _for_rate(resolved: ResolvedRequest) -> tuple[ResolvedRequest, Choice | NoCa
         near += [(tried, outcome.near)] if isinstance(outcome, NoCandidate) and outcome.near else []
         larger = replace(tried, concurrency=2 * tried.concurrency)
         found = choose(larger)
+        if isinstance(found, NoCandidate) and not goals & dict(found.rejected).keys():
+            break  # the rate is the limit, not the memory for more requests at once
         if isinstance(outcome, Choice) and not (isinstance(found, Choice) and _is_worth(found, outcome)):
             break
         tried, outcome = larger, found

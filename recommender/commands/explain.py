@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from recommender import api
-from recommender.commands.short_help import ShortCommand
+from recommender.commands.short_help import ShortCommand, exclude
 from recommender.options import QUESTION
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class ExplainCommand(ShortCommand):
 @click.option("--json", "as_json", is_flag=True, help="Print the complete result as JSON.")
 def command(flag: str, lmdeploy: str | None, short: bool, vi: bool, as_json: bool) -> None:
     """Show what an option does, its history over the releases, advice, verdicts and known issues."""
+    exclude(click.get_current_context(), "--short", "--json")
+    exclude(click.get_current_context(), "--vi", "--json")
     from recommender.common import terminal
     from recommender.lookup import option_text, short_text
 

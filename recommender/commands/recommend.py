@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import click
+
 from recommender.commands.output import write_file, write_folder
+from recommender.commands.short_help import exclude
 from recommender.common import terminal
 from recommender.common.errors import RequestError
 from recommender.fleet import FORMS
@@ -17,7 +20,7 @@ from recommender.render.template import COMMENTS
 def run(options: dict[str, Any]) -> None:
     """Write the recommendation, and the report to stderr."""
     _check_output(options)
-    options["form"] = "json" if options["as_json"] else options["form"]
+    options["form"] = options["form"] or ("json" if options["as_json"] else "bash")
     recommendation = build_recommendation(options)
     if options["form"] in FORMS:
         from recommender.fleet.layout import Layout
@@ -53,9 +56,12 @@ def run(options: dict[str, Any]) -> None:
 
 def _check_output(options: dict[str, Any]) -> None:
     """Raise RequestError for options of the output that contradict each other."""
-    if options["as_json"] and options["form"] not in ("bash", "json"):
+    exclude(click.get_current_context(), "-v", "-q")
+    if options["as_json"] and options["form"] not in (None, "json"):
         raise RequestError(f"--json and --format {options['form']} exclude each other; remove one")
-    if options["comments"] and (options["as_json"] or options["form"] != "bash"):
+    if options["comments"] and (options["as_json"] or options["form"] not in (None, "bash")):
         raise RequestError(f"--comments {options['comments']}: only --format bash has them; remove one")
+    if options["force"] and options["output"] in (None, "-"):
+        raise RequestError("--force overwrites a file; name it with -o, or leave --force out")
     if options["output"] == "":
         raise RequestError("-o: the name is empty; name a file, or - for stdout")

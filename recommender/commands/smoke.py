@@ -114,6 +114,8 @@ def command(artefact: Path | None, **options: Any) -> None:
     """
     from recommender.smoke import record
 
+    if options["dry_run"] and options["as_json"]:
+        raise RequestError("--json prints a run, and --dry-run makes none; remove one")
     script, recommendation = _resolve(artefact, options)
     evidence = record.evidence_path(options["save_evidence"]) if options["save_evidence"] else None
     seconds = positive_float("--seconds", options["seconds"], 3600) if options["seconds"] else 0.0

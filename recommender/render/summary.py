@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from recommender.choose.defaults import compare_with_defaults
 from recommender.choose.reasons import has_source
 from recommender.common.text import count
-from recommender.common.units import GIB
+from recommender.common.units import GIB, duration
 from recommender.estimate.memory import likely_range
 from recommender.knowledge.engines import LABELS
 
@@ -62,16 +62,11 @@ def replayed_misses(recommendation: Recommendation) -> tuple[str, ...]:
     request, replayed = recommendation.request, recommendation.speed.replayed
     if replayed is None:
         return ()
-    goals = (
-        ("--p99", "p99", request.p99_ms, replayed.latency.p99),
-        ("--ttft", request.ttft_at, request.ttft_ms, getattr(replayed.ttft, request.ttft_at)),
-        ("--tpot", request.tpot_at, request.tpot_ms, getattr(replayed.tpot, request.tpot_at)),
-        ("--latency", request.latency_at, request.latency_ms, getattr(replayed.latency, request.latency_at)),
-    )
+    found = [(goal, getattr(getattr(replayed, goal.figure), goal.at)) for goal in request.time_goals]
     return tuple(
-        f"Replayed, the {at} is {found:,.1f} ms and misses {option}; plan for more with --headroom 20%."
-        for option, at, most, found in goals
-        if 0 < most < found
+        f"Replayed, the {goal.at} is {duration(value)} and misses {goal.option}; plan for more with --headroom 20%."
+        for goal, value in found
+        if value > goal.most_ms
     )
 
 

@@ -46,6 +46,15 @@ class Replayed(NamedTuple):
     shared: int = 0
 
 
+class TimeGoal(NamedTuple):
+    """A goal for a time: its option, which figure and quantile it is about, and the most ms."""
+
+    option: str
+    figure: Literal["ttft", "tpot", "latency"]
+    at: Quantile
+    most_ms: float
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One question to the recommender. Times are in ms, sizes in pixels, memory in GiB.
@@ -114,6 +123,17 @@ class Request:
     prompt: str = ""
     response_schema: str = ""
     backend: BackendChoice = "auto"
+
+    @property
+    def time_goals(self) -> tuple[TimeGoal, ...]:
+        """The goals for times that were given."""
+        goals = (
+            TimeGoal("--p99", "latency", "p99", self.p99_ms),
+            TimeGoal("--ttft", "ttft", self.ttft_at, self.ttft_ms),
+            TimeGoal("--tpot", "tpot", self.tpot_at, self.tpot_ms),
+            TimeGoal("--latency", "latency", self.latency_at, self.latency_ms),
+        )
+        return tuple(goal for goal in goals if goal.most_ms)
 
     def __post_init__(self) -> None:
         """Raise RequestError for a value that makes no sense."""

@@ -24,6 +24,7 @@ from recommender.request.request import DEFAULT_CPUS, Request, read_mix
 if TYPE_CHECKING:
     from recommender.knowledge import records
 
+
 @dataclass(frozen=True, slots=True)
 class ResolvedRequest:
     """A request with its names resolved and its tokens counted.
@@ -156,7 +157,7 @@ def resolve_request(
 
     Raises UnknownName or RequestError.
     """
-    release = resolve_release(store, request.lmdeploy)
+    release = resolve_release(store, request.lmdeploy, "--lmdeploy")
     version = conditions.version(release.id)
     gpu, notes = resolve_gpu(store, request.gpu)
     if PART in gpu.id and request.gpu_count > 1:
@@ -167,7 +168,7 @@ def resolve_request(
     concurrency = request.concurrency
     if request.load:
         if request.load not in store.loads:
-            raise UnknownName(f"unknown load {shorten(request.load)}{did_you_mean(request.load, store.loads)}")
+            raise UnknownName(f"--load: unknown load {shorten(request.load)}{did_you_mean(request.load, store.loads)}")
         concurrency = store.loads[request.load].concurrency
     workload = _workload_of(request, model, store)
     images, width, height = workload.images, workload.image_width, workload.image_height
@@ -229,5 +230,5 @@ def _workload_of(request: Request, model: records.Model, store: Store) -> record
     """Return the request's workload; without one that of the model's kind. Raises UnknownName."""
     name = request.workload or ("vision-json" if model.vision and request.images != 0 else "text")
     if name not in store.workloads:
-        raise UnknownName(f"unknown workload {shorten(name)}{did_you_mean(name, store.workloads)}")
+        raise UnknownName(f"--workload: unknown workload {shorten(name)}{did_you_mean(name, store.workloads)}")
     return store.workloads[name]
