@@ -38,7 +38,7 @@ def test_each_engine_has_a_name_and_a_part() -> None:
 
 
 def test_the_cache_is_a_share_of_what_the_runtime_leaves() -> None:
-    """0.18.0 executor/base.py:216: (prefill + 2 x batch) x vocabulary x 2 bytes are kept apart; one block is padding."""
+    """0.18.0 executor/base.py:232 keeps (prefill + 2 x batch) x vocabulary x 2 bytes apart; one block is padding."""
     resolved = asked()
     made = memory.estimate(resolved, config(cache_ratio=0.5))
     free = (81_559 - 500 - 1000) * MIB - memory_items.weights(resolved, 1)

@@ -106,6 +106,12 @@ def list_goal_constraints(store: Store) -> frozenset[str]:
     )
 
 
+def is_of_engine(resolved: ResolvedRequest, finding: ConstraintFinding) -> bool:
+    """Return whether a finding is of the engine that runs, and not of memory, speed or the request."""
+    rule = next(rule for rule in parse_all(resolved.store) if rule.record.id == finding.constraint)
+    return not rule.estimated and any("config.backend" in condition.names for condition in rule.when)
+
+
 def find_violated(
     parsed: Iterable[ParsedConstraint],
     values: Mapping[str, Value],

@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import cast
 
-from recommender.choose.constraints import ConstraintFinding, list_goal_constraints
+from recommender.choose.constraints import ConstraintFinding, is_of_engine, list_goal_constraints
 from recommender.choose.reasons import Explanation, explain
 from recommender.choose.relax import RequestChange, offer_fewer_tiles, suggest_change, suggest_others
 from recommender.choose.select import Candidate, Choice, NoCandidate, choose, excess, predict
@@ -18,11 +19,12 @@ from recommender.estimate.memory_items import Memory
 from recommender.estimate.published_figures import PublishedFigure, find_published
 from recommender.estimate.similar_runs import SimilarRun, find_similar_runs
 from recommender.estimate.speed import Speed, replay
+from recommender.knowledge.engines import LABELS, EngineName
 from recommender.knowledge.load import load
 from recommender.knowledge.names import resolve_model, resolve_release
 from recommender.knowledge.store import Store
 from recommender.request.request import Request
-from recommender.request.resolved_request import ResolvedRequest, resolve_request
+from recommender.request.resolved_request import ResolvedRequest, engines_for, resolve_request
 
 MAX_RPS_CONCURRENCY = 1024
 RATE_CONSTRAINT = "goal-rps"
@@ -78,10 +80,15 @@ def recommend(request: Request, store: Store | None = None, room: bool = True) -
     NothingFits if no configuration passes.
     """
     resolved = resolve_with_checkpoint(request, store or load())
-    if request.rps and not request.load and not request.concurrency:
-        resolved, outcome = _for_rate(resolved)
-    else:
-        outcome = choose(resolved, room)
+    for other in (*engines_for(request, resolved.model, resolved.version)[1:], None):
+        if request.rps and not request.load and not request.concurrency:
+            resolved, outcome = _for_rate(resolved)
+        else:
+            outcome = choose(resolved, room)
+        if other is None or not isinstance(outcome, NoCandidate) or not is_of_engine(resolved, outcome.binding):
+            break
+        why = f"{LABELS[other].title}: {outcome.binding.message}"
+        resolved = replace(resolved, engine=other, notes=(*resolved.notes, why))
     if isinstance(outcome, NoCandidate):
         if outcome.near is None:
             change = suggest_change(resolved, outcome)
@@ -108,7 +115,9 @@ def recommend_adviser(
 
     resolved = resolve_with_checkpoint(request, store or load())
     given = advisers.follow(resolved, adviser, added, left_out)
-    candidate = predict(resolved, advisers.build_configuration(resolved, given))
+    config = advisers.build_configuration(resolved, given)
+    resolved = replace(resolved, engine=cast(EngineName, config.backend))
+    candidate = predict(resolved, config)
     return replace(
         _complete(resolved, candidate, advisers.find_problems(resolved, given, candidate)),
         adviser=given.id,

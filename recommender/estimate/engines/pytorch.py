@@ -1,7 +1,7 @@
 """The PyTorch engine: memory and passes, as LMDeploy 0.18.0 has them.
 
 Weights load first. Of what is then free, the engine keeps work buffers and the states of linear attention apart, and
-gives a share of the rest to the KV cache, in blocks (lmdeploy/pytorch/engine/executor/base.py:405-425). CUDA graphs of
+gives a share of the rest to the KV cache, in blocks (lmdeploy/pytorch/engine/executor/base.py:409-426). CUDA graphs of
 decoding come after it, one for each power of two up to the batch (backends/graph_runner.py:24-32).
 
 No run has measured this engine's memory yet, so what is not in its code is assumed, with wide ends.
@@ -55,7 +55,7 @@ def items_before_cache(resolved: ResolvedRequest, tp: int) -> tuple[MemoryItem, 
 def reserved_bytes(resolved: ResolvedRequest, config: Configuration) -> int:
     """Return what is kept from the free memory: work buffers by the engine's own rule, and states.
 
-    Source: 0.18.0 lmdeploy/pytorch/engine/executor/base.py:216 and :269.
+    Source: 0.18.0 lmdeploy/pytorch/engine/executor/base.py:232 and :269.
     """
     tokens = config.prefill_tokens + 2 * config.max_batch_size
     return tokens * resolved.model.text.vocab * BYTES_16_BIT + _states(resolved, config)
