@@ -58,7 +58,7 @@ def files(_context: click.Context, _option: click.Parameter, begun: str) -> list
     return [CompletionItem(begun, type="file")]
 
 
-class Question:
+class RequestOption:
     """An option of a request, as a decorator of every command that takes it."""
 
     def __init__(self, *names: str, **settings: Any) -> None:
@@ -69,13 +69,13 @@ class Question:
         """Add the option to a command."""
         return click.option(*self.names, **self.settings)(command)
 
-    def but(self, *names: str, **settings: Any) -> Question:
+    def but(self, *names: str, **settings: Any) -> RequestOption:
         """Return the option with other settings, such as the help of one command; it is completed as before."""
-        return Question(*(names or self.names), **self.settings | settings)
+        return RequestOption(*(names or self.names), **self.settings | settings)
 
 
 QUESTION = {
-    "gpu": Question(
+    "gpu": RequestOption(
         "--gpu",
         metavar="NAME[:COUNT]",
         multiple=True,
@@ -83,26 +83,26 @@ QUESTION = {
         shell_complete=names("gpus", "auto"),
         help="GPU and count, or auto for this machine's.",
     ),
-    "model": Question(
+    "model": RequestOption(
         "--model",
         metavar="ID|FOLDER",
         help="Model ID or checkpoint folder. [internvl3-8b-awq]",
         shell_complete=names("models"),
     ),
-    "revision": Question("--revision", metavar="COMMIT", help="Commit, tag or branch of the model's repository."),
-    "workload": Question(
+    "revision": RequestOption("--revision", metavar="COMMIT", help="Commit, tag or branch of the model's repository."),
+    "workload": RequestOption(
         "--workload",
         metavar="NAME",
         shell_complete=names("workloads"),
         help="Kind of requests: chat, rag, agent, batch, code, text, caption or vision-json; options override it.",
     ),
-    "trace": Question(
+    "trace": RequestOption(
         "--trace",
         metavar="FILE",
         shell_complete=files,
         help="Learn the load from a file of requests: a trace, an access log or benchmark results.",
     ),
-    "load": Question(
+    "load": RequestOption(
         "--concurrency",
         "--load",
         "load",
@@ -110,21 +110,21 @@ QUESTION = {
         shell_complete=names("loads"),
         help="Concurrent requests, or single, low, medium or high. [single]",
     ),
-    "rps": Question("--rps", metavar="R", help="Arrival rate to serve, in requests per second."),
-    "burstiness": Question(
+    "rps": RequestOption("--rps", metavar="R", help="Arrival rate to serve, in requests per second."),
+    "burstiness": RequestOption(
         "--burstiness",
         metavar="CV",
         help="Coefficient of variation of the gaps between arrivals; above 1 is bursty. [1: Poisson]",
     ),
-    "image": Question(
+    "image": RequestOption(
         "--image",
         "--images",
         "image",
         metavar="WxH[xN]",
         help="Size and number of a request's images, or shares of sizes, as 448x448:0.7,1280x720:0.3. [448x448]",
     ),
-    "text_only": Question("--text-only", is_flag=True, help="Requests have no images."),
-    "prompt_tokens": Question(
+    "text_only": RequestOption("--text-only", is_flag=True, help="Requests have no images."),
+    "prompt_tokens": RequestOption(
         "--input-tokens",
         "--isl",
         "--prompt-tokens",
@@ -132,75 +132,75 @@ QUESTION = {
         metavar="N|P50:P99",
         help="Tokens of a prompt's text, or their median and p99.",
     ),
-    "output_tokens": Question(
+    "output_tokens": RequestOption(
         "--output-tokens",
         "--osl",
         "output_tokens",
         metavar="N|P50:P99",
         help="Tokens of an answer, or their median and p99.",
     ),
-    "prefix_tokens": Question(
+    "prefix_tokens": RequestOption(
         "--prefix-tokens", metavar="N", help="Tokens that every prompt begins with; part of --input-tokens."
     ),
-    "turns": Question(
+    "turns": RequestOption(
         "--turns",
         metavar="N",
         help="Requests per conversation; each prompt repeats the conversation so far. [1]",
     ),
-    "max_context": Question(
+    "max_context": RequestOption(
         "--max-context", metavar="N", help="Most tokens of prompt and answer together; longer prompts are cut."
     ),
-    "prompt": Question("--prompt", metavar="TEXT", help="Question that the client and the smoke run send."),
-    "schema": Question(
+    "prompt": RequestOption("--prompt", metavar="TEXT", help="RequestOption that the client and the smoke run send."),
+    "schema": RequestOption(
         "--schema",
         metavar="FILE",
         shell_complete=files,
         help="JSON schema of the answer, for the client and the smoke run.",
     ),
-    "goal": Question(
+    "goal": RequestOption(
         "--goal",
         metavar="GOAL",
         help="latency, throughput, memory or balanced. [balanced]",
         shell_complete=names("", "latency", "throughput", "memory", "balanced"),
     ),
-    "ttft": Question(
+    "ttft": RequestOption(
         "--ttft", metavar="[Q:]TIME", help="Goal for the time to first token: 500ms for the mean, p99:2s for the p99."
     ),
-    "tpot": Question(
+    "tpot": RequestOption(
         "--tpot",
         metavar="[Q:]TIME",
         help="Goal for the time per output token after the first, as --ttft.",
     ),
-    "latency": Question("--latency", metavar="[Q:]TIME", help="Goal for the time of a whole request, as --ttft."),
-    "p99": Question("--p99", metavar="TIME", help="Time within which 99 % of requests must finish."),
-    "headroom": Question(
+    "latency": RequestOption("--latency", metavar="[Q:]TIME", help="Goal for the time of a whole request, as --ttft."),
+    "p99": RequestOption("--p99", metavar="TIME", help="Time within which 99 % of requests must finish."),
+    "headroom": RequestOption(
         "--headroom",
         metavar="F|%",
         help="Plan for more load than given: 1.2 or 20% adds a fifth. [1]",
     ),
-    "vram": Question(
+    "vram": RequestOption(
         "--vram", metavar="SIZE", help="GPU memory for this server on a shared GPU, as 20, 20GB or 20GiB."
     ),
-    "cpus": Question("--cpus", metavar="N", help="CPU cores of the host. [16]"),
-    "kv": Question(
+    "cpus": RequestOption("--cpus", metavar="N", help="CPU cores of the host. [16]"),
+    "kv": RequestOption(
         "--kv",
         metavar="TYPE",
         help="KV cache precision: auto, fp16, int8 or int4. [auto]",
         shell_complete=names("", "auto", "fp16", "int8", "int4"),
     ),
-    "lmdeploy": Question(
+    "lmdeploy": RequestOption(
         "--lmdeploy",
         metavar="VERSION",
         help="Target LMDeploy release. [0.18.0]",
         shell_complete=names("releases"),
     ),
-    "backend": Question(
+    "backend": RequestOption(
         "--backend",
         metavar="ENGINE",
         help="auto, turbomind or pytorch; auto takes TurboMind where it serves the model. [auto]",
         shell_complete=names("", "auto", "turbomind", "pytorch"),
     ),
-    "calibrate": Question(
+    "calibrate": RequestOption(
         "--calibrate",
         metavar="FILE",
         multiple=True,

@@ -18,7 +18,7 @@ from recommender.estimate.configuration import Configuration
 from recommender.estimate.memory_items import Memory
 from recommender.estimate.published_figures import PublishedFigure, find_published
 from recommender.estimate.similar_runs import SimilarRun, find_similar_runs
-from recommender.estimate.speed import Speed, replay
+from recommender.estimate.speed import Speed, estimate, replay
 from recommender.knowledge.engines import LABELS, EngineName
 from recommender.knowledge.load import load
 from recommender.knowledge.names import resolve_model, resolve_release
@@ -197,6 +197,29 @@ def _is_worth(larger: Choice, smaller: Choice) -> bool:
     return larger.best.speed.latency_ms.value < (1 - WORTH) * smaller.best.speed.latency_ms.value
 
 
+def _warn_of_queue(
+    resolved: ResolvedRequest, candidate: Candidate, findings: tuple[ConstraintFinding, ...]
+) -> tuple[ConstraintFinding, ...]:
+    """Warn where requests may arrive faster than they are answered: the low end of what is served is below the rate.
+
+    Nothing if the middle misses the rate: that is among ``findings`` already.
+    """
+    asked, most = resolved.request.rps, candidate.speed.rps
+    if resolved.rps:  # then the predicted rate is that of the arrivals
+        config, asked = candidate.config, resolved.rps
+        full = replace(resolved, rps=0.0, concurrency=config.max_batch_size * config.servers)
+        most = estimate(full, config, kv_tokens=candidate.memory.kv_tokens).rps
+    if most.low >= asked or any(each.constraint == RATE_CONSTRAINT for each in findings):
+        return ()
+    message = (
+        f"{asked:g} requests/s may be too many: at most {most.value:.3g} are served ({most.low:.3g} to "
+        f"{most.high:.3g}). If fewer are served than arrive, the queue grows without end."
+    )
+    remedy = "Send fewer to this server, or size several with recommend plan."
+    sources = resolved.store.constraints[RATE_CONSTRAINT].sources
+    return (ConstraintFinding("rate-near-limit", "warn", message, remedy, sources),)
+
+
 def _complete(
     resolved: ResolvedRequest, candidate: Candidate, findings: tuple[ConstraintFinding, ...]
 ) -> Recommendation:
@@ -208,7 +231,7 @@ def _complete(
         memory=candidate.memory,
         speed=replace(candidate.speed, replayed=replay(resolved, candidate.config, candidate.memory.kv_tokens)),
         explanations=explain(resolved, candidate),
-        findings=findings,
+        findings=(*findings, *_warn_of_queue(resolved, candidate, findings)),
         similar_runs=find_similar_runs(resolved, candidate.config),
         published=find_published(resolved, candidate.config),
     )

@@ -26,13 +26,8 @@ def run(options: dict[str, Any]) -> None:
         from recommender.fleet.layout import Layout
 
         write_folder(Layout(recommendation), options["form"], options["output"] or "")
-        return
-    text = render(recommendation, options["form"], options["comments"] or COMMENTS[0])
-    if options["output"] and options["output"] != "-":
-        executable = options["form"] in ("bash", "python", "client", "docker")
-        write_file(options["output"], text, executable=executable, force=options["force"])
     else:
-        terminal.utf8(sys.stdout).write(text)
+        _write(render(recommendation, options["form"], options["comments"] or COMMENTS[0]), options)
     if options["quiet"] or options["form"] == "report":
         return
     if options["verbose"]:
@@ -48,10 +43,19 @@ def run(options: dict[str, Any]) -> None:
             told,
             sys.argv[1:],
             "" if options["output"] in (None, "-") else options["output"],
-            terminal.is_rich(sys.stderr),
+            terminal.is_drawn(sys.stderr),
             options["form"],
+            terminal.columns(sys.stderr),
         )
         terminal.write(text, sys.stderr)
+
+
+def _write(text: str, options: dict[str, Any]) -> None:
+    if options["output"] and options["output"] != "-":
+        executable = options["form"] in ("bash", "python", "client", "docker")
+        write_file(options["output"], text, executable=executable, force=options["force"])
+    else:
+        terminal.utf8(sys.stdout).write(text)
 
 
 def _check_output(options: dict[str, Any]) -> None:

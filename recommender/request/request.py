@@ -46,7 +46,7 @@ class Replayed(NamedTuple):
     shared: int = 0
 
 
-class TimeGoal(NamedTuple):
+class TimeLimit(NamedTuple):
     """A goal for a time: its option, which figure and quantile it is about, and the most ms."""
 
     option: str
@@ -125,13 +125,13 @@ class Request:
     backend: BackendChoice = "auto"
 
     @property
-    def time_goals(self) -> tuple[TimeGoal, ...]:
+    def time_goals(self) -> tuple[TimeLimit, ...]:
         """The goals for times that were given."""
         goals = (
-            TimeGoal("--p99", "latency", "p99", self.p99_ms),
-            TimeGoal("--ttft", "ttft", self.ttft_at, self.ttft_ms),
-            TimeGoal("--tpot", "tpot", self.tpot_at, self.tpot_ms),
-            TimeGoal("--latency", "latency", self.latency_at, self.latency_ms),
+            TimeLimit("--p99", "latency", "p99", self.p99_ms),
+            TimeLimit("--ttft", "ttft", self.ttft_at, self.ttft_ms),
+            TimeLimit("--tpot", "tpot", self.tpot_at, self.tpot_ms),
+            TimeLimit("--latency", "latency", self.latency_at, self.latency_ms),
         )
         return tuple(goal for goal in goals if goal.most_ms)
 

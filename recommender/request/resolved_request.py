@@ -36,6 +36,7 @@ class ResolvedRequest:
     likely lengths where they vary. ``image_sizes`` are width, height and share where sizes differ; ``image_width`` and
     ``image_height`` are then the largest. Of the prompt's text ``prefix_tokens`` are the same in every request.
     ``streamed_share`` of the answers are streamed. ``engine`` is the one that will run the model.
+    ``workload`` is the id of the record that filled what was not given.
     """
 
     request: Request
@@ -67,6 +68,7 @@ class ResolvedRequest:
     image_sizes: tuple[tuple[int, int, float], ...] = ()
     streamed_share: float = 1.0
     engine: EngineName = "turbomind"
+    workload: str = ""
 
     @property
     def local(self) -> bool:
@@ -190,6 +192,7 @@ def resolve_request(
         version=version,
         gpu=gpu,
         notes=(*notes, *_assumed(request), *lengths.notes, *_why_engine(request, engine, model, release.id)),
+        workload=workload.id,
         model=model,
         model_source=source or model.hub,
         weight_bytes=exact,
