@@ -17,6 +17,7 @@ from recommender.common.errors import RequestError, UnknownName
 from recommender.common.text import did_you_mean, normal, shorten
 from recommender.estimate.configuration import Configuration
 from recommender.knowledge import option_values
+from recommender.knowledge.conditions import parse
 from recommender.knowledge.engines import is_read
 from recommender.knowledge.eras import within
 from recommender.knowledge.other_servers import closest_option
@@ -238,6 +239,7 @@ def find_problems(
             for claim in resolved.store.claims.values()
             if adviser.id in claim.advisers and claim.verdict in ("refuted", "no-effect", "outdated")
             if within(claim.since, claim.until, resolved.version)
+            if all(parse(text).holds(candidate.values) for text in claim.when)
         ),
     )
 

@@ -210,7 +210,7 @@ def _eras(store: Store, flag: records.Flag, release: records.Release) -> Iterato
 
 
 def _verdicts(store: Store, option: records.Option, release: records.Release) -> Iterator[OptionVerdict]:
-    for claim in sorted(store.claims.values(), key=lambda claim: (claim.images, len(claim.options))):
+    for claim in sorted(store.claims.values(), key=lambda claim: (bool(claim.when), len(claim.options))):
         if option.id in claim.options:
             yield OptionVerdict(
                 claim=claim.id,

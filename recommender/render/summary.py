@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from recommender.choose.defaults import compare_with_defaults
 from recommender.choose.reasons import has_source
 from recommender.common.text import count
-from recommender.common.units import GIB, duration
+from recommender.common.units import GIB, SECONDS_FROM, duration
 from recommender.estimate.memory import likely_range
 from recommender.knowledge.engines import LABELS
 
@@ -141,11 +141,13 @@ def summary(recommendation: Recommendation) -> list[str]:
     resolved, speed = recommendation.resolved, recommendation.speed
     config, memory, latency = recommendation.config, recommendation.memory, speed.latency_ms
     low, high = likely_range(resolved, memory, config.tp)
+    scale, places = (1000, 1) if latency.value >= SECONDS_FROM else (1, 0)
+    low_end, high_end = (f"{end / scale:,.{places}f}" for end in (latency.low, latency.high))
     return [
         f"{resolved.model.hub} on {config.cards} x {resolved.gpu.name}, LMDeploy {resolved.release.id}, "
         f"{LABELS[config.backend].title}.",
         f"{describe_load(resolved, config)}.",
         f"Predicted: {gib(memory.total)} GiB per GPU ({gib(low)} to {gib(high)}), "
-        f"{duration(latency.value)} per request ({duration(latency.low)} to {duration(latency.high)}), "
+        f"{duration(latency.value)} per request ({low_end} to {high_end}), "
         f"{rate(speed.rps.value, speed.rps.low, speed.rps.high)}; {speed.basis}.",
     ]

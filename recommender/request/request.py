@@ -147,7 +147,9 @@ class Request:
         self._check_lengths()
         read_mix(self.image_mix)
         if not self.calibrated_by.isprintable():
-            raise RequestError("--calibrate: a record's name is not printable; calibrate again")
+            raise RequestError(
+                "--calibrate: the run's id has unprintable characters; write it again with smoke --save-evidence"
+            )
         words: tuple[tuple[str, str, Any], ...] = (
             ("--goal", self.goal, Goal),
             ("--kv", self.kv, KvChoice),
