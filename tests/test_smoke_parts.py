@@ -802,7 +802,7 @@ def test_a_dry_run_without_lmdeploy_refuses_what_the_release_has_not(tmp_path: P
     """The extracted facts stand in for the parser, with its words."""
     nowhere = {"PATH": str(tmp_path), "PYTHON": str(tmp_path / "python")}
     by = dryrun.check_options(["/m", *SERVE.words(FOUND.resolved, {})], "0.18.0", nowhere)
-    assert by == "the facts extracted from LMDeploy 0.18.0 (not installed here)"
+    assert by == "LMDeploy 0.18.0's list (LMDeploy is not installed)"
     with pytest.raises(RequestError, match=r"LMDeploy 0\.18\.0 refuses the options: .*--colour"):
         dryrun.check_options(["/m", "--colour", "red"], "0.18.0", nowhere)
     with pytest.raises(RequestError, match="invalid int value: 'x'"):

@@ -17,8 +17,10 @@ from recommender.common.errors import RequestError, UnknownName
 from recommender.common.text import did_you_mean, normal, shorten
 from recommender.estimate.configuration import Configuration
 from recommender.knowledge import option_values
+from recommender.knowledge.conditions import parse
 from recommender.knowledge.engines import is_read
 from recommender.knowledge.eras import within
+from recommender.knowledge.other_servers import closest_option
 from recommender.knowledge.provenance import code_caveat, measured_lines
 from recommender.knowledge.store import Store
 from recommender.request.resolved_request import ResolvedRequest
@@ -95,6 +97,8 @@ def _resolve_option(where: str, name: str, known: Collection[str]) -> str:
     """Return an option's id from any spelling: dashes, underscores, capitals."""
     option = {normal(option): option for option in known}.get(normal(name))
     if option is None:
+        if other := closest_option(name):
+            raise UnknownName(f"{where}: LMDeploy has no option {shorten(name)}; its closest is {other}")
         raise UnknownName(f"{where}: unknown option {shorten(name)}{did_you_mean(name, sorted(known))}")
     return option
 
@@ -235,6 +239,7 @@ def find_problems(
             for claim in resolved.store.claims.values()
             if adviser.id in claim.advisers and claim.verdict in ("refuted", "no-effect", "outdated")
             if within(claim.since, claim.until, resolved.version)
+            if all(parse(text).holds(candidate.values) for text in claim.when)
         ),
     )
 

@@ -111,7 +111,11 @@ def _explain(
         reason=reason,
         sources=sources,
         advice=_list_advice(resolved.store, option.id) if resolved.images else (),
-        verdicts=_give_verdicts(resolved.store, option.id, resolved.release.id, bool(resolved.images)),
+        verdicts=tuple(
+            verdict
+            for when, verdict in _find_verdicts(resolved.store, option.id, resolved.release.id)
+            if all(parse(text).holds(candidate.values) for text in when)
+        ),
         caveat=_caveat(resolved.store, sources, resolved.release.id),
         brief=brief,
         unset=option.unset,
@@ -122,22 +126,26 @@ _caveat = lru_cache(maxsize=8192)(code_caveat)
 
 
 @lru_cache(maxsize=4096)
-def _give_verdicts(store: Store, option: str, release: str, images: bool) -> tuple[ClaimVerdict, ...]:
-    """Return the verdicts of a release on what is claimed of an option, the most specific claims first."""
+def _find_verdicts(store: Store, option: str, release: str) -> tuple[tuple[tuple[str, ...], ClaimVerdict], ...]:
+    """Return the verdicts of a release on what is claimed of an option, the most specific claims first.
+
+    Each with the conditions under which the claim concerns a request.
+    """
     return tuple(
-        ClaimVerdict(
-            claim.id,
-            claim.statement,
-            claim.verdict,
-            claim.because,
-            tuple(measured_lines(store, claim.id)),
-            claim.sources,
-            code_caveat(store, claim.sources, release),
+        (
+            claim.when,
+            ClaimVerdict(
+                claim.id,
+                claim.statement,
+                claim.verdict,
+                claim.because,
+                tuple(measured_lines(store, claim.id)),
+                claim.sources,
+                code_caveat(store, claim.sources, release),
+            ),
         )
         for claim in sorted(store.claims.values(), key=lambda claim: len(claim.options))
-        if option in claim.options
-        and (images or not claim.images)
-        and within(claim.since, claim.until, version(release))
+        if option in claim.options and within(claim.since, claim.until, version(release))
     )
 
 
@@ -153,9 +161,7 @@ def format_value(option: records.Option, candidate: Candidate, default: str) -> 
     return next((encoding.text for encoding in option.encodings if encoding.value == text), text)
 
 
-def is_emitted(
-    option: records.Option, value: str, default: str, era: records.Era | None, engine: EngineName
-) -> bool:
+def is_emitted(option: records.Option, value: str, default: str, era: records.Era | None, engine: EngineName) -> bool:
     """Return whether the option is written out.
 
     It must be decided, read by the engine that runs or the server, and differ from the default, unless its

@@ -18,7 +18,7 @@ from recommender.estimate.configuration import Configuration
 from recommender.estimate.memory_items import Memory
 from recommender.estimate.published_figures import PublishedFigure, find_published
 from recommender.estimate.similar_runs import SimilarRun, find_similar_runs
-from recommender.estimate.speed import Speed, replay
+from recommender.estimate.speed import Speed, estimate, replay
 from recommender.knowledge.engines import LABELS, EngineName
 from recommender.knowledge.load import load
 from recommender.knowledge.names import resolve_model, resolve_release
@@ -95,7 +95,7 @@ def recommend(request: Request, store: Store | None = None, room: bool = True) -
         resolved, outcome = preferred  # no engine can, so the first says why
     if isinstance(outcome, NoCandidate):
         if outcome.near is None:
-            change = suggest_change(resolved, outcome.too_large)
+            change = suggest_change(resolved, outcome)
             others = suggest_others(resolved, outcome, change)
             raise NothingFits(resolved, outcome, change, others)
         outcome = _with_hint(resolved, outcome.near)
@@ -149,7 +149,7 @@ def resolve_with_checkpoint(request: Request, store: Store) -> ResolvedRequest:
         if checkpoint.looks_like_path(request.model):
             shown = checkpoint.shorten_path(request.model)
             raise UnknownName(f"--model: {shown} is not a folder with a config.json") from None
-        release = resolve_release(store, request.lmdeploy)
+        release = resolve_release(store, request.lmdeploy, "--lmdeploy")
         raise UnknownName(explain_unknown(store, request.model, release.id)) from None
     return resolve_request(request, store)
 
@@ -175,6 +175,8 @@ def _for_rate(resolved: ResolvedRequest) -> tuple[ResolvedRequest, Choice | NoCa
         near += [(tried, outcome.near)] if isinstance(outcome, NoCandidate) and outcome.near else []
         larger = replace(tried, concurrency=2 * tried.concurrency)
         found = choose(larger)
+        if isinstance(found, NoCandidate) and not goals & dict(found.rejected).keys():
+            break  # the rate is the limit, not the memory for more requests at once
         if isinstance(outcome, Choice) and not (isinstance(found, Choice) and _is_worth(found, outcome)):
             break
         tried, outcome = larger, found
@@ -199,6 +201,29 @@ def _is_worth(larger: Choice, smaller: Choice) -> bool:
     return larger.best.speed.latency_ms.value < (1 - WORTH) * smaller.best.speed.latency_ms.value
 
 
+def _warn_of_queue(
+    resolved: ResolvedRequest, candidate: Candidate, findings: tuple[ConstraintFinding, ...]
+) -> tuple[ConstraintFinding, ...]:
+    """Warn where requests may arrive faster than they are answered: the low end of what is served is below the rate.
+
+    Nothing if the middle misses the rate: that is among ``findings`` already.
+    """
+    asked, most = resolved.request.rps, candidate.speed.rps
+    if resolved.rps:  # then the predicted rate is that of the arrivals
+        config, asked = candidate.config, resolved.rps
+        full = replace(resolved, rps=0.0, concurrency=config.max_batch_size * config.servers)
+        most = estimate(full, config, kv_tokens=candidate.memory.kv_tokens).rps
+    if most.low >= asked or any(each.constraint == RATE_CONSTRAINT for each in findings):
+        return ()
+    message = (
+        f"{asked:g} requests/s may be too many: at most {most.value:.3g} are served ({most.low:.3g} to "
+        f"{most.high:.3g}). If fewer are served than arrive, the queue grows without end."
+    )
+    remedy = "Send fewer to this server, or size several with recommend plan."
+    sources = resolved.store.constraints[RATE_CONSTRAINT].sources
+    return (ConstraintFinding("rate-near-limit", "warn", message, remedy, sources),)
+
+
 def _complete(
     resolved: ResolvedRequest, candidate: Candidate, findings: tuple[ConstraintFinding, ...]
 ) -> Recommendation:
@@ -210,7 +235,7 @@ def _complete(
         memory=candidate.memory,
         speed=replace(candidate.speed, replayed=replay(resolved, candidate.config, candidate.memory.kv_tokens)),
         explanations=explain(resolved, candidate),
-        findings=findings,
+        findings=(*findings, *_warn_of_queue(resolved, candidate, findings)),
         similar_runs=find_similar_runs(resolved, candidate.config),
         published=find_published(resolved, candidate.config),
     )

@@ -12,9 +12,8 @@ from recommender.choose.constraints import ConstraintFinding, ParsedConstraint
 from recommender.estimate import memory, speed
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.memory_items import Memory
-from recommender.estimate.scheduler.simulation import Timed
 from recommender.knowledge.conditions import Value
-from recommender.request.request import Quantile, Request
+from recommender.request.request import Request
 from recommender.request.resolved_request import ResolvedRequest
 
 SLOW = 1.25
@@ -52,7 +51,8 @@ class NoCandidate:
     """No configuration passes: the binding constraint, and what else rejects.
 
     ``too_large``: the weights alone exceed the memory, so only more memory helps. ``near``: the configuration that
-    misses only goals, by so little that the ranges of its prediction include them.
+    misses only goals, by so little that the ranges of its prediction include them. ``closest``: the one that misses
+    only goals, by least, whatever the ranges; None if nothing else passes either.
     """
 
     binding: ConstraintFinding
@@ -61,6 +61,7 @@ class NoCandidate:
     rejected: tuple[tuple[str, int], ...]
     too_large: bool
     near: Choice | None = None
+    closest: Candidate | None = None
 
 
 def predict(
@@ -135,13 +136,14 @@ def choose(resolved: ResolvedRequest, room: bool = True) -> Choice | NoCandidate
         too_large = all(entry.used and not entry.used.free for entry in tier)
         if too_large:
             break  # no concession changes the weights
-    nearest = min(tier, key=lambda entry: entry.distance)
+    nearest = min(tier, key=lambda entry: (_excess_of(entry, resolved.request), entry.distance))
     # The binding constraint: of those that reject the nearest candidate, the one that rejects most candidates.
     violated = sorted((*nearest.findings, *nearest.missed), key=lambda finding: -rejected[finding.record.id])
     binding, *others = constraints.explain_violated(violated, nearest.values)
     counts = tuple(rejected.most_common())
+    closest = None if nearest.findings else nearest.candidate
     choice = Choice(near, _warn_of_goals(resolved, near, applicable), considered, counts) if near else None
-    return NoCandidate(binding, tuple(others), considered, counts, too_large, choice)
+    return NoCandidate(binding, tuple(others), considered, counts, too_large, choice, closest)
 
 
 def _make_room(
@@ -167,15 +169,14 @@ def _make_room(
 
 def excess(candidate: Candidate, request: Request) -> float:
     """Return by how much a prediction misses the request's goals, as a sum of logarithms; 0: none."""
-    goals: tuple[tuple[Timed, Quantile, float], ...] = (
-        ("latency", "p99", request.p99_ms),
-        ("ttft", request.ttft_at, request.ttft_ms),
-        ("tpot", request.tpot_at, request.tpot_ms),
-        ("latency", request.latency_at, request.latency_ms),
-    )
-    over = [candidate.speed.at(name, quantile) / most for name, quantile, most in goals if most]
+    over = [candidate.speed.goal_ms(goal) / goal.most_ms for goal in request.time_goals]
     over += [request.rps / candidate.speed.rps.value] if request.rps else []
     return sum(math.log(each) for each in over if each > 1)
+
+
+def _excess_of(entry: Assessed, request: Request) -> float:
+    """Return by how much something misses only the goals; infinity if more rejects it."""
+    return excess(entry.candidate, request) if entry.candidate and not entry.findings else math.inf
 
 
 def _find_near(resolved: ResolvedRequest, fits: list[Assessed], known: Mapping[str, Value]) -> Candidate | None:

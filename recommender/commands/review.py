@@ -11,6 +11,7 @@ import click
 
 from recommender.commands.short_help import ShortCommand
 from recommender.options import QUESTION as REQUEST_OPTIONS
+from recommender.options import files
 
 if TYPE_CHECKING:
     from recommender.review.engine import Defect, Review
@@ -62,17 +63,23 @@ Exit codes: 0 no findings of --fail-on's severity or above; 1 such findings;
 which, and the others are judged.
 """
 
-QUESTION = REQUEST_OPTIONS | {
-    "gpu": click.option("--gpu", metavar="NAME[:COUNT]", help="GPU and count, or auto for this machine's."),
-    "model": click.option("--model", metavar="ID|FOLDER", help="The checkpoint, if the script does not name it."),
-    "load": click.option("--load", metavar="NAME|N", help="single, low, medium, high, or concurrency."),
-    "image": click.option("--image", metavar="WxH[xN]", help="Images of one request."),
-    "goal": click.option("--goal", metavar="GOAL", help="latency, throughput, memory or balanced: for --optimize."),
-    "cpus": click.option("--cpus", metavar="N", help="CPU cores of the host."),
-    "kv": click.option("--kv", metavar="TYPE", help="KV cache precision for --optimize: auto, fp16, int8 or int4."),
-    "lmdeploy": click.option("--lmdeploy", metavar="VERSION", help="LMDeploy release; overrides the script."),
+NEEDED = {
+    "gpu": "GPU and count, or auto for this machine's.",
+    "model": "The checkpoint, if the script does not name it.",
+    "load": "Concurrent requests, or single, low, medium or high.",
+    "image": "Images of one request.",
+    "goal": "latency, throughput, memory or balanced: for --optimize.",
+    "cpus": "CPU cores of the host.",
+    "kv": "KV cache precision for --optimize: auto, fp16, int8 or int4.",
+    "lmdeploy": "LMDeploy release; overrides the script.",
 }
-"""The options that describe a request: those of ``recommend``, without its defaults."""
+"""Help of the options of a request that have no default here."""
+QUESTION = {
+    name: option.but(help=NEEDED.get(name, option.settings["help"]))
+    for name, option in REQUEST_OPTIONS.items()
+    if name != "calibrate"
+}
+"""The options that describe a request: those of ``recommend``."""
 OUTPUT = (
     click.option("--format", "form", type=click.Choice(FORMATS), default="text", help="Output format. [text]"),
     click.option("--fail-on", type=click.Choice(FAIL_ON), help=f"Exit 1 from this severity on. [{DEFAULT_FAIL_ON}]"),
@@ -85,14 +92,13 @@ OUTPUT = (
 
 
 def _options(command: Command) -> Command:
-    asking = [option for name, option in QUESTION.items() if name != "calibrate"]
-    for option in reversed((*asking, *OUTPUT)):
+    for option in reversed((*QUESTION.values(), *OUTPUT)):
         command = option(command)
     return command
 
 
 @click.command("review", cls=ShortCommand, epilog=EXAMPLES)
-@click.argument("paths", metavar="[FILE|FOLDER|-]...", nargs=-1)
+@click.argument("paths", metavar="[FILE|FOLDER|-]...", nargs=-1, shell_complete=files)
 @_options
 def command(paths: tuple[str, ...], **options: Any) -> None:
     """Find problems in a launch script, cite the sources, and repair what is safe."""

@@ -46,6 +46,15 @@ class Replayed(NamedTuple):
     shared: int = 0
 
 
+class TimeLimit(NamedTuple):
+    """A goal for a time: its option, which figure and quantile it is about, and the most ms."""
+
+    option: str
+    figure: Literal["ttft", "tpot", "latency"]
+    at: Quantile
+    most_ms: float
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One question to the recommender. Times are in ms, sizes in pixels, memory in GiB.
@@ -115,6 +124,17 @@ class Request:
     response_schema: str = ""
     backend: BackendChoice = "auto"
 
+    @property
+    def time_goals(self) -> tuple[TimeLimit, ...]:
+        """The goals for times that were given."""
+        goals = (
+            TimeLimit("--p99", "latency", "p99", self.p99_ms),
+            TimeLimit("--ttft", "ttft", self.ttft_at, self.ttft_ms),
+            TimeLimit("--tpot", "tpot", self.tpot_at, self.tpot_ms),
+            TimeLimit("--latency", "latency", self.latency_at, self.latency_ms),
+        )
+        return tuple(goal for goal in goals if goal.most_ms)
+
     def __post_init__(self) -> None:
         """Raise RequestError for a value that makes no sense."""
         self._check_numbers()
@@ -127,7 +147,9 @@ class Request:
         self._check_lengths()
         read_mix(self.image_mix)
         if not self.calibrated_by.isprintable():
-            raise RequestError("--calibrate: a record's name is not printable; calibrate again")
+            raise RequestError(
+                "--calibrate: the run's id has unprintable characters; write it again with smoke --save-evidence"
+            )
         words: tuple[tuple[str, str, Any], ...] = (
             ("--goal", self.goal, Goal),
             ("--kv", self.kv, KvChoice),

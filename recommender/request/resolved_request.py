@@ -24,6 +24,7 @@ from recommender.request.request import DEFAULT_CPUS, Request, read_mix
 if TYPE_CHECKING:
     from recommender.knowledge import records
 
+
 @dataclass(frozen=True, slots=True)
 class ResolvedRequest:
     """A request with its names resolved and its tokens counted.
@@ -35,6 +36,7 @@ class ResolvedRequest:
     likely lengths where they vary. ``image_sizes`` are width, height and share where sizes differ; ``image_width`` and
     ``image_height`` are then the largest. Of the prompt's text ``prefix_tokens`` are the same in every request.
     ``streamed_share`` of the answers are streamed. ``engine`` is the one that will run the model.
+    ``workload`` is the id of the record that filled what was not given.
     """
 
     request: Request
@@ -66,6 +68,7 @@ class ResolvedRequest:
     image_sizes: tuple[tuple[int, int, float], ...] = ()
     streamed_share: float = 1.0
     engine: EngineName = "turbomind"
+    workload: str = ""
 
     @property
     def local(self) -> bool:
@@ -155,7 +158,7 @@ def resolve_request(
 
     Raises UnknownName or RequestError.
     """
-    release = resolve_release(store, request.lmdeploy)
+    release = resolve_release(store, request.lmdeploy, "--lmdeploy")
     version = conditions.version(release.id)
     gpu, notes = resolve_gpu(store, request.gpu)
     if PART in gpu.id and request.gpu_count > 1:
@@ -166,7 +169,7 @@ def resolve_request(
     concurrency = request.concurrency
     if request.load:
         if request.load not in store.loads:
-            raise UnknownName(f"unknown load {shorten(request.load)}{did_you_mean(request.load, store.loads)}")
+            raise UnknownName(f"--load: unknown load {shorten(request.load)}{did_you_mean(request.load, store.loads)}")
         concurrency = store.loads[request.load].concurrency
     workload = _workload_of(request, model, store)
     images, width, height = workload.images, workload.image_width, workload.image_height
@@ -188,6 +191,7 @@ def resolve_request(
         version=version,
         gpu=gpu,
         notes=(*notes, *_assumed(request), *lengths.notes, *_why_engine(request, engine, model, release.id)),
+        workload=workload.id,
         model=model,
         model_source=source or model.hub,
         weight_bytes=exact,
@@ -228,5 +232,5 @@ def _workload_of(request: Request, model: records.Model, store: Store) -> record
     """Return the request's workload; without one that of the model's kind. Raises UnknownName."""
     name = request.workload or ("vision-json" if model.vision and request.images != 0 else "text")
     if name not in store.workloads:
-        raise UnknownName(f"unknown workload {shorten(name)}{did_you_mean(name, store.workloads)}")
+        raise UnknownName(f"--workload: unknown workload {shorten(name)}{did_you_mean(name, store.workloads)}")
     return store.workloads[name]

@@ -22,8 +22,19 @@ def conditions(knowledge: KnowledgeFolder) -> Iterator[Problem]:
     """Check that every condition can be read, and that every {name} of a message is in the vocabulary.
 
     A constraint is evaluated before anything is estimated unless its conditions compare an
-    estimate; only then may its message name one. Repair: the table of names is in GUIDELINES.md.
+    estimate; only then may its message name one. Those of a claim compare what was asked. Repair: the table of names
+    is in GUIDELINES.md.
     """
+    for file, claim in knowledge.records_of(records.Claim):
+        for number, text in enumerate(claim.when):
+            try:
+                chosen = [name for name in parse(text).names if name.startswith(("config.", "estimate."))]
+            except ConditionError as error:
+                yield misread(file, f"when[{number}]", error)
+                continue
+            for name in chosen:
+                what = f"{name} is not part of a request"
+                yield Problem(file, f"when[{number}]", what, "compare lmdeploy, gpu, model or request")
     for file, where, part in knowledge.parts():
         if not isinstance(part, (records.Reason, records.Constraint, records.NeededOption)):
             continue
