@@ -13,7 +13,6 @@ from recommender.review.readers.unit_variables import UnitVariable, UnitVariable
 from recommender.review.readers.unit_words import (
     BLANK,
     UNKNOWN,
-    VARIABLE,
     Unbalanced,
     UnitItem,
     UnitSheet,
@@ -22,6 +21,7 @@ from recommender.review.readers.unit_words import (
     replace_specifiers,
     specifiers,
 )
+from recommender.review.script.beside import VARIABLE
 from recommender.review.script.model import ReadProblem, Script, Span, Use
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
 from recommender.review.shell.nested import start

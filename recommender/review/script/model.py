@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["command", "bash", "python", "docker", "compose", "kubernetes", "systemd"]
-Starts = Literal["api_server", "proxy", "pipeline"]
+Kind = Literal["command", "bash", "python", "docker", "compose", "kubernetes", "systemd", "steps", "lines", "other"]
+"""``steps``: YAML or JSON of any tool. ``lines``: a line is a command, as in a Makefile. ``other``: not read."""
+Starts = Literal["api_server", "proxy", "pipeline", "tool"]
 ENGINES = ("TurbomindEngineConfig", "PytorchEngineConfig")
 
 
@@ -61,6 +62,7 @@ class Probe:
     kind: Literal["startup", "readiness", "liveness", "healthcheck"]
     place: Span
     path: str = ""
+    port: Word | None = None
     initial_s: float = 0.0
     period_s: float = 0.0
     timeout_s: float = 0.0
@@ -78,6 +80,8 @@ class Container:
     host_ipc: bool = False
     gpus: int | None = None
     published: tuple[Word, ...] = ()
+    targets: tuple[Word, ...] = ()
+    """Ports of the container, where others expect the server."""
     restart: Word | None = None
     probes: tuple[Probe, ...] = ()
     replicas: int | None = 1
@@ -118,6 +122,10 @@ class Launch:
     """The word in place of ``api_server`` or ``proxy``, as in ``lmdeploy serve MODEL``."""
     guarded: bool = False
     """Its failure does not end a script with ``set -e``: it is in a condition, or before && or ||."""
+    unread: tuple[Word, ...] = ()
+    """Words whose number or text the file does not determine, such as ``"$@"``."""
+    command: str = ""
+    """Of a tool: its words after lmdeploy, such as ``lite auto_awq``."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +180,12 @@ class Script:
     kind: Kind
     text: str
     launches: tuple[Launch, ...] = ()
+    tools: tuple[Launch, ...] = ()
+    """Other commands of LMDeploy: chat, lite, convert, check_env."""
+    followed: tuple[tuple[int, int], ...] = ()
+    """Ranges that were read as commands; a mention of a server elsewhere was not followed."""
+    embedded: tuple[tuple[str, int, int], ...] = ()
+    """Files within the file, as in a here-document: name and range."""
     comments: tuple[Comment, ...] = ()
     problems: tuple[ReadProblem, ...] = ()
     assignments: tuple[Assignment, ...] = ()

@@ -64,13 +64,14 @@ class Mapped:
 class Piece:
     """A part of a word: its text and place; the text is None if it depends on a run.
 
-    ``splits``: an unquoted expansion, whose blanks end words.
+    ``splits``: an unquoted expansion, whose blanks end words. ``optional``: what a branch appended ends here.
     """
 
     text: str | None
     start: int = -1
     end: int = -1
     splits: bool = False
+    optional: bool = False
 
     def cut(self, first: int, last: int) -> Piece:
         """Return a range of a known piece."""
@@ -84,7 +85,8 @@ class Piece:
 class Field:
     """A word of a command after expansion; ``start`` and ``end`` are where it is used.
 
-    ``many``: it may be any number of words. ``loose``: unknown and unquoted, probably one word.
+    ``many``: it may be any number of words; ``optional``: the words of a branch before it may be absent.
+    ``loose``: unknown and unquoted, probably one word.
     ``inner``: the text within its quotes, for words that contain a script.
     """
 
@@ -95,6 +97,7 @@ class Field:
     quoted: bool = False
     many: bool = False
     loose: bool = False
+    optional: bool = False
     inner: tuple[Mapped, int, int, bool] | None = None
 
     @cached_property

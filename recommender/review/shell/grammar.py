@@ -20,6 +20,8 @@ MOST_BACKTICKS = 1000
 PIPE = re.compile(r"(?<!\|)\|(?!\|)")
 # The grammar lacks `3<>file`; with a blank for `>` it reads a plain redirection.
 BOTH_WAYS = re.compile(r"(?<![\\<>])<>(?![<>])")
+# A comment in backticks: a substitution of nothing, which the grammar takes for an open quote.
+NOTHING = re.compile(r"`#[^`\n]*`")
 # CPU time, so that the result does not depend on the machine's load.
 MOST_SECONDS = 0.25
 CHUNK = 4096
@@ -41,6 +43,7 @@ def parse(code: str) -> tuple[Node, bool]:
     """Return a script's tree, and whether it is complete. Raise Unparsed."""
     if len(PIPE.findall(code)) > MOST_PIPES or code.count("=(") > MOST_ARRAYS or code.count("`") > MOST_BACKTICKS:
         raise Unparsed("too many pipes, arrays or backticks; the text was not read")
+    code = NOTHING.sub(lambda match: " " * len(match[0]), code)
     data = BOTH_WAYS.sub("< ", OUTSIDE.sub(",", code)).encode("ascii")
     began, late = time.thread_time(), False
 

@@ -27,6 +27,7 @@ def walk(run: Run, mapped: Mapped, where: Where | None = None) -> list[ReadProbl
             if not run.called.get(name):
                 run.state.arguments = None
                 shell.call(name, None, Where())
+        shell.leftovers(root)
     except TooMuch:
         problems.append(ReadProblem("following this takes too long; only the beginning was followed", place))
     return problems
@@ -46,9 +47,8 @@ def start(
         read_nested(run, unwrapped, Where())
     elif unwrapped.server:
         around = Surroundings(unwrapped.environment, unwrapped.container, place=place)
-        server = launch(run.page, unwrapped.fields, around, unwrapped.starts)
-        if server is not None:
-            run.launches.append((server, None))
+        run.start(launch(run.page, unwrapped.fields, around, unwrapped.starts), None)
+        run.follow(fields)
 
 
 def read_nested(run: Run, unwrapped: Unwrapped, where: Where) -> bool:
@@ -72,15 +72,17 @@ def read_nested(run: Run, unwrapped: Unwrapped, where: Where) -> bool:
 
 
 def _text(run: Run, field: Field | None) -> Mapped | None:
-    """Return the script within a word, with the place of each character."""
+    """Return the script within a word, with the place of each character; what is unknown stays unknown to the shell."""
     if field is None:
         return None
     if field.inner is not None:
         mapped, start, end, unescape = field.inner
         return mapped.part(start, end, unescape)
-    if field.value is None or len(field.pieces) != 1 or field.pieces[0].start < 0:
-        return None
-    piece = field.pieces[0]
-    if run.page.text[piece.start : piece.end] != piece.text:
-        return None
-    return Mapped(piece.text or "", range(piece.start, piece.end))
+    parts: list[str] = []
+    places: list[int] = []
+    for piece in field.pieces:
+        text = "$?" if piece.text is None else piece.text
+        exact = piece.text is not None and run.page.text[piece.start : piece.end] == piece.text
+        parts.append(text)
+        places += range(piece.start, piece.end) if exact else [max(piece.start, field.start)] * len(text)
+    return Mapped("".join(parts), places) if any(piece.text for piece in field.pieces) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from recommender.review.script.model import (
     Use,
     Word,
 )
-from recommender.review.script.source_map import Piece, SourceText
+from recommender.review.script.source_map import Field, Piece, SourceText
 from recommender.review.script.variables import Variable, Variables
 
 if TYPE_CHECKING:
@@ -47,15 +47,17 @@ class Frame:
 
 @dataclass(frozen=True)
 class Where:
-    """The context of a command: in the background, failure handled, depth."""
+    """The context of a command: in the background, failure handled, output run later, depth."""
 
     background: bool = False
     guarded: bool = False
     depth: int = 0
+    kept: bool = False
+    """Its output goes to a script or to a shell, so what it prints may be run."""
 
-    def deeper(self, background: bool = False, guarded: bool = False) -> Where:
+    def deeper(self, background: bool = False, guarded: bool = False, kept: bool = False) -> Where:
         """Return the context one construct further in."""
-        return Where(self.background or background, self.guarded or guarded, self.depth + 1)
+        return Where(self.background or background, self.guarded or guarded, self.depth + 1, self.kept or kept)
 
 
 class TooMuch(Exception):
@@ -79,6 +81,12 @@ class Run:
     assignments: dict[int, Assignment] = field(default_factory=dict)
     calls: dict[tuple[int, int], tuple[Call, Frame | None]] = field(default_factory=dict)
     surveys: list[Survey] = field(default_factory=list)
+    tools: list[Launch] = field(default_factory=list)
+    followed: list[tuple[int, int]] = field(default_factory=list)
+    embedded: list[tuple[str, int, int]] = field(default_factory=list)
+    unread: list[ReadProblem] = field(default_factory=list)
+    sourced: bool = False
+    """A sourced file could not be read, so that any variable may be set."""
     exported: set[str] = field(default_factory=set)
     container: Container | None = None
     error_exit: Span | None = None
@@ -92,9 +100,23 @@ class Run:
         if self.steps > MOST_STEPS:
             raise TooMuch
 
+    def follow(self, fields: Iterable[Field]) -> None:
+        """Note the places of words that were understood, and of the literals that they come from."""
+        for word in fields:
+            self.followed.append((word.start, word.end))
+            self.followed += [(piece.start, piece.end) for piece in word.pieces if piece.start >= 0]
+
+    def start(self, server: Launch, frame: Frame | None) -> None:
+        """Record a server, or a tool, that a command starts."""
+        if server.starts == "tool":
+            self.tools += [server] if server not in self.tools[-20:] else []
+        else:
+            self.launches.append((server, frame))
+
     def problems(self) -> tuple[ReadProblem, ...]:
         """Return the problems, each once."""
-        return tuple(dict.fromkeys(problem for survey in self.surveys for problem in survey.problems))
+        surveyed = (problem for survey in self.surveys for problem in survey.problems)
+        return tuple(dict.fromkeys((*surveyed, *self.unread)))
 
     def uses(self) -> tuple[Use, ...]:
         """Return the uses, each once, in the order of the text."""
@@ -117,6 +139,9 @@ def complete_script(script: Script, run: Run, problems: list[ReadProblem]) -> Sc
         script,
         launches=(*script.launches, *launches),
         comments=(*script.comments, *(comments[place] for place in sorted(comments))),
+        tools=(*script.tools, *run.tools),
+        followed=(*script.followed, *dict.fromkeys(run.followed)),
+        embedded=(*script.embedded, *dict.fromkeys(run.embedded)),
         problems=(*script.problems, *dict.fromkeys(problems), *run.problems()),
         assignments=tuple(sorted(assignments, key=lambda assignment: assignment.place)),
         uses=run.uses(),

@@ -15,7 +15,8 @@ from recommender.review.script.model import Script, Span
 from recommender.review.script.source_map import Field, Mapped, SourceText
 from recommender.review.script.variables import Variable, Variables, merge_states
 from recommender.review.shell import grammar
-from recommender.review.shell.commands import assign, command, declaration, heredoc
+from recommender.review.shell.commands import assign, command, declaration
+from recommender.review.shell.heredocs import heredoc, keeps, leftovers
 from recommender.review.shell.nested import walk
 from recommender.review.shell.state import MOST_DEPTH, Frame, Run, Where, complete_script
 from recommender.review.shell.survey import survey
@@ -75,9 +76,17 @@ class Shell:
         self.words = Words(run.page, mapped)
         self.survey = survey(run.page, mapped, root)
 
+    def span(self, node: Node) -> tuple[int, int]:
+        """Return a node's range in the file."""
+        return self.mapped.span(node.start_byte, node.end_byte)
+
     def place(self, node: Node) -> Span:
         """Return where a node is in the file."""
-        return self.run.page.place(*self.mapped.span(node.start_byte, node.end_byte))
+        return self.run.page.place(*self.span(node))
+
+    def leftovers(self, root: Node) -> None:
+        """Read what the statements did not lead to."""
+        leftovers(self, root)
 
     # --- statements
 
@@ -120,6 +129,7 @@ class Shell:
         body = node.child_by_field_name("body")
         if body is None or heredoc(self, node, body, where):
             return
+        where = where.deeper(kept=keeps(self, node.children))
         if body.type != "command":
             self.statement(body, where)
             return
@@ -135,9 +145,10 @@ class Shell:
     def _pipeline(self, node: Node, where: Where) -> None:
         parts = grammar.children(node)
         for child in parts:
-            masked = child is not parts[-1] and not self.run.pipefail
+            last = child is parts[-1]
             kept = self._copy()
-            self.statement(child, where.deeper(guarded=masked))
+            runs = not last and keeps(self, parts[parts.index(child) + 1 :])
+            self.statement(child, where.deeper(guarded=not last and not self.run.pipefail, kept=runs))
             self.run.state = kept
 
     def _list(self, node: Node, where: Where) -> None:

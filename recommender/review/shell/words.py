@@ -84,6 +84,8 @@ class Words:
         return fields if fields or any(piece.splits for piece in pieces) else [single]
 
     def _mark_unknown(self, field: Field) -> Field:
+        if any(piece.optional for piece in field.pieces):
+            return replace(field, many=True, optional=True)
         loose = any(piece.text is None and piece.splits for piece in field.pieces)
         if loose and len(field.pieces) == 1 and SEVERAL.match(self.page.text, field.start, field.end):
             return replace(field, many=True)

@@ -1,0 +1,97 @@
+"""Find where a text mentions a server, and say what of it was not followed.
+
+This is the one place that keeps a review from being silent: a reader notes the ranges that it followed, and every
+mention outside them is a problem, as is every word of a launch that the file does not determine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from recommender.review.script.model import ReadProblem
+
+if TYPE_CHECKING:
+    from recommender.review.script.model import GivenOption, Launch, Script, Span, Word
+
+# The words of a command, in a line or in a list of any language.
+_GAP = r"(?:[\s\"',\\]|\\n)+"
+LAUNCH = re.compile(
+    rf"\blmdeploy{_GAP}(?:serve{_GAP}|lite{_GAP}|chat\b|convert\b)|\bserve{_GAP}(?:api_server|proxy)\b"
+    r"|\blmdeploy\.serve\.(?:openai\.api_server|proxy\.proxy)\b"
+)
+NAME = re.compile(r"lmdeploy", re.IGNORECASE)
+# Options whose value no rule judges, or which must not stand in a file.
+UNJUDGED = frozenset({"--api-keys", "--revision", "--model-name", "--download-dir", "--served-model-name"})
+UNFOLLOWED = "a server is mentioned here, but the review cannot follow how it is started"
+UNREAD_KIND = "this kind of file is not read, so the server that is mentioned here was not reviewed"
+MOST = 10
+MOST_NAMED = 6
+LONGEST = 60
+
+
+def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
+    """Yield what was not followed. ``named``: the user named the file, so that it should start something."""
+    unfollowed = list(_unfollowed(script))
+    yield from unfollowed
+    for launch in (*script.launches, *script.tools):
+        yield from _unknown(launch)
+    if named and not (script.launches or script.tools or script.problems or unfollowed):
+        yield from _nothing(script)
+
+
+def _unfollowed(script: Script) -> Iterator[ReadProblem]:
+    """Yield each mention of a server that nothing followed."""
+    ranges = sorted([*script.followed, *((each.place.start, each.place.end) for each in script.comments)])
+    found = 0
+    for match in LAUNCH.finditer(script.text):
+        if found < MOST and not any(start <= match.start() < end for start, end in ranges):
+            found += 1
+            message = UNREAD_KIND if script.kind == "other" else UNFOLLOWED
+            yield ReadProblem(message, script.place(match.start(), match.end()))
+
+
+def _unknown(launch: Launch) -> Iterator[ReadProblem]:
+    """Yield one problem for the words of a launch that the file does not determine."""
+    words = [*launch.unread]
+    words += [launch.model] if launch.model and launch.model.value is None else []
+    words += [word for option in launch.options for word in _values(option) if word.value is None]
+    words += [word for word in launch.extra if word.value is None]
+    visible = launch.environment.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None and visible.value is None and any(option.name.endswith("tp") for option in launch.options):
+        words.append(visible)
+    if words:
+        words.sort(key=lambda word: word.place)
+        names = list(dict.fromkeys(_shown(word) for word in words))
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        verb = "is" if len(names) == 1 else "are"
+        shown = f"{', '.join(names[:MOST_NAMED])}{more}"
+        what = f"{shown} {verb} not known from this file, so rules skip what depends on it"
+        yield ReadProblem(what, _place(words, launch))
+
+
+def _shown(word: Word) -> str:
+    text = " ".join(word.raw.split()).strip("\"'") or word.variable
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} (cut)"
+
+
+def _values(option: GivenOption) -> tuple[Word, ...]:
+    plain = option.name.rpartition(".")[2].replace("_", "-").lstrip("-")
+    hidden = any(name.startswith(f"--{plain}") and len(plain) > 2 for name in UNJUDGED)
+    return () if hidden else option.values
+
+
+def _place(words: list[Word], launch: Launch) -> Span:
+    inside = (word.place for word in words if launch.place.start <= word.place.start)
+    return next(inside, words[0].place)
+
+
+def _nothing(script: Script) -> Iterator[ReadProblem]:
+    """Yield a problem for a file that mentions LMDeploy in its code and starts nothing."""
+    comments = [(each.place.start, each.place.end) for each in script.comments]
+    for match in NAME.finditer(script.text):
+        if not any(start <= match.start() < end for start, end in comments):
+            what = "LMDeploy is mentioned, but this file starts no server that the review can follow"
+            yield ReadProblem(what, script.place(match.start(), match.end()))
+            return
