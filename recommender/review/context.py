@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from recommender.render.head import read_head
 from recommender.request import command_line
 from recommender.request.request import MAX_COUNT, Request
 from recommender.request.resolved_request import ResolvedRequest, resolve_request
+from recommender.review.releases import Pinned, covered, release_of
 from recommender.review.script.model import Launch, Script, Word
 
 if TYPE_CHECKING:
@@ -55,8 +56,6 @@ EXCLUDED = {"rps": "load", "load": "rps", "text_only": "image", "image": "text_o
 """Pairs of options of which the later one wins."""
 MADE_BY, HEAD = "lmdeploy-recommender", 500
 """The mark of a generated file, and the number of characters in which it occurs."""
-IMAGE_TAG = re.compile(r"(?:^|/)lmdeploy:v?(\d+\.\d+\.\d+(?:\.post\d+)?)(?![\d.])")
-INSTALLED = re.compile(r"lmdeploy(?:\[[\w,-]*\])?==(\d+\.\d+\.\d+(?:\.post\d+)?)")
 LONGEST_PATH = 4096
 CACHED = re.compile(r"models--([^/]+)--([^/]+)(?:/|$)")
 
@@ -68,7 +67,7 @@ class Context:
     resolved: ResolvedRequest
     answered: frozenset[str]
     visible_gpus: int | None
-    uncovered: str = ""
+    uncovered: Pinned | None = None
 
 
 def context(
@@ -87,6 +86,7 @@ def context(
         if name in given and excluded not in given:
             answers.pop(excluded, None)
     answers |= given | {name: mine[name] for name in mine.keys() & {"model"}}
+    uncovered = None if "lmdeploy" in given else uncovered
     count = _count(launch, ":" in str(options.get("gpu") or ""), answers)
     values = {name: value for answer in answers.values() for name, value in answer.items()}
     values["gpu_count"] = count if count is not None else _tensor_parallel(launch)
@@ -176,32 +176,19 @@ def _request_answers(store: Store, request: Request) -> dict[str, dict[str, Any]
     return answers
 
 
-def _script_answers(store: Store, script: Script, launch: Launch | None) -> tuple[dict[str, dict[str, Any]], str]:
+def _script_answers(
+    store: Store, script: Script, launch: Launch | None
+) -> tuple[dict[str, dict[str, Any]], Pinned | None]:
     """Return the answers of the script, and the release that it names if no record covers it."""
     answers: dict[str, dict[str, Any]] = {}
     model = model_of(store, launch.model.value) if launch and launch.model and launch.model.value else None
     if model is not None:
         answers["model"] = {"model": model.id}
-    releases = set(_releases(script, launch))
-    if len(releases) != 1:
-        return answers, ""
-    (release,) = releases
-    if release not in store.releases:
-        return answers, release
-    return answers | {"lmdeploy": {"lmdeploy": release}}, ""
-
-
-def _releases(script: Script, launch: Launch | None) -> Iterator[str]:
-    """Yield the releases of the container image, else those that are installed."""
-    image = launch.container.image if launch and launch.container else None
-    tag = IMAGE_TAG.search(image.value) if image and image.value else None
-    if tag:
-        yield tag[1]
-        return
-    for call in script.calls:
-        words = [word.value or "" for word in call.words]
-        if "install" in words:
-            yield from (match[1] for word in words if (match := INSTALLED.match(word)))
+    found = release_of(script, launch)
+    release = covered(store, found.release) if found else ""
+    if found is None or not release:
+        return answers, found
+    return answers | {"lmdeploy": {"lmdeploy": release}}, None
 
 
 @lru_cache(maxsize=4)
@@ -224,10 +211,11 @@ def model_of(store: Store, text: str) -> records.Model | None:
 
 
 def _count(launch: Launch | None, given: bool, answers: Mapping[str, Mapping[str, Any]]) -> int | None:
-    """Return how many GPUs the launch sees; ``given``: ``--gpu`` has a count, which wins over the script."""
-    if given:
-        return int(answers["gpu"]["gpu_count"])
+    """Return how many GPUs the launch sees; ``given``: ``--gpu`` has a count."""
     visible_count = visible(launch.environment.get("CUDA_VISIBLE_DEVICES")) if launch else None
+    if given:
+        total = int(answers["gpu"]["gpu_count"])
+        return total if visible_count is None else min(total, visible_count)
     if visible_count is None and launch and launch.container:
         visible_count = launch.container.gpus
     if visible_count is None and answers.get("gpu", {}).get("gpu_count", 1) > 1:

@@ -149,12 +149,6 @@ def _source(name: str) -> str:
     return f"{name} ({cite(part.sources, record_caveat(store, entry), most=1)})"
 
 
-def uncovered(reviews: Iterable[Review]) -> tuple[str, ...]:
-    """Return the releases that scripts name and no record covers."""
-    releases = {case.context.uncovered for review in reviews for case in review.cases}
-    return tuple(sorted(releases - {""}))
-
-
 def summary(reviews: Sequence[Review]) -> Iterator[str]:
     """Yield the counts, assumptions and skipped rules."""
     total = counts(reviews)
@@ -168,8 +162,6 @@ def summary(reviews: Sequence[Review]) -> Iterator[str]:
     repairs = f"; --fix repairs {total.fixable}" if total.fixable else ""
     starts = count(launches, "launch").replace("launchs", "launches")
     yield from wrap(f"{count(total.files, 'file')}, {starts}: {findings}{repairs}.")
-    for release in uncovered(reviews):
-        yield from wrap(f"LMDeploy {release}, named by a script, has no record; rules ignore the release there.")
     newest = {case.resolved.release.id for review in reviews for case in review.cases if not case.release_known}
     for release in sorted(newest):
         yield from wrap(f"Assuming LMDeploy {release}, the newest known release (pass --lmdeploy to change).")

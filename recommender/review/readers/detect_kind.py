@@ -103,7 +103,7 @@ def kind_of(path: str, text: str) -> Kind:
         return "lines"
     if SUFFIXES.get(suffix) == "steps":
         return _manifest(text) or ("compose" if "compose" in name else "steps")
-    if suffix in SUFFIXES:
+    if suffix in SUFFIXES and not (SUFFIXES[suffix] == "lines" and UNIT.match(text) and STARTS.search(text)):
         return SUFFIXES[suffix]
     if text.startswith("#!"):
         return "python" if "python" in text[: text.find("\n") if "\n" in text else None] else "bash"

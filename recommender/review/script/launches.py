@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from recommender.review import accepted_options
+from recommender.review.script.mentions import is_unjudged
 from recommender.review.script.model import Container, GivenOption, Launch, Span, Starts, Word
 from recommender.review.script.source_map import Field, SourceText
 
@@ -189,7 +190,7 @@ class _Arguments:
             if field.many or self._is_option(text) or (most is not None and len(values) >= most):
                 break
             values.append(field)
-        if at < len(fields) and fields[at].many and most == 1:
+        if not values and at < len(fields) and fields[at].many and most != 0:
             return [fields[at]]
         return values
 
@@ -199,9 +200,9 @@ class _Arguments:
         if self.page.text[place.start : place.end] != name:
             place = self.page.place(field.start, field.end)
         words = tuple(self.page.word(value) for value in values)
-        for value in values:
-            if value.many:
-                self._many(value)
+        if any(value.many for value in values):
+            self.unsure = True
+            self.unread += [] if is_unjudged(name) else [value for value in values if value.many and not value.optional]
         end = words[-1].place.end if words else place.end
         if "=" in field.known and values:
             end = max(end, field.end)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from recommender.review.script.model import ReadProblem
 
 if TYPE_CHECKING:
-    from recommender.review.script.model import GivenOption, Launch, Script, Span, Word
+    from recommender.review.script.model import Launch, Script, Span, Word
 
 # The words of a command, in a line or in a list of any language.
 _GAP = r"(?:[\s\"',\\]|\\n)+"
@@ -29,10 +29,13 @@ UNREAD_KIND = "this kind of file is not read, so the server that is mentioned he
 MOST = 10
 MOST_NAMED = 6
 LONGEST = 60
+LONGEST_TEXT = 2**20
 
 
 def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
     """Yield what was not followed. ``named``: the user named the file, so that it should start something."""
+    if len(script.text) > LONGEST_TEXT:
+        return
     unfollowed = list(_unfollowed(script))
     yield from unfollowed
     for launch in (*script.launches, *script.tools):
@@ -56,7 +59,12 @@ def _unknown(launch: Launch) -> Iterator[ReadProblem]:
     """Yield one problem for the words of a launch that the file does not determine."""
     words = [*launch.unread]
     words += [launch.model] if launch.model and launch.model.value is None else []
-    words += [word for option in launch.options for word in _values(option) if word.value is None]
+    words += [
+        word
+        for option in launch.options
+        for word in option.values
+        if word.value is None and not is_unjudged(option.name)
+    ]
     words += [word for word in launch.extra if word.value is None]
     visible = launch.environment.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.value is None and any(option.name.endswith("tp") for option in launch.options):
@@ -76,10 +84,10 @@ def _shown(word: Word) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} (cut)"
 
 
-def _values(option: GivenOption) -> tuple[Word, ...]:
-    plain = option.name.rpartition(".")[2].replace("_", "-").lstrip("-")
-    hidden = any(name.startswith(f"--{plain}") and len(plain) > 2 for name in UNJUDGED)
-    return () if hidden else option.values
+def is_unjudged(name: str) -> bool:
+    """Return whether no rule judges the value of an option, or of a keyword of Python."""
+    plain = name.rpartition(".")[2].replace("_", "-").lstrip("-")
+    return len(plain) > 2 and any(option.startswith(f"--{plain}") for option in UNJUDGED)
 
 
 def _place(words: list[Word], launch: Launch) -> Span:

@@ -50,7 +50,8 @@ def assign(shell: Shell, node: Node, exported: bool = False, prefix: bool = Fals
         return None
     text = shell.words.raw(name)
     before = run.state.variables.get(text)
-    variable = _value(shell, node, before if any(child.type == "+=" for child in node.children) else None)
+    appended = any(child.type == "+=" for child in node.children)
+    variable = _value(shell, node, text, before if appended else None, before)
     if exported or run.export_all or (before is not None and before.exported):
         variable = replace(variable, exported=True)
     if prefix:
@@ -61,7 +62,12 @@ def assign(shell: Shell, node: Node, exported: bool = False, prefix: bool = Fals
     return text, variable
 
 
-def _value(shell: Shell, node: Node, before: Variable | None) -> Variable:
+def _normalises(raw: str, name: str) -> bool:
+    """Return whether a value is the variable itself, cut or changed in case, such as ``${MODEL%/}``."""
+    return re.match(rf"\"?\$\{{{re.escape(name)}(?:[%#^,@]|//?|:-?\d)", raw) is not None
+
+
+def _value(shell: Shell, node: Node, name: str, before: Variable | None, old: Variable | None) -> Variable:
     """Return an assignment's value, appended to the old one for ``+=``."""
     page, state, value = shell.run.page, shell.run.state, node.child_by_field_name("value")
     if value is None:
@@ -70,11 +76,11 @@ def _value(shell: Shell, node: Node, before: Variable | None) -> Variable:
     if value.type == "array":
         words = _fields(shell, value)
         shell.run.spend(len(words))
-        old = before.words if before is not None and before.known else None
+        kept = before.words if before is not None and before.known else None
         unknown = before is not None and not before.known
         place = shell.mapped.span(value.start_byte, value.end_byte)
         word = page.word(Field((Piece(None),), *place))
-        return Variable(None, None if unknown else (*(old or ()), *words)[:MOST_WORDS], word)
+        return Variable(None, None if unknown else (*(kept or ()), *words)[:MOST_WORDS], word)
     field = shell.words.one(value, state)
     word = page.word(field)
     pieces: tuple[Piece, ...] | None = field.pieces
@@ -84,6 +90,8 @@ def _value(shell: Shell, node: Node, before: Variable | None) -> Variable:
             pieces = None
         word = replace(word, value=None, written=None) if pieces is None else page.word(replace(field, pieces=pieces))
     shell.run.spend(len(pieces or ()) // 3)
+    if pieces is not None and old is not None and _normalises(shell.words.raw(value), name):
+        return old
     if pieces is not None and (len(pieces) > MOST_PIECES or (len(pieces) == 1 and pieces[0].text is None)):
         pieces = None
     return Variable(pieces, None, word)

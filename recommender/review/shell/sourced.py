@@ -24,8 +24,8 @@ MOST_VARIABLES = 500
 
 def source(run: Run, fields: list[Field], where: Where) -> None:
     """Take over what a sourced file sets; what cannot be read may set anything."""
-    if not fields or HARMLESS.search(_name(fields[0])):
-        return
+    if not fields or HARMLESS.search(_name(fields[0])) or (len(fields) > 1 and fields[0].value is None):
+        return  # with an argument, an unknown path is that of a virtual environment
     place = run.page.place(fields[0].start, fields[0].end)
     found = beside.read(run.page.script.path, _name(fields[0])) if len(run.inside) < 3 else None
     if found is None:

@@ -128,8 +128,13 @@ def complete_script(script: Script, run: Run, problems: list[ReadProblem]) -> Sc
     launches: list[Launch] = []
     for launch, frame in run.launches:
         whole = replace(launch, loop=frame.loop() if frame and frame.endless else None)
-        if whole not in launches[-20:]:
+        at = next(
+            (at for at, other in enumerate(launches[-20:], max(0, len(launches) - 20)) if _same(other, whole)), None
+        )
+        if at is None:
             launches.append(whole)
+        elif whole.loop is not None and launches[at].loop is None:
+            launches[at] = whole
     assignments = (
         replace(assignment, exported=True) if assignment.name in run.exported else assignment
         for assignment in run.assignments.values()
@@ -152,6 +157,17 @@ def complete_script(script: Script, run: Run, problems: list[ReadProblem]) -> Sc
         loops=tuple(sorted((frame.loop() for frame in run.loops.values()), key=lambda loop: loop.place)),
         error_exit=run.error_exit,
     )
+
+
+def _same(first: Launch, second: Launch) -> bool:
+    """Return whether two launches are equal, or the same words of an array that a script runs in two ways."""
+    if first == second:
+        return True
+    options = [[option.place for option in launch.options] for launch in (first, second)]
+    models = [launch.model.written if launch.model else None for launch in (first, second)]
+    environments = [{name: word.value for name, word in launch.environment.items()} for launch in (first, second)]
+    inside = all(option.start < first.place.start for option in options[0][:1]) and bool(options[0])
+    return inside and options[0] == options[1] and models[0] == models[1] and environments[0] == environments[1]
 
 
 def export(run: Run, environment: Mapping[str, Word]) -> None:
