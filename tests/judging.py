@@ -183,4 +183,6 @@ def reviewed(folder: Path, one: Entry) -> Review:
     path = one["path"] if one["path"] == "-" else str(folder / one["path"])
     context = one["context"]
     options = {"lmdeploy": context["release"], "gpu": context["gpu"], "load": context["load"]}
-    return review(path, read(str(folder / one["path"])).text, {name: text for name, text in options.items() if text})
+    source = read(str(folder / one["path"]))
+    given = {name: text for name, text in options.items() if text}
+    return review(path, source.text, given, windows=source.line_end == "\r\n")

@@ -113,15 +113,21 @@ class Case:
         return None if era is None or self.launch.unsure else era.default
 
 
-def cases(script: Script, options: Mapping[str, Any], project: Mapping[str, Any] | None = None) -> list[Case]:
+def cases(
+    script: Script,
+    options: Mapping[str, Any],
+    project: Mapping[str, Any] | None = None,
+    launches: tuple[Launch, ...] | None = None,
+) -> list[Case]:
     """Return one case per launch of a script.
 
     ``options`` are the command line's and win over the script; the script wins over ``project``, the project's
-    settings. The model is the one that the script starts, where that is known.
+    settings. The model is the one that the script starts, where that is known. ``launches`` are those of the script.
     Raise RequestError or UnknownName for invalid options.
     """
-    contexts = [context(script, launch, options, project or {}) for launch in script.launches]
+    launches = script.launches if launches is None else launches
+    contexts = [context(script, launch, options, project or {}) for launch in launches]
     return [
         Case(script, launch, known, launch_settings(known.resolved, launch))
-        for launch, known in zip(script.launches, contexts, strict=True)
+        for launch, known in zip(launches, contexts, strict=True)
     ]

@@ -89,8 +89,9 @@ def place(case: Case, option: str) -> Span:
 
 
 def model_place(case: Case) -> Span:
-    """Return the model's place; the launch's if it names none."""
-    return case.launch.model.place if case.launch.model else case.launch.place
+    """Return the model's place: the literal that names it, else its use; the launch's if it names none."""
+    model = case.launch.model
+    return (model.written or model.place) if model else case.launch.place
 
 
 # --- constraints
@@ -160,13 +161,7 @@ def flag_of(store: Store, text: str) -> records.Flag | None:
 
 def accepts(case: Case, text: str) -> bool:
     """Return whether the release's parser accepts an option, shortened or not."""
-    spelling = text.replace("_", "-") if accepted_options.takes_underscores(case.resolved.release.id) else text
-    spelling = spelling.partition(".")[0] if accepted_options.takes_underscores(case.resolved.release.id) else spelling
-    known = accepted_options.values_taken(case.resolved.release.id)
-    if spelling in known or spelling in ("-h", "--help"):
-        return True
-    begun = [option for option in known if option.startswith(spelling)]
-    return spelling.startswith("--") and len(spelling) > len("--") and len(begun) == 1
+    return accepted_options.accepts(case.resolved.release.id, text)
 
 
 def options(case: Case) -> Iterator[tuple[GivenOption, records.Flag]]:

@@ -193,7 +193,8 @@ def _script_answers(
 
 @lru_cache(maxsize=4)
 def _models(store: Store) -> Mapping[str, records.Model]:
-    return index_by_name(store.models, {model.hub: model.id for model in store.models.values()})
+    hubs = {model.hub: model.id for model in store.models.values()}
+    return index_by_name(store.models, hubs | {hub.rpartition("/")[2]: name for hub, name in hubs.items()})
 
 
 def model_of(store: Store, text: str) -> records.Model | None:
@@ -203,7 +204,7 @@ def model_of(store: Store, text: str) -> records.Model | None:
     known = _models(store)
     path = text.rstrip("/")
     cached = CACHED.search(path)
-    tries = [path, f"{cached[1]}/{cached[2]}" if cached else "", *(path.rsplit("/", 1)[1:])]
+    tries = [path, f"{cached[1]}/{cached[2]}" if cached else "", path.rpartition("/")[2].replace("___", ".")]
     return next((known[normal(name)] for name in tries if normal(name) in known), None)
 
 

@@ -95,13 +95,19 @@ def review(
     project: Mapping[str, Any] = NOTHING,
     without: Collection[str] = (),
     among: Iterable[Rule] | None = None,
+    named: bool = True,
+    windows: bool = False,
 ) -> Review:
-    """Read a text and run the rules. Raise RequestError or UnknownName for options."""
+    """Read a text and run the rules. Raise RequestError or UnknownName for options.
+
+    ``named``: the user named this file, so one that starts nothing is a finding. ``windows``: the file's lines end
+    with carriage returns.
+    """
     from recommender.review.context import header_problem
     from recommender.review.readers.detect_kind import read
 
     try:
-        script = read(path, text)
+        script = replace(read(path, text, named=named), windows=windows or "\r\n" in text)
         if problem := header_problem(script):
             script = replace(script, problems=(*script.problems, ReadProblem(problem, script.place(0, 0))))
         return examine(script, options, project, without, among)
@@ -125,7 +131,7 @@ def examine(
     chosen = [rule_ for rule_ in (rules() if among is None else among) if rule_.id not in without]
     by_id = {rule_.id: rule_ for rule_ in chosen}
     known_cases = tuple(cases(script, options, project))
-    run = _Run(script, known_cases)
+    run = _Run(script, known_cases, tuple(cases(script, options, project, script.tools)))
     findings = [finding for rule_ in chosen for finding in run.findings(rule_)]
     own_ignores = ignores.ignores(script, {rule_.id for rule_ in rules()} | by_id.keys())
     kept, used = ignores.apply(_distinct(findings), own_ignores)
@@ -161,9 +167,10 @@ def _distinct(findings: Iterable[Finding]) -> Iterator[Finding]:
 class _Run:
     """Run all rules on one file; collect findings, skipped rules and rule crashes."""
 
-    def __init__(self, script: Script, cases: tuple[Case, ...]) -> None:
+    def __init__(self, script: Script, cases: tuple[Case, ...], tools: tuple[Case, ...]) -> None:
         self.script = script
         self.cases = cases
+        self.tools = tools
         self.silent: dict[str, set[str]] = {"gpu": set(), "model": set(), "load": set()}
         self.defects: list[Defect] = []
 
@@ -182,7 +189,7 @@ class _Run:
             yield from rule.whole(self.script)
         if rule.check is None:
             return
-        for case in self.cases:
+        for case in (*self.cases, *(self.tools if rule.tools else ())):
             lacking = [need for need in rule.needs if not getattr(case, f"{need}_known")]
             for need in lacking:
                 self.silent[need].add(rule.id)

@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from recommender.knowledge.store import Store
 from recommender.review.script import beside
-from recommender.review.script.model import Call, Launch, Script, Span
+from recommender.review.script.model import Launch, Script, Span
 
 VERSION = r"(\d+\.\d+\.\d+(?:\.?post\d+)?)"
 IMAGE_TAG = re.compile(rf"(?:^|/)lmdeploy:v?{VERSION}(?![\d.])")
@@ -65,17 +65,10 @@ def _image(launch: Launch | None) -> Iterator[Pinned]:
 def _installed(script: Script) -> Iterator[Pinned]:
     """Yield the installations of the script that are no comments."""
     for match in INSTALLED.finditer(script.text) if "==" in script.text else ():
-        if not any(comment.place.start <= match.start() < comment.place.end for comment in script.comments):
-            if script.kind in CODE or any("install" in _words(call) for call in script.calls if _holds(call, match)):
-                yield Pinned(match[1], script.place(*match.span()))
-
-
-def _words(call: Call) -> list[str]:
-    return [word.value or "" for word in call.words]
-
-
-def _holds(call: Call, match: re.Match[str]) -> bool:
-    return call.place.start <= match.start() < call.place.end
+        shown = any(comment.place.start <= match.start() < comment.place.end for comment in script.comments)
+        calls = (call for call in script.calls if call.place.start <= match.start() < call.place.end)
+        if not shown and (script.kind in CODE or any("install" in (w.value for w in call.words) for call in calls)):
+            yield Pinned(match[1], script.place(*match.span()))
 
 
 @lru_cache(maxsize=64)

@@ -85,6 +85,8 @@ class Rule:
     check: Check | None = None
     whole: WholeCheck | None = None
     needs: tuple[str, ...] = ()
+    tools: bool = False
+    """Whether it also checks the other commands of LMDeploy."""
 
 
 def declare(
@@ -96,6 +98,7 @@ def declare(
     sources: tuple[str, ...] = (),
     needs: tuple[str, ...] = (),
     family: Family | None = None,
+    tools: bool = False,
 ) -> Rule:
     """Return the rule of a module: ``….lmd101_unknown_option`` is LMD101, unknown-option.
 
@@ -103,7 +106,7 @@ def declare(
     """
     number, _, name = module.rpartition(".")[2].partition("_")
     family = family or FAMILIES[number[3]]
-    return Rule(number.upper(), name.replace("_", "-"), family, severity, sources, check, whole, needs)
+    return Rule(number.upper(), name.replace("_", "-"), family, severity, sources, check, whole, needs, tools)
 
 
 def launch_rule(

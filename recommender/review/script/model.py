@@ -194,6 +194,8 @@ class Script:
     loops: tuple[Loop, ...] = ()
     error_exit: Span | None = None
     """The place of ``set -e`` or an equivalent."""
+    windows: bool = False
+    """Its lines end with carriage returns."""
     lines: tuple[int, ...] = field(default=(0,), repr=False)
     """Offset of each line's first character."""
 

@@ -164,9 +164,8 @@ def _wrapper(page: SourceText, unwrapped: Unwrapped, name: str) -> None:
     texts = [field.value for field in unwrapped.fields]
     if ":::" in texts:  # GNU parallel: one of the words behind it ends the command
         end = texts.index(":::")
-        last = unwrapped.fields[end]
-        unwrapped.fields = [*unwrapped.fields[:end], Field((Piece(None),), last.start, last.end)]
-        texts = [*texts[:end], None]
+        unwrapped.fields = [*unwrapped.fields[:end], *unwrapped.fields[end + 1 : end + 2]]
+        texts = [field.value for field in unwrapped.fields]
     if (name == "sudo" and not {"-E", "--preserve-env"} & set(texts)) or (name == "env" and {"-i", "-"} & set(texts)):
         environment = {}
     for at in range(1, len(unwrapped.fields)):

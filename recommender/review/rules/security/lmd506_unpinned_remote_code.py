@@ -35,7 +35,7 @@ BRANCHES = ("main", "master")
 )
 def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     revision = case.settings.get("revision")
-    if setting.text != "true" or not _on_hub(case):
+    if setting.text != "true" or not _on_hub(case) or "trust-remote-code" not in case.resolved.options:
         return
     if revision is None:
         # A script that mentions a revision anywhere may set it in a way that the reader cannot follow.

@@ -28,7 +28,7 @@ from recommender.review import checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 NEEDED = "remote-code-needed"
-FAMILY = re.compile(r"([\w.-]+/[A-Za-z]+)[\d_.-]*\d[^/]*")
+FAMILY = re.compile(r"([\w.-]+/[A-Za-z]+)(?![A-Za-z])[^/]*\d[^/]*")
 CONVERTED = "-hf"
 
 
