@@ -121,9 +121,10 @@ class Values:
         for part in node.values:
             if isinstance(part, ast.Constant):  # its position in the tree may be that of the whole string
                 text = str(part.value)
-                at = self.page.text.find(text, start, end)
-                yield Piece(text, at, at + len(text)) if at >= 0 else Piece(text)
-                start = at + len(text) if at >= 0 else start
+                for word in (text,) if text in self.page.text[start:end] else re.split(r"(\s+)", text):
+                    at = self.page.text.find(word, start, end) if word.strip() else -1
+                    yield Piece(word, at, at + len(word)) if at >= 0 else Piece(word)
+                    start = at + len(word) if at >= 0 else start
                 continue
             opened = self.page.text.find("{", start, end)
             closed = self.page.text.find("}", opened, end)

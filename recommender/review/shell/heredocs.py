@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from recommender.review.script.mentions import LAUNCH
-from recommender.review.script.source_map import Field
+from recommender.review.script.source_map import Field, Mapped
 from recommender.review.script.unwrap import DOCKERS, PYTHON, QUIET, SHELLS, Unwrapped, program, unwrap
 from recommender.review.shell import grammar
 from recommender.review.shell.nested import read_nested
@@ -22,6 +22,7 @@ RUNS_STDIN = SHELLS | {"ssh", "sbatch", "qsub", "bsub", "at", "batch", "su", "ku
 """Programs that run the script on their standard input."""
 SCRIPT = re.compile(r"(?:^|/)[\w@.-]*?(?:\.(?:sh|bash|zsh|service|ya?ml|py|slurm|sbatch|conf|json)|file|run|start)$")
 QUOTED = ("string", "raw_string", "heredoc_body", "translated_string")
+PRINTED = re.compile(r"\\?(\\n\\)(?=\n)")
 MOST_MENTIONS = 20
 
 
@@ -96,8 +97,15 @@ def leftovers(shell: Shell, root: Node) -> None:
         if _only_shown(shell, node):
             run.followed.append(mapped.span(node.start_byte, node.end_byte))
             continue
-        text = Field((), 0, 0, inner=(mapped, node.start_byte + 1, node.end_byte - 1, node.type == "string"))
+        inner = _plain_lines(mapped.part(node.start_byte + 1, node.end_byte - 1, node.type == "string"))
+        text = Field((), 0, 0, inner=(inner, 0, len(inner.code), False))
         read_nested(run, Unwrapped([], {}, nested=text), Where())
+
+
+def _plain_lines(text: Mapped) -> Mapped:
+    """Return a script that echo prints: of a Dockerfile, its lines end with a backslash, an n, and a backslash."""
+    gone = {at for match in PRINTED.finditer(text.code) for at in range(*match.span(1))}
+    return text.without(gone) if gone else text
 
 
 def _quoted(root: Node, at: int) -> Iterator[Node]:
