@@ -18,6 +18,7 @@ from recommender.request import command_line
 from recommender.request.request import MAX_COUNT, Request
 from recommender.request.resolved_request import ResolvedRequest, resolve_request
 from recommender.review.releases import Pinned, covered, release_of
+from recommender.review.script.mentions import HEAD, MADE_BY
 from recommender.review.script.model import Launch, Script, Word
 
 if TYPE_CHECKING:
@@ -54,8 +55,6 @@ ANSWERS: Mapping[str, tuple[str, ...]] = {
 }
 EXCLUDED = {"rps": "load", "load": "rps", "text_only": "image", "image": "text_only"}
 """Pairs of options of which the later one wins."""
-MADE_BY, HEAD = "lmdeploy-recommender", 500
-"""The mark of a generated file, and the number of characters in which it occurs."""
 LONGEST_PATH = 4096
 CACHED = re.compile(r"models--([^/]+)--([^/]+)(?:/|$)")
 

@@ -8,11 +8,11 @@ from recommender.choose import candidates, constraints, recommend
 from recommender.choose.reasons import Explanation, explain
 from recommender.choose.select import pick, predict
 from recommender.common.terminal import cut
-from recommender.review.context import HEAD, MADE_BY
 from recommender.review.engine import Review
 from recommender.review.fix import Stretch, is_worse
 from recommender.review.launch_settings import ASSIGNED
 from recommender.review.rule import Case, LaunchSetting
+from recommender.review.script.mentions import HEAD, MADE_BY
 from recommender.review.script.model import Span
 from recommender.review.script.source import Source
 

@@ -129,12 +129,12 @@ def _by_content(text: str) -> Kind:
     manifest = _manifest(text)
     if manifest is not None:
         return manifest
-    if text.lstrip()[:1] in ("{", "[") and text.rstrip()[-1:] in ("}", "]"):
-        return "steps"
     if is_dockerfile("", text):
         return "docker"
     if UNIT.match(text) and STARTS.search(text):
         return "systemd"
+    if text.lstrip()[:1] in ("{", "[") and text.rstrip()[-1:] in ("}", "]"):
+        return "steps"
     # A command may quote Python or JSON, so its first word decides before later content.
     lines = [line for line in text.splitlines()[:2000] if line.strip() and not line.lstrip().startswith("#")]
     first = lines[0] if lines else ""

@@ -26,6 +26,10 @@ NAME = re.compile(r"lmdeploy", re.IGNORECASE)
 UNJUDGED = frozenset({"--api-keys", "--revision", "--model-name", "--download-dir", "--served-model-name"})
 UNFOLLOWED = "a server is mentioned here, but the review cannot follow how it is started"
 UNREAD_KIND = "this kind of file is not read, so the server that is mentioned here was not reviewed"
+MADE_BY, HEAD = "lmdeploy-recommender", 500
+"""The mark of a generated file, and the number of characters in which it occurs."""
+LITERALS = ("{", "[")
+"""How dictionaries and lists of Python begin: known, though no single word."""
 MOST = 10
 MOST_NAMED = 6
 LONGEST = 60
@@ -38,6 +42,8 @@ def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
         return
     unfollowed = list(_unfollowed(script))
     yield from unfollowed
+    if MADE_BY in script.text[:HEAD]:  # a generated file documents its variables
+        return
     for launch in (*script.launches, *script.tools):
         yield from _unknown(launch)
     if named and not (script.launches or script.tools or script.problems or unfollowed):
@@ -66,9 +72,7 @@ def _unknown(launch: Launch) -> Iterator[ReadProblem]:
         if word.value is None and not is_unjudged(option.name)
     ]
     words += [word for word in launch.extra if word.value is None]
-    visible = launch.environment.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None and visible.value is None and any(option.name.endswith("tp") for option in launch.options):
-        words.append(visible)
+    words = [word for word in words if not word.raw.startswith(LITERALS)]
     if words:
         words.sort(key=lambda word: word.place)
         names = list(dict.fromkeys(_shown(word) for word in words))

@@ -85,4 +85,6 @@ def _text(run: Run, field: Field | None) -> Mapped | None:
         exact = piece.text is not None and run.page.text[piece.start : piece.end] == piece.text
         parts.append(text)
         places += range(piece.start, piece.end) if exact else [max(piece.start, field.start)] * len(text)
-    return Mapped("".join(parts), places) if any(piece.text for piece in field.pieces) else None
+    code = "".join(parts)
+    unknown = any(piece.text is None for piece in field.pieces)
+    return None if code == "" or code == "$?" or (unknown and "'" in code) else Mapped(code, places)

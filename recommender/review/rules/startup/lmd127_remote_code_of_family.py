@@ -28,7 +28,7 @@ from recommender.review import checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 NEEDED = "remote-code-needed"
-FAMILY = re.compile(r"([\w.?-]+/[A-Za-z]+)(?![A-Za-z])[^/]*\d[^/]*")
+FAMILY = re.compile(r"([\w.-]+/[A-Za-z]+)(?![A-Za-z])[^/]*\d[^/]*")
 CONVERTED = "-hf"
 
 
@@ -50,26 +50,18 @@ def rule(case: Case) -> Diagnostics:
     word = case.launch.model
     if case.model_known or word is None or not word.value or case.launch.starts == "proxy" or case.launch.unsure:
         return
-    name, known = word.value.rstrip("/"), _families(case.resolved.store)
-    match = FAMILY.fullmatch(name) or FAMILY.fullmatch(f"?/{name.rpartition('/')[2]}")
-    if not match or CONVERTED in name.casefold() or not _is_known(match[1].casefold(), known):
+    match = FAMILY.fullmatch(word.value)
+    if not match or CONVERTED in word.value.casefold() or match[1].casefold() not in _families(case.resolved.store):
         return
     if case.text("trust-remote-code") == "true" or not _asked_for(case):
         return
     if any(option.name == "trust_remote_code" for option in case.launch.options):
         return
-    family = match[1].removeprefix("?/")
     yield Diagnostic(
         checks.model_place(case),
-        f"Known {family} checkpoints have code as configuration; {checks.release(case)} does not run it by default.",
+        f"Known {match[1]} checkpoints have code as configuration; {checks.release(case)} does not run it by default.",
         "If config.json has an auto_map, startup fails without --trust-remote-code; read that code first.",
     )
-
-
-def _is_known(family: str, known: frozenset[str]) -> bool:
-    """Return whether a family's code is known; of a folder, only its name."""
-    last = family.rpartition("/")[2]
-    return family in known or (family.startswith("?/") and any(each.rpartition("/")[2] == last for each in known))
 
 
 def _asked_for(case: Case) -> bool:
