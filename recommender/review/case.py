@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from recommender.review.context import Context, context
+from recommender.review.context import Context, context, resolve_at
 from recommender.review.known_values import configuration, known_values
 from recommender.review.launch_settings import LaunchSetting, launch_settings
 
@@ -91,6 +91,11 @@ class Case:
             return predict(self.resolved, self.configuration) if self.configuration else None
         except (ValueError, ArithmeticError):  # an impossible value; another rule reports it
             return None
+
+    def at_release(self, release: str) -> Case:
+        """Return the same launch on another release."""
+        known = replace(self.context, resolved=resolve_at(self.resolved, release))
+        return Case(self.script, self.launch, known, launch_settings(known.resolved, self.launch))
 
     def text(self, flag: str) -> str | None:
         """Return the value that the launch gives a flag; None if none or unknown."""

@@ -257,7 +257,12 @@ def _resolve(store: Store, values: Mapping[str, Any]) -> ResolvedRequest:
     raise first
 
 
-@lru_cache(maxsize=256)
+def resolve_at(resolved: ResolvedRequest, release: str) -> ResolvedRequest:
+    """Return the same request on another release."""
+    return _resolve_known(replace(resolved.request, lmdeploy=release), resolved.store)
+
+
+@lru_cache(maxsize=512)
 def _resolve_known(request: Request, store: Store) -> ResolvedRequest:
     resolve_gpu(store, request.gpu)
     try:

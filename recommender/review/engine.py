@@ -194,4 +194,16 @@ class _Run:
             for need in lacking:
                 self.silent[need].add(rule.id)
             if not lacking:
-                yield from (diagnostic for diagnostic in rule.check(case) if not weighs_recommended(rule, case))
+                found = (diagnostic for diagnostic in rule.check(case) if not weighs_recommended(rule, case))
+                yield from (_repairable(rule, case, diagnostic) for diagnostic in found)
+
+
+def _repairable(rule: Rule, case: Case, diagnostic: Diagnostic) -> Diagnostic:
+    """Return a diagnostic without its repair if the release is assumed, unless every release asks for that repair."""
+    fix = diagnostic.fix
+    if fix is None or case.release_known or rule.check is None:
+        return diagnostic
+    for release in case.resolved.store.releases:
+        if not any(other.fix == fix for other in rule.check(case.at_release(release))):
+            return replace(diagnostic, fix=None)
+    return diagnostic

@@ -45,10 +45,15 @@ def retirement(rule_id: str) -> str:
 
 @dataclass(frozen=True)
 class Fix:
-    """A safe repair: each place is replaced by its text."""
+    """A repair: each place is replaced by its text.
+
+    ``unsafe``: it changes what the server may do, so it needs ``--unsafe``. ``follows``: rules that then ask for more.
+    """
 
     edits: tuple[tuple[Span, str], ...]
     what: str
+    unsafe: bool = False
+    follows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
