@@ -257,6 +257,14 @@ def _resolve(store: Store, values: Mapping[str, Any]) -> ResolvedRequest:
     raise first
 
 
+def resolve_for(resolved: ResolvedRequest, changes: Mapping[str, Any]) -> ResolvedRequest:
+    """Return a request with some fields changed; the same where the change contradicts it."""
+    try:
+        return _resolve_known(replace(resolved.request, **changes), resolved.store) if changes else resolved
+    except RequestError:
+        return resolved
+
+
 def resolve_at(resolved: ResolvedRequest, release: str) -> ResolvedRequest:
     """Return the same request on another release."""
     return _resolve_known(replace(resolved.request, lmdeploy=release), resolved.store)
