@@ -1,7 +1,10 @@
 """Run the rules on a text and apply ignore comments. No output, no files."""
 
+from __future__ import annotations
+
 import os
 import pkgutil
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -45,6 +48,17 @@ class Review:
     silent: Mapping[str, frozenset[str]] = field(default_factory=dict)
     defects: tuple[Defect, ...] = ()
     cases: tuple[Case, ...] = ()
+    hidden: int = 0
+    """How many findings are below the severity that is shown."""
+
+    def shown(self, severity: str, always: Collection[str] = ()) -> Review:
+        """Return the findings of a severity and above, and those of rules that are always shown."""
+        kept = tuple(
+            finding
+            for finding in self.findings
+            if SEVERITIES.index(finding.severity) <= SEVERITIES.index(severity) or finding.rule.id in always
+        )
+        return replace(self, findings=kept, hidden=len(self.findings) - len(kept))
 
 
 @cache
@@ -81,6 +95,19 @@ def rule(name: str) -> Rule:
         raise UnknownRule(retired)
     near = did_you_mean(name, [rule_found.id for rule_found in rules()] + [rule_found.name for rule_found in rules()])
     raise UnknownRule(f"unknown rule {shorten(name)}{near}")
+
+
+def chosen(text: str) -> frozenset[str]:
+    """Return the ids of rules by ids, names or beginnings such as LMD2, separated by commas. Raise UnknownRule."""
+    found: set[str] = set()
+    for name in (part.strip() for part in text.split(",")):
+        begun = {
+            each.id
+            for each in rules()
+            if name and re.fullmatch(r"(?i)lmd\d*", name) and each.id.startswith(name.upper())
+        }
+        found |= begun or ({rule(name).id} if name else set())
+    return frozenset(found)
 
 
 def page(rule: Rule) -> str:

@@ -66,6 +66,8 @@ class Diagnostic:
     fix: Fix | None = None
     severity: Severity | None = None
     """Where it differs from the rule's own."""
+    sources: tuple[str, ...] = ()
+    """What this finding rests on; else the rule's first source."""
 
 
 Diagnostics = Iterator[Diagnostic]
@@ -164,6 +166,11 @@ class Finding:
     def fix(self) -> Fix | None:
         """Return the repair, if one is safe."""
         return self.diagnostic.fix
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Return what the finding rests on."""
+        return self.diagnostic.sources or self.rule.sources[:1]
 
     @property
     def severity(self) -> Severity:

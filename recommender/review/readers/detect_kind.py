@@ -110,6 +110,11 @@ def kind_of(path: str, text: str) -> Kind:
     return _by_content(text)
 
 
+def is_named_kind(name: str) -> bool:
+    """Return whether a file without a telling suffix is read by its name: Dockerfile, Makefile, Procfile…"""
+    return bool(LINES.fullmatch(name)) or bool(DOCKERFILE.match(name))
+
+
 def is_dockerfile(path: str, text: str) -> bool:
     """Return whether a name or a first instruction is a Dockerfile's."""
     name = path.replace("\\", "/").rpartition("/")[2]
