@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from recommender.common.errors import RequestError, UnknownName
+from recommender.common.pattern import pattern
 from recommender.common.text import normal
 from recommender.knowledge.load import load
 from recommender.knowledge.names import index_by_name, resolve_gpu
@@ -56,7 +57,7 @@ ANSWERS: Mapping[str, tuple[str, ...]] = {
 EXCLUDED = {"rps": "load", "load": "rps", "text_only": "image", "image": "text_only"}
 """Pairs of options of which the later one wins."""
 LONGEST_PATH = 4096
-CACHED = re.compile(r"models--([^/]+)--([^/]+)(?:/|$)")
+CACHED = pattern(r"models--([^/]+)--([^/]+)(?:/|$)")
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,14 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from recommender.common.pattern import pattern
 from recommender.review.rule import Fix
 
 if TYPE_CHECKING:
     from recommender.review.rule import LaunchSetting
     from recommender.review.script.model import GivenOption, Launch, Script, Span, Word
 
-ITEM = re.compile(r"[ \t]*-[ \t]+")
+ITEM = pattern(r"[ \t]*-[ \t]+")
 QUOTES = "\"'"
 
 

@@ -5,10 +5,10 @@ The tables are extracted from each release's wheel. The architecture of a model 
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from recommender.common.pattern import pattern
 from recommender.common.text import normal
 from recommender.knowledge.eras import within
 from recommender.request.unknown_model import SUFFIX, served
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from recommender.review.case import Case
 
 TURBOMIND, PYTORCH = "turbomind", "pytorch"
-HUB = re.compile(r"[A-Za-z0-9][\w-]*/[\w.-]+")
+HUB = pattern(r"[A-Za-z0-9][\w-]*/[\w.-]+")
 # Names that do not begin as their architecture does; an empty one is ambiguous.
 OTHERWISE = {
     "qwen15": "Qwen2ForCausalLM",

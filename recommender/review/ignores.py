@@ -5,13 +5,14 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
+from recommender.common.pattern import pattern
 from recommender.common.text import did_you_mean, shorten
 from recommender.review.rule import Diagnostic, Finding, Fix, retirement
 from recommender.review.script.model import Comment, Script
 
-DIRECTIVE = re.compile(r"[#/*\s]*recommend:?\s*ignore\b(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
-BECAUSE = re.compile(r"\bbecause\b", re.IGNORECASE)
-WORD = re.compile(r"[\w-]+")
+DIRECTIVE = pattern(r"[#/*\s]*recommend:?\s*ignore\b(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
+BECAUSE = pattern(r"\bbecause\b", re.IGNORECASE)
+WORD = pattern(r"[\w-]+")
 SHAPE = "# recommend: ignore LMD101 because the reason"
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from recommender.choose import candidates, constraints, recommend
 from recommender.choose.reasons import Explanation, explain
 from recommender.choose.select import pick, predict
+from recommender.common.pattern import pattern
 from recommender.review import checks, edits
 from recommender.review.additions import option, spelled, variable
 from recommender.review.context import resolve_for
@@ -29,7 +30,7 @@ UNLESS = {
     "prefix_caching": frozenset({"prefix_tokens", "turns", "workload"}),
 }
 """Settings that stay the author's unless one of these questions is answered."""
-PLAIN = re.compile(r"[A-Za-z0-9_.,:/+-]+")
+PLAIN = pattern(r"[A-Za-z0-9_.,:/+-]+")
 ALONE = {
     "bash": re.compile(r"""\s*(?:(?:export|local|readonly)\s+)?\w+=(?:"[^"\\`]*"|'[^']*'|[^\s"'\\`#]*)\s*"""),
     "python": re.compile(r"""\s*\w+\s*=\s*(?:"[^"\\]*"|'[^'\\]*'|[\w.+-]+),?\s*"""),

@@ -9,15 +9,16 @@ from functools import lru_cache
 
 from packaging.version import Version
 
+from recommender.common.pattern import pattern
 from recommender.knowledge.store import Store
 from recommender.review.script import beside
 from recommender.review.script.model import Launch, Script, Span
 
 VERSION = r"(\d+\.\d+\.\d+(?:\.?post\d+)?)"
-IMAGE_TAG = re.compile(rf"(?:^|/)lmdeploy:v?{VERSION}(?![\d.])")
-INSTALLED = re.compile(rf"\blmdeploy(?:\[[\w,-]*\])?\s*={{1,3}}\s*[\"']?{VERSION}(?![\d.*])")
+IMAGE_TAG = pattern(rf"(?:^|/)lmdeploy:v?{VERSION}(?![\d.])")
+INSTALLED = pattern(rf"\blmdeploy(?:\[[\w,-]*\])?\s*={{1,3}}\s*[\"']?{VERSION}(?![\d.*])")
 # In uv.lock, poetry.lock and pixi.lock; in Pipfile.lock.
-LOCKED = re.compile(
+LOCKED = pattern(
     rf"name[\"']?\s*[=:]\s*[\"']lmdeploy[\"'],?\s*version[\"']?\s*[=:]\s*[\"']{VERSION}"
     rf"|\"lmdeploy\"\s*:\s*\{{[^{{}}]*?\"version\"\s*:\s*\"==(\d+\.\d+\.\d+(?:\.post\d+)?)"
 )

@@ -6,6 +6,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import cast, get_args
 
+from recommender.common.pattern import pattern
 from recommender.review.script import mentions
 from recommender.review.script.model import Kind, ReadProblem, Script
 from recommender.review.script.source_map import line_starts
@@ -31,18 +32,18 @@ ENDINGS: dict[Kind, str] = {
     "other": ".bat .cmd .tf .hcl .nomad .toml .js .ts .mjs .go .rs .java .rb .md .rst .xml .cfg .env",
 }
 SUFFIXES: dict[str, Kind] = {ending: kind for kind, endings in ENDINGS.items() for ending in endings.split()}
-LINES = re.compile(r"(?i)(?:gnu)?makefile(?:\..*)?|procfile(?:\..*)?|justfile|crontab")
-STEPS = re.compile(r"(?m)^[ \t]*(?:-[ \t]+)?(?:steps|stages|script|before_script)[ \t]*:")
+LINES = pattern(r"(?i)(?:gnu)?makefile(?:\..*)?|procfile(?:\..*)?|justfile|crontab")
+STEPS = pattern(r"(?m)^[ \t]*(?:-[ \t]+)?(?:steps|stages|script|before_script)[ \t]*:")
 """Keys of a workflow, whose services are not compose's."""
 MOST_EMBEDDED = 20
-DOCKERFILE = re.compile(r"(?i)^(?:.*[._-])?(?:docker|container)file(?:[._-].*)?$")
-IMPORTS = re.compile(
+DOCKERFILE = pattern(r"(?i)^(?:.*[._-])?(?:docker|container)file(?:[._-].*)?$")
+IMPORTS = pattern(
     r"(?m)^(?:import|from)[ \t]+[\w.]+(?:[ \t]+(?:import|as)\b|[ \t]*$|,)|^\w+[ \t]*=[ \t]*(?:\w+\.)*[A-Za-z]\w*\($"
 )
-COMMAND = re.compile(r"\s*(?:\S*/)?(?:lmdeploy|docker|podman|sudo|nohup|exec|env|export|[A-Z_]+=\S*)\s")
-UNIT = re.compile(r"(?:[ \t]*(?:[#;][^\n]*)?\n)*\[[A-Z]\w*\][ \t]*\n")
-STARTS = re.compile(r"(?m)^\[Service\][ \t]*$(?:\n(?!\[).*)*?\n[ \t]*ExecStart[ \t]*=")
-CONFIGS = re.compile(r"\b(?:TurbomindEngineConfig|PytorchEngineConfig|pipeline)\s*\(")
+COMMAND = pattern(r"\s*(?:\S*/)?(?:lmdeploy|docker|podman|sudo|nohup|exec|env|export|[A-Z_]+=\S*)\s")
+UNIT = pattern(r"(?:[ \t]*(?:[#;][^\n]*)?\n)*\[[A-Z]\w*\][ \t]*\n")
+STARTS = pattern(r"(?m)^\[Service\][ \t]*$(?:\n(?!\[).*)*?\n[ \t]*ExecStart[ \t]*=")
+CONFIGS = pattern(r"\b(?:TurbomindEngineConfig|PytorchEngineConfig|pipeline)\s*\(")
 
 
 def read(path: str, text: str, kind: Kind | None = None, named: bool = True) -> Script:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from recommender.common.pattern import pattern
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Comment, Container, Probe, Script, Word
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
@@ -13,9 +14,9 @@ from recommender.review.shell.nested import start, walk
 from recommender.review.shell.state import Run, Where, complete_script, export
 from recommender.review.shell.walker import new_run
 
-INSTRUCTION = re.compile(r"[ \t]*([A-Za-z]+)[ \t]+")
-STRING = re.compile(r'"((?:[^"\\\n]|\\.)*+)("?)')
-PAIR = re.compile(r"\b([A-Za-z_]\w*)=(\"(?:[^\"\\]|\\.)*\"|'[^']*'|\S*)")
+INSTRUCTION = pattern(r"[ \t]*([A-Za-z]+)[ \t]+")
+STRING = pattern(r'"((?:[^"\\\n]|\\.)*+)("?)')
+PAIR = pattern(r"\b([A-Za-z_]\w*)=(\"(?:[^\"\\]|\\.)*\"|'[^']*'|\S*)")
 
 
 @dataclass

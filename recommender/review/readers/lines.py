@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from recommender.common.pattern import pattern
 from recommender.review.script.model import Comment, Script, Word
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
 from recommender.review.script.variables import Variables
@@ -12,16 +13,16 @@ from recommender.review.shell.state import Run, Where, complete_script, export
 from recommender.review.shell.walker import new_run
 
 # A recipe's line, `name: command` of a Procfile, `command=` of supervisord or another ini file.
-COMMAND = re.compile(
+COMMAND = pattern(
     r"\t[@+-]*(?P<recipe>.*)|[\w-]+:[ \t]+(?P<proc>.*)|(?:command|exec\w*|cmd)[ \t]*=[ \t]*(?P<ini>.*)", re.DOTALL
 )
 # `NAME = value` of make, with its four operators.
-ASSIGNED = re.compile(r"(?:export[ \t]+)?(?P<name>[A-Za-z_]\w*)[ \t]*(?:[:?]{0,2}=)[ \t]*(?P<value>.*)", re.DOTALL)
-ENVIRONMENT = re.compile(r"environment[ \t]*=[ \t]*(?P<pairs>.*)", re.DOTALL)
-PAIR = re.compile(r"([A-Za-z_]\w*)=(?:\"([^\"\n]*)\"|([^,\n]*))")
-SECTION = re.compile(r"\[[^\]\n]*\]")
+ASSIGNED = pattern(r"(?:export[ \t]+)?(?P<name>[A-Za-z_]\w*)[ \t]*(?:[:?]{0,2}=)[ \t]*(?P<value>.*)", re.DOTALL)
+ENVIRONMENT = pattern(r"environment[ \t]*=[ \t]*(?P<pairs>.*)", re.DOTALL)
+PAIR = pattern(r"([A-Za-z_]\w*)=(?:\"([^\"\n]*)\"|([^,\n]*))")
+SECTION = pattern(r"\[[^\]\n]*\]")
 # `$(NAME)` of make and `%(ENV_NAME)s` of supervisord are variables; `$$` is the shell's dollar.
-MACRO = re.compile(r"\$\((?P<make>\w+)\)|%\((?:ENV_)?(?P<super>\w+)\)[sd]|\$(?=\$)")
+MACRO = pattern(r"\$\((?P<make>\w+)\)|%\((?:ENV_)?(?P<super>\w+)\)[sd]|\$(?=\$)")
 
 
 def read(script: Script) -> Script:

@@ -4,14 +4,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from recommender.common.pattern import pattern
 from recommender.review.readers.yaml_nodes import Node, map_scalar, word
 from recommender.review.script.model import Word
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText, limited
 from recommender.review.script.unwrap import ASSIGNED
 
 # What compose and Kubernetes expand before the container sees it.
-COMPOSE = re.compile(r"\$(?:(?P<dollar>\$)|(?P<name>\w+)|\{(?P<braced>\w+)(?:(?P<sign>:?[-+?])(?P<rest>[^{}]*))?\})")
-CLUSTER = re.compile(r"\$(?:(?P<dollar>\$)|\((?P<name>[\w.-]+)\))")
+COMPOSE = pattern(r"\$(?:(?P<dollar>\$)|(?P<name>\w+)|\{(?P<braced>\w+)(?:(?P<sign>:?[-+?])(?P<rest>[^{}]*))?\})")
+CLUSTER = pattern(r"\$(?:(?P<dollar>\$)|\((?P<name>[\w.-]+)\))")
 
 
 def variables(page: SourceText, node: Node | None, known: dict[str, Word] | None = None) -> dict[str, Word]:

@@ -1,11 +1,11 @@
 """Find the servers that a Python file starts as processes, and the commands that it builds."""
 
 import ast
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import takewhile
 
+from recommender.common.pattern import pattern
 from recommender.review.readers.python_scopes import last_name
 from recommender.review.readers.python_values import Values
 from recommender.review.script.launches import Surroundings, launch
@@ -25,9 +25,9 @@ SHOWS = frozenset(
     | {"ArgumentParser", "RuntimeError", "ValueError", "Exception", "success", "print_help", "ImportError", "secho"}
 )
 """Calls whose texts are for people."""
-COMMAND = re.compile(r"\s*(?:[A-Z_]\w*=\S*\s+|nohup\s+|exec\s+|\S*python3?\s+-m\s+)*(?:\S*/)?lmdeploy\s")
+COMMAND = pattern(r"\s*(?:[A-Z_]\w*=\S*\s+|nohup\s+|exec\s+|\S*python3?\s+-m\s+)*(?:\S*/)?lmdeploy\s")
 MOST_BUILT = 20
-SHELL_SIGNS = re.compile(r"[|&;<>]")
+SHELL_SIGNS = pattern(r"[|&;<>]")
 
 
 class Processes:

@@ -5,6 +5,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 
+from recommender.common.pattern import pattern
 from recommender.review.readers.python_scopes import Scopes, last_name
 from recommender.review.script.source_map import Field, Piece, SourceText, limited
 from recommender.review.shell.words import split_pieces
@@ -12,7 +13,7 @@ from recommender.review.shell.words import split_pieces
 MOST_EXPRESSIONS = 400
 MOST_BITS = 200
 MOST_WORDS = 5000
-LITERAL = re.compile(r"[A-Za-z]{0,2}(\"\"\"|'''|\"|')")
+LITERAL = pattern(r"[A-Za-z]{0,2}(\"\"\"|'''|\"|')")
 CASTS = frozenset({"int", "float", "str", "bool"})
 
 

@@ -4,10 +4,10 @@ No key is required: a text or list that starts a server is a command wherever it
 variables of the maps around it apply, and the image is the nearest one above.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from recommender.common.pattern import pattern
 from recommender.review.readers.manifest_words import one_word, variables, words
 from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, comments_of, documents, map_scalar
 from recommender.review.script.mentions import LAUNCH
@@ -21,9 +21,9 @@ from recommender.review.shell.walker import new_run
 ENVIRONMENTS = ("env", "envs", "environment", "variables", "vars", "env_vars")
 PROSE = frozenset({"name", "displayName", "description", "title", "summary", "help", "comment", "msg", "id", "label"})
 PROGRAM = ("command", "entrypoint", "cmd", "program")
-INSTALL = re.compile(r"\b(?:install|add)\b[^\n]*\blmdeploy\b")
+INSTALL = pattern(r"\b(?:install|add)\b[^\n]*\blmdeploy\b")
 # Expressions of GitHub, Ansible and Helm, Azure, Terraform: the last name in them is the variable.
-MACRO = re.compile(
+MACRO = pattern(
     r"(?:\$\{\{-?\s*|\{\{-?\s*|\$\(|\$\{(?=\w+\.))\.?(?:[\w\[\]'-]+\.)*(?P<name>\w+)[^{}()\n]*(?:-?\}\}|\)|\})"
 )
 MOST_COMMANDS = 300

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from recommender.common.pattern import pattern
 from recommender.review.readers.unit_words import (
     UNKNOWN,
     Unbalanced,
@@ -20,7 +21,7 @@ from recommender.review.script import beside
 from recommender.review.script.model import Word
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
 
-WILD = re.compile(r"[*?\[]")
+WILD = pattern(r"[*?\[]")
 MOST_FILES = 256
 
 

@@ -1,28 +1,28 @@
 """Parse systemd unit syntax: settings, words, specifiers, environment files."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from recommender.common.pattern import pattern
 from recommender.review.script.model import Comment, ReadProblem
 from recommender.review.script.source_map import LONGEST_WORD, Mapped, SourceText
 
 BLANK = " \t\r\n"
 UNKNOWN = "\0"
 """Marks text that only the host knows; no unit contains this character."""
-SECTION = re.compile(r"\[([^\[\]]+)\]")
-NAME = re.compile(r"[A-Za-z][\w-]*")
-ESCAPE = re.compile(
+SECTION = pattern(r"\[([^\[\]]+)\]")
+NAME = pattern(r"[A-Za-z][\w-]*")
+ESCAPE = pattern(
     r"\\(?:(?P<sign>[abfnrtv\\\"'s])|x(?P<hex>[0-9a-fA-F]{2})|(?P<octal>[0-7]{3})"
     r"|u(?P<short>[0-9a-fA-F]{4})|U(?P<long>[0-9a-fA-F]{8}))"
 )
-PLAIN = re.compile(r"[^ \t\r\n'\"\\]+")
-WITHIN = re.compile(r"[^'\"\\]+")
+PLAIN = pattern(r"[^ \t\r\n'\"\\]+")
+WITHIN = pattern(r"[^'\"\\]+")
 SIGNS: Mapping[str, str] = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "s": " "}
-SPECIFIER = re.compile("%([A-Za-z0-9%])")
+SPECIFIER = pattern("%([A-Za-z0-9%])")
 """Before any other character, the percent sign is literal."""
-UNIT_NAME = re.compile(r"(?P<prefix>[^@/]+)(?:@(?P<instance>[^/]*))?\.service")
-ESCAPED = re.compile(r"\\x([0-9a-fA-F]{2})")
+UNIT_NAME = pattern(r"(?P<prefix>[^@/]+)(?:@(?P<instance>[^/]*))?\.service")
+ESCAPED = pattern(r"\\x([0-9a-fA-F]{2})")
 HIGHEST = 0x10FFFF
 MOST_PROBLEMS = 50
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from recommender.common.pattern import pattern
 from recommender.review.script.model import Comment
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
 
@@ -19,7 +20,7 @@ MOST_SLOW_EVENTS = 6_000
 DEEPEST = 60
 MOST_MERGES = 200
 """Maps that are looked in for one key."""
-PROPERTIES = re.compile(r"(?:[&!][^\s,\[\]{}]*\s+)+")
+PROPERTIES = pattern(r"(?:[&!][^\s,\[\]{}]*\s+)+")
 
 
 class UnreadableYaml(Exception):

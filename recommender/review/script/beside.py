@@ -8,12 +8,13 @@ import os
 import re
 from pathlib import Path
 
+from recommender.common.pattern import pattern
 from recommender.common.user_file import Unreadable
 from recommender.review.script.source import Source
 from recommender.review.script.source import read as read_source
 
 STDIN = "-"
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+VARIABLE = pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def read(script: str, path: str) -> Source | None:
@@ -45,12 +46,12 @@ def read_environment(script: str, path: str) -> dict[str, str] | None:
 
 # --- environment files
 
-EMPTY = re.compile(r"[ \t\r\n]*")
-LINE = re.compile(r"[^\n\r]*")
-KEY = re.compile(r"([^=\n\r]*)=[ \t]*")
-SINGLE = re.compile(r"'([^']*)(?:'|\Z)[ \t]*")
-DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)(?:"|\\?\Z)[ \t]*', re.DOTALL)
-BARE = re.compile(r"((?:[^\\\n\r]|\\.)*)(?:\\?\Z)?", re.DOTALL)
+EMPTY = pattern(r"[ \t\r\n]*")
+LINE = pattern(r"[^\n\r]*")
+KEY = pattern(r"([^=\n\r]*)=[ \t]*")
+SINGLE = pattern(r"'([^']*)(?:'|\Z)[ \t]*")
+DOUBLE = pattern(r'"((?:[^"\\]|\\.)*)(?:"|\\?\Z)[ \t]*', re.DOTALL)
+BARE = pattern(r"((?:[^\\\n\r]|\\.)*)(?:\\?\Z)?", re.DOTALL)
 
 
 def environment_file(text: str) -> dict[str, str]:

@@ -8,15 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from recommender.common.pattern import pattern
 from recommender.review import accepted_options
 from recommender.review.script.mentions import is_unjudged
 from recommender.review.script.model import Container, GivenOption, Launch, Span, Starts, Word
 from recommender.review.script.source_map import Field, SourceText
 
-NEGATIVE = re.compile(r"-\d+(\.\d*)?|-\.\d+")
+NEGATIVE = pattern(r"-\d+(\.\d*)?|-\.\d+")
 LIKE_ENOUGH = 0.8
 # Text allowed between an option and its values: blanks, quotes, list marks, comments.
-BETWEEN = re.compile(r"(?:[\s\\\"'=,]|(?<=[\s])-(?=\s)|#[^\n]*\n)*")
+BETWEEN = pattern(r"(?:[\s\\\"'=,]|(?<=[\s])-(?=\s)|#[^\n]*\n)*")
 SUBCOMMANDS: Mapping[str, Starts] = {"api_server": "api_server", "proxy": "proxy"}
 MODULES: Mapping[str, Starts] = {
     "lmdeploy.serve.openai.api_server": "api_server",

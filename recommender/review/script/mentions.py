@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from recommender.common.pattern import pattern
 from recommender.review.script.model import ReadProblem
 
 if TYPE_CHECKING:
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
 
 # The words of a command, in a line or in a list of any language.
 _GAP = r"(?:[\s\"',\\]|\\n)+"
-LAUNCH = re.compile(
+LAUNCH = pattern(
     rf"\blmdeploy{_GAP}(?:serve{_GAP}|lite{_GAP}|chat\b|convert\b)|\bserve{_GAP}(?:api_server|proxy)\b"
     r"|\blmdeploy\.serve\.(?:openai\.api_server|proxy\.proxy)\b"
 )
-NAME = re.compile(r"lmdeploy", re.IGNORECASE)
+NAME = pattern(r"lmdeploy", re.IGNORECASE)
 # Options whose value no rule judges, or which must not stand in a file.
 UNJUDGED = frozenset({"--api-keys", "--revision", "--model-name", "--download-dir", "--served-model-name"})
 UNFOLLOWED = "a server is mentioned here, but the review cannot follow how it is started"

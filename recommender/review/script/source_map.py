@@ -10,13 +10,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from recommender.common.pattern import pattern
 from recommender.review.script.model import Script, Span, Word
 
 LONGEST_WORD = 100_000
 """Characters of a word with its variables replaced; the system takes no longer one."""
 MOST_PIECES = 2000
 # Characters that a backslash escapes in double quotes.
-ESCAPED = re.compile(r"\\([$`\"\\\n])")
+ESCAPED = pattern(r"\\([$`\"\\\n])")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from recommender.common.pattern import pattern
 from recommender.review.script import beside
 from recommender.review.script.launches import MODULES
 from recommender.review.script.model import Container, Probe, ReadProblem, Starts, Word
@@ -34,11 +35,11 @@ _DOCKER_SWITCHES = """
 """
 DOCKER_SWITCHES = frozenset(_DOCKER_SWITCHES.split())
 DOCKER_LETTERS = frozenset("ditPq")
-ASSIGNED = re.compile(r"([A-Za-z_]\w*)=")
-PYTHON = re.compile(r"(?:pypy|python)[\d.]*")
-SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
+ASSIGNED = pattern(r"([A-Za-z_]\w*)=")
+PYTHON = pattern(r"(?:pypy|python)[\d.]*")
+SIZE = pattern(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-URL_PATH = re.compile(r"https?://[^/\s\"']+(/[^\s\"'|;)]*)")
+URL_PATH = pattern(r"https?://[^/\s\"']+(/[^\s\"'|;)]*)")
 DEEPEST = 12
 
 
@@ -146,7 +147,7 @@ def _shell(unwrapped: Unwrapped) -> None:
 
 FILLED = frozenset({"parallel", "xargs"})
 """Programs that replace braces by words of their input."""
-WRAP = re.compile(r"--wrap=")
+WRAP = pattern(r"--wrap=")
 
 
 def _filled(field: Field) -> Field:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from recommender.common.pattern import pattern
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.source_map import Field, Mapped
 from recommender.review.script.unwrap import DOCKERS, PYTHON, QUIET, SHELLS, Unwrapped, program, unwrap
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 
 RUNS_STDIN = SHELLS | {"ssh", "sbatch", "qsub", "bsub", "at", "batch", "su", "kubectl", "oc", *DOCKERS}
 """Programs that run the script on their standard input."""
-SCRIPT = re.compile(r"(?:^|/)[\w@.-]*?(?:\.(?:sh|bash|zsh|service|ya?ml|py|slurm|sbatch|conf|json)|file|run|start)$")
+SCRIPT = pattern(r"(?:^|/)[\w@.-]*?(?:\.(?:sh|bash|zsh|service|ya?ml|py|slurm|sbatch|conf|json)|file|run|start)$")
 QUOTED = ("string", "raw_string", "heredoc_body", "translated_string")
-PRINTED = re.compile(r"\\?(\\n\\)(?=\n)")
+PRINTED = pattern(r"\\?(\\n\\)(?=\n)")
 MOST_MENTIONS = 20
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
+from recommender.common.pattern import pattern
 from recommender.review.script import beside
 from recommender.review.script.model import ReadProblem, Script, Word
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText, line_starts
@@ -13,12 +13,12 @@ from recommender.review.shell.nested import walk
 from recommender.review.shell.state import Run, Where
 
 # Sourced scripts that set up a shell but leave the script's variables alone.
-HARMLESS = re.compile(
+HARMLESS = pattern(
     r"(?:^|/)(?:activate|\.?bashrc|\.?profile|\.?bash_profile|conda\.sh|mamba\.sh|nvm\.sh|setvars\.sh|set_env\.sh"
     r"|modules?\.sh|module|bash)$"
 )
 # ``export $(grep -v '^#' .env | xargs)``
-EXPORTED_FILE = re.compile(r"\$\([^()]*?([\w./-]*\.env(?:\.\w+)?)\b[^()]*\)")
+EXPORTED_FILE = pattern(r"\$\([^()]*?([\w./-]*\.env(?:\.\w+)?)\b[^()]*\)")
 MOST_VARIABLES = 500
 
 

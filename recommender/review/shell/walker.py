@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from recommender.common.pattern import pattern
 from recommender.review.script.model import Script, Span
 from recommender.review.script.source_map import Field, Mapped, SourceText
 from recommender.review.script.variables import Variable, Variables, merge_states
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
 
 MOST_CALLS_OF_ONE = 12
 LONGEST_CONDITION = 500
-ENDLESS = re.compile(r"(?:true|:|1|\[+\s*(?:1|true|\"1\"|1\s*-eq\s*1|1\s*==?\s*1)\s*\]+|\(\(\s*1\s*\)\)|test\s+1)\s*;?")
-NEVER = re.compile(r"(?:false|\[\s*\]|!\s*true)\s*;?")
-EMPTY = re.compile(r"-z\s+\"?\$\{?(\w+)")
-SHEBANG_EXIT = re.compile(r"#![^\n]*\bb?a?sh\s+-[a-z]*e")
-FILLED = re.compile(r"(?:-n\s+|\[+\s+|test\s+)\"?\$\{?(\w+)")
+ENDLESS = pattern(r"(?:true|:|1|\[+\s*(?:1|true|\"1\"|1\s*-eq\s*1|1\s*==?\s*1)\s*\]+|\(\(\s*1\s*\)\)|test\s+1)\s*;?")
+NEVER = pattern(r"(?:false|\[\s*\]|!\s*true)\s*;?")
+EMPTY = pattern(r"-z\s+\"?\$\{?(\w+)")
+SHEBANG_EXIT = pattern(r"#![^\n]*\bb?a?sh\s+-[a-z]*e")
+FILLED = pattern(r"(?:-n\s+|\[+\s+|test\s+)\"?\$\{?(\w+)")
 
 
 def read(script: Script) -> Script:

@@ -7,28 +7,29 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from recommender.common.pattern import pattern
 from recommender.review.script.source_map import ESCAPED, Field, Mapped, Piece, SourceText, limited
 from recommender.review.script.variables import Variable, Variables
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-BRACES = re.compile(r"(?<!\$)\{(?=[^{}\s]*?(?:,|\.\.))[^{}\s]*+\}")
-BACKSLASH = re.compile(r"\\(\n|.)", re.DOTALL)
-ANSI = re.compile(r"\\(.)", re.DOTALL)
+BRACES = pattern(r"(?<!\$)\{(?=[^{}\s]*?(?:,|\.\.))[^{}\s]*+\}")
+BACKSLASH = pattern(r"\\(\n|.)", re.DOTALL)
+ANSI = pattern(r"\\(.)", re.DOTALL)
 ANSI_CHARS = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
-BLANK_RUN = re.compile(r"[ \t\n]+")
+BLANK_RUN = pattern(r"[ \t\n]+")
 # Variables that, if unknown, may hold any number of options.
-SEVERAL = re.compile(r"(?i)\$\{?\w*(args?|argv|opts?|options?|flags?|params?|extras?|cmd)(?![a-z])")
+SEVERAL = pattern(r"(?i)\$\{?\w*(args?|argv|opts?|options?|flags?|params?|extras?|cmd)(?![a-z])")
 # All words of an array or of the arguments (also guarded against `set -u`), and some of them.
-ALL_WORDS = re.compile(
+ALL_WORDS = pattern(
     r"\$[@*]|\$\{[@*]\}|\$\{(?P<array>\w+)\[[@*]\]\}|\$\{(?P<guarded>\w+)\[@\]\+\"\$\{(?P=guarded)\[@\]\}\"\}"
 )
-SOME_WORDS = re.compile(r"\$\{(?:\w+\[[@*]\]|[@*]).*\}")
+SOME_WORDS = pattern(r"\$\{(?:\w+\[[@*]\]|[@*]).*\}")
 LONGEST_ARRAY = 80
 DEEPEST = 30
 PLAIN = frozenset({"word", "number"})
-SPECIAL = re.compile(r"[\\{$\"'`]")
+SPECIAL = pattern(r"[\\{$\"'`]")
 QUOTED = frozenset({"string", "raw_string", "ansi_c_string"})
 EXPANSIONS = frozenset({"simple_expansion", "expansion"})
 UNTOLD = frozenset({"command_substitution", "process_substitution", "arithmetic_expansion"})

@@ -20,14 +20,13 @@ Give the server the port, or publish the port that it has:
       lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --server-port 8000
 """
 
-import re
-
+from recommender.common.pattern import pattern
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Container, Word
 
-MAPPED = re.compile(r"(?:.*:)?(\d{1,5})(?:/tcp)?")
-HOST_NETWORK = re.compile(r"--net(?:work)?[= ]host\b|network_mode:\s*[\"']?host|hostNetwork:\s*true")
+MAPPED = pattern(r"(?:.*:)?(\d{1,5})(?:/tcp)?")
+HOST_NETWORK = pattern(r"--net(?:work)?[= ]host\b|network_mode:\s*[\"']?host|hostNetwork:\s*true")
 
 
 @launch_rule("error", sources=("flags/server-port", "https://docs.docker.com/engine/network/port-publishing"))

@@ -20,6 +20,7 @@ Remove the option. For 4-bit weights, use a quantised checkpoint.
 
 import re
 
+from recommender.common.pattern import pattern
 from recommender.common.text import shorten
 from recommender.review import checks, edits
 from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
@@ -29,8 +30,8 @@ QUANTISED = frozenset({"awq", "gptq", "mxfp4", "compressed-tensors"})
 
 
 BY_NAME = {"awq": "gptq", "gptq": "awq"}
-MARK = re.compile(r"awq|gptq|int[48]|[48]-?bit|w[48]a|quant|mxfp|fp8|compressed", re.IGNORECASE)
-QWEN_INT = re.compile(r"Qwen/Qwen[^/]*-Int[48]$")
+MARK = pattern(r"awq|gptq|int[48]|[48]-?bit|w[48]a|quant|mxfp|fp8|compressed", re.IGNORECASE)
+QWEN_INT = pattern(r"Qwen/Qwen[^/]*-Int[48]$")
 
 
 @option_rule("model-format", "error", sources=(f"constraints/{MATCHES}", "flags/model-format"))

@@ -20,15 +20,15 @@ the revision too.
     lmdeploy serve api_server OpenGVLab/InternVL2-8B --trust-remote-code
 """
 
-import re
 from functools import lru_cache
 
+from recommender.common.pattern import pattern
 from recommender.knowledge.store import Store
 from recommender.review import checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 NEEDED = "remote-code-needed"
-FAMILY = re.compile(r"([\w.-]+/[A-Za-z]+)(?![A-Za-z])[^/]*\d[^/]*")
+FAMILY = pattern(r"([\w.-]+/[A-Za-z]+)(?![A-Za-z])[^/]*\d[^/]*")
 CONVERTED = "-hf"
 
 

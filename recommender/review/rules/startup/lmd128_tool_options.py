@@ -20,9 +20,9 @@ Use the words of the release; `lmdeploy COMMAND --help` prints them:
     lmdeploy lite auto_awq internlm/internlm2_5-7b-chat --work-dir ./awq
 """
 
-import re
 from collections.abc import Mapping
 
+from recommender.common.pattern import pattern
 from recommender.common.text import did_you_mean, shorten
 from recommender.review import accepted_options, checks
 from recommender.review.accepted_options import Accepted
@@ -30,7 +30,7 @@ from recommender.review.rule import Case, Diagnostic, Diagnostics, declare
 from recommender.review.script.model import GivenOption, Word
 
 STOPS = "The parser stops at it, before anything is loaded."
-PLACEHOLDER = re.compile(r"\{.*\}|<.*>|\[.*\]")
+PLACEHOLDER = pattern(r"\{.*\}|<.*>|\[.*\]")
 HELP = frozenset({"-h", "--help", "-v", "--version"})
 
 

@@ -23,12 +23,11 @@ Remove blanks at the ends of lines, convert the file with `dos2unix`, and keep i
       --server-port 8000
 """
 
-import re
-
+from recommender.common.pattern import pattern
 from recommender.review.rule import Diagnostic, Diagnostics, Fix, script_rule
 from recommender.review.script.model import Script
 
-BLANK = re.compile(r"[^\n]*?\\([ \t]+)(?=\n)")
+BLANK = pattern(r"[^\n]*?\\([ \t]+)(?=\n)")
 KINDS = ("bash", "command", "docker", "lines", "steps")
 
 
