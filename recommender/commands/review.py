@@ -221,12 +221,14 @@ def _looking(subject: Subject, answers: Mapping[str, Any], choice: Choice) -> Ca
 
     known = subject.settings
     severity = choice.severity or ("info" if not choice.fail_on and known.fail_on == "info" else "warning")
+    among = engine.rules() if choice.among is None else choice.among
+    running = tuple(rule for rule in among if engine.reaches(rule.severity, severity) or rule.id in choice.always)
 
     def look(source: Source) -> Review:
         ignored = known.ignore | choice.ignored
         windows = source.line_end != "\n"
         reviewed = engine.review(
-            *(source.path, source.text, answers, known.options, ignored, choice.among, subject.named, windows)
+            *(source.path, source.text, answers, known.options, ignored, running, subject.named, windows)
         )
         return reviewed.shown(severity, choice.always)
 

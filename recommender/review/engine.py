@@ -48,17 +48,18 @@ class Review:
     silent: Mapping[str, frozenset[str]] = field(default_factory=dict)
     defects: tuple[Defect, ...] = ()
     cases: tuple[Case, ...] = ()
-    hidden: int = 0
-    """How many findings are below the severity that is shown."""
 
     def shown(self, severity: str, always: Collection[str] = ()) -> Review:
         """Return the findings of a severity and above, and those of rules that are always shown."""
-        kept = tuple(
-            finding
-            for finding in self.findings
-            if SEVERITIES.index(finding.severity) <= SEVERITIES.index(severity) or finding.rule.id in always
+        kept = (
+            finding for finding in self.findings if reaches(finding.severity, severity) or finding.rule.id in always
         )
-        return replace(self, findings=kept, hidden=len(self.findings) - len(kept))
+        return replace(self, findings=tuple(kept))
+
+
+def reaches(severity: str, least: str) -> bool:
+    """Return whether a severity is this one or above."""
+    return SEVERITIES.index(severity) <= SEVERITIES.index(least)
 
 
 @cache

@@ -167,8 +167,6 @@ def summary(reviews: Sequence[Review]) -> Iterator[str]:
     findings = ", ".join(parts) if parts else "nothing found"
     repairs = f"; --fix repairs {total.fixable}" if total.fixable else ""
     repairs += f"; --fix --unsafe repairs {total.unsafe} more" if total.unsafe else ""
-    hidden = sum(review.hidden for review in reviews)
-    repairs += f"; {count(hidden, 'finding')} below --severity hidden" if hidden else ""
     starts = count(launches, "launch").replace("launchs", "launches")
     yield from wrap(f"{count(total.files, 'file')}, {starts}: {findings}{repairs}.")
     newest = {case.resolved.release.id for review in reviews for case in review.cases if not case.release_known}
