@@ -2,17 +2,15 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from recommender.knowledge.load import data_root
 
 SERVER = "serve api_server"
 
 
-@dataclass(frozen=True)
-class Accepted:
+class Accepted(NamedTuple):
     """An option of a parser. ``nargs`` is argparse's; "" is one value, or none for a switch (type ``bool``)."""
 
     type: str

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -94,7 +94,7 @@ class Case:
 
     def at_release(self, release: str) -> Case:
         """Return the same launch on another release."""
-        known = replace(self.context, resolved=resolve_at(self.resolved, release))
+        known = self.context._replace(resolved=resolve_at(self.resolved, release))
         return Case(self.script, self.launch, known, launch_settings(known.resolved, self.launch))
 
     def text(self, flag: str) -> str | None:

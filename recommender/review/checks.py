@@ -7,10 +7,10 @@ constraints and need not check what is known.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from recommender.choose import constraints
 from recommender.choose.needs import is_file
@@ -35,8 +35,7 @@ LOADED = frozenset(
 NOTHING: Mapping[str, Value] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Broken:
+class Broken(NamedTuple):
     """Hold a violated constraint, its message and the settings that it compares."""
 
     record: records.Constraint

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recommender.common.errors import RequestError, UnknownName
 from recommender.common.pattern import pattern
@@ -60,8 +60,7 @@ LONGEST_PATH = 4096
 CACHED = pattern(r"models--([^/]+)--([^/]+)(?:/|$)")
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(NamedTuple):
     """Hold what is known about a launch, and a release that has no record."""
 
     resolved: ResolvedRequest

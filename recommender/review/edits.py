@@ -7,7 +7,6 @@ before it, and an item of a YAML list with its line.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from recommender.common.pattern import pattern
@@ -162,4 +161,4 @@ def switch_after_model(script: Script, launch: Launch, name: str) -> Fix | None:
 
 def before(place: Span) -> Span:
     """Return the empty range before a place."""
-    return replace(place, end=place.start)
+    return place._replace(end=place.start)

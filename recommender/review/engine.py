@@ -6,11 +6,11 @@ import os
 import pkgutil
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from recommender.common.errors import UserError
 from recommender.common.text import did_you_mean, shorten
@@ -29,8 +29,7 @@ class UnknownRule(UserError):
     """No rule has this id; the message lists near matches."""
 
 
-@dataclass(frozen=True)
-class Defect:
+class Defect(NamedTuple):
     """A rule that crashed: a bug of ours, reported with the other findings."""
 
     rule: str
@@ -38,14 +37,13 @@ class Defect:
     error: str
 
 
-@dataclass(frozen=True)
-class Review:
+class Review(NamedTuple):
     """A file's findings; ``silent`` maps a missing input to the skipped rules."""
 
     path: str
     script: Script
     findings: tuple[Finding, ...]
-    silent: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    silent: Mapping[str, frozenset[str]] = MappingProxyType({})
     defects: tuple[Defect, ...] = ()
     cases: tuple[Case, ...] = ()
 
@@ -54,7 +52,7 @@ class Review:
         kept = (
             finding for finding in self.findings if reaches(finding.severity, severity) or finding.rule.id in always
         )
-        return replace(self, findings=tuple(kept))
+        return self._replace(findings=tuple(kept))
 
 
 def reaches(severity: str, least: str) -> bool:
@@ -233,5 +231,5 @@ def _repairable(rule: Rule, case: Case, diagnostic: Diagnostic) -> Diagnostic:
         return diagnostic
     for release in case.resolved.store.releases:
         if not any(other.fix == fix for other in rule.check(case.at_release(release))):
-            return replace(diagnostic, fix=None)
+            return diagnostic._replace(fix=None)
     return diagnostic

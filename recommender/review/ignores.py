@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import takewhile
+from typing import NamedTuple
 
 from recommender.common.pattern import pattern
 from recommender.common.text import did_you_mean, shorten
@@ -16,8 +16,7 @@ WORD = pattern(r"[\w-]+")
 SHAPE = "# recommend: ignore LMD101 because the reason"
 
 
-@dataclass(frozen=True)
-class Ignore:
+class Ignore(NamedTuple):
     """Hold one ignore comment; ``wrong`` says what is wrong with it.
 
     It covers the lines ``first`` to ``last``, or the whole file if ``first`` is 0.

@@ -3,9 +3,8 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from recommender.common.user_file import MOST_BYTES, Unreadable, decode, read_bytes
 from recommender.review import settings
@@ -23,8 +22,7 @@ NAME = b"lmdeploy"
 STDIN = "-"
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(NamedTuple):
     """A file to review, and its project settings."""
 
     source: Source

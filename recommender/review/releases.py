@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -31,8 +31,7 @@ CODE = ("python", "steps", "docker")
 """Kinds whose installations are no shell calls."""
 
 
-@dataclass(frozen=True)
-class Pinned:
+class Pinned(NamedTuple):
     """A release, and where it is named: a place of the script, or a file beside it."""
 
     release: str

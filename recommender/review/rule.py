@@ -7,9 +7,8 @@ The module's docstring is the rule's page: a title, then "What it does", "Why", 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from recommender.review.case import Case
 from recommender.review.launch_settings import LaunchSetting
@@ -43,8 +42,7 @@ def retirement(rule_id: str) -> str:
     return f"{rule_id} was retired; use ShellCheck {RETIRED[rule_id]}" if rule_id in RETIRED else ""
 
 
-@dataclass(frozen=True)
-class Fix:
+class Fix(NamedTuple):
     """A repair: each place is replaced by its text.
 
     ``unsafe``: it changes what the server may do, so it needs ``--unsafe``. ``follows``: rules that then ask for more.
@@ -56,8 +54,7 @@ class Fix:
     follows: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Diagnostic:
+class Diagnostic(NamedTuple):
     """What a rule reports: place, what is wrong, why, and a repair if one is safe."""
 
     place: Span
@@ -76,8 +73,7 @@ OptionCheck = Callable[[Case, LaunchSetting], Diagnostics]
 WholeCheck = Callable[["Script"], Diagnostics]
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """A rule with a stable id such as LMD101, and a name of hyphenated words.
 
     ``sources`` are ids of records with citations (``flags/session-len``, ``threads/…``, ``constraints/…``,
@@ -144,8 +140,7 @@ def script_rule(
     return lambda whole: declare(whole.__module__, severity, whole=whole, sources=sources, family=family)
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """A rule's diagnostic about a file."""
 
     rule: Rule

@@ -2,8 +2,8 @@
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from recommender.choose.reasons import has_source
 from recommender.common.terminal import wrap
@@ -20,8 +20,7 @@ INDENT = "    "
 KINDS = ("flags", "environment", "client", "constraints", "claims", "models", "gpus", "releases", "disagreements")
 
 
-@dataclass(frozen=True)
-class Counts:
+class Counts(NamedTuple):
     """Count the files, and the findings by severity."""
 
     files: int

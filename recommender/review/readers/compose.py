@@ -1,7 +1,6 @@
 """Read the services of a compose file."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from recommender.review.readers.container_command import (
     MOST_CONTAINERS,
@@ -111,7 +110,7 @@ def _published(page: SourceText, ports: Node | None) -> Iterator[Word]:
         published = one_word(page, port, COMPOSE)
         if published is not None and target is not None and port is not target:
             text = f"{address.text + ':' if address else ''}{published.value}:{target.text}"
-            published = replace(published, value=text if published.value else None, written=None)
+            published = published._replace(value=text if published.value else None, written=None)
         if published is not None:
             yield published
 

@@ -64,7 +64,7 @@ def _with_embedded(script: Script) -> Script:
         found = _read(path, blank + inner, kind_of(name, inner))
         script = replace(
             script,
-            launches=(*script.launches, *(replace(launch, guarded=True) for launch in found.launches)),
+            launches=(*script.launches, *(launch._replace(guarded=True) for launch in found.launches)),
             tools=(*script.tools, *found.tools),
             comments=tuple(sorted({*script.comments, *found.comments}, key=lambda comment: comment.place)),
             followed=(*script.followed, *found.followed),

@@ -41,14 +41,14 @@ def _start(run: Run, started: ContainerCommand) -> None:
     # Compose expands $NAME from its own environment, never from the container's; $$NAME is left to the shell.
     text = started.line.code
     own = {
-        name: word if f"$${name}" in text or f"$${{{name}" in text else replace(word, value=None)
+        name: word if f"$${name}" in text or f"$${{{name}" in text else word._replace(value=None)
         for name, word in started.environment.items()
     }
     export(run, own | dict(started.outside))
     before = len(run.launches)
     walk(run, _one_line(unescape(started.line)), Where())
     run.launches[before:] = [
-        (replace(server, environment=started.environment | _own(server.environment, started.environment)), frame)
+        (server._replace(environment=started.environment | _own(server.environment, started.environment)), frame)
         for server, frame in run.launches[before:]
     ]
 

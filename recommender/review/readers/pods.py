@@ -42,7 +42,7 @@ def pods(page: SourceText, roots: Sequence[Node]) -> Iterator[ContainerCommand]:
                 left -= 1
                 started = _pod_container(page, node, container, maps)
                 targets = (*started.container.targets, *(services if alone else ()))
-                yield replace(started, container=replace(started.container, replicas=count, targets=targets))
+                yield replace(started, container=started.container._replace(replicas=count, targets=targets))
         own = node.get("spec", "replicas")
         below = replicas(own) if own else count
         stack += reversed([(value, below) for _, value in node.pairs])
@@ -146,7 +146,7 @@ def _probe_port(page: SourceText, probe: Node, container: Node) -> Word | None:
     named = (
         item.get("containerPort") for item in (ports.items if ports else ()) if _text(item.get("name")) == word.value
     )
-    return next((replace(word, value=port.text, written=None) for port in named if port), None)
+    return next((word._replace(value=port.text, written=None) for port in named if port), None)
 
 
 def _probes(page: SourceText, container: Node) -> Iterator[Probe]:

@@ -124,7 +124,7 @@ class _File:
         for name, value in self._variables():
             word = self.page.word(self.values.field(value))
             if name in environment and environment[name].value != word.value:
-                word = replace(word, value=None, written=None)
+                word = word._replace(value=None, written=None)
             environment[name] = word
         return environment
 
@@ -153,7 +153,7 @@ class _File:
             if len(pipelines) == 1 == len(generations) and not given:
                 parts = _Parts()
                 self._configuration(generations[0], parts)
-                pipeline = replace(pipeline, options=(*pipeline.options, *parts.options))
+                pipeline = pipeline._replace(options=(*pipeline.options, *parts.options))
             yield pipeline
         for node in self.calls:
             if self._class(node) in ENGINES and id(node) not in self.used:

@@ -2,7 +2,6 @@
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import takewhile
 
 from recommender.common.pattern import pattern
@@ -67,7 +66,7 @@ class Processes:
             if here and not isinstance(self.values.scopes.parents.get(id(node)), ast.JoinedStr):
                 found = list(self._command(node))
                 mentions = [at for at in mentions if at not in here] if found else mentions
-                yield from (replace(launch, unsure=True) for launch in found)
+                yield from (launch._replace(unsure=True) for launch in found)
 
     def _command(self, node: ast.expr) -> Iterator[Launch]:
         """Yield what a list of words, or a text, would start if it were run."""
@@ -118,7 +117,7 @@ class Processes:
         run = new_run(self.page)
         walk(run, Mapped(piece.text or "", range(piece.start, piece.end)))
         yield from run.tools
-        yield from (replace(server, environment={**environment, **server.environment}) for server, _ in run.launches)
+        yield from (server._replace(environment={**environment, **server.environment}) for server, _ in run.launches)
 
     def _follow(self, fields: list[Field]) -> None:
         """Note the places of words that were understood."""

@@ -125,7 +125,7 @@ class _Reader:
 
 def _literal(word: Word) -> Word:
     """Return a variable; one whose value is an expression of the tool is unknown."""
-    return replace(word, value=None, written=None) if MACRO.search(word.value or "") else word
+    return word._replace(value=None, written=None) if MACRO.search(word.value or "") else word
 
 
 def _plain(text: Mapped, known: Mapping[str, Word]) -> Mapped:

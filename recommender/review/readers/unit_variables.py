@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -120,7 +120,7 @@ class UnitVariables:
         if texts is None:
             self.complete = False
             for name, given in variables.items():
-                variables[name] = UnitVariable(None, replace(given.word, value=None, written=None))
+                variables[name] = UnitVariable(None, given.word._replace(value=None, written=None))
         for name, text in (texts or {}).items():
             self.spend(1)
             variables[name] = UnitVariable(text, Word(raw, text, place, variable=name))

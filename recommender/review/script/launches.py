@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from recommender.common.pattern import pattern
 from recommender.review import accepted_options
@@ -46,8 +46,7 @@ def _takes(name: str, command: str) -> int | None:
     return None if nargs in ("*", "+") else 0 if nargs == "0" else 1
 
 
-@dataclass(frozen=True)
-class Surroundings:
+class Surroundings(NamedTuple):
     """What holds where a command is: environment, container, background."""
 
     environment: Mapping[str, Word]

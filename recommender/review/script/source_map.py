@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from recommender.common.pattern import pattern
 from recommender.review.script.model import Script, Span, Word
@@ -20,8 +21,7 @@ MOST_PIECES = 2000
 ESCAPED = pattern(r"\\([$`\"\\\n])")
 
 
-@dataclass(frozen=True)
-class Mapped:
+class Mapped(NamedTuple):
     """A text, and the file offset of each of its characters."""
 
     code: str
@@ -61,8 +61,7 @@ class Mapped:
         return Mapped("".join(self.code[index] for index in kept), [self.at[index] for index in kept])
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """A part of a word: its text and place; the text is None if it depends on a run.
 
     ``splits``: an unquoted expansion, whose blanks end words. ``optional``: what a branch appended ends here.

@@ -226,7 +226,7 @@ def _docker(page: SourceText, unwrapped: Unwrapped) -> None:
     if not rest or not command:
         return
     image = page.word(rest[0])
-    unwrapped.container = replace(options.container, image=image) if texts[at] != "exec" else None
+    unwrapped.container = options.container._replace(image=image) if texts[at] != "exec" else None
     unwrapped.fields, unwrapped.environment = command, options.environment
     unwrapped.background = unwrapped.background or options.detached
     unwrapped.unread += options.unread
@@ -277,22 +277,22 @@ class _Docker:
             self.environment |= {key: Word(word.raw, text, place, variable=key) for key, text in (given or {}).items()}
         elif name == "--shm-size":
             size = size_of(text)
-            self.container = replace(now, shm_bytes=size, shm_known=size is not None)
+            self.container = now._replace(shm_bytes=size, shm_known=size is not None)
         elif name == "--ipc":
-            self.container = replace(now, host_ipc=text == "host", shm_known=now.shm_known and text is not None)
+            self.container = now._replace(host_ipc=text == "host", shm_known=now.shm_known and text is not None)
         elif name == "--gpus":
-            self.container = replace(now, gpus=_gpus(text))
+            self.container = now._replace(gpus=_gpus(text))
         elif name in ("-p", "--publish"):
-            self.container = replace(now, published=(*now.published, word))
+            self.container = now._replace(published=(*now.published, word))
         elif name == "--restart":
-            self.container = replace(now, restart=word)
+            self.container = now._replace(restart=word)
         elif name == "--entrypoint":
             self.entrypoint = [value]
         elif name == "--health-cmd":
             probe = Probe("healthcheck", word.place, path=probe_path(text or ""))
-            self.container = replace(now, probes=(*now.probes, probe))
+            self.container = now._replace(probes=(*now.probes, probe))
         elif name in ("-v", "--volume", "--mount", "--tmpfs") and "/dev/shm" in value.known:
-            self.container = replace(now, shm_known=False)
+            self.container = now._replace(shm_known=False)
 
     def _variable(self, value: Field) -> None:
         assigned = ASSIGNED.match(value.known)

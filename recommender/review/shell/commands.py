@@ -53,7 +53,7 @@ def assign(shell: Shell, node: Node, exported: bool = False, prefix: bool = Fals
     appended = any(child.type == "+=" for child in node.children)
     variable = _value(shell, node, text, before if appended else None, before)
     if exported or run.export_all or (before is not None and before.exported):
-        variable = replace(variable, exported=True)
+        variable = variable._replace(exported=True)
     if prefix:
         return text, variable
     run.state.variables[text] = variable
@@ -88,7 +88,7 @@ def _value(shell: Shell, node: Node, name: str, before: Variable | None, old: Va
         pieces = (*before.pieces, *field.pieces) if before.pieces is not None else None
         if pieces is not None and limited(pieces) is None:
             pieces = None
-        word = replace(word, value=None, written=None) if pieces is None else page.word(replace(field, pieces=pieces))
+        word = word._replace(value=None, written=None) if pieces is None else page.word(replace(field, pieces=pieces))
     shell.run.spend(len(pieces or ()) // 3)
     if pieces is not None and old is not None and _normalises(shell.words.raw(value), name):
         return old
@@ -107,7 +107,7 @@ def _record(run: Run, assignment: Assignment) -> None:
     """Record an assignment; its value is unknown if a later walk gives another."""
     known = run.assignments.get(assignment.place.start)
     if known is not None and known.word != assignment.word:
-        assignment = replace(assignment, word=replace(assignment.word, value=None, written=None))
+        assignment = assignment._replace(word=assignment.word._replace(value=None, written=None))
     run.assignments[assignment.place.start] = assignment
 
 
@@ -141,7 +141,7 @@ def _declare(run: Run, name: str, exported: bool, keyword: str) -> None:
     if exported:
         run.exported.add(name)
         if known is not None:
-            run.state.variables[name] = replace(known, exported=True)
+            run.state.variables[name] = known._replace(exported=True)
     elif keyword == "local":
         run.state.variables[name] = Variable(pieces=())
 
@@ -212,7 +212,7 @@ def _start(
         )
         server = launch(run.page, unwrapped.fields, around, unwrapped.starts)
         endless = next((frame for frame in reversed(run.frames) if frame.endless), None)
-        run.start(replace(server, unsure=True) if broken else server, endless or frame)
+        run.start(server._replace(unsure=True) if broken else server, endless or frame)
         run.follow(fields)
         return
     quiet(run, fields, where)

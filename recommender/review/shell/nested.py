@@ -1,7 +1,5 @@
 """Follow the shell scripts that lie inside other commands."""
 
-from dataclasses import replace
-
 from recommender.review.script.launches import Surroundings, launch
 from recommender.review.script.model import Container, ReadProblem, Span, Word
 from recommender.review.script.source_map import Field, Mapped
@@ -62,7 +60,7 @@ def read_nested(run: Run, unwrapped: Unwrapped, where: Where) -> bool:
     export(run, unwrapped.environment)
     if unwrapped.container is not None:
         run.state.variables = {
-            name: replace(variable, exported=name in unwrapped.environment)
+            name: variable._replace(exported=name in unwrapped.environment)
             for name, variable in run.state.variables.items()
         }
     run.state.arguments = tuple(unwrapped.arguments)

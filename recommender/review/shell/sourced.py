@@ -36,7 +36,7 @@ def source(run: Run, fields: list[Field], where: Where) -> None:
     page = SourceText(Script(found.path, "bash", found.text, lines=line_starts(found.text)))
     inner = Run(page, run.walker)
     inner.inside = [*run.inside, found.path]
-    inner.state.variables = {name: replace(variable) for name, variable in run.state.variables.items()}
+    inner.state.variables = {name: variable._replace() for name, variable in run.state.variables.items()}
     inner.steps, inner.export_all = run.steps, run.export_all
     walk(inner, Mapped.whole(found.text), Where(depth=where.depth + 1))
     run.spend(inner.steps - run.steps)
@@ -65,7 +65,7 @@ def _moved(variable: Variable, field: Field, word: Word) -> Variable:
             for each in words
         )
     pieces = None if variable.pieces is None else tuple(Piece(piece.text) for piece in variable.pieces)
-    return Variable(pieces, words, replace(word, value=text), variable.exported)
+    return Variable(pieces, words, word._replace(value=text), variable.exported)
 
 
 def exported_file(run: Run, raw: str, start: int, end: int, where: Where) -> bool:

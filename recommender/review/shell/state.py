@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from recommender.review.script.model import (
     Assignment,
@@ -45,8 +45,7 @@ class Frame:
         return Loop(self.place, self.endless, self.pauses)
 
 
-@dataclass(frozen=True)
-class Where:
+class Where(NamedTuple):
     """The context of a command: in the background, failure handled, output run later, depth."""
 
     background: bool = False
@@ -127,7 +126,7 @@ def complete_script(script: Script, run: Run, problems: list[ReadProblem]) -> Sc
     """Return the script with all that was read."""
     launches: list[Launch] = []
     for launch, frame in run.launches:
-        whole = replace(launch, loop=frame.loop() if frame and frame.endless else None)
+        whole = launch._replace(loop=frame.loop() if frame and frame.endless else None)
         at = next(
             (at for at, other in enumerate(launches[-20:], max(0, len(launches) - 20)) if _same(other, whole)), None
         )
@@ -136,7 +135,7 @@ def complete_script(script: Script, run: Run, problems: list[ReadProblem]) -> Sc
         elif whole.loop is not None and launches[at].loop is None:
             launches[at] = whole
     assignments = (
-        replace(assignment, exported=True) if assignment.name in run.exported else assignment
+        assignment._replace(exported=True) if assignment.name in run.exported else assignment
         for assignment in run.assignments.values()
     )
     comments = {comment.place: comment for survey in run.surveys for comment in survey.comments}
@@ -151,7 +150,7 @@ def complete_script(script: Script, run: Run, problems: list[ReadProblem]) -> Sc
         assignments=tuple(sorted(assignments, key=lambda assignment: assignment.place)),
         uses=run.uses(),
         calls=tuple(
-            replace(call, loop=frame.loop() if frame else None)
+            call._replace(loop=frame.loop() if frame else None)
             for call, frame in sorted(run.calls.values(), key=lambda pair: pair[0].place)
         ),
         loops=tuple(sorted((frame.loop() for frame in run.loops.values()), key=lambda loop: loop.place)),

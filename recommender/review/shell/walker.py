@@ -62,7 +62,7 @@ def _open_quote(script: Script) -> Script:
             walk(run, mapped)
             without_quote = complete_script(replace(script, launches=(), problems=()), run, [])
             if without_quote.launches and not without_quote.problems:
-                unsure = tuple(replace(launch, unsure=True) for launch in without_quote.launches)
+                unsure = tuple(launch._replace(unsure=True) for launch in without_quote.launches)
                 return replace(without_quote, launches=unsure, problems=script.problems)
     return script
 

@@ -20,8 +20,6 @@ the transformers layout (`-hf`), if there is one: it needs no code.
     lmdeploy serve api_server OpenGVLab/InternVL3-2B --trust-remote-code --revision 1234567
 """
 
-from dataclasses import replace
-
 from recommender.review import checks, edits
 from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, launch_rule
 
@@ -49,4 +47,4 @@ def rule(case: Case) -> Diagnostics:
 def _added(case: Case) -> Fix | None:
     """Return the unsafe repair: running the repository's code is the reader's decision. LMD506 then asks for a pin."""
     fix = edits.switch_after_model(case.script, case.launch, "--trust-remote-code")
-    return replace(fix, follows=("LMD506",)) if fix else None
+    return fix._replace(follows=("LMD506",)) if fix else None

@@ -20,8 +20,6 @@ Use a release or an engine that serves the model. With 0.9.0 or newer:
     lmdeploy serve api_server OpenGVLab/InternVL3-8B-hf
 """
 
-from dataclasses import replace
-
 from recommender.common.text import shorten
 from recommender.review import checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics
@@ -58,4 +56,4 @@ def _check(case: Case) -> Diagnostics:
         )
 
 
-rule = replace(_constraints, check=_check)
+rule = _constraints._replace(check=_check)
