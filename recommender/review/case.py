@@ -11,7 +11,7 @@ from functools import cached_property
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from recommender.review.context import Context, context, resolve_at
+from recommender.review.context import Context, context, on_each_release
 from recommender.review.known_values import configuration, known_values
 from recommender.review.launch_settings import LaunchSetting, launch_settings
 
@@ -92,10 +92,11 @@ class Case:
         except (ValueError, ArithmeticError):  # an impossible value; another rule reports it
             return None
 
-    def at_release(self, release: str) -> Case:
-        """Return the same launch on another release."""
-        known = self.context._replace(resolved=resolve_at(self.resolved, release))
-        return Case(self.script, self.launch, known, launch_settings(known.resolved, self.launch))
+    @cached_property
+    def on_each_release(self) -> tuple[Case, ...]:
+        """Return the same launch on each release."""
+        others = [self.context._replace(resolved=resolved) for resolved in on_each_release(self.resolved)]
+        return tuple(Case(self.script, self.launch, one, launch_settings(one.resolved, self.launch)) for one in others)
 
     def text(self, flag: str) -> str | None:
         """Return the value that the launch gives a flag; None if none or unknown."""

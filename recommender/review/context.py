@@ -265,9 +265,14 @@ def resolve_for(resolved: ResolvedRequest, changes: Mapping[str, Any]) -> Resolv
         return resolved
 
 
-def resolve_at(resolved: ResolvedRequest, release: str) -> ResolvedRequest:
-    """Return the same request on another release."""
-    return _resolve_known(replace(resolved.request, lmdeploy=release), resolved.store)
+def on_each_release(resolved: ResolvedRequest) -> tuple[ResolvedRequest, ...]:
+    """Return the same request on each release."""
+    return _on_each_release(resolved.request, resolved.store)
+
+
+@lru_cache(maxsize=64)
+def _on_each_release(request: Request, store: Store) -> tuple[ResolvedRequest, ...]:
+    return tuple(_resolve_known(replace(request, lmdeploy=release), store) for release in store.releases)
 
 
 @lru_cache(maxsize=512)

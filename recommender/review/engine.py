@@ -229,7 +229,5 @@ def _repairable(rule: Rule, case: Case, diagnostic: Diagnostic) -> Diagnostic:
     fix = diagnostic.fix
     if fix is None or case.release_known or rule.check is None:
         return diagnostic
-    for release in case.resolved.store.releases:
-        if not any(other.fix == fix for other in rule.check(case.at_release(release))):
-            return diagnostic._replace(fix=None)
-    return diagnostic
+    asked = (any(found.fix == fix for found in rule.check(other)) for other in case.on_each_release)
+    return diagnostic if all(asked) else diagnostic._replace(fix=None)

@@ -14,13 +14,13 @@ from recommender.knowledge.store import Store
 from recommender.review.script import beside
 from recommender.review.script.model import Launch, Script, Span
 
-VERSION = r"(\d+\.\d+\.\d+(?:\.?post\d+)?)"
+VERSION = r"(\d{1,4}\.\d{1,4}\.\d{1,4}(?:\.?post\d{1,4})?)"
 IMAGE_TAG = pattern(rf"(?:^|/)lmdeploy:v?{VERSION}(?![\d.])")
 INSTALLED = pattern(rf"\blmdeploy(?:\[[\w,-]*\])?\s*={{1,3}}\s*[\"']?{VERSION}(?![\d.*])")
 # In uv.lock, poetry.lock and pixi.lock; in Pipfile.lock.
 LOCKED = pattern(
     rf"name[\"']?\s*[=:]\s*[\"']lmdeploy[\"'],?\s*version[\"']?\s*[=:]\s*[\"']{VERSION}"
-    rf"|\"lmdeploy\"\s*:\s*\{{[^{{}}]*?\"version\"\s*:\s*\"==(\d+\.\d+\.\d+(?:\.post\d+)?)"
+    rf"|\"lmdeploy\"\s*:\s*\{{[^{{}}]*?\"version\"\s*:\s*\"=={VERSION}"
 )
 BESIDE = (
     *("requirements.txt", "requirements.in", "constraints.txt", "pyproject.toml", "uv.lock", "poetry.lock"),

@@ -34,9 +34,12 @@ class Unparsed(Exception):
 
 @cache
 def _parser() -> Parser:
-    import tree_sitter_bash
-    from tree_sitter import Language, Parser
-
+    """Return the parser of bash: the only use of tree-sitter. Raise Unparsed where it is not installed."""
+    try:
+        import tree_sitter_bash
+        from tree_sitter import Language, Parser
+    except ImportError:
+        raise Unparsed("shell commands are not read without tree-sitter") from None
     return Parser(Language(tree_sitter_bash.language()))
 
 
