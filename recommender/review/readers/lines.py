@@ -22,6 +22,7 @@ ENVIRONMENT = pattern(r"environment[ \t]*=[ \t]*(?P<pairs>.*)", re.DOTALL)
 PAIR = pattern(r"([A-Za-z_]\w*)=(?:\"([^\"\n]*)\"|([^,\n]*))")
 SECTION = pattern(r"\[[^\]\n]*\]")
 # `$(NAME)` of make and `%(ENV_NAME)s` of supervisord are variables; `$$` is the shell's dollar.
+VARIABLE = pattern(r"\$\{(\w+)\}")
 MACRO = pattern(r"\$\((?P<make>\w+)\)|%\((?:ENV_)?(?P<super>\w+)\)[sd]|\$(?=\$)")
 
 
@@ -90,7 +91,8 @@ def _plain(text: Mapped) -> Mapped:
 
 def _start(run: Run, line: Mapped, environment: dict[str, Word]) -> None:
     """Follow one command, with variables of its own."""
-    if "lmdeploy" not in line.code and "serve" not in line.code:
+    named = (environment[match[1]].value or "" for match in VARIABLE.finditer(line.code) if match[1] in environment)
+    if not any("lmdeploy" in text or "serve" in text for text in (line.code, *named)):
         return
     run.state, run.functions = Variables(), {}
     export(run, environment)

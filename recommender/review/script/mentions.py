@@ -7,7 +7,9 @@ mention outside them is a problem, as is every word of a launch that the file do
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from recommender.common.pattern import pattern
@@ -34,13 +36,10 @@ LITERALS = ("{", "[")
 MOST = 10
 MOST_NAMED = 6
 LONGEST = 60
-LONGEST_TEXT = 2**20
 
 
 def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
     """Yield what was not followed. ``named``: the user named the file, so that it should start something."""
-    if len(script.text) > LONGEST_TEXT:
-        return
     unfollowed = list(_unfollowed(script))
     yield from unfollowed
     if MADE_BY in script.text[:HEAD]:  # a generated file documents its variables
@@ -53,13 +52,26 @@ def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
 
 def _unfollowed(script: Script) -> Iterator[ReadProblem]:
     """Yield each mention of a server that nothing followed."""
-    ranges = sorted([*script.followed, *((each.place.start, each.place.end) for each in script.comments)])
-    found = 0
-    for match in LAUNCH.finditer(script.text):
-        if found < MOST and not any(start <= match.start() < end for start, end in ranges):
-            found += 1
-            message = UNREAD_KIND if script.kind == "other" else UNFOLLOWED
-            yield ReadProblem(message, script.place(match.start(), match.end()))
+    found = _outside(script, LAUNCH, [*script.followed, *_comments(script)])
+    message = UNREAD_KIND if script.kind == "other" else UNFOLLOWED
+    yield from (ReadProblem(message, place) for place in islice(found, MOST))
+
+
+def _comments(script: Script) -> list[tuple[int, int]]:
+    return [(each.place.start, each.place.end) for each in script.comments]
+
+
+def _outside(script: Script, what: re.Pattern[str], ranges: list[tuple[int, int]]) -> Iterator[Span]:
+    """Yield the places of a pattern that begin in none of the ranges."""
+    last, ends = 0, list[int]()
+    ranges.sort()
+    for _, end in ranges:
+        last = max(last, end)
+        ends.append(last)
+    for match in what.finditer(script.text):
+        before = bisect_right(ranges, (match.start(), len(script.text) + 1))
+        if not before or ends[before - 1] <= match.start():
+            yield script.place(*match.span())
 
 
 def _unknown(launch: Launch) -> Iterator[ReadProblem]:
@@ -102,9 +114,5 @@ def _place(words: list[Word], launch: Launch) -> Span:
 
 def _nothing(script: Script) -> Iterator[ReadProblem]:
     """Yield a problem for a file that mentions LMDeploy in its code and starts nothing."""
-    comments = [(each.place.start, each.place.end) for each in script.comments]
-    for match in NAME.finditer(script.text):
-        if not any(start <= match.start() < end for start, end in comments):
-            what = "LMDeploy is mentioned, but this file starts no server that the review can follow"
-            yield ReadProblem(what, script.place(match.start(), match.end()))
-            return
+    what = "LMDeploy is mentioned, but this file starts no server that the review can follow"
+    yield from (ReadProblem(what, place) for place in islice(_outside(script, NAME, _comments(script)), 1))
