@@ -71,7 +71,16 @@ def _subject(recommendation: Recommendation) -> Iterator[str]:
 
 
 def _assumed(recommendation: Recommendation, told: Collection[str]) -> Iterator[str]:
-    """List what the prediction rests on although nobody said it."""
+    assumed = list_assumptions(recommendation, told)
+    notes = [note for note in recommendation.resolved.notes if "CPU cores" not in note]
+    if assumed:
+        yield from labelled("assumed", ", ".join(assumed), "", 9)
+    for note in (*notes, *_idle(recommendation)):
+        yield from labelled("note", note, "", 9)
+
+
+def list_assumptions(recommendation: Recommendation, told: Collection[str]) -> list[str]:
+    """Return what the prediction rests on although nobody said it; ``told`` are the options that were given."""
     resolved, request = recommendation.resolved, recommendation.request
     described = {"workload", "trace"} & set(told)
     assumed = []
@@ -93,11 +102,7 @@ def _assumed(recommendation: Recommendation, told: Collection[str]) -> Iterator[
         assumed.append(count(request.cpus, "CPU core"))
     if not (request.revision or resolved.local or resolved.model.remote_code):
         assumed.append("the model's newest revision")
-    notes = [note for note in resolved.notes if "CPU cores" not in note]
-    if assumed:
-        yield from labelled("assumed", ", ".join(assumed), "", 9)
-    for note in (*notes, *_idle(recommendation)):
-        yield from labelled("note", note, "", 9)
+    return assumed
 
 
 def _idle(recommendation: Recommendation) -> Iterator[str]:

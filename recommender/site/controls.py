@@ -48,6 +48,17 @@ def choice(name: str, label: str, options: Mapping[str, str], chosen: str = "") 
     )
 
 
+def filter_by(label: str, column: int, values: Iterable[str], every: str) -> str:
+    """Return a select box that shows the rows with one value of a column; ``every`` is the label for all."""
+    items = "".join(f"<option>{html.escape(value)}</option>" for value in values)
+    name = f"by-{column}"
+    return (
+        f'<div class="field"><label for="{name}">{html.escape(label)}</label>'
+        f'<select id="{name}" data-column="{column}" autocomplete="off"><option value="">{html.escape(every)}</option>'
+        f"{items}</select></div>"
+    )
+
+
 def count(name: str, template: str) -> str:
     """Return the status text for "{0} of {1}", which the script fills in."""
     return f'<p id="{name}-count" class="count" role="status" data-said="{html.escape(template)}"></p>'

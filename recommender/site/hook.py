@@ -6,8 +6,7 @@ as ``href="md:flags/session-len.md"``. ``i18n/mkdocs_hook.py`` places the transl
 """
 
 import re
-from typing import Any
-
+from collections.abc import Mapping
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
@@ -15,6 +14,7 @@ from mkdocs.structure.pages import Page
 
 from recommender.site import snippets
 from recommender.site.api import api
+from recommender.site.browser import bundle, npm, stored
 from recommender.site.i18n.translation import LANGUAGES, in_language, language_of
 from recommender.site.page_list import SNIPPET, generated_pages
 from recommender.site.pages import releases
@@ -24,26 +24,6 @@ from recommender.site.site_data import site_data
 LINK = re.compile(r'href="md:([^"#]+)(#[^"]*)?"')
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Replace the folders of the navigation by their pages."""
-    config.nav = _expanded(config.nav or [])
-    return config
-
-
-def _expanded(entry: Any) -> Any:
-    if isinstance(entry, list):
-        return [path for inner in entry for path in (_pages_in(inner) or [_expanded(inner)])]
-    if isinstance(entry, dict):
-        return {name: _expanded(inner) for name, inner in entry.items()}
-    return entry
-
-
-def _pages_in(entry: Any) -> list[str]:
-    if not isinstance(entry, str) or not entry.endswith("/"):
-        return []
-    return [page.path for page in generated_pages() if page.path.startswith(entry)]
-
-
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages, the JSON schemas and the JSON API."""
     for language in LANGUAGES:
@@ -51,9 +31,18 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             files.append(File.generated(config, in_language(page.path, language), content=page.markdown))
     for path in schema_files():
         files.append(File.generated(config, f"reference/schema/{path.name}", abs_src_path=str(path)))
-    for name, text in (*api.files(site_data()), *releases.files(site_data())):
+    for name, text in (*api.files(site_data()), *releases.files(site_data()), *stored.files().items()):
         files.append(File.generated(config, name, content=text))
+    for name, content in _runtime().items():
+        files.append(File.generated(config, f"{bundle.folder()}/{name}", content=content))
     return files
+
+
+def _runtime() -> Mapping[str, bytes]:
+    try:
+        return bundle.files() if bundle.describe() else {}
+    except npm.NotFetched as error:
+        raise PluginError(str(error)) from None
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from recommender.knowledge.provenance import measured_lines, newest_about
 from recommender.site import controls, markup
-from recommender.site.pages.measurements import followers
+from recommender.site.pages.runs import followers
 from recommender.site.site_data import SiteData, SitePage, page
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _measured(data: SiteData, adviser: records.Adviser) -> Iterator[str]:
     if runs:
         yield markup.heading(2, "Measured", "measured")
         yield "Runs of this configuration. Each record lists options that were added or removed.\n"
-        yield from (f"- [{run.id}](/evidence/{run.id}.md), ended: {run.outcome}" for run in runs)
+        yield from (f"- [{run.id}](/runs.md#{run.id}), ended: {run.outcome}" for run in runs)
 
 
 def _disagreements(data: SiteData, adviser: records.Adviser) -> Iterator[str]:
@@ -163,7 +163,7 @@ def _controls(data: SiteData) -> str:
 def _compared(data: SiteData, claim: records.Claim) -> Iterator[str]:
     """Yield all starts of both sides of each comparison, and the loads that only one side measured."""
     for comparison in getattr(data.store.measured.get(claim.id), "comparisons", ()):
-        sides = (", ".join(f"[{run}](/evidence/{run}.md)" for run in side) for side in (comparison.of, comparison.than))
+        sides = (", ".join(f"[{run}](/runs.md#{run})" for run in side) for side in (comparison.of, comparison.than))
         yield f"- {markup.prose(data.store, comparison.change)}: {next(sides)}. Compared with: {next(sides)}."
         if comparison.alone:
             yield f"    Loads of one side only: {markup.text('; '.join(comparison.alone))}."

@@ -77,7 +77,7 @@ def _gpu(data: SiteData, gpu: records.Gpu) -> Iterator[str]:
 def _runs(data: SiteData, names: list[str]) -> Iterator[str]:
     if names:
         yield markup.heading(2, "Measured", "measured")
-        yield from (f"- [{name}](/evidence/{name}.md)" for name in names)
+        yield from (f"- [{name}](/runs.md#{name})" for name in names)
 
 
 def _models(data: SiteData) -> Iterator[str]:

@@ -26,7 +26,7 @@ PLACES = {
     "models": "/models/{}.md",
     "gpus": "/gpus/{}.md",
     "releases": "/releases/{}.md",
-    "evidence": "/evidence/{}.md",
+    "evidence": "/runs.md#{}",
 }
 """The page of a rule's source, by kind of record."""
 

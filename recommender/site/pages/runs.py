@@ -1,0 +1,163 @@
+"""Render the table of all runs. What a row unfolds to is a file of ``api/run_details.py``."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from datetime import date
+from typing import TYPE_CHECKING
+
+from recommender.knowledge import run_figures
+from recommender.knowledge.provenance import weights
+from recommender.site import controls, markup
+from recommender.site.charts import option_charts
+from recommender.site.site_data import SiteData, SitePage, page
+from recommender.smoke.campaign.plan import name_of_phase
+from recommender.smoke.fleet_folder import READ
+
+if TYPE_CHECKING:
+    from recommender.knowledge import records
+
+OPTIONS = {"concurrency": "load", "rps": "rps", "p99_ms": "p99", "ttft_ms": "ttft", "vram_gib": "vram"}
+"""Request fields whose option has another name."""
+NAMES = {"awq": "AWQ", "kv": "KV", "mps": "MPS", "omp": "OMP", "qwen": "Qwen", "rec": "recommended", "tp": "TP"}
+"""Spelling of the words in an id."""
+COLUMNS = (
+    *("Configuration", "Model", "GPU", "Load", "LMDeploy", "Weights", "Date"),
+    *("One request, ms", "Peak requests/s", "At concurrency", "GiB ready", "Outcome"),
+)
+
+
+def pages(data: SiteData) -> Iterator[SitePage]:
+    """Return the page of all runs."""
+    yield page("runs.md", "Measured runs", _runs(data), wide=True)
+
+
+def title(data: SiteData, record: records.SmokeRun | records.Measurement) -> str:
+    """Return a record's title: configuration, GPU and date."""
+    return f"{markup.text(what(data, record))} on {markup.text(card(data, record))}, {day(record.taken)}"
+
+
+def what(data: SiteData, record: records.SmokeRun | records.Measurement) -> str:
+    """Return the configuration of a record: the end of its id, or the adviser's name."""
+    rest = record.id.partition(record.taken)[2].strip("-") or "first scripts"
+    adviser = data.store.advisers.get(rest)
+    words = (NAMES.get(word, word.upper() if re.fullmatch(r"\d+b", word) else word) for word in rest.split("-"))
+    name = adviser.name if adviser else " ".join(words)
+    return name[0].upper() + name[1:]
+
+
+def card(data: SiteData, record: records.SmokeRun | records.Measurement) -> str:
+    """Return the GPU's name and count."""
+    count = getattr(record, "gpu_count", 1)
+    return f"{count} x " * (count > 1) + data.store.gpus[record.gpu].name.removeprefix("NVIDIA ")
+
+
+def day(taken: str) -> str:
+    """Return an ISO date as "21 Nov 2026"."""
+    taken_on = date.fromisoformat(taken)
+    return f"{taken_on.day} {taken_on:%b %Y}"
+
+
+def followers(data: SiteData, adviser: str) -> list[records.SmokeRun]:
+    """Return the runs of an adviser's configuration."""
+    return [run for run in data.runs.values() if json.loads(run.request).get("follow") == adviser]
+
+
+def command(run: records.SmokeRun) -> str:
+    """Return the commands that reproduce a run, from the request recorded in it."""
+    asked = dict(json.loads(run.request))
+    fleet = run.kind in READ
+    words = ["recommend"] if fleet else ["recommend", "smoke"]
+    if fleet:
+        asked.pop("tp", 0)  # the recommender chooses it
+    width, height = asked.pop("image_width", 0), asked.pop("image_height", 0)
+    images = asked.pop("images", -1)
+    count = asked.pop("gpu_count", 1)
+    gpu = asked.pop("gpu")
+    words += ["--gpu", f"{gpu}:{count}" if count > 1 else gpu]
+    if images == 0:
+        words.append("--text-only")
+    elif width:
+        words += ["--image", asked.pop("image_mix", "") or f"{width}x{height}" + (f"x{images}" if images > 1 else "")]
+    for tokens, tail in (("prompt_tokens", "prompt_p99"), ("output_tokens", "output_p99")):
+        if tail in asked:
+            asked[tokens] = f"{asked[tokens]}:{asked.pop(tail)}"
+    added, left = asked.pop("with", {}), asked.pop("without", [])
+    for name, value in asked.items():
+        option = str(OPTIONS.get(name, name)).replace("_", "-")
+        words += [f"--{option}", f"{value:g}" if isinstance(value, float) else str(value)]
+    words += [word for name, value in added.items() for word in ("--with", f"{name}={value}")]
+    words += [word for name in left for word in ("--without", name)]
+    if not fleet:
+        return shlex.join([*words, *_how(run)])
+    smoke = ["recommend", "smoke", "fleet", *_how(run), *(["--kill"] if run.killed else [])]
+    return "\n".join(shlex.join(line) for line in ([*words, "--format", run.kind, "-o", "fleet"], smoke))
+
+
+def _how(run: records.SmokeRun) -> Iterator[str]:
+    """Yield the smoke options of a run: phases, copies and weights."""
+    for phase in run.phases:
+        yield from ("--phase", name_of_phase(phase))
+    if run.copies > 1:
+        yield from ("--copies", str(run.copies))
+    if run.mps:
+        yield "--mps"
+    if run.random_weights:
+        yield from ("--weights", "random")
+
+
+def _runs(data: SiteData) -> Iterator[str]:
+    yield (
+        f"{len(data.runs)} runs of `recommend smoke` and {len(data.probes)} earlier ones, one server start each. "
+        "Open a row for its command, settings, and predicted against measured figures. "
+        "The errors of all predictions: [How predictions are made](/concepts/predictions.md#errors)."
+    )
+    records = [*data.runs.values(), *data.probes.values()]
+    cells = [[*_cells(data, record)] for record in records]
+    choices = ((name, sorted({row[COLUMNS.index(name)] for row in cells})) for name in ("Model", "GPU", "Load"))
+    yield controls.form(
+        "runs",
+        (
+            controls.field(data, "runs", "Find"),
+            *(controls.filter_by(name, COLUMNS.index(name), values, "all") for name, values in choices),
+            controls.count("runs", "{0} of {1} runs"),
+        ),
+        label="What the table shows",
+    )
+    heads = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)
+    yield f'<div class="data-scroll"><table class="data runs" id="runs-table"><thead><tr>{heads}</tr></thead><tbody>'
+    for record, row in zip(records, cells, strict=True):
+        first = f'<a href="md:api/v1/runs/{record.id}.json">{html.escape(row[0])}</a>'
+        rest = "".join(f"<td>{html.escape(cell)}</td>" for cell in row[1:])
+        yield f'<tr id="{record.id}"><th scope="row">{first}</th>{rest}</tr>'
+    yield "</tbody></table></div>"
+    charts = [*option_charts.charts_of_copies(data)]
+    if charts:
+        yield markup.heading(2, "Several servers on one GPU", "copies")
+        yield "The same configuration, started several times on one GPU; the copies share the load."
+        yield from charts
+
+
+def _cells(data: SiteData, record: records.SmokeRun | records.Measurement) -> Iterator[str]:
+    """Yield the texts of a row, in the order of COLUMNS; of earlier records, what they have."""
+    run = record if hasattr(record, "phases") else None
+    phases = [phase for phase in run.phases if run_figures.figures(phase).trusted] if run else []
+    alone = [run_figures.figures(phase).p50_ms for phase in phases if phase.concurrency == 1]
+    peak = max(phases, key=lambda phase: run_figures.figures(phase).rps, default=None)
+    loads = {"images" if phase.image else "text" for phase in run.phases} if run else {"images"}
+    yield what(data, record)
+    yield run.model if run else ", ".join(sorted({start.model for start in record.starts}))
+    yield card(data, record)
+    yield " and ".join(sorted(loads))
+    yield record.lmdeploy
+    yield weights(record.random_weights)
+    yield record.taken
+    yield f"{alone[0]:,.0f}" if alone else ""
+    yield markup.figure(run_figures.figures(peak).rps) if peak else ""
+    yield str(peak.concurrency or f"{peak.arrivals_rps:g}/s") if peak else ""
+    yield f"{(run.ready_mib - run.idle_mib) / 1024:.1f}" if run and run.ready_mib else ""
+    yield run.outcome if run else "ok"
