@@ -77,6 +77,7 @@ TEXTS = {
     "offers": "These have an answer:",
     "leave": "leave out {option}",
     "loading-engine": "Loading the recommender into this browser: {percent} %",
+    "computing": "Computing…",
     "failed": "The recommender does not run in this browser ({why}). Stored answers and the command still work.",
     "no-wasm": "This browser cannot run WebAssembly, so only stored questions have an answer here.",
     "stored": "Stored answer: this browser cannot run WebAssembly. The command answers every question.",
@@ -109,7 +110,11 @@ def configurator(data: SiteData, _: str) -> Iterator[str]:
 def _environment() -> Environment:
     folder = data_root() / "site" / "overrides"
     return Environment(
-        loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
 
 
@@ -120,9 +125,8 @@ def _json(value: Any) -> str:
 
 def _workloads(data: SiteData) -> dict[str, str]:
     known = data.store.workloads.values()
-    return {"": data.t("As given below")} | {
-        each.id: f"{each.id}: {data.own(each.summary, each.summary_vi).partition('. ')[0].rstrip('.')}" for each in known
-    }
+    first = {each.id: data.own(each.summary, each.summary_vi).partition(". ")[0].rstrip(".") for each in known}
+    return {"": data.t("As given below")} | {name: f"{name}: {summary}" for name, summary in first.items()}
 
 
 def _releases(data: SiteData) -> dict[str, str]:
@@ -141,7 +145,7 @@ def _page_data(data: SiteData) -> dict[str, Any]:
         "runtime": bundle.describe(),
         "pages": _pages(data),
         "stored": {each.words: each.name for each in answers},
-        "first": {"name": first.name, "answer": first.answer, "script": first.script},
+        "first": {"name": first.name, "answer": first.answer},
         "reasons": {} if data.english else _reasons(data),
     }
 

@@ -7,6 +7,7 @@ as ``href="md:flags/session-len.md"``. ``i18n/mkdocs_hook.py`` places the transl
 
 import re
 from collections.abc import Mapping
+
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files

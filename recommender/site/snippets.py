@@ -15,10 +15,10 @@ from recommender.request import image_tokens
 from recommender.site import markup
 from recommender.site.api import api
 from recommender.site.charts.prediction_errors import scatter_plots
+from recommender.site.configurator import configurator
 from recommender.site.pages import error_table, measured_table, workload_table
 from recommender.site.pages.options import eras
 from recommender.site.pages.published_table import published_table
-from recommender.site.configurator import configurator
 from recommender.site.site_data import SiteData
 
 USUAL = ("internvl3-8b", "internvl3-8b-awq", "internvl3-38b-awq", "qwen2.5-7b-instruct", "llama-3.1-8b-instruct")

@@ -17,9 +17,13 @@ from recommender.choose.recommend import NothingFits, recommend
 from recommender.cli import root, usage_text
 from recommender.common.errors import UserError
 from recommender.common.exits import BAD_REQUEST, NOTHING_FITS
+from recommender.common.typed_options import as_typed
+from recommender.common.units import MIB
 from recommender.estimate.memory import likely_range
+from recommender.estimate.model_shape import weight_bytes
 from recommender.knowledge.provenance import web_address
 from recommender.options import build_recommendation
+from recommender.render.formats import render
 from recommender.render.screen import list_assumptions
 from recommender.render.summary import describe_load, gib
 
@@ -39,6 +43,10 @@ MEANT = re.compile(r"(?:did you mean|use one of|known are) ([^?;]+)")
 LARGER = ("rtx-4090", "l40s", "a100-sxm-80g", "h100-sxm-80g", "h200-sxm", "b200")
 """GPUs to offer where nothing fits and no smaller change helps, smallest memory first."""
 COUNTS = (1, 2, 4, 8)
+ROOM = 1.15
+"""What GPUs need over the bytes of the weights, at least."""
+GOALS = {"p99": "p99_ms", "ttft": "ttft_ms", "tpot": "tpot_ms", "latency": "latency_ms"}
+"""Goals of a request: option, and field."""
 MOST = 6
 """Offers in place of a name that is not known."""
 
@@ -57,8 +65,9 @@ def answer(words: Sequence[str]) -> dict[str, Any]:
         offers = offers or list(_larger(error))
         return {"exit": NOTHING_FITS, "error": error.nothing.binding.message, "option": "", "offers": offers}
     except UserError as error:
-        return _misunderstood(error.exit_code, str(error))
-    return {"exit": 0} | describe(recommendation, {name for name, value in options.items() if value})
+        return _misunderstood(error.exit_code, as_typed(str(error), [each.opts for each in root.params], words))
+    shown = describe(recommendation, {name for name, value in options.items() if value})
+    return {"exit": 0, "script": render(recommendation, "bash")} | shown
 
 
 def _misunderstood(code: int, message: str) -> dict[str, Any]:
@@ -72,18 +81,27 @@ def _misunderstood(code: int, message: str) -> dict[str, Any]:
     return {"exit": code, "error": message, "option": name, "offers": offers}
 
 
-def _larger(error: NothingFits) -> Iterator[dict[str, str]]:
-    """Yield the first GPU of LARGER, and the count of it, on which the request fits."""
+def _larger(error: NothingFits) -> Iterator[dict[str, Any]]:
+    """Yield one way out where no small change is one: larger GPUs, first for the whole request, then for one at a time.
+
+    ``without``: options that the way out drops.
+    """
     request, store = error.resolved.request, error.resolved.store
-    for gpu in LARGER:
-        for count in COUNTS:
-            try:
-                recommend(replace(request, gpu=gpu, gpu_count=count, vram_gib=0.0), store)
-            except (NothingFits, UserError):
-                continue
-            name = f"{gpu}:{count}" if count > 1 else gpu
-            yield {"options": f"--gpu {name}", "text": f"{count} x {store.gpus[gpu].name}"}
-            return
+    needed = ROOM * weight_bytes(error.resolved.model)
+    sizes = sorted((store.gpus[gpu].memory_mib * MIB * count, count, gpu) for gpu in LARGER for count in COUNTS)
+    large = [(gpu, count) for size, count, gpu in sizes if size > needed]
+    alone = {"load": "", "concurrency": 1, "rps": 0.0} | dict.fromkeys((*GOALS.values(), "vram_gib"), 0.0)
+    tries = [(place, {"vram_gib": 0.0}) for place in large[:2]] + [(place, alone) for place in large[:3]]
+    for (gpu, count), changes in tries:
+        try:
+            recommend(replace(request, gpu=gpu, gpu_count=count, **changes), store)
+        except (NothingFits, UserError):
+            continue
+        name = f"{gpu}:{count}" if count > 1 else gpu
+        options = f"--gpu {name}{' --load 1' if changes is alone else ''}"
+        without = ["vram", *(GOALS if changes is alone else ())]
+        yield {"options": options, "text": f"{count} x {store.gpus[gpu].name}", "without": without}
+        return
 
 
 def describe(recommendation: Recommendation, told: set[str]) -> dict[str, Any]:
@@ -161,11 +179,12 @@ def _option(store: Store, option: Explanation) -> dict[str, Any]:
     """Return an option with its reason, and the names by which a file may set it."""
     record = next(each for each in store.options() if each.id == option.option)
     name = option.name.lstrip("-")
+    fields = (field.field for field in getattr(record, "fields", ()))
     return {
         "id": option.option,
         "name": option.name,
         "kind": option.kind,
-        "names": list(dict.fromkeys((option.name, name.upper().replace("-", "_"), *(field.field for field in getattr(record, "fields", ()))))),
+        "names": [*dict.fromkeys((option.name, name.upper().replace("-", "_"), *fields))],
         "value": option.value,
         "default": option.default or option.unset,
         "reason": option.reason,

@@ -56,7 +56,7 @@ def files() -> Mapping[str, bytes]:
     library = {
         each: standard.read(each) for each in standard.namelist() if each.split("/")[0].split(".")[0] not in UNUSED
     }
-    archives = {"stdlib.zip": _archive(library), "app.zip": _archive(dict(_modules()))}
+    archives = {"stdlib.zip": _archive(library), "app.zip": archive_of_app()}
     packed = {name: content for name, content in (whole | archives).items() if name.endswith((".wasm", ".zip"))}
     plain = {name: content for name, content in whole.items() if name not in packed}
     # Not .gz: some servers would send it as a compressed answer, which a browser unpacks by itself.
@@ -71,6 +71,11 @@ def folder() -> str:
         state.update(f"\0{name}\0".encode())
         state.update(content)
     return f"{FOLDER}/{state.hexdigest()[:12]}"
+
+
+def archive_of_app() -> bytes:
+    """Return the recommender and its libraries as a zip file."""
+    return _archive(dict(_modules()))
 
 
 def _archive(members: Mapping[str, bytes]) -> bytes:
@@ -98,10 +103,10 @@ def _modules() -> Iterator[tuple[str, bytes]]:
             yield f"{name}/{path.relative_to(where).as_posix()}", path.read_bytes()
     index = read_index()
     yield "recommender/_data/index.json", index.encode() if isinstance(index, str) else index
-    templates = data_root() / "templates"
-    for path in templates.rglob("*"):
+    root = data_root()
+    for path in (*(root / "templates").rglob("*"), *(root / "knowledge" / "extracted").glob("*.json")):
         if path.is_file():
-            yield f"recommender/_data/templates/{path.relative_to(templates).as_posix()}", path.read_bytes()
+            yield f"recommender/_data/{path.relative_to(root).as_posix()}", path.read_bytes()
 
 
 def describe() -> dict[str, Any] | None:

@@ -81,7 +81,7 @@ def _tarball(package: Package) -> bytes:
     address = f"{registry()}/{package.name}/-/{package.file_name}"
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
-            tarball = answer.read()
+            tarball = bytes(answer.read())
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise NotFetched(

@@ -31,14 +31,15 @@ def run(words: Sequence[str], given: Mapping[str, str] | None = None) -> Outcome
     """Run ``recommend`` in a new folder that holds the ``given`` files."""
     with folder_with(given or {}) as folder, _streams() as (out, err):
         before, sys.argv = sys.argv, ["recommend", *words]
-        code = 0
+        code, collects = 0, gc.isenabled()
         try:
             main()
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else 0
         finally:
             sys.argv = before
-            gc.enable()  # main turns it off, and this process goes on
+            if collects:  # main turns it off, and this process goes on
+                gc.enable()
         written = {
             path.relative_to(folder / FOLDER).as_posix(): path.read_text("utf-8")
             for path in sorted((folder / FOLDER).rglob("*"))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from typing import Any
 
 from recommender.site.browser.answer import answer
-from recommender.site.browser.run import run
 
 FOLDER = "assets/configure/stored"
 MODELS = ("internvl3-8b-awq", "internvl3-8b", "qwen2.5-7b-instruct")
@@ -28,7 +27,6 @@ class StoredAnswer:
     gpu: str
     load: str
     answer: Mapping[str, Any]
-    script: str
 
     @property
     def words(self) -> str:
@@ -44,13 +42,9 @@ class StoredAnswer:
 @cache
 def stored_answers() -> tuple[StoredAnswer, ...]:
     """Return the stored answers; a question without an answer is left out."""
-    questions = [StoredAnswer(*each, {}, "") for each in product(MODELS, GPUS, LOADS)]
-    answered = [(each, answer(each.words.split())) for each in questions]
-    return tuple(
-        StoredAnswer(each.model, each.gpu, each.load, found, run([*each.words.split(), "--quiet"]).stdout)
-        for each, found in answered
-        if found["exit"] == 0
-    )
+    questions = (StoredAnswer(*each, {}) for each in product(MODELS, GPUS, LOADS))
+    answered = (replace(each, answer=answer(each.words.split())) for each in questions)
+    return tuple(each for each in answered if each.answer["exit"] == 0)
 
 
 def files() -> Mapping[str, str]:
@@ -58,5 +52,5 @@ def files() -> Mapping[str, str]:
     found = {}
     for each in stored_answers():
         found[f"{FOLDER}/{each.name}.json"] = json.dumps(each.answer, separators=(",", ":"))
-        found[f"{FOLDER}/{each.name}.sh"] = each.script
+        found[f"{FOLDER}/{each.name}.sh"] = each.answer["script"]
     return found

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import TYPE_CHECKING
 
+from recommender.common.units import GIB, MIB
 from recommender.knowledge import run_figures
 from recommender.knowledge.provenance import weights
 from recommender.site import controls, markup
@@ -116,9 +117,9 @@ def _runs(data: SiteData) -> Iterator[str]:
         "Open a row for its command, settings, and predicted against measured figures. "
         "The errors of all predictions: [How predictions are made](/concepts/predictions.md#errors)."
     )
-    records = [*data.runs.values(), *data.probes.values()]
-    cells = [[*_cells(data, record)] for record in records]
-    choices = ((name, sorted({row[COLUMNS.index(name)] for row in cells})) for name in ("Model", "GPU", "Load"))
+    rows = {run.id: [*_run_cells(data, run)] for run in data.runs.values()}
+    rows |= {probe.id: [*_probe_cells(data, probe)] for probe in data.probes.values()}
+    choices = ((name, sorted({row[COLUMNS.index(name)] for row in rows.values()})) for name in ("Model", "GPU", "Load"))
     yield controls.form(
         "runs",
         (
@@ -130,10 +131,10 @@ def _runs(data: SiteData) -> Iterator[str]:
     )
     heads = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)
     yield f'<div class="data-scroll"><table class="data runs" id="runs-table"><thead><tr>{heads}</tr></thead><tbody>'
-    for record, row in zip(records, cells, strict=True):
-        first = f'<a href="md:api/v1/runs/{record.id}.json">{html.escape(row[0])}</a>'
+    for name, row in rows.items():
+        first = f'<a href="md:api/v1/runs/{name}.json">{html.escape(row[0])}</a>'
         rest = "".join(f"<td>{html.escape(cell)}</td>" for cell in row[1:])
-        yield f'<tr id="{record.id}"><th scope="row">{first}</th>{rest}</tr>'
+        yield f'<tr id="{name}"><th scope="row">{first}</th>{rest}</tr>'
     yield "</tbody></table></div>"
     charts = [*option_charts.charts_of_copies(data)]
     if charts:
@@ -142,22 +143,25 @@ def _runs(data: SiteData) -> Iterator[str]:
         yield from charts
 
 
-def _cells(data: SiteData, record: records.SmokeRun | records.Measurement) -> Iterator[str]:
-    """Yield the texts of a row, in the order of COLUMNS; of earlier records, what they have."""
-    run = record if hasattr(record, "phases") else None
-    phases = [phase for phase in run.phases if run_figures.figures(phase).trusted] if run else []
-    alone = [run_figures.figures(phase).p50_ms for phase in phases if phase.concurrency == 1]
-    peak = max(phases, key=lambda phase: run_figures.figures(phase).rps, default=None)
-    loads = {"images" if phase.image else "text" for phase in run.phases} if run else {"images"}
-    yield what(data, record)
-    yield run.model if run else ", ".join(sorted({start.model for start in record.starts}))
-    yield card(data, record)
-    yield " and ".join(sorted(loads))
-    yield record.lmdeploy
-    yield weights(record.random_weights)
-    yield record.taken
+def _run_cells(data: SiteData, run: records.SmokeRun) -> Iterator[str]:
+    """Yield the texts of a run's row, in the order of COLUMNS."""
+    trusted = [(phase, figures) for phase in run.phases if (figures := run_figures.figures(phase)).trusted]
+    alone = [figures.p50_ms for phase, figures in trusted if phase.concurrency == 1]
+    loads = {"images" if phase.image else "text" for phase in run.phases}
+    yield from (what(data, run), run.model, card(data, run), " and ".join(sorted(loads)))
+    yield from (run.lmdeploy, weights(run.random_weights), run.taken)
     yield f"{alone[0]:,.0f}" if alone else ""
-    yield markup.figure(run_figures.figures(peak).rps) if peak else ""
-    yield str(peak.concurrency or f"{peak.arrivals_rps:g}/s") if peak else ""
-    yield f"{(run.ready_mib - run.idle_mib) / 1024:.1f}" if run and run.ready_mib else ""
-    yield run.outcome if run else "ok"
+    if trusted:
+        phase, figures = max(trusted, key=lambda pair: pair[1].rps)
+        yield from (markup.figure(figures.rps), str(phase.concurrency or f"{phase.arrivals_rps:g}/s"))
+    else:
+        yield from ("", "")
+    yield f"{(run.ready_mib - run.idle_mib) * MIB / GIB:.1f}" if run.ready_mib else ""
+    yield run.outcome
+
+
+def _probe_cells(data: SiteData, probe: records.Measurement) -> Iterator[str]:
+    """Yield the texts of an earlier record's row: its starts are in its details."""
+    models = sorted({start.model for start in probe.starts})
+    yield from (what(data, probe), ", ".join(models), card(data, probe), "images and text")
+    yield from (probe.lmdeploy, weights(probe.random_weights), probe.taken, "", "", "", "", "ok")

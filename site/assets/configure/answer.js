@@ -22,8 +22,8 @@ export function translated(text, templates = []) {
 }
 
 export class Answer {
-  constructor(root, { texts, reasons, pages }, apply) {
-    Object.assign(this, { root, texts, reasons, pages, apply });
+  constructor(root, { texts, reasons, pages }, apply, plan) {
+    Object.assign(this, { root, texts, reasons, pages, apply, plan });
     this.tile = name => root.querySelector(`#tile-${name}`);
   }
 
@@ -102,20 +102,20 @@ export class Answer {
 
   /** Say why there is no answer, and offer those that exist. */
   refuse(place, { error, offers, option }) {
-    const buttons = offers.map(({ options, text }) => {
-      const plan = options.startsWith("recommend ");
-      const button = make(plan ? "code" : "button", plan ? {} : { type: "button" }, options);
-      if (!plan) button.addEventListener("click", () => this.apply(options));
+    const output = make("pre", { class: "output", tabindex: 0, lang: "en" });
+    const buttons = offers.map(({ options, text, without = [] }) => {
+      const button = make("button", { type: "button" }, options);
+      button.addEventListener("click", () => (options.startsWith("recommend ") ? this.plan(options, output) : this.apply(options, without)));
       return make("li", {}, button, text ? ` ${text}` : "");
     });
     if (option && option !== "--gpu") {
       const leave = make("button", { type: "button" }, fill(this.texts.leave, { option }));
-      leave.addEventListener("click", () => this.apply("", option));
+      leave.addEventListener("click", () => this.apply("", [option.slice(2)]));
       buttons.push(make("li", {}, leave));
     }
     place.replaceChildren(
       make("p", { lang: "en" }, make("b", {}, option ? this.texts["not-understood"] : this.texts["nothing-fits"]), " ", error),
-      ...(buttons.length ? [make("p", {}, this.texts.offers), make("ul", {}, ...buttons)] : []),
+      ...(buttons.length ? [make("p", {}, this.texts.offers), make("ul", {}, ...buttons), output] : []),
     );
   }
 

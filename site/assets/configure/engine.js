@@ -31,6 +31,11 @@ export class Engine {
     });
   }
 
+  /** Wait until no call is under way: the worker answers one after the other. */
+  async idle() {
+    while (this.calls.size) await new Promise(resolve => (this.wake = resolve));
+  }
+
   #limit() {
     return setTimeout(() => this.#fail("it took too long"), LONGEST_MS);
   }
@@ -44,6 +49,7 @@ export class Engine {
     const call = this.calls.get(data.id);
     if (!call) return this.tell(data);
     this.calls.delete(data.id);
+    if (!this.calls.size) this.wake?.();
     clearTimeout(call.timer);
     if ("value" in data) call.resolve(data.value);
     else call.reject(new Error(data.error));
@@ -57,6 +63,7 @@ export class Engine {
       reject(new Error(why));
     }
     this.calls.clear();
+    this.wake?.();
     this.tell({ failed: why });
   }
 }

@@ -8,6 +8,7 @@ import { Question, shell } from "./question.js";
 import { show as showFile } from "./script.js";
 
 const PAUSE_MS = 250;
+const SLOW_MS = 400;
 const FOLDERS = ["compose", "systemd", "k8s"];
 const FOLDER = "files";
 const root = document.getElementById("configurator");
@@ -16,16 +17,14 @@ const data = JSON.parse(document.getElementById("configurator-data").textContent
 const { texts } = data;
 const assets = new URL("../", import.meta.url);
 const question = new Question(at("#question"));
-const answer = new Answer(root, data, apply);
+const answer = new Answer(root, data, apply, plan);
 const runtime = data.runtime && { runtime: new URL(data.runtime.folder, assets).href, files: data.runtime.files };
 const engine = new Engine(assets, runtime, hear);
 const state = { form: "bash", words: [], files: {}, asked: 0 };
 
-function apply(options, without) {
-  if (without) for (const name of [without.replace(/^--/, ""), "amount"].slice(0, without === "--load" ? 2 : 1)) {
-    question.extra.delete(name);
-    question.set(name, "");
-  }
+/** Change the question as an offer says, without the options that it drops. */
+function apply(options, without = []) {
+  for (const name of without) question.leave(name);
   if (options) question.apply(options);
   ask();
 }
@@ -33,6 +32,7 @@ function apply(options, without) {
 /** Answer the question of the form: from the recommender, or from a stored answer until it is there. */
 async function ask({ push = true } = {}) {
   const turn = ++state.asked;
+  root.dataset.asked = turn;
   const words = question.words();
   state.words = words;
   if (push && question.address() !== location.search) history.pushState(null, "", question.address());
@@ -49,33 +49,30 @@ async function ask({ push = true } = {}) {
   }
   if (!engine.possible) return unavailable();
   if (!engine.ready) at("#given").classList.add("stale");
+  const slow = setTimeout(() => engine.ready && say(texts.computing), SLOW_MS);
   try {
     const given = await question.files();
+    await engine.idle();
+    if (turn !== state.asked) return;
     const found = await engine.call("answer", words, given);
     if (turn !== state.asked) return;
-    state.files = {};
     reveal(found);
     if (found.exit === 0) await file(turn);
   } catch (error) {
     if (turn === state.asked) unavailable(error.message);
+  } finally {
+    clearTimeout(slow);
+    if (turn === state.asked && engine.ready) say();
   }
 }
 
 async function stored(key, turn) {
   const name = data.stored[key];
-  if (name === data.first.name) {
-    state.files = { bash: { "serve.sh": data.first.script } };
-    reveal(data.first.answer);
-    return show();
-  }
-  const base = new URL(`configure/stored/${name}`, assets).href;
-  const [found, script] = await Promise.all([
-    fetch(`${base}.json`).then(each => each.json()), fetch(`${base}.sh`).then(each => each.text()),
-  ]);
+  const address = new URL(`configure/stored/${name}.json`, assets);
+  const found = name === data.first.name ? data.first.answer : await fetch(address).then(each => each.json());
   if (turn !== state.asked) return;
-  state.files = { bash: { "serve.sh": script } };
   reveal(found);
-  show();
+  if (engine.possible || state.form === "bash") await file(turn);
 }
 
 /** Show figures or the refusal; what is not understood is said at its field too. */
@@ -93,6 +90,7 @@ function reveal(found) {
     if (said) said.replaceChildren(make("span", { class: "wrong", lang: "en" }, found.error));
     return;
   }
+  state.files = { bash: { [data.names.bash]: found.script } };
   answer.show(found);
   const options = found.options.map(option => ({ ...option, shown: option.brief || option.value }));
   state.options = options;
@@ -188,6 +186,18 @@ function say(text = "", progress) {
 function unavailable(why) {
   const offers = Object.keys(data.stored).map(key => ({ options: key, text: "" }));
   reveal({ exit: 2, option: "", error: why ? fill(texts.failed, { why }) : texts["no-wasm"], offers });
+}
+
+/** Run another command that an answer offers, such as the plan of a fleet. */
+async function plan(command, place) {
+  const [, ...words] = command.split(/\s+/);
+  place.textContent = texts.computing;
+  try {
+    const done = await engine.call("run", words, {});
+    place.textContent = done.stdout || done.stderr;
+  } catch (error) {
+    place.textContent = error.message;
+  }
 }
 
 async function copy(button, text) {

@@ -54,10 +54,11 @@ export class Question {
     if (!values.length) return;
     this.clear();
     const lists = new Map();
+    const sized = values.some(([name]) => (OLD[name] ?? name) === "image");
     for (let [name, value] of values) {
       name = OLD[name] ?? name;
-      if (name === SWITCH) this.set("image", "none");
-      else if (name === "rps" || name === "load") {
+      if (name === SWITCH && !sized) this.set("image", "none");
+      else if ((name === "rps" || name === "load") && !this.field("amount").value) {
         this.set("arrival", name);
         this.set("amount", value);
       } else if (LISTS.includes(name)) lists.set(name, [...(lists.get(name) ?? []), value]);
@@ -82,6 +83,12 @@ export class Question {
       if (name) values.set(OLD[name] ?? name, value || "yes");
     }
     this.restore(new URLSearchParams([...values]).toString());
+  }
+
+  /** Leave an option out. */
+  leave(name) {
+    this.extra.delete(name);
+    this.set(["load", "concurrency", "rps"].includes(name) ? "amount" : name === SWITCH ? "image" : OLD[name] ?? name, "");
   }
 
   set(name, value) {

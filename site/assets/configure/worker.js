@@ -4,7 +4,7 @@ Messages in: {id, call, args}, where call is a function of recommender.site.brow
 {runtime, files}. Messages out: {progress}, {ready}, {failed}, and {id, value} or {id, error}. */
 
 const decompressed = response => new Response(response.body.pipeThrough(new DecompressionStream("gzip")));
-let base, cache, python, parser;
+let base, cache, python, parser, call, tidy;
 
 async function kept(name) {
   const url = base + name;
@@ -57,10 +57,9 @@ async function start({ runtime, files }) {
   self.fetch = ask;
   python.unpackArchive(app, "zip", { extractDir: "/app" });
   python.runPython("import sys; sys.path.insert(0, '/app')");
-  call = python.pyimport("recommender.site.browser.worker").call;
+  ({ call, tidy } = python.pyimport("recommender.site.browser.worker"));
   postMessage({ ready: true });
 }
-let call;
 
 async function parse() {
   if (parser) return;
@@ -77,7 +76,7 @@ onmessage = async ({ data }) => {
     if (data.runtime) return await start(data);
     if (data.call === "review") await parse();
     postMessage({ id: data.id, value: JSON.parse(call(data.call, JSON.stringify(data.args))) });
-    python.runPython("import gc; gc.collect()");
+    tidy();
   } catch (error) {
     postMessage(data.runtime ? { failed: String(error) } : { id: data.id, error: String(error) });
   }
