@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+from recommender.common.units import MIB
+from recommender.estimate.model_shape import weight_bytes
 from recommender.knowledge.load import load
-from recommender.knowledge.names import PART
+from recommender.knowledge.names import PART, resolve_gpu, resolve_model
 
 STORE = load()
 FORMS = (
@@ -36,18 +38,26 @@ def models() -> list[str]:
     return [name for model in STORE.models.values() for name in (model.id, model.hub, *model.aliases)]
 
 
+def _may_hold(model: str, gpu: str, count: int) -> bool:
+    """Whether the GPUs have room for the weights and some cache."""
+    card = resolve_gpu(STORE, gpu)[0].memory_mib * MIB
+    return card * count > 1.5 * weight_bytes(resolve_model(STORE, model))
+
+
 def _values(draw: random.Random) -> Iterator[tuple[str, str]]:
     """Yield options with values: GPU and model always, each other one now and then."""
 
     def sometimes(share: float) -> bool:
         return draw.random() < share
 
-    yield "model", draw.choice(models())
-    count = draw.choice(("", "", "", ":2", ":4", ":8"))
-    yield "gpu", draw.choice(gpus()) + count
-    if sometimes(0.75):
+    model, gpu, count = draw.choice(models()), draw.choice(gpus()), draw.choice((1, 1, 1, 2, 4, 8))
+    while sometimes(0.9) and not _may_hold(model, gpu, count):
+        gpu = draw.choice(gpus())
+    yield "model", model
+    yield "gpu", f"{gpu}:{count}" if count > 1 else gpu
+    if sometimes(0.8):
         yield "load", draw.choice(("1", "4", "16", "64", "256", "single", "high", "3"))
-    elif sometimes(0.8):
+    elif sometimes(0.5):
         yield "rps", draw.choice(("0.5", "3", "20"))
     if sometimes(0.25):
         yield "workload", draw.choice([*STORE.workloads])
@@ -65,7 +75,7 @@ def _values(draw: random.Random) -> Iterator[tuple[str, str]]:
         "follow": ("defaults", *STORE.advisers),
     }  # fmt: skip
     for name, values in others.items():
-        if sometimes(0.12):
+        if sometimes(0.08):
             yield name, draw.choice(values)
 
 
