@@ -177,6 +177,12 @@ QUESTION = {
         help="Target LMDeploy release. [0.18.0]",
         shell_complete=names("releases"),
     ),
+    "backend": click.option(
+        "--backend",
+        metavar="ENGINE",
+        help="auto, turbomind or pytorch; auto takes TurboMind where it serves the model. [auto]",
+        shell_complete=names("", "auto", "turbomind", "pytorch"),
+    ),
     "calibrate": click.option(
         "--calibrate",
         metavar="FILE",
@@ -186,7 +192,7 @@ QUESTION = {
     ),
 }
 GROUPS = {
-    "Serve": "gpu model revision vram cpus kv lmdeploy",
+    "Serve": "gpu model revision backend vram cpus kv lmdeploy",
     "Load": "workload trace load rps burstiness image text_only prompt_tokens output_tokens prefix_tokens turns "
     "max_context headroom prompt schema",
     "Goals": "goal ttft tpot latency p99",

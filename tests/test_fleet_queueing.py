@@ -21,7 +21,8 @@ from recommender.estimate.arrivals import OpenServer, open_server
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.sampling import gaps_of
 from recommender.estimate.scheduler import simulation
-from recommender.estimate.scheduler.simulation import LoadFigures, SimulatedRequest, SimulatedServer
+from recommender.estimate.scheduler.passes import SimulatedRequest, SimulatedServer
+from recommender.estimate.scheduler.simulation import LoadFigures
 from recommender.knowledge import records
 from recommender.knowledge.index import read_record
 from recommender.knowledge.load import load

@@ -94,7 +94,7 @@ def test_an_option_is_written_where_it_is_decided_read_and_not_its_default(
 ) -> None:
     """A switch only where it is on; always or never where the record says so."""
     default = form.default if form else "default"
-    assert reasons.is_emitted(option(**changed), value, default, form) is emitted
+    assert reasons.is_emitted(option(**changed), value, default, form, "turbomind") is emitted
 
 
 @pytest.mark.parametrize("kind", ["code", "pages", "evidence"])

@@ -495,14 +495,13 @@ def test_preflight_wants_mps(machine: Machine) -> None:
 @settings(max_examples=60)
 @given(request=requests())
 def test_python_fills_fields_that_the_release_has(request: Request) -> None:
-    """The Python artefact compiles, and each keyword of TurbomindEngineConfig is a field of that release."""
+    """The Python artefact compiles, and each keyword of the engine's configuration is a field of that release."""
     made = fits(request)
     tree = ast.parse(render(made, "python"))
-    fields = {each.field for each in release_facts(request.lmdeploy).fields if each.config == "TurbomindEngineConfig"}
+    engine = {"turbomind": "TurbomindEngineConfig", "pytorch": "PytorchEngineConfig"}[made.config.backend]
+    fields = {each.field for each in release_facts(request.lmdeploy).fields if each.config == engine}
     calls = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "TurbomindEngineConfig"
+        node for node in ast.walk(tree) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == engine
     ]
     assert len(calls) == 1
     given_ = {keyword.arg: ast.literal_eval(keyword.value) for keyword in calls[0].keywords}

@@ -11,12 +11,13 @@ from recommender.choose.batch_room import default_batch
 from recommender.choose.candidates import default_values, tiers
 from recommender.choose.constraints import ConstraintFinding
 from recommender.choose.needs import list_needs
-from recommender.choose.reasons import READERS, Explanation, explain
+from recommender.choose.reasons import Explanation, explain
 from recommender.choose.select import Candidate
 from recommender.common.errors import RequestError, UnknownName
 from recommender.common.text import did_you_mean, normal, shorten
 from recommender.estimate.configuration import Configuration
 from recommender.knowledge import option_values
+from recommender.knowledge.engines import is_read
 from recommender.knowledge.eras import within
 from recommender.knowledge.provenance import code_caveat, measured_lines
 from recommender.knowledge.store import Store
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 DEFAULTS = "defaults"
 """The name of LMDeploy's own defaults: an adviser who gives no settings."""
-
-"""From this release on LMDeploy's default batches are larger, and the H200 has one of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +250,7 @@ def _find_unread(resolved: ResolvedRequest, adviser: GivenSettings) -> Iterator[
             message = f"LMDeploy {release} has no {flag.option}: the server does not start"
             caveat = code_caveat(resolved.store, flag.sources, release)
             yield ConstraintFinding("unknown-option", "reject", message, remedy, flag.sources, caveat)
-        elif not READERS & set(era.read_by):
+        elif not is_read(era, resolved.engine):
             readers = "nothing" if era.read_by == ("nobody",) else f"only {' and '.join(era.read_by)}"
             message = f"{flag.option} does nothing here: in LMDeploy {release} {readers} reads it"
             caveat = code_caveat(resolved.store, era.sources, release)

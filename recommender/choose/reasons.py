@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from recommender.choose.needs import list_needs
 from recommender.choose.select import Candidate
 from recommender.knowledge.conditions import Value, fill, parse, version
+from recommender.knowledge.engines import EngineName, is_read
 from recommender.knowledge.eras import within
 from recommender.knowledge.provenance import code_caveat, measured_lines
 from recommender.knowledge.store import Store
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 Kind = Literal["flag", "environment", "client"]
 NEEDED = "this model needs it"
-READERS = frozenset({"turbomind", "server"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def _explain(
         value=value,
         default=default,
         switch=era is not None and era.type == "bool",
-        emitted=is_emitted(option, value, default, era),
+        emitted=is_emitted(option, value, default, era, resolved.engine),
         reason=reason,
         sources=sources,
         advice=_list_advice(resolved.store, option.id) if resolved.images else (),
@@ -153,16 +153,18 @@ def format_value(option: records.Option, candidate: Candidate, default: str) -> 
     return next((encoding.text for encoding in option.encodings if encoding.value == text), text)
 
 
-def is_emitted(option: records.Option, value: str, default: str, era: records.Era | None) -> bool:
+def is_emitted(
+    option: records.Option, value: str, default: str, era: records.Era | None, engine: EngineName
+) -> bool:
     """Return whether the option is written out.
 
-    It must be decided, read by engine or server, and differ from the default, unless its
+    It must be decided, read by the engine that runs or the server, and differ from the default, unless its
     record says otherwise.
     """
     if not option.setting or option.emit == "never":
         return False
     if era is not None:
-        if not READERS & set(era.read_by):
+        if not is_read(era, engine):
             return False
         if era.type == "bool":
             return value == "true"

@@ -14,7 +14,7 @@ from recommender.choose.select import Candidate, Choice, NoCandidate, choose, ex
 from recommender.common.errors import UnknownName
 from recommender.common.version import __version__
 from recommender.estimate.configuration import Configuration
-from recommender.estimate.memory import Memory
+from recommender.estimate.memory_items import Memory
 from recommender.estimate.published_figures import PublishedFigure, find_published
 from recommender.estimate.similar_runs import SimilarRun, find_similar_runs
 from recommender.estimate.speed import Speed, replay

@@ -16,7 +16,7 @@ from recommender.choose.constraints import list_goal_constraints
 from recommender.choose.select import Choice, NoCandidate, choose, fits
 from recommender.common.units import GIB, MIB
 from recommender.estimate.configuration import Configuration
-from recommender.estimate.memory import usable_bytes, weights
+from recommender.estimate.memory_items import usable_bytes, weights
 from recommender.estimate.scheduler.simulation import Timed
 from recommender.estimate.speed import Speed, estimate
 from recommender.knowledge.eras import options_of

@@ -11,6 +11,7 @@ from recommender.choose import batch_room, candidates, constraints
 from recommender.choose.constraints import ConstraintFinding, ParsedConstraint
 from recommender.estimate import memory, speed
 from recommender.estimate.configuration import Configuration
+from recommender.estimate.memory_items import Memory
 from recommender.estimate.scheduler.simulation import Timed
 from recommender.knowledge.conditions import Value
 from recommender.request.request import Quantile, Request
@@ -31,7 +32,7 @@ class Candidate:
     """A configuration with its estimates, and the values that constraints compare."""
 
     config: Configuration
-    memory: memory.Memory
+    memory: Memory
     speed: speed.Speed
     values: Mapping[str, Value]
 
@@ -67,7 +68,7 @@ def predict(
     config: Configuration,
     known: Mapping[str, Value] | None = None,
     ranged: bool = True,
-    used: memory.Memory | None = None,
+    used: Memory | None = None,
 ) -> Candidate:
     """Return a configuration with its estimates.
 
@@ -93,7 +94,7 @@ class Assessed:
     values: Mapping[str, Value]
     findings: tuple[ParsedConstraint, ...]
     missed: tuple[ParsedConstraint, ...] = ()
-    used: memory.Memory | None = None
+    used: Memory | None = None
 
     @property
     def distance(self) -> tuple[int, float, float]:
@@ -150,19 +151,17 @@ def _make_room(
     known: Mapping[str, Value],
     applicable: tuple[ParsedConstraint, ...],
 ) -> Candidate:
-    """Return the picked configuration with the largest batch that its cache holds and that slows nothing."""
+    """Return the picked configuration with the largest batch that its cache holds, if that slows nothing."""
     for config in larger:
-        tried = _assess(resolved, config, known, applicable)
-        found = tried.candidate
-        if (
-            found is None
-            or tried.findings
-            or tried.missed
-            or not batch_room.holds_batch(resolved, config, found.memory)
-        ):
-            continue
-        if found.speed.rps.value >= (1 - NO_SLOWER) * picked.speed.rps.value:
-            return predict(resolved, config, known)
+        used = memory.estimate(resolved, config)
+        values = {**known, **constraints.config_values(resolved, config), **constraints.memory_values(used)}
+        of_memory = [rule for rule in applicable if not rule.of_speed]
+        if batch_room.holds_batch(resolved, config, used) and not constraints.find_violated(of_memory, values):
+            candidate = predict(resolved, config, known, used=used)
+            slower = candidate.speed.rps.value < (1 - NO_SLOWER) * picked.speed.rps.value
+            if not slower and not constraints.find_violated(applicable, candidate.values):
+                return candidate
+            break
     return predict(resolved, picked.config, known)
 
 

@@ -13,11 +13,10 @@ from functools import cached_property, lru_cache, partial
 from recommender.estimate import load_profile, speed
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.sampling import gaps_of
+from recommender.estimate.scheduler.passes import SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.simulation import (
     OPEN_REQUESTS,
     LoadFigures,
-    SimulatedRequest,
-    SimulatedServer,
     simulate_arrivals,
     simulate_closed_loop,
 )

@@ -14,7 +14,7 @@ from recommender.common.text import count
 from recommender.estimate import speed, uncertainty
 from recommender.estimate.arrivals import open_server
 from recommender.estimate.configuration import Configuration
-from recommender.estimate.memory import Memory
+from recommender.estimate.memory_items import Memory
 from recommender.fleet import alternatives
 from recommender.fleet.aim import Aim, time_at
 from recommender.fleet.layout import Layout

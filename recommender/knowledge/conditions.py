@@ -38,7 +38,7 @@ _TABLE: tuple[tuple[Kind, str, str], ...] = (
     ("number", "request.", "output_tokens total_tokens concurrency concurrency_per_server rps cpus p99_ms ttft_ms"),
     ("number", "request.", "tpot_ms latency_ms prefix_tokens turns"),
     ("text", "request.", "ttft_at tpot_at latency_at"),
-    ("text", "request.", "goal kv"),
+    ("text", "request.", "goal kv backend"),
     ("text", "config.", "backend dtype log_level communicator model_format chat_template server_name proxy_url"),
     ("text", "config.", "unmet_needs cache_sized_by"),
     ("number", "config.", "session_len max_batch_size prefill_tokens block_len kv_bits tp servers share cards port"),

@@ -31,6 +31,9 @@ WIDE: Mapping[Basis, str] = {
     "modelled from measurements of fewer cards a server": (
         "Not measured with this many GPUs per server, so the ranges are wide."
     ),
+    "modelled from measurements of the other engine": (
+        "This engine was never measured; run `recommend smoke` to narrow the range, and pass the run with --calibrate."
+    ),
     "modelled from measurements of other kinds of models": (
         "No model of this kind was measured; run `recommend smoke` to narrow the range, and pass the run with "
         "--calibrate."

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from recommender.common.terminal import cut, labelled, wrap
 from recommender.common.text import WIDTH, count, printable
 from recommender.estimate import memory
+from recommender.knowledge.engines import LABELS
 from recommender.render.report import costs_accuracy, on_empty_gpu
 from recommender.render.summary import against_defaults, describe_load, gib, missing, replayed_misses
 
@@ -66,7 +67,8 @@ def _subject(recommendation: Recommendation) -> Iterator[str]:
     resolved, config = recommendation.resolved, recommendation.config
     servers = f", {config.servers} servers" if config.servers > 1 else ""
     gpus = f"{config.cards} x {resolved.gpu.name}"
-    yield from wrap(f"{resolved.model.hub} on {gpus}{servers}, LMDeploy {resolved.release.id}")
+    engine = "" if config.backend == "turbomind" else f", {LABELS[config.backend].title}"
+    yield from wrap(f"{resolved.model.hub} on {gpus}{servers}, LMDeploy {resolved.release.id}{engine}")
     yield from wrap(describe_load(resolved, config))
 
 

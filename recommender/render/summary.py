@@ -9,6 +9,7 @@ from recommender.choose.reasons import has_source
 from recommender.common.text import count
 from recommender.common.units import GIB
 from recommender.estimate.memory import likely_range
+from recommender.knowledge.engines import LABELS
 
 if TYPE_CHECKING:
     from recommender.choose.recommend import Recommendation
@@ -129,7 +130,8 @@ def summary(recommendation: Recommendation) -> list[str]:
     config, memory = recommendation.config, recommendation.memory
     low, high = likely_range(resolved, memory, config.tp)
     return [
-        f"{resolved.model.hub} on {config.cards} x {resolved.gpu.name}, LMDeploy {resolved.release.id}, TurboMind.",
+        f"{resolved.model.hub} on {config.cards} x {resolved.gpu.name}, LMDeploy {resolved.release.id}, "
+        f"{LABELS[config.backend].title}.",
         f"{describe_load(resolved, config)}.",
         f"Predicted: {gib(memory.total)} GiB per GPU ({gib(low)} to {gib(high)}), "
         f"{speed.latency_ms.value:,.0f} ms per request ({speed.latency_ms.low:,.0f} to {speed.latency_ms.high:,.0f}), "

@@ -113,7 +113,7 @@ def read(
     if not options.get("gpu"):
         raise RequestError("--gpu is missing; give one, such as --gpu A100-80G (examples: recommend --help)")
     values: dict[str, Any] = {
-        name: options[name] for name in ("model", "goal", "kv", "lmdeploy", "revision") if name in options
+        name: options[name] for name in ("model", "goal", "kv", "lmdeploy", "revision", "backend") if name in options
     }
     values["gpu"], values["gpu_count"] = parse_gpu(options["gpu"])
     values |= _load(options["load"].strip(), loads) if "load" in options else {}

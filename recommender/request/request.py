@@ -15,6 +15,7 @@ from recommender.request.question import check_prompt, check_schema
 Quantile = Literal["mean", "p50", "p90", "p99"]
 Goal = Literal["latency", "throughput", "memory", "balanced"]
 KvChoice = Literal["auto", "fp16", "int8", "int4"]
+BackendChoice = Literal["auto", "turbomind", "pytorch"]
 
 MAX_COUNT = 64
 MAX_CONCURRENCY = 4096
@@ -65,7 +66,7 @@ class Request:
     ``replay`` are requests of a trace in the order of time, of ``trace_requests`` that it has; nothing that is written
     keeps them.
     ``prompt`` is the question that clients send, ``response_schema`` the JSON schema of its answer, as text; without
-    them those of the workload. Neither changes a length.
+    them those of the workload. Neither changes a length. ``backend`` auto takes TurboMind where it serves the model.
     """
 
     gpu: str
@@ -112,6 +113,7 @@ class Request:
     trace_requests: int = field(default=0, compare=False, repr=False)
     prompt: str = ""
     response_schema: str = ""
+    backend: BackendChoice = "auto"
 
     def __post_init__(self) -> None:
         """Raise RequestError for a value that makes no sense."""
@@ -129,6 +131,7 @@ class Request:
         words: tuple[tuple[str, str, Any], ...] = (
             ("--goal", self.goal, Goal),
             ("--kv", self.kv, KvChoice),
+            ("backend", self.backend, BackendChoice),
             ("--ttft", self.ttft_at, Quantile),
             ("--tpot", self.tpot_at, Quantile),
             ("--latency", self.latency_at, Quantile),

@@ -39,8 +39,8 @@ def explain_unknown(store: Store, name: str, release: str) -> str:
         return f"{shown}: TurboMind {release} serves {architecture}, but no record describes one yet (CONTRIBUTING.md)"
     if architecture:
         return (
-            f"{shown}: LMDeploy {release} serves this family ({architecture}) with its PyTorch engine only; recommend "
-            "chooses settings for TurboMind"
+            f"{shown}: LMDeploy {release} serves this family ({architecture}) with its PyTorch engine only, and no "
+            "record describes one yet (CONTRIBUTING.md)"
         )
     return f"{shown}; see recommend list models, or pass the folder of a checkpoint: --model path/to/it"
 
@@ -50,7 +50,7 @@ def explain_architecture(architecture: str, release: str) -> str:
     if architecture in served(release, "turbomind"):
         return f"TurboMind {release} serves it, but no record describes one yet"
     if architecture in served(release, "pytorch"):
-        return f"LMDeploy {release} serves it with its PyTorch engine only; recommend chooses settings for TurboMind"
+        return f"LMDeploy {release} serves it with its PyTorch engine only, but no record describes one yet"
     return ""
 
 

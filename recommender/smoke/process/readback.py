@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from recommender.choose import batch_room
 from recommender.choose.candidates import default_values
-from recommender.estimate import memory
 from recommender.estimate.cache_sizing import BLOCK
+from recommender.estimate.engines import turbomind
 from recommender.estimate.model_shape import kv_bytes_per_token
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def compare_settings(
     block = int(options.get("block_len") or BLOCK) * kv_bytes_per_token(resolved.model, bits, tp)
     budget = f"{engine.free_mib * ratio:.0f} MiB ({ratio:.3f})"
     reported = f"{engine.cache_mib:.0f} MiB ({engine.cache_ratio:.3f})"
-    forward = memory.forward_tokens(prefill, batch, tp)
+    forward = turbomind.forward_tokens(prefill, batch, tp)
     batch_found = engine.max_batch_size or (batch + engine.forward_tokens - forward if engine.forward_tokens else 0)
     return (
         ReadbackSetting("backend", options.get("backend") or "turbomind", engine.backend),
