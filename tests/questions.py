@@ -21,7 +21,7 @@ WRONG = {
     "gpu": ("A1000", "RTX", "l4:0", "2xH100", "H100,L4"), "model": ("internvl", "gpt-5", "~/model"),
     "load": ("0", "many", "1e9"), "rps": ("-1", "fast"), "image": ("448", "0x0", "99999x3"),
     "input-tokens": ("none", "0"), "output-tokens": ("1.5",), "goal": ("speed",), "lmdeploy": ("0.5", "v1"),
-    "ttft": ("p95:1s",), "kv": ("fp8",), "workload": ("mail",), "follow": ("mistral",),
+    "ttft": ("p95:1s",), "kv": ("fp8",), "workload": ("mail",), "follow": ("mistral",), "backend": ("vllm",),
 }  # fmt: skip
 """Values that no record or range has, by option."""
 
@@ -53,6 +53,7 @@ def _values(draw: random.Random) -> Iterator[tuple[str, str]]:
     model, gpu, count = draw.choice(models()), draw.choice(gpus()), draw.choice((1, 1, 1, 2, 4, 8))
     while sometimes(0.9) and not _may_hold(model, gpu, count):
         gpu = draw.choice(gpus())
+    vision = bool(resolve_model(STORE, model).vision)
     yield "model", model
     yield "gpu", f"{gpu}:{count}" if count > 1 else gpu
     if sometimes(0.8):
@@ -60,8 +61,8 @@ def _values(draw: random.Random) -> Iterator[tuple[str, str]]:
     elif sometimes(0.5):
         yield "rps", draw.choice(("0.5", "3", "20"))
     if sometimes(0.25):
-        yield "workload", draw.choice([*STORE.workloads])
-    if sometimes(0.3):
+        yield "workload", draw.choice([each.id for each in STORE.workloads.values() if vision or not each.images])
+    if sometimes(0.4 if vision else 0.02):
         yield "image", draw.choice(("448x448", "1280x720", "640x480x2", "448x448:0.7,1280x720:0.3"))
     elif sometimes(0.3):
         yield "text-only", ""
@@ -70,7 +71,7 @@ def _values(draw: random.Random) -> Iterator[tuple[str, str]]:
         "goal": ("latency", "throughput", "memory", "balanced"), "lmdeploy": (*STORE.releases,),
         "ttft": ("500ms", "p99:2s"), "tpot": ("40ms",), "latency": ("p90:5s",), "p99": ("2000", "10s"),
         "vram": ("24", "20GB"), "cpus": ("4", "96"), "kv": ("auto", "fp16", "int8", "int4"), "turns": ("3",),
-        "prefix-tokens": ("200",), "max-context": ("8192",), "burstiness": ("2",), "headroom": ("20%", "1.5"),
+        "prefix-tokens": ("20",), "backend": ("auto", "turbomind", "pytorch"), "max-context": ("8192",), "burstiness": ("2",), "headroom": ("20%", "1.5"),
         "revision": ("main",), "prompt": ("What's in it? $(ls)", "Có gì trong ảnh?"),
         "follow": ("defaults", *STORE.advisers),
     }  # fmt: skip

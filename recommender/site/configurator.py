@@ -5,18 +5,14 @@ All texts are here and in ``site/overrides/configurator.html``, so that they can
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from recommender.estimate.coverage import list_measured_gpus
-from recommender.knowledge.load import data_root
 from recommender.knowledge.names import PART
 from recommender.site import markup
 from recommender.site.browser import bundle, stored
+from recommender.site.html_templates import fill, to_json
 from recommender.site.i18n.translation import MARKS, plain
 from recommender.site.pages.options import guided
 from recommender.site.site_data import SiteData
@@ -90,7 +86,8 @@ TEXTS = {
 def configurator(data: SiteData, _: str) -> Iterator[str]:
     """Return the configurator of the first page."""
     first = stored.stored_answers()[0]
-    yield _environment().get_template("configurator.html").render(
+    yield fill(
+        "configurator.html",
         t=lambda words: plain(data.t(words)),
         start=stored.FIRST,
         first=first.answer,
@@ -99,28 +96,13 @@ def configurator(data: SiteData, _: str) -> Iterator[str]:
         images=IMAGES,
         workloads=_workloads(data),
         releases=_releases(data),
+        engines={"": data.t("automatic"), "turbomind": "TurboMind", "pytorch": "PyTorch"},
         advisers={"": "–", "defaults": data.t("LMDeploy's defaults")}
         | {adviser.id: adviser.name for adviser in data.store.advisers.values()},
-        data=_json(_page_data(data)),
+        runtime=to_json(bundle.describe()),
+        data=to_json(_page_data(data)),
         stored_table="\n".join(stored_table(data)),
     )
-
-
-@cache
-def _environment() -> Environment:
-    folder = data_root() / "site" / "overrides"
-    return Environment(
-        loader=FileSystemLoader(folder),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
-def _json(value: Any) -> str:
-    """Return JSON that can be put into a script element."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _workloads(data: SiteData) -> dict[str, str]:
@@ -142,7 +124,6 @@ def _page_data(data: SiteData) -> dict[str, Any]:
         "names": {form: name for form, (_, name) in FORMS.items()},
         "gpus": [_gpu(data, gpu) for gpu in gpus],
         "models": [_model(model) for model in data.store.models.values()],
-        "runtime": bundle.describe(),
         "pages": _pages(data),
         "stored": {each.words: each.name for each in answers},
         "first": {"name": first.name, "answer": first.answer},

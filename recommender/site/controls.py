@@ -36,15 +36,16 @@ def button(kind: str, value: str, label: str, *, pressed: bool | None = None) ->
     return f'<button type="button" data-{kind}="{html.escape(value)}"{state}>{label}</button>'
 
 
-def choice(name: str, label: str, options: Mapping[str, str], chosen: str = "") -> str:
-    """Return a select box. ``options``: label by value."""
+def choice(name: str, label: str, options: Mapping[str, str], *, chosen: str = "", field: str = "") -> str:
+    """Return a select box. ``options``: label by value. ``field``: the items' data that it filters by."""
     items = "".join(
         f'<option value="{html.escape(value)}"{" selected" if value == chosen else ""}>{html.escape(title)}</option>'
         for value, title in options.items()
     )
+    data = f' data-field="{field}"' if field else ""
     return (
         f'<div class="field"><label for="{name}">{html.escape(label)}</label>'
-        f'<select id="{name}" autocomplete="off">{items}</select></div>'
+        f'<select id="{name}"{data} autocomplete="off">{items}</select></div>'
     )
 
 

@@ -18,7 +18,6 @@ from recommender.site.api import api
 from recommender.site.browser import bundle, npm, stored
 from recommender.site.i18n.translation import LANGUAGES, in_language, language_of
 from recommender.site.page_list import SNIPPET, generated_pages
-from recommender.site.pages import releases
 from recommender.site.pages.reference import schema_files
 from recommender.site.site_data import site_data
 
@@ -32,7 +31,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             files.append(File.generated(config, in_language(page.path, language), content=page.markdown))
     for path in schema_files():
         files.append(File.generated(config, f"reference/schema/{path.name}", abs_src_path=str(path)))
-    for name, text in (*api.files(site_data()), *releases.files(site_data()), *stored.files().items()):
+    for name, text in (*api.files(site_data()), *stored.files().items()):
         files.append(File.generated(config, name, content=text))
     for name, content in _runtime().items():
         files.append(File.generated(config, f"{bundle.folder()}/{name}", content=content))

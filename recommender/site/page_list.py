@@ -14,7 +14,7 @@ from recommender.site.pages import advisers, comparison, hardware, options, prob
 from recommender.site.site_data import SiteData, SitePage, site_data
 
 KINDS = (comparison, options, releases, hardware, advisers, runs, problems, reference)
-TRANSLATED = (comparison, options)
+TRANSLATED = (comparison, options, problems)
 """Kinds that are also translated."""
 SNIPPET = re.compile(r"<!-- generated: (?P<name>[a-z-]+) ?(?P<words>.*?) -->")
 

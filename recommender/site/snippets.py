@@ -18,8 +18,10 @@ from recommender.site.charts.prediction_errors import scatter_plots
 from recommender.site.configurator import configurator
 from recommender.site.pages import error_table, measured_table, workload_table
 from recommender.site.pages.options import eras
+from recommender.site.pages.problems import known_issues
 from recommender.site.pages.published_table import published_table
 from recommender.site.site_data import SiteData
+from recommender.site.tools import checker, finder
 
 USUAL = ("internvl3-8b", "internvl3-8b-awq", "internvl3-38b-awq", "qwen2.5-7b-instruct", "llama-3.1-8b-instruct")
 """Models of the examples."""
@@ -150,12 +152,15 @@ def _run(words: str) -> str:
 
 SNIPPETS: Mapping[str, Callable[[SiteData, str], Iterator[str]]] = {
     "api-kinds": api.kinds_table,
+    "checker": checker,
     "claim": claim_with_verdict,
     "configurator": configurator,
     "covered": coverage,
     "file": source_file,
+    "finder": finder,
     "image-tokens": image_token_table,
     "kv-bytes": kv_bytes,
+    "known-issues": known_issues,
     "life": option_eras,
     "load-options": lambda data, _: workload_table.load_options(data),
     "measured": lambda data, _: measured_table.measured_table(data),

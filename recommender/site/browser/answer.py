@@ -112,6 +112,7 @@ def describe(recommendation: Recommendation, told: set[str]) -> dict[str, Any]:
         "model": resolved.model.id,
         "gpu": resolved.gpu.id,
         "title": f"{resolved.model.hub} on {config.cards} x {resolved.gpu.name}",
+        "engine": config.backend,
         "servers": config.servers,
         "load": describe_load(resolved, config),
         "lmdeploy": resolved.release.id,

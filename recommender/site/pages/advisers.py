@@ -143,18 +143,12 @@ def _claims(data: SiteData) -> Iterator[str]:
 
 def _controls(data: SiteData) -> str:
     known = data.store.claims.values()
-    verdicts = (
-        controls.button(
-            "verdict", name, f"{markup.verdict(name)} {sum(claim.verdict == name for claim in known)}", pressed=False
-        )
-        for name in markup.VERDICTS
-    )
+    verdicts = {name: f"{name} ({sum(claim.verdict == name for claim in known)})" for name in markup.VERDICTS}
     names = {adviser.id: adviser.name for adviser in data.store.advisers.values()}
     parts = (
         controls.field(data, "claims", "Search claims"),
-        controls.choice("claims-adviser", "Claimed by", {"": "anyone"} | names),
-        controls.group("Verdict", verdicts),
-        f'<div class="group">{controls.button("clear", "", "Show all")}</div>',
+        controls.choice("claims-verdict", "Verdict", {"": "any"} | verdicts, field="verdict"),
+        controls.choice("claims-adviser", "Claimed by", {"": "anyone"} | names, field="advisers"),
         controls.count("claims", "{0} of {1} claims"),
     )
     return controls.form("claims", parts, label="Claim filters")

@@ -2,6 +2,13 @@
 
 const LONGEST_MS = 60_000;
 
+/** Return the engine of a page that has its description in #runtime. */
+export function pageEngine(tell) {
+  const assets = new URL("../", import.meta.url);
+  const runtime = JSON.parse(document.getElementById("runtime").textContent);
+  return new Engine(assets, runtime && { runtime: new URL(runtime.folder, assets).href, files: runtime.files }, tell);
+}
+
 export class Engine {
   /** `tell` gets {progress}, {ready} or {failed}. */
   constructor(assets, runtime, tell) {

@@ -3,7 +3,7 @@
 import { Answer } from "./answer.js";
 import { combobox, prepared } from "./combobox.js";
 import { fill, make } from "./dom.js";
-import { Engine } from "./engine.js";
+import { pageEngine } from "./engine.js";
 import { Question, shell } from "./question.js";
 import { show as showFile } from "./script.js";
 
@@ -18,8 +18,7 @@ const { texts } = data;
 const assets = new URL("../", import.meta.url);
 const question = new Question(at("#question"));
 const answer = new Answer(root, data, apply, plan);
-const runtime = data.runtime && { runtime: new URL(data.runtime.folder, assets).href, files: data.runtime.files };
-const engine = new Engine(assets, runtime, hear);
+const engine = pageEngine(hear);
 const state = { form: "bash", words: [], files: {}, asked: 0 };
 
 /** Change the question as an offer says, without the options that it drops. */

@@ -35,7 +35,7 @@ export class Question {
 
   #others() {
     const names = [...new Set([...this.form.elements].map(each => each.name).filter(Boolean))];
-    return names.filter(name => !["model", "gpu", "count", "arrival", "amount", "engine"].includes(name));
+    return names.filter(name => !["model", "gpu", "count", "arrival", "amount"].includes(name));
   }
 
   words() {

@@ -94,7 +94,7 @@ self.parseBash = text => {
 onmessage = async ({ data }) => {
   try {
     if (data.runtime) return await start(data);
-    if (data.call === "review") await parse();
+    if (data.call === "run" && data.args[0][0] === "review") await parse();
     postMessage({ id: data.id, value: JSON.parse(call(data.call, JSON.stringify(data.args))) });
     tidy();
   } catch (error) {
