@@ -27,14 +27,13 @@ RecordType = TypeVar("RecordType", bound=records.Record)
 class SitePage:
     """A page: path below the site's root, title, Markdown.
 
-    ``about``: one sentence for search engines and link previews. ``tags``: words that the search finds it by first.
+    ``tags``: words that the search finds it by first.
     ``wide``: no navigation beside it. ``scripts``: those that it needs, below the root.
     """
 
     path: str
     title: str
     body: str
-    about: str = ""
     tags: tuple[str, ...] = ()
     wide: bool = False
     scripts: tuple[str, ...] = ()
@@ -44,7 +43,6 @@ class SitePage:
         """Return the whole file."""
         head = {
             "hide": ["navigation", "toc"] * self.wide,
-            "description": self.about,
             "tags": [*self.tags],
             "scripts": [*self.scripts],
         }

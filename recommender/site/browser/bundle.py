@@ -34,7 +34,7 @@ STAND_INS = "stand_ins"
 UNUSED = (
     *("_pyrepl", "ctypes", "curses", "dbm", "doctest", "ensurepip", "ftplib", "idlelib", "imaplib", "mailbox"),
     *("multiprocessing", "pdb", "pickletools", "poplib", "pydoc", "smtplib", "sqlite3", "test", "tkinter", "turtle"),
-    *("unittest", "venv", "webbrowser", "wsgiref", "xml"),
+    *("unittest", "venv", "webbrowser", "wsgiref"),
 )
 """Modules of the standard library that nothing here imports: a quarter of its size."""
 START = ("pyodide.asm.wasm.bin", "stdlib.zip.bin", "app.zip.bin")

@@ -51,6 +51,7 @@ def files() -> Mapping[str, str]:
     """Return the files by their path below the site's root."""
     found = {}
     for each in stored_answers():
-        found[f"{FOLDER}/{each.name}.json"] = json.dumps(each.answer, separators=(",", ":"))
+        rest = {name: value for name, value in each.answer.items() if name != "script"}
+        found[f"{FOLDER}/{each.name}.json"] = json.dumps(rest, separators=(",", ":"))
         found[f"{FOLDER}/{each.name}.sh"] = each.answer["script"]
     return found

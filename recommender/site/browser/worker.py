@@ -6,6 +6,7 @@ import contextlib
 import gc
 import json
 import signal
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -13,6 +14,9 @@ from typing import Any
 from recommender.site.browser.answer import answer
 from recommender.site.browser.run import folder_with, run
 
+# A browser has one thread, and no clock of it.
+if not hasattr(time, "thread_time"):
+    time.thread_time = time.process_time
 # The page ends a worker that takes too long; a browser has no such timer for the code itself.
 with contextlib.suppress(AttributeError, OSError, ValueError):
     signal.signal(signal.SIGVTALRM, signal.SIG_IGN)

@@ -47,8 +47,8 @@ def _compare(data: SiteData) -> Iterator[str]:
     yield from outcomes.critical_settings(data, first)
     yield markup.heading(2, data.t("All settings"), "settings")
     yield data.t(
-        "For {model} on one {card} with LMDeploy {release}. Marked: it differs from LMDeploy's default. Grey: not set, so "
-        "the default applies. The symbol after a value is the verdict on the adviser's claim about that setting."
+        "For {model} on one {card} with LMDeploy {release}. Marked: it differs from LMDeploy's default. Grey: not set, "
+        "so the default applies. The symbol after a value is the verdict on the adviser's claim about that setting."
     ).format(model=markup.text(first.resolved.model.hub), card=GPU, release=first.resolved.release.id)
     marks = " · ".join(
         f"{markup.verdict(name, data.say)}: {data.t(meaning)}" for name, (_, meaning) in markup.VERDICTS.items()

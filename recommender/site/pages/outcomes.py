@@ -29,9 +29,9 @@ def outcomes(data: SiteData, comparison: Comparison) -> Iterator[str]:
     known = {line.name: line for line in lines(data)}
     ours, defaults = known[PICK], known[DEFAULTS]
     yield data.t(
-        "**Our configuration answers {gain} times as many requests a second as LMDeploy's defaults, with {ours} instead "
-        "of {theirs} GiB.** Measured on one {card}, {images} images, {concurrency} concurrent requests, LMDeploy "
-        "{release}."
+        "**Our configuration answers {gain} times as many requests a second as LMDeploy's defaults, with {ours} "
+        "instead of {theirs} GiB.** Measured on one {card}, {images} images, {concurrency} concurrent requests, "
+        "LMDeploy {release}."
     ).format(
         gain=f"{_middle(ours.figures(SMALL, BUSY)) / _middle(defaults.figures(SMALL, BUSY)):.1f}",
         ours=_gib(ours),
@@ -54,8 +54,8 @@ def outcomes(data: SiteData, comparison: Comparison) -> Iterator[str]:
     rows = [_row(data, line, against.get(line.name, ""), defaults) for line in _ranked(known.values())]
     yield from markup.table(data.labels(*head), rows)
     yield data.t(
-        "Several runs: the middle one. As given: without changes, on LMDeploy {release}. Measured with two changes that "
-        "every start needs: `--trust-remote-code`, and no chat template file."
+        "Several runs: the middle one. As given: without changes, on LMDeploy {release}. Measured with two changes "
+        "that every start needs: `--trust-remote-code`, and no chat template file."
     ).format(release=comparison.resolved.release.id)
     yield from picture(data)
 

@@ -38,7 +38,9 @@ def pages(data: SiteData) -> Iterator[SitePage]:
         return
     yield page("rules/index.md", "Review rules", _index(data))
     for rule in engine.rules():
-        yield page(f"rules/{rule.id.lower()}.md", f"{rule.id} {markup.text(title(rule))}", _rule(data, rule))
+        yield page(
+            f"rules/{rule.id.lower()}.md", f"{rule.id} {markup.text(title(rule))}", _rule(data, rule), tags=(rule.name,)
+        )
     yield page("constraints.md", "Constraints", _constraints(data))
 
 

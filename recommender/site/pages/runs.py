@@ -119,28 +119,18 @@ def _runs(data: SiteData) -> Iterator[str]:
     )
     rows = {run.id: [*_run_cells(data, run)] for run in data.runs.values()}
     rows |= {probe.id: [*_probe_cells(data, probe)] for probe in data.probes.values()}
-    choices = ((name, sorted({row[COLUMNS.index(name)] for row in rows.values()})) for name in ("Model", "GPU", "Load"))
-    yield controls.form(
-        "runs",
-        (
-            controls.field(data, "runs", "Find"),
-            *(controls.filter_by(name, COLUMNS.index(name), values, "all") for name, values in choices),
-            controls.count("runs", "{0} of {1} runs"),
-        ),
-        label="What the table shows",
-    )
-    heads = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)
-    yield f'<div class="data-scroll"><table class="data runs" id="runs-table"><thead><tr>{heads}</tr></thead><tbody>'
-    for name, row in rows.items():
-        first = f'<a href="md:api/v1/runs/{name}.json">{html.escape(row[0])}</a>'
-        rest = "".join(f"<td>{html.escape(cell)}</td>" for cell in row[1:])
-        yield f'<tr id="{name}"><th scope="row">{first}</th>{rest}</tr>'
-    yield "</tbody></table></div>"
+    shown = ([_link(name, row[0]), *map(html.escape, row[1:])] for name, row in rows.items())
+    filters = ("Model", "GPU", "Load")
+    yield from controls.data_table("runs", COLUMNS, shown, filters, "{0} of {1} runs", ids=[*rows], kind="runs")
     charts = [*option_charts.charts_of_copies(data)]
     if charts:
         yield markup.heading(2, "Several servers on one GPU", "copies")
         yield "The same configuration, started several times on one GPU; the copies share the load."
         yield from charts
+
+
+def _link(name: str, text: str) -> str:
+    return f'<a href="md:api/v1/runs/{name}.json">{html.escape(text)}</a>'
 
 
 def _run_cells(data: SiteData, run: records.SmokeRun) -> Iterator[str]:

@@ -4,6 +4,7 @@ import { make } from "./dom.js";
 
 const SHOWN = 6;
 const LEAST = 2.5;
+const EXACT = 100;
 const form = document.getElementById("finder");
 const { entries, none } = JSON.parse(document.getElementById("finder-data").textContent);
 const plain = text => text.toLowerCase().replace(/[^a-z0-9_.-]+/g, " ").trim();
@@ -15,10 +16,11 @@ for (const { has } of known) for (const word of has) rarity.set(word, (rarity.ge
 export function find(line) {
   const text = plain(line);
   const asked = words(line);
-  const score = ({ message, has }) => (message && text.includes(message) ? 100 : 0) +
+  const score = ({ message, has }) => (message && text.includes(message) ? EXACT : 0) +
     [...asked].reduce((sum, word) => sum + (has.has(word) ? Math.log(known.length / rarity.get(word)) : 0), 0);
-  return known.map(entry => [score(entry), entry]).filter(([points]) => points > LEAST)
-    .sort((one, other) => other[0] - one[0]).slice(0, SHOWN).map(([, entry]) => entry);
+  const found = known.map(entry => [score(entry), entry]).filter(([points]) => points > LEAST).sort((one, other) => other[0] - one[0]);
+  const exact = found.filter(([points]) => points >= EXACT).length;
+  return found.slice(0, exact ? exact + 1 : SHOWN).map(([, entry]) => entry);
 }
 
 function show() {

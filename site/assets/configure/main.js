@@ -67,11 +67,15 @@ async function ask({ push = true } = {}) {
 
 async function stored(key, turn) {
   const name = data.stored[key];
-  const address = new URL(`configure/stored/${name}.json`, assets);
-  const found = name === data.first.name ? data.first.answer : await fetch(address).then(each => each.json());
+  const found = name === data.first.name ? data.first.answer : await fetched(new URL(`configure/stored/${name}`, assets));
   if (turn !== state.asked) return;
   reveal(found);
   if (engine.possible || state.form === "bash") await file(turn);
+}
+
+async function fetched(address) {
+  const [figures, script] = await Promise.all([fetch(`${address}.json`), fetch(`${address}.sh`)]);
+  return { ...(await figures.json()), script: await script.text() };
 }
 
 /** Show figures or the refusal; what is not understood is said at its field too. */

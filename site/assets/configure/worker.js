@@ -91,9 +91,11 @@ self.parseBash = text => {
   return JSON.stringify({ kinds: [...kinds.keys()], fields: [...fields.keys()], nodes });
 };
 
+let started;
 onmessage = async ({ data }) => {
   try {
-    if (data.runtime) return await start(data);
+    if (data.runtime) return await (started = start(data));
+    await started;
     if (data.call === "run" && data.args[0][0] === "review") await parse();
     postMessage({ id: data.id, value: JSON.parse(call(data.call, JSON.stringify(data.args))) });
     tidy();
