@@ -5,6 +5,7 @@ All texts are here and in ``site/overrides/configurator.html``, so that they can
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from recommender.knowledge.names import PART
 from recommender.site import markup
 from recommender.site.browser import bundle, stored
 from recommender.site.html_templates import fill, to_json
-from recommender.site.i18n.translation import MARKS, plain
+from recommender.site.i18n.translation import plain
 from recommender.site.pages.options import guided
 from recommender.site.site_data import SiteData
 
@@ -160,7 +161,7 @@ def _pages(data: SiteData) -> dict[str, Any]:
 
 
 def _reasons(data: SiteData) -> dict[str, Any]:
-    """Return the templates of reasons and messages with their translations, by option and by constraint."""
+    """Return the sentences of reasons and messages with their translations, by option and by constraint."""
     needs = [need for model in data.store.models.values() for need in model.needs]
     options = {
         option.id: [
@@ -170,16 +171,19 @@ def _reasons(data: SiteData) -> dict[str, Any]:
         for option in data.store.options()
         if option.setting and option.emit != "never"
     }
-    constraints = {each.id: [each.message] for each in data.store.constraints.values()}
+    constraints = {each.id: [each.message] for each in data.store.constraints.values() if each.severity == "warn"}
     return {"options": _translated(data, options), "constraints": _translated(data, constraints)}
 
 
+SENTENCE = re.compile(r"(?<=\.) (?=[A-Z0-9{])")
+"""Between two sentences: reasons share many, so each is translated once."""
+
+
 def _translated(data: SiteData, texts: Mapping[str, Sequence[str]]) -> dict[str, list[list[str]]]:
-    return {
-        name: own
-        for name, templates in texts.items()
-        if (own := [[each, data.t(each)] for each in templates if MARKS[0] not in data.t(each)])
+    sentences = {
+        name: dict.fromkeys(part for text in every for part in SENTENCE.split(text)) for name, every in texts.items()
     }
+    return {name: [[each, plain(data.t(each))] for each in every] for name, every in sentences.items()}
 
 
 def stored_table(data: SiteData) -> Iterator[str]:

@@ -28,6 +28,8 @@ from recommender.site.site_data import site_data
 
 KEPT = re.compile(r"(<(?:pre|script|textarea|style)\b.*?</(?:pre|script|textarea|style)>)", re.DOTALL)
 """Elements whose blanks count."""
+REPOSITORY = "REPOSITORY_URL"
+"""What stands for the repository's address in hand-written pages."""
 LEAST, MOST = 30, 200
 """Characters of a page's description."""
 UNUSED = re.compile(r"^assets/javascripts/(lunr|workers)/|\.map$")
@@ -94,7 +96,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         lines = snippets.SNIPPETS[marker["name"]](site_data(language_of(page.file.src_uri)), marker["words"])
         return "\n".join(lines)
 
-    return SNIPPET.sub(snippet, markdown)
+    return SNIPPET.sub(snippet, markdown.replace(REPOSITORY, config.repo_url or data_root().name))
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:

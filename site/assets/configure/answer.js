@@ -6,19 +6,25 @@ const ms = value => (value >= 10_000 ? [figure(value / 1000, 1), "s"] : [figure(
 const range = (texts, [, low, high], show = figure) => fill(texts.range, { low: show(low), high: show(high) });
 const kind = basis => (basis.startsWith("extrapolated") ? "extrapolated" : "modelled");
 
-/** Translate a reason by the templates of its option; English where there is none. */
-export function translated(text, templates = []) {
-  for (const [english, own] of templates) {
-    const names = [];
-    const pattern = english.split(/(\{[^}]+\})/).map(part => {
-      if (!part.startsWith("{")) return part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
-      names.push(part);
-      return "(.+?)";
-    }).join("");
-    const found = text.match(new RegExp(`^${pattern}$`));
-    if (found) return names.reduce((filled, name, place) => filled.replaceAll(name, () => found[place + 1]), own);
+/** Translate a text sentence by sentence; null if one has no translation. */
+export function translated(text, sentences = []) {
+  const done = [];
+  let rest = text;
+  while (rest) {
+    const found = sentences.map(pair => sentence(rest, pair)).find(Boolean);
+    if (!found) return null;
+    done.push(found.own);
+    rest = rest.slice(found.length).trimStart();
   }
-  return null;
+  return done.length ? done.join(" ") : null;
+}
+
+/** Return the translation of the sentence at the beginning of a text, by its template with {names}. */
+function sentence(text, [english, own]) {
+  const names = english.match(/\{[^}]+\}/g) ?? [];
+  const pattern = english.split(/\{[^}]+\}/).map(part => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("(.+?)");
+  const found = text.match(new RegExp(`^${pattern}(?= |$)`));
+  return found && { length: found[0].length, own: names.reduce((filled, name, place) => filled.replaceAll(name, () => found[place + 1]), own) };
 }
 
 export class Answer {
