@@ -58,7 +58,7 @@ def _values(draw: random.Random) -> Iterator[tuple[str, str]]:
     yield "gpu", f"{gpu}:{count}" if count > 1 else gpu
     if sometimes(0.8):
         yield "load", draw.choice(("1", "4", "16", "64", "256", "single", "high", "3"))
-    elif sometimes(0.5):
+    elif sometimes(0.2):
         yield "rps", draw.choice(("0.5", "3", "20"))
     if sometimes(0.25):
         yield "workload", draw.choice([each.id for each in STORE.workloads.values() if vision or not each.images])
@@ -71,7 +71,8 @@ def _values(draw: random.Random) -> Iterator[tuple[str, str]]:
         "goal": ("latency", "throughput", "memory", "balanced"), "lmdeploy": (*STORE.releases,),
         "ttft": ("500ms", "p99:2s"), "tpot": ("40ms",), "latency": ("p90:5s",), "p99": ("2000", "10s"),
         "vram": ("24", "20GB"), "cpus": ("4", "96"), "kv": ("auto", "fp16", "int8", "int4"), "turns": ("3",),
-        "prefix-tokens": ("20",), "backend": ("auto", "turbomind", "pytorch"), "max-context": ("8192",), "burstiness": ("2",), "headroom": ("20%", "1.5"),
+        "prefix-tokens": ("20",), "backend": ("auto", "turbomind", "pytorch"), "max-context": ("8192",),
+        "burstiness": ("2",), "headroom": ("20%", "1.5"),
         "revision": ("main",), "prompt": ("What's in it? $(ls)", "Có gì trong ảnh?"),
         "follow": ("defaults", *STORE.advisers),
     }  # fmt: skip

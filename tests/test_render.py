@@ -500,9 +500,7 @@ def test_python_fills_fields_that_the_release_has(request: Request) -> None:
     tree = ast.parse(render(made, "python"))
     engine = {"turbomind": "TurbomindEngineConfig", "pytorch": "PytorchEngineConfig"}[made.config.backend]
     fields = {each.field for each in release_facts(request.lmdeploy).fields if each.config == engine}
-    calls = [
-        node for node in ast.walk(tree) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == engine
-    ]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == engine]
     assert len(calls) == 1
     given_ = {keyword.arg: ast.literal_eval(keyword.value) for keyword in calls[0].keywords}
     assert set(given_) <= fields

@@ -216,9 +216,7 @@ class NaiveTurns(NaiveServer):
         enough = sum(one.left for one in self.line) >= self.place.budget
         few = 2 * len(self.running) < self.place.batch
         goes_on = bool(self.line[0].held)
-        return not self.running or (
-            not self.parted and (goes_on or few or enough or self.decoded >= self.place.rounds)
-        )
+        return not self.running or (not self.parted and (goes_on or few or enough or self.decoded >= self.place.rounds))
 
     def prompts(self) -> tuple[float, list[Naive]] | None:
         """Whole prompts that fit, or a part of one that is too long; None if the cache has no room for the first."""

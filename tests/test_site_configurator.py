@@ -103,5 +103,3 @@ def test_every_question_has_the_commands_bytes(visit: Visit) -> None:
             assert shown["files"] == files, values
     assert outcomes["answered"] > 0.6 * QUESTIONS
     assert min(outcomes.values()) > 3, outcomes
-
-

@@ -153,9 +153,7 @@ def format_value(option: records.Option, candidate: Candidate, default: str) -> 
     return next((encoding.text for encoding in option.encodings if encoding.value == text), text)
 
 
-def is_emitted(
-    option: records.Option, value: str, default: str, era: records.Era | None, engine: EngineName
-) -> bool:
+def is_emitted(option: records.Option, value: str, default: str, era: records.Era | None, engine: EngineName) -> bool:
     """Return whether the option is written out.
 
     It must be decided, read by the engine that runs or the server, and differ from the default, unless its

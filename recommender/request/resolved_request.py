@@ -24,6 +24,7 @@ from recommender.request.request import DEFAULT_CPUS, Request, read_mix
 if TYPE_CHECKING:
     from recommender.knowledge import records
 
+
 @dataclass(frozen=True, slots=True)
 class ResolvedRequest:
     """A request with its names resolved and its tokens counted.

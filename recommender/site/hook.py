@@ -15,6 +15,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
+from mkdocs.structure.toc import TableOfContents
 
 from recommender.knowledge.load import data_root
 from recommender.site import redirects, snippets, social_card
@@ -32,6 +33,8 @@ REPOSITORY = "REPOSITORY_URL"
 """What stands for the repository's address in hand-written pages."""
 LEAST, MOST = 30, 200
 """Characters of a page's description."""
+LINKS = 40
+"""Most links in a side bar."""
 UNUSED = re.compile(r"^assets/javascripts/(lunr|workers)/|\.map$")
 """What the theme brings for its own search, and maps of its sources: more than all else that it brings."""
 LINK = re.compile(r'href="md:([^"#?]+)([?#][^"]*)?"')
@@ -110,6 +113,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     """Resolve the ``md:`` links in HTML, which Markdown does not read; describe the page by its beginning."""
 
     page.meta.setdefault("description", _first_sentences(html))
+    page.toc = _shortened(page.toc)
 
     def resolve(link: re.Match[str]) -> str:
         file = files.get_file_from_path(link[1])
@@ -118,6 +122,19 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         return f'href="{file.url_relative_to(page.file)}{link[2] or ""}"'
 
     return LINK.sub(resolve, html)
+
+
+def _shortened(toc: TableOfContents) -> TableOfContents:
+    """Return the headings that a side bar has room for: all, those of the first levels, or none."""
+    (top,) = toc.items or (None,)
+    if top is None:
+        return toc
+    if len(top.children) + sum(len(each.children) for each in top.children) > LINKS:
+        for each in top.children:
+            each.children = []
+    if len(top.children) > LINKS:
+        top.children = []
+    return toc
 
 
 def _first_sentences(html: str) -> str:

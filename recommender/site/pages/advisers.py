@@ -48,6 +48,7 @@ def _index(data: SiteData) -> Iterator[str]:
 
 def _adviser(data: SiteData, adviser: records.Adviser) -> Iterator[str]:
     store = data.store
+    yield f"{markup.text(adviser.name)}: {markup.prose(store, adviser.approach)}\n"
     yield from markup.resolved(
         (
             ("Kind", adviser.kind),

@@ -57,6 +57,12 @@ def _doubt(sources: records.Sources) -> str:
 
 
 def _gpu(data: SiteData, gpu: records.Gpu) -> Iterator[str]:
+    runs = [run for run in data.runs.values() if run.gpu == gpu.id]
+    basis = f"rest on {len(runs)} runs on it" if runs else "are extrapolated from its datasheet"
+    yield (
+        f"{markup.text(gpu.name)}: {gpu.memory_mib / 1024:,.1f} GiB at {gpu.bandwidth_gb_s:,.0f} GB/s, compute "
+        f"capability {gpu.compute_capability}. Predictions {basis}.\n"
+    )
     status = "as nvidia-smi prints it" if gpu.memory_mib_status == "read" else "estimated"
     yield _configure({"gpu": gpu.id})
     yield from markup.resolved(
@@ -72,7 +78,6 @@ def _gpu(data: SiteData, gpu: records.Gpu) -> Iterator[str]:
     )
     rates = ((rate.precision, f"{rate.tera:,.6g}") for rate in gpu.rates)
     yield from markup.table(("Precision", "Peak, TFLOP/s (int8: TOP/s)"), rates)
-    runs = [run for run in data.runs.values() if run.gpu == gpu.id]
     name = card(data, runs[0]).partition(" x ")[2] or card(data, runs[0]) if runs else ""
     yield from _nearest_runs(data, runs, COLUMNS.index("GPU"), name)
     if gpu.id not in list_measured_gpus(data.store):
@@ -118,6 +123,12 @@ def _models(data: SiteData) -> Iterator[str]:
 
 
 def _model(data: SiteData, model: records.Model) -> Iterator[str]:
+    kind = model.quantization[0].method if model.quantization else model.text.dtype
+    yield (
+        f"{markup.text(model.hub)}: {model_shape.weight_bytes(model) / GIB:,.1f} GiB of {kind} weights, "
+        f"{'images and text' if model.vision else 'text'}, {model_shape.kv_bytes_per_token(model, 16):,} bytes of KV "
+        "cache for each token in 16 bits.\n"
+    )
     yield _configure({"model": model.id, "gpu": "a100-sxm-80g"})
     yield from markup.resolved(
         (

@@ -52,7 +52,7 @@ GUIDE = "guide"
 
 def pages(data: SiteData) -> Iterator[SitePage]:
     """Return the index and a page per option; translated pages only for options of the guide."""
-    yield page("flags/index.md", data.t("Flags and settings"), _index(data))
+    yield page("flags/index.md", data.t("Options"), _index(data))
     for option in data.store.options():
         if data.english or option.id in guided(data):
             info = option_info(data.store, option, data.newest)

@@ -83,6 +83,8 @@ def _any_two(data: SiteData) -> Iterator[str]:
 
 
 def _release(data: SiteData, release: records.Release, step: Diff | None) -> Iterator[str]:
+    since = f"{len(step.added)} options came, {len(step.removed)} went, {len(step.changed)} changed." if step else ""
+    yield f"LMDeploy {release.id} was published on {release.published}. {since}\n"
     yield from markup.resolved(
         (
             ("Published", release.published),
