@@ -126,7 +126,7 @@ def main() -> None:
         except click.exceptions.Exit as stop:
             sys.exit(stop.exit_code)
         except click.ClickException as error:
-            fail(_usage(error), BAD_REQUEST)
+            fail(usage_text(error), BAD_REQUEST)
         except (click.Abort, KeyboardInterrupt):
             fail("stopped", INTERRUPTED)
         except Exception as error:
@@ -159,7 +159,8 @@ def _as_typed(message: str) -> str:
     return as_typed(message, [each.opts for each in root.params], sys.argv[1:])
 
 
-def _usage(error: click.ClickException) -> str:
+def usage_text(error: click.ClickException) -> str:
+    """Return in one line what is wrong with a command line, and where its help is."""
     context = getattr(error, "ctx", None)
     more = f"; see {getattr(context, 'command_path', 'recommend')} --help"
     if isinstance(error, click.NoSuchOption):

@@ -776,7 +776,7 @@ OF_A_RUN = re.compile(r"(lmdeploy/vl/|\d concurrent, text|^\s*IMAGE=|\$IMAGE|no 
 
 @pytest.mark.parametrize("form", ["bash", "command", "python", "client", "env", "docker", "report"])
 def test_a_text_model_gets_no_word_of_images(form: str) -> None:
-    """Nor of weights that it does not have, or of another card; options that are about images say that there are none."""
+    """Nor of weights that it does not have, or of another card; options about images say that there are none."""
     made = answer(Request(gpu="h100-sxm-80g", model="qwen3-8b", workload="chat"))
     text = render(made, form, "full") if form == "bash" else render(made, form)
     if form == "report":  # each option's heading is its name
@@ -799,7 +799,7 @@ def test_a_text_pipeline_takes_prompts(tmp_path: Path) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(sys.modules, "lmdeploy", stub)
             space: dict[str, Any] = {"__name__": "pipeline"}
-            exec(compile(program, "pipeline.py", "exec"), space)
+            exec(compile(program, "pipeline.py", "exec"), space)  # noqa: S102
             space["main"](list(arguments))
     assert asked == [[made.resolved.prompt], ["x.png"], ["a", "b"]]
     assert "pipeline.py [PROMPT...]" in render(made, "python")

@@ -72,9 +72,7 @@ def list_stale(observations: Sequence[Observation], store: Store, fits: Fits) ->
     if stale:
         return stale
     with _workers(observations, store) as pool:
-        asked = {
-            (unseen, tuple(fits[fold.title].items())): fold.title for fold, unseen in _unseen(folds, observations)
-        }
+        asked = {(unseen, tuple(fits[fold.title].items())): fold.title for fold, unseen in _unseen(folds, observations)}
         found = [(title, pool.apply_async(_improve_without, key)) for key, title in asked.items()]
         return [f"{title}: {name} is not at its best" for title, names in found for name in names.get()]
 

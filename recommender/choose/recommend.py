@@ -140,14 +140,16 @@ def resolve_with_checkpoint(request: Request, store: Store) -> ResolvedRequest:
     try:
         resolve_model(store, request.model)
     except UnknownName:
-        from recommender.request import checkpoint
+        from recommender.request.model_folder import find_folder, looks_like_path, shorten_path
         from recommender.request.unknown_model import explain_unknown
 
-        folder = checkpoint.find_folder(request.model)
+        folder = find_folder(request.model)
         if folder:
+            from recommender.request import checkpoint
+
             return resolve_request(replace(request, model=folder), store, checkpoint.read(Path(folder), store))
-        if checkpoint.looks_like_path(request.model):
-            shown = checkpoint.shorten_path(request.model)
+        if looks_like_path(request.model):
+            shown = shorten_path(request.model)
             raise UnknownName(f"--model: {shown} is not a folder with a config.json") from None
         release = resolve_release(store, request.lmdeploy, "--lmdeploy")
         raise UnknownName(explain_unknown(store, request.model, release.id)) from None

@@ -102,8 +102,9 @@ OUTPUT = (
 
 
 def _options(command: Command) -> Command:
-    for option in reversed((*QUESTION.values(), *OUTPUT)):
-        command = option(command)
+    decorators: list[Callable[[Any], Any]] = [*QUESTION.values(), *OUTPUT]
+    for decorate in reversed(decorators):
+        command = decorate(command)
     return command
 
 

@@ -87,7 +87,7 @@ def list_assumptions(recommendation: Recommendation, told: Collection[str]) -> l
         assumed.append(f"LMDeploy {resolved.release.id}")
     if "model" not in told:
         assumed.append(f"model {resolved.model.id}")
-    if not (request.revision or resolved.local):
+    if not (request.revision or resolved.local or resolved.model.remote_code):
         assumed.append("its newest revision")
     if others := other_variants(resolved.store, resolved.gpu, request.gpu):
         assumed.append(f"card {resolved.gpu.id} (not {', '.join(others[:2])}{', ...' if len(others) > 2 else ''})")
@@ -169,9 +169,9 @@ def _speeds(recommendation: Recommendation) -> Iterator[str]:
         scale = 1000 if unit == "ms" and figure.value >= SECONDS_FROM else 1
         value, low, high = (end / scale for end in (figure.value, figure.low, figure.high))
         places = 1 if scale > 1 else _digits(value) if unit == "ms" else 1 if value >= 1 else 3
-        shown = (f"{end:,.{places}f}" for end in (value, low, high))
+        shown, low_end, high_end = (f"{end:,.{places}f}" for end in (value, low, high))
         more = "mean under load" if loaded and name == "latency" else ""
-        yield _row(name, "s" if scale > 1 else unit, *shown, more=more)
+        yield _row(name, "s" if scale > 1 else unit, shown, low_end, high_end, more)
 
 
 def _digits(value: float) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,37 +18,12 @@ from recommender.common.user_file import MOST_BYTES, Unreadable, decode, open_re
 from recommender.knowledge import records
 from recommender.knowledge.store import Store
 from recommender.request.checkpoint_encoders import audio_fields, first, vision_fields
+from recommender.request.model_folder import shorten_path
 from recommender.request.unknown_model import explain_architecture
-
-
-def shorten_path(text: str) -> str:
-    """Return a path made safe for one line."""
-    return shorten(text, 120)
 
 
 def _config_name(folder: Path) -> str:
     return shorten_path(str(folder / "config.json"))
-
-
-def find_folder(name: str) -> str:
-    """Return the absolute path of a model name that is a folder with a config.json; empty if it is none.
-
-    Absolute, because another program would take ``org/thing`` for a name on the hub.
-    """
-    try:
-        path = Path(name).expanduser()
-        if not (path / "config.json").is_file():
-            return ""
-        plain = Path(os.path.normpath(path.absolute()))
-        # A link before ".." leads elsewhere than the plain path.
-        return str(plain if plain.exists() and plain.samefile(path) else path.resolve())
-    except (OSError, ValueError, RuntimeError):  # the last for a user without a home
-        return ""
-
-
-def looks_like_path(name: str) -> bool:
-    """Return whether a model name can only be a path."""
-    return name in (".", "..") or name.startswith(("/", "./", "../", "~"))
 
 
 def read(folder: Path, store: Store) -> tuple[records.Model, int, str]:

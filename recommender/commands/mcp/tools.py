@@ -243,10 +243,10 @@ def call(name: str, given: Mapping[str, Any]) -> tuple[str, bool]:
     except ValidationError as error:
         wrong: dict[tuple[str, str], list[str]] = {}
         for each in error.errors():
-            name, what, given = _wrong(tool, dict(each))
-            wrong.setdefault((name, given), []).append(what)
+            argument, what, value = _wrong(tool, dict(each))
+            wrong.setdefault((argument, value), []).append(what)
         return "; ".join(
-            f"{name}{' or '.join(dict.fromkeys(what))}{given}" for (name, given), what in wrong.items()
+            f"{argument}{' or '.join(dict.fromkeys(what))}{value}" for (argument, value), what in wrong.items()
         ), True
     except NothingFits as error:
         from recommender.render.report import explain_no_fit
