@@ -154,3 +154,11 @@ def test_a_card_too_small_for_the_runtime_holds_no_cache() -> None:
     made = memory.estimate(resolved, config(cache_ratio=0.9, prefill_tokens=8192))
     assert made.free < 3 * GIB
     assert made.kv_tokens == 0
+
+
+@pytest.mark.parametrize("more", [{}, {"concurrency": 1, "max_context": 8192}])
+def test_a_session_is_never_shortened(more: dict[str, Any]) -> None:
+    """0.18.0 pytorch/engine/engine.py:336: min(session_len, tokens of the pool less a block), without a word."""
+    request = Request("h100-sxm-80g", model="llama-3.1-8b-instruct", workload="chat", backend="pytorch", **more)
+    made = recommend(request)
+    assert made.memory.kv_tokens - made.config.block_len >= made.config.session_len
