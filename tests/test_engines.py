@@ -156,9 +156,9 @@ def test_a_card_too_small_for_the_runtime_holds_no_cache() -> None:
     assert made.kv_tokens == 0
 
 
-@pytest.mark.parametrize("more", [{}, {"concurrency": 1, "max_context": 8192}])
-def test_a_session_is_never_shortened(more: dict[str, Any]) -> None:
+@pytest.mark.parametrize("tokens", [8192, 8193])
+def test_a_session_is_never_shortened(tokens: int) -> None:
     """0.18.0 pytorch/engine/engine.py:336: min(session_len, tokens of the pool less a block), without a word."""
-    request = Request("h100-sxm-80g", model="llama-3.1-8b-instruct", workload="chat", backend="pytorch", **more)
-    made = recommend(request)
-    assert made.memory.kv_tokens - made.config.block_len >= made.config.session_len
+    resolved, chosen = asked(), config(session_len=tokens)
+    pool = pytorch.count_blocks(resolved, chosen, pytorch.region_for(resolved, chosen, tokens), 1)
+    assert 0 <= pool * chosen.block_len - chosen.block_len - tokens < chosen.block_len
