@@ -31,15 +31,15 @@ Examples:
   recommend --gpu A100-80G --format client > client.py
 
 \b
-The generated file goes to stdout; the report, with the reason and the source
-of each option, goes to stderr. For Tab completion:
+The generated file goes to stdout and a summary to stderr; --why gives the reason
+and the source of each option, --format report everything. For Tab completion:
   eval "$(_RECOMMEND_COMPLETE=bash_source recommend)"
 """
 
 
 COMMANDS = {
     "estimate": "Predict memory and speed of a given configuration.",
-    "compare": "Compare the advisers' configurations with ours.",
+    "compare": "Compare our settings with what chatbots and guides advise.",
     "plan": "Size a fleet: GPUs, hosts and servers for a request rate.",
     "explain": "Show everything known about one option.",
     "diff": "Show what changes for a launch script between two releases.",
@@ -83,7 +83,8 @@ INSTEAD = {
     "form",
     type=click.Choice(["bash", "command", "python", "client", "env", "docker", "json", "report", *FORMS]),
     metavar="FORM",
-    help="bash, command, python, client, env, docker, json, report, compose, systemd or k8s.",
+    help="bash, python, client, docker, k8s and more. [bash] One of bash, command, python, client, env, docker, json, "
+    "report, compose, systemd and k8s.",
 )
 @click.option(
     "--comments",
@@ -96,7 +97,7 @@ INSTEAD = {
     "--output",
     metavar="FILE",
     shell_complete=files,
-    help="Write to a file, atomically, instead of stdout (-); for compose, systemd and k8s to a folder.",
+    help="Write to a file instead of stdout (-). Atomically; for compose, systemd and k8s to a folder.",
 )
 @click.option("--force", is_flag=True, help="With -o: overwrite edits by hand, and files that have no seal.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")

@@ -187,7 +187,7 @@ def test_verdicts_are_those_of_the_release() -> None:
     base = next(iter(STORE.claims.values()))
 
     def claim(name: str, **changed: Any) -> Any:
-        values = {"statement": "It is.", "verdict": "refuted", "because": "It is not.", "options": ("mine",)}
+        values = {"statement": "It is.", "verdict": "refuted", "because": "It is not.", "options": ("mine",), "when": ()}
         return variant(base, id=name, **(values | {"since": "0.7.0", "until": ""} | changed))
 
     made = option(eras=(era(since="0.7.0", until=""),))
@@ -207,7 +207,7 @@ def test_verdicts_are_those_of_the_release() -> None:
 @pytest.mark.parametrize(
     ("asked", "decided", "said"),
     [
-        ({"gpu": "a100-sxm-80g"}, "twice", "at least twice that, by choice"),
+        ({"gpu": "a100-sxm-80g"}, "twice", "At least doubled, because the memory is free"),
         ({"gpu": "a100-sxm-80g", "goal": "memory"}, "need", "a margin for the uncertainty"),
         ({"gpu": "l4", "concurrency": 4, "vram_gib": 12.0, "prompt_tokens": 4000}, "half", "up to half of the free"),
     ],
