@@ -1,6 +1,7 @@
 """``recommend schema``, and the JSON of every command against the schema that it prints."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 

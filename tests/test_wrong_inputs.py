@@ -32,7 +32,7 @@ CASES = """
 2 | explain quux | unknown option 'quux': see recommend list flags
 2 | --gpu L4 --follow gemini --with max-num-seqs=4 | its closest is --max-batch-size
 2 | --gpu L4 --load single --load 16 | --load is given 2 times
-2 | --gpu L4 --load 4 --concurrency 16 | is given 2 times; leave one
+2 | --gpu L4 --load 4 --concurrency 16 | is given 2 times; keep one
 2 | --gpu L4 --json --format bash | --json and --format bash exclude each other
 2 | plan --rps 3 --gpu L4 --json --format text | --json and --format text exclude each other
 2 | --gpu L4 -v -q | -v and -q exclude each other

@@ -37,7 +37,7 @@ class ShortCommand(click.Command):
         for option in given:
             if given.count(option) > 1 and not (option.multiple or option.is_flag or option.count):
                 names = " or ".join(name for name in option.opts if name.startswith("--")) or option.opts[0]
-                raise click.UsageError(f"{names} is given {given.count(option)} times; leave one", ctx)
+                raise click.UsageError(f"{names} is given {given.count(option)} times; keep one", ctx)
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

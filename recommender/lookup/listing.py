@@ -168,6 +168,6 @@ def explain_nothing(kind: str, words: Sequence[str], known: Known) -> str:
         if not count:
             names = {record.id: None for record, _ in known}
             names |= {part: None for _, text in known for part in re.findall(r"[a-z0-9][\w.-]+\w", text)}
-            return f"no {name} has {shorten(word)}{did_you_mean(word, names)}"
+            return f"no {name} has {shorten(word)}{did_you_mean(word, names, f'see recommend list {KINDS[kind].plural}')}"
     listed = ", ".join(f"{shorten(word)} {count}" for word, count in counts.items())
     return f"no {name} has all of these words; each alone finds: {listed}"

@@ -91,6 +91,8 @@ def list_assumptions(recommendation: Recommendation, told: Collection[str]) -> l
         assumed.append("its newest revision")
     if others := other_variants(resolved.store, resolved.gpu, request.gpu):
         assumed.append(f"card {resolved.gpu.id} (not {', '.join(others[:2])}{', ...' if len(others) > 2 else ''})")
+    elif any("; assuming " in note for note in resolved.notes):
+        assumed.append(f"card {resolved.gpu.id}")
     if not {"workload", "trace"} & set(told) and (given := _workload(recommendation, told)):
         assumed.append(f"workload {resolved.workload} ({', '.join(given)})")
     if not {"load", "rps", "trace"} & set(told):
