@@ -154,3 +154,11 @@ def test_a_card_too_small_for_the_runtime_holds_no_cache() -> None:
     made = memory.estimate(resolved, config(cache_ratio=0.9, prefill_tokens=8192))
     assert made.free < 3 * GIB
     assert made.kv_tokens == 0
+
+
+@pytest.mark.parametrize("tokens", [8192, 8193])
+def test_a_session_is_never_shortened(tokens: int) -> None:
+    """0.18.0 pytorch/engine/engine.py:336: min(session_len, tokens of the pool less a block), without a word."""
+    resolved, chosen = asked(), config(session_len=tokens)
+    pool = pytorch.count_blocks(resolved, chosen, pytorch.region_for(resolved, chosen, tokens), 1)
+    assert 0 <= pool * chosen.block_len - chosen.block_len - tokens < chosen.block_len
