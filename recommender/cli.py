@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from typing import Any, NoReturn
 
@@ -170,6 +171,8 @@ def usage_text(error: click.ClickException) -> str:
         near = get_close_matches(error.option_name, error.possibilities or (), 2, 0.75)
         if told := _explain_server_option(error.option_name, context.command if context else root):
             more = f"; {told}"
+        elif typed := _single_dash(context):
+            more = f"; did you mean -{typed}?"
         elif near:
             more = f"; did you mean {', '.join(near)}?"
         return f"no such option {masked(error.option_name)}{more}"
@@ -179,7 +182,20 @@ def usage_text(error: click.ClickException) -> str:
         name = error.param.opts[0] if isinstance(error.param, click.Option) else error.param.human_readable_name
         choices = ", ".join(getattr(error.param.type, "choices", ()))
         return f"{name} is missing{choices and f': one of {choices}'}{more}"
-    return f"{masked(error.format_message()).rstrip('.')}{more}"
+    if isinstance(error, click.BadParameter) and isinstance(error.param, click.Parameter):
+        name = error.param.opts[0] if isinstance(error.param, click.Option) else error.param.human_readable_name
+        choices = ", ".join(getattr(error.param.type, "choices", ()))
+        value = re.match(r"'.*?'(?= is not one of)", error.message)
+        if choices and value:
+            return f"{name} {masked(value[0])}: use one of {choices}"
+    text = masked(error.format_message()).rstrip(".")
+    return text if text.endswith("?") else f"{text}{more}"
+
+
+def _single_dash(context: click.Context | None) -> str:
+    """Return the word of the command line that begins with one dash and is the name of a long option."""
+    long = {name for each in (context.command if context else root).params for name in each.opts}
+    return next((word for word in sys.argv[1:] if f"-{word.partition('=')[0]}" in long), "")
 
 
 def _explain_server_option(name: str, command: click.Command) -> str:

@@ -94,8 +94,8 @@ QUESTION = {
         "--workload",
         metavar="NAME",
         shell_complete=names("workloads"),
-        help="Kind of requests, such as chat, rag, code or text. One of chat, rag, agent, batch, code, text, caption and "
-        "vision-json; other options override it.",
+        help="Kind of requests, such as chat, rag, code or text. One of chat, rag, agent, batch, code, text, caption "
+        "and vision-json; other options override it.",
     ),
     "trace": RequestOption(
         "--trace",

@@ -187,8 +187,8 @@ def test_verdicts_are_those_of_the_release() -> None:
     base = next(iter(STORE.claims.values()))
 
     def claim(name: str, **changed: Any) -> Any:
-        values = {"statement": "It is.", "verdict": "refuted", "because": "It is not.", "options": ("mine",), "when": ()}
-        return variant(base, id=name, **(values | {"since": "0.7.0", "until": ""} | changed))
+        values = {"statement": "It is.", "verdict": "refuted", "because": "It is not.", "options": ("mine",)}
+        return variant(base, id=name, **(values | {"since": "0.7.0", "until": "", "when": ()} | changed))
 
     made = option(eras=(era(since="0.7.0", until=""),))
     known = {

@@ -118,7 +118,7 @@ def test_outputs_follow_their_schema(name: str, words: str) -> None:
 
 def test_a_program_reads_why_nothing_fits(tmp_path: Path) -> None:
     """The limit, the smallest change and other ways, on stdout; no file is written."""
-    words = "--gpu L4 --model qwen3-8b --workload chat --rps 200 --json".split()
+    words = ["--gpu", "L4", "--model", "qwen3-8b", "--workload", "chat", "--rps", "200", "--json"]
     found = valid("nothing-fits", output(*words))
     assert found["nothing_fits"]["constraint"] == "goal-rps"
     assert found["change"]["options"].startswith("--rps ")

@@ -65,7 +65,8 @@ CARD = "card a100-sxm-80g (not a100-pcie-80g)"
         (
             ("--model", "qwen2.5-7b-instruct"),
             [
-                "LMDeploy 0.18.0", "its newest revision", CARD, "workload text (1,024 tokens of text in, 128 out)",
+                "LMDeploy 0.18.0", "the model's newest revision", CARD,
+                "workload text (1,024 tokens of text in, 128 out)",
                 "one request at a time", "16 CPU cores",
             ],
         ),
@@ -191,7 +192,7 @@ def test_a_rejected_configuration_is_not_started() -> None:
         ("--gpu H100-80G --load 4 --p99 900 --latency 1s --tpot 50ms", " ms of 900 ms\n"),
         ("--gpu H100-80G --load 4 --p99 900 --latency 1s --tpot 50ms", "  goal        TPOT mean "),
         ("--gpu A100-80G --load 64 --p99 2s", ", missed\n"),
-        ("--gpu A100-80G:8 --model llama-3.1-70b-instruct --workload chat --rps 6", "6 requests/s may be too many"),
+        ("--gpu A100-80G:8 --model llama-3.1-70b-instruct --workload chat --rps 6", "6 requests/s are probably too"),
     ],
 )
 def test_what_was_asked_is_on_the_screen(words: str, said: str) -> None:
@@ -287,6 +288,26 @@ def test_a_skill_of_your_own_is_kept(tmp_path: Path) -> None:
     assert recommend_process("mcp", "--skill", str(tmp_path), "--force").returncode == 0
     assert recommend_process("mcp", "--skill", str(tmp_path)).returncode == 0
     assert (tmp_path / "examples.md").read_text() != "mine\n"
+
+
+def test_a_folder_keeps_what_somebody_edited_or_made(tmp_path: Path) -> None:
+    """Nothing is written beside it either; what recommend wrote is replaced, and --force replaces all."""
+    words = ("--gpu", "L4", "-q", "--format", "compose", "-o")
+    folder, own = tmp_path / "fleet", tmp_path / "own"
+    assert recommend_process(*words, str(folder)).returncode == 0
+    assert recommend_process(*words, str(folder), "--load", "4").returncode == 0
+    edited = (folder / "compose.yaml").read_text() + "# mine\n"
+    (folder / "compose.yaml").write_text(edited)
+    own.mkdir()
+    (own / "haproxy.cfg").write_text("mine\n")
+    for place, name in ((folder, "compose.yaml"), (own, "haproxy.cfg")):
+        before = {path: path.read_text() for path in place.iterdir()}
+        done = recommend_process(*words, str(place))
+        assert (done.returncode, done.stderr.count(b"\n")) == (3, 1)
+        assert f"-o {place / name}: edited by hand" in done.stderr.decode()
+        assert {path: path.read_text() for path in place.iterdir()} == before
+    assert recommend_process(*words, str(folder), "--force").returncode == 0
+    assert (folder / "compose.yaml").read_text() != edited
 
 
 def commands(group: click.Group = root, prefix: tuple[str, ...] = ()) -> list[tuple[str, ...]]:  # type: ignore[assignment]

@@ -28,7 +28,7 @@ def run(options: dict[str, Any]) -> None:
     if options["form"] in FORMS:
         from recommender.fleet.layout import Layout
 
-        write_folder(Layout(recommendation), options["form"], options["output"] or "")
+        write_folder(Layout(recommendation), options["form"], options["output"] or "", force=options["force"])
     else:
         _write(render(recommendation, options["form"], options["comments"] or COMMENTS[0]), options)
     if options["quiet"] or options["form"] == "report":

@@ -73,6 +73,8 @@ class ShortGroup(ShortCommand, click.Group):
             near = did_you_mean(args[0], names)
             if get_close_matches(args[0], [*names, ctx.command_path], 1) == [ctx.command_path]:
                 near = f": leave the word out, as in {ctx.command_path} --gpu A100-80G"
+            if option := _takes(args[0], self):
+                near = f": did you mean {option} {args[0]}?"
             raise click.UsageError(f"no such command {shorten(args[0])}{near}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -91,6 +93,19 @@ class ShortGroup(ShortCommand, click.Group):
         """Return what a command does, in one line."""
         command = self.get_command(ctx, name)
         return command.get_short_help_str(200) if command else ""
+
+
+def _takes(word: str, command: click.Command) -> str:
+    """Return the option whose value a word without one is: the name of a GPU or of a model."""
+    from recommender.common.text import normal
+    from recommender.knowledge.load import load
+
+    names = {each.name for each in command.params}
+    for option, kind in (("gpu", "gpus"), ("model", "models")):
+        for name, record in getattr(load(), kind).items() if option in names else ():
+            if normal(word.partition(":")[0]) in map(normal, (name, *record.aliases, getattr(record, "hub", name))):
+                return f"--{option}"
+    return ""
 
 
 def exclude(ctx: click.Context, *names: str) -> None:
