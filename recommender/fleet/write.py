@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recommender.common import atomic_write
-from recommender.common.errors import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from recommender.fleet.layout import Layout
 
 SECRETS = ("api-keys",)
 """Files that only their owner can read."""
+
+DIGESTS = ".written.sha256"
+"""Beside the files: their digests as written, as sha256sum checks them."""
 
 
 def render_files(layout: Layout, form: str) -> dict[str, str]:
@@ -26,17 +31,30 @@ def render_files(layout: Layout, form: str) -> dict[str, str]:
     return forms[form](layout)
 
 
-def write(layout: Layout, form: str, folder: str) -> list[Path]:
+def find_work(files: Mapping[str, str], folder: Path) -> list[Path]:
+    """Return the files that writing would replace although somebody edited or made them. Raises OSError."""
+    digests = folder / DIGESTS
+    written = set(digests.read_text("utf-8", "replace").splitlines()) if digests.is_file() else set()
+    there = {name: (folder / name).read_bytes() for name in files if name not in SECRETS and (folder / name).exists()}
+    return [
+        folder / name
+        for name, content in there.items()
+        if content != files[name].encode() and _digest(name, content) not in written
+    ]
+
+
+def _digest(name: str, content: bytes) -> str:
+    return f"{hashlib.sha256(content).hexdigest()}  {name}"
+
+
+def write(files: Mapping[str, str], folder: Path) -> list[Path]:
     """Write a form's files into a folder, each whole or not at all, and return their paths.
 
-    Existing secrets are the user's own and stay. Raises RequestError if no folder is named, OSError if a file
-    cannot be written.
+    Existing secrets are the user's own and stay. Raises OSError if a file cannot be written.
     """
-    if folder in ("", "-"):
-        raise RequestError(f"--format {form} writes several files; name a folder for them, such as -o fleet")
     paths = []
-    for name, text in render_files(layout, form).items():
-        path = Path(folder) / name
+    for name, text in files.items():
+        path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if name in SECRETS:
             if path.exists():
@@ -44,4 +62,6 @@ def write(layout: Layout, form: str, folder: str) -> list[Path]:
             path.touch(mode=0o600)
         atomic_write.write(path, text)
         paths.append(path)
+    written = (_digest(name, text.encode()) for name, text in files.items() if name not in SECRETS)
+    atomic_write.write(folder / DIGESTS, "\n".join(written) + "\n")
     return paths

@@ -69,7 +69,7 @@ def resolve_gpu(store: Store, name: str, option: str = "--gpu") -> tuple[records
     if not ambiguous:
         return gpu, ()
     others = other_variants(store, gpu, name)
-    among = f"{', '.join(others[:SHOWN])}{' ...' if len(others) > SHOWN else ''}" if others else "another product"
+    among = f"{', '.join(others[:SHOWN])}{' ...' if len(others) > SHOWN else ''}" or "a card that no record covers"
     return gpu, (f"{ambiguous} may also mean {among}; assuming {gpu.name}",)
 
 
