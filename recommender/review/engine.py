@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from recommender.common.errors import UserError
 from recommender.common.text import did_you_mean, shorten
-from recommender.review import ignores
+from recommender.review import engine_support, ignores
 from recommender.review.case import cases
 from recommender.review.rule import Case, Diagnostic, Finding, Rule, retirement
 from recommender.review.same_as_recommended import weighs_recommended
@@ -216,12 +216,17 @@ class _Run:
         if rule.check is None:
             return
         for case in (*self.cases, *(self.tools if rule.tools else ())):
-            lacking = [need for need in rule.needs if not getattr(case, f"{need}_known")]
+            lacking = [need for need in rule.needs if not _is_met(need, rule, case)]
             for need in lacking:
                 self.silent[need].add(rule.id)
             if not lacking:
                 found = (diagnostic for diagnostic in rule.check(case) if not weighs_recommended(rule, case))
                 yield from (_repairable(rule, case, diagnostic) for diagnostic in found)
+
+
+def _is_met(need: str, rule: Rule, case: Case) -> bool:
+    known: bool = getattr(case, f"{need}_known")
+    return known or (need == "model" and rule.by_architecture and bool(engine_support.architecture(case)))
 
 
 def _repairable(rule: Rule, case: Case, diagnostic: Diagnostic) -> Diagnostic:

@@ -73,6 +73,13 @@ def serves(case: Case, name: str) -> bool | None:
     return found in served(resolved.release.id, name) if found else None
 
 
+def is_served(case: Case) -> bool:
+    """Return whether an engine of the release may serve the model; False only if no table and no record says so."""
+    found = architecture(case)
+    listed = (found in served(case.resolved.release.id, name) for name in (TURBOMIND, PYTORCH))
+    return not found or any(listed) or bool(serves(case, TURBOMIND) or serves(case, PYTORCH))
+
+
 def architecture(case: Case) -> str:
     """Return the model's architecture; of a model without a record, by its name. Empty if unknown."""
     if case.model_known:
