@@ -32,7 +32,9 @@ UNREAD_KIND = "this kind of file is not read, so the server that is mentioned he
 MADE_BY, HEAD = "lmdeploy-recommender", 500
 """The mark of a generated file, and the number of characters in which it occurs."""
 LITERALS = ("{", "[")
-"""How dictionaries and lists of Python begin: known, though no single word."""
+"""How dictionaries and lists of Python begin: known, though no single word.
+
+In a command such a beginning is a placeholder: of an f-string, Ansible or Helm."""
 MOST = 10
 MOST_NAMED = 6
 LONGEST = 60
@@ -85,7 +87,8 @@ def _unknown(launch: Launch) -> Iterator[ReadProblem]:
         if word.value is None and not is_unjudged(option.name)
     ]
     words += [word for word in launch.extra if word.value is None]
-    words = [word for word in words if not word.raw.startswith(LITERALS)]
+    if launch.starts == "pipeline":
+        words = [word for word in words if not word.raw.startswith(LITERALS)]
     if words:
         words.sort(key=lambda word: word.place)
         names = list(dict.fromkeys(_shown(word) for word in words))
