@@ -112,7 +112,9 @@ def declare(
     """
     number, _, name = module.rpartition(".")[2].partition("_")
     family = family or FAMILIES[number[3]]
-    return Rule(number.upper(), name.replace("_", "-"), family, severity, sources, check, whole, needs, tools, by_architecture)
+    return Rule(
+        number.upper(), name.replace("_", "-"), family, severity, sources, check, whole, needs, tools, by_architecture
+    )
 
 
 def launch_rule(

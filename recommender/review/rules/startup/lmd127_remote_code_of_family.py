@@ -76,7 +76,7 @@ def _model(launch: Launch) -> Word | None:
 
 
 def _family(case: Case, name: str) -> str:
-    """Return the family by which a model needs remote code; empty if none, and for a server's known model: LMD108's."""
+    """Return the family by which a model needs remote code; empty if none. LMD108 has the known models of servers."""
     store = case.resolved.store
     if case.launch.starts == "tool" and (known := model_of(store, name)) is not None:
         return known.hub if known.remote_code else ""
