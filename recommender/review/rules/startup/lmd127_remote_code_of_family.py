@@ -63,7 +63,7 @@ def _check(case: Case) -> Diagnostics:
     if family:
         yield Diagnostic(
             word.written or word.place,
-            f"Known {family} checkpoints have code as configuration; {checks.release(case)} does not run it by default.",
+            f"Known {family} checkpoints are configured by code; {checks.release(case)} does not run it by default.",
             f"If config.json has an auto_map, loading fails without {SWITCH}; read that code first.",
         )
 
