@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _GAP = r"(?:[\s\"',\\]|\\n)+"
 LAUNCH = pattern(
     rf"\blmdeploy{_GAP}(?:serve{_GAP}|lite{_GAP}|chat\b|convert\b)|\bserve{_GAP}(?:api_server|proxy)\b"
-    r"|\blmdeploy\.serve\.(?:openai\.api_server|proxy\.proxy)\b"
+    rf"|\blmdeploy\.serve\.(?:openai\.api_server|proxy\.proxy)\b|-m{_GAP}lmdeploy\.serve\.\w+"
 )
 NAME = pattern(r"lmdeploy", re.IGNORECASE)
 # Options whose value no rule judges, or which must not stand in a file.
@@ -93,10 +93,11 @@ def _unknown(launch: Launch) -> Iterator[ReadProblem]:
         words.sort(key=lambda word: word.place)
         names = list(dict.fromkeys(_shown(word) for word in words))
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        verb = "is" if len(names) == 1 else "are"
         shown = f"{', '.join(names[:MOST_NAMED])}{more}"
-        what = f"{shown} {verb} not known from this file, so rules skip what depends on it"
+        what = f"not known from this file: {shown}; rules skip what depends on it"
         yield ReadProblem(what, _place(words, launch))
+    elif launch.unsure and launch.model is None and launch.starts != "proxy":
+        yield ReadProblem("this file does not say with which model, and with what else, this starts", launch.place)
 
 
 def _shown(word: Word) -> str:
