@@ -234,5 +234,5 @@ def _repairable(rule: Rule, case: Case, diagnostic: Diagnostic) -> Diagnostic:
     fix = diagnostic.fix
     if fix is None or case.release_known or rule.check is None:
         return diagnostic
-    asked = (any(found.fix == fix for found in rule.check(other)) for other in case.on_each_release)
+    asked = (any(found.fix == fix for found in rule.check(other)) for other in case.on_each_release())
     return diagnostic if all(asked) else diagnostic._replace(fix=None)
