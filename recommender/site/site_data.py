@@ -15,6 +15,7 @@ from recommender.knowledge.index import read_record
 from recommender.knowledge.load import data_root, load
 from recommender.render import artefact
 from recommender.site.i18n.translation import ENGLISH, translated, with_figures
+from recommender.smoke.report import ReportRow, phase_rows
 
 if TYPE_CHECKING:
     from recommender.choose.recommend import Recommendation
@@ -132,6 +133,12 @@ def site_data(language: str = ENGLISH) -> SiteData:
 def rebuild_run(run: records.SmokeRun, store: Store) -> Recommendation:
     """Return the recommendation of a run, made once per process: several pages show it."""
     return artefact.rebuild_run(run, store)
+
+
+@cache
+def report_rows(run: records.SmokeRun, phase: records.Phase, store: Store) -> Sequence[ReportRow]:
+    """Return what a load measured and what is predicted of it, simulated once per process."""
+    return phase_rows(rebuild_run(run, store), run, phase)
 
 
 # All languages share the evidence, so it is read once.
