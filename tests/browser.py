@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 PREFIX = "/lmdeploy-recommender/latest/"
 """Path of a published release below its host; links from the root would break there."""
-PATIENCE = 30_000
-"""Time limit in ms of any wait on a slow machine."""
+PATIENCE = 40_000
+"""Time in ms after which a wait counts as endless: no busy machine needs it."""
 ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-background-networking"]
 
 

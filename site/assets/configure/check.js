@@ -4,6 +4,7 @@ import { fill, make } from "./dom.js";
 import { pageEngine } from "./engine.js";
 
 const FILE = "script";
+const FOUND = 1;  // the exit code with findings; higher ones are failures
 const root = document.getElementById("checker");
 const at = selector => root.querySelector(selector);
 const { texts, rules } = JSON.parse(document.getElementById("checker-data").textContent);
@@ -29,7 +30,7 @@ async function check() {
   try {
     const found = await run("--format", "json");
     if (turn !== state.asked) return;
-    if (!found.stdout) return say(found.stderr.replace(/^recommend( review)?: /, ""));
+    if (!found.stdout || found.code > FOUND) return say(found.stderr.replace(/^recommend( review)?: /, ""));
     const report = JSON.parse(found.stdout);
     const [repaired, optimized] = [await run("--diff"), await run("--optimize", "--diff")];
     if (turn !== state.asked) return;
