@@ -332,7 +332,7 @@ def test_diagrams_fit_a_phone(visit: Visit, site: Path) -> None:
 
 # The check of a script, and the finder
 
-BAD = "lmdeploy serve api_server OpenGVLab/InternVL3-8B-AWQ --tp 3 --cache-max-entry-count 0 --session-len 256\n"
+BAD = "lmdeploy serve api_server OpenGVLab/InternVL3-8B-AWQ --session-len 256 --max-batch-size 1\n"
 CHECKED = "part => document.querySelector('#checker').dataset.shown?.startsWith(part)"
 
 
@@ -341,19 +341,20 @@ CHECKED = "part => document.querySelector('#checker').dataset.shown?.startsWith(
 def test_a_pasted_script_gets_the_commands_findings(visit: Visit, folder: str, tmp_path: Path) -> None:
     """Findings at their lines, the repaired text and our values: those of ``recommend review``."""
     (tmp_path / "script").write_text(BAD)
-    asked = ["review", str(tmp_path / "script"), "--gpu", "A100-80G", "--load", "16"]
+    asked = ["review", str(tmp_path / "script"), "--gpu", "A100-80G", "--load", "16", "--lmdeploy", "0.18.0"]
     report = json.loads(CliRunner().invoke(root, [*asked, "--format", "json"]).stdout)
     page = visit.open(f"{folder}check.html")
     page.locator("#script").fill(BAD)
     page.locator("#c-gpu").fill("A100-80G")
     page.locator("#c-load").fill("16")
+    page.locator("#c-lmdeploy").fill("0.18.0")
     page.locator("#checker button[type=submit]").press("Enter")
     visit.wait(CHECKED, "findings")
     assert page.locator(".finding > p:first-child a").all_inner_texts() == [each["rule"] for each in report["findings"]]
     assert page.locator(".finding > p:first-child b").all_inner_texts() == [
         " ".join(each["message"].split()) for each in report["findings"]
     ]
-    for part, more in (("repaired", ["--diff"]), ("optimized", ["--optimize", "--diff"])):
+    for part, more in (("repaired", ["--diff", "--unsafe"]), ("optimized", ["--optimize", "--diff"])):
         page.locator(f"#tab-{part}").click()
         visit.wait(CHECKED, part)
         difference = CliRunner().invoke(root, [*asked, *more]).stdout.splitlines()[2:]

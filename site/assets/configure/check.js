@@ -32,7 +32,7 @@ async function check() {
     if (turn !== state.asked) return;
     if (!found.stdout || found.code > FOUND) return say(found.stderr.replace(/^recommend( review)?: /, ""));
     const report = JSON.parse(found.stdout);
-    const [repaired, optimized] = [await run("--diff"), await run("--optimize", "--diff")];
+    const [repaired, optimized] = [await run("--diff", "--unsafe"), await run("--optimize", "--diff")];
     if (turn !== state.asked) return;
     state.parts = {
       findings: findings(report, given[FILE]),
@@ -113,6 +113,7 @@ at("#example").addEventListener("click", () => {
   form.elements.script.value = form.elements.script.placeholder;
   form.elements.gpu.value = "A100-80G";
   form.elements.load.value = "16";
+  form.elements.lmdeploy.value = form.elements.lmdeploy.placeholder;
   check();
 });
 at("[role=tablist]").addEventListener("click", event => event.target.dataset.part && choose(event.target));
