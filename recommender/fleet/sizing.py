@@ -6,6 +6,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal, TypeAlias
 
 from recommender.choose.recommend import recommend, resolve_with_checkpoint
@@ -114,6 +115,8 @@ def servers_of(kind: HostKind, config: Configuration) -> int:
     return kind.cards // kind.tp * config.share
 
 
+# The site shows the same fleet in several forms.
+@cache
 def size_fleet(request: Request, kind: HostKind, aim: Aim, store: Store) -> SizedFleet | Unfit:
     """Return the smallest fleet of a kind that meets the goal for a workload.
 
