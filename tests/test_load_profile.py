@@ -21,7 +21,8 @@ from recommender.estimate import load_profile, sampling
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.scheduler import simulation
-from recommender.estimate.scheduler.simulation import LoadFigures, Quantiles, SimulatedRequest, SimulatedServer
+from recommender.estimate.scheduler.server import SimulatedRequest, SimulatedServer
+from recommender.estimate.scheduler.simulation import LoadFigures, Quantiles
 from recommender.request.resolved_request import ResolvedRequest
 
 TEMPLATE = 29

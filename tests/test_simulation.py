@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from recommender.estimate import sampling
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.scheduler import host_loop, simulation
-from recommender.estimate.scheduler.simulation import Quantiles, SimulatedRequest, SimulatedServer
+from recommender.estimate.scheduler.server import ServerSimulation, SimulatedRequest, SimulatedServer
+from recommender.estimate.scheduler.simulation import Quantiles
 
 Times: TypeAlias = tuple[float, float, float]
 """When a request was sent, had its first token and its last, in ms."""
@@ -177,7 +178,7 @@ class Jumping:
 
     def __init__(self, place: SimulatedServer, follow: Follow, chance: random.Random) -> None:
         self.follow, self.numbers = follow, count()
-        self.made = simulation._Simulation(place, self.done)
+        self.made = ServerSimulation(place, self.done)
         self.made.host.chance = chance
 
     def send(self, at: float, asked: SimulatedRequest) -> None:

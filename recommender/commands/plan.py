@@ -46,7 +46,7 @@ Examples:
 A server takes one GPU, or several if one cannot hold the model; --tp N sets
 the numbers to try. Arrivals are Poisson, at --rps on average. The fleet
 sustains --peak times that with --spare hosts down. No server is busier than
-80 %, or 90 % with a goal for times.
+80 %, or 95 % with a goal for times (90 % of fewer than four servers).
 
 \b
 Exit codes: 0 done; 1 no kind of host meets the goal, and the plan shows what
@@ -64,6 +64,12 @@ would; 2 bad command line; 3 this machine lacks something (a GPU for
 @click.option("--peak", metavar="X", default="1.5", help="Peak load as a multiple of --rps. [1.5]")
 @click.option("--burst", metavar="N", default="1", help="Mean number of requests that arrive together. [1]")
 @click.option("--spare", metavar="N", default="1", help="Hosts that may be down at the peak. [1]")
+@click.option(
+    "--confidence",
+    metavar="P",
+    default="0.5",
+    help="Share of predictions that must hold: 0.9 sizes for the slow end of the range. [0.5]",
+)
 @click.option("--cpus", metavar="N", help="CPU cores per host. [16 per GPU]")
 @click.option("--network", metavar="GBPS", default="10", help="Network bandwidth per host, in Gbit/s. [10]")
 @click.option("--price", "prices", metavar="GPU=PRICE", multiple=True, help="Price per GPU and hour, in any currency.")
@@ -122,7 +128,8 @@ def _aim(options: dict[str, Any], request: Request) -> Aim:
 
     peak, burst = (positive_float(f"--{name}", options[name], MOST_TIMES) for name in ("peak", "burst"))
     spare = positive_int("--spare", options["spare"], MOST_SPARE, low=0)
-    return Aim.of(request, peak, burst, spare, positive_float("--network", options["network"], MOST_GBPS))
+    network = positive_float("--network", options["network"], MOST_GBPS)
+    return Aim.of(request, peak, burst, spare, network, positive_float("--confidence", options["confidence"], 1))
 
 
 def _prices(texts: Sequence[str], gpus: Collection[str], store: Store) -> dict[str, float]:

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 
 from recommender.estimate.load_profile import TimesOf, describe_request, describe_server, shared_row_ms
 from recommender.estimate.scheduler.prefix_cache import find_hits
+from recommender.estimate.scheduler.server import Answer, SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.simulation import (
-    Answer,
     LoadFigures,
-    SimulatedRequest,
-    SimulatedServer,
     answer_arrivals,
     answer_sequence,
     simulate_replay,

@@ -15,11 +15,10 @@ from recommender.estimate import model_shape
 from recommender.estimate.linear_attention import attention_layers
 from recommender.estimate.memory import shared_tokens
 from recommender.estimate.sampling import gaps_of, pair_lengths
+from recommender.estimate.scheduler.server import SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.simulation import (
     LoadFigures,
     Quantiles,
-    SimulatedRequest,
-    SimulatedServer,
     Timed,
     simulate_arrivals,
     simulate_closed_loop,

@@ -25,7 +25,8 @@ from recommender.estimate import given_requests, load_profile, uncertainty
 from recommender.estimate.closed_loop import ServiceTimes, share_gpu, solve_loop
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.request_times import estimate_times
-from recommender.estimate.scheduler.simulation import Answer, LoadFigures, Timed
+from recommender.estimate.scheduler.server import Answer
+from recommender.estimate.scheduler.simulation import LoadFigures, Timed
 from recommender.estimate.uncertainty import Basis, Range, derive_rate, find_basis, find_widening, make_range
 from recommender.request.request import Quantile
 from recommender.request.resolved_request import ResolvedRequest
