@@ -216,13 +216,13 @@ KINDS: dict[str, tuple[Terms, int]] = {
     "small": (Terms(prepare=1, prefill=8, step=8, row=0.05, batch=6), 40),
 }
 """Servers and the mean length of an answer."""
-SHAPES = {"image": ["fixed"], "chat": [*LENGTHS], "rag": ["fixed", "log-normal"], "small": ["fixed", "geometric"]}
+SHAPES = {"image": ["fixed"], "chat": [*LENGTHS], "rag": ["fixed", "log-normal"], "small": ["geometric"]}
 SERVERS, BUSY = (1, 2, 4, 8, 16), (0.3, 0.7, 0.9, 0.95)
 BURSTS = [("chat", "log-normal", 8, 0.5, 16), ("image", "fixed", 8, 0.7, 16), ("small", "geometric", 2, 0.7, 4),
           ("rag", "fixed", 16, 0.8, 16)]  # fmt: skip
 HOSTS = [("image", "fixed", "p99", 300), ("image", "fixed", "p99", 420), ("chat", "fixed", "p99", 3400),
          ("chat", "geometric", "p99", 14_000), ("chat", "log-normal", "p99", 20_000), ("rag", "fixed", "p99", 4500),
-         ("rag", "log-normal", "p99", 24_000), ("small", "fixed", "p99", 600), ("small", "geometric", "p99", 1800),
+         ("rag", "log-normal", "p99", 24_000), ("small", "geometric", "p99", 1800),
          ("image", "fixed", "ttft_p99", 120), ("chat", "log-normal", "ttft_p99", 500),
          ("rag", "fixed", "ttft_p99", 1200), ("small", "geometric", "ttft_p99", 400)]  # fmt: skip
 """Goals in ms, for the p99 of answers and of first tokens."""

@@ -90,7 +90,7 @@ def command(**options: Any) -> None:
         raise RequestError(f"-o {options['output']}: add what to write there: --format compose, systemd or k8s")
     plan = _plan(options)
     if plan.fleets and form in FORMS:
-        write_folder(layout(plan.fleets[0], plan.resolved.store), form, options["output"])
+        write_folder(layout(plan.fleets[0], plan), form, options["output"])
     elif form == "json":
         show_json(published(plan))
     else:

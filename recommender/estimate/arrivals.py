@@ -22,7 +22,7 @@ from recommender.estimate.scheduler.simulation import LoadFigures, answer_arriva
 from recommender.request.resolved_request import ResolvedRequest
 
 MOST_POOLED = 16
-MOST_RUNNING = 400
+MOST_RUNNING = 250
 """Requests that all simulated servers run at once, about; more hardly shorten a queue."""
 MOST_SHARES = 16
 """Shares into which the arrivals of many servers are divided; with more, those of one are hardly more regular."""
@@ -51,9 +51,10 @@ class OpenServer:
     @cached_property
     def capacity(self) -> float:
         """The requests/s that it completes while others always wait."""
-        count = max(QUEUED, 20 * self.server.batch)
-        answers = answer_arrivals(self.server, [(0.0, request) for request in _requests(self.turns, count)])
-        ends = sorted(answer.done for answer in answers)[count // 5 : -count // 5]
+        count = max(QUEUED, 10 * self.server.batch)
+        queued = [*_begun(self.turns, self.server.batch), *_requests(self.turns, count)]
+        answers = answer_arrivals(self.server, [(0.0, request) for request in queued])
+        ends = sorted(answer.done for answer in answers)[count // 10 : -count // 10]
         return 1e3 * (len(ends) - 1) / (ends[-1] - ends[0])
 
     @cached_property

@@ -136,7 +136,7 @@ def files(layout: Layout) -> dict[str, str]:
     """
     names = _names(layout)
     manifests = [*ALWAYS, *(["download"] if names["hub"] else [])]
-    paths = (*(f"k8s/{manifest}.yaml" for manifest in manifests), f"k8s/{front.NAME}", front.STARTER)
+    paths = (*(f"k8s/{manifest}.yaml" for manifest in manifests), f"k8s/{front.NAME}", front.STARTER, front.LUA)
     return {
         path.removeprefix("k8s/"): _environment().get_template(f"{TEMPLATES}{path}.j2").render(names) for path in paths
     }

@@ -9,12 +9,15 @@ from recommender.choose.recommend import Recommendation
 class Layout:
     """Identical hosts, each with the servers of ``recommendation.config``.
 
-    While ``spare`` of them are down, the others hold the load.
+    While ``spare`` of them are down, the others hold the load. A request may wait ``wait_ms`` in the load balancer
+    within the goals; 0: there is none. ``burst`` requests arrive together.
     """
 
     recommendation: Recommendation
     hosts: int = 1
     spare: int = 1
+    wait_ms: float = 0.0
+    burst: float = 1.0
 
     @property
     def servers(self) -> int:

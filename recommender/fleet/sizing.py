@@ -22,7 +22,7 @@ from recommender.fleet.aim import Aim, Tail
 from recommender.fleet.layout import Layout
 from recommender.fleet.rate_search import UNBOUNDED, RateSearch, ServerState, rung_at
 from recommender.knowledge.store import Store
-from recommender.request.request import Request
+from recommender.request.request import LEAST, Request
 from recommender.request.resolved_request import ResolvedRequest
 
 CONCURRENCIES = (8, 32, 128)
@@ -327,12 +327,21 @@ def best_first(fleets: Iterable[SizedFleet], prices: Mapping[str, float]) -> lis
     return sorted(fleets, key=order)
 
 
-def layout(fleet: SizedFleet, store: Store) -> Layout:
+def layout(fleet: SizedFleet, plan: FleetPlan) -> Layout:
     """Return one host's recommendation and the number of hosts, for the artefacts."""
     kind, config = fleet.kind, fleet.config
     concurrency = config.max_batch_size * servers_of(kind, config)
     request = replace(fleet.resolved.request, gpu_count=kind.cards, cpus=kind.cpus, concurrency=concurrency)
-    return Layout(recommend(request, store, room=False), fleet.hosts, fleet.spare)
+    made = recommend(request, plan.resolved.store, room=False)
+    return Layout(made, fleet.hosts, fleet.spare, _wait_ms(fleet, plan.aim), plan.aim.burst)
+
+
+def _wait_ms(fleet: SizedFleet, aim: Aim) -> float:
+    """Return how long a request may wait in the load balancer, so that it can still meet the goals; 0 without one."""
+    figures = fleet.down.figures
+    # The median of the busiest predicted state has hardly any wait in it.
+    left = [goal.most_ms - getattr(figures, goal.figure).p50 for goal in aim.goals if goal.figure != "tpot"]
+    return max(min(left), LEAST) if left else 0.0
 
 
 def cost(fleet: SizedFleet, plan: FleetPlan) -> float | None:
