@@ -160,9 +160,11 @@ class Servers:
         for port in self.ports:
             wait(lambda port=port: self.healthy(port))
 
+    def words(self, port: int) -> list[str]:
+        return [sys.executable, str(self.folder / "standin.py"), str(port), str(BATCH), str(self.seconds)]
+
     def start(self, port: int) -> None:
-        words = [sys.executable, str(self.folder / "standin.py"), str(port), str(BATCH), str(self.seconds)]
-        self.running[port] = subprocess.Popen(words, env={"PATH": os.environ["PATH"]})
+        self.running[port] = subprocess.Popen(self.words(port), env={"PATH": os.environ["PATH"]})
 
     def healthy(self, port: int) -> bool:
         try:

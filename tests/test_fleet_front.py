@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
+import shlex
+import signal
 import ssl
 import subprocess
 from collections import Counter
@@ -13,11 +17,11 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from artefacts import found, need
+from artefacts import BASH, found, need
 from fronts import CHAT, HEAD, Front, Load, Servers, asked, call, wait
 
 from recommender.common.errors import RequestError
-from recommender.fleet import front
+from recommender.fleet import front, systemd
 from recommender.fleet.layout import Layout
 
 MIB = 2**20
@@ -411,7 +415,7 @@ def test_a_reload_loses_nothing(servers: Servers) -> None:
         async def course(load: Load, client: aiohttp.ClientSession) -> None:
             for _ in range(2):
                 await load.more(60)
-                made.process.send_signal(12)
+                made.process.send_signal(signal.SIGUSR2)
             await load.more(120)
 
         assert {status for status, _ in driven(made, course).ended} == {200}
@@ -493,3 +497,65 @@ def test_too_many_hosts_are_refused() -> None:
     """Hundreds of hosts are not kept by hand: one line says what to take instead."""
     with pytest.raises(RequestError, match=r"33 hosts are too many.*k8s"):
         front.files(Layout(found(), 33))
+
+
+# --- updates
+
+SYSTEMCTL = """#!/bin/bash
+# Restarts a stand-in as systemd does: {folder} has the words of each and their processes.
+[[ $1 == restart ]] || exit 2
+number=${{2#lmdeploy@}}
+echo "$number" >>"{folder}/restarted"
+kill "$(cat "{folder}/$number.pid")"
+[[ ! -e "{folder}/broken" ]] || exit 0
+bash "{folder}/$number.sh" >/dev/null 2>&1 &
+echo $! >"{folder}/$number.pid"
+"""
+
+
+def test_a_rollout_takes_one_server_at_a_time(servers: Servers, tmp_path: Path) -> None:
+    """Each is restarted once the one before is used again, and nothing is lost; one that stays down ends it."""
+    tool = tmp_path / "systemctl"
+    tool.write_text(SYSTEMCTL.format(folder=tmp_path))
+    tool.chmod(0o755)
+    for number, port in enumerate(servers.ports):
+        (tmp_path / f"{number}.pid").write_text(str(servers.running[port].pid))
+        (tmp_path / f"{number}.sh").write_text(f"exec {shlex.join(servers.words(port))}\n")
+    (tmp_path / "rollout.sh").write_text(systemd.files(servers.layout)["rollout.sh"])
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "PATIENCE": "20"}
+    with servers.front() as made:
+
+        def rollout(*numbers: str) -> subprocess.CompletedProcess[str]:
+            words = [BASH, str(tmp_path / "rollout.sh"), *numbers]
+            variables = environment | {"STATS_PORT": str(made.port + 1)}
+            return subprocess.run(words, env=variables, capture_output=True, text=True, timeout=120, check=False)
+
+        async def course(load: Load, client: aiohttp.ClientSession) -> None:
+            running = asyncio.get_running_loop().run_in_executor(None, rollout)
+            fewest = 2
+            while not running.done():
+                fewest = min(fewest, len(made.up("all-servers")))
+                await asyncio.sleep(0.05)
+            done = running.result()
+            assert (done.returncode, fewest) == (0, 1), done.stderr
+
+        driven(made, course, 8)
+        assert (tmp_path / "restarted").read_text() == "0\n1\n"
+        (tmp_path / "broken").touch()
+        environment["PATIENCE"] = "6"
+        done = rollout()
+        assert (done.returncode, "server0 is not used again" in done.stderr) == (1, True)
+        assert (tmp_path / "restarted").read_text() == "0\n1\n0\n"
+        environment["PATIENCE"] = "1"
+        done = rollout("1")
+        assert (done.returncode, "server1 was not restarted" in done.stderr) == (1, True)
+    for number, port in enumerate(servers.ports):
+        kill(int((tmp_path / f"{number}.pid").read_text()))
+        servers.start(port)
+    for port in servers.ports:
+        wait(lambda port=port: servers.healthy(port))
+
+
+def kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
