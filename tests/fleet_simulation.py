@@ -148,14 +148,17 @@ class Fleet:
             self.queue.append(request)
             return
         self.turn = (self.replicas.index(least) + 1) % self.servers
-        self.environment.process(self.forward(least, request))
+        self.forward(least, request)
 
-    def forward(self, replica: Replica, request: Asked) -> Steps:
+    def forward(self, replica: Replica, request: Asked) -> None:
         replica.connections += 1
+        self.environment.process(self.follow(replica, request))
+
+    def follow(self, replica: Replica, request: Asked) -> Steps:
         yield from replica.serve(request)
         replica.connections -= 1
         if self.queue:
-            self.environment.process(self.forward(replica, self.queue.popleft()))
+            self.forward(replica, self.queue.popleft())
 
 
 class Seen(NamedTuple):
@@ -168,11 +171,19 @@ class Seen(NamedTuple):
 
 
 def run(
-    terms: Terms, lengths: Draw, servers: int, rate: float, count: int, *, burst: float = 1.0, seed: int = 11
+    terms: Terms,
+    lengths: Draw,
+    servers: int,
+    rate: float,
+    count: int,
+    *,
+    burst: float = 1.0,
+    seed: int = 11,
+    limit: int = 0,
 ) -> Seen:
     """Return what the clients of ``count`` requests see that come at a rate, in groups of geometric size."""
     environment, chance, every = simpy.Environment(), random.Random(seed), list[Asked]()
-    fleet = Fleet(environment, terms, servers, terms.batch + max(4, math.ceil(terms.batch / 4)))
+    fleet = Fleet(environment, terms, servers, limit or terms.batch + max(4, math.ceil(terms.batch / 4)))
 
     def arrive() -> Steps:
         while len(every) < count:

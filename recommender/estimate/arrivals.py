@@ -24,18 +24,21 @@ from recommender.request.resolved_request import ResolvedRequest
 MOST_POOLED = 16
 MOST_RUNNING = 250
 """Requests that all simulated servers run at once, about; more hardly shorten a queue."""
-MOST_SHARES = 16
+MOST_SHARES = 4
 """Shares into which the arrivals of many servers are divided; with more, those of one are hardly more regular."""
-QUEUED = 1500
+QUEUED = 1000
 """Requests that wait at first where a server's capacity is simulated, at least."""
 COUNTED = (1000, 40_000)
 """Requests that count: at least and at most."""
+GROUPS = 10
+"""Of requests that come in groups, so many groups at least."""
 WANDERING = 25
 """A queue wanders over 1 / (1 - busy)² requests; so many times as many count, of few servers more."""
 FEW = 4
 FAR_APART_MS, PREFILLED_MS = 1e9, 1e-6
-ARRIVALS_SEED = 15
-"""Of a hundred, the one whose gaps make a queue with equal service times wait most nearly as theory says.
+ARRIVALS_SEED, GROUPS_SEED = 15, 177
+"""Of a hundred, the one whose gaps make a queue with equal service times wait most nearly as theory says; the other is
+for requests that come in groups.
 
 A few thousand requests of others may lack the rare crowds that make the longest queues."""
 
@@ -67,9 +70,9 @@ class OpenServer:
     def at(self, rate: float, servers: int = 1, together: float = 1.0, effort: float = 1.0) -> LoadFigures:
         """Return what clients of so many servers see, at one server's requests/s; ``together`` as in ``gaps_of``.
 
-        ``effort``: the requests that are simulated, as a share of what the figures need.
+        ``effort``: the requests that are simulated, as a share of what the p99 of whole answers needs.
         """
-        pooled = min(servers, MOST_POOLED, max(int(MOST_RUNNING / self.running(rate)[0]), 1))
+        pooled = min(servers, MOST_POOLED, max(int(MOST_RUNNING / self.running(rate)[0]), FEW))
         shares = min(1 << (servers // pooled).bit_length() - 1, MOST_SHARES)
         return _simulate(self, rate, pooled, shares, together, effort)
 
@@ -97,8 +100,10 @@ def places(batch: int) -> int:
 @lru_cache(maxsize=1024)
 def _simulate(server: OpenServer, rate: float, pooled: int, shares: int, together: float, effort: float) -> LoadFigures:
     busy = min(rate / server.capacity, 0.95)
-    wandering = WANDERING * max(FEW / (pooled * shares), 0.5) * max(together / shares, 1) / (1 - busy) ** 2
-    counted = int(effort * min(max(wandering, COUNTED[0]), COUNTED[1]))
+    group = max(together / shares, 1)
+    wandering = WANDERING * max(FEW / (pooled * shares), 0.5) * group / (1 - busy) ** 2
+    least = max(COUNTED[0] * min(group, FEW), GROUPS * group)
+    counted = int(min(max(min(effort, 1) * wandering, effort * least), COUNTED[1]))
     running, step = server.running(rate)
     # Requests that are met running: those that come first find the servers as busy as later ones do, and those that
     # come last keep them so until all that count are answered.
@@ -106,14 +111,15 @@ def _simulate(server: OpenServer, rate: float, pooled: int, shares: int, togethe
     longest = max(request.output for turn in server.turns for request in turn) * step
     before, after = counted // 4, min(int(longest * rate * pooled / 1e3), counted)
     count = before + counted + after
-    gaps_ms = gaps_of(rate * pooled, server.burstiness, ARRIVALS_SEED, together=together, dealt=shares)
+    seed = GROUPS_SEED if together > 1 else ARRIVALS_SEED
+    gaps_ms = gaps_of(rate * pooled, server.burstiness, seed, together=together, dealt=shares)
     gaps = list(islice(gaps_ms, count))
-    stretch = count * 1e3 / (rate * pooled) / math.fsum(gaps)  # the very rate, however few requests
+    stretch = count * 1e3 / (rate * pooled) / max(math.fsum(gaps), PREFILLED_MS)  # the very rate, however few requests
     arrivals = zip(accumulate(gap * stretch for gap in gaps), _requests(server.turns, count), strict=True)
     pool = Pool(server.server, pooled, places(server.server.batch))
     answers = pool.answer([*((0.0, request) for request in begun), *arrivals])
     first = len(begun) + before
-    return summarise_arrivals(answers[first : first + counted], rate)
+    return summarise_arrivals(answers[first : first + counted], rate, rate < server.capacity)
 
 
 def _begun(turns: Sequence[Sequence[SimulatedRequest]], count: int) -> list[SimulatedRequest]:

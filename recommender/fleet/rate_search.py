@@ -82,7 +82,7 @@ class RateSearch:
     """Servers and what is asked of a fleet of them.
 
     ``ceiling``: requests/s of a server that its cores and network allow. Servers are ``slow`` times as slow as
-    predicted. ``effort``: requests simulated, as a share of what the figures need. ``first``: the rung to try first.
+    predicted. ``effort`` as in ``OpenServer.at``. ``first``: the rung to try first.
     """
 
     server: OpenServer
@@ -114,10 +114,12 @@ class RateSearch:
 
         ``near`` is a guess.
         """
+        if self.aim.missed(self.server.alone, self.tail, self.slow):
+            return 0
         least = self._hosts_for(TOP)
         low, hosts = least - 1, max(near, least)
         while low < below - 1 and (needed := self._needed(hosts)) > hosts:
-            if needed == UNBOUNDED and self._servers(hosts) == MOST_SHAPED:
+            if needed == UNBOUNDED and self.highest_rung(MOST_SHAPED) < 0:  # nor do many more
                 return 0
             low, hosts = hosts, min(needed, 2 * hosts)
         step = 1
@@ -195,11 +197,17 @@ class RateSearch:
         place = max(rung_at(busy), 0.0) if busy < 1 else math.inf
         if place > TOP:
             return None
-        low = min(int(place), TOP - 1)
-        below = self.figures(low, servers)
-        found = below if place == low else combine(_between(place - low), below, self.figures(low + 1, servers))
+        found, kept = self._figures_between(place, servers), self.highest_rung(hosts)
+        if self.aim.goals and place < kept:  # a lower rate takes no longer, whatever few requests say
+            found = combine(min, found, self._figures_between(kept, servers))
         found = replace(found, rps=rate, tokens=found.tokens / found.rps * rate)
         return ServerState(busy, _slower(found, slow), self.tail._replace(alone=_slower(self.tail.alone, slow)))
+
+    def _figures_between(self, place: float, servers: int) -> LoadFigures:
+        """Interpolate between a rung and the next."""
+        low = min(int(place), TOP - 1)
+        below = self.figures(low, servers)
+        return below if place == low else combine(_between(place - low), below, self.figures(low + 1, servers))
 
 
 def _between(share: float) -> Callable[[float, float], float]:

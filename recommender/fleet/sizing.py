@@ -20,7 +20,7 @@ from recommender.estimate.memory import Memory
 from recommender.fleet import alternatives
 from recommender.fleet.aim import Aim, Tail
 from recommender.fleet.layout import Layout
-from recommender.fleet.rate_search import UNBOUNDED, RateSearch, ServerState, rung_at
+from recommender.fleet.rate_search import EXACT, UNBOUNDED, RateSearch, ServerState, rung_at
 from recommender.knowledge.store import Store
 from recommender.request.request import LEAST, Request
 from recommender.request.resolved_request import ResolvedRequest
@@ -29,9 +29,10 @@ CONCURRENCIES = (8, 32, 128)
 """Concurrent requests that a server may be sized for."""
 MAX_HOSTS = 10_000
 USUAL_RUNG = int(rung_at(0.4))
-"""What is suggested instead of a goal is kept at 40 % of a server's capacity."""
-ROUGH = 0.2
-"""Share of the usual requests that are simulated to compare batches."""
+"""What is suggested instead of a goal is kept by many servers at 40 % of their capacity."""
+ROUGH, LONG = 0.2, 5.0
+"""Shares of the usual requests that are simulated: to compare batches, and for first tokens, which few have to wait
+for."""
 RANGE_END = 0.9
 """Confidence of the slow end of a range: of held-out errors, 80 % are inside."""
 JPEG_BYTES_PER_PIXEL = 0.35
@@ -152,7 +153,8 @@ def size_fleet(request: Request, kind: HostKind, aim: Aim, store: Store) -> Size
             best, rough, hosts = search, rates, found
     if hosts == UNBOUNDED:
         return _fleet(best, best.rates(), 0)
-    return _fleet(best, best.rates(first=int(rough.highest_rung(hosts))), hosts)
+    effort = LONG if any(goal.figure == "ttft" for goal in aim.goals) else 1.0
+    return _fleet(best, best.rates(first=int(rough.highest_rung(hosts)), effort=effort), hosts)
 
 
 @dataclass(frozen=True)
@@ -219,7 +221,8 @@ def _fleet(made: _Search, search: RateSearch, near: int) -> SizedFleet | Unfit:
         why = f"{hosts:,} hosts, limited by {binding(limit)}; a plan allows at most {MAX_HOSTS:,}"
         most = (MAX_HOSTS - aim.spare) * holds * search.per_host
         return Unfit(kind, why, _smaller_load(aim, most, sustained * search.per_host / holds, limit))
-    up, down, slower = search.state(hosts), search.state(needed), search.state(needed, made.slow)
+    up, down = search.state(hosts), search.state(needed)
+    slower = made.rates(effort=ROUGH).state(needed, made.slow)
     assert up is not None
     assert down is not None
     return SizedFleet(
@@ -278,7 +281,7 @@ def _too_slow(made: _Search, search: RateSearch) -> Unfit:
     coefficients = speed.scale_coefficients(made.resolved.store, request.host_scale, request.card_scale)
     alone = speed.estimate_server(made.resolved, made.choice.best.config, 1, coefficients)
     why = f"a request alone takes {alone.alone:,.0f} ms, mainly {alone.limit}"
-    usual = search.figures(USUAL_RUNG, search.per_host)
+    usual = search.figures(USUAL_RUNG, max(search.per_host, EXACT))
     missed = search.aim.missed(usual, search.tail, search.slow)
     for goal in missed:
         if goal.figure != "latency" or alone.alone <= goal.most_ms:

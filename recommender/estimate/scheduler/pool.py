@@ -26,7 +26,9 @@ class Pool:
         self.changes = servers
         self.decided = [math.inf] * servers
         self.ends: list[tuple[float, int]] = []
-        self.queue: deque[tuple[float, int, SimulatedRequest]] = deque()
+        self.queue: deque[tuple[int, SimulatedRequest]] = deque()
+        self.queued: dict[int, float] = {}
+        """When those came that had to wait."""
 
     def answer(self, arrivals: Sequence[tuple[float, SimulatedRequest]]) -> list[Answer]:
         """Return the answers to requests that come at these ms, ascending."""
@@ -36,10 +38,13 @@ class Pool:
             if self.connections[least][0] < self.limit:
                 self._send(least, at, number, request)
             else:
-                self.queue.append((at, number, request))
+                self.queue.append((number, request))
+                self.queued[number] = at
         self._work(math.inf)
         answers = {number: answer for server in self.servers for number, answer in server.answers.items()}
-        return [answers[number]._replace(sent=at) for number, (at, _) in enumerate(arrivals)]
+        for number, at in self.queued.items():  # the server knows when it got them
+            answers[number] = answers[number]._replace(sent=at)
+        return [answers[number] for number in range(len(arrivals))]
 
     def _work(self, until: float) -> None:
         """Let the servers work what is decided before a time, in the order of time."""
@@ -54,7 +59,7 @@ class Pool:
                 _, place = heapq.heappop(self.ends)
                 self._count(place, -1)
                 if self.queue:
-                    self._send(place, ended, *self.queue.popleft()[1:])
+                    self._send(place, ended, *self.queue.popleft())
             else:
                 return
 

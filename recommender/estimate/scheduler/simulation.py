@@ -95,16 +95,11 @@ def simulate_arrivals(
     before = counted // 4
     drawn = [draws(turn, SEED + place) for place, turn in enumerate(turns)]
     times = enumerate(islice(accumulate(gaps_ms), before + counted))
-    answers = answer_arrivals(server, [(at, next(drawn[number % len(turns)])) for number, at in times])
-    return summarise_arrivals(answers[before:], offered)
-
-
-def summarise_arrivals(answers: Sequence[Answer], offered: float) -> LoadFigures:
-    """Return the figures of requests that arrived at ``offered`` requests/s; who keeps up ends soon after the last."""
+    answers = answer_arrivals(server, [(at, next(drawn[number % len(turns)])) for number, at in times])[before:]
     span = max(answer.done for answer in answers) - answers[0].sent
     median = Quantiles.of(answer.done - answer.sent for answer in answers).p50
-    # The last ones take their latency after they came.
-    return _summarise_open(answers, offered, answers[-1].sent - answers[0].sent >= KEEPS_UP * (span - median))
+    # The last ones take their latency after they came; a server that keeps up ends soon after.
+    return summarise_arrivals(answers, offered, answers[-1].sent - answers[0].sent >= KEEPS_UP * (span - median))
 
 
 def simulate_replay(
@@ -117,7 +112,7 @@ def simulate_replay(
     answers = answer_arrivals(server, arrivals)
     waits = [answer.first - answer.sent for answer in answers]
     behind = min(waits[-max(len(waits) // 4, 1) :]) - min(waits)
-    return _summarise_open(answers, offered, behind <= (1 - KEEPS_UP) * (arrivals[-1][0] - arrivals[0][0]))
+    return summarise_arrivals(answers, offered, behind <= (1 - KEEPS_UP) * (arrivals[-1][0] - arrivals[0][0]))
 
 
 def answer_sequence(server: SimulatedServer, requests: Sequence[SimulatedRequest], clients: int) -> Sequence[Answer]:
@@ -142,7 +137,8 @@ def answer_arrivals(server: SimulatedServer, arrivals: Sequence[tuple[float, Sim
     return simulation.answer(range(len(arrivals)))
 
 
-def _summarise_open(answers: Sequence[Answer], offered: float, keeps_up: bool) -> LoadFigures:
+def summarise_arrivals(answers: Sequence[Answer], offered: float, keeps_up: bool = True) -> LoadFigures:
+    """Return the figures of requests that arrived at ``offered`` requests/s."""
     ends = sorted(answer.done for answer in answers)
     # A backlog of earlier requests is no time of its own.
     rate = offered if keeps_up else 1e3 * (len(ends) - 1) / (ends[-1] - ends[0])
