@@ -19,7 +19,7 @@ from recommender.common import streams
 from recommender.common.exits import BAD_REQUEST, DEFECT, INTERRUPTED, MACHINE, NOTHING_FITS, fail
 from recommender.common.text import masked
 from recommender.fleet import FORMS
-from recommender.options import request_options
+from recommender.options import files, request_options
 
 EXAMPLES = """\b
 Examples:
@@ -55,6 +55,18 @@ COMMANDS = {
 }
 """Summary of each command; ``recommender.commands`` has a module of its name."""
 
+INSTEAD = {
+    "backend": "--backend",
+    "cache_ratio": "--vram",
+    "kv_bits": "--kv",
+    "max_batch_size": "--load",
+    "model_format": "--model",
+    "revision": "--revision",
+    "session_len": "--max-context",
+    "tp": "--gpu NAME:COUNT",
+}
+"""By a setting: the option of ``recommend`` that steers it."""
+
 
 @click.group(
     cls=LazyGroup,
@@ -70,7 +82,6 @@ COMMANDS = {
     "--format",
     "form",
     type=click.Choice(["bash", "command", "python", "client", "env", "docker", "json", "report", *FORMS]),
-    default="bash",
     metavar="FORM",
     help="bash, command, python, client, env, docker, json, report, compose, systemd or k8s.",
 )
@@ -84,9 +95,10 @@ COMMANDS = {
     "-o",
     "--output",
     metavar="FILE",
+    shell_complete=files,
     help="Write to a file, atomically, instead of stdout (-); for compose, systemd and k8s to a folder.",
 )
-@click.option("--force", is_flag=True, help="With -o: overwrite edits by hand.")
+@click.option("--force", is_flag=True, help="With -o: overwrite edits by hand, and files that have no seal.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("-v", "--verbose", "--why", "verbose", is_flag=True, help="Reasons and sources, setting by setting.")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr.")
@@ -114,7 +126,7 @@ def main() -> None:
         except click.exceptions.Exit as stop:
             sys.exit(stop.exit_code)
         except click.ClickException as error:
-            fail(_usage(error), BAD_REQUEST)
+            fail(usage_text(error), BAD_REQUEST)
         except (click.Abort, KeyboardInterrupt):
             fail("stopped", INTERRUPTED)
         except Exception as error:
@@ -147,17 +159,18 @@ def _as_typed(message: str) -> str:
     return as_typed(message, [each.opts for each in root.params], sys.argv[1:])
 
 
-def _usage(error: click.ClickException) -> str:
+def usage_text(error: click.ClickException) -> str:
+    """Return in one line what is wrong with a command line, and where its help is."""
     context = getattr(error, "ctx", None)
     more = f"; see {getattr(context, 'command_path', 'recommend')} --help"
     if isinstance(error, click.NoSuchOption):
         from difflib import get_close_matches
 
         near = get_close_matches(error.option_name, error.possibilities or (), 2, 0.75)
-        if near:
+        if told := _explain_server_option(error.option_name, context.command if context else root):
+            more = f"; {told}"
+        elif near:
             more = f"; did you mean {', '.join(near)}?"
-        elif context is not None and context.command.name == "estimate":
-            more = "; the server's options come after --: recommend estimate --gpu L4 -- --session-len 4096"
         return f"no such option {masked(error.option_name)}{more}"
     if isinstance(error, click.exceptions.NoArgsIsHelpError) and isinstance(error.ctx.command, click.Group):
         return f"name a command: {', '.join(error.ctx.command.list_commands(error.ctx))}{more}"
@@ -166,6 +179,28 @@ def _usage(error: click.ClickException) -> str:
         choices = ", ".join(getattr(error.param.type, "choices", ()))
         return f"{name} is missing{choices and f': one of {choices}'}{more}"
     return f"{masked(error.format_message()).rstrip('.')}{more}"
+
+
+def _explain_server_option(name: str, command: click.Command) -> str:
+    """Return what to do with an option of LMDeploy's server or of another server; empty if it is neither."""
+    from recommender.knowledge.load import load
+    from recommender.knowledge.other_servers import closest_option
+
+    other = closest_option(name).partition(" ")[0]
+    named = (other, name.replace("_", "-"))
+    flag = next((each for each in load().flags.values() if each.option in named), None)
+    if flag is None:
+        return ""
+    if any(flag.option in each.opts for each in command.params):
+        return f"did you mean {flag.option}?"
+    theirs = f"LMDeploy's is {flag.option}" if other else "it is LMDeploy's own"
+    asking = {each.name for each in command.params} >= {"gpu", "model"}
+    if command.name == "estimate":
+        return f"{theirs}: write it after --, as in recommend estimate --gpu L4 -- {flag.option} ..."
+    if command.name == "review" or not (asking and flag.setting):
+        return f"{theirs}: it belongs in the launch script; see recommend explain {flag.id}"
+    steer = f"set here by {INSTEAD[flag.setting]}" if flag.setting in INSTEAD else "chosen here"
+    return f"{theirs}, {steer}; for a value of yours: recommend estimate --gpu L4 -- {flag.option} ..."
 
 
 if __name__ == "__main__":

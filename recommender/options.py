@@ -51,14 +51,31 @@ def names(kind: str, *more: str) -> Complete:
     return complete
 
 
-def _file(_context: click.Context, _option: click.Parameter, begun: str) -> list[CompletionItem]:
+def files(_context: click.Context, _option: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Complete by the names of files."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(begun, type="file")]
 
 
+class RequestOption:
+    """An option of a request, as a decorator of every command that takes it."""
+
+    def __init__(self, *names: str, **settings: Any) -> None:
+        """Take what ``click.option`` takes."""
+        self.names, self.settings = names, settings
+
+    def __call__(self, command: Command) -> Command:
+        """Add the option to a command."""
+        return click.option(*self.names, **self.settings)(command)
+
+    def but(self, *names: str, **settings: Any) -> RequestOption:
+        """Return the option with other settings, such as the help of one command; it is completed as before."""
+        return RequestOption(*(names or self.names), **self.settings | settings)
+
+
 QUESTION = {
-    "gpu": click.option(
+    "gpu": RequestOption(
         "--gpu",
         metavar="NAME[:COUNT]",
         multiple=True,
@@ -66,26 +83,26 @@ QUESTION = {
         shell_complete=names("gpus", "auto"),
         help="GPU and count, or auto for this machine's.",
     ),
-    "model": click.option(
+    "model": RequestOption(
         "--model",
         metavar="ID|FOLDER",
         help="Model ID or checkpoint folder. [internvl3-8b-awq]",
         shell_complete=names("models"),
     ),
-    "revision": click.option("--revision", metavar="COMMIT", help="Commit, tag or branch of the model's repository."),
-    "workload": click.option(
+    "revision": RequestOption("--revision", metavar="COMMIT", help="Commit, tag or branch of the model's repository."),
+    "workload": RequestOption(
         "--workload",
         metavar="NAME",
         shell_complete=names("workloads"),
         help="Kind of requests: chat, rag, agent, batch, code, text, caption or vision-json; options override it.",
     ),
-    "trace": click.option(
+    "trace": RequestOption(
         "--trace",
         metavar="FILE",
-        shell_complete=_file,
+        shell_complete=files,
         help="Learn the load from a file of requests: a trace, an access log or benchmark results.",
     ),
-    "load": click.option(
+    "load": RequestOption(
         "--concurrency",
         "--load",
         "load",
@@ -93,21 +110,21 @@ QUESTION = {
         shell_complete=names("loads"),
         help="Concurrent requests, or single, low, medium or high. [single]",
     ),
-    "rps": click.option("--rps", metavar="R", help="Arrival rate to serve, in requests per second."),
-    "burstiness": click.option(
+    "rps": RequestOption("--rps", metavar="R", help="Arrival rate to serve, in requests per second."),
+    "burstiness": RequestOption(
         "--burstiness",
         metavar="CV",
         help="Coefficient of variation of the gaps between arrivals; above 1 is bursty. [1: Poisson]",
     ),
-    "image": click.option(
+    "image": RequestOption(
         "--image",
         "--images",
         "image",
         metavar="WxH[xN]",
         help="Size and number of a request's images, or shares of sizes, as 448x448:0.7,1280x720:0.3. [448x448]",
     ),
-    "text_only": click.option("--text-only", is_flag=True, help="Requests have no images."),
-    "prompt_tokens": click.option(
+    "text_only": RequestOption("--text-only", is_flag=True, help="Requests have no images."),
+    "prompt_tokens": RequestOption(
         "--input-tokens",
         "--isl",
         "--prompt-tokens",
@@ -115,78 +132,84 @@ QUESTION = {
         metavar="N|P50:P99",
         help="Tokens of a prompt's text, or their median and p99.",
     ),
-    "output_tokens": click.option(
+    "output_tokens": RequestOption(
         "--output-tokens",
         "--osl",
         "output_tokens",
         metavar="N|P50:P99",
         help="Tokens of an answer, or their median and p99.",
     ),
-    "prefix_tokens": click.option(
+    "prefix_tokens": RequestOption(
         "--prefix-tokens", metavar="N", help="Tokens that every prompt begins with; part of --input-tokens."
     ),
-    "turns": click.option(
+    "turns": RequestOption(
         "--turns",
         metavar="N",
         help="Requests per conversation; each prompt repeats the conversation so far. [1]",
     ),
-    "max_context": click.option(
+    "max_context": RequestOption(
         "--max-context", metavar="N", help="Most tokens of prompt and answer together; longer prompts are cut."
     ),
-    "prompt": click.option("--prompt", metavar="TEXT", help="Question that the client and the smoke run send."),
-    "schema": click.option(
+    "prompt": RequestOption("--prompt", metavar="TEXT", help="RequestOption that the client and the smoke run send."),
+    "schema": RequestOption(
         "--schema",
         metavar="FILE",
-        shell_complete=_file,
+        shell_complete=files,
         help="JSON schema of the answer, for the client and the smoke run.",
     ),
-    "goal": click.option(
+    "goal": RequestOption(
         "--goal",
         metavar="GOAL",
         help="latency, throughput, memory or balanced. [balanced]",
         shell_complete=names("", "latency", "throughput", "memory", "balanced"),
     ),
-    "ttft": click.option(
+    "ttft": RequestOption(
         "--ttft", metavar="[Q:]TIME", help="Goal for the time to first token: 500ms for the mean, p99:2s for the p99."
     ),
-    "tpot": click.option(
+    "tpot": RequestOption(
         "--tpot",
         metavar="[Q:]TIME",
         help="Goal for the time per output token after the first, as --ttft.",
     ),
-    "latency": click.option("--latency", metavar="[Q:]TIME", help="Goal for the time of a whole request, as --ttft."),
-    "p99": click.option("--p99", metavar="TIME", help="Time within which 99 % of requests must finish."),
-    "headroom": click.option(
+    "latency": RequestOption("--latency", metavar="[Q:]TIME", help="Goal for the time of a whole request, as --ttft."),
+    "p99": RequestOption("--p99", metavar="TIME", help="Time within which 99 % of requests must finish."),
+    "headroom": RequestOption(
         "--headroom",
         metavar="F|%",
         help="Plan for more load than given: 1.2 or 20% adds a fifth. [1]",
     ),
-    "vram": click.option(
+    "vram": RequestOption(
         "--vram", metavar="SIZE", help="GPU memory for this server on a shared GPU, as 20, 20GB or 20GiB."
     ),
-    "cpus": click.option("--cpus", metavar="N", help="CPU cores of the host. [16]"),
-    "kv": click.option(
+    "cpus": RequestOption("--cpus", metavar="N", help="CPU cores of the host. [16]"),
+    "kv": RequestOption(
         "--kv",
         metavar="TYPE",
         help="KV cache precision: auto, fp16, int8 or int4. [auto]",
         shell_complete=names("", "auto", "fp16", "int8", "int4"),
     ),
-    "lmdeploy": click.option(
+    "lmdeploy": RequestOption(
         "--lmdeploy",
         metavar="VERSION",
         help="Target LMDeploy release. [0.18.0]",
         shell_complete=names("releases"),
     ),
-    "calibrate": click.option(
+    "backend": RequestOption(
+        "--backend",
+        metavar="ENGINE",
+        help="auto, turbomind or pytorch; auto takes TurboMind where it serves the model. [auto]",
+        shell_complete=names("", "auto", "turbomind", "pytorch"),
+    ),
+    "calibrate": RequestOption(
         "--calibrate",
         metavar="FILE",
         multiple=True,
-        shell_complete=_file,
+        shell_complete=files,
         help="Calibrate the prediction with your own runs (smoke --save-evidence).",
     ),
 }
 GROUPS = {
-    "Serve": "gpu model revision vram cpus kv lmdeploy",
+    "Serve": "gpu model revision backend vram cpus kv lmdeploy",
     "Load": "workload trace load rps burstiness image text_only prompt_tokens output_tokens prefix_tokens turns "
     "max_context headroom prompt schema",
     "Goals": "goal ttft tpot latency p99",
@@ -205,10 +228,22 @@ FOLLOW = (
         "added",
         metavar="OPTION=VALUE",
         multiple=True,
+        shell_complete=names("flags"),
         help="With --follow: add an option, such as trust-remote-code.",
     ),
-    click.option("--without", "left_out", metavar="OPTION", multiple=True, help="With --follow: drop an option."),
+    click.option(
+        "--without",
+        "left_out",
+        metavar="OPTION",
+        multiple=True,
+        shell_complete=names("flags"),
+        help="With --follow: drop an option.",
+    ),
 )
+
+
+CHOICES = ("goal", "kv")
+"""Options that steer our choice and mean nothing where the configuration is given."""
 
 
 def question_options(command: Command, names: Collection[str] = ()) -> Command:
@@ -257,6 +292,8 @@ def build_recommendation(options: dict[str, Any]) -> Recommendation:
     from recommender.choose import recommend
 
     request, follow = build_request(options), options["follow"]
+    if follow and (steering := [name for name in CHOICES if options[name]]):
+        raise RequestError(f"--{steering[0]} steers our own choice, and --follow takes another; remove one")
     if follow is None:
         if options["added"] or options["left_out"]:
             name = "--with" if options["added"] else "--without"

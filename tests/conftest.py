@@ -13,7 +13,7 @@ import pytest
 from artefacts import Called, Machine, command
 from hypothesis import HealthCheck, settings
 from seeds import Seeds, folder
-from sitepages import build
+from sitepages import build, why_no_npm
 
 # Under nohup, or behind a shell's &, these are ignored, and every process that a test starts would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -30,7 +30,7 @@ settings.register_profile("search", parent=settings.get_profile("house"), derand
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 
 
-FIRST = ("test_fit", "test_site_picker", "test_site_browser", "test_properties")
+FIRST = ("test_fit", "test_site_configurator", "test_site_browser", "test_properties")
 """Files that take longest: begun last, one of them would be waited for while the other cores idle."""
 CLOCKS = ("test_bench_prompt", "test_campaign", "test_guard", "test_load", "test_reviews_speed", "test_smoke",
           "test_fleet_front", "test_smoke_fleet", "test_smoke_parts", "test_standin")  # fmt: skip
@@ -40,8 +40,7 @@ REPEATING = {
     "test_properties",
     "test_reviews_artefacts",
     "test_reviews_fixing",
-    "test_answers_are_what_the_command_writes",
-    "test_fifty_choices_are_quick",
+    "test_every_question_has_the_commands_bytes",
     "test_every_script_of_the_grid_is_bash_and_its_command_is_the_releases",
     "test_json_keeps_the_published_schema",
     "test_the_committed_files_are_the_fit",
@@ -131,3 +130,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             build(folder / "site.new")
             (folder / "site.new").rename(folder / "site")
     return folder / "site"
+
+
+@pytest.fixture(scope="session")
+def npm_packages() -> None:
+    """The packages of npm that run the recommender in a browser; what needs them is skipped, and says so, without."""
+    if why_no_npm():
+        pytest.skip(why_no_npm())

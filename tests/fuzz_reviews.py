@@ -128,6 +128,10 @@ def originals() -> dict[str, tuple[Text, ...]]:
         for row in yaml.safe_load(path.read_text("utf-8")):
             kind = row.get("kind", "bash")
             found.append(Text(kind, row.get("path") or PATHS[kind], row["text"]))
+    for path in sorted((REVIEWS / "files").glob("*.yaml")):
+        row = yaml.safe_load(path.read_text("utf-8"))
+        kind = "bash" if row["path"] == "-" or row["path"].endswith(".sh") else "labelled"
+        found.append(Text(kind, row["path"], row["text"]))
     for request in (Request("h100-sxm-80g", load="single"), Request("h100-sxm-80g", 2, load="high")):
         made = recommend(request)
         for form, kind in (("bash", "bash"), ("python", "python"), ("env", "bash"), ("client", "python")):

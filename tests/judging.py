@@ -5,7 +5,8 @@ there. Place: their characters overlap, or they stand on one line of a text with
 false alarm; a label that no finding meets is a miss.
 """
 
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -20,10 +21,12 @@ from seeds import ROOT, Seeds
 from recommender.common.errors import UnknownName
 from recommender.knowledge.load import load
 from recommender.knowledge.names import resolve_gpu, resolve_model
-from recommender.review.engine import review
+from recommender.review.engine import UNREAD, Review, review
 from recommender.review.rule import Finding
+from recommender.review.script.source import read
 
 CORPUS = sorted((ROOT / "tests" / "reviews" / "corpus").glob("*.yaml"))
+FILES = sorted((ROOT / "tests" / "reviews" / "files").glob("*.yaml"))
 USELESS = {"nothing", "costs"}
 """Families that labels and rules draw the line between differently: what does nothing mostly costs something too."""
 NAMES = {"bash": "x.sh", "python": "x.py", "compose": "compose.yaml", "kubernetes": "x.yaml", "docker": "x.sh"}
@@ -60,9 +63,14 @@ def judge(name: str, text: str, kind: str, context: Entry, labels: list[Entry], 
     """A review of one text, held against its labels."""
     found = review(NAMES.get(kind, "-"), text, told(context))
     assert not found.defects, found.defects
+    return compare(name, text, found.findings, labels, maybe)
+
+
+def compare(name: str, text: str, findings: Iterable[Finding], labels: list[Entry], maybe: list[Entry]) -> Judged:
+    """Findings, held against the labels of their text."""
     right: list[tuple[Finding, Entry]] = []
     unsettled, wrong, met = [], [], []
-    for finding in found.findings:
+    for finding in findings:
         here = [label for label in labels if _meets(finding, label, text)]
         if here:
             right.append((finding, here[0]))
@@ -93,7 +101,7 @@ def told(context: Entry) -> dict[str, Any]:
 
 
 def _meets(finding: Finding, label: Entry, text: str) -> bool:
-    families = {FAMILIES[label["family"]], finding.rule.family}
+    families = {"starts" if label["family"] == "unread" else FAMILIES[label["family"]], finding.rule.family}
     same = len(families) == 1 or families == USELESS
     return same and _at(finding, label["where"], text)
 
@@ -140,3 +148,41 @@ def seeds_judged(seeds: Seeds) -> Iterator[Judged]:
         one = seedblocks.entry(path)
         text = seedblocks.reviewed(seeds, one)
         yield judge(path.stem, text, one["kind"], one["context"], one["labels"], one["maybe"])
+
+
+@dataclass(frozen=True)
+class File:
+    """A labelled file, judged; ``silent``: it starts more than was read, and no finding says so."""
+
+    judged: Judged
+    silent: bool
+
+
+@cache
+def files() -> tuple[File, ...]:
+    """Every labelled file, written with those beside it into a folder and reviewed there; infos do not count."""
+    judged = []
+    for path in FILES:
+        one = yaml.safe_load(path.read_text("utf-8"))
+        with tempfile.TemporaryDirectory() as folder:
+            found = reviewed(Path(folder), one)
+        assert not found.defects, (one["id"], found.defects)
+        findings = [finding for finding in found.findings if finding.severity != "info"]
+        said = any(finding.rule.id == UNREAD for finding in findings)
+        silent = len(found.script.launches) < one["launches"] and not said
+        judged.append(File(compare(one["id"], one["text"], findings, one["labels"], one["maybe"]), silent))
+    return tuple(judged)
+
+
+def reviewed(folder: Path, one: Entry) -> Review:
+    """The review of one labelled file, in a folder with the files beside it."""
+    for name, text in {**one.get("beside", {}), one["path"]: one["text"]}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        whole = "\ufeff" + text.replace("\n", "\r\n") if one.get("windows") else text
+        (folder / name).write_text(whole, encoding="utf-8", newline="")
+    path = one["path"] if one["path"] == "-" else str(folder / one["path"])
+    context = one["context"]
+    options = {"lmdeploy": context["release"], "gpu": context["gpu"], "load": context["load"]}
+    source = read(str(folder / one["path"]))
+    given = {name: text for name, text in options.items() if text}
+    return review(path, source.text, given, windows=source.line_end == "\r\n")

@@ -19,15 +19,17 @@ REFUSED = {
     **dict.fromkeys(
         [
             "BaiChuanForCausalLM", "BaichuanForCausalLM", "ChatGLMForConditionalGeneration", "ChatGLMModel",
-            "DeepseekV2ForCausalLM", "InternLMForCausalLM", "InternLMXComposer2ForCausalLM",
-            "LlavaForConditionalGeneration", "LlavaLlamaForCausalLM", "LlavaMistralForCausalLM",
-            "MGMLlamaForCausalLM", "MiniCPMV", "MiniGeminiLlamaForCausalLM", "MistralForCausalLM",
+            "InternLMForCausalLM", "InternLMXComposer2ForCausalLM",
+            "LlavaLlamaForCausalLM", "LlavaMistralForCausalLM",
+            "MGMLlamaForCausalLM", "MiniGeminiLlamaForCausalLM",
             "MolmoForCausalLM", "MultiModalityCausalLM", "QWenLMHeadModel",
         ],
         DROPPED,
     ),
 }  # fmt: skip
 """Architectures without a record, each with the reason."""
+OTHER_ENGINE = {"DeepseekV2ForCausalLM": "TurboMind's cache of whole heads, gone since 0.14.0, is not described"}
+"""Architectures with records of the PyTorch engine only, though old releases list them for TurboMind."""
 REFUSED_THERE = {
     ("InternS1ForConditionalGeneration", "0.9.2"): "with Qwen3-MoE only, which the extracted tables do not tell",
     ("InternS1ForConditionalGeneration", "0.9.2.post1"): "with Qwen3-MoE only, which the extracted tables do not tell",
@@ -50,7 +52,7 @@ def test_what_turbomind_lists_is_planned_for(release: ReleaseFacts) -> None:
     """No architecture is refused without a reason, and none is planned for that the release does not list."""
     listed = set(release.entries("turbomind"))
     there = {name for name, version in REFUSED_THERE if version == release.version}
-    assert planned(release.version) == listed - set(REFUSED) - there
+    assert planned(release.version) == listed - set(REFUSED) - set(OTHER_ENGINE) - there
     assert there <= listed
 
 
@@ -59,7 +61,8 @@ def test_no_reason_is_stale() -> None:
     known = {model.architecture for model in STORE.models.values()}
     lists = {release.version: release.entries("turbomind") for release in FACTS.releases}
     assert not known & set(REFUSED)
-    for name, reason in REFUSED.items():
+    assert set(OTHER_ENGINE) <= known
+    for name, reason in (REFUSED | dict.fromkeys(OTHER_ENGINE, DROPPED)).items():
         last = max((Version(version) for version, names in lists.items() if name in names), default=None)
         assert last is not None, name
         assert (last < Version("0.14.0")) == (reason == DROPPED), name
@@ -79,7 +82,19 @@ def test_a_folder_of_a_refused_architecture_is_refused(name: str, tmp_path: Path
         checkpoint.read(tmp_path, STORE)
 
 
+UNWRITTEN = {
+    "DeepseekV2ForCausalLM", "DeepseekV32ForCausalLM", "DeepseekV3ForCausalLM", "Gemma2ForCausalLM",
+    "Gemma3ForConditionalGeneration", "Glm4ForCausalLM", "Glm4MoeForCausalLM", "Glm4vForConditionalGeneration",
+    "Llama4ForConditionalGeneration", "LlavaForConditionalGeneration", "MiniCPMV", "MistralForCausalLM",
+    "Phi3ForCausalLM", "Phi3VForCausalLM", "Qwen3NextForCausalLM", "Qwen3OmniMoeForConditionalGeneration",
+    "Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration",
+}  # fmt: skip
+"""Architectures that the newest TurboMind does not serve and that no layout of random weights exists for."""
+
+
 def test_random_weights_cover_what_is_planned_for() -> None:
-    """Every architecture with a record can be written, and no other."""
+    """Every architecture with a record can be written, but for those listed; the newest TurboMind's all can."""
     written = {*layouts.DECODERS, *layouts.TILED, *layouts.QWEN_VL}
-    assert written == {model.architecture for model in STORE.models.values()}
+    assert written == {model.architecture for model in STORE.models.values()} - UNWRITTEN
+    newest = max(FACTS.releases, key=lambda release: Version(release.version))
+    assert planned(newest.version) <= written

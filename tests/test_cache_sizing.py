@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from variants import GIB, IMAGES, MIB, STORE, TEXT, coefficients, configuration, resolve, variant
 
 from recommender.choose.candidates import tiers
-from recommender.estimate import cache_sizing, kv_region, memory, model_shape
+from recommender.estimate import cache_sizing, memory, memory_items, model_shape
+from recommender.estimate.engines import kv_region, turbomind
 
 SURE = coefficients(
     context_mib=1000.0, quantised_load_share=1.0, load_peak_share=1.0, workspace_mib=100.0, driver_reserve_mib=500.0
@@ -27,7 +28,7 @@ def text(free_mib: int = 0, **asked: Any) -> Any:
     if not free_mib:
         return resolved
     # The driver's 500, the context's 1000 and the weights, of which the last fills a MiB.
-    whole = free_mib + 1500 + -(-memory.weights(resolved, 1) // MIB)
+    whole = free_mib + 1500 + -(-memory_items.weights(resolved, 1) // MIB)
     return replace(resolved, gpu=variant(resolved.gpu, memory_mib=whole), available_bytes=whole * MIB)
 
 
@@ -99,6 +100,11 @@ def test_a_large_image_is_not_held_beyond_the_positions() -> None:
 # --- share of the cache
 
 
+def share(resolved: Any, tokens: int, others: int = 0, **given: Any) -> float:
+    """The share of the cache that holds these tokens, under a configuration with the given settings."""
+    return cache_sizing.size_cache(resolved, configuration(**given), tokens, others)[0]
+
+
 def least(need: float) -> float:
     """The smallest number of two significant digits that is no less, by trying all."""
     below_one = [round(digits * 10**-power, 6) for power in (2, 3, 4) for digits in range(10, 100)]
@@ -110,8 +116,8 @@ def least(need: float) -> float:
 def test_where_memory_is_the_goal_a_tenth_more_than_needed_is_taken(free: int, tokens: int) -> None:
     """The least share of two digits whose part of the free memory is 1.1 times the pages needed."""
     resolved = text(free, goal="memory")
-    exact = memory.usable_bytes(resolved) - sum(item.high for item in memory.items_before_cache(resolved, 1))
-    ratio = cache_sizing.cache_ratio(resolved, 1, 16, tokens)
+    exact = memory_items.usable_bytes(resolved) - sum(item.high for item in turbomind.items_before_cache(resolved, 1))
+    ratio = share(resolved, tokens)
     assert ratio == pytest.approx(least(1.1 * region(tokens) / exact), rel=1e-9)
 
 
@@ -130,28 +136,28 @@ def test_where_memory_is_the_goal_a_tenth_more_than_needed_is_taken(free: int, t
 def test_elsewhere_up_to_half_of_the_free_memory_is_taken(goal: str, free: int, tokens: int) -> None:
     """Twice the need, under half of what is free; 1.1 times the need in any case."""
     resolved = text(free, goal=goal)
-    exact = memory.usable_bytes(resolved) - sum(item.high for item in memory.items_before_cache(resolved, 1))
+    exact = memory_items.usable_bytes(resolved) - sum(item.high for item in turbomind.items_before_cache(resolved, 1))
     need = region(tokens) / exact
     wanted = max(1.1 * need, min(2 * need, 0.5))
-    assert cache_sizing.cache_ratio(resolved, 1, 16, tokens) == pytest.approx(least(wanted), rel=1e-9)
+    assert share(resolved, tokens) == pytest.approx(least(wanted), rel=1e-9)
 
 
 @pytest.mark.parametrize("goal", ["memory", "balanced"])
 def test_no_share_above_95_percent(goal: str) -> None:
     """Where the need fills the card, where it is beyond it, and where nothing is free."""
     for free, tokens in ((1_300, 20_000), (1_000, 20_000), (200, 20_000)):
-        assert cache_sizing.cache_ratio(text(free, goal=goal), 1, 16, tokens) == 0.95
+        assert share(text(free, goal=goal), tokens) == 0.95
     full = text(5_000, goal=goal)
-    assert cache_sizing.cache_ratio(replace(full, available_bytes=GIB), 1, 16, 64) == 0.95
-    free = memory.usable_bytes(full) - sum(item.high for item in memory.items_before_cache(full, 1))
-    assert cache_sizing.cache_ratio(full, 1, 16, 64, free) == 0.95
+    assert share(replace(full, available_bytes=GIB), 64) == 0.95
+    free = memory_items.usable_bytes(full) - sum(item.high for item in turbomind.items_before_cache(full, 1))
+    assert share(full, 64, free) == 0.95
 
 
 def test_other_servers_of_the_card_leave_less_and_need_a_larger_share() -> None:
     """What they take is not free."""
     resolved = text(20_000, goal="memory")
-    exact = memory.usable_bytes(resolved) - sum(item.high for item in memory.items_before_cache(resolved, 1))
-    ratio = cache_sizing.cache_ratio(resolved, 1, 16, 5000, 10_000 * MIB)
+    exact = memory_items.usable_bytes(resolved) - sum(item.high for item in turbomind.items_before_cache(resolved, 1))
+    ratio = share(resolved, 5000, 10_000 * MIB)
     assert ratio == pytest.approx(least(1.1 * region(5000) / (exact - 10_000 * MIB)), rel=1e-9)
 
 
@@ -159,9 +165,9 @@ def test_other_servers_of_the_card_leave_less_and_need_a_larger_share() -> None:
 def test_before_slabs_no_page_is_lost(release: str, pages: bool) -> None:
     """5050 tokens are 79 blocks: up to 0.14 just these."""
     resolved = text(20_000, goal="memory", lmdeploy=release)
-    exact = memory.usable_bytes(resolved) - sum(item.high for item in memory.items_before_cache(resolved, 1))
+    exact = memory_items.usable_bytes(resolved) - sum(item.high for item in turbomind.items_before_cache(resolved, 1))
     need = region(5056) if pages else 79 * 64 * 57_344
-    assert cache_sizing.cache_ratio(resolved, 1, 16, 5050) == pytest.approx(least(1.1 * need / exact), rel=1e-9)
+    assert share(resolved, 5050) == pytest.approx(least(1.1 * need / exact), rel=1e-9)
 
 
 @given(
@@ -178,8 +184,8 @@ def test_the_share_holds_the_need_even_if_less_is_free(
 ) -> None:
     """With all that stands before the cache at its most, the tokens are there: else the start would hang."""
     resolved = resolve(gpu=gpu, model=model, gpu_count=2, goal=goal)
-    ratio = cache_sizing.cache_ratio(resolved, tp, bits, tokens)
-    free = memory.usable_bytes(resolved) - sum(item.high for item in memory.items_before_cache(resolved, tp))
+    ratio = share(resolved, tokens, tp=tp, kv_bits=bits)
+    free = memory_items.usable_bytes(resolved) - sum(item.high for item in turbomind.items_before_cache(resolved, tp))
     block = 64 * model_shape.kv_bytes_per_token(resolved.model, bits, tp)
     if ratio < 0.95:
         assert kv_region.kv_blocks(int(free * ratio / 1.1), block, True) * 64 >= tokens

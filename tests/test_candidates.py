@@ -32,9 +32,21 @@ def concessions(**asked: Any) -> list[tuple[bool, int, int]]:
 
 def test_texts_give_up_bits_of_the_cache() -> None:
     """16, then 8, then 4; a precision that was asked for alone."""
-    assert concessions(model=TEXT) == [(False, 0, 16), (False, 0, 8), (False, 0, 4)]
+    assert concessions(model=TEXT, goal="memory") == [(False, 0, 16), (False, 0, 8), (False, 0, 4)]
     for kv, bits in (("fp16", 16), ("int8", 8), ("int4", 4)):
-        assert concessions(model=TEXT, kv=kv) == [(False, 0, bits)]
+        assert concessions(model=TEXT, kv=kv, goal="memory") == [(False, 0, bits)]
+
+
+def test_of_texts_other_budgets_come_after_lmdeploys_own() -> None:
+    """With the same bits; together with it where memory is the goal, or a time."""
+
+    def budgets(**asked: Any) -> list[tuple[int, list[int]]]:
+        tiers = candidates.tiers(resolve(gpu="l4", concurrency=7, model=TEXT, prompt_tokens=1500, **asked))
+        return [(tier[0].kv_bits, [each.prefill_tokens for each in tier]) for tier in tiers]
+
+    assert budgets()[:3] == [(16, [8192]), (16, [2048, 4096]), (8, [8192])]
+    for asked in ({"goal": "memory"}, {"ttft_ms": 500.0}, {"tpot_ms": 50.0}, {"latency_ms": 5e3}, {"p99_ms": 9e3}):
+        assert budgets(**asked)[:2] == [(16, [2048, 4096, 8192]), (8, [2048, 4096, 8192])]
 
 
 def test_images_give_up_bits_before_detail_and_detail_before_the_schema() -> None:
@@ -108,7 +120,7 @@ def test_a_number_of_cards_that_was_asked_for_is_the_only_one() -> None:
 
 def run_on(gpu: str, mps: bool) -> Any:
     """The knowledge with one run, of servers under CUDA MPS or not."""
-    return store_with(evidence={"a": SimpleNamespace(id="a", gpu=gpu, mps=mps, loads=())})
+    return store_with(evidence={"a": SimpleNamespace(id="a", gpu=gpu, engine="turbomind", mps=mps, loads=())})
 
 
 @pytest.mark.parametrize(("cards", "least"), [(1, 16), (2, 32)])
@@ -133,10 +145,9 @@ def test_two_servers_share_a_card_from_eight_requests_each_on(cards: int, least:
 
 
 def test_a_batch_is_what_reaches_a_server() -> None:
-    """Seven over three servers: three at the fullest; each budget is tried with it, LMDeploy's too."""
+    """Seven over three servers: three at the fullest."""
     every = next(candidates.tiers(resolve(gpu="l4", gpu_count=3, concurrency=7, model=TEXT, prompt_tokens=1500)))
     assert {(each.tp, each.servers, each.max_batch_size) for each in every} == {(1, 1, 7), (1, 3, 3), (2, 1, 7)}
-    assert [each.prefill_tokens for each in every if each.servers == 3] == [2048, 4096, 8192]
 
 
 @pytest.mark.parametrize(("output", "most"), [(1, 16), (7, 16), (8, 16), (9, 18), (500, 1000)])
@@ -207,7 +218,7 @@ def test_each_share_is_for_the_need_of_its_own_configuration(release: str) -> No
     for tier in candidates.tiers(resolved):
         for config in (each for each in tier if each.share == 1):
             needed = memory.estimate(resolved, config).kv_needed_tokens
-            assert config.cache_ratio == cache_sizing.cache_ratio(resolved, config.tp, config.kv_bits, needed)
+            assert config.cache_ratio == cache_sizing.size_cache(resolved, config, needed)[0]
 
 
 @pytest.mark.parametrize("bits", ["fp16", "int8", "int4"])
@@ -230,20 +241,22 @@ def test_the_cache_is_sized_for_load_session_and_warm_up(bits: str, concurrency:
 
 def test_the_last_server_of_a_shared_card_still_finds_its_cache() -> None:
     """Its share is larger than that of one alone, so that what is left holds the same load."""
-    resolved = resolve(run_on("h100-sxm-80g", True), concurrency=64, model=TEXT, goal="memory")
-    every = next(candidates.tiers(resolved))
-    for config in (each for each in every if each.share == 2):
+    asked = {"images": 1, "image_width": 448, "image_height": 448, "goal": "memory"}
+    resolved = resolve(run_on("h100-sxm-80g", True), concurrency=64, **asked)
+    shared = [each for each in next(candidates.tiers(resolved)) if each.share == 2]
+    assert shared
+    for config in shared:
         assert (config.tp, config.servers, config.max_batch_size) == (1, 2, 32)
         made = memory.estimate(resolved, config)
         assert made.kv_tokens >= made.kv_needed_tokens
-        half = resolve(concurrency=32, model=TEXT, goal="memory")
+        half = resolve(concurrency=32, **asked)
         alone = [each for each in next(candidates.tiers(half)) if each.prefill_tokens == config.prefill_tokens]
         assert config.cache_ratio > alone[0].cache_ratio
         # All that the first may take, with the cache it would have alone, is not free for the second.
-        sized = (resolved, 1, 16, made.kv_needed_tokens)
-        single = replace(config, share=1, cache_ratio=cache_sizing.cache_ratio(*sized))
+        needed = made.kv_needed_tokens
+        single = replace(config, share=1, cache_ratio=cache_sizing.size_cache(resolved, config, needed)[0])
         taken = memory.estimate(resolved, single).high
-        assert config.cache_ratio == cache_sizing.cache_ratio(*sized, taken)
+        assert config.cache_ratio == cache_sizing.size_cache(resolved, config, needed, taken)[0]
 
 
 def test_the_cards_of_all_servers() -> None:

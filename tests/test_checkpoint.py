@@ -33,10 +33,21 @@ def text_config(text: TextShape, architecture: str) -> dict[str, Any]:
     }  # fmt: skip
     if text.head_dim * text.heads != text.hidden:
         found["head_dim"] = text.head_dim
+    return found | mixture_config(text, architecture) | attention_config(text, architecture)
+
+
+def mixture_config(text: TextShape, architecture: str) -> dict[str, Any]:
+    """The experts as each family's config.json writes them."""
+    found: dict[str, Any] = {}
     for mixture in text.mixture:
-        if mixture.corrected:
+        if architecture.startswith("Llama4"):
+            found |= {"intermediate_size_mlp": text.intermediate, "intermediate_size": mixture.intermediate}
+            found |= {"num_local_experts": mixture.experts, "moe_layers": None}
+            found["interleave_moe_layer_step"] = text.layers // (text.layers - mixture.dense_layers)
+        elif mixture.corrected or mixture.ungated:
             found |= {"n_routed_experts": mixture.experts, "moe_intermediate_size": mixture.intermediate}
-            found |= {"n_shared_experts": 1, "first_k_dense_replace": mixture.dense_layers}
+            found |= {"n_shared_experts": mixture.shared // mixture.intermediate}
+            found |= {"first_k_dense_replace": mixture.dense_layers}
         elif architecture.startswith(("Qwen", "InternS2")):
             found |= {"num_experts": mixture.experts, "moe_intermediate_size": mixture.intermediate}
             found |= {"mlp_only_layers": [], "decoder_sparse_step": 1}
@@ -45,16 +56,33 @@ def text_config(text: TextShape, architecture: str) -> dict[str, Any]:
             found["num_local_experts"] = mixture.experts
         found["num_experts_per_tok"] = mixture.per_token
         found |= {"num_blocks": mixture.sets} if mixture.sets else {}
+    return found
+
+
+def attention_config(text: TextShape, architecture: str) -> dict[str, Any]:
+    """Latent, windowed and linear attention, and biases and norms where a family writes them."""
+    found: dict[str, Any] = {}
+    if architecture.startswith(("Glm4", "Llama4")):
+        found["attention_bias"] = text.attention_bias != "none"
+    if architecture.startswith(("Glm4Moe", "Llama4")):
+        found["use_qk_norm"] = text.qk_norm
     for latent in text.latent:
-        found |= {"num_key_value_heads": text.heads, "head_dim": latent.rope, "q_lora_rank": latent.query_rank}
+        found |= {"num_key_value_heads": text.heads, "head_dim": latent.rope, "q_lora_rank": latent.query_rank or None}
         found |= {"kv_lora_rank": latent.rank, "qk_rope_head_dim": latent.rope, "qk_nope_head_dim": latent.key}
         found |= {"v_head_dim": latent.value}
+        for index in latent.index:
+            found |= {"index_n_heads": index.heads, "index_head_dim": index.head_dim, "index_topk": index.tokens}
     for window in text.window:
-        kinds = ["sliding_attention", "full_attention"] * window.layers
-        found |= {"sliding_window": window.tokens, "layer_types": kinds}
+        found["sliding_window"] = window.tokens
+        if architecture.startswith("Gemma3"):
+            found["sliding_window_pattern"] = 6
+        elif not architecture.startswith("Gemma"):  # Gemma 2 does not write which
+            found["layer_types"] = ["sliding_attention", "full_attention"] * window.layers
     for linear in text.linear:
         kinds = ["linear_attention"] * 3 + ["full_attention"]
-        found |= {"layer_types": kinds * (linear.layers // 3), "linear_num_key_heads": linear.key_heads}
+        every = architecture == "Qwen3NextForCausalLM"
+        found |= {"full_attention_interval": 4} if every else {"layer_types": kinds * (linear.layers // 3)}
+        found |= {"linear_num_key_heads": linear.key_heads}
         found |= {"linear_num_value_heads": linear.value_heads, "linear_value_head_dim": linear.head_dim}
         found |= {"linear_conv_kernel_dim": linear.kernel}
     return found
@@ -62,9 +90,13 @@ def text_config(text: TextShape, architecture: str) -> dict[str, Any]:
 
 def vision_config(vision: VisionShape, legacy: bool) -> dict[str, Any]:
     """The encoder as its family's config.json writes it; Qwen's leaves most to the class."""
-    if vision.positions:
+    if vision.pixels and vision.projector:  # GLM: the layers are as deep as the output is wide
+        names = {"hidden_size": vision.hidden, "out_hidden_size": vision.intermediate, "depth": vision.layers}
+        return names | {"num_heads": vision.heads, "intermediate_size": 13696, "image_size": 336}
+    if vision.pixels and vision.positions:
         names = {"hidden_size": vision.hidden, "intermediate_size": vision.intermediate, "depth": vision.layers}
-        return names | {"num_heads": vision.heads, "num_position_embeddings": vision.positions}
+        stacked = {"deepstack_visual_indexes": [5, 11, 17][: vision.deepstack]} if vision.deepstack else {}
+        return names | {"num_heads": vision.heads, "num_position_embeddings": vision.positions} | stacked
     if vision.pixels:
         if vision.gated:
             return {"hidden_size": 1280, "in_chans": 3, "intermediate_size": vision.intermediate}
@@ -97,11 +129,18 @@ def hub_config(model: Model) -> dict[str, Any]:
     legacy = model.architecture == "InternVLChatModel"
     found = text_config(model.text, language)
     for vision in model.vision:
-        flat = bool(vision.pixels) and not vision.positions
+        flat = (bool(vision.pixels) and not vision.positions) or vision.cut in ("rows", "slices")
         inner = {} if flat else {"llm_config" if legacy else "text_config": found}
-        found = (found if flat else inner) | {"vision_config": vision_config(vision, legacy)}
+        encoder = {} if vision.cut == "rows" else {"vision_config": vision_config(vision, legacy)}  # Phi names CLIP's
+        found = (found if flat else inner) | encoder
         found |= {"min_dynamic_patch": vision.min_tiles, "max_dynamic_patch": vision.max_tiles} if legacy else {}
+        if vision.cut == "slices":
+            found |= {"image_size": vision.image, "slice_config": {"max_slice_nums": vision.max_tiles}}
+            found["vision_config"]["image_size"] = 980
     found["architectures"] = [model.architecture]
+    for audio in model.audio:
+        encoder = {"d_model": audio.hidden, "encoder_layers": audio.layers, "encoder_ffn_dim": audio.intermediate}
+        found = {"architectures": found.pop("architectures"), "thinker_config": found | {"audio_config": encoder}}
     if model.remote_code:
         found["auto_map"] = {"AutoConfig": "configuration.Config"}
     if model.quantization:
@@ -128,12 +167,42 @@ def test_every_record_reads_back(name: str, tmp_path: Path) -> None:
         if field != "family":
             assert plain(getattr(found.text, field)) == plain(getattr(model.text, field)), field
     assert plain(found.vision) == plain(model.vision)
+    assert plain(found.audio) == plain(model.audio)
     assert found.remote_code == model.remote_code
     assert [each.method for each in found.quantization] == [each.method for each in model.quantization]
     assert [each.group for each in found.quantization] == [each.group for each in model.quantization]
     assert model_shape.weight_bytes(found) == model_shape.weight_bytes(model)
     assert {each.engine for each in model.support} <= {each.engine for each in found.support} | {"pytorch"}
     assert size == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "processor", "tiles_most", "pixels"),
+    [
+        ("glm-4.1v-9b-thinking", {"size": {"shortest_edge": 12544, "longest_edge": 9633792}}, 24, (6272, 4816896)),
+        ("glm-4.1v-9b-thinking", {"size": {"shortest_edge": 12544, "longest_edge": 2408448}}, 6, (6272, 1204224)),
+        ("qwen3-vl-8b-instruct", {"size": {"shortest_edge": 65536, "longest_edge": 1048576}}, 4, (65536, 1048576)),
+        ("phi-3.5-vision-instruct", {"num_crops": 16}, 16, None),
+        ("llama-4-scout-17b-16e-instruct", {"max_patches": 4}, 4, None),
+        ("gemma-3-4b-it", {"size": {"height": 896, "width": 896}}, 1, None),
+    ],
+)
+def test_limits_of_the_image_processor(
+    name: str, processor: dict[str, Any], tiles_most: int, pixels: tuple[int, int] | None, tmp_path: Path
+) -> None:
+    """A folder's own limits hold; GLM's count both frames of a patch."""
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
+    found, _, _ = checkpoint.read(folder(tmp_path, hub_config(STORE.models[name])), STORE)
+    assert found.vision[0].max_tiles == tiles_most
+    assert [(rule.least, rule.most) for rule in found.vision[0].pixels] == ([pixels] if pixels else [])
+
+
+def test_a_projector_follows_its_neighbours(tmp_path: Path) -> None:
+    """A folder with another language model has a projector of that width."""
+    config = hub_config(STORE.models["gemma-3-4b-it"])
+    config["text_config"]["hidden_size"] = 1024
+    found, _, _ = checkpoint.read(folder(tmp_path, config), STORE)
+    assert [(matrix.inputs, matrix.outputs) for matrix in found.vision[0].projector] == [(1152, 1024)]
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def test_output_is_written_with_its_mode(tmp_path: Path) -> None:
     script = tmp_path / "serve.sh"
     script.chmod(0o600)
     script.write_text("old")
-    done = recommend_process(*MAIN, "-q", "-o", str(script))
+    done = recommend_process(*MAIN, "-q", "-o", str(script), "--force")
     assert (done.returncode, done.stdout) == (0, b"")
     assert script.read_bytes() == recommend_process(*MAIN, "-q").stdout
     assert script.stat().st_mode & 0o777 == 0o600

@@ -3,10 +3,14 @@
 import os
 import subprocess
 import sys
+from typing import Any
 
+import click
 import pytest
 from artefacts import recommend_process
+from click.shell_completion import ShellComplete
 
+from recommender.cli import root
 from recommender.common.typed_options import as_typed
 from recommender.knowledge.load import load
 
@@ -49,6 +53,76 @@ def test_values_are_completed(line: str, offered: str) -> None:
     assert offered in found
     begun = line.rpartition(" ")[2].casefold()
     assert all(each.casefold().startswith(begun) and " " not in each for each in found), found
+
+
+OFFERED = {
+    "--gpu": "A100-80G", "--model": "qwen2.5-7b-instruct", "--workload": "chat", "--concurrency": "high",
+    "--lmdeploy": "0.9.2", "--follow": "gemini", "--kv": "int8", "--goal": "throughput", "--backend": "turbomind",
+    "--with": "session-len", "--without": "session-len",
+}  # fmt: skip
+"""One of the values of every option that takes a name."""
+
+
+def commands(group: click.Group = root, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], click.Command]]:  # type: ignore[assignment]
+    context: Any = click.Context(group)
+    found: list[tuple[tuple[str, ...], click.Command]] = [(path, group)]
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        found += commands(command, (*path, name)) if isinstance(command, click.Group) else [((*path, name), command)]
+    return found
+
+
+def offered(words: tuple[str, ...], begun: str = "") -> list[tuple[str, str]]:
+    """Kind and value of what is offered after these words of a command line."""
+    found = ShellComplete(root, {}, "recommend", "_RECOMMEND_COMPLETE").get_completions(list(words), begun)
+    return [(each.type, each.value) for each in found]
+
+
+NAMED = [
+    (path, option)
+    for path, command in commands()
+    for each in command.params
+    for option in each.opts
+    if option in OFFERED
+]
+
+
+@pytest.mark.parametrize(("path", "option"), NAMED, ids=lambda each: each if isinstance(each, str) else " ".join(each))
+def test_every_command_completes_the_names_that_it_takes(path: tuple[str, ...], option: str) -> None:
+    """Wherever the option is taken, its values are offered, in full and from a beginning."""
+    value = OFFERED[option]
+    assert ("plain", value) in offered((*path, option))
+    assert ("plain", value) in offered((*path, option), value[:2])
+
+
+def test_all_such_commands_are_tried() -> None:
+    """Of each of these options at least the commands that the reference lists."""
+    having = {option: {path[0] if path else "" for path, each in NAMED if each == option} for option in OFFERED}
+    asking = {"", "estimate", "compare", "review", "smoke"}
+    assert having["--gpu"] == having["--lmdeploy"] - {"explain"} == having["--model"] | {"bench-prompt"}
+    assert having["--gpu"] == asking | {"plan", "bench-prompt"}
+    assert having["--workload"] == having["--kv"] == having["--gpu"] - {"bench-prompt"}
+    assert having["--concurrency"] == having["--goal"] == having["--backend"] == asking
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("review",), ("check",), ("smoke",), ("bench-prompt",), ("--schema",), ("--trace",), ("-o",), ("--calibrate",),
+        ("plan", "-o"), ("smoke", "--save-evidence"), ("bench-prompt", "--labels"), ("campaign",),
+    ],
+)  # fmt: skip
+def test_files_are_completed(words: tuple[str, ...]) -> None:
+    """The shell is told to offer files."""
+    assert "file" in {kind for kind, _ in offered(words)}
+
+
+def test_an_option_of_lmdeploy_is_completed_with_its_dashes() -> None:
+    """As people paste it: beside the command's own options."""
+    found = {value for _, value in offered(("explain",), "--cache")}
+    assert found == {"--cache-max-entry-count", "--cache-block-seq-len"}
+    assert {"--session-len", "--short"} <= {value for _, value in offered(("explain",), "--s")}
 
 
 def test_all_names_are_offered() -> None:

@@ -8,7 +8,7 @@ from packaging.version import Version
 from variants import GIB, IMAGES, MIB, STORE, TEXT, configuration, resolve, store_with, variant
 
 from recommender.choose import constraints
-from recommender.estimate import memory, speed
+from recommender.estimate import memory, memory_items, speed
 from recommender.knowledge.conditions import NAMES
 
 
@@ -211,6 +211,7 @@ def test_facts_of_a_model_that_sees() -> None:
         "request.cpus": 32,
         "request.goal": "latency",
         "request.kv": "int8",
+        "request.backend": "auto",
         "request.p99_ms": 500.0,
         "request.ttft_ms": 200.0,
         "request.tpot_ms": 20.0,
@@ -311,7 +312,7 @@ def test_estimates_in_gib_and_ms() -> None:
     resolved, config = resolve(concurrency=4), configuration(max_batch_size=4)
     used, fast = memory.estimate(resolved, config), speed.estimate(resolved, config)
     values = constraints.estimate_values(used, fast, resolved.request)
-    assert values["estimate.weights_gib"] == pytest.approx(memory.weights(resolved, 1) / 2**30)
+    assert values["estimate.weights_gib"] == pytest.approx(memory_items.weights(resolved, 1) / 2**30)
     assert values["estimate.kv_gib"] == pytest.approx(used.item("kv cache").bytes / 2**30)
     assert values["estimate.total_gib"] == pytest.approx(used.total / 2**30)
     assert values["estimate.peak_gib"] == pytest.approx(used.high / 2**30)

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import os
 import sys
 import zipfile
@@ -17,10 +18,18 @@ from packaging.version import Version
 from recommender.common.errors import MaintenanceError
 from recommender.knowledge.load import data_root, load
 from recommender.knowledge.records import Flag
-from recommender.maintenance import extract, scaffold
+from recommender.maintenance import extract, scaffold, subcommands
 from recommender.maintenance.argparse_rebuild import rebuild_parser
 from recommender.maintenance.flag_diff import differences, release_differences, scaffold_flag
-from recommender.maintenance.wheel_facts import ReleaseFacts, WheelFacts, dump_extracted, eras, load_extracted
+from recommender.maintenance.wheel_facts import (
+    Definition,
+    ReleaseFacts,
+    WheelFacts,
+    dump_extracted,
+    eras,
+    load_extracted,
+)
+from recommender.review import accepted_options
 
 KNOWLEDGE = data_root() / "knowledge"
 FACTS = KNOWLEDGE / "extracted" / "api_server.json"
@@ -492,3 +501,32 @@ def test_a_new_release_starts_from_its_wheel(made: ReleaseFacts, facts: WheelFac
     ((name, flag),) = scaffold.flags((templates / "flag.yaml").read_text("utf-8"), facts, known)
     assert name == "session-len"
     assert yaml.safe_load(flag)["option"] == "--session-len"
+
+
+def test_the_other_commands_have_a_file_of_their_own(tmp_path: Path) -> None:
+    """Each release's commands with their options; what is equal is stored once; a release that is read again changes
+    nothing."""
+    path = tmp_path / "subcommands.json"
+    small = Definition(("--tp",), "tp", "store", "int", "", "1", (), False, ())
+    word = Definition((), "model", "store", "str", "", "", (), True, ())
+    older, newer = {"chat": (small, word), "convert": (word,)}, {"chat": (small, word)}
+    path.write_text(subcommands.dump({"0.10.0": newer, "0.9.2": older}, path))
+    raw = json.loads(path.read_text())
+    assert [len(raw["definitions"]), len(raw["parsers"])] == [2, 2]
+    assert list(raw["releases"]) == ["0.9.2", "0.10.0"]
+    assert raw["parsers"][raw["releases"]["0.9.2"]] == {"chat": [0, 1], "convert": [1]}
+    assert subcommands.dump({"0.10.0": newer}, path) == path.read_text()
+
+
+def test_what_the_review_reads_of_other_commands() -> None:
+    """Spot checks against LMDeploy's documentation of its releases."""
+    assert "convert" in accepted_options.commands("0.9.2")
+    assert "convert" not in accepted_options.commands("0.10.0")
+    assert accepted_options.parser("0.8.0", "serve proxy").keys() >= {"--strategy"}
+    assert accepted_options.parser("0.18.0", "serve proxy")["--routing-strategy"].choices == (
+        "min_expected_latency", "min_observed_latency", "random",
+    )  # fmt: skip
+    assert "ptb" not in accepted_options.parser("0.12.0", "lite auto_awq")["--calib-dataset"].choices
+    assert accepted_options.positionals("0.9.2", "convert") == 2
+    assert accepted_options.accepts("0.18.0", "--calib_sam", "lite auto_awq")
+    assert not accepted_options.accepts("0.18.0", "--calib", "lite auto_awq")

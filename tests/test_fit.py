@@ -19,7 +19,7 @@ import yaml
 from artefacts import KNOWLEDGE
 from click.testing import CliRunner
 
-from recommender.calibration import calibrate, fit
+from recommender.calibration import calibrate, fit, held_out, residual_records
 from recommender.calibration.observations import (
     Observation,
     is_simulated,
@@ -125,7 +125,8 @@ def test_a_fit_finds_the_terms_of_experts() -> None:
     """From mixtures only, by the simulation: they foretell a load that was not seen."""
     truth = COMMITTED | {"expert-layer-ms": 0.05, "expert-efficiency-quantised": 0.6, "expert-spread": 0.3}
     *seen, unseen = mixture_loads(truth)
-    found = fit._solve(seen, speed.EXPERT_COEFFICIENTS, STORE, COMMITTED)
+    *_, stage = fit.list_stages(seen, STORE)
+    found = fit._solve(stage, COMMITTED)
     assert set(found) == set(speed.EXPERT_COEFFICIENTS)
     assert all(abs(log) < 0.06 for _, log in log_errors(unseen, COMMITTED | found, simulate))
     assert found["expert-layer-ms"] == pytest.approx(0.05, rel=0.1)
@@ -154,10 +155,11 @@ def test_what_is_judged_was_not_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         (tmp_path / f"{os.getpid()}-{time.monotonic_ns()}").write_text(json.dumps(places))
         return {name: each.value for name, each in store.coefficients.items()}
 
-    monkeypatch.setattr(fit, "solve", spy)
-    found = fit.held_out_errors(every, STORE, lambda _: None)
+    monkeypatch.setattr(held_out, "solve", spy)
+    fits = held_out.solve_folds(every, STORE, lambda _: None)
+    found = held_out.held_out_errors(every, STORE, fits)
     seen = [[every[place] for place in json.loads(path.read_text())] for path in tmp_path.iterdir()]
-    assert len(seen) == len(MODELS) + fit.PARTS + 1
+    assert len(seen) == len(MODELS) + held_out.PARTS + 1
     for among in seen:
         left = [each for each in every if each not in among]
         assert left
@@ -174,11 +176,11 @@ def test_residuals_by_hand() -> None:
     of = invented(COMMITTED)
     log_errors = [-0.5, -0.2, -0.1, -0.05, 0.0, 0.02, 0.05, 0.1, 0.3, 0.9]
     found = [
-        fit.HeldOutError("rps-load", replace(of[number], run=f"run-{number}"), f"model {number % 2}", log)
+        held_out.HeldOutError("rps-load", replace(of[number], run=f"run-{number}"), f"model {number % 2}", log)
         for number, log in enumerate(log_errors)
     ]
-    found += [fit.HeldOutError("rps-load", of[0], "configuration a", 0.02)]
-    (made,) = fit.residuals(found)
+    found += [held_out.HeldOutError("rps-load", of[0], "configuration a", 0.02)]
+    (made,) = residual_records.residuals(found)
     # Eleven errors: a fifth of twelve is 2.4, so the second largest is how far they reach, to either side.
     assert made.low == pytest.approx(math.exp(-0.5), rel=1e-3)
     assert made.high == pytest.approx(math.exp(0.5), rel=1e-3)
@@ -189,8 +191,10 @@ def test_residuals_by_hand() -> None:
     assert 0 <= made.covered < 1
     assert made.by_workload is None
     # Errors of workloads left out have a median of their own and move nothing else.
-    loads = [fit.HeldOutError("rps-load", of[number], "workload chat", log) for number, log in enumerate([0.1, -0.2])]
-    (again,) = fit.residuals([*found, *loads])
+    loads = [
+        held_out.HeldOutError("rps-load", of[number], "workload chat", log) for number, log in enumerate([0.1, -0.2])
+    ]
+    (again,) = residual_records.residuals([*found, *loads])
     assert again.by_workload == pytest.approx((1 - math.exp(-0.1) + math.exp(0.2) - 1) / 2, rel=1e-2)
     assert again.model_copy(update={"by_workload": None}) == made
 
@@ -198,12 +202,14 @@ def test_residuals_by_hand() -> None:
 def test_repeats_count_as_one_run() -> None:
     """Nine runs of a launch and one of another weigh the same: ends, medians and what is inside."""
     one, other = invented(COMMITTED)[1:3]
-    often = [fit.HeldOutError("rps-load", replace(one, run=f"run-{number}"), "model a", 0.3) for number in range(9)]
-    seldom = [
-        fit.HeldOutError("rps-load", other, "model a", -0.1),
-        fit.HeldOutError("rps-load", other, "configuration a", 0.01),
+    often = [
+        held_out.HeldOutError("rps-load", replace(one, run=f"run-{number}"), "model a", 0.3) for number in range(9)
     ]
-    (made,) = fit.residuals([*often, *seldom, *rest_of_ten(one)])
+    seldom = [
+        held_out.HeldOutError("rps-load", other, "model a", -0.1),
+        held_out.HeldOutError("rps-load", other, "configuration a", 0.01),
+    ]
+    (made,) = residual_records.residuals([*often, *seldom, *rest_of_ten(one)])
     assert (made.predictions, made.starts) == (10, 17)  # the other launch is of the first run
     # Eleven errors, the nine runs as one: a fifth of twelve is 2.4, so the second largest is how far they reach.
     assert made.low == pytest.approx(math.exp(-0.1), rel=1e-3)
@@ -211,10 +217,10 @@ def test_repeats_count_as_one_run() -> None:
     assert made.by_model == pytest.approx(1 - math.exp(-0.01), rel=0.01)
 
 
-def rest_of_ten(of: Observation) -> list[fit.HeldOutError]:
+def rest_of_ten(of: Observation) -> list[held_out.HeldOutError]:
     """Eight launches of their own, each 1 % off."""
     return [
-        fit.HeldOutError("rps-load", replace(of, run=f"own-{number}", launch=f"own-{number}"), "model a", 0.01)
+        held_out.HeldOutError("rps-load", replace(of, run=f"own-{number}", launch=f"own-{number}"), "model a", 0.01)
         for number in range(8)
     ]
 
@@ -255,12 +261,12 @@ def test_what_was_free_counts_where_memory_was_asked_for() -> None:
 def test_a_fit_does_not_hang_on_the_last_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begun a millionth beside the middle it ends at the same place: machines round differently, CI holds us to it."""
     known = [each for each in merge_repeats(fit_command.evidence(KNOWLEDGE, STORE)) if not each.concurrency]
-    free = [name for name in FITTED if name not in speed.COEFFICIENTS]
+    stage, *_ = fit.list_stages(known, STORE)
     found = []
     for middle in (fit.MIDDLE, fit.MIDDLE + 1e-6):
         monkeypatch.setattr(fit, "MIDDLE", middle)
-        found.append(fit._solve(known, free, STORE, COMMITTED))
-    assert len(free) >= 5
+        found.append(fit._solve(stage, COMMITTED))
+    assert len(found[0]) >= 5
     assert found[1] == pytest.approx(found[0], rel=fit_command.TOLERANCE / 5)
 
 
@@ -294,6 +300,34 @@ def test_the_committed_files_are_the_fit() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_a_fit_that_could_be_better_is_seen() -> None:
+    """Each fitted coefficient by itself: at the fit's place none is named, moved by a twentieth of its range it is."""
+    seen = [each for each in invented(true_values(5)) if each.concurrency < 16][:60]
+    values = fit.solve(seen, STORE)
+    best = set(fit.list_improvable(seen, STORE, values))
+    assert not best
+    moved = 0
+    for stage in fit.list_stages(seen, STORE):
+        for name, (low, high) in stage.ends.items():
+            place = math.log(values[name])
+            away = place + (0.3 if place < (low + high) / 2 else -0.3) * (high - low)
+            named = set(fit.list_improvable(seen, STORE, values | {name: math.exp(away)}))
+            moved += name in named
+    assert moved >= 0.8 * len(FITTED)
+
+
+def test_fits_that_are_kept_come_back(tmp_path: Path) -> None:
+    """From the file's text; without the file there are none, and a fold without a fit, or the reverse, is named."""
+    fits = {"model a": {"step-ms": 1.5, "tail-alone": 2.0}, "workload chat": {"step-ms": 0.1, "tail-alone": 1e-7}}
+    (tmp_path / "fits.json").write_text(held_out.as_json(fits))
+    assert held_out.read_fits(tmp_path / "fits.json") == fits
+    assert held_out.read_fits(tmp_path / "none.json") == {}
+    every = invented(COMMITTED)
+    told = held_out.list_stale(every, STORE, {"model nobody": {}})
+    assert "model nobody: nothing is left out under this name" in told
+    assert f"model {every[0].model}: not kept" in told
+
+
 def test_a_changed_coefficient_is_seen(tmp_path: Path) -> None:
     """A value edited by hand, a residual that is missing: each is told."""
     for kind in ("coefficients", "residuals"):
@@ -304,7 +338,7 @@ def test_a_changed_coefficient_is_seen(tmp_path: Path) -> None:
     wanted = fit_command.files(tmp_path, fitted, [])
     assert all(fit_command._same(path, text) for path, text in wanted.items())
     edited = tmp_path / "coefficients" / "tile-host-ms.yaml"
-    edited.write_text(fit.changed_value(edited.read_text(), 1.01 * fitted["tile-host-ms"]))
+    edited.write_text(residual_records.changed_value(edited.read_text(), 1.01 * fitted["tile-host-ms"]))
     assert [path for path, text in wanted.items() if not fit_command._same(path, text)] == [edited]
     assert not fit_command._same(tmp_path / "residuals" / "none.yaml", "id: none\n")
 
@@ -312,7 +346,7 @@ def test_a_changed_coefficient_is_seen(tmp_path: Path) -> None:
 def test_only_the_value_of_a_coefficient_is_rewritten() -> None:
     """What people wrote of a coefficient stays byte for byte."""
     text = (KNOWLEDGE / "coefficients" / "tile-host-ms.yaml").read_text("utf-8")
-    changed = fit.changed_value(text, 3.25)
+    changed = residual_records.changed_value(text, 3.25)
     assert yaml.safe_load(changed) == yaml.safe_load(text) | {"value": 3.25}
     assert [a for a, b in zip(text.splitlines(), changed.splitlines(), strict=True) if a != b] == [
         line for line in text.splitlines() if line.startswith("value:")

@@ -22,8 +22,8 @@ from recommender.estimate.arrivals import OpenServer, open_server
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.sampling import gaps_of
 from recommender.estimate.scheduler import simulation
+from recommender.estimate.scheduler.passes import SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.pool import Pool
-from recommender.estimate.scheduler.server import SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.simulation import LoadFigures
 from recommender.fleet.aim import Aim, Tail
 from recommender.fleet.rate_search import RateSearch

@@ -21,8 +21,8 @@ from recommender.estimate import load_profile, sampling
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.scheduler import simulation
-from recommender.estimate.scheduler.server import SimulatedRequest, SimulatedServer
-from recommender.estimate.scheduler.simulation import LoadFigures, Quantiles
+from recommender.estimate.scheduler.passes import SimulatedRequest, SimulatedServer
+from recommender.estimate.scheduler.simulation import LoadFigures, Quantiles, simulate_closed_loop
 from recommender.request.resolved_request import ResolvedRequest
 
 TEMPLATE = 29
@@ -365,3 +365,23 @@ def test_a_prefix_that_no_cache_of_a_gpu_holds_is_read_by_each() -> None:
     resolved = asked(gpu="h200-sxm", model="llama-3.1-8b-instruct", prompt_tokens=20_000, prefix_tokens=16_384)
     server, _ = load_profile.describe_server(resolved, configure(prefix_caching=True), 16, COEFFICIENTS, times_of)
     assert server.times.step_base == 8.0
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(1, 900), st.integers(1, 40)), min_size=1, max_size=6),
+    st.sampled_from([1, 2, 8, 16]),
+    st.sampled_from([512, 2048, 8192]),
+    st.sampled_from([1, 2, 3, 64]),
+    st.sampled_from([0, 20_000]),
+    st.sampled_from([0.0, 0.12]),
+)
+def test_limits_that_few_clients_do_not_feel_change_no_figure(
+    lengths: list[tuple[int, int]], clients: int, budget: int, times: int, kv_tokens: int, chunk: float
+) -> None:
+    """A server's figures are those of one with less budget and batch, to the last digit."""
+    service = ServiceTimes(1.0, 9.0, 6.0, 0.1, 50.0, 2.0)
+    turns = (tuple(SimulatedRequest(1.0, new / 20, new, 1000, out, 0.1) for new, out in lengths),)
+    made = SimulatedServer(2.0, 1.0, budget, clients * times, kv_tokens, service, chunk)
+    less = load_profile._without_slack(made, turns, clients)
+    assert simulate_closed_loop(less, turns, clients) == simulate_closed_loop(made, turns, clients)

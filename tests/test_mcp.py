@@ -73,6 +73,14 @@ WRONG: dict[str, tuple[Case, str]] = {
     "not a time": (("recommend", {"gpu": "L4", "ttft": "soon"}), "ttft 'soon': use a number"),
     "not a goal": (("recommend", {"gpu": "L4", "goal": "speed"}), "goal: use 'latency'"),
     "a truth for a number": (("recommend", {"gpu": "L4", "turns": True}), "turns: use a valid integer"),
+    "a whole number as a fraction": (
+        ("recommend", {"gpu": "L4", "concurrency": 16.0}),
+        "^concurrency: use a valid integer or use a valid string, not 16.0$",
+    ),
+    "a number as a text": (("recommend", {"gpu": "L4", "turns": "2"}), '^turns: use a valid integer, not "2"$'),
+    "a rate that is none": (("recommend", {"gpu": "L4", "rps": "5x"}), "^rps '5x': use a number"),
+    "what only our choice heeds": (("estimate", {"gpu": "L4", "kv": "int8"}), "unknown argument 'kv'"),
+    "another server's option": (("explain", {"option": "max-model-len"}), "LMDeploy's closest is --session-len"),
     "unknown option": (
         ("explain", {"option": "sesion-len"}),
         "'sesion-len': did you mean --session-len",
@@ -204,6 +212,30 @@ def test_short_answers_are_short_and_have_sources() -> None:
             or "nothing fits" in short
             or re.search(r"\d+\.\d+\.\d+ [\w/.-]+:\d+|evidence |://|unverified", short)
         )
+
+
+def test_a_switch_is_a_truth() -> None:
+    """As JSON writes it, or as a text."""
+    for setting in (True, "true"):
+        text, failed = call("estimate", {"gpu": "A100-80G", "settings": {"trust_remote_code": setting}})
+        assert not failed
+        assert "PROBLEMS" not in text
+    assert "Turn on trust_remote_code" in call("estimate", {"gpu": "A100-80G", "settings": {"tp": 1}})[0]
+
+
+def test_a_rate_may_be_a_text() -> None:
+    """Chatbots write numbers so."""
+    asked = {"gpu": "H100", "model": "qwen3-8b", "workload": "chat"}
+    assert call("recommend", asked | {"rps": "5"}) == call("recommend", asked | {"rps": 5})
+
+
+def test_what_no_tool_does_is_said_so() -> None:
+    """A fleet is a command of the shell."""
+    text, failed = call("recommend", {"gpu": "L4", "model": "qwen3-8b", "workload": "chat", "rps": 500})
+    assert not failed
+    assert "or, in a shell: recommend plan --rps 500 --gpu l4 --model qwen3-8b --workload chat" in " ".join(
+        text.split()
+    )
 
 
 def test_nothing_fits_is_an_answer() -> None:

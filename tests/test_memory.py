@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from packaging.version import Version
 from variants import GIB, IMAGES, MIB, STORE, TEXT, coefficients, configuration, resolve, store_with, variant
 
-from recommender.estimate import kv_region, memory, model_shape
+from recommender.estimate import cache_need, memory, memory_items, model_shape
+from recommender.estimate.engines import kv_region, turbomind
 from recommender.render import report
 
 PLAIN = {
@@ -42,7 +43,7 @@ def text(store: Any = ROUND, **asked: Any) -> Any:
 )
 def test_a_pass_is_prompts_and_one_token_a_request(prefill: int, batch: int, tp: int, tokens: int) -> None:
     """The budget and the batch together, rounded up to whole tokens on every rank (0.16.0 turbomind.cc:173-179)."""
-    assert memory.forward_tokens(prefill, batch, tp) == tokens
+    assert turbomind.forward_tokens(prefill, batch, tp) == tokens
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,7 @@ def test_the_warm_up_keeps_the_longest_length_that_a_session_holds(
     release: str, forward: int, session: int, tokens: int
 ) -> None:
     """The whole pass where it fits a session, else the longest shorter length that is tried."""
-    assert memory.warmup_tokens(Version(release), forward, session) == tokens
+    assert turbomind.warmup_tokens(Version(release), forward, session) == tokens
 
 
 def test_every_length_of_the_warm_up_is_tried() -> None:
@@ -73,7 +74,7 @@ def test_every_length_of_the_warm_up_is_tried() -> None:
     lengths = [8, 16, *sorted([2**power for power in range(5, 18)] + [3 * 2**power for power in range(4, 17)])]
     for length, following in zip(lengths, [*lengths[1:], 10**6], strict=True):
         for session in (length, following - 1):
-            assert memory.warmup_tokens(Version("0.18.0"), 2 * 10**6, session) == length
+            assert turbomind.warmup_tokens(Version("0.18.0"), 2 * 10**6, session) == length
 
 
 # --- the cache's blocks
@@ -151,48 +152,48 @@ def test_a_region_holds_its_blocks_wherever_it_begins(blocks: int, block: int) -
 def test_weights_are_those_of_the_files_where_they_were_read() -> None:
     """A checkpoint's own bytes count; over two cards they are split as the computed ones are."""
     resolved = text()
-    one, two = memory.weights(resolved, 1), memory.weights(resolved, 2)
+    one, two = memory_items.weights(resolved, 1), memory_items.weights(resolved, 2)
     assert one == pytest.approx(15.23e9, rel=0.01)
     assert one / 2 < two < one / 2 * 1.01
     read = replace(resolved, weight_bytes=2 * one)
-    assert memory.weights(read, 1) == 2 * one
-    assert memory.weights(read, 2) == pytest.approx(2 * two, abs=2)
+    assert memory_items.weights(read, 1) == 2 * one
+    assert memory_items.weights(read, 2) == pytest.approx(2 * two, abs=2)
 
 
 def test_before_the_cache_stand_context_weights_and_leavings() -> None:
     """The context with its range; 16-bit weights leave nothing, 4-bit ones a share of the embedding table."""
-    context, weights, loading = memory.items_before_cache(text(), 1)
+    context, weights, loading = turbomind.items_before_cache(text(), 1)
     assert [item.name for item in (context, weights, loading)] == ["context", "weights", "loading"]
     assert (context.low, context.bytes, context.high) == (900 * MIB, 1000 * MIB, 1200 * MIB)
     assert context.coefficients == ("context-mib",)
-    assert weights.low == weights.bytes == weights.high == memory.weights(text(), 1)
+    assert weights.low == weights.bytes == weights.high == memory_items.weights(text(), 1)
     assert (loading.low, loading.bytes, loading.high) == (0, 0, 0)
-    _, _, leavings = memory.items_before_cache(resolve(ROUND, model=IMAGES), 1)
+    _, _, leavings = turbomind.items_before_cache(resolve(ROUND, model=IMAGES), 1)
     table = 151_674 * 3584 * 2
     assert (leavings.low, leavings.bytes, leavings.high) == (table, table * 3 // 2, 2 * table)
-    assert memory.items_before_cache(resolve(ROUND, model=IMAGES), 2)[2].bytes == table * 3 // 4
+    assert turbomind.items_before_cache(resolve(ROUND, model=IMAGES), 2)[2].bytes == table * 3 // 4
 
 
 def test_more_cards_of_a_server_have_a_larger_context() -> None:
     """Peers are mapped into each other from two cards on."""
-    context = memory.items_before_cache(text(), 2)[0]
+    context = turbomind.items_before_cache(text(), 2)[0]
     assert (context.low, context.bytes, context.high) == (1000 * MIB, 1200 * MIB, 1600 * MIB)
     assert context.coefficients == ("context-mib", "peer-context-mib")
 
 
 def test_usable_is_the_card_without_the_drivers_part_or_what_was_asked() -> None:
     """81,559 MiB less 500; of --vram 10 all ten GiB."""
-    assert memory.usable_bytes(text()) == (81_559 - 500) * MIB
-    assert memory.usable_bytes(text(vram_gib=10.0)) == 10 * GIB
+    assert memory_items.usable_bytes(text()) == (81_559 - 500) * MIB
+    assert memory_items.usable_bytes(text(vram_gib=10.0)) == 10 * GIB
 
 
 def test_the_peak_of_loading_is_before_the_cache() -> None:
     """Context and weights, and at most three embedding tables of 152064 x 3584 16-bit numbers."""
     made = memory.estimate(text(), configuration())
     table = 152_064 * 3584 * 2
-    assert made.loading == 1000 * MIB + memory.weights(text(), 1) + 3 * table
+    assert made.loading == 1000 * MIB + memory_items.weights(text(), 1) + 3 * table
     two = memory.estimate(text(gpu_count=2), configuration(tp=2))
-    assert two.loading == 1200 * MIB + memory.weights(text(), 2) + 3 * table // 2
+    assert two.loading == 1200 * MIB + memory_items.weights(text(), 2) + 3 * table // 2
 
 
 @pytest.mark.parametrize(("tp", "wide"), [(1, 36 * 128 + 18_944), (2, 18 * 128 + 9472)])
@@ -202,7 +203,7 @@ def test_work_buffers_by_hand(tp: int, wide: int, session: int, tokens: int) -> 
 
     A pass has no more tokens than a session. Token ids are 4 bytes of every position of every request.
     """
-    item = memory.workspace(text(), configuration(session_len=session, tp=tp, max_batch_size=2), 514)
+    item = turbomind.workspace(text(), configuration(session_len=session, tp=tp, max_batch_size=2), 514)
     rows, logits, ids = tokens * (2 * 3584 + wide) * 2, 2 * 152_064, 2 * session * 4
     assert item.bytes == 100 * MIB + rows + logits + ids
     assert item.low == 50 * MIB + rows // 2 + logits // 2 + ids
@@ -213,13 +214,13 @@ def test_work_buffers_by_hand(tp: int, wide: int, session: int, tokens: int) -> 
 def test_work_buffers_of_a_mixture_hold_the_experts_of_a_token() -> None:
     """Qwen3-30B-A3B: eight experts of 768 a token instead of one MLP; a shared one is added."""
     resolved = resolve(ROUND, model="qwen3-30b-a3b", images=0)
-    item = memory.workspace(resolved, configuration(max_batch_size=1, session_len=4096), 512)
+    item = turbomind.workspace(resolved, configuration(max_batch_size=1, session_len=4096), 512)
     row = 2 * 2048 + (32 + 2 * 4) * 128 + 8 * 768
     assert item.bytes == 100 * MIB + 512 * row * 2 + 151_936 + 4096 * 4
     text = resolved.model.text
     shared = variant(text, mixture=(variant(text.mixture[0], shared=512),))
     with_shared = replace(resolved, model=variant(resolved.model, text=shared))
-    more = memory.workspace(with_shared, configuration(max_batch_size=1, session_len=4096), 512)
+    more = turbomind.workspace(with_shared, configuration(max_batch_size=1, session_len=4096), 512)
     assert more.bytes - item.bytes == 512 * 512 * 2
 
 
@@ -242,7 +243,7 @@ def test_the_image_encoder_holds_the_tiles_that_join_a_pass(
     """Of InternViT's 1025 patches a tile four rows of 1024 and one of 4096 numbers of two bytes, times the share."""
     width, height = size
     asked = {"images": images, "image_width": width, "image_height": height, "output_tokens": output}
-    item = memory.vision_workspace(resolve(ROUND, **asked), configuration(max_batch_size=batch))
+    item = memory_items.vision_workspace(resolve(ROUND, **asked), configuration(max_batch_size=batch))
     whole = tiles * 1025 * (4 * 1024 + 4096) * 2
     assert (item.low, item.bytes, item.high) == (whole // 4, whole // 2, whole)
     assert item.name == "vision"
@@ -251,7 +252,7 @@ def test_the_image_encoder_holds_the_tiles_that_join_a_pass(
 def test_less_detail_takes_less_of_the_encoder() -> None:
     """Of 1280x720 three tiles with at most six, instead of nine."""
     resolved = resolve(ROUND, images=1, image_width=1280, image_height=720)
-    nine, three = (memory.vision_workspace(resolved, configuration(max_tiles=most)).bytes for most in (0, 6))
+    nine, three = (memory_items.vision_workspace(resolved, configuration(max_tiles=most)).bytes for most in (0, 6))
     assert nine == 3 * three
 
 
@@ -259,14 +260,15 @@ def test_only_whole_patches_are_seen() -> None:
     """Of a tile of 460 pixels 32 of 14 a side, as of 448."""
     resolved = resolve(ROUND, images=1, image_width=448, image_height=448)
     odd = variant(resolved.model, vision=(variant(resolved.model.vision[0], image=460),))
-    whole, cut = (memory.vision_workspace(each, configuration()) for each in (resolved, replace(resolved, model=odd)))
+    cases = (resolved, replace(resolved, model=odd))
+    whole, cut = (memory_items.vision_workspace(each, configuration()) for each in cases)
     assert whole.bytes == cut.bytes
 
 
 def test_without_images_the_encoder_takes_nothing() -> None:
     """No image, or a model that sees none."""
     for resolved in (text(), resolve(ROUND, images=0)):
-        item = memory.vision_workspace(resolved, configuration())
+        item = memory_items.vision_workspace(resolved, configuration())
         assert (item.bytes, item.low, item.high) == (0, 0, 0)
 
 
@@ -277,7 +279,7 @@ def test_the_cache_is_a_share_of_what_is_free_after_the_weights() -> None:
     """On a card of 40,000 MiB of which the driver keeps 500; the spread of what stands before goes into its ends."""
     resolved = replace(text(), gpu=SMALL_GPU, available_bytes=40_000 * MIB)
     made = memory.estimate(resolved, configuration(cache_ratio=0.5, max_batch_size=4))
-    free = (39_500 - 1000) * MIB - memory.weights(resolved, 1)
+    free = (39_500 - 1000) * MIB - memory_items.weights(resolved, 1)
     assert made.free == free
     cache = made.item("kv cache")
     assert cache.bytes == free // 2
@@ -315,7 +317,7 @@ def test_every_part_names_the_coefficients_it_rests_on() -> None:
 def test_slabs_came_with_0_15(release: str, blocks: int) -> None:
     """256 MiB hold 73 blocks of 3.5 MiB; from 0.15.0 on seven pages with nine each."""
     resolved = replace(text(lmdeploy=release), gpu=SMALL_GPU, available_bytes=40_000 * MIB)
-    free = (39_500 - 1000) * MIB - memory.weights(resolved, 1)
+    free = (39_500 - 1000) * MIB - memory_items.weights(resolved, 1)
     made = memory.estimate(resolved, configuration(cache_ratio=256 * MIB / free + 1e-9))
     assert made.kv_blocks == blocks
 
@@ -348,7 +350,7 @@ def test_while_loading_a_small_server_takes_more_than_when_it_is_ready() -> None
 )
 def test_the_cache_needs_the_load_a_session_or_the_warm_up(batch: int, session: int, warmup: int, tokens: int) -> None:
     """Whichever is the most, each in whole blocks."""
-    assert memory.count_needed_tokens(text(), 0, 64, batch, session, warmup) == tokens
+    assert cache_need.count_needed_tokens(text(), 0, 64, batch, session, warmup) == tokens
 
 
 def test_a_shared_prefix_is_held_once() -> None:
@@ -367,13 +369,13 @@ def test_a_shared_prefix_is_held_once() -> None:
     # Ample: twice the need of the free memory at its low end, rounded up to two digits.
     token = 2 * 32 * 8 * 128 * 2
     high = sum(item.high for item in made.memory.items if item.name in ("context", "weights", "loading"))
-    share = 2 * 19_456 * token / (memory.usable_bytes(made.resolved) - high)
+    share = 2 * 19_456 * token / (memory_items.usable_bytes(made.resolved) - high)
     assert share <= made.config.cache_ratio <= 1.1 * share + 0.001
     assert made.config.cache_ratio < plain.config.cache_ratio / 2
     for prefix, whole in ((2047, 31), (63, 0)):  # the last block of a prefix holds what follows, too
         resolved = resolve(STORE, **asked, prefix_tokens=prefix)
-        assert memory.shared_tokens(resolved, True, 64) == whole * 64
-        assert memory.shared_tokens(resolved, False, 64) == 0
+        assert cache_need.shared_tokens(resolved, True, 64) == whole * 64
+        assert cache_need.shared_tokens(resolved, False, 64) == 0
     shown = " ".join(report.report(made).split())
     assert "2,048 of these tokens are the prefix that all requests share" in shown
 
@@ -384,18 +386,18 @@ def test_a_shared_prefix_of_lengths_that_vary() -> None:
     own = -(-(1300 + 35 + 80) // 64) * 64 - 1024
     deviation = math.sqrt(100 * (100**2 + 20**2))
     wanted = 1024 + -(-math.ceil(100 * own + 2.326 * deviation) // 64) * 64
-    assert memory.count_needed_tokens(resolved, 0, 64, 100, 4096, 0, 1024) == wanted
+    assert cache_need.count_needed_tokens(resolved, 0, 64, 100, 4096, 0, 1024) == wanted
 
 
 def test_a_larger_image_than_asked_for_still_fits_once() -> None:
     """One request whose image has all twelve tiles and the thumbnail, or what a session holds of it."""
     resolved = resolve(images=1, image_width=448, image_height=448, prompt_tokens=24, output_tokens=16)
     largest = 13 * 256 + 50 + 24 + 16
-    assert memory.count_needed_tokens(resolved, 0, 64, 1, 4096, 0) == -(-largest // 64) * 64
-    assert memory.count_needed_tokens(resolved, 0, 64, 1, 1024, 0) == 1024
-    assert memory.count_needed_tokens(resolved, 1, 64, 1, 4096, 0) == 384  # 256 + 50 + 24 + 16 = 346
+    assert cache_need.count_needed_tokens(resolved, 0, 64, 1, 4096, 0) == -(-largest // 64) * 64
+    assert cache_need.count_needed_tokens(resolved, 0, 64, 1, 1024, 0) == 1024
+    assert cache_need.count_needed_tokens(resolved, 1, 64, 1, 4096, 0) == 384  # 256 + 50 + 24 + 16 = 346
     photo = resolve(images=1, image_width=1280, image_height=720, prompt_tokens=24, output_tokens=16)
-    assert memory.count_needed_tokens(photo, 1, 64, 10, 64, 0) == 3840
+    assert cache_need.count_needed_tokens(photo, 1, 64, 10, 64, 0) == 3840
     config = configuration(max_tiles=1, cache_ratio=0.05)
     made = memory.estimate(photo, config)
     assert made.kv_requests == made.kv_tokens // 384
@@ -409,7 +411,7 @@ def test_a_larger_image_than_asked_for_still_fits_once() -> None:
 def test_as_many_run_as_come_and_the_batch_admits(concurrency: int, batch: int, servers: int, running: int) -> None:
     """The load over the servers, the fullest one, up to its batch."""
     resolved = text(concurrency=concurrency)
-    assert memory.count_running_requests(resolved, configuration(max_batch_size=batch, servers=servers)) == running
+    assert cache_need.count_running_requests(resolved, configuration(max_batch_size=batch, servers=servers)) == running
 
 
 def test_a_second_server_of_a_card_starts_in_what_the_first_left() -> None:
@@ -430,7 +432,7 @@ def test_a_second_server_of_a_card_starts_in_what_the_first_left() -> None:
 # --- the likely range
 
 
-def likely(low: float, high: float, **asked: Any) -> tuple[int, int, memory.Memory]:
+def likely(low: float, high: float, **asked: Any) -> tuple[int, int, memory_items.Memory]:
     """The likely ends with such errors of unseen starts, and the estimate."""
     known = variant(STORE.residuals["memory"], low=low, high=high)
     store = store_with(residuals={**STORE.residuals, "memory": known})
@@ -485,7 +487,7 @@ def test_memory_grows_with_what_it_is_for(batch: int, prefill: int, tp: int, rat
     assert made.low <= made.total <= made.high
     for change in ({"max_batch_size": batch + 1}, {"prefill_tokens": prefill + 512}, {"cache_ratio": ratio + 0.05}):
         assert memory.estimate(resolved, replace(base, **change)).total >= made.total
-    assert made.free == memory.usable_bytes(resolved) - sum(item.bytes for item in made.items[:3])
+    assert made.free == memory_items.usable_bytes(resolved) - sum(item.bytes for item in made.items[:3])
 
 
 @pytest.mark.parametrize(("heads", "size"), [(20, 64), (16, 128), (10, 128)])
@@ -542,5 +544,5 @@ def test_states_leave_fewer_tokens() -> None:
     )
     assert abs(held.kv_requests - most) <= 1, "aligning the region costs half a page on average"
     early = qwen35("0.12.2", concurrency=4)
-    later = memory.workspace(qwen35("0.12.3", concurrency=4), config, 512).bytes
-    assert memory.workspace(early, config, 512).bytes - later == 4 * 25.5 * MIB
+    later = turbomind.workspace(qwen35("0.12.3", concurrency=4), config, 512).bytes
+    assert turbomind.workspace(early, config, 512).bytes - later == 4 * 25.5 * MIB

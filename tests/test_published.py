@@ -251,7 +251,7 @@ def test_report_and_json_show_what_was_published() -> None:
     """Figure, release and address, at most two; on an H200 none is near."""
     made = recommend.recommend(Request(gpu="a100-sxm-80g", model="llama-2-7b-chat", concurrency=16))
     text = " ".join(report.report(made).split())
-    assert "PUBLISHED NEAREST TO THIS" in text
+    assert "NEAREST PUBLISHED FIGURES" in text
     shown = json.loads(json_output.to_json(made))["published"]
     assert len(shown) == 2
     for each in shown:

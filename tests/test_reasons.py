@@ -94,7 +94,7 @@ def test_an_option_is_written_where_it_is_decided_read_and_not_its_default(
 ) -> None:
     """A switch only where it is on; always or never where the record says so."""
     default = form.default if form else "default"
-    assert reasons.is_emitted(option(**changed), value, default, form) is emitted
+    assert reasons.is_emitted(option(**changed), value, default, form, "turbomind") is emitted
 
 
 @pytest.mark.parametrize("kind", ["code", "pages", "evidence"])
@@ -237,7 +237,7 @@ OF_IMAGES = re.compile(r"\b(images?|tiles?|vision|InternVL\S*)\b", re.IGNORECASE
 
 
 def test_text_requests_read_no_claims_about_images() -> None:
-    """Of a text request only claims that hold for it are told; of one with images all."""
+    """Of a text request only claims that hold for it are told; of one with images more."""
     texts, pictures = (
         {verdict.claim for option in made.explanations for verdict in option.verdicts}
         for made in (
@@ -246,5 +246,37 @@ def test_text_requests_read_no_claims_about_images() -> None:
         )
     )
     assert texts < pictures
-    assert all(STORE.claims[claim].images for claim in pictures - texts)
-    assert not [claim.id for claim in STORE.claims.values() if OF_IMAGES.search(claim.statement) and not claim.images]
+    for claim in STORE.claims.values():
+        assert not OF_IMAGES.search(claim.statement) or not claim.options or claim.when, claim.id
+        assert claim.id not in texts or not OF_IMAGES.search(claim.statement), claim.id
+
+
+CONDITIONAL = [
+    ("a100-batch-64-to-128", {"gpu": "a100-sxm-80g"}, {"gpu": "h100-sxm-80g"}),
+    ("int4-kv-needed-below-48-gb", {"gpu": "l4"}, {"gpu": "h100-sxm-80g"}),
+    ("five-percent-is-200-mb", {"gpu": "h100-sxm-80g"}, {"gpu": "l40s"}),
+    ("awq-needs-turbomind", {"model": "qwen3-8b-awq"}, {"model": "qwen3-8b"}),
+    ("awq-lowers-memory", {"model": "qwen3-8b-awq"}, {"model": "qwen3-8b-fp8"}),
+    ("w4a16-raises-throughput", {"model": "qwen2.5-7b-instruct-gptq-int4"}, {"model": "qwen3-8b"}),
+    ("dtype-ignored-for-quantised-now", {"model": "qwen3-8b-fp8"}, {"model": "qwen3-8b"}),
+    ("image-is-1400-tokens", {"model": "internvl3-8b"}, {"model": "qwen2.5-vl-7b-instruct"}),
+    ("one-gpu-holds-8b-awq", {"model": "internvl3-8b-awq"}, {"model": "internvl3-8b"}),
+    ("single-image-makes-batching-uncritical", {"images": 1, "image_width": 448, "image_height": 448},
+     {"images": 2, "image_width": 448, "image_height": 448}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("claim", "concerned", "other"), CONDITIONAL)
+def test_a_claim_is_told_where_it_concerns_the_request(
+    claim: str, concerned: dict[str, Any], other: dict[str, Any]
+) -> None:
+    """By card, format, model or load."""
+    for asked, told in ((concerned, True), (other, False)):
+        made = recommend(Request(**{"gpu": "h100-sxm-80g", "concurrency": 4} | asked), STORE)
+        assert (claim in {verdict.claim for option in made.explanations for verdict in option.verdicts}) == told, asked
+
+
+def test_no_answer_tells_what_was_asked_of_the_advisers() -> None:
+    """Whose request it was, and in what list its options came, is nothing that a user asks."""
+    for option in recommend(Request("h100-sxm-80g", concurrency=4), STORE).explanations:
+        assert "option-list-is-vllms" not in {verdict.claim for verdict in option.verdicts}

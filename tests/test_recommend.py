@@ -50,8 +50,8 @@ def test_where_nothing_fits_the_nearest_change_is_told(monkeypatch: pytest.Monke
     """With what binds; whether the weights are too large decides what is tried."""
     seen: list[bool] = []
 
-    def suggest(resolved: ResolvedRequest, too_large: bool) -> relax.RequestChange:
-        seen.append(too_large)
+    def suggest(resolved: ResolvedRequest, nothing: NoCandidate) -> relax.RequestChange:
+        seen.append(nothing.too_large)
         return relax.RequestChange("--load 1", "less")
 
     monkeypatch.setattr(recommend, "suggest_change", suggest)
@@ -80,7 +80,7 @@ def test_a_rate_is_reached_with_as_few_in_flight_as_can_be(monkeypatch: pytest.M
 def test_a_rate_is_sought_up_to_1024_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then it is told that it cannot be reached."""
     tried = choices(monkeypatch, *[MISSED] * 50)
-    monkeypatch.setattr(recommend, "suggest_change", lambda resolved, too_large: None)
+    monkeypatch.setattr(recommend, "suggest_change", lambda resolved, nothing: None)
     with pytest.raises(recommend.NothingFits) as raised:
         recommend.recommend(Request(gpu="h100-sxm-80g", rps=20.0))
     assert tried == [2**power for power in range(11)]
@@ -88,12 +88,13 @@ def test_a_rate_is_sought_up_to_1024_in_flight(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_where_the_rate_is_not_what_binds_no_more_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More in flight need more memory."""
+    """More in flight need more memory; the answer is about the last that fits in it."""
     tried = choices(monkeypatch, MISSED, (("memory-fits", 3),))
-    monkeypatch.setattr(recommend, "suggest_change", lambda resolved, too_large: None)
-    with pytest.raises(recommend.NothingFits):
+    monkeypatch.setattr(recommend, "suggest_change", lambda resolved, nothing: None)
+    with pytest.raises(recommend.NothingFits) as raised:
         recommend.recommend(Request(gpu="h100-sxm-80g", rps=20.0))
     assert tried == [1, 2]
+    assert (raised.value.nothing.rejected, raised.value.resolved.concurrency) == (MISSED, 1)
 
 
 @pytest.mark.parametrize(("asked", "concurrency"), [({"load": "medium"}, 16), ({"concurrency": 3}, 3)])

@@ -1,5 +1,6 @@
 """The nearest change of a request under which something would fit: which are tried, and in which order."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -8,8 +9,9 @@ import pytest
 from variants import GIB, IMAGES, MIB, STORE, TEXT, configuration, resolve
 
 from recommender.choose import relax
+from recommender.choose.constraints import ConstraintFinding
 from recommender.choose.recommend import NothingFits, recommend
-from recommender.choose.select import Choice, NoCandidate, choose, predict
+from recommender.choose.select import Candidate, Choice, NoCandidate, choose, predict
 from recommender.knowledge.names import PART
 from recommender.render.report import explain_no_fit
 from recommender.request.command_line import parse_time
@@ -26,16 +28,18 @@ def suggest(
     """Options and text of the change, where only what ``fits`` says fits; empty where there is none."""
     resolved = resolve(**{"gpu": "l4", "model": TEXT, "images": 0, "concurrency": 16, "lmdeploy": "0.18.0", **asked})
 
-    def answer(tried: ResolvedRequest) -> Choice | None:
-        # What was asked is known not to fit.
-        return (
-            Choice(predict(tried, config or configuration()), (), 1, ()) if tried != resolved and fits(tried) else None
-        )
-
-    monkeypatch.setattr(relax, "choose", answer)
-    monkeypatch.setattr(relax, "fits", lambda tried: answer(tried) is not None)
-    change = relax.suggest_change(resolved, too_large)
+    # What was asked is known not to fit; with goals, a configuration misses nothing else.
+    monkeypatch.setattr(relax, "fits", lambda tried: tried != resolved and bool(fits(tried)))
+    goals = resolved.request.time_goals or resolved.request.rps
+    closest = predict(resolved, config or configuration()) if goals else None
+    change = relax.suggest_change(resolved, nothing(too_large, closest))
     return (change.options, change.text) if change else ("", "")
+
+
+def nothing(too_large: bool = False, closest: Candidate | None = None) -> NoCandidate:
+    """A choice that found nothing."""
+    finding = ConstraintFinding("any", "reject", "", "", STORE.claims)  # type: ignore[arg-type]
+    return NoCandidate(finding, (), 1, (), too_large, closest=closest)
 
 
 def anything(tried: ResolvedRequest) -> bool:
@@ -114,7 +118,7 @@ def test_what_was_not_asked_for_is_not_given_up(monkeypatch: pytest.MonkeyPatch)
     resolved = resolve(gpu="l4", model=TEXT, images=0, concurrency=1)
     tried: list[ResolvedRequest] = []
     monkeypatch.setattr(relax, "fits", tried.append)
-    relax.suggest_change(resolved, False)
+    relax.suggest_change(resolved, nothing())
     assert [(each.gpu.id, each.request.gpu_count) for each in tried[:3]] == [("l4", 2), ("l4", 4), ("l4", 8)]
 
 
@@ -334,22 +338,21 @@ def test_each_missed_goal_is_told_as_what_is_predicted(monkeypatch: pytest.Monke
     assert options["--ttft"] / 1.1 < speed.ttft_ms.value <= options["--ttft"]
     assert options["--rps"] <= speed.rps.value < options["--rps"] * 1.1
     assert all(len(text.rstrip("s").strip("0").replace(".", "")) <= 2 for text in written.values()), written
-    assert tried.request.goal == "throughput"
     # A goal that is met is not among them.
     assert goals(monkeypatch, p99_ms=1.0, ttft_ms=80_000.0, **asked)[0] == f"--p99 {written['--p99']}"
     assert goals(monkeypatch, p99_ms=80_000.0, rps=1000.0, **asked)[0] == f"--rps {written['--rps']}"
     found, _, tried = goals(monkeypatch, p99_ms=80_000.0, ttft_ms=1.0, rps=0.001, **asked)
     assert found == f"--ttft {written['--ttft']}"
-    _, _, tried = goals(monkeypatch, ttft_ms=1.0, **asked)
-    assert (tried.request.goal, tried.request.ttft_ms, tried.request.p99_ms, tried.request.rps) == ("latency", 0, 0, 0)
+    assert (tried.request.ttft_ms, tried.request.p99_ms, tried.request.rps) == (0, 0, 0)
 
 
 def test_a_goal_just_met_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exactly what is predicted will do; where all are met and something else binds, the goals go."""
+    """Exactly what is predicted will do."""
     config = configuration(max_batch_size=4)
     speed = predict(resolve(model=TEXT, images=0, concurrency=4), config).speed
     exact = {"p99_ms": speed.p99_ms.value, "ttft_ms": speed.ttft_ms.value, "rps": speed.rps.value}
-    assert goals(monkeypatch, concurrency=4, config=config, **exact)[0] == "no latency goals"
+    found, _, _ = goals(monkeypatch, concurrency=4, config=config, latency_ms=1.0, **exact)
+    assert found == f"--latency {relax.write_time(speed.latency_ms.value)}"
 
 
 def test_where_goals_are_not_what_binds_others_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,9 +387,9 @@ def test_less_detail_is_mentioned_where_it_alone_would_meet_the_goal(
 def test_what_is_offered_fits() -> None:
     """The change applied to the request is one under which the real choice finds something, and less is not."""
     resolved = resolve(gpu="l4", model="internvl3-14b", kv="fp16", concurrency=64, lmdeploy="0.15.0")
-    nothing = choose(resolved)
-    assert isinstance(nothing, NoCandidate)
-    change = relax.suggest_change(resolved, nothing.too_large)
+    found = choose(resolved)
+    assert isinstance(found, NoCandidate)
+    change = relax.suggest_change(resolved, found)
     assert change is not None
     name, value = change.options.split()
     assert name == "--gpu"
@@ -434,7 +437,51 @@ def test_a_rate_beyond_one_server_leads_to_plan() -> None:
     """With the rate and the card of the request; a fleet of them is a plan."""
     error = refused(gpu="l4", model="qwen2.5-7b-instruct", rps=500.0, workload="chat")
     (other,) = error.others
-    assert other.options == "recommend plan --rps 500 --gpu l4"
+    assert other.options == "recommend plan --rps 500 --gpu l4 --model qwen2.5-7b-instruct --workload chat"
+    assert error.nothing.binding.constraint == "goal-rps"
+    assert error.change is not None
+    name, rate = error.change.options.split()
+    assert name == "--rps"
+    asked: dict[str, Any] = {"gpu": "l4", "model": "qwen2.5-7b-instruct", "workload": "chat"}
+    assert recommend(Request(**asked, rps=float(rate)), STORE)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"gpu": "l4", "model": "qwen3-8b", "workload": "chat", "ttft_ms": 200.0, "ttft_at": "p99"},
+        {"gpu": "l4", "concurrency": 64, "p99_ms": 100.0},
+        {"gpu": "h100-sxm-80g", "model": "qwen3-8b", "workload": "chat", "concurrency": 32, "tpot_ms": 0.5},
+    ],
+)
+def test_what_is_predicted_is_what_is_offered(asked: dict[str, Any]) -> None:
+    """The time in the message is the best that there is: the nearest goal that fits is that, rounded up."""
+    error = refused(**asked)
+    said = re.search(r"is ([\d.,]+) (m?s); the goal", error.nothing.binding.message)
+    assert said
+    assert error.change is not None
+    time = error.change.options.split()[1].rpartition(":")[2]
+    predicted = float(said[1].replace(",", "")) * (1000 if said[2] == "s" else 1)
+    assert predicted * 0.99 <= parse_time("--ttft", time) <= predicted * 1.1
+
+
+@pytest.mark.parametrize(
+    ("model", "offered"),
+    [
+        ("llama-3.1-8b-instruct", "llama-3.1-8b-awq"), ("qwen3-8b-fp8", "qwen3-8b-awq"), ("qwen3-8b", "qwen3-8b-fp8"),
+        ("qwen2.5-7b-instruct", "qwen2.5-7b-instruct-awq"), ("internvl3-8b", "internvl3-8b-awq"),
+        ("deepseek-r1-distill-qwen-7b", ""), ("qwen3-8b-awq", ""), ("qwen3-30b-a3b-instruct-2507", ""),
+        ("internvl2.5-38b", "internvl2.5-38b-awq"), ("llama-3.1-70b-instruct", "llama-3.1-70b-instruct-awq"),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_of_fewer_bits_is_the_same_model(
+    model: str, offered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the same shape and name, whatever its own format; another training is another model."""
+    monkeypatch.setattr(relax, "fits", lambda tried: tried.model.id != model)
+    resolved = resolve(gpu="h100-sxm-80g", model=model, concurrency=1)
+    found = [each.options for each in relax.suggest_others(resolved, nothing(True), None) if "--model" in each.options]
+    assert found == ([f"--model {offered}"] if offered else [])
 
 
 def test_shorter_prompts_are_offered_where_the_context_is_too_long() -> None:

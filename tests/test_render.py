@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+import types
 from collections.abc import Iterator, Sequence
 from functools import cache
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -495,15 +496,12 @@ def test_preflight_wants_mps(machine: Machine) -> None:
 @settings(max_examples=60)
 @given(request=requests())
 def test_python_fills_fields_that_the_release_has(request: Request) -> None:
-    """The Python artefact compiles, and each keyword of TurbomindEngineConfig is a field of that release."""
+    """The Python artefact compiles, and each keyword of the engine's configuration is a field of that release."""
     made = fits(request)
     tree = ast.parse(render(made, "python"))
-    fields = {each.field for each in release_facts(request.lmdeploy).fields if each.config == "TurbomindEngineConfig"}
-    calls = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "TurbomindEngineConfig"
-    ]
+    engine = {"turbomind": "TurbomindEngineConfig", "pytorch": "PytorchEngineConfig"}[made.config.backend]
+    fields = {each.field for each in release_facts(request.lmdeploy).fields if each.config == engine}
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == engine]
     assert len(calls) == 1
     given_ = {keyword.arg: ast.literal_eval(keyword.value) for keyword in calls[0].keywords}
     assert set(given_) <= fields
@@ -767,6 +765,66 @@ def test_the_report_gives_each_option_a_reason(gpu: str, model: str) -> None:
         match = re.search(rf"^  {re.escape(name)}( .*)?\n    (?!\[)\S.*", written, re.MULTILINE)
         assert match, name
     assert written.count("[unverified]") + len(re.findall(r"^    \[", written, re.MULTILINE)) >= len(names)
+
+
+# --- text models
+
+SEEN = re.compile(r"\b(images?|tiles?|photos?|pictures?|InternVL\S*|AWQ|A100|mimetypes)\b", re.IGNORECASE)
+OF_A_RUN = re.compile(r"(lmdeploy/vl/|\d concurrent, text|^\s*IMAGE=|\$IMAGE|no images?\b)")
+"""Places in LMDeploy's code, similar runs, docker's image, and that there are none."""
+
+
+@pytest.mark.parametrize("form", ["bash", "command", "python", "client", "env", "docker", "report"])
+def test_a_text_model_gets_no_word_of_images(form: str) -> None:
+    """Nor of weights that it does not have, or of another card; options about images say that there are none."""
+    made = answer(Request(gpu="h100-sxm-80g", model="qwen3-8b", workload="chat"))
+    text = render(made, form, "full") if form == "bash" else render(made, form)
+    if form == "report":  # each option's heading is its name
+        text = re.sub(r"^  (--vision-max-batch-size|max_dynamic_patch).*$", "", text, flags=re.M)
+    lines = [line for line in text.splitlines() if SEEN.search(line) and not OF_A_RUN.search(line)]
+    if form == "docker":
+        lines = [line for line in lines if not re.search(r"IMAGE|release's workflow|tag", line)]
+    assert lines == []
+
+
+def test_a_text_pipeline_takes_prompts(tmp_path: Path) -> None:
+    """Its arguments are questions, and without any the planned one is asked; with images they are files."""
+    made = answer(Request(gpu="h100-sxm-80g", model="qwen3-8b", workload="chat"))
+    asked = []
+    for arguments in ((), ("x.png",), ("a", "b")):
+        program = render(made, "python").replace('if __name__ == "__main__":', "if False:")
+        stub = types.ModuleType("lmdeploy")
+        stub.pipeline = lambda *_, **__: contextlib.nullcontext(lambda prompts, **_: asked.append(prompts) or [])  # type: ignore[attr-defined]
+        stub.GenerationConfig = stub.TurbomindEngineConfig = lambda **_: types.SimpleNamespace()  # type: ignore[attr-defined]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(sys.modules, "lmdeploy", stub)
+            space: dict[str, Any] = {"__name__": "pipeline"}
+            exec(compile(program, "pipeline.py", "exec"), space)  # noqa: S102
+            space["main"](list(arguments))
+    assert asked == [[made.resolved.prompt], ["x.png"], ["a", "b"]]
+    assert "pipeline.py [PROMPT...]" in render(made, "python")
+    assert "pipeline.py [IMAGE...]" in render(answer(Request(gpu="h100-sxm-80g")), "python")
+
+
+def test_a_text_client_sends_the_words_it_is_given(tmp_path: Path) -> None:
+    """As one question; without any the planned one."""
+    made = answer(Request(gpu="h100-sxm-80g", model="qwen3-8b", workload="chat"))
+    for words, said in (((), made.resolved.prompt), (("How", "are you?"), "How are you?")):
+        shown = client(render(made, "client"), tmp_path, "--curl", *words).stdout
+        body = json.loads(shown.split("<<'JSON'\n")[1].rpartition("\nJSON")[0])
+        assert body["messages"] == [{"role": "user", "content": said}]
+
+
+@pytest.mark.parametrize("form", ["bash", "docker", "client"])
+def test_a_script_calls_itself_by_its_name(form: str, tmp_path: Path) -> None:
+    """Whatever the file is called, and from wherever it is run."""
+    path = tmp_path / "my own name"
+    path.write_text(text(form), encoding="utf-8")
+    program = [sys.executable] if form == "client" else ["bash"]
+    wrong = {"MODEL": "-x", "TIMEOUT": "soon", "PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    done = subprocess.run([*program, str(path)], env=wrong, cwd="/", capture_output=True, text=True, timeout=30)
+    assert done.returncode
+    assert done.stderr.startswith("my own name: ")
 
 
 # --- golden artefacts

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from scripts import read_bash
 from recommender.knowledge.load import load
 from recommender.review import case, checks, context, engine, settings
 from recommender.review.rule import Case, Diagnostic, Finding, Rule
-from recommender.review.script.model import Call, Container, Launch, Script, Span, Word
+from recommender.review.script.model import Container, Launch, Script, Span, Word
 
 ROOT = KNOWLEDGE.parent
 SERVE = "lmdeploy serve api_server OpenGVLab/InternVL3-8B-AWQ"
@@ -136,22 +137,49 @@ def test_the_release_is_the_scripts(image: str, install: str, release: str) -> N
     """An image's tag or an exact version sets the release; a range does not."""
     container = Container(HERE, image=word(image)) if image else None
     launch = Launch("api_server", HERE, word("a/b"), (), {}, container=container)
-    calls = (Call((word("pip"), word("install"), word(install)), HERE),)
-    (found,) = case.cases(Script("x.sh", "bash", "", (launch,), calls=calls), {})
+    text = f"pip install '{install}' # lmdeploy==0.7.0\n" if install else ""
+    script = replace(read_bash("x.sh", text), launches=(launch,))
+    (found,) = case.cases(script, {})
     assert (found.release_known, found.resolved.release.id if release else "") == (bool(release), release)
 
 
 def test_a_release_that_is_not_covered_is_said() -> None:
-    """The summary names it, so that no findings is not read as no problems."""
+    """A finding names it, so that no findings is not read as no problems."""
     launch = Launch("api_server", HERE, None, (), {}, container=Container(HERE, word("openmmlab/lmdeploy:v0.5.1")))
-    assert context.context(Script("x.sh", "bash", "", (launch,)), launch, {}).uncovered == "0.5.1"
+    pinned = context.context(Script("x.sh", "bash", "", (launch,)), launch, {}).uncovered
+    assert pinned is not None
+    assert pinned.release == "0.5.1"
+    text = "docker run openmmlab/lmdeploy:v0.5.1 lmdeploy serve api_server m\n"
+    said = [finding.message for finding in engine.review("x.sh", text).findings if finding.rule.id == "LMD002"]
+    assert ["0.5.1" in message for message in said] == [True]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "release"),
+    [
+        ("requirements.txt", "# lmdeploy==0.7.0\nlmdeploy==0.10.2\n", "0.10.2"),
+        ("pyproject.toml", '[project]\ndependencies = ["lmdeploy[all]==0.13.0"]\n', "0.13.0"),
+        ("uv.lock", '[[package]]\nname = "lmdeploy"\nversion = "0.12.3"\n', "0.12.3"),
+        ("Pipfile.lock", '{"default": {"lmdeploy": {"hashes": ["a"], "version": "==0.9.2"}}}', "0.9.2"),
+        ("environment.yml", "dependencies:\n  - pip:\n    - lmdeploy==0.10.2.post1\n", "0.10.2"),
+        ("conda.yaml", "dependencies:\n  - lmdeploy=0.11.0\n", "0.11.0"),
+        ("requirements.txt", "lmdeploy>=0.10.2\n", ""),
+        ("pyproject.toml", '[tool.poetry.dependencies]\nlmdeploy = "^0.10.2"\n', ""),
+    ],
+)
+def test_the_release_is_pinned_beside_the_script(tmp_path: Path, name: str, text: str, release: str) -> None:
+    """Exact pins count; a post-release belongs to its release."""
+    (tmp_path / name).write_text(text)
+    script = tmp_path / "serve.sh"
+    (found,) = case.cases(read_bash(str(script), SERVE), {})
+    assert (found.release_known, found.resolved.release.id if release else "") == (bool(release), release)
 
 
 @pytest.mark.parametrize(
     ("gpu", "visible", "container", "cards"),
     [
         ("A100-80G", None, None, None),
-        ("A100-80G:4", "3,5", 8, 4),
+        ("A100-80G:4", "3,5", 8, 2),
         ("A100-80G", "3,5", 8, 2),
         ("A100-80G", "3", None, 1),
         ("A100-80G", None, 8, 8),
@@ -584,7 +612,7 @@ def test_a_defect_of_the_reader_is_told(call: Called, monkeypatch: pytest.Monkey
     """The other files are still reviewed."""
     from recommender.review.readers import detect_kind
 
-    def read(path: str, text: str) -> Script:
+    def read(path: str, text: str, named: bool = True) -> Script:
         if path == "odd.sh":
             raise RecursionError("deep")
         return read_bash(path, text)

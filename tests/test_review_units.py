@@ -18,8 +18,9 @@ from scripts import given_options, only_launch, text_at
 
 from recommender.commands import review as command
 from recommender.review import engine, fix
-from recommender.review.readers import unit_file, unit_words
+from recommender.review.readers import unit_file
 from recommender.review.readers.detect_kind import kind_of, read
+from recommender.review.script import beside
 from recommender.review.script.model import Launch
 from recommender.review.script.source import Source
 
@@ -178,7 +179,7 @@ def test_systemd_reads_the_same_of_lines_made_by_chance(tmp_path: Path) -> None:
     for _ in range(300):
         line = "".join(rng.choice(PARTS) for _ in range(rng.randrange(1, 14)))
         text = service("Type=oneshot", f"ExecStart=:/bin/echo {line}", "")
-        problems = read("a-b.service", text).problems
+        problems = read("a-b.service", text, named=False).problems
         if any("quote" in problem.message for problem in problems):
             refused.append(text)
         elif not problems and ";" not in line:
@@ -269,7 +270,7 @@ FILES: list[tuple[str, dict[str, str]]] = [
 @pytest.mark.parametrize(("text", "expected"), FILES)
 def test_an_environment_file(text: str, expected: dict[str, str]) -> None:
     """Comments, quotes, escapes and lines that go on; no variable and no specifier is replaced in it."""
-    assert unit_words.environment_file(text) == expected
+    assert beside.environment_file(text) == expected
 
 
 PLAIN = [file for file in FILES if "$" not in file[0] and "" not in file[1].values()]
@@ -305,7 +306,7 @@ def test_systemd_reads_the_same_of_files_made_by_chance(tmp_path: Path) -> None:
         environment = {"XDG_CONFIG_HOME": str(folder.parent), "HOME": str(tmp_path), "PATH": os.defpath}
         done = subprocess.run([GENERATOR], env=environment, capture_output=True, text=True, timeout=20, check=True)
         theirs = dict(line.split("=", 1) for line in done.stdout.splitlines() if re.match(r"V\d+=", line))
-        ours = unit_words.environment_file(text)
+        ours = beside.environment_file(text)
         for name, value in theirs.items():
             assert ours[name] == plain(value), text
         compared += len(theirs)
@@ -575,12 +576,12 @@ TROUBLES = [
     (f"Environment='A=1\nExecStart={SERVER}", 4, "quote"),
     (f"Environment=TP=2\nExecStart={SERVER} \\\n  --tp ${{PT}}", 6, "'PT' is not set here"),
     (f"Environment=TP=2\nExecStart={SERVER} $PT", 5, "'PT' is not set here"),
+    (f"EnvironmentFile=-/etc/default/lmdeploy\nExecStart={SERVER} --tp ${{TP}}", 5, "${TP} is not known"),
+    (f"PassEnvironment=TP\nExecStart={SERVER} --tp ${{TP}}", 5, "${TP} is not known"),
     ("ExecStart=/bin/bash -c 'TP=2; \\\n  lmdeploy serve api_server org/m --tp ${TP}'", 5, "'TP' is not set here"),
 ]
 QUIET = [
     "ExecStart=/usr/bin/lmdeploy serve api_server org/m --model-name ${USER} --download-dir $CACHE_DIRECTORY",
-    f"EnvironmentFile=-/etc/default/lmdeploy\nExecStart={SERVER} --tp ${{TP}}",
-    f"PassEnvironment=TP\nExecStart={SERVER} --tp ${{TP}}",
     "ExecStart=:/usr/bin/lmdeploy serve api_server org/m --tp ${TP}",
     "ExecStart=/bin/bash -c 'TP=2; lmdeploy serve api_server org/m --tp $${TP} --dp $TP'",
 ]
@@ -590,7 +591,7 @@ QUIET = [
 def test_troubles(lines: str, line: int, what: str) -> None:
     """What systemd ignores or rejects is reported at its line."""
     script = read("lmdeploy.service", service(lines))
-    (trouble,) = script.problems
+    trouble = script.problems[0]
     assert (trouble.place.line, what in trouble.message) == (line, True), trouble
     assert "LMD002" in {finding.rule.id for finding in engine.review(script.path, script.text).findings}
 

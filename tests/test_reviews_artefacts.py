@@ -86,9 +86,9 @@ def test_models_review_clean(model: str) -> None:
 
 
 def test_the_servers_of_an_artefact_are_found() -> None:
-    """The one that is started, the one that a loop restarts, and those behind a proxy, with their options."""
+    """The one that is started, which a loop restarts too, and those behind a proxy, with their options."""
     one = engine.review("serve.sh", written(Request(gpu="h100-sxm-80g", load="single"))["bash"]).script.launches
-    assert [each.starts for each in one] == ["api_server", "api_server"]
+    assert [(each.starts, bool(each.loop)) for each in one] == [("api_server", True)]
     two = engine.review("serve.sh", written(Request(gpu="h100-sxm-80g", gpu_count=2, load="high"))["bash"])
     proxy, server = two.script.launches
     assert (proxy.starts, server.starts) == ("proxy", "api_server")
@@ -97,6 +97,14 @@ def test_the_servers_of_an_artefact_are_found() -> None:
         given = {option.name: option.values[0].value for option in launch.options if option.values}
         assert given["--session-len"] == "4096"
         assert given["--quant-policy"] == "0"
+
+
+def test_an_artefact_is_weighed_for_another_load() -> None:
+    """Made for one request at a time, it is too small for sixteen; for its own load nothing speaks against it."""
+    text = written(Request(gpu="h100-sxm-80g", load="single"))["bash"]
+    assert not engine.review("serve.sh", text, {"gpu": "H100", "load": "single"}).findings
+    found = engine.review("serve.sh", text, {"gpu": "H100", "load": "16"}).findings
+    assert "LMD206" in {each.rule.id for each in found}
 
 
 def test_an_artefact_that_was_edited_is_weighed_again() -> None:

@@ -27,6 +27,10 @@ HOSTILE = {
     " ['touch sprung']\n  b:\n    env_file: sprung\n    command: sh -c '$(touch sprung) lmdeploy serve api_server a'\n",
     "deployment.yaml": "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - command: !!python/name:os.system\n"
     "    args: !!python/object/new:os.system ['touch sprung']\n    image: lmdeploy\n",
+    "Makefile": "X := $(shell touch sprung)\nserve:\n\ttouch sprung\n"
+    "\tlmdeploy serve api_server $(X) --tp `touch sprung`\n",
+    "playbook.yaml": "- hosts: all\n  tasks:\n  - command: lmdeploy serve api_server a\n"
+    "  - shell: touch sprung; lmdeploy serve api_server {{ lookup('pipe', 'touch sprung') }}\n",
     "Dockerfile": "FROM x\nADD sprung sprung\nRUN touch sprung\nCMD lmdeploy serve api_server $(touch sprung)\n",
 }
 TRIPWIRE = "open('sprung', 'w').close()\n"

@@ -231,7 +231,7 @@ def test_each_claim_stands_with_whoever_makes_it(seeds: Seeds, claims: dict[str,
     for claim in claims.values():
         speakers = {said_by(seeds, place) for place in claim.places} - {""}
         assert speakers == set(claim.advisers), claim.id
-        assert claim.places or claim.statement.startswith("No adviser says it: "), claim.id
+        assert claim.places or claim.statement.startswith("No adviser mentions this: "), claim.id
 
 
 def test_there_are_claims_of_every_text(seeds: Seeds, claims: dict[str, Claim]) -> None:

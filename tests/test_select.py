@@ -228,7 +228,7 @@ def test_what_stood_in_the_way_most_often_is_told_first(monkeypatch: pytest.Monk
 
 
 def test_the_nearest_of_the_last_tier_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewest findings first; of as many the faster; what needed no estimate to be rejected is the slowest of all."""
+    """Fewest findings first; of as many that which needs less memory; what needed no estimate is farthest of all."""
     rules = [rule("tp", "config.tp == 1"), BATCH, rule("cache", "estimate.kv_tokens >= 10000000")]
     few: dict[str, Any] = {"max_batch_size": 1, "tp": 2}
     one: dict[str, Any] = {"max_batch_size": 1}
@@ -238,11 +238,11 @@ def test_the_nearest_of_the_last_tier_is_told_of(monkeypatch: pytest.MonkeyPatch
     estimated: dict[str, Any] = {"max_batch_size": 4}
     for tier in ([one, estimated], [estimated, one]):
         assert chosen(monkeypatch, rules, tier).binding.constraint == "cache"
-    slow = rule("memory", "estimate.kv_tokens >= 10000000", when=["config.kv_bits == 8"])
-    quick = rule("other", "estimate.kv_tokens >= 10000000", when=["config.kv_bits == 16"])
-    pair: list[dict[str, Any]] = [{"kv_bits": 8}, {"kv_bits": 16}]
+    small = rule("small", "estimate.kv_tokens >= 10000000", when=["config.prefill_tokens == 512"])
+    large = rule("large", "estimate.kv_tokens >= 10000000", when=["config.prefill_tokens == 4096"])
+    pair: list[dict[str, Any]] = [{"prefill_tokens": 512}, {"prefill_tokens": 4096}]
     for tier in (pair, pair[::-1]):
-        assert chosen(monkeypatch, [slow, quick], tier, prompt_tokens=3000).binding.constraint == "memory"
+        assert chosen(monkeypatch, [small, large], tier).binding.constraint == "small"
 
 
 def test_estimates_are_made_only_where_nothing_simpler_rejects(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,19 +268,17 @@ def test_accuracy_is_given_up_for_memory_and_not_for_goals(monkeypatch: pytest.M
     assert met.best.config.max_batch_size == 4
 
 
-def test_a_missed_goal_is_told_after_what_rejects_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A configuration that neither fits nor meets the goal has both findings; goals do not make it farther."""
+def test_no_speed_is_predicted_of_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A configuration that the memory rejects would miss its goals, too; only the memory is told."""
     goal = rule("goal", "estimate.p99_ms <= request.p99_ms")
     cache = rule("cache", "estimate.kv_tokens >= 10000000")
     nothing = chosen(monkeypatch, [goal, cache], [{}], p99_ms=0.5)
-    assert (nothing.binding.constraint, [each.constraint for each in nothing.others]) == ("cache", ["goal"])
-    assert nothing.rejected == (("cache", 1), ("goal", 1))
-    # The goal stands in the way of both, the cache of one: the goal is told first.
+    assert (nothing.binding.constraint, nothing.others) == ("cache", ())
+    assert nothing.rejected == (("cache", 1),)
+    # The goal rejects the one that fits, the cache the other: the one that fits is nearest.
     wide = rule("cache", "estimate.kv_tokens >= 10000000", when=["config.kv_bits == 16"])
-    bits = rule("bits", "estimate.kv_tokens >= 10000000", when=["config.kv_bits == 8"])
-    both = chosen(monkeypatch, [wide, bits, goal], [{"kv_bits": 8}, {}], p99_ms=0.5)
-    assert both.binding.constraint == "goal"
-    assert [each.constraint for each in both.others] == ["bits"]
+    both = chosen(monkeypatch, [wide, goal], [{"kv_bits": 8}, {}], p99_ms=0.5)
+    assert (both.binding.constraint, both.others) == ("goal", ())
 
 
 def test_weights_that_leave_nothing_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:

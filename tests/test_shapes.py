@@ -345,3 +345,147 @@ def test_layers_that_share_experts() -> None:
     more = 40 * 2048 * (2560 - 256)
     assert model_shape.active_parameters(shared) - model_shape.active_parameters(own) == more
     assert model_shape.decode_bytes(shared) - model_shape.decode_bytes(own) == 2 * more
+
+
+# --- what the PyTorch engine serves: weights counted by the hub ---------------------------------
+
+COUNTED = {
+    "qwen3-vl-2b-instruct": 2_127_532_032, "qwen3-vl-4b-instruct": 4_437_815_808,
+    "qwen3-vl-8b-instruct": 8_767_123_696, "qwen3-vl-32b-instruct": 33_357_390_064,
+    "qwen3-vl-30b-a3b-instruct": 31_070_754_032, "qwen3-vl-235b-a22b-instruct": 235_670_022_896,
+    "qwen3-coder-next": 79_674_391_296, "deepseek-v2-lite-chat": 15_706_484_224,
+    "gemma-2-9b-it": 9_241_705_984, "gemma-2-27b-it": 27_227_128_320,
+    "mistral-7b-instruct-v0.3": 7_248_023_552, "mistral-small-24b-instruct-2501": 23_572_403_200,
+    "phi-4": 14_659_507_200, "phi-3.5-mini-instruct": 3_821_079_552,
+}  # fmt: skip
+"""The sum of each checkpoint's safetensors, as github.com/sloweyyy/llmfit at cbeccfa (data/hf_models.json) took it
+from the hub's interface."""
+ABOUT = {
+    "gemma-3-4b-it": 4_300_079_472, "gemma-3-12b-it": 12_187_325_040, "gemma-3-27b-it": 27_432_406_640,
+    "moonlight-16b-a3b-instruct": 15_960_111_936, "glm-4.1v-9b-thinking": 10_292_777_472,
+    "llava-1.5-7b-hf": 7_063_427_072,
+    "llama-4-scout-17b-16e-instruct": 108_641_793_536, "llama-4-maverick-17b-128e-instruct": 401_583_781_376,
+}  # fmt: skip
+"""The same, of encoders whose class token and norms are counted like InternVL's, and of a file with constants."""
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_weights_are_those_that_the_hub_counts(name: str) -> None:
+    """To the last one."""
+    assert model_shape.parameters(load(name)) == COUNTED[name]
+
+
+@pytest.mark.parametrize("name", ABOUT)
+def test_weights_of_other_encoders_are_near(name: str) -> None:
+    """Within 0.003 %."""
+    assert model_shape.parameters(load(name)) == pytest.approx(ABOUT[name], rel=3e-5)
+
+
+def expert_layer(model: Model) -> int:
+    """One layer with experts of GLM-4.5 or DeepSeek-V3, counted tensor by tensor; its correction once."""
+    text, mixture = model.text, model.text.mixture[0]
+    total = 3 * text.hidden * (mixture.experts * mixture.intermediate + mixture.shared)
+    total += mixture.experts * (text.hidden + 1) + 2 * text.hidden
+    for latent in text.latent:
+        total += text.hidden * (latent.query_rank + latent.rank + latent.rope) + latent.query_rank + latent.rank
+        total += latent.query_rank * text.heads * (latent.key + latent.rope)
+        return total + latent.rank * text.heads * (latent.key + latent.value) + text.heads * latent.value * text.hidden
+    total += 2 * text.hidden * text.heads * text.head_dim + 2 * text.hidden * text.kv_heads * text.head_dim
+    return total + (text.heads + 2 * text.kv_heads) * text.head_dim + (2 * text.head_dim if text.qk_norm else 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "counted"),
+    [("glm-4.5-air", 110_468_824_832), ("glm-4.5", 358_337_791_296), ("deepseek-v3", 684_531_386_000)],
+)
+def test_the_files_hold_one_more_layer_that_is_not_loaded(name: str, counted: int) -> None:
+    """It predicts further tokens: embeddings and output head again, a matrix of two widths, three norms, a layer.
+
+    DeepSeek-V3's count includes a scale for each square of 128 by 128 weights.
+    """
+    model = load(name)
+    text, mixture = model.text, model.text.mixture[0]
+    drafts = expert_layer(model) + 2 * text.vocab * text.hidden + 2 * text.hidden**2 + 3 * text.hidden
+    loaded = model_shape.parameters(model) - (text.layers - mixture.dense_layers) * mixture.experts
+    scales = round((model_shape.linear_parameters(model) + drafts) / 128**2) if model.quantization else 0
+    assert loaded + drafts + scales == pytest.approx(counted, rel=1e-6 if model.quantization else 1e-9)
+
+
+def test_a_deepstack_has_three_more_projectors() -> None:
+    """Qwen3-VL-8B's encoder, counted from its config.json tensor by tensor."""
+    layer = 1152 * 3 * 1152 + 3 * 1152 + 1152 * 1152 + 1152 + 2 * 1152 * 4304 + 4304 + 1152 + 4 * 1152
+    merger = 4608 * 4608 + 4608 + 4608 * 4096 + 4096
+    patches = 3 * 2 * 16 * 16 * 1152 + 1152 + 2304 * 1152
+    counted = 27 * layer + 4 * merger + 2 * 1152 + 3 * 2 * 4608 + patches
+    model = load("qwen3-vl-8b-instruct")
+    assert vision_shape.vision_parameters(model) == counted
+    flat = model.model_copy(update={"vision": (model.vision[0].model_copy(update={"deepstack": 0}),)})
+    more = vision_shape.vision_flops_per_tile(model) - vision_shape.vision_flops_per_tile(flat)
+    assert more == 3 * 2 * 256 * (4608 * 4608 + 4608 * 4096)
+
+
+def test_a_resampler_works_on_patches_and_on_queries() -> None:
+    """MiniCPM-V 2.6: 1024 patches of a slice become keys and values, 64 queries what the language model sees."""
+    model = load("minicpm-v-2.6")
+    blind = model.model_copy(update={"vision": (model.vision[0].model_copy(update={"layers": 0}),)})
+    patches = 2 * 1024 * (3 * 14 * 14 * 1152 + 1152 * 3584 + 3584 * 2 * 3584)
+    assert vision_shape.vision_flops_per_tile(blind) == patches + 2 * 64 * 3 * 3584 * 3584
+
+
+def test_an_audio_encoder_weighs_what_its_layers_do() -> None:
+    """Qwen3-Omni: 32 layers of 1280 and 5120, whole on each GPU; the rest is Qwen3-VL-30B's with another vocabulary."""
+    omni, vision = load("qwen3-omni-30b-a3b-instruct"), load("qwen3-vl-30b-a3b-instruct")
+    audio = 32 * (4 * 1280 * 1280 + 2 * 1280 * 5120) * 2
+    vocabulary = 2 * (152_064 - 151_936) * 2048 * 2
+    assert model_shape.weight_bytes(omni) == model_shape.weight_bytes(vision) + audio + vocabulary
+    for tp in (2, 4):
+        more = model_shape.weight_bytes_per_rank(omni, tp) - model_shape.weight_bytes_per_rank(vision, tp)
+        assert more == pytest.approx(audio + vocabulary / tp, abs=2)
+
+
+def test_latent_attention_without_a_rank_of_queries() -> None:
+    """DeepSeek-V2-Lite: 27 layers cache 576 numbers a token, whole on each card; queries come from the hidden state."""
+    model = load("deepseek-v2-lite-chat")
+    assert [model_shape.kv_bytes_per_token(model, 16, tp) for tp in (1, 2)] == [27 * 576 * 2] * 2
+    attention = 2048 * 16 * (128 + 64) + 2048 * (512 + 64) + 512 * 16 * (128 + 128) + 16 * 128 * 2048
+    experts = 26 * 3 * 2048 * (64 * 1408 + 2816) + 3 * 2048 * 10944
+    assert model_shape.linear_parameters(model) == 27 * attention + experts
+
+
+def test_sparse_attention_caches_keys_and_reads_what_it_picks() -> None:
+    """DeepSeek-V3.2: 61 layers cache 576 numbers and an index key of 128 bytes with a scale of 4, and read 2048."""
+    model, dense = load("deepseek-v3.2"), load("deepseek-v3")
+    token = 576 * 2 + 128 + 4
+    assert model_shape.kv_bytes_per_token(model, 16) == 61 * token
+    assert model_shape.kv_read_bytes(model, 16, 1000) == 1000 * 61 * token
+    assert model_shape.kv_read_bytes(model, 16, 100_000) == 61 * (2048 * 576 * 2 + 100_000 * 132)
+    layer = 1536 * 64 * 128 + 7168 * 128 + 7168 * 64
+    assert model_shape.linear_parameters(model) - model_shape.linear_parameters(dense) == 61 * layer
+    assert model_shape.parameters(model) - model_shape.parameters(dense) == 61 * (layer + 2 * 128)
+    assert model_shape.attention_flops(model, 1, 99_999) == 61 * 4 * 128 * 576 * 2048
+
+
+def test_linear_attention_of_qwen3_next() -> None:
+    """36 of 48 layers keep states of 32 heads of 128 by 128 and four inputs; 12 cache 2 key/value heads of 256."""
+    model = load("qwen3-next-80b-a3b-instruct")
+    assert model_shape.kv_bytes_per_token(model, 16) == 12 * 2 * 2 * 256 * 2
+    inputs = (2 * 16 * 128 + 32 * 128) * 4
+    assert linear_attention.state_bytes(model) == 36 * (32 * 128 * 128 + inputs) * 2
+
+
+def test_windows_of_gemma() -> None:
+    """Gemma 3 27B: 52 of 62 layers read 1024 tokens at most; all cache every token."""
+    model = load("gemma-3-27b-it")
+    layer = 2 * 16 * 128 * 2
+    assert model_shape.kv_bytes_per_token(model, 16) == 62 * layer
+    assert model_shape.kv_read_bytes(model, 16, 5000) == (10 * 5000 + 52 * 1024) * layer
+
+
+def test_dense_layers_between_those_with_experts() -> None:
+    """Llama 4 Maverick: each second of 48 layers is dense, 16384 wide; a token passes one expert and the shared one."""
+    model = load("llama-4-maverick-17b-128e-instruct")
+    attention = 5120 * 128 * (40 + 8 + 8 + 40)
+    active = 48 * attention + 24 * 3 * 5120 * (16384 + 8192 + 8192) + 24 * 5120 * 128
+    assert model_shape.active_parameters(model) == active
+    counted = active + model_shape.embedding_parameters(model)
+    assert counted / 1e9 == pytest.approx(17, abs=0.5)  # its name

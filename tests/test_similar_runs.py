@@ -22,7 +22,7 @@ def run(name: str, *loads: Any, **changed: Any) -> Any:
     """A run of just the configuration asked about, with these loads."""
     values = {
         "lmdeploy": "0.18.0", "random_weights": True, "gpu": "h100-sxm-80g", "model": IMAGES, "mps": False,
-        "batch": 16, "prefill_tokens": 1024, "session": 4096,
+        "engine": "turbomind", "batch": 16, "prefill_tokens": 1024, "session": 4096,
     }  # fmt: skip
     return SimpleNamespace(id=name, loads=loads or (load(),), **(values | {"threads": 4} | changed))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from itertools import accumulate, count, cycle, islice
 from operator import itemgetter
 from typing import TypeAlias
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from recommender.estimate import sampling
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.scheduler import host_loop, simulation
-from recommender.estimate.scheduler.server import ServerSimulation, SimulatedRequest, SimulatedServer
+from recommender.estimate.scheduler.passes import SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.simulation import Quantiles
 
 Times: TypeAlias = tuple[float, float, float]
@@ -173,12 +173,79 @@ class NaiveServer:
         return spent, goes_on, begun
 
 
+class NaiveTurns(NaiveServer):
+    """Works every pass by itself, where prompts and decoding take turns: see ``alternating``."""
+
+    decoded, parted = 0, False
+
+    def work(self) -> None:
+        """Work one pass."""
+        if not self.line:
+            self.decoded = 0
+        begun = self.prompts() if self.line and self.is_prompts_turn() else None
+        began = self.now
+        if begun is None:
+            streams = list(self.running)
+            self.now += self.place.times.step(len(streams)) + sum(one.asked.row for one in streams)
+            self.decoded, self.parted = self.decoded + bool(self.line), False
+        else:
+            spent, streams = begun
+            self.now += max(spent + self.place.times.expert_pass, self.place.times.step(1))
+            self.decoded = 0
+        self.passes += 1
+        for one in streams:
+            one.given += 1
+        written = self.write(len(streams))
+        for one in streams if begun else ():
+            one.first = written
+            self.running.append(one)
+        for one in sorted(self.running, key=lambda one: one.number):
+            if one.given == one.asked.output:
+                self.running.remove(one)
+                self.slots.append(self.passes)
+                self.answers[one.number] = (one.sent, one.first, written)
+                if (then := self.follow(one.number)) is not None:
+                    self.send(written, then)
+        self.decided = began
+        if not self.line and not self.running:
+            self.decided = self.now
+            self.slots.clear()
+
+    def is_prompts_turn(self) -> bool:
+        """Few run, much waits, decoding had its passes, or a prompt goes on after one of these."""
+        enough = sum(one.left for one in self.line) >= self.place.budget
+        few = 2 * len(self.running) < self.place.batch
+        goes_on = bool(self.line[0].held)
+        return not self.running or (not self.parted and (goes_on or few or enough or self.decoded >= self.place.rounds))
+
+    def prompts(self) -> tuple[float, list[Naive]] | None:
+        """Whole prompts that fit, or a part of one that is too long; None if the cache has no room for the first."""
+        room, spent, begun = self.place.budget, 0.0, []
+        for one in tuple(self.line):
+            full = sum(other.held for other in (*self.running, *self.line, *begun))
+            goes_on = bool(one.held)
+            if begun and one.left > room:
+                break
+            if not goes_on and self.place.kv_tokens and full and full + one.size > self.place.kv_tokens:
+                break
+            part = min(room, one.left)
+            room, one.left = room - part, one.left - part
+            spent += one.asked.prefill * part / one.asked.new_tokens
+            if one.left:
+                self.parted = True
+                break
+            begun.append(self.line.pop(0))
+            if goes_on:
+                break
+        return (spent, begun) if spent or begun else None
+
+
 class Jumping:
     """The module's own simulation, as the naive one is called."""
 
     def __init__(self, place: SimulatedServer, follow: Follow, chance: random.Random) -> None:
         self.follow, self.numbers = follow, count()
-        self.made = ServerSimulation(place, self.done)
+        self.made = simulation.start(place, self.done)
         self.made.host.chance = chance
 
     def send(self, at: float, asked: SimulatedRequest) -> None:
@@ -255,6 +322,20 @@ BLOCKED: list[Client] = [
 def test_a_jump_over_passes_is_exact(place: SimulatedServer, clients: list[Client]) -> None:
     """Every request has its tokens at the very times that a simulation of single passes finds."""
     assert play(Jumping, place, clients, Coarse(1)) == play(NaiveServer, place, clients, Coarse(1))
+
+
+@given(
+    SERVERS,
+    st.lists(CLIENTS, min_size=1, max_size=7).map(lambda clients: sorted(clients, key=itemgetter(0))),
+    st.integers(1, 16),
+)
+@settings(max_examples=300)
+def test_a_jump_over_passes_that_take_turns_is_exact(
+    place: SimulatedServer, clients: list[Client], rounds: int
+) -> None:
+    """As above, where a pass holds prompts or decoding."""
+    place = replace(place, rounds=rounds)
+    assert play(Jumping, place, clients, Coarse(1)) == play(NaiveTurns, place, clients, Coarse(1))
 
 
 @given(SERVERS, st.lists(REQUESTS, min_size=2, max_size=12), quarters(0, 50))

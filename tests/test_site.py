@@ -17,6 +17,7 @@ import click
 import markdown
 import pytest
 from artefacts import KNOWLEDGE
+from packaging.version import Version
 from sitepages import ROOT, pages, words
 
 import recommender
@@ -25,12 +26,14 @@ from recommender.choose.reasons import has_source
 from recommender.cli import root
 from recommender.commands.smoke import command
 from recommender.knowledge.load import load
+from recommender.knowledge.provenance import web_address
 from recommender.knowledge.records import CodeSource
+from recommender.lookup.option import option_info
 from recommender.render import artefact
 from recommender.request import image_tokens
 from recommender.review import engine
 from recommender.site import markup, page_list, snippets
-from recommender.site.pages import measurements, reference
+from recommender.site.pages import reference, runs
 from recommender.site.site_data import SiteData, site_data
 
 STORE = load()
@@ -52,7 +55,12 @@ def test_every_link_and_anchor_resolves(site: Path) -> None:
             target = name if not parts_of.path else path
             if not (site / target).exists():
                 broken.append(f"{name}: {link}")
-            elif parts_of.fragment and target in known and unquote(parts_of.fragment) not in known[target].ids:
+            elif (
+                parts_of.fragment
+                and "=" not in parts_of.fragment
+                and target in known
+                and unquote(parts_of.fragment) not in known[target].ids
+            ):
                 broken.append(f"{name}: {link}: no such anchor")
     assert not broken
 
@@ -66,11 +74,70 @@ def test_nothing_is_asked_of_another_host(site: Path) -> None:
         assert not asked, path.name
 
 
-def test_the_first_page_is_light(site: Path) -> None:
-    """The first page with all it loads is under 300 kB compressed, the search index not counted."""
-    read = pages(site)["index.html"]
-    files = {"index.html", *(each for each in read.loads if not urlsplit(each).netloc and each != ".")}
-    assert sum(len(gzip.compress((site / each).read_bytes())) for each in files if (site / each).is_file()) < 300_000
+def test_the_site_is_light(site: Path) -> None:
+    """Under 30 MB with the runtime, and the search index of a language under 150 kB compressed."""
+    sizes = {path.relative_to(site).as_posix(): path.stat().st_size for path in site.rglob("*") if path.is_file()}
+    assert sum(sizes.values()) < 30_000_000
+    assert not [name for name in sizes if name.endswith(".map") or "/lunr/" in name]
+    for folder in ("", "vi/"):
+        assert len(gzip.compress((site / folder / "assets/search.json").read_bytes())) < 150_000
+
+
+def test_side_bars_are_short(site: Path) -> None:
+    """At most 40 links on each side of a page."""
+    headings = re.compile(r'<nav class="md-nav md-nav--secondary".*?</nav>', re.DOTALL)
+    for path in site.rglob("*.html"):
+        first, *second = path.read_text("utf-8").partition('<div class="md-content"')[0].split("md-sidebar--secondary")
+        # On a narrow screen the headings are in the drawer, so they are in both.
+        for bar in (headings.sub("", first), *second):
+            assert bar.count('class="md-nav__link') <= 40, path
+
+
+def test_pages_describe_themselves(site: Path) -> None:
+    """Each has a description of its own, a title for link previews, an icon, and its door marked."""
+    seen, counted = dict[str, str](), 0
+    for path in site.rglob("*.html"):
+        name, text = path.relative_to(site).as_posix(), path.read_text("utf-8")
+        if "http-equiv" in text or name == "404.html":
+            continue
+        counted += 1
+        (found,) = re.findall(r'<meta name="description" content="([^"]+)"', text)
+        assert len(found) > 20, name
+        assert 'property="og:title"' in text
+        assert re.search(r'<link rel="icon" href="[./]*assets/icon.svg"', text)
+        assert text.count("md-tabs__item--active") == 1, name
+        seen.setdefault(found, name)
+    assert len(seen) > 0.98 * counted
+
+
+OLD = {
+    "picker.html": "index.html", "vi/picker.html": "vi/index.html", "concepts/index.html": "how-to/index.html#concepts",
+    "evidence/index.html": "runs.html",
+} | {f"evidence/{name}.html": f"runs.html#{name}" for name in (*STORE.evidence, *STORE.probes)}  # fmt: skip
+"""Where addresses that were published once lead now."""
+
+
+def test_old_addresses_lead_on(site: Path) -> None:
+    """By a link, by a refresh and by a script that keeps the question; the row of a run is there."""
+    rows = pages(site)["runs.html"].ids
+    for old, new in OLD.items():
+        (link,) = pages(site)[old].links
+        assert posixpath.normpath(posixpath.join(posixpath.dirname(old), link)) == new
+        assert "location.search" in (site / old).read_text("utf-8")
+        assert "#" not in new or new.startswith("how-to") or new.partition("#")[2] in rows
+
+
+def test_the_repository_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the header, and in the command that clones it: what REPO_URL says."""
+    from mkdocs.config import load_config
+
+    monkeypatch.setenv("REPO_URL", "https://github.com/someone/lmdeploy-recommender")
+    config = load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path))
+    config = config.plugins.on_config(config)
+    assert config.repo_url == "https://github.com/someone/lmdeploy-recommender"
+    text = (ROOT / "site/how-to/first-deployment.md").read_text("utf-8")
+    assert "git clone REPOSITORY_URL" in text
+    assert "config.repo_url" in (ROOT / "site/overrides/partials/header.html").read_text("utf-8")
 
 
 KINDS = {
@@ -80,7 +147,6 @@ KINDS = {
     "advisers": list(STORE.advisers),
     "rules": [rule.id.lower() for rule in engine.rules()],
     "releases": list(STORE.releases),
-    "evidence": [*STORE.evidence, *STORE.probes],
 }
 INDEXES = {"releases": ["index", "compare"]}
 """Pages that are about all records of a kind, where that is not the index alone."""
@@ -110,18 +176,18 @@ def compared(site: Path) -> dict[str, dict[str, str]]:
 
 
 def test_the_comparison_holds_what_the_records_hold(site: Path) -> None:
-    """Every final setting of every adviser stands in its cell, and it is marked where it differs from the baseline."""
+    """Every final setting of every adviser stands in its cell, marked where it differs from LMDeploy's default."""
     table = compared(site)
-    base = {each.option: each for each in STORE.advisers["baseline"].settings if each.final}
+    newest = max(STORE.releases, key=Version)
+    defaults = {option.id: option_info(STORE, option, STORE.releases[newest]).default for option in STORE.options()}
     checked = 0
     for adviser in STORE.advisers.values():
         first = {each.option: each for each in reversed(adviser.settings) if each.final}
         for option, each in first.items():
             said, _, kinds = table[option][adviser.name].partition("|")
             assert said == (f"{each.value} to {each.up_to}" if each.up_to else each.value), (adviser.id, option)
-            if option in base:
-                same = (base[option].value, base[option].up_to) == (each.value, each.up_to)
-                assert ("differs" not in kinds) == same, (adviser.id, option)
+            same = (each.value, each.up_to) == (defaults[option], "")
+            assert ("differs" not in kinds) == same, (adviser.id, option)
             checked += 1
     assert checked > 80
 
@@ -150,10 +216,10 @@ def test_what_nobody_opened_is_shown_as_unverified(site: Path) -> None:
 def test_sources_lead_to_the_tag_or_name_the_wheel() -> None:
     """A line of a tagged release is a link; one of a later release, or of METADATA, names the wheel."""
     tagged = CodeSource(release="0.16.0", path="lmdeploy/cli/serve.py", line=7, token="serve")
-    assert markup.address(STORE, tagged) == "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/cli/serve.py#L7"
+    assert web_address(STORE, tagged) == "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/cli/serve.py#L7"
     for release, path in (("0.18.0", "lmdeploy/cli/serve.py"), ("0.9.2", "METADATA")):
         source = CodeSource(release=release, path=path, line=7, token="serve")
-        assert not markup.address(STORE, source)
+        assert not web_address(STORE, source)
         assert f"{release} wheel" in markup.line_of(STORE, source)
 
 
@@ -185,7 +251,7 @@ def test_the_command_of_a_run_asks_for_its_artefact(name: str) -> None:
     import shlex
 
     run = DATA.runs[name]
-    first, *second = map(shlex.split, measurements.command(run).splitlines())
+    first, *second = map(shlex.split, runs.command(run).splitlines())
     driven = command.make_context("smoke", (second[0] if second else first)[2:]).params
     if second:  # a fleet: its files are written, then run
         assert (first[0], second[0][:3]) == ("recommend", ["recommend", "smoke", "fleet"])

@@ -11,7 +11,7 @@ from recommender.knowledge.eras import options_of
 from recommender.knowledge.load import load
 from recommender.site.charts import option_charts
 from recommender.site.charts.series import ANY, Series, series_of
-from recommender.site.pages import measurements, options
+from recommender.site.pages import options, runs
 from recommender.site.site_data import SiteData, site_data
 
 STORE = load()
@@ -68,7 +68,7 @@ def test_runs_of_a_series_differ_in_its_option_only() -> None:
 def test_a_chart_shows_the_figures_of_the_evidence() -> None:
     """Every dot leads to its run and says the figure that the record has; so does the table."""
     for option, (known, body) in charts().items():
-        dots = re.findall(r'<a href="md:evidence/([^"]+)\.md" tabindex="-1" aria-label="([^"]+)"><circle', body)
+        dots = re.findall(r'<a href="md:runs.md#([^"]+)" tabindex="-1" aria-label="([^"]+)"><circle', body)
         wanted = [
             (point.run, point.figure, panel.number(point.figure))
             for single in known
@@ -110,7 +110,7 @@ def test_charts_stand_on_their_pages() -> None:
         assert body in bodies[f"flags/{option}.md"]
         assert known or not body
     assert not all(known for known, _ in charts().values())
-    assert "\n".join(option_charts.charts_of_copies(DATA)) in next(measurements.pages(DATA)).body
+    assert "\n".join(option_charts.charts_of_copies(DATA)) in next(runs.pages(DATA)).body
 
 
 def test_another_release_of_a_run_is_another_series() -> None:

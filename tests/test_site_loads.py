@@ -14,7 +14,7 @@ from recommender.site.site_data import site_data
 
 DATA = site_data()
 NOT_OF_THE_LOAD = {
-    *("gpu", "model", "revision", "goal", "vram", "cpus", "kv", "lmdeploy", "calibrate", "prompt", "schema"),
+    *("gpu", "model", "revision", "goal", "vram", "cpus", "kv", "lmdeploy", "calibrate", "prompt", "schema", "backend"),
 }
 """Options that say what serves the requests, what matters, and what is asked without changing a length."""
 

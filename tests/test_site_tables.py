@@ -1,6 +1,5 @@
 """The site's tables and comparisons of releases hold what the records hold, and what their controls need."""
 
-import gzip
 import html
 import json
 import re
@@ -13,11 +12,22 @@ import pytest
 from sitepages import ROOT, words
 
 from recommender.knowledge import run_figures
+from recommender.knowledge.conditions import version
+from recommender.knowledge.eras import within
 from recommender.knowledge.load import load
-from recommender.lookup.release_diff import diff
-from recommender.lookup.release_diff_text import as_json
-from recommender.site.pages import advisers, claimed_figures, comparison, measured_table, measurements, releases
-from recommender.site.site_data import site_data
+from recommender.site.api import run_details
+from recommender.site.pages import (
+    advisers,
+    claimed_figures,
+    comparison,
+    hardware,
+    measured_table,
+    outcomes,
+    releases,
+    runs,
+)
+from recommender.site.site_data import rebuild_run, site_data
+from recommender.smoke.report import phase_rows
 
 STORE = load()
 DATA = site_data()
@@ -57,7 +67,8 @@ def rows(compare: str) -> dict[str, Row]:
     for tag, body in re.findall(r"<tbody([^>]*)>(.*?)</tbody>", table, re.DOTALL):
         cells = re.findall(r"(<td class=[^>]*data-column[^>]*>.*?)</td>", body, re.DOTALL)
         data = attributes(tag)
-        found[data["data-row"]] = Row(data, {attributes(each)["data-column"]: each for each in cells})
+        option = re.search(r'<tr id="([^"]+)"', body)[1]
+        found[option] = Row(data, {attributes(each)["data-column"]: each for each in cells})
     return found
 
 
@@ -65,24 +76,22 @@ def test_no_setting_of_the_users_table_is_missing(rows: dict[str, Row]) -> None:
     """Every row that their own table had is there, and every adviser is a column."""
     assert set(SEEDS) <= set(rows)
     for row in rows.values():
-        assert list(row.cells) == [*STORE.advisers, "ours-1", "ours-2"]
+        assert list(row.cells) == ["ours-1", "ours-2", *STORE.advisers]
 
 
-def test_rows_carry_what_the_controls_sort_and_filter_by(rows: dict[str, Row]) -> None:
-    """The data of a row say of it what its cells show."""
-    for option, row in rows.items():
-        differs = [name for name, cell in row.cells.items() if "differs" in attributes(cell)["class"].split()]
-        marks = {name: re.findall(r'class="verdict ([a-z-]+)"', cell) for name, cell in row.cells.items()}
-        judged = [name for name, verdicts in marks.items() for _ in verdicts]
-        refuted = [name for name, verdicts in marks.items() for each in verdicts if each == "refuted"]
-        assert row.data["data-differs"].split() == differs
-        assert row.data["data-judged"].split() == judged
-        assert [each for each in row.data["data-refuted"].split() if each != "*"] == refuted
-        known = STORE.flags.get(option)
-        assert row.data["data-topic"] == (known.topic if known else row.data["data-topic"])
-        assert row.data["data-name"]
-    assert any(row.data["data-refuted"] for row in rows.values())
-    assert any(not row.data["data-refuted"] for row in rows.values())
+def test_rows_carry_what_the_buttons_filter_by(rows: dict[str, Row]) -> None:
+    """The data of a row say of it what its cells and its reasons show."""
+    for row in rows.values():
+        kinds = row.data["data-only"].split()
+        assert ("differs" in kinds) == any(
+            "differs" in attributes(cell)["class"].split() for cell in row.cells.values()
+        )
+    refuted = {option for option, row in rows.items() if "refuted" in row.data["data-only"].split()}
+    newest = version(DATA.newest.id)
+    claims = [
+        each for each in STORE.claims.values() if each.verdict == "refuted" and within(each.since, each.until, newest)
+    ]
+    assert refuted == {option for each in claims for option in each.options} & rows.keys()
 
 
 def test_verdicts_stand_with_those_who_claimed(rows: dict[str, Row]) -> None:
@@ -96,16 +105,48 @@ def test_verdicts_stand_with_those_who_claimed(rows: dict[str, Row]) -> None:
                 assert option in record.options
 
 
-def test_the_controls_name_what_is_there(compare: str, rows: dict[str, Row]) -> None:
-    """A button a column, buttons say whether they are pressed, and without a script none is shown."""
+def test_the_controls_name_what_is_there(compare: str) -> None:
+    """Buttons say whether they are pressed, and without a script none is shown."""
     form = compare[compare.index('<form id="compare-controls"') : compare.index("</form>")]
     assert " hidden>" in form.split("\n")[0]
-    assert re.findall(r'data-toggle="([^"]+)" aria-pressed="true"', form) == list(next(iter(rows.values())).cells)
-    assert re.findall(r'data-sort="([^"]+)"', form) == list(comparison.SORTS)
     assert re.findall(r'data-only="([^"]+)" aria-pressed="false"', form) == ["differs", "refuted"]
     assert 'role="status"' in form
     assert '<label for="compare-text">' in form
     assert not re.search(r"<t[dhr][^>]* hidden", compare)
+
+
+def test_the_comparison_concludes_first(compare: str) -> None:
+    """The first table has who starts, answers and is fastest, ours first; its figures are those of the runs."""
+    first, table = compare.split("\n\n", 1)[0], compare[: compare.index('<div class="pair">')]
+    lines = {line.name: line for line in measured_table.lines(DATA)}
+    ours, defaults = (sorted(lines[name].figures("448x448", 16)) for name in (outcomes.PICK, "defaults"))
+    gain = ours[len(ours) // 2] / defaults[len(defaults) // 2]
+    assert f"answers {gain:.1f} times as many requests" in first
+    names = re.findall(r"^\| (?:\*\*|\[)?([^|*\]]+)", table, re.MULTILINE)[2:]
+    assert names[:3] == ["ours, concurrency 16", "ours, concurrency 16, 1280x720", "ours, one request"]
+    cells = {
+        row[0].strip(" *[").split("]")[0]: [each.strip() for each in row[1:]]
+        for row in (line.strip("|").split("|") for line in table.splitlines())
+        if len(row) > 5
+    }
+    assert cells["ChatGPT"][1:4] == ["no request", "–", "–"]
+    assert cells["Grok"][1] == "448x448 only"
+    rates = [float(cells[name.strip()][2]) for name in names[3:] if cells[name.strip()][2] != "–"]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_the_users_scenarios_and_critical_settings_are_judged(compare: str) -> None:
+    """Each scenario has its picks and a verdict; so has each statement about the settings that they call critical."""
+    part = compare[compare.index("{ #scenarios }") : compare.index("{ #critical }")]
+    rows = [row for row in part.splitlines() if row.startswith("| [")]
+    assert len(rows) == len(STORE.scenarios)
+    assert all(row.count('class="verdict') == 1 for row in rows)
+    constrained = next(row for row in rows if "#scenario-memory-constrained" in row)
+    assert "answers no request" in constrained
+    part = compare[compare.index("{ #critical }") : compare.index("{ #settings }")]
+    options = set(re.findall(r"/flags/([a-z-]+)\.md", part))
+    # The four that the comparison explains, and those of its hybrid.
+    assert {"quant-policy", "cache-max-entry-count", "session-len", "eager-mode", "vision-max-batch-size"} <= options
 
 
 def test_every_figure_that_is_claimed_is_in_the_table() -> None:
@@ -126,7 +167,7 @@ def test_what_was_measured_is_what_the_evidence_has(compare: str) -> None:
     assert len(shown) == len(made)
     for row, (adviser, kind, text) in zip(made, shown, strict=True):
         assert (row.adviser, row.kind) == (adviser, kind)
-        assert re.findall(r'href="md:evidence/([^"]+)\.md"', text) == [run.id for run in row.runs]
+        assert re.findall(r'href="md:runs.md#([^"]+)"', text) == [run.id for run in row.runs]
         values = []
         for run in row.runs:
             asked = json.loads(run.request)
@@ -173,43 +214,9 @@ def test_claims_carry_what_their_controls_filter_by() -> None:
         claim.id: (claim.verdict, " ".join(claim.advisers)) for claim in STORE.claims.values()
     }
     assert len(parts) == len(STORE.claims) == claims.count("</section>")
-    buttons = re.findall(r'data-verdict="([^"]+)" aria-pressed="false">(.*?)</button>', claims)
-    counts = {name: int(words(label).split()[-1]) for name, label in buttons}
-    verdicts = Counter(claim.verdict for claim in STORE.claims.values())
-    assert counts == {name: verdicts[name] for name in counts}
-    assert sum(counts.values()) == len(STORE.claims)
-    assert re.findall(r'<option value="([^"]+)"', claims) == list(STORE.advisers)
-
-
-@pytest.fixture(scope="module")
-def files() -> dict[str, str]:
-    """The files that the page about two releases loads, made once."""
-    return dict(releases.files(DATA))
-
-
-PAIRS = [(old, new) for old, new in product(DATA.releases[::4], DATA.releases[::5]) if old is not new]
-
-
-def test_the_files_hold_what_diff_says(files: dict[str, str]) -> None:
-    """Of more than thirty pairs, both ways, each file has all that the command says but for its sources."""
-    assert len(PAIRS) >= 30
-    assert any(releases.diff(STORE, old, new).back for old, new in PAIRS)
-    for old, new in PAIRS:
-        wanted = json.loads(json.dumps(as_json(diff(STORE, old, new))))
-        for name in ("removed", "added", "changed"):
-            for each in wanted[name]:
-                del each["sources"], each["caveat"]
-        assert json.loads(files[f"api/v1/diff/{old.id}.json"])["new"][new.id] == wanted
-
-
-def test_there_is_a_file_a_release_and_each_is_small(files: dict[str, str]) -> None:
-    """Each holds all other releases, in less than 25 kB compressed."""
-    names = [each.id for each in DATA.releases]
-    assert set(files) == {f"api/v1/diff/{name}.json" for name in names}
-    for name in names:
-        text = files[f"api/v1/diff/{name}.json"]
-        assert list(json.loads(text)["new"]) == [each for each in names if each != name]
-        assert len(gzip.compress(text.encode(), mtime=0)) < 25_000
+    counts = {name: int(count) for name, count in re.findall(r'<option value="[a-z-]+">([a-z-]+) \((\d+)\)', claims)}
+    assert counts == Counter(claim.verdict for claim in STORE.claims.values())
+    assert re.findall(r'<option value="([^"]+)"', claims) == [*counts, *STORE.advisers]
 
 
 def test_the_page_offers_every_release() -> None:
@@ -222,13 +229,22 @@ def test_the_page_offers_every_release() -> None:
     assert f"recommend diff 0.9.2 {DATA.newest.id}" in page
 
 
-def test_a_record_shows_its_errors() -> None:
-    """A page of a run has a picture of predicted over measured wherever something was predicted."""
-    bodies = {page.path: page.body for page in measurements.pages(DATA)}
-    for name in DATA.runs:
-        page = bodies[f"evidence/{name}.md"]
-        assert "recommend smoke" in page
-        assert ("Predicted / measured" in page) == bool(re.search(r"[+-]\d+\.\d%", page))
+def test_each_run_is_a_row_with_details() -> None:
+    """What a row unfolds to has the commands, and each load's figures beside their predictions, as in the report."""
+    table = body(runs, "runs.md")
+    assert re.findall(r'<tr id="([^"]+)"', table) == [*DATA.runs, *DATA.probes]
+    files = {path.rpartition("/")[2].removesuffix(".json"): blocks for path, blocks in run_details.files(DATA)}
+    assert list(files) == [*DATA.runs, *DATA.probes]
+    for name, run in DATA.runs.items():
+        blocks = {block["title"]: block for block in files[name] if "title" in block}
+        assert "recommend smoke" in blocks["Reproduce"]["code"]
+        for phase in run.phases:
+            block = blocks[run_details.describe_load(phase)]
+            shown = {row[0]: row[1:] for row in block["rows"]}
+            rows = {row.name: row for row in phase_rows(rebuild_run(run, STORE), run, phase) if row.measured}
+            if len([each for each in run.phases if run_details.describe_load(each) == block["title"]]) == 1:
+                assert shown.keys() == rows.keys()
+                assert all((shown[key][3] == "–") == (row.error is None) for key, row in rows.items())
 
 
 @pytest.mark.parametrize("page", ["measure.md", "measure.vi.md"])
@@ -244,3 +260,11 @@ def test_the_comparison_with_guidellm_is_its_raw_file(page: str) -> None:
     assert near.count(True) == 4
     busiest = raw[-1]["guidellm"]
     assert round(busiest["rps"] * busiest["p50"] / 1000) == 60
+
+
+def test_a_models_page_has_its_whole_shape() -> None:
+    """Also what is two levels down, and nothing as Python prints it."""
+    bodies = {page.path: words(page.body) for page in hardware.pages(site_data())}
+    assert "Index:" in bodies["models/deepseek-v3.2.md"]
+    assert "Audio encoder" in bodies["models/qwen3-omni-30b-a3b-instruct.md"]
+    assert not [path for path, body in bodies.items() if "object at 0x" in body]

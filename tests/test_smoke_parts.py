@@ -291,6 +291,24 @@ def test_what_differs_is_named(asked: dict[str, str], told: str, names: list[str
     assert differing(ASKED | asked, told) == names
 
 
+PYTORCH = {"backend": "pytorch", "session_len": "4096", "max_batch_size": "64", "prefill_tokens": "8192", "tp": "1"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "told", "names"),
+    [
+        (PYTORCH, "Warming up decoding:  20%|##    | 1/5", []),
+        (PYTORCH, CONFIG.replace("Turbomind", "Pytorch").format(4096, 64), []),
+        (PYTORCH, CONFIG.replace("Turbomind", "Pytorch").format(2048, 32), ["session_len", "max_batch_size"]),
+        (PYTORCH, "[TM][INFO] Warm-up finished", ["backend"]),
+        ({**PYTORCH, "backend": "turbomind"}, "Warming up prefill: 100%", ["backend"]),
+    ],
+)
+def test_the_pytorch_engines_log_is_read(asked: dict[str, str], told: str, names: list[str]) -> None:
+    """Its bars and its configuration say which engine runs, and with what."""
+    assert differing(asked, told) == names
+
+
 # --- diagnose --------------------------------------------------------------------------------
 
 
@@ -309,6 +327,10 @@ def test_what_differs_is_named(asked: dict[str, str], told: str, names: list[str
         ("AttributeError: 'dict' object has no attribute 'hidden_size'", "model"),
         ("Please pass the argument `trust_remote_code=True`.", "model"),
         ("Fallback to pytorch engine because", "pytorch-fallback"),
+        ("RuntimeError: No enough gpu memory for kv cache.", "out-of-memory"),
+        ("ImportError: triton>=3.0.0 is required. Found triton==2.1.0", "machine"),
+        ("RuntimeError: Failed to find C compiler. Please specify via CC environment variable.", "machine"),
+        ("PytorchEngineConfig(dtype='auto') and nothing more", "start-failed"),
         ("Segmentation fault", "start-failed"),
     ],
 )
@@ -780,7 +802,7 @@ def test_a_dry_run_without_lmdeploy_refuses_what_the_release_has_not(tmp_path: P
     """The extracted facts stand in for the parser, with its words."""
     nowhere = {"PATH": str(tmp_path), "PYTHON": str(tmp_path / "python")}
     by = dryrun.check_options(["/m", *SERVE.words(FOUND.resolved, {})], "0.18.0", nowhere)
-    assert by == "the facts extracted from LMDeploy 0.18.0 (it is not installed here)"
+    assert by == "LMDeploy 0.18.0's list (LMDeploy is not installed)"
     with pytest.raises(RequestError, match=r"LMDeploy 0\.18\.0 refuses the options: .*--colour"):
         dryrun.check_options(["/m", "--colour", "red"], "0.18.0", nowhere)
     with pytest.raises(RequestError, match="invalid int value: 'x'"):

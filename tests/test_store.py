@@ -201,15 +201,19 @@ def test_a_model_is_known_by_id_and_hub_name(name: str) -> None:
 
 
 def test_a_name_nobody_knows_is_answered_with_near_ones() -> None:
-    """The nearest known names are offered, or where none is near some of those that are known."""
+    """The nearest known names are offered, or where none is near a list of those that are known."""
     with pytest.raises(UnknownName, match=r"unknown GPU 'A10O-80G': did you mean .*A100-80G"):
         resolve_gpu(load(), "A10O-80G")
     with pytest.raises(UnknownName, match=r"unknown model 'internvl3-9b': did you mean .*internvl3-8b"):
         resolve_model(load(), "internvl3-9b")
     with pytest.raises(UnknownName, match=r"unknown LMDeploy release '0\.18': did you mean 0\.18\.0"):
         resolve_release(load(), "0.18")
-    with pytest.raises(UnknownName, match="known are "):
-        resolve_gpu(load(), "?????")
+    for other in ("?????", "MI300X", "gaudi3", "Apple M3", "TPU v5e", "Ascend 910B", "GTX 1080"):
+        with pytest.raises(UnknownName, match=r"only some NVIDIA GPUs are covered; see recommend list gpus"):
+            resolve_gpu(load(), other)
+    for misspelt, meant in (("TRX4090", "rtx-4090"), ("L40SS", "l40s"), ("H1000", "H100"), ("6000", "6000 Ada")):
+        with pytest.raises(UnknownName, match=f"did you mean .*{meant}"):
+            resolve_gpu(load(), misspelt)
 
 
 def test_a_hostile_name_stays_one_short_line() -> None:

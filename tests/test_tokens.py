@@ -1,7 +1,7 @@
 """Tiles and tokens of an image agree with the published preprocessing.
 
 The expected counts of InternVL came from LMDeploy 0.18.0's own tiling function, run once on these
-sizes; those of Qwen2-VL and Qwen2.5-VL are worked out here a second time, from what transformers'
+sizes; those of Qwen2-VL, Qwen2.5-VL and Qwen3-VL are worked out here a second time, from what transformers'
 smart_resize promises, in whole numbers only.
 """
 
@@ -11,6 +11,7 @@ import json
 import math
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import yaml
@@ -161,10 +162,24 @@ def test_every_internvl_tiles_alike(name: str, width: int, height: int, limit: i
     assert image_tokens(shape, width, height, limit) == 256 * expected
 
 
-# --- Qwen2-VL and Qwen2.5-VL ------------------------------------------------------------------
+# --- Qwen2-VL and Qwen2.5-VL, Qwen3-VL --------------------------------------------------------
 
-FREE = {name: shape for name, shape in SEEING.items() if shape.pixels}
-LEAST, MOST, SIDE_PIXELS = 4 * 28 * 28, 16384 * 28 * 28, 28
+
+class Squares(NamedTuple):
+    """Squares that an image keeps its shape in: their side in pixels, and the limits of the image's area."""
+
+    side: int
+    least: int
+    most: int
+
+
+QWEN2_VL = Squares(28, 4 * 28 * 28, 16384 * 28 * 28)
+QWEN3_VL = Squares(32, 256 * 256, 4096 * 4096)
+FREE = {
+    name: QWEN2_VL if name.startswith("qwen2") else QWEN3_VL
+    for name, shape in SEEING.items()
+    if name.startswith("qwen")
+}
 
 RESIZED = [
     # width, height, width and height in squares of 28 pixels
@@ -202,48 +217,63 @@ RESIZED = [
 ]
 
 
-def near(size: int) -> int:
+LARGER_SQUARES = [
+    # width, height, width and height in squares of 32 pixels
+    (448, 448, 14, 14),
+    (224, 224, 8, 8),
+    (16, 16, 8, 8),
+    (100, 20, 18, 4),
+    (640, 480, 20, 15),
+    (1280, 720, 40, 22),
+    (1920, 1080, 60, 34),
+    (3840, 2160, 120, 68),
+    (4096, 4096, 128, 128),
+    (6000, 4000, 156, 104),
+]
+RESIZED_OF = {QWEN2_VL: RESIZED, QWEN3_VL: LARGER_SQUARES}
+
+
+def near(size: int, side: int) -> int:
     """The number of squares nearest to a size; of two equally near the even one."""
-    whole, rest = divmod(size, SIDE_PIXELS)
-    if 2 * rest == SIDE_PIXELS:
+    whole, rest = divmod(size, side)
+    if 2 * rest == side:
         return whole + whole % 2
-    return whole + (2 * rest > SIDE_PIXELS)
+    return whole + (2 * rest > side)
 
 
-def most_within(size: int, area: int, limit: int) -> int:
-    """The most squares n with n * 28 <= size * sqrt(limit / area), by squaring both sides."""
-    return math.isqrt(size * size * limit // (SIDE_PIXELS**2 * area))
-
-
-def expected_squares(width: int, height: int) -> tuple[set[int], set[int]]:
+def expected_squares(width: int, height: int, rule: Squares) -> tuple[set[int], set[int]]:
     """The published rule in whole numbers: round; too large: the most that fits; too small: the least that covers.
 
     Where a side divides exactly, the published code's square root may lose or add one square, so both are right.
     """
-    across, down, area = near(width), near(height), width * height
-    pixels = across * down * SIDE_PIXELS**2
-    if LEAST <= pixels <= MOST:
+    across, down, area = near(width, rule.side), near(height, rule.side), width * height
+    pixels = across * down * rule.side**2
+    if rule.least <= pixels <= rule.most:
         return {across}, {down}
-    limit = MOST if pixels > MOST else LEAST
+    limit = rule.most if pixels > rule.most else rule.least
 
     def squares(size: int) -> set[int]:
-        fits = most_within(size, area, limit)
-        exact = (fits * SIDE_PIXELS) ** 2 * area == size * size * limit
-        step = -1 if limit == MOST else 1
-        counts = {fits, fits + step} if exact else {fits if limit == MOST else fits + 1}
+        # The most squares n with n * side <= size * sqrt(limit / area), by squaring both sides.
+        fits = math.isqrt(size * size * limit // (rule.side**2 * area))
+        exact = (fits * rule.side) ** 2 * area == size * size * limit
+        step = -1 if limit == rule.most else 1
+        counts = {fits, fits + step} if exact else {fits if limit == rule.most else fits + 1}
         return {max(1, count) for count in counts}
 
     return squares(width), squares(height)
 
 
-@pytest.mark.parametrize("name", FREE)
-@pytest.mark.parametrize(("width", "height", "across", "down"), RESIZED)
+@pytest.mark.parametrize(
+    ("name", "width", "height", "across", "down"),
+    [(name, *row) for name, rule in FREE.items() for row in RESIZED_OF[rule]],
+)
 def test_resized(name: str, width: int, height: int, across: int, down: int) -> None:
     """The table holds for every model of the family, and agrees with the rule worked out a second time."""
-    vision, (wide, high) = FREE[name], expected_squares(width, height)
+    vision, side = SEEING[name], FREE[name].side
+    wide, high = expected_squares(width, height, FREE[name])
     assert across in wide
     assert down in high
-    assert resized(vision, width, height) == (28 * across, 28 * down)
+    assert resized(vision, width, height) == (side * across, side * down)
     assert image_tokens(vision, width, height) == across * down
     assert prompt_image_tokens(vision, width, height) == across * down + 2
     assert tiles(vision, width, height) == -(-across * down // 256)
@@ -252,14 +282,14 @@ def test_resized(name: str, width: int, height: int, across: int, down: int) -> 
 @given(width=st.integers(1, 40_000), height=st.integers(1, 40_000), name=st.sampled_from(sorted(FREE)))
 def test_resizing_keeps_its_promises(width: int, height: int, name: str) -> None:
     """Whole squares, an area within the limits, the same shape; no request can ask for fewer tiles."""
-    vision = FREE[name]
+    vision, rule = SEEING[name], FREE[name]
     assume(max(width, height) <= 200 * min(width, height))
     across, down = resized(vision, width, height)
-    assert across % 28 == down % 28 == 0 < min(across, down)
-    assert LEAST <= across * down <= MOST
-    wide, high = expected_squares(width, height)
-    assert across // 28 in wide
-    assert down // 28 in high
+    assert across % rule.side == down % rule.side == 0 < min(across, down)
+    assert rule.least <= across * down <= rule.most
+    wide, high = expected_squares(width, height, rule)
+    assert across // rule.side in wide
+    assert down // rule.side in high
     assert tiles(vision, width, height, 1) == tiles(vision, width, height) <= vision.max_tiles
     assert resized(vision, height, width) == (down, across)
 

@@ -370,7 +370,7 @@ def test_the_name_of_a_column_says_the_unit(tmp_path: Path, name: str, unit: flo
     """Small numbers are seconds where it does not."""
     found = read(tmp_path, table(1000, 3000, name=name))
     assert found.arrivals_s == ((0, 2000 * unit) if unit else ())
-    assert ("taken as seconds" in note(found)) == (name == "arrived_at")
+    assert ("Reading times as seconds" in note(found)) == (name == "arrived_at")
 
 
 def test_rows_without_a_time(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from artefacts import extracted, recommend_process
 from recommender.choose.recommend import recommend
 from recommender.common.errors import CheckpointError, UnknownName
 from recommender.request.request import Request
-from recommender.request.unknown_model import served
+from recommender.request.unknown_model import family, served
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,11 @@ def test_a_name_near_others_may_be_a_folder() -> None:
     ("name", "architecture"),
     [
         ("Qwen/Qwen2.5-Coder-7B-Instruct", "Qwen2ForCausalLM"),
-        ("NousResearch/Hermes-3-Llama-3.1-8B", ""),
+        ("NousResearch/Hermes-3-Llama-3.1-8B", "LlamaForCausalLM"),
+        ("my-qwen3-finetune", "Qwen3ForCausalLM"),
+        ("my-org/my-finetune-qwen2.5", "Qwen2ForCausalLM"),
+        ("someone/sft_qwen2.5-vl_invoices", "Qwen2_5_VLForConditionalGeneration"),
+        ("me/tuned-mixtral", "MixtralForCausalLM"),
         ("arcee-ai/Arcee-Distill-Llama-9B", "LlamaForCausalLM"),
         ("meta-llama/Llama-Guard-3-8B", "LlamaForCausalLM"),
     ],
@@ -56,11 +60,10 @@ def test_a_covered_architecture_is_used_as_a_folder(name: str, architecture: str
 @pytest.mark.parametrize(
     ("name", "architecture"),
     [
-        ("deepseek-ai/DeepSeek-V3", "DeepseekV3ForCausalLM"),
-        ("google/gemma-2-9b-it", "Gemma2ForCausalLM"),
-        ("microsoft/phi-4", "Phi3ForCausalLM"),
-        ("Qwen/Qwen3-Next-80B-A3B-Instruct", "Qwen3NextForCausalLM"),
-        ("mistralai/Mistral-7B-Instruct-v0.3", "MistralForCausalLM"),
+        ("deepseek-ai/DeepSeek-V4-Flash", "DeepseekV4ForCausalLM"),
+        ("openbmb/MiniCPM3-4B", "MiniCPM3ForCausalLM"),
+        ("JetLM/SDAR-8B-Chat", "SDARForCausalLM"),
+        ("zai-org/cogvlm-chat-hf", "CogVLMForCausalLM"),
     ],
 )
 def test_what_only_pytorch_serves_is_said_so(name: str, architecture: str) -> None:
@@ -73,6 +76,33 @@ def test_what_only_pytorch_serves_is_said_so(name: str, architecture: str) -> No
     assert f"({architecture}) with its PyTorch engine only" in line
 
 
+@pytest.mark.parametrize("name", ["meta-llama/Llama-3.2-90B-Vision-Instruct", "llama-3.2-11b-vision", "me/qwen-audio"])
+def test_a_model_that_sees_is_none_that_reads_text_only(name: str) -> None:
+    """No architecture of text is named, and no engine: the name does not say which it is."""
+    with pytest.raises(UnknownName) as raised:
+        recommend(Request("h100-sxm-80g", model=name))
+    assert "ForCausalLM" not in str(raised.value)
+    assert "pass the folder of a checkpoint" in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["deepseek-r1-zero-next", "kimi-k1.5", "deepseek-ai/deepseek-prover", "phi-5"])
+def test_a_family_alone_names_no_class(name: str) -> None:
+    """Which of the family's architectures it is, its name does not say."""
+    with pytest.raises(UnknownName) as raised:
+        recommend(Request("h100-sxm-80g", model=name))
+    said = str(raised.value)
+    assert "serves this family with its PyTorch engine only" in said
+    assert not [each for each in extracted().release("0.18.0").entries("pytorch") if each in said]
+
+
+def test_no_helper_of_decoding_is_a_model() -> None:
+    """Draft models and heads are not what a checkpoint's name means, whichever name is asked."""
+    helpers = {each for each in extracted().release("0.18.0").entries("pytorch") if "MTP" in each or "Eagle" in each}
+    assert helpers
+    for helper in helpers:
+        assert family(helper.partition("ForC")[0], "0.18.0", set())[0] not in helpers
+
+
 def test_the_tables_are_the_extracted_ones() -> None:
     """Read without the maintenance code, they are the same."""
     for release in ("0.7.0", "0.12.3", "0.18.0"):
@@ -82,8 +112,8 @@ def test_the_tables_are_the_extracted_ones() -> None:
 
 def test_a_folder_of_another_architecture_names_its_engine(tmp_path: Path) -> None:
     """Its config.json says for sure what a name only suggests."""
-    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["Gemma2ForCausalLM"]}))
-    with pytest.raises(CheckpointError, match=r"Gemma2ForCausalLM' is not supported: .* PyTorch engine only"):
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["DeepseekV4ForCausalLM"]}))
+    with pytest.raises(CheckpointError, match=r"DeepseekV4ForCausalLM' is not supported: .* PyTorch engine only"):
         recommend(Request("h100-sxm-80g", model=str(tmp_path)))
     (tmp_path / "config.json").write_text(json.dumps({"architectures": ["NoSuchForCausalLM"]}))
     with pytest.raises(CheckpointError, match=r"supported: .*Qwen2ForCausalLM"):

@@ -17,6 +17,37 @@ CASES = """
 2 | --load single | --gpu is missing; give one, such as --gpu A100-80G
 2 | --gpu | '--gpu' requires an argument; see recommend --help
 2 | --gpu A1000 | unknown GPU 'A1000': did you mean A100
+2 | --gpu MI300X | --gpu: unknown GPU 'MI300X': only some NVIDIA GPUs are covered; see recommend list gpus
+2 | --gpu gaudi3 | only some NVIDIA GPUs are covered
+2 | plan --rps 4 --gpu L4 --price MI300X=3 | --price: unknown GPU 'MI300X': only
+2 | --gpu L4 --max-model-len 4096 | LMDeploy's is --session-len, set here by --max-context; for a value of yours:
+2 | --gpu L4 --gpu-memory-utilization 0.9 | LMDeploy's is --cache-max-entry-count, set here by --vram
+2 | --gpu L4 --tp 2 | it is LMDeploy's own, set here by --gpu NAME:COUNT
+2 | --gpu L4 --quant-policy 8 | set here by --kv
+2 | --gpu L4 --trust-remote-code | chosen here
+2 | --gpu L4 --reasoning-parser qwen | it belongs in the launch script; see recommend explain reasoning-parser
+2 | plan --gpu L4 --rps 3 --tensor-parallel-size 2 | did you mean --tp?
+2 | review a.sh --tp 2 | it belongs in the launch script
+2 | explain gpu-memory-utilization | another server's; LMDeploy's closest is --cache-max-entry-count
+2 | explain quux | unknown option 'quux': see recommend list flags
+2 | --gpu L4 --follow gemini --with max-num-seqs=4 | its closest is --max-batch-size
+2 | --gpu L4 --load single --load 16 | --load is given 2 times
+2 | --gpu L4 --load 4 --concurrency 16 | is given 2 times; leave one
+2 | --gpu L4 --json --format bash | --json and --format bash exclude each other
+2 | plan --rps 3 --gpu L4 --json --format text | --json and --format text exclude each other
+2 | --gpu L4 -v -q | -v and -q exclude each other
+2 | --gpu L4 --force | name it with -o, or leave --force out
+2 | explain tp --short --json | --short and --json exclude each other
+2 | diff 0.9.2 0.18.0 --short --json | --short and --json exclude each other
+2 | compare --gpu L4 --short --json | --short and --json exclude each other
+2 | --gpu L4 --burstiness 2 | --burstiness: only arrivals have gaps between them; add --rps
+2 | --gpu L4 --follow gemini --kv int8 | --kv steers our own choice
+2 | --gpu L4 --follow gemini --goal memory | --goal steers our own choice
+2 | smoke --gpu L4 --dry-run --json | --json prints a run, and --dry-run makes none
+2 | mcp --force | --force needs --skill
+3 | --gpu L4 -q -o own.sh | -o own.sh: it exists and has no seal of recommend, so it may be your own work
+3 | --gpu L4 -q --format report -o own.sh | name another file, or add --force
+3 | mcp --skill skill | --skill skill/SKILL.md: it exists
 2 | --gpu A100-80G:0 | --gpu count '0': use a whole number from 1 to 64
 2 | --gpu A100-80G:x | --gpu count 'x': use a whole number
 2 | --gpu A100-80G:3:4 | write NAME or NAME:COUNT
@@ -30,7 +61,7 @@ CASES = """
 2 | --gpu L4 --rps abc | --rps 'abc': use a number
 2 | --gpu L4 --model qwen2.5-7b-instrct | did you mean qwen2.5-7b-instruct
 2 | --gpu L4 --model me/llama-3-tuned | pass its folder with config.json: --model path/to/it
-2 | --gpu L4 --model google/gemma-3-27b-it | with its PyTorch engine only
+2 | --gpu L4 --model openbmb/MiniCPM3-4B | with its PyTorch engine only
 2 | --gpu L4 --model ./nowhere | './nowhere' is not a folder with a config.json
 2 | --gpu L4 --model '' | --model: the name is missing
 2 | --gpu L4 --model other | architecture 'FooForCausalLM' is not supported
@@ -82,7 +113,9 @@ CASES = """
 2 | review nowhere.sh | nowhere.sh: cannot be read: No such file
 2 | review edited.sh --fix --diff | --diff and --fix exclude each other
 2 | review edited.sh --gpu L44 | unknown GPU 'L44'
-2 | estimate --gpu L4 --session-len 4096 | the server's options come after --
+2 | estimate --gpu L4 --session-len 4096 | write it after --, as in recommend estimate --gpu L4 -- --session-len
+2 | estimate --gpu L4 --kv int8 | no such option --kv
+2 | estimate --gpu L4 -- --max-model-len 4096 | its closest is --session-len
 2 | estimate --gpu L4 -- --sesion-len 4096 | did you mean --session-len
 2 | estimate --gpu L4 -- --session-len abc | expected a whole number, got 'abc'
 2 | estimate --gpu L4 -- stray | write options as --name value
@@ -101,6 +134,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with what the command lines name."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "binary").write_bytes(bytes(range(256)))
+    (tmp_path / "own.sh").write_text("echo important\n")
+    (tmp_path / "skill").mkdir()
+    (tmp_path / "skill" / "SKILL.md").write_text("mine\n")
     for name, text in (("other", '{"architectures": ["FooForCausalLM"]}'), ("broken", "{")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(text)

@@ -11,13 +11,16 @@ from recommender.choose.batch_room import default_batch
 from recommender.choose.candidates import default_values, tiers
 from recommender.choose.constraints import ConstraintFinding
 from recommender.choose.needs import list_needs
-from recommender.choose.reasons import READERS, Explanation, explain
+from recommender.choose.reasons import Explanation, explain
 from recommender.choose.select import Candidate
 from recommender.common.errors import RequestError, UnknownName
 from recommender.common.text import did_you_mean, normal, shorten
 from recommender.estimate.configuration import Configuration
 from recommender.knowledge import option_values
+from recommender.knowledge.conditions import parse
+from recommender.knowledge.engines import is_read
 from recommender.knowledge.eras import within
+from recommender.knowledge.other_servers import closest_option
 from recommender.knowledge.provenance import code_caveat, measured_lines
 from recommender.knowledge.store import Store
 from recommender.request.resolved_request import ResolvedRequest
@@ -27,8 +30,6 @@ if TYPE_CHECKING:
 
 DEFAULTS = "defaults"
 """The name of LMDeploy's own defaults: an adviser who gives no settings."""
-
-"""From this release on LMDeploy's default batches are larger, and the H200 has one of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,8 @@ def _resolve_option(where: str, name: str, known: Collection[str]) -> str:
     """Return an option's id from any spelling: dashes, underscores, capitals."""
     option = {normal(option): option for option in known}.get(normal(name))
     if option is None:
+        if other := closest_option(name):
+            raise UnknownName(f"{where}: LMDeploy has no option {shorten(name)}; its closest is {other}")
         raise UnknownName(f"{where}: unknown option {shorten(name)}{did_you_mean(name, sorted(known))}")
     return option
 
@@ -236,6 +239,7 @@ def find_problems(
             for claim in resolved.store.claims.values()
             if adviser.id in claim.advisers and claim.verdict in ("refuted", "no-effect", "outdated")
             if within(claim.since, claim.until, resolved.version)
+            if all(parse(text).holds(candidate.values) for text in claim.when)
         ),
     )
 
@@ -251,7 +255,7 @@ def _find_unread(resolved: ResolvedRequest, adviser: GivenSettings) -> Iterator[
             message = f"LMDeploy {release} has no {flag.option}: the server does not start"
             caveat = code_caveat(resolved.store, flag.sources, release)
             yield ConstraintFinding("unknown-option", "reject", message, remedy, flag.sources, caveat)
-        elif not READERS & set(era.read_by):
+        elif not is_read(era, resolved.engine):
             readers = "nothing" if era.read_by == ("nobody",) else f"only {' and '.join(era.read_by)}"
             message = f"{flag.option} does nothing here: in LMDeploy {release} {readers} reads it"
             caveat = code_caveat(resolved.store, era.sources, release)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from recommender.estimate.memory import count_needed_tokens
+from recommender.estimate.cache_need import count_needed_tokens
 from recommender.request.resolved_request import ResolvedRequest
 
 if TYPE_CHECKING:
     from recommender.estimate.configuration import Configuration
-    from recommender.estimate.memory import Memory
+    from recommender.estimate.memory_items import Memory
 
 ROOM = (2.0, 1.5, 1.25)
 """Batches to try, as multiples of the planned load, largest first."""

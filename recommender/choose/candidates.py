@@ -12,8 +12,11 @@ from packaging.version import Version
 
 from recommender.choose.needs import apply_needs
 from recommender.estimate import memory
+from recommender.estimate.cache_need import count_needed_tokens, shared_tokens
 from recommender.estimate.cache_sizing import BLOCK, session_length, size_cache
 from recommender.estimate.configuration import Configuration
+from recommender.estimate.coverage import list_measured_engines
+from recommender.estimate.engines.engine import ENGINES
 from recommender.estimate.prefill_budget import budgets
 from recommender.knowledge.eras import options_of
 from recommender.knowledge.store import Store
@@ -42,7 +45,23 @@ def tiers(resolved: ResolvedRequest) -> Iterator[list[Configuration]]:
         for bits, tiles in CONCESSIONS:
             fewer = resolved.images and resolved.tiles(tiles) != resolved.tiles()
             if kv_bits in (None, bits) and (fewer or not tiles):
-                yield list(_group(resolved, bits, tiles, structured))
+                yield from _usual_first(resolved, list(_group(resolved, bits, tiles, structured)))
+
+
+def _usual_first(resolved: ResolvedRequest, group: list[Configuration]) -> Iterator[list[Configuration]]:
+    """Yield a group; of texts without a goal for times or memory, first what has LMDeploy's prefill budget.
+
+    No run shows that another budget answers more texts, so it is tried only where the usual one does not fit.
+    """
+    request, usual = resolved.request, default_budget(resolved)
+    first = [config for config in group if config.prefill_tokens == usual]
+    timed = request.p99_ms or request.ttft_ms or request.tpot_ms or request.latency_ms
+    if resolved.images or timed or request.goal == "memory" or not first:
+        yield group
+        return
+    yield first
+    if len(first) < len(group):
+        yield [config for config in group if config not in first]
 
 
 def fewer_tiles(resolved: ResolvedRequest, most: int = 0) -> list[int]:
@@ -60,8 +79,14 @@ def fewer_tiles(resolved: ResolvedRequest, most: int = 0) -> list[int]:
 def _group(resolved: ResolvedRequest, kv_bits: int, tiles: int, structured: bool) -> Iterator[Configuration]:
     for tp, servers, share in splits(resolved):
         batch = math.ceil(resolved.concurrency / servers)
-        for prefill_tokens in _whole_texts(resolved, budgets(resolved, tiles, batch)):
+        for prefill_tokens in _whole_texts(resolved, _budgets(resolved, tiles, batch)):
             yield _complete(resolved, kv_bits, tiles, structured, (tp, servers, share), batch, prefill_tokens)
+
+
+def _budgets(resolved: ResolvedRequest, tiles: int, batch: int) -> list[int]:
+    """Return the prefill budgets to try; that of the release alone for an engine that no run measured."""
+    measured = resolved.engine in list_measured_engines(resolved.store)
+    return budgets(resolved, tiles, batch) if measured else [default_budget(resolved)]
 
 
 def _whole_texts(resolved: ResolvedRequest, sizes: list[int]) -> list[int]:
@@ -94,15 +119,15 @@ def splits(resolved: ResolvedRequest) -> list[tuple[int, int, int]]:
         most = min(count // tp, resolved.concurrency)
         sizes += [(tp, servers, 1) for servers in sorted({1, most})]
     busy = resolved.concurrency >= SHARED_FROM * SHARED * count
-    if busy and resolved.images and request.tp < 2 and resolved.gpu.id in _shared_on(resolved.store):
+    if busy and resolved.images and request.tp < 2 and resolved.gpu.id in _shared_on(resolved.store, resolved.engine):
         sizes.append((1, SHARED * count, SHARED))
     return sizes
 
 
 @lru_cache(maxsize=8)
-def _shared_on(store: Store) -> frozenset[str]:
-    """Return the ids of the GPUs on which servers were measured under CUDA MPS."""
-    return frozenset(run.gpu for run in store.evidence.values() if run.mps)
+def _shared_on(store: Store, engine: str) -> frozenset[str]:
+    """Return the ids of the GPUs on which servers of an engine were measured under CUDA MPS."""
+    return frozenset(run.gpu for run in store.evidence.values() if run.mps and run.engine == engine)
 
 
 def _complete(
@@ -118,17 +143,17 @@ def _complete(
     defaults = default_values(resolved.store, resolved.version)
     max_tokens = max(2 * resolved.output_tokens, resolved.outputs[-1], 16)
     session = session_length(resolved, tiles, max_tokens, prefill_tokens)
-    forward = memory.forward_tokens(prefill_tokens, batch, tp)
-    warmup = memory.warmup_tokens(resolved.version, forward, session)
-    shared = memory.shared_tokens(resolved, _repeats(resolved), BLOCK)
-    needed = memory.count_needed_tokens(resolved, tiles, BLOCK, batch, session, warmup, shared)
-    ratio, sized_by = size_cache(resolved, tp, kv_bits, needed, batch=batch)
+    engine = ENGINES[resolved.engine]
+    forward = engine.forward_tokens(prefill_tokens, batch, tp)
+    warmup = engine.warmup_tokens(resolved.version, forward, session)
+    shared = shared_tokens(resolved, _repeats(resolved), BLOCK)
+    needed = count_needed_tokens(resolved, tiles, BLOCK, batch, session, warmup, shared)
     config = Configuration(
-        backend="turbomind",
+        backend=resolved.engine,
         session_len=session,
         max_batch_size=batch,
         prefill_tokens=prefill_tokens,
-        cache_ratio=ratio,
+        cache_ratio=0.0,
         kv_bits=kv_bits,
         block_len=BLOCK,
         tp=tp,
@@ -151,14 +176,17 @@ def _complete(
         max_tiles=tiles,
         max_tokens=max_tokens,
         temperature=0.0,
-        cache_sized_by=sized_by,
     )
-    config = apply_needs(resolved, config)
+    config = _with_cache(resolved, apply_needs(resolved, config), needed)
     if share == 1:
         return config
     # Sized so that the last server still fits if the earlier ones take the high end of their range.
     others = (share - 1) * memory.estimate(resolved, replace(config, share=1)).high
-    ratio, sized_by = size_cache(resolved, tp, kv_bits, needed, others, batch)
+    return _with_cache(resolved, config, needed, others)
+
+
+def _with_cache(resolved: ResolvedRequest, config: Configuration, needed: int, others: int = 0) -> Configuration:
+    ratio, sized_by = size_cache(resolved, config, needed, others)
     return replace(config, cache_ratio=ratio, cache_sized_by=sized_by)
 
 

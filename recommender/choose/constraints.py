@@ -11,7 +11,7 @@ from recommender.choose.batch_room import room_bytes
 from recommender.choose.needs import find_unmet, list_needs, write_needs
 from recommender.common.units import GIB, MIB
 from recommender.estimate.configuration import Configuration
-from recommender.estimate.memory import Memory, usable_bytes
+from recommender.estimate.memory_items import Memory, usable_bytes
 from recommender.estimate.prefill_budget import steady_budget
 from recommender.estimate.scheduler.simulation import Timed
 from recommender.estimate.speed import Speed
@@ -106,6 +106,12 @@ def list_goal_constraints(store: Store) -> frozenset[str]:
     )
 
 
+def is_of_engine(resolved: ResolvedRequest, finding: ConstraintFinding) -> bool:
+    """Return whether a finding is of the engine that runs, and not of memory, speed or the request."""
+    rule = next(rule for rule in parse_all(resolved.store) if rule.record.id == finding.constraint)
+    return not rule.estimated and any("config.backend" in condition.names for condition in rule.when)
+
+
 def find_violated(
     parsed: Iterable[ParsedConstraint],
     values: Mapping[str, Value],
@@ -159,7 +165,7 @@ def _names(prefix: str, fields: str) -> Mapping[str, str]:
 # Names of the condition vocabulary that are also attributes: of the model's text part, the case, the request, …
 TEXT = _names("model", "hidden layers heads kv_heads head_dim intermediate vocab max_positions dtype")
 CASE = _names("request", "images image_width image_height prompt_tokens output_tokens concurrency prefix_tokens turns")
-REQUEST = _names("request", "rps cpus goal kv p99_ms ttft_ms tpot_ms latency_ms ttft_at tpot_at latency_at")
+REQUEST = _names("request", "rps cpus goal kv backend p99_ms ttft_ms tpot_ms latency_ms ttft_at tpot_at latency_at")
 SETTINGS = _names("config", " ".join(Configuration.__slots__))
 COUNTS = _names("estimate", "forward_tokens kv_tokens kv_requests kv_blocks kv_needed_tokens warmup_tokens")
 SPEEDS = _names("estimate", "latency_ms p99_ms ttft_ms rps")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from recommender.choose.needs import list_needs
 from recommender.choose.select import Candidate
 from recommender.knowledge.conditions import Value, fill, parse, version
+from recommender.knowledge.engines import EngineName, is_read
 from recommender.knowledge.eras import within
 from recommender.knowledge.provenance import code_caveat, measured_lines
 from recommender.knowledge.store import Store
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 Kind = Literal["flag", "environment", "client"]
 NEEDED = "this model needs it"
-READERS = frozenset({"turbomind", "server"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +107,15 @@ def _explain(
         value=value,
         default=default,
         switch=era is not None and era.type == "bool",
-        emitted=is_emitted(option, value, default, era),
+        emitted=is_emitted(option, value, default, era, resolved.engine),
         reason=reason,
         sources=sources,
         advice=_list_advice(resolved.store, option.id) if resolved.images else (),
-        verdicts=_give_verdicts(resolved.store, option.id, resolved.release.id, bool(resolved.images)),
+        verdicts=tuple(
+            verdict
+            for when, verdict in _find_verdicts(resolved.store, option.id, resolved.release.id)
+            if all(parse(text).holds(candidate.values) for text in when)
+        ),
         caveat=_caveat(resolved.store, sources, resolved.release.id),
         brief=brief,
         unset=option.unset,
@@ -122,22 +126,26 @@ _caveat = lru_cache(maxsize=8192)(code_caveat)
 
 
 @lru_cache(maxsize=4096)
-def _give_verdicts(store: Store, option: str, release: str, images: bool) -> tuple[ClaimVerdict, ...]:
-    """Return the verdicts of a release on what is claimed of an option, the most specific claims first."""
+def _find_verdicts(store: Store, option: str, release: str) -> tuple[tuple[tuple[str, ...], ClaimVerdict], ...]:
+    """Return the verdicts of a release on what is claimed of an option, the most specific claims first.
+
+    Each with the conditions under which the claim concerns a request.
+    """
     return tuple(
-        ClaimVerdict(
-            claim.id,
-            claim.statement,
-            claim.verdict,
-            claim.because,
-            tuple(measured_lines(store, claim.id)),
-            claim.sources,
-            code_caveat(store, claim.sources, release),
+        (
+            claim.when,
+            ClaimVerdict(
+                claim.id,
+                claim.statement,
+                claim.verdict,
+                claim.because,
+                tuple(measured_lines(store, claim.id)),
+                claim.sources,
+                code_caveat(store, claim.sources, release),
+            ),
         )
         for claim in sorted(store.claims.values(), key=lambda claim: len(claim.options))
-        if option in claim.options
-        and (images or not claim.images)
-        and within(claim.since, claim.until, version(release))
+        if option in claim.options and within(claim.since, claim.until, version(release))
     )
 
 
@@ -153,16 +161,16 @@ def format_value(option: records.Option, candidate: Candidate, default: str) -> 
     return next((encoding.text for encoding in option.encodings if encoding.value == text), text)
 
 
-def is_emitted(option: records.Option, value: str, default: str, era: records.Era | None) -> bool:
+def is_emitted(option: records.Option, value: str, default: str, era: records.Era | None, engine: EngineName) -> bool:
     """Return whether the option is written out.
 
-    It must be decided, read by engine or server, and differ from the default, unless its
+    It must be decided, read by the engine that runs or the server, and differ from the default, unless its
     record says otherwise.
     """
     if not option.setting or option.emit == "never":
         return False
     if era is not None:
-        if not READERS & set(era.read_by):
+        if not is_read(era, engine):
             return False
         if era.type == "bool":
             return value == "true"

@@ -6,23 +6,25 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import cast
 
-from recommender.choose.constraints import ConstraintFinding, list_goal_constraints
+from recommender.choose.constraints import ConstraintFinding, is_of_engine, list_goal_constraints
 from recommender.choose.reasons import Explanation, explain
 from recommender.choose.relax import RequestChange, offer_fewer_tiles, suggest_change, suggest_others
 from recommender.choose.select import Candidate, Choice, NoCandidate, choose, excess, predict
 from recommender.common.errors import UnknownName
 from recommender.common.version import __version__
 from recommender.estimate.configuration import Configuration
-from recommender.estimate.memory import Memory
+from recommender.estimate.memory_items import Memory
 from recommender.estimate.published_figures import PublishedFigure, find_published
 from recommender.estimate.similar_runs import SimilarRun, find_similar_runs
-from recommender.estimate.speed import Speed, replay
+from recommender.estimate.speed import Speed, estimate, replay
+from recommender.knowledge.engines import LABELS, EngineName
 from recommender.knowledge.load import load
 from recommender.knowledge.names import resolve_model, resolve_release
 from recommender.knowledge.store import Store
 from recommender.request.request import Request
-from recommender.request.resolved_request import ResolvedRequest, resolve_request
+from recommender.request.resolved_request import ResolvedRequest, engines_for, resolve_request
 
 MAX_RPS_CONCURRENCY = 1024
 RATE_CONSTRAINT = "goal-rps"
@@ -78,13 +80,22 @@ def recommend(request: Request, store: Store | None = None, room: bool = True) -
     NothingFits if no configuration passes.
     """
     resolved = resolve_with_checkpoint(request, store or load())
-    if request.rps and not request.load and not request.concurrency:
-        resolved, outcome = _for_rate(resolved)
-    else:
-        outcome = choose(resolved, room)
+    preferred: tuple[ResolvedRequest, NoCandidate] | None = None
+    for other in (*engines_for(request, resolved.model, resolved.version)[1:], None):
+        if request.rps and not request.load and not request.concurrency:
+            resolved, outcome = _for_rate(resolved)
+        else:
+            outcome = choose(resolved, room)
+        if other is None or not isinstance(outcome, NoCandidate) or not is_of_engine(resolved, outcome.binding):
+            break
+        preferred = preferred or (resolved, outcome)
+        why = f"{LABELS[other].title}: {outcome.binding.message}"
+        resolved = replace(resolved, engine=other, notes=(*resolved.notes, why))
+    if preferred and isinstance(outcome, NoCandidate) and is_of_engine(resolved, outcome.binding):
+        resolved, outcome = preferred  # no engine can, so the first says why
     if isinstance(outcome, NoCandidate):
         if outcome.near is None:
-            change = suggest_change(resolved, outcome.too_large)
+            change = suggest_change(resolved, outcome)
             others = suggest_others(resolved, outcome, change)
             raise NothingFits(resolved, outcome, change, others)
         outcome = _with_hint(resolved, outcome.near)
@@ -108,7 +119,9 @@ def recommend_adviser(
 
     resolved = resolve_with_checkpoint(request, store or load())
     given = advisers.follow(resolved, adviser, added, left_out)
-    candidate = predict(resolved, advisers.build_configuration(resolved, given))
+    config = advisers.build_configuration(resolved, given)
+    resolved = replace(resolved, engine=cast(EngineName, config.backend))
+    candidate = predict(resolved, config)
     return replace(
         _complete(resolved, candidate, advisers.find_problems(resolved, given, candidate)),
         adviser=given.id,
@@ -127,16 +140,18 @@ def resolve_with_checkpoint(request: Request, store: Store) -> ResolvedRequest:
     try:
         resolve_model(store, request.model)
     except UnknownName:
-        from recommender.request import checkpoint
+        from recommender.request.model_folder import find_folder, looks_like_path, shorten_path
         from recommender.request.unknown_model import explain_unknown
 
-        folder = checkpoint.find_folder(request.model)
+        folder = find_folder(request.model)
         if folder:
+            from recommender.request import checkpoint
+
             return resolve_request(replace(request, model=folder), store, checkpoint.read(Path(folder), store))
-        if checkpoint.looks_like_path(request.model):
-            shown = checkpoint.shorten_path(request.model)
+        if looks_like_path(request.model):
+            shown = shorten_path(request.model)
             raise UnknownName(f"--model: {shown} is not a folder with a config.json") from None
-        release = resolve_release(store, request.lmdeploy)
+        release = resolve_release(store, request.lmdeploy, "--lmdeploy")
         raise UnknownName(explain_unknown(store, request.model, release.id)) from None
     return resolve_request(request, store)
 
@@ -162,6 +177,8 @@ def _for_rate(resolved: ResolvedRequest) -> tuple[ResolvedRequest, Choice | NoCa
         near += [(tried, outcome.near)] if isinstance(outcome, NoCandidate) and outcome.near else []
         larger = replace(tried, concurrency=2 * tried.concurrency)
         found = choose(larger)
+        if isinstance(found, NoCandidate) and not goals & dict(found.rejected).keys():
+            break  # the rate is the limit, not the memory for more requests at once
         if isinstance(outcome, Choice) and not (isinstance(found, Choice) and _is_worth(found, outcome)):
             break
         tried, outcome = larger, found
@@ -186,6 +203,29 @@ def _is_worth(larger: Choice, smaller: Choice) -> bool:
     return larger.best.speed.latency_ms.value < (1 - WORTH) * smaller.best.speed.latency_ms.value
 
 
+def _warn_of_queue(
+    resolved: ResolvedRequest, candidate: Candidate, findings: tuple[ConstraintFinding, ...]
+) -> tuple[ConstraintFinding, ...]:
+    """Warn where requests may arrive faster than they are answered: the low end of what is served is below the rate.
+
+    Nothing if the middle misses the rate: that is among ``findings`` already.
+    """
+    asked, most = resolved.request.rps, candidate.speed.rps
+    if resolved.rps:  # then the predicted rate is that of the arrivals
+        config, asked = candidate.config, resolved.rps
+        full = replace(resolved, rps=0.0, concurrency=config.max_batch_size * config.servers)
+        most = estimate(full, config, kv_tokens=candidate.memory.kv_tokens).rps
+    if most.low >= asked or any(each.constraint == RATE_CONSTRAINT for each in findings):
+        return ()
+    message = (
+        f"{asked:g} requests/s may be too many: at most {most.value:.3g} are served ({most.low:.3g} to "
+        f"{most.high:.3g}). If fewer are served than arrive, the queue grows without end."
+    )
+    remedy = "Send fewer to this server, or size several with recommend plan."
+    sources = resolved.store.constraints[RATE_CONSTRAINT].sources
+    return (ConstraintFinding("rate-near-limit", "warn", message, remedy, sources),)
+
+
 def _complete(
     resolved: ResolvedRequest, candidate: Candidate, findings: tuple[ConstraintFinding, ...]
 ) -> Recommendation:
@@ -197,7 +237,7 @@ def _complete(
         memory=candidate.memory,
         speed=replace(candidate.speed, replayed=replay(resolved, candidate.config, candidate.memory.kv_tokens)),
         explanations=explain(resolved, candidate),
-        findings=findings,
+        findings=(*findings, *_warn_of_queue(resolved, candidate, findings)),
         similar_runs=find_similar_runs(resolved, candidate.config),
         published=find_published(resolved, candidate.config),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,22 +14,23 @@ from packaging.version import Version
 
 from recommender.choose.candidates import fewer_tiles
 from recommender.choose.constraints import list_goal_constraints
-from recommender.choose.select import Choice, NoCandidate, choose, fits
+from recommender.choose.select import Candidate, NoCandidate, fits
 from recommender.common.units import GIB, MIB
 from recommender.estimate.configuration import Configuration
-from recommender.estimate.memory import usable_bytes, weights
-from recommender.estimate.scheduler.simulation import Timed
+from recommender.estimate.memory_items import usable_bytes, weights
 from recommender.estimate.speed import Speed, estimate
 from recommender.knowledge.eras import options_of
 from recommender.knowledge.names import PART, resolve_release
 from recommender.knowledge.store import Store
-from recommender.request.request import Goal, Quantile, Request
-from recommender.request.resolved_request import ResolvedRequest
+from recommender.request.request import Request
+from recommender.request.resolved_request import ResolvedRequest, engines_for
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
 
 CARD_COUNTS = (2, 4, 8)
+FORMAT = re.compile(r"awq|gptq|int4|fp8|instruct")
+"""Words of a model's id that checkpoints of other bits lack or add."""
 LEAST_PROMPT = 256
 """Tokens below which a shorter prompt is no longer worth an offer."""
 
@@ -44,13 +46,12 @@ class RequestChange:
 Relaxation: TypeAlias = tuple[RequestChange, ResolvedRequest]
 
 
-def suggest_change(resolved: ResolvedRequest, too_large: bool) -> RequestChange | None:
+def suggest_change(resolved: ResolvedRequest, nothing: NoCandidate) -> RequestChange | None:
     """Return the first change under which something fits, or None.
 
-    Small changes are tried first. ``too_large``: the weights alone exceed the memory, so
-    only changes that add memory are tried.
+    Small changes are tried first; where the weights alone exceed the memory, only those that add memory.
     """
-    smaller = () if too_large else _smaller(resolved)
+    smaller = () if nothing.too_large else _smaller(resolved, nothing.closest)
     return next((change for change, relaxed in chain(smaller, _more(resolved)) if fits(relaxed)), None)
 
 
@@ -61,7 +62,8 @@ def suggest_others(
     request = resolved.request
     if request.rps and not nothing.too_large:
         cards = f":{request.gpu_count}" if request.gpu_count > 1 else ""
-        plan = f"recommend plan --rps {request.rps:g} --gpu {resolved.gpu.id}{cards}"
+        asked = f" --workload {request.workload}" if request.workload else ""
+        plan = f"recommend plan --rps {request.rps:g} --gpu {resolved.gpu.id}{cards} --model {request.model}{asked}"
         return (RequestChange(plan, "several servers for the rate"),)
     if nothing.binding.constraint in list_goal_constraints(resolved.store):
         return ()
@@ -75,14 +77,28 @@ def _quantised(resolved: ResolvedRequest) -> Iterator[Relaxation]:
     if resolved.local:
         return
     siblings = [
-        (model.quantization[0].bits, model)
+        model
         for model in resolved.store.models.values()
-        if model.id.startswith(f"{own.id}-") and model.quantization and not own.quantization
+        if _bits(model) < _bits(own) and (model.architecture, _name(model)) == (own.architecture, _name(own))
         if (model.text.hidden, model.text.layers) == (own.text.hidden, own.text.layers)
     ]
-    for bits, model in sorted(siblings, key=lambda each: (-each[0], each[1].id)):
-        change = RequestChange(f"--model {model.id}", f"its {bits}-bit checkpoint on the same GPU")
-        yield change, replace(_ask(resolved, model=model.id), model=model, model_source=model.hub, weight_bytes=0)
+    for model in sorted(siblings, key=lambda model: (-_bits(model), model.id)):
+        change = RequestChange(f"--model {model.id}", f"{model.hub}, {_bits(model)} bits, on the same GPU")
+        request = replace(resolved.request, model=model.id)
+        engine = engines_for(request, model, resolved.version)[0]
+        yield (
+            change,
+            replace(resolved, request=request, model=model, model_source=model.hub, weight_bytes=0, engine=engine),
+        )
+
+
+def _bits(model: records.Model) -> int:
+    return model.quantization[0].bits if model.quantization else 16
+
+
+def _name(model: records.Model) -> list[str]:
+    """Return the words of a model's id that do not say how its weights are stored or that it was tuned to chat."""
+    return [word for word in model.id.split("-") if not FORMAT.fullmatch(word)]
 
 
 def _shorter(resolved: ResolvedRequest) -> Iterator[Relaxation]:
@@ -115,10 +131,10 @@ def write_rate(value: float) -> str:
     return str(floor_written(value)) if value >= 10 else f"{math.floor(value * 10) / 10:g}"
 
 
-def _smaller(resolved: ResolvedRequest) -> Iterator[Relaxation]:
+def _smaller(resolved: ResolvedRequest, closest: Candidate | None) -> Iterator[Relaxation]:
     if resolved.request.kv != "auto":
         yield RequestChange("--kv auto", "choose the KV cache precision automatically"), _ask(resolved, kv="auto")
-    yield from _looser_goals(resolved)
+    yield from _looser_goals(resolved, closest)
     concurrency = resolved.concurrency
     while concurrency > 1:
         concurrency //= 2
@@ -142,32 +158,21 @@ def _more(resolved: ResolvedRequest) -> Iterator[Relaxation]:
             yield change, relaxed
 
 
-def _looser_goals(resolved: ResolvedRequest) -> Iterator[Relaxation]:
-    request = resolved.request
-    if request.p99_ms or request.ttft_ms or request.tpot_ms or request.latency_ms or request.rps:
-        goal: Goal = "throughput" if request.rps else "latency"
-        relaxed = _ask(resolved, p99_ms=0.0, ttft_ms=0.0, tpot_ms=0.0, latency_ms=0.0, rps=0.0, goal=goal)
-        outcome = choose(relaxed)
-        if isinstance(outcome, Choice):
-            options = " ".join(_list_missed(request, outcome.best.speed)) or "no latency goals"
-            text = "the best prediction for this GPU and load" + offer_fewer_tiles(resolved, outcome.best.config)
-            yield RequestChange(options, text), relaxed
+def _looser_goals(resolved: ResolvedRequest, closest: Candidate | None) -> Iterator[Relaxation]:
+    if closest is not None:
+        options = " ".join(_list_missed(resolved.request, closest.speed))
+        text = "the best prediction for this GPU and load" + offer_fewer_tiles(resolved, closest.config)
+        relaxed = _ask(resolved, p99_ms=0.0, ttft_ms=0.0, tpot_ms=0.0, latency_ms=0.0, rps=0.0)
+        yield RequestChange(options, text), relaxed
 
 
 def _list_missed(request: Request, speed: Speed) -> list[str]:
     """Return each goal that a prediction misses, as the option it would meet."""
     options = []
-    if request.p99_ms and speed.p99_ms.value > request.p99_ms:
-        options.append(f"--p99 {write_time(speed.p99_ms.value)}")
-    goals: tuple[tuple[Timed, Quantile, float], ...] = (
-        ("ttft", request.ttft_at, request.ttft_ms),
-        ("tpot", request.tpot_at, request.tpot_ms),
-        ("latency", request.latency_at, request.latency_ms),
-    )
-    for name, quantile, most in goals:
-        if most and (value := speed.at(name, quantile)) > most:
-            at = "" if quantile == "mean" else f"{quantile}:"
-            options.append(f"--{name} {at}{write_time(value)}")
+    for goal in request.time_goals:
+        if (value := speed.goal_ms(goal)) > goal.most_ms:
+            at = "" if goal.option == "--p99" or goal.at == "mean" else f"{goal.at}:"
+            options.append(f"{goal.option} {at}{write_time(value)}")
     if request.rps and speed.rps.value < request.rps:
         options.append(f"--rps {write_rate(speed.rps.value)}")
     return options

@@ -11,9 +11,9 @@ from recommender.choose import batch_room, candidates, constraints
 from recommender.choose.constraints import ConstraintFinding, ParsedConstraint
 from recommender.estimate import memory, speed
 from recommender.estimate.configuration import Configuration
-from recommender.estimate.scheduler.simulation import Timed
+from recommender.estimate.memory_items import Memory
 from recommender.knowledge.conditions import Value
-from recommender.request.request import Quantile, Request
+from recommender.request.request import Request
 from recommender.request.resolved_request import ResolvedRequest
 
 SLOW = 1.25
@@ -31,7 +31,7 @@ class Candidate:
     """A configuration with its estimates, and the values that constraints compare."""
 
     config: Configuration
-    memory: memory.Memory
+    memory: Memory
     speed: speed.Speed
     values: Mapping[str, Value]
 
@@ -51,7 +51,8 @@ class NoCandidate:
     """No configuration passes: the binding constraint, and what else rejects.
 
     ``too_large``: the weights alone exceed the memory, so only more memory helps. ``near``: the configuration that
-    misses only goals, by so little that the ranges of its prediction include them.
+    misses only goals, by so little that the ranges of its prediction include them. ``closest``: the one that misses
+    only goals, by least, whatever the ranges; None if nothing else passes either.
     """
 
     binding: ConstraintFinding
@@ -60,17 +61,22 @@ class NoCandidate:
     rejected: tuple[tuple[str, int], ...]
     too_large: bool
     near: Choice | None = None
+    closest: Candidate | None = None
 
 
 def predict(
-    resolved: ResolvedRequest, config: Configuration, known: Mapping[str, Value] | None = None, ranged: bool = True
+    resolved: ResolvedRequest,
+    config: Configuration,
+    known: Mapping[str, Value] | None = None,
+    ranged: bool = True,
+    used: Memory | None = None,
 ) -> Candidate:
     """Return a configuration with its estimates.
 
-    ``known`` holds the request's fact values, if computed already. Without ``ranged``,
+    ``known`` holds the request's fact values and ``used`` the memory, if computed already. Without ``ranged``,
     speeds have no range.
     """
-    used = memory.estimate(resolved, config)
+    used = used or memory.estimate(resolved, config)
     fast = speed.estimate(resolved, config, ranged, used.kv_tokens)
     values = dict(known or constraints.fact_values(resolved))
     values |= constraints.config_values(resolved, config)
@@ -80,17 +86,22 @@ def predict(
 
 @dataclass(frozen=True, slots=True)
 class Assessed:
-    """A configuration, what rejects it, and which of the request's goals it misses. ``values`` fill their messages."""
+    """A configuration, what rejects it, and which of the request's goals it misses. ``values`` fill their messages.
+
+    ``candidate`` is None where a fact or the memory rejects; ``used`` is None where a fact does.
+    """
 
     candidate: Candidate | None
     values: Mapping[str, Value]
     findings: tuple[ParsedConstraint, ...]
     missed: tuple[ParsedConstraint, ...] = ()
+    used: Memory | None = None
 
     @property
-    def latency(self) -> float:
-        """Return the predicted latency in ms; infinite without an estimate."""
-        return self.candidate.speed.latency_ms.value if self.candidate else float("inf")
+    def distance(self) -> tuple[int, float, float]:
+        """Return how far it is from passing: what rejects it, its latency in ms, the bytes of a GPU."""
+        latency = self.candidate.speed.latency_ms.value if self.candidate else float("inf")
+        return len(self.findings), latency, self.used.total if self.used else float("inf")
 
 
 def choose(resolved: ResolvedRequest, room: bool = True) -> Choice | NoCandidate:
@@ -122,16 +133,17 @@ def choose(resolved: ResolvedRequest, room: bool = True) -> Choice | NoCandidate
             tier = fits
             near = _find_near(resolved, fits, known)
             break
-        too_large = all(entry.candidate and not entry.candidate.memory.free for entry in tier)
+        too_large = all(entry.used and not entry.used.free for entry in tier)
         if too_large:
             break  # no concession changes the weights
-    nearest = min(tier, key=lambda entry: (len(entry.findings), entry.latency))
+    nearest = min(tier, key=lambda entry: (_excess_of(entry, resolved.request), entry.distance))
     # The binding constraint: of those that reject the nearest candidate, the one that rejects most candidates.
     violated = sorted((*nearest.findings, *nearest.missed), key=lambda finding: -rejected[finding.record.id])
     binding, *others = constraints.explain_violated(violated, nearest.values)
     counts = tuple(rejected.most_common())
+    closest = None if nearest.findings else nearest.candidate
     choice = Choice(near, _warn_of_goals(resolved, near, applicable), considered, counts) if near else None
-    return NoCandidate(binding, tuple(others), considered, counts, too_large, choice)
+    return NoCandidate(binding, tuple(others), considered, counts, too_large, choice, closest)
 
 
 def _make_room(
@@ -141,33 +153,30 @@ def _make_room(
     known: Mapping[str, Value],
     applicable: tuple[ParsedConstraint, ...],
 ) -> Candidate:
-    """Return the picked configuration with the largest batch that its cache holds and that slows nothing."""
+    """Return the picked configuration with the largest batch that its cache holds, if that slows nothing."""
     for config in larger:
-        tried = _assess(resolved, config, known, applicable)
-        found = tried.candidate
-        if (
-            found is None
-            or tried.findings
-            or tried.missed
-            or not batch_room.holds_batch(resolved, config, found.memory)
-        ):
-            continue
-        if found.speed.rps.value >= (1 - NO_SLOWER) * picked.speed.rps.value:
-            return predict(resolved, config, known)
+        used = memory.estimate(resolved, config)
+        values = {**known, **constraints.config_values(resolved, config), **constraints.memory_values(used)}
+        of_memory = [rule for rule in applicable if not rule.of_speed]
+        if batch_room.holds_batch(resolved, config, used) and not constraints.find_violated(of_memory, values):
+            candidate = predict(resolved, config, known, used=used)
+            slower = candidate.speed.rps.value < (1 - NO_SLOWER) * picked.speed.rps.value
+            if not slower and not constraints.find_violated(applicable, candidate.values):
+                return candidate
+            break
     return predict(resolved, picked.config, known)
 
 
 def excess(candidate: Candidate, request: Request) -> float:
     """Return by how much a prediction misses the request's goals, as a sum of logarithms; 0: none."""
-    goals: tuple[tuple[Timed, Quantile, float], ...] = (
-        ("latency", "p99", request.p99_ms),
-        ("ttft", request.ttft_at, request.ttft_ms),
-        ("tpot", request.tpot_at, request.tpot_ms),
-        ("latency", request.latency_at, request.latency_ms),
-    )
-    over = [candidate.speed.at(name, quantile) / most for name, quantile, most in goals if most]
+    over = [candidate.speed.goal_ms(goal) / goal.most_ms for goal in request.time_goals]
     over += [request.rps / candidate.speed.rps.value] if request.rps else []
     return sum(math.log(each) for each in over if each > 1)
+
+
+def _excess_of(entry: Assessed, request: Request) -> float:
+    """Return by how much something misses only the goals; infinity if more rejects it."""
+    return excess(entry.candidate, request) if entry.candidate and not entry.findings else math.inf
 
 
 def _find_near(resolved: ResolvedRequest, fits: list[Assessed], known: Mapping[str, Value]) -> Candidate | None:
@@ -204,18 +213,23 @@ def _assess(
     known: Mapping[str, Value],
     applicable: tuple[ParsedConstraint, ...],
 ) -> Assessed:
-    """Return an assessment; estimates are made only if nothing simpler rejects."""
+    """Return an assessment; memory and then speed are estimated only if nothing simpler rejects."""
     values = {**known, **constraints.config_values(resolved, config)}
     findings = constraints.find_violated(applicable, values, estimated=(False,))
     if findings:
         return Assessed(None, values, findings)
-    candidate = predict(resolved, config, known, ranged=False)
+    used = memory.estimate(resolved, config)
+    values |= constraints.memory_values(used)
+    of_memory = [rule for rule in applicable if not rule.of_speed]
+    findings = constraints.find_violated(of_memory, values, estimated=(True,))
+    if findings:
+        return Assessed(None, values, findings, used=used)
+    candidate = predict(resolved, config, known, ranged=False, used=used)
     findings = constraints.find_violated(applicable, candidate.values, estimated=(True,))
     goals = constraints.list_goal_constraints(resolved.store)
     missed = tuple(finding for finding in findings if finding.record.id in goals)
-    return Assessed(
-        candidate, candidate.values, tuple(finding for finding in findings if finding not in missed), missed
-    )
+    others = tuple(finding for finding in findings if finding not in missed)
+    return Assessed(candidate, candidate.values, others, missed, used)
 
 
 def fits(resolved: ResolvedRequest) -> bool:

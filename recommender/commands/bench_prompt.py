@@ -12,6 +12,7 @@ import click
 
 from recommender.commands.short_help import ShortCommand
 from recommender.common.errors import RequestError
+from recommender.options import QUESTION
 from recommender.request.image_tokens import reads_limit
 from recommender.smoke.console import fail, handle_signals, progress
 from recommender.smoke.failures import Failure
@@ -68,9 +69,9 @@ recommend smoke, for a launch or the commonest failure of single images;
 @click.option("--in-flight", metavar="N", type=click.IntRange(1, 256), help="Concurrency. [as recommended]")
 @click.option("--limit", metavar="N", type=click.IntRange(1), help="Use only N images, spread evenly. [all]")
 @click.option("--repeat/--no-repeat", default=True, help="Ask A twice to see how often it agrees with itself. [on]")
-@click.option("--gpu", metavar="NAME[:COUNT]", help="GPU for a script that recommend did not write, or auto.")
-@click.option("--model", metavar="ID|FOLDER", help="Model for such a script. [internvl3-8b-awq]")
-@click.option("--lmdeploy", metavar="VERSION", help="LMDeploy release for such a script. [0.18.0]")
+@QUESTION["gpu"].but(help="GPU for a script that recommend did not write, or auto.")
+@QUESTION["model"].but(help="Model for such a script. [internvl3-8b-awq]")
+@QUESTION["lmdeploy"].but(help="LMDeploy release for such a script. [0.18.0]")
 @click.option(
     "--weights", metavar="random", type=click.Choice(["random"]), help="Use random weights, to try the procedure."
 )

@@ -14,6 +14,7 @@ from recommender.commands.short_help import ShortCommand
 from recommender.common import progress
 from recommender.common.errors import RequestError
 from recommender.common.text import one_line, printable
+from recommender.options import files
 from recommender.render.drift import Drift, classify, compare
 from recommender.render.seal import REQUEST
 
@@ -56,7 +57,7 @@ class Unchecked(Exception):
 
 
 @click.command("check", cls=ShortCommand, epilog=HELP)
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=files)
 @click.option("--diff", "as_diff", is_flag=True, help="Print a patch from each file to today's advice; change nothing.")
 @click.option("--update", is_flag=True, help="Rewrite the files; keep and list values edited by hand.")
 @click.option("--discard-edits", is_flag=True, help="With --update: drop all edits by hand.")

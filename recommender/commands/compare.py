@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from recommender import api
-from recommender.commands.short_help import ShortCommand
+from recommender.commands.short_help import ShortCommand, exclude
 from recommender.options import build_request, question_options
 
 HELP = """\b
@@ -28,6 +28,7 @@ Exit codes: 0 done; 1 nothing fits the request, only the advisers are shown;
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 def command(short: bool, as_json: bool, **options: Any) -> None:
     """Compare the advisers' configurations with ours for one request, setting by setting."""
+    exclude(click.get_current_context(), "--short", "--json")
     from recommender.common import terminal
     from recommender.lookup import comparison_text, short_text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from recommender.commands.short_help import ShortCommand
+from recommender.commands.short_help import ShortCommand, exclude
 
 HELP = """\b
 Examples:
@@ -31,6 +31,7 @@ def command(old: str, new: str, short: bool, as_json: bool) -> None:
 
     OLD is the release that the script was written for, NEW the target release.
     """
+    exclude(click.get_current_context(), "--short", "--json")
     from recommender.common import terminal
     from recommender.knowledge.load import load
     from recommender.knowledge.names import resolve_release

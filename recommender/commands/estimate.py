@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from recommender.commands.short_help import ShortCommand
 from recommender.common.errors import RequestError, UnknownName
-from recommender.options import build_request, question_options
+from recommender.options import CHOICES, QUESTION, build_request, question_options
 
 if TYPE_CHECKING:
     from recommender.request.resolved_request import ResolvedRequest
@@ -38,7 +39,7 @@ request, for the reasons shown; 2 the command line is wrong.
 
 
 @click.command("estimate", cls=ShortCommand, epilog=HELP)
-@question_options
+@partial(question_options, names=QUESTION.keys() - set(CHOICES))
 @click.option("--json", "as_json", is_flag=True, help="Print the estimate as JSON.")
 @click.argument("words", metavar="-- OPTION...", nargs=-1, type=click.UNPROCESSED)
 def command(words: tuple[str, ...], as_json: bool, **options: Any) -> None:
@@ -58,6 +59,7 @@ def command(words: tuple[str, ...], as_json: bool, **options: Any) -> None:
 def settings(resolved: ResolvedRequest, words: Sequence[str]) -> dict[str, str]:
     """Return values by option id, as on a server's command line. Raises RequestError or UnknownName."""
     from recommender.common.text import did_you_mean, shorten
+    from recommender.knowledge.other_servers import closest_option
 
     store = resolved.store
     flags = {flag.option: flag.id for flag in store.flags.values() if flag.id in resolved.options}
@@ -76,6 +78,8 @@ def settings(resolved: ResolvedRequest, words: Sequence[str]) -> dict[str, str]:
             continue
         option, equals, value = word.partition("=")
         option = option.replace("_", "-")
+        if option not in flags and (other := closest_option(option)):
+            raise UnknownName(f"LMDeploy {resolved.release.id} has no {shorten(option)}; its closest is {other}")
         if option not in flags:
             raise UnknownName(f"LMDeploy {resolved.release.id} has no {shorten(option)}{did_you_mean(option, flags)}")
         if resolved.options[flags[option]].type == "bool":

@@ -17,6 +17,7 @@ from recommender.common.errors import MaintenanceError
 from recommender.common.progress import QUIET_S
 
 if TYPE_CHECKING:
+    from recommender.calibration.held_out import Fits
     from recommender.calibration.observations import Observation
     from recommender.knowledge import records
     from recommender.knowledge.store import Store
@@ -34,14 +35,17 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
 
     Each model, and each fifth of the configurations, is left out once. The errors of the fits without
     it give the residuals, and these the ranges that recommend prints. Each workload of text is left out
-    once too. Needs scipy.
+    once too. --check does not fit again: it asks whether every kept fit is at its best for what it saw,
+    and whether the residuals are its errors on the rest. Needs scipy.
 
     \b
     Example:
       recommend knowledge fit --worst 20
       recommend knowledge fit --check
     """
-    from recommender.calibration.fit import held_out_errors, residuals, solve
+    from recommender.calibration.fit import solve
+    from recommender.calibration.held_out import as_json, held_out_errors, read_fits, solve_folds
+    from recommender.calibration.residual_records import residuals
     from recommender.knowledge.load import load
 
     place = knowledge_of(folder)
@@ -49,24 +53,44 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
         raise MaintenanceError("knowledge fit needs scipy; run: pip install scipy")
     store, say = load(place), _progress()
     observations = evidence(place, store)
-    say(f"fitting to {len(observations)} observations")
-    values = solve(observations, store)
-    errors = held_out_errors(observations, store, say)
+    kept = place / "extracted" / "fit_folds.json"
+    say(f"{'checking the fits' if only_check else 'fitting'} to {len(observations)} observations")
+    if only_check:
+        values, fits = {name: record.value for name, record in store.coefficients.items()}, read_fits(kept)
+        _require_best(observations, store, fits)
+    else:
+        values, fits = solve(observations, store), solve_folds(observations, store, say)
+    errors = held_out_errors(observations, store, fits)
     figures = residuals(errors)
     click.echo(table(figures))
     for error in sorted(errors, key=lambda error: -abs(error.log))[:worst]:
         click.echo(f"{error.figure:<14} {error.error:>+7.0%}  {error.observation.what} (without {error.part})")
     fitted = {name: values[name] for name, record in store.coefficients.items() if record.basis == "fitted"}
-    wanted = files(place, fitted, figures)
-    stale = [path for path, text in wanted.items() if not _same(path, text)]
-    for path in stale:
+    wanted = files(place, fitted, figures) | {kept: as_json(fits)}
+    differing, state = _bring_up_to_date(place, wanted, only_check), "stale" if only_check else "changed"
+    click.echo(f"{len(fitted)} coefficients, {len(figures)} residuals, {differing} {state}")
+    sys.exit(1 if differing and only_check else 0)
+
+
+def _bring_up_to_date(place: Path, wanted: Mapping[Path, str], only_check: bool) -> int:
+    """Write the files that say something else, or only name them; return how many these are."""
+    differing = [path for path, text in wanted.items() if not _same(path, text)]
+    for path in differing:
         if not only_check:
             write_whole(path, wanted[path])
         click.echo(f"{path.relative_to(place.parent)}: {'differs from the fit' if only_check else 'written'}")
-    click.echo(
-        f"{len(fitted)} coefficients, {len(figures)} residuals, {len(stale)} {'stale' if only_check else 'changed'}"
-    )
-    sys.exit(1 if stale and only_check else 0)
+    return len(differing)
+
+
+def _require_best(observations: list[Observation], store: Store, fits: Fits) -> None:
+    """Raise MaintenanceError if the committed fit, or a kept one, is not at its best for what it saw."""
+    from recommender.calibration.fit import list_improvable
+    from recommender.calibration.held_out import list_stale
+
+    values = {name: record.value for name, record in store.coefficients.items()}
+    stale = [f"{name} is not at its best" for name in list_improvable(observations, store, values)]
+    if stale := [*stale, *list_stale(observations, store, fits)]:
+        raise MaintenanceError(f"{len(stale)} fits are stale; run recommend knowledge fit: {'; '.join(stale[:5])}")
 
 
 def evidence(place: Path, store: Store) -> list[Observation]:
@@ -84,7 +108,7 @@ def evidence(place: Path, store: Store) -> list[Observation]:
 
 def files(place: Path, fitted: Mapping[str, float], figures: list[records.Residuals]) -> dict[Path, str]:
     """Return the text that each file of a coefficient and of residuals should have."""
-    from recommender.calibration.fit import as_yaml, changed_value
+    from recommender.calibration.residual_records import as_yaml, changed_value
 
     wanted = {}
     for name, value in fitted.items():

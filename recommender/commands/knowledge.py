@@ -101,7 +101,7 @@ def schema(only_check: bool, folder: Path | None) -> None:
 def extract(versions: tuple[str, ...], only_check: bool, wheels: Path | None, folder: Path | None) -> None:
     """Extract options, defaults and requirements from releases' wheels.
 
-    Updates knowledge/extracted/api_server.json, then lists where the flag records differ from it.
+    Updates the files of knowledge/extracted, then lists where the flag records differ from them.
     Neither LMDeploy nor its dependencies are installed; a wheel is a download of about 100 MB.
 
     \b
@@ -125,7 +125,7 @@ def _extract(versions: tuple[str, ...], only_check: bool, root: Path, wheel_of: 
     from packaging.version import Version
 
     from recommender.knowledge.records import Flag
-    from recommender.maintenance import scaffold
+    from recommender.maintenance import scaffold, subcommands
     from recommender.maintenance.extract import extract_wheel
     from recommender.maintenance.flag_diff import differences, release_differences
     from recommender.maintenance.knowledge_folder import FACTS, read
@@ -145,9 +145,11 @@ def _extract(versions: tuple[str, ...], only_check: bool, root: Path, wheel_of: 
             lines.append(f"knowledge/{FACTS}: {version}: not extracted yet; extract it without --check")
         releases[version] = from_wheel
     text = dump_extracted(releases.values())
-    if not only_check and text != _text(path):
-        write_whole(path, text)
-        click.echo(f"knowledge/{FACTS}: written, {len(releases)} releases")
+    others = {version: releases[version].commands for version in versions}
+    for name, new in ((FACTS, text), (subcommands.FILE, subcommands.dump(others, root / subcommands.FILE))):
+        if not only_check and new != _text(root / name):
+            write_whole(root / name, new)
+            click.echo(f"knowledge/{name}: written, {len(releases)} releases")
     knowledge = read(root)
     facts = WheelFacts(tuple(sorted(releases.values(), key=lambda release: Version(release.version))))
     if not only_check:

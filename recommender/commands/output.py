@@ -18,31 +18,38 @@ if TYPE_CHECKING:
 def write_file(name: str, text: str, *, executable: bool, force: bool) -> None:
     """Write a file atomically; exit with one line where it cannot be written.
 
-    Without ``force`` a file keeps edits by hand.
+    Without ``force`` only a file is replaced whose seal shows that nobody edited it.
     """
     from pathlib import Path
 
     from recommender.common import atomic_write
 
-    if not force and _is_edited(Path(name)):
-        shown = masked(name)
-        fail(f"-o {shown}: edited by hand; recommend check {shown} shows the edits, --force overwrites them", MACHINE)
+    if not force:
+        require_no_work("-o", Path(name), text)
     try:
         atomic_write.write(Path(name), text, executable=executable)
     except OSError as error:
         fail(f"-o: cannot write {masked(name)}: {error.strerror or error}; name a file in a writable folder", MACHINE)
 
 
-def _is_edited(path: Path) -> bool:
-    """Return whether a file is one of ours that was edited by hand."""
+def require_no_work(option: str, path: Path, text: str) -> None:
+    """Exit with one line if replacing a file by a text may lose somebody's work."""
     from recommender.common.user_file import Unreadable, read_text
     from recommender.render import seal
 
     try:
-        kept = seal.read(read_text(path))
+        if not path.is_file() or not path.stat().st_size or (there := read_text(path)) == text:
+            return
+        kept = seal.read(there)
     except (OSError, Unreadable, seal.UnknownArtefact):
-        return False
-    return kept.sealed is not None and kept.sealed != kept.seal
+        kept = None
+    shown = masked(str(path))
+    if kept is None or kept.sealed is None:
+        why = "it exists and has no seal of recommend, so it may be your own work; name another file, or add --force"
+        fail(f"{option} {shown}: {why}", MACHINE)
+    if kept.sealed != kept.seal:
+        why = f"edited by hand; recommend check {shown} shows the edits, --force overwrites them"
+        fail(f"{option} {shown}: {why}", MACHINE)
 
 
 def write_folder(layout: Layout, form: str, name: str) -> None:

@@ -13,7 +13,7 @@ from recommender.commands.output import write_folder
 from recommender.commands.short_help import ShortCommand
 from recommender.common.errors import RequestError
 from recommender.fleet import FORMS
-from recommender.options import question_options
+from recommender.options import QUESTION, files, question_options
 from recommender.request.command_line import positive_float, positive_int
 from recommender.request.request import MAX_COUNT
 
@@ -57,9 +57,7 @@ would; 2 bad command line; 3 this machine lacks something (a GPU for
 
 @click.command("plan", cls=ShortCommand, epilog=EXAMPLES)
 @partial(question_options, names=TAKEN)
-@click.option(
-    "--gpu", "gpus", metavar="NAME[:COUNT]", multiple=True, help="A host's GPU and their number, or auto; repeatable."
-)
+@QUESTION["gpu"].but("--gpu", "gpus", callback=None, help="A host's GPU and their number, or auto; repeatable.")
 @click.option("--tp", metavar="N", multiple=True, help="GPUs per server. [1, 2, 4 and 8, up to the host's]")
 @click.option("--peak", metavar="X", default="1.5", help="Peak load as a multiple of --rps. [1.5]")
 @click.option("--burst", metavar="N", default="1", help="Mean number of requests that arrive together. [1]")
@@ -73,9 +71,16 @@ would; 2 bad command line; 3 this machine lacks something (a GPU for
 @click.option("--cpus", metavar="N", help="CPU cores per host. [16 per GPU]")
 @click.option("--network", metavar="GBPS", default="10", help="Network bandwidth per host, in Gbit/s. [10]")
 @click.option("--price", "prices", metavar="GPU=PRICE", multiple=True, help="Price per GPU and hour, in any currency.")
-@click.option("--format", "form", type=click.Choice(["text", "json", *FORMS]), default="text", help=FORMAT_HELP)
+@click.option("--format", "form", type=click.Choice(["text", "json", *FORMS]), help=FORMAT_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Same as --format json.")
-@click.option("-o", "--output", metavar="DIR", default="", help="Folder for --format compose, systemd or k8s.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    default="",
+    shell_complete=files,
+    help="Folder for --format compose, systemd or k8s.",
+)
 def command(**options: Any) -> None:
     """Size a fleet: GPUs, hosts and servers for a request rate."""
     from recommender.common.terminal import show, show_json
@@ -83,9 +88,9 @@ def command(**options: Any) -> None:
     from recommender.fleet.json_output import published
     from recommender.fleet.sizing import layout
 
-    if options["as_json"] and options["form"] in FORMS:
-        raise RequestError(f"--json: --format {options['form']} writes files, not JSON; leave one of them out")
-    form = "json" if options["as_json"] else options["form"]
+    if options["as_json"] and options["form"] not in (None, "json"):
+        raise RequestError(f"--json and --format {options['form']} exclude each other; remove one")
+    form = options["form"] or ("json" if options["as_json"] else "text")
     if options["output"] and form not in FORMS:
         raise RequestError(f"-o {options['output']}: add what to write there: --format compose, systemd or k8s")
     plan = _plan(options)
@@ -142,7 +147,7 @@ def _prices(texts: Sequence[str], gpus: Collection[str], store: Store) -> dict[s
         name, equals, amount = text.rpartition("=")
         if not equals or not name.strip() or ":" in name:
             raise RequestError(f"--price {shorten(text)}: write GPU=PRICE for one GPU, such as --price L40S=1.2")
-        gpu = resolve_gpu(store, name)[0].id
+        gpu = resolve_gpu(store, name, "--price")[0].id
         price = positive_float(f"--price {shorten(name)[1:-1]}", amount, 1_000_000)
         if gpu not in gpus:
             raise RequestError(

@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import click
+
 from recommender.commands.output import write_file, write_folder
+from recommender.commands.short_help import exclude
 from recommender.common import terminal
 from recommender.common.errors import RequestError
 from recommender.fleet import FORMS
@@ -17,19 +20,14 @@ from recommender.render.template import COMMENTS
 def run(options: dict[str, Any]) -> None:
     """Write the recommendation, and the report to stderr."""
     _check_output(options)
-    options["form"] = "json" if options["as_json"] else options["form"]
+    options["form"] = options["form"] or ("json" if options["as_json"] else "bash")
     recommendation = build_recommendation(options)
     if options["form"] in FORMS:
         from recommender.fleet.layout import Layout
 
         write_folder(Layout(recommendation), options["form"], options["output"] or "")
-        return
-    text = render(recommendation, options["form"], options["comments"] or COMMENTS[0])
-    if options["output"] and options["output"] != "-":
-        executable = options["form"] in ("bash", "python", "client", "docker")
-        write_file(options["output"], text, executable=executable, force=options["force"])
     else:
-        terminal.utf8(sys.stdout).write(text)
+        _write(render(recommendation, options["form"], options["comments"] or COMMENTS[0]), options)
     if options["quiet"] or options["form"] == "report":
         return
     if options["verbose"]:
@@ -45,17 +43,29 @@ def run(options: dict[str, Any]) -> None:
             told,
             sys.argv[1:],
             "" if options["output"] in (None, "-") else options["output"],
-            terminal.is_rich(sys.stderr),
+            terminal.is_drawn(sys.stderr),
             options["form"],
+            terminal.columns(sys.stderr),
         )
         terminal.write(text, sys.stderr)
 
 
+def _write(text: str, options: dict[str, Any]) -> None:
+    if options["output"] and options["output"] != "-":
+        executable = options["form"] in ("bash", "python", "client", "docker")
+        write_file(options["output"], text, executable=executable, force=options["force"])
+    else:
+        terminal.utf8(sys.stdout).write(text)
+
+
 def _check_output(options: dict[str, Any]) -> None:
     """Raise RequestError for options of the output that contradict each other."""
-    if options["as_json"] and options["form"] not in ("bash", "json"):
+    exclude(click.get_current_context(), "-v", "-q")
+    if options["as_json"] and options["form"] not in (None, "json"):
         raise RequestError(f"--json and --format {options['form']} exclude each other; remove one")
-    if options["comments"] and (options["as_json"] or options["form"] != "bash"):
+    if options["comments"] and (options["as_json"] or options["form"] not in (None, "bash")):
         raise RequestError(f"--comments {options['comments']}: only --format bash has them; remove one")
+    if options["force"] and options["output"] in (None, "-"):
+        raise RequestError("--force overwrites a file; name it with -o, or leave --force out")
     if options["output"] == "":
         raise RequestError("-o: the name is empty; name a file, or - for stdout")

@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import click
 
 from recommender.commands.short_help import ShortCommand
 from recommender.options import QUESTION as REQUEST_OPTIONS
+from recommender.options import files
 
 if TYPE_CHECKING:
     from recommender.review.engine import Defect, Review
     from recommender.review.inputs import Subject
+    from recommender.review.rule import Rule
     from recommender.review.script.source import Source
 
 CLEAN, FOUND, USAGE, DEFECT = 0, 1, 2, 70
-FORMATS = ("text", "json", "sarif", "github", "junit")
+FORMATS = ("text", "concise", "json", "sarif", "github", "junit")
+TEXTS = ("text", "concise")
 FAIL_ON = ("error", "warning", "info", "never")
 FAILS: Mapping[str, frozenset[str]] = {
     "error": frozenset({"error"}),
@@ -27,6 +31,8 @@ FAILS: Mapping[str, frozenset[str]] = {
     "never": frozenset(),
 }
 DEFAULT_FAIL_ON = "warning"
+JUDGING_S = 1.9
+"""Processor time for one file, its repairs included: with the start and the output, no call takes 2.5 s."""
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 EXAMPLES = """\b
@@ -62,22 +68,33 @@ Exit codes: 0 no findings of --fail-on's severity or above; 1 such findings;
 which, and the others are judged.
 """
 
-QUESTION = REQUEST_OPTIONS | {
-    "gpu": click.option("--gpu", metavar="NAME[:COUNT]", help="GPU and count, or auto for this machine's."),
-    "model": click.option("--model", metavar="ID|FOLDER", help="The checkpoint, if the script does not name it."),
-    "load": click.option("--load", metavar="NAME|N", help="single, low, medium, high, or concurrency."),
-    "image": click.option("--image", metavar="WxH[xN]", help="Images of one request."),
-    "goal": click.option("--goal", metavar="GOAL", help="latency, throughput, memory or balanced: for --optimize."),
-    "cpus": click.option("--cpus", metavar="N", help="CPU cores of the host."),
-    "kv": click.option("--kv", metavar="TYPE", help="KV cache precision for --optimize: auto, fp16, int8 or int4."),
-    "lmdeploy": click.option("--lmdeploy", metavar="VERSION", help="LMDeploy release; overrides the script."),
+NEEDED = {
+    "gpu": "GPU and count, or auto for this machine's.",
+    "model": "The checkpoint, if the script does not name it.",
+    "load": "Concurrent requests, or single, low, medium or high.",
+    "image": "Images of one request.",
+    "goal": "latency, throughput, memory or balanced: for --optimize.",
+    "cpus": "CPU cores of the host.",
+    "kv": "KV cache precision for --optimize: auto, fp16, int8 or int4.",
+    "lmdeploy": "LMDeploy release; overrides the script.",
 }
-"""The options that describe a request: those of ``recommend``, without its defaults."""
+"""Help of the options of a request that have no default here."""
+QUESTION = {
+    name: option.but(help=NEEDED.get(name, option.settings["help"]))
+    for name, option in REQUEST_OPTIONS.items()
+    if name != "calibrate"
+}
+"""The options that describe a request: those of ``recommend``."""
 OUTPUT = (
     click.option("--format", "form", type=click.Choice(FORMATS), default="text", help="Output format. [text]"),
+    click.option("--severity", type=click.Choice(FAIL_ON[:3]), help="Show findings from this severity on. [warning]"),
+    click.option("--select", metavar="RULES", help="Run only these rules: LMD206,LMD3 or names."),
+    click.option("--ignore", metavar="RULES", help="Do not run these rules."),
     click.option("--fail-on", type=click.Choice(FAIL_ON), help=f"Exit 1 from this severity on. [{DEFAULT_FAIL_ON}]"),
+    click.option("--require-launch", is_flag=True, help="Exit 1 for a file, or folder, that starts nothing."),
     click.option("--diff", "as_diff", is_flag=True, help="Show safe repairs as a patch; change nothing."),
     click.option("--fix", "in_place", is_flag=True, help="Apply safe repairs to the files."),
+    click.option("--unsafe", is_flag=True, help="With --fix or --diff: also let the server run the model's code."),
     click.option("--optimize", is_flag=True, help="Use recommended values; needs GPU, model and load."),
     click.option("--rules", "list_rules", is_flag=True, help="List the rules."),
     click.option("--explain", metavar="RULE", help="Print a rule's page."),
@@ -85,14 +102,14 @@ OUTPUT = (
 
 
 def _options(command: Command) -> Command:
-    asking = [option for name, option in QUESTION.items() if name != "calibrate"]
-    for option in reversed((*asking, *OUTPUT)):
-        command = option(command)
+    decorators: list[Callable[[Any], Any]] = [*QUESTION.values(), *OUTPUT]
+    for decorate in reversed(decorators):
+        command = decorate(command)
     return command
 
 
 @click.command("review", cls=ShortCommand, epilog=EXAMPLES)
-@click.argument("paths", metavar="[FILE|FOLDER|-]...", nargs=-1)
+@click.argument("paths", metavar="[FILE|FOLDER|-]...", nargs=-1, shell_complete=files)
 @_options
 def command(paths: tuple[str, ...], **options: Any) -> None:
     """Find problems in a launch script, cite the sources, and repair what is safe."""
@@ -104,7 +121,9 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
         raise click.UsageError("--diff and --fix exclude each other; leave one out")
     if options["in_place"] and "-" in paths:
         raise click.UsageError("--fix cannot change stdin; name a file, or use --diff")
-    if (options["as_diff"] or (options["optimize"] and not options["in_place"])) and options["form"] != "text":
+    if options["unsafe"] and not (options["in_place"] or options["as_diff"]):
+        raise click.UsageError("--unsafe only works with --fix or --diff; add one of them")
+    if (options["as_diff"] or (options["optimize"] and not options["in_place"])) and options["form"] not in TEXTS:
         raise click.UsageError(f"--diff and --optimize write a patch, not {options['form']}; leave --format out")
     sys.exit(_run(paths, options))
 
@@ -138,7 +157,7 @@ def _run(paths: tuple[str, ...], options: Mapping[str, Any]) -> int:
         _say(text)
 
     found = list(inputs.subjects(paths, complain))
-    if not found and not failed and options["form"] == "text":
+    if not found and not failed and options["form"] in TEXTS:
         _say("no script to review")
     code = _review_files(found, answers, options, complain)
     return USAGE if failed else code
@@ -150,22 +169,21 @@ def _review_files(
     """Review every file, write the report or patches, return the exit code."""
     from recommender.common.cpu_budget import cpu_budget
     from recommender.common.errors import UserError
-    from recommender.review import engine
 
     reviews: list[Review] = []
     fails: list[frozenset[str]] = []
     defects: list[Defect] = []
+    folders: list[str] = []
+    choice = _choice(options)
     for subject in subjects:
         known = subject.settings
-
-        def look(source: Source, known: Any = known) -> Review:
-            return engine.review(source.path, source.text, answers, known.options, known.ignore)
+        look = _looking(subject, answers, choice)
 
         try:
             if options["as_diff"] or options["in_place"] or options["optimize"]:
                 reviewed = _repair(subject.source, look, options, complain)
             else:
-                with cpu_budget():
+                with cpu_budget(JUDGING_S):
                     reviewed = look(subject.source)
         except UserError as error:  # the others are still judged
             complain(f"{subject.source.path}: {error}")
@@ -173,14 +191,68 @@ def _review_files(
         reviews.append(reviewed)
         defects += reviewed.defects
         fails.append(FAILS[options["fail_on"] or known.fail_on or DEFAULT_FAIL_ON])
+        folders.append("" if subject.named else subject.folder)
     _write(reviews, fails, options)
     for defect in defects:
         where = f"{defect.path}: internal error in {defect.rule}"
         _say(f"{where}: {defect.error}; please report it (RECOMMEND_DEBUG=1 shows where)")
     judged = zip(reviews, fails, strict=True)
-    if any(finding.severity in failing for reviewed, failing in judged for finding in reviewed.findings):
+    lacking = _without_launch(reviews, folders) if options["require_launch"] else []
+    for name in lacking:
+        _say(f"{name}: no launch of LMDeploy (--require-launch)")
+    if lacking or any(finding.severity in failing for reviewed, failing in judged for finding in reviewed.findings):
         return FOUND
     return DEFECT if defects else CLEAN
+
+
+class Choice(NamedTuple):
+    """Which rules run, and which findings are shown."""
+
+    among: tuple[Rule, ...] | None
+    ignored: frozenset[str]
+    severity: str
+    always: frozenset[str]
+    fail_on: str
+
+
+def _choice(options: Mapping[str, Any]) -> Choice:
+    from recommender.review import engine
+
+    selected = engine.chosen(options["select"]) if options["select"] else None
+    among = None if selected is None else tuple(rule for rule in engine.rules() if rule.id in selected)
+    ignored = engine.chosen(options["ignore"]) if options["ignore"] else frozenset()
+    severity = options["severity"] or ("info" if options["fail_on"] == "info" else "")
+    return Choice(among, ignored, severity, selected or frozenset(), options["fail_on"] or "")
+
+
+def _looking(subject: Subject, answers: Mapping[str, Any], choice: Choice) -> Callable[[Source], Review]:
+    """Return what reviews a file, or a repaired state of it."""
+    from recommender.review import engine
+
+    known = subject.settings
+    severity = choice.severity or ("info" if not choice.fail_on and known.fail_on == "info" else "warning")
+    among = engine.rules() if choice.among is None else choice.among
+    running = tuple(rule for rule in among if engine.reaches(rule.severity, severity) or rule.id in choice.always)
+
+    @lru_cache(maxsize=4)
+    def look(source: Source) -> Review:
+        ignored = known.ignore | choice.ignored
+        windows = source.line_end != "\n"
+        reviewed = engine.review(
+            *(source.path, source.text, answers, known.options, ignored, running, subject.named, windows)
+        )
+        return reviewed.shown(severity, choice.always)
+
+    return look
+
+
+def _without_launch(reviews: Iterable[Review], folders: Iterable[str]) -> list[str]:
+    """Return the named files without a launch, and the folders in which no file has one."""
+    counts: dict[str, int] = {}
+    for review, folder in zip(reviews, folders, strict=True):
+        name = folder or review.path
+        counts[name] = counts.get(name, 0) + len(review.script.launches)
+    return [name for name, count in counts.items() if not count]
 
 
 def _repair(
@@ -191,8 +263,8 @@ def _repair(
     from recommender.common.user_file import Unreadable
     from recommender.review import fix
 
-    with cpu_budget():
-        repaired = fix.repair(source, look)
+    with cpu_budget(JUDGING_S):
+        repaired = fix.repair(source, look, options["unsafe"])
         after, reasons = repaired.source, list[str]()
         if options["optimize"]:
             from recommender.review.optimize import optimize
@@ -205,7 +277,9 @@ def _repair(
     for text in reasons:
         _say(f"{source.path}:{text}")
     for finding in repaired.withdrawn:
-        _say(f"{finding.path}:{finding.place.line}: {finding.rule.id}: its repair did not help and was undone")
+        _say(
+            f"{finding.path}:{finding.place.line}: {finding.rule.id}: undone: its repair would not help, or cause more"
+        )
     if not options["in_place"]:
         _stdout(patch)
         return final
@@ -226,8 +300,9 @@ def _write(reviews: list[Review], fails: list[frozenset[str]], options: Mapping[
     if options["as_diff"] or (options["optimize"] and not options["in_place"]):
         for line in text.summary(reviews):
             click.echo(line, err=True)
-    elif form == "text":
-        _stdout("" if not reviews else "".join(f"{line}\n" for line in text.text(reviews, _colour())))
+    elif form in TEXTS:
+        lines = text.text(reviews, _colour(), form == "concise") if reviews else ()
+        _stdout("".join(f"{line}\n" for line in lines))
     elif form == "sarif":
         from recommender.review.output.sarif import as_sarif
 

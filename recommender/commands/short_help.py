@@ -29,6 +29,15 @@ class ShortCommand(click.Command):
         )
         self.params.append(every)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse an option that is given twice: click would take the last value silently."""
+        given = [each for each in self.make_parser(ctx).parse_args(list(args))[2] if isinstance(each, click.Option)]
+        for option in given:
+            if given.count(option) > 1 and not (option.multiple or option.is_flag or option.count):
+                names = " or ".join(name for name in option.opts if name.startswith("--")) or option.opts[0]
+                raise click.UsageError(f"{names} is given {given.count(option)} times; leave one", ctx)
+        return super().parse_args(ctx, args)
+
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write usage, the first paragraph, options by group, and examples."""
         self.format_usage(ctx, formatter)
@@ -79,6 +88,14 @@ class ShortGroup(ShortCommand, click.Group):
         """Return what a command does, in one line."""
         command = self.get_command(ctx, name)
         return command.get_short_help_str(80) if command else ""
+
+
+def exclude(ctx: click.Context, *names: str) -> None:
+    """Raise UsageError if more than one of these options was given; each is named as it is typed."""
+    given = (each for each in ctx.command.params if ctx.params.get(str(each.name)))
+    both = [name for each in given for name in each.opts if name in names]
+    if len(both) > 1:
+        raise click.UsageError(f"{both[0]} and {both[1]} exclude each other; remove one", ctx)
 
 
 def full_help(ctx: click.Context) -> str:

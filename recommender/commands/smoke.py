@@ -13,7 +13,7 @@ import click
 
 from recommender.commands.short_help import ShortCommand
 from recommender.common.errors import RequestError
-from recommender.options import request_options
+from recommender.options import files, request_options
 from recommender.request.command_line import positive_float
 from recommender.request.request import Request
 from recommender.smoke import phases
@@ -103,7 +103,7 @@ Examples:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the whole run as JSON.")
 @click.option("--note", "notes", metavar="TEXT", multiple=True, help="Note to keep with the evidence.")
-@click.option("--save-evidence", metavar="FILE", help="Write the run as an evidence record.")
+@click.option("--save-evidence", metavar="FILE", shell_complete=files, help="Write the run as an evidence record.")
 def command(artefact: Path | None, **options: Any) -> None:
     """Launch an artefact with the installed LMDeploy, check its answers, measure it.
 
@@ -114,6 +114,8 @@ def command(artefact: Path | None, **options: Any) -> None:
     """
     from recommender.smoke import record
 
+    if options["dry_run"] and options["as_json"]:
+        raise RequestError("--json prints a run, and --dry-run makes none; remove one")
     script, recommendation = _resolve(artefact, options)
     evidence = record.evidence_path(options["save_evidence"]) if options["save_evidence"] else None
     seconds = positive_float("--seconds", options["seconds"], 3600) if options["seconds"] else 0.0

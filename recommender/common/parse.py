@@ -139,6 +139,7 @@ def _load(text: str, read: Any) -> Any:
     except Unreadable:
         raise
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, OverflowError) as error:
-        raise Unreadable(f"invalid YAML: {one_line(error)[:300]}; fix it there") from None
+        said = one_line(error).replace(' in "<unicode string>",', " at")
+        raise Unreadable(f"invalid YAML: {said[:300]}; fix it there") from None
     except RecursionError:
         raise Unreadable("invalid YAML: nested too deeply to read; fix it there") from None

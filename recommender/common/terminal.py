@@ -41,6 +41,20 @@ def is_rich(stream: Any) -> bool:
     return bool(stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def columns(stream: Any) -> int:
+    """Return the columns of a terminal; 80 of what is none, or does not say."""
+    try:
+        return (os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0) or WIDTH
+    except (OSError, ValueError):
+        return WIDTH
+
+
+def is_drawn(stream: Any) -> bool:
+    """Return whether a stream is a terminal that shows block characters and has room for them."""
+    locale = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "")
+    return is_rich(stream) and locale not in ("C", "POSIX") and columns(stream) >= WIDTH
+
+
 def write(text: str, stream: Any) -> None:
     """Write to a standard stream: coloured on a terminal unless NO_COLOR is set, else plain UTF-8."""
     if is_rich(stream):
@@ -50,7 +64,7 @@ def write(text: str, stream: Any) -> None:
         styled = Text(text.rstrip("\n"))
         for pattern, style in STYLES:
             styled.highlight_regex(pattern, style)
-        Console(file=stream, highlight=False, soft_wrap=True).print(styled)
+        Console(file=stream, highlight=False, soft_wrap=columns(stream) >= WIDTH).print(styled)
     else:
         utf8(stream).write(text)
 

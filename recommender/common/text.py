@@ -11,6 +11,12 @@ from collections.abc import Iterable
 
 WIDTH = 80
 """Columns of everything that is written for people."""
+SURE = 0.75
+"""Likeness from which one name is a misspelling of another, whatever they begin with."""
+BEGUN = 3
+"""Letters that another near name shares with it from the beginning."""
+LEAST_PART = 4
+"""Letters of a name from which longer names that hold it are near."""
 
 
 def normal(name: str) -> str:
@@ -18,14 +24,26 @@ def normal(name: str) -> str:
     return name.casefold().translate({ord(c): None for c in " -_"})
 
 
-def did_you_mean(name: str, known: Iterable[str], usual: Iterable[str] = ()) -> str:
-    """Return ``: did you mean a, b?``; where nothing is near, the first known names, or the usual ones."""
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return ``: did you mean a, b?``; where nothing is near ``otherwise``, or the first known names."""
     by_normal = {normal(item): item for item in known}
-    near = [by_normal[key] for key in difflib.get_close_matches(normal(name)[:80], by_normal, n=3, cutoff=0.5)]
-    if near:
-        return f": did you mean {', '.join(near)}?"
-    names = list(usual) or list(by_normal.values())
-    return f": known are {', '.join(names[:12])}{f' and {len(names) - 12} more' if len(names) > 12 else ''}"
+    if near := near_names(normal(name)[:80], by_normal):
+        return f": did you mean {', '.join(by_normal[key] for key in near[:3])}?"
+    names = list(by_normal.values())
+    some = f": known are {', '.join(names[:12])}{f' and {len(names) - 12} more' if len(names) > 12 else ''}"
+    return f": {otherwise}" if otherwise else some
+
+
+def near_names(name: str, known: Iterable[str]) -> list[str]:
+    """Return the names that this one may mean, nearest first: misspelt, with another ending, or with more before it.
+
+    Likeness alone is not enough: of unlike beginnings, MI300X is as near to 3090 as many a misspelt name to its own.
+    """
+    holding = [each for each in known if len(name) >= LEAST_PART and name in each]
+    close = difflib.get_close_matches(name, known, n=10, cutoff=0.5)
+    sure = set(difflib.get_close_matches(name, close, n=10, cutoff=SURE))
+    begun = [each for each in close if each in sure or each[:BEGUN].startswith(name[:BEGUN]) or name.startswith(each)]
+    return list(dict.fromkeys((*begun, *sorted(holding, key=len))))
 
 
 def shorten(text: str, limit: int = 60) -> str:

@@ -24,9 +24,23 @@ IN_GIB: Mapping[str, float] = {
 TOKENS: Mapping[str, float] = {"": 1, "k": 1000, "K": 1024, "m": 1_000_000, "M": 2**20}
 """Tokens in a unit: k is 1,000 and K is 1,024, as vLLM reads its options."""
 
+SECONDS_FROM = 10_000
+"""Milliseconds from which a time is written in seconds."""
+
 _NUMBER = re.compile(
     r"\+?(?P<number>[0-9]+\.?[0-9]*|\.[0-9]+)(?P<power>[eE][+-]?[0-9]{1,3})?\s*(?P<unit>[A-Za-z]*)", re.ASCII
 )
+
+
+def duration(ms: float) -> str:
+    """Return a time as people read it: 6.9 ms, 1,326 ms, 21.9 s; a round one is in seconds from one on."""
+    if ms >= SECONDS_FROM or (ms >= 1000 and ms % 100 == 0):
+        return f"{_trim(f'{ms / 1000:,.1f}')} s" if ms < 100_000 else f"{ms / 1000:,.0f} s"
+    return f"{ms:,.0f} ms" if ms >= 20 else f"{_trim(f'{ms:.1f}')} ms" if ms >= 1 else f"{ms:.3g} ms"
+
+
+def _trim(number: str) -> str:
+    return number.removesuffix(".0")
 
 
 def read_quantity(text: str, units: Mapping[str, float]) -> float | None:

@@ -16,8 +16,8 @@ from itertools import accumulate, islice
 from recommender.estimate import load_profile, speed
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.sampling import SEED, gaps_of
+from recommender.estimate.scheduler.passes import SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.pool import Pool
-from recommender.estimate.scheduler.server import SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.simulation import LoadFigures, answer_arrivals, summarise_arrivals
 from recommender.request.resolved_request import ResolvedRequest
 

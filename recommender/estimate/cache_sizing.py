@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Literal, TypeAlias
 
-from recommender.estimate import memory
-from recommender.estimate.kv_region import SLAB_ALLOCATOR, region_bytes, state_region
-from recommender.estimate.model_shape import kv_bytes_per_token
+from recommender.estimate.configuration import Configuration
+from recommender.estimate.engines.engine import engine_of
+from recommender.estimate.memory_items import usable_bytes
 from recommender.request.resolved_request import ResolvedRequest
 
 BLOCK = 64
@@ -43,21 +43,18 @@ SizedBy: TypeAlias = Literal["twice", "half", "need", "most"]
 """What decides the cache ratio: twice the need, half of the free memory, the need with its margin, or the largest."""
 
 
-def size_cache(
-    resolved: ResolvedRequest, config_tp: int, kv_bits: int, needed: int, others: int = 0, batch: int = 0
-) -> tuple[float, SizedBy]:
+def size_cache(resolved: ResolvedRequest, config: Configuration, needed: int, others: int = 0) -> tuple[float, SizedBy]:
     """Return the smallest cache ratio, to two digits, and what decided it.
 
-    It holds ``needed`` tokens and, for linear attention, the states of ``batch`` sequences.
+    It holds ``needed`` tokens and, for linear attention, the states of a full batch.
     It assumes the lower end of predicted free memory. ``others`` are bytes that earlier
     servers occupy on the same GPU. If the GPU is too small the result is
     ``LARGEST_RATIO``; the constraints then report what does not fit.
     """
-    before = sum(item.high for item in memory.items_before_cache(resolved, config_tp))
-    free = memory.usable_bytes(resolved) - others - before
-    token = kv_bytes_per_token(resolved.model, kv_bits, config_tp)
-    region = region_bytes(-(-needed // BLOCK), token * BLOCK, resolved.version >= SLAB_ALLOCATOR)
-    region += state_region(resolved.model, config_tp, resolved.version, batch, batch)
+    engine = engine_of(config)
+    before = sum(item.high for item in engine.items_before_cache(resolved, config.tp))
+    free = usable_bytes(resolved) - others - before - engine.reserved_bytes(resolved, config)
+    region = engine.region_for(resolved, config, needed)
     if free <= 0:
         return LARGEST_RATIO, "most"
     share = region * KV_HEADROOM / free
@@ -68,8 +65,3 @@ def size_cache(
     digits = 10 ** (1 - math.floor(math.log10(share))) if share < 1 else 100
     ratio = math.ceil(share * digits - 1e-9) / digits
     return (LARGEST_RATIO, "most") if ratio > LARGEST_RATIO else (ratio, sized_by)
-
-
-def cache_ratio(resolved: ResolvedRequest, config_tp: int, kv_bits: int, needed: int, others: int = 0) -> float:
-    """Return the ratio of ``size_cache`` alone."""
-    return size_cache(resolved, config_tp, kv_bits, needed, others)[0]

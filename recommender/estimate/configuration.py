@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Every value that the recommender decides.
+    """Every value that the recommender decides, in the order in which a short summary shows them.
 
     Lengths are in tokens. ``cache_ratio`` is the share of the memory that is free after
     loading the weights. ``kv_bits`` is 16, 8 or 4. ``max_tiles`` 0 keeps the model's
@@ -17,32 +17,32 @@ class Configuration:
     """
 
     backend: str
-    session_len: int
-    max_batch_size: int
-    prefill_tokens: int
-    cache_ratio: float
-    kv_bits: int
-    block_len: int
     tp: int
     servers: int
     share: int
-    omp_threads: int
+    kv_bits: int
+    session_len: int
+    max_batch_size: int
+    cache_ratio: float
+    prefill_tokens: int
     prefix_caching: bool
-    trust_remote_code: bool
-    disable_docs: bool
-    structured_output: bool
-    dtype: str
-    log_level: str
+    omp_threads: int
     communicator: str
+    trust_remote_code: bool
     model_format: str
+    dtype: str
+    block_len: int
     chat_template: str
     server_name: str
+    disable_docs: bool
+    log_level: str
     port: int
     proxy_url: str
     revision: str
     max_tiles: int
     max_tokens: int
     temperature: float
+    structured_output: bool
     cache_sized_by: str = ""
 
     @property

@@ -35,6 +35,12 @@ def list_measured_gpus(store: Store) -> frozenset[str]:
 
 
 @lru_cache(maxsize=8)
+def list_measured_engines(store: Store) -> frozenset[str]:
+    """Return the engines that the coefficients were fitted on."""
+    return frozenset(engine for residual in store.residuals.values() for engine in residual.engines)
+
+
+@lru_cache(maxsize=8)
 def list_measured_kinds(store: Store) -> frozenset[ModelKind]:
     """Return the kinds of models that the coefficients were fitted on."""
     names = {name for residual in store.residuals.values() for name in residual.models}

@@ -1,4 +1,4 @@
-"""Derive what layers with another attention than the usual one have: linear (Qwen3.5) and latent (GLM-4.7-Flash).
+"""Derive what layers with another attention than the usual one have: linear (Qwen3.5) and latent (DeepSeek, GLM).
 
 Linear attention is a gated delta rule. A sequence keeps two states for each such layer: a 16-bit matrix for each value
 head, and the last inputs of a convolution over keys, queries and values (0.16.0
@@ -21,6 +21,10 @@ from recommender.estimate.vision_shape import BYTES_16_BIT
 
 if TYPE_CHECKING:
     from recommender.knowledge.records import LatentAttention, LinearAttention, Model, TextShape
+
+
+INDEX_SCALE_BYTES = 4
+"""0.18.0 lmdeploy/pytorch/consts.py:33"""
 
 
 def attention_layers(text: TextShape) -> int:
@@ -83,8 +87,16 @@ def state_flops(text: TextShape, tokens: int) -> int:
 
 def latent_weights(text: TextShape, latent: LatentAttention, tp: int = 1, *, stored: bool = False) -> float:
     """Return one layer's matrix weights on one GPU: as loaded, or as the checkpoint stores them."""
+    inner = latent.query_rank or text.hidden  # what a head's query is made from
     shared = text.hidden * (latent.query_rank + latent.rank + latent.rope)
+    for index in latent.index:  # whole on every GPU: queries, one key, a weight for each head
+        shared += index.heads * (inner * index.head_dim + text.hidden) + text.hidden * index.head_dim
     if stored:
-        queries = latent.query_rank * (latent.key + latent.rope)
+        queries = inner * (latent.key + latent.rope)
         return shared + text.heads * (queries + latent.rank * (latent.key + latent.value) + latent.value * text.hidden)
-    return shared + text.heads * text.head_dim * (latent.query_rank + text.hidden) / tp
+    return shared + text.heads * text.head_dim * (inner + text.hidden) / tp
+
+
+def index_bytes(text: TextShape) -> int:
+    """Return the bytes that one layer caches per token to pick what attention reads: an 8-bit key, a 32-bit scale."""
+    return sum(index.head_dim + INDEX_SCALE_BYTES for latent in text.latent for index in latent.index)

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, get_args
 
 from recommender.common.units import MIB
 from recommender.estimate import model_shape
+from recommender.estimate.cache_need import shared_tokens
+from recommender.estimate.engines.engine import engine_of
 from recommender.estimate.linear_attention import attention_layers
-from recommender.estimate.memory import shared_tokens
 from recommender.estimate.sampling import gaps_of, pair_lengths
-from recommender.estimate.scheduler.server import SimulatedRequest, SimulatedServer
+from recommender.estimate.scheduler.passes import SLOT_PASSES, SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.simulation import (
     LoadFigures,
     Quantiles,
@@ -113,6 +114,7 @@ def describe_server(
         kv_tokens=own_tokens,
         times=times._replace(step_row=0.0, step_base=times.step_base + shared_row),
         # Measured with text; what images do to the host is in the coefficients of their preparation.
+        rounds=engine_of(config).DECODE_ROUNDS,
         chunk=0.0 if resolved.images else _rounded(coefficients["token-host-ms"] * resolved.streamed_share),
     )
     needed = concurrency * max(resolved.total_tokens(config.max_tiles) - shared, 1)
@@ -178,7 +180,7 @@ def _climb(
     A simulation of few hundred requests is off by a percent or two; without this a server would sometimes seem faster
     with one request more.
     """
-    found = simulate_closed_loop(server, turns, rungs[-1])
+    found = _simulate_clients(_without_slack(server, turns, rungs[-1]), turns, rungs[-1])
     if len(rungs) == 1:
         return found
     less = _climb(server, turns, rungs[:-1])
@@ -192,6 +194,23 @@ def _climb(
         rps=rps,
         tokens=found.tokens / found.rps * rps,
     )
+
+
+def _without_slack(
+    server: SimulatedServer, turns: tuple[tuple[SimulatedRequest, ...], ...], clients: int
+) -> SimulatedServer:
+    """Return a server with the least limits that so few clients do not feel: one simulation then serves for many.
+
+    Where a pass holds the prompts of all clients, a larger budget changes nothing. Nor does a batch beyond three times
+    the clients: each runs or waits, and ended in at most two of the passes that still hold its slot.
+    """
+    most = clients * max(request.new_tokens for turn in turns for request in turn)
+    if server.rounds or server.budget + server.batch - clients < most:
+        return server
+    return replace(server, budget=most, batch=min(server.batch, (1 + SLOT_PASSES) * clients))
+
+
+_simulate_clients = lru_cache(maxsize=4096)(simulate_closed_loop)
 
 
 def _each(choose: Callable[[float, float], float], one: Quantiles, other: Quantiles) -> Quantiles:

@@ -22,13 +22,20 @@ from typing import TYPE_CHECKING
 
 from recommender.estimate.linear_attention import (
     attention_layers,
+    index_bytes,
     latent_weights,
     linear_weights,
     small_weights,
     state_flops,
     value_width,
 )
-from recommender.estimate.vision_shape import BYTES_16_BIT, vision_bytes, vision_parameters, vision_weight_bytes
+from recommender.estimate.vision_shape import (
+    BYTES_16_BIT,
+    audio_bytes,
+    vision_bytes,
+    vision_parameters,
+    vision_weight_bytes,
+)
 
 if TYPE_CHECKING:
     from recommender.knowledge.records import Mixture, Model, TextShape
@@ -83,7 +90,7 @@ def _router_parameters(text: TextShape, scored: float) -> int:
     They are whole on every GPU and never quantised.
     """
     mixture = _mixture(text)
-    gates = bool(mixture and mixture.shared and not mixture.corrected)
+    gates = bool(mixture and mixture.shared and not (mixture.corrected or mixture.ungated))
     return round(_mixture_layers(text) * text.hidden * (scored + gates))
 
 
@@ -98,7 +105,9 @@ def _small_parameters(text: TextShape, tp: int = 1) -> float:
         layer += text.hidden if text.attention_bias == "qkvo" else 0
     layer += text.heads / tp if text.attention_sinks else 0
     layer += sum(latent.query_rank + latent.rank for latent in text.latent)
-    total = attention_layers(text) * layer + small_weights(text, tp) + (2 * text.layers + 1) * text.hidden
+    layer += sum(2 * index.head_dim for latent in text.latent for index in latent.index)
+    norms = (4 if text.post_norms else 2) * text.layers + 1
+    total = attention_layers(text) * layer + small_weights(text, tp) + norms * text.hidden
     mixture = _mixture(text)
     if mixture and mixture.bias:
         expert = 2 * mixture.intermediate / tp + text.hidden + 1  # 1: its entry in the router's bias
@@ -145,7 +154,8 @@ def parameters(model: Model) -> int:
     """Return all weights, counted before quantisation."""
     text = model.text
     small = _router_parameters(text, _experts(text)) + round(_small_parameters(text))
-    return linear_parameters(model) + embedding_parameters(model) + small + vision_parameters(model)
+    encoders = vision_parameters(model) + audio_bytes(model) // BYTES_16_BIT
+    return linear_parameters(model) + embedding_parameters(model) + small + encoders
 
 
 # --- bytes -----------------------------------------------------------------------------
@@ -193,7 +203,7 @@ def text_weight_bytes(model: Model) -> int:
 
 def weight_bytes(model: Model) -> int:
     """Return the bytes of all weights: the published files without their headers."""
-    return text_weight_bytes(model) + vision_weight_bytes(model)
+    return text_weight_bytes(model) + vision_weight_bytes(model) + audio_bytes(model)
 
 
 @lru_cache(maxsize=4096)
@@ -207,7 +217,7 @@ def weight_bytes_per_rank(model: Model, tp: int, *, vision_split: bool = True) -
     if tp < 1:
         raise ValueError(f"tp must be at least 1, not {tp}")
     vision = vision_bytes(model, tp, resident=True) if vision_split else vision_bytes(model, 1)
-    return round(_text_bytes(model, tp) + vision)
+    return round(_text_bytes(model, tp) + vision + audio_bytes(model))
 
 
 def experts_read(model: Model, tokens: int) -> int:
@@ -255,8 +265,8 @@ def inner_rows(model: Model, tp: int = 1) -> int:
 def kv_bytes_per_token(model: Model, kv_bits: int, tp: int = 1) -> int:
     """Return the KV cache bytes of one token on one GPU (TurboMind's block layout).
 
-    A key and a value vector for each layer and head, or one latent vector. A cache of 8 or 4 bits adds a scale
-    and a zero to each vector. Layers with a sliding window keep all tokens too: a block
+    A key and a value vector for each layer and head, or one latent vector, and what picks the tokens to read. A cache
+    of 8 or 4 bits adds a scale and a zero to each vector. Layers with a sliding window keep all tokens too: a block
     holds every layer, and only the attention kernels know the window (0.16.0
     src/turbomind/models/llama/unified_attention_layer.cc:150 and :553). Layers with
     linear attention keep none. Raises
@@ -272,20 +282,27 @@ def _kv_layer_bytes(model: Model, kv_bits: int, tp: int) -> int:
         raise ValueError(f"tp must be at least 1, not {tp}")
     text = model.text
     vector = kv_bits * text.head_dim // 8 + (KV_SCALE_AND_ZERO_BYTES if kv_bits < 16 else 0)
-    return (1 if text.latent else 2) * _kv_heads_per_rank(text, tp) * vector
+    return (1 if text.latent else 2) * _kv_heads_per_rank(text, tp) * vector + index_bytes(text)
+
+
+def _limits(text: TextShape) -> list[tuple[int, int]]:
+    """Return layers and the tokens that they read at most: a window, or those picked from all."""
+    picked = [(text.layers, index.tokens) for latent in text.latent for index in latent.index]
+    return [(window.layers, window.tokens) for window in text.window] + picked
 
 
 @lru_cache(maxsize=4096)
 def kv_read_bytes(model: Model, kv_bits: int, context: int, tp: int = 1) -> int:
     """Return the cache bytes that decoding a token reads after ``context`` others.
 
-    Layers with a sliding window read at most the window.
+    Layers with a sliding window read at most the window. Layers that pick tokens read those, and what picks them.
     """
     text = model.text
     tokens = attention_layers(text) * context
-    for window in text.window:
-        tokens -= window.layers * max(context - window.tokens, 0)
-    return tokens * _kv_layer_bytes(model, kv_bits, tp)
+    for layers, most in _limits(text):
+        tokens -= layers * max(context - most, 0)
+    index = index_bytes(text)
+    return tokens * (_kv_layer_bytes(model, kv_bits, tp) - index) + attention_layers(text) * context * index
 
 
 # --- arithmetic ------------------------------------------------------------------------
@@ -312,10 +329,10 @@ def attention_flops(model: Model, tokens: int, context: int = 0) -> int:
     """
     text = model.text
     pairs = attention_layers(text) * (tokens * context + tokens * (tokens + 1) // 2)
-    for window in text.window:
-        far = tokens - min(max(window.tokens - context, 0), tokens)  # new tokens that do not see all before them
-        last = context + tokens - window.tokens  # tokens that the last one of them does not see
-        pairs -= window.layers * far * (2 * last - far + 1) // 2
+    for layers, most in _limits(text):
+        far = tokens - min(max(most - context, 0), tokens)  # new tokens that do not see all before them
+        last = context + tokens - most  # tokens that the last one of them does not see
+        pairs -= layers * far * (2 * last - far + 1) // 2
     return 4 * text.heads * text.head_dim * pairs + state_flops(text, tokens)
 
 

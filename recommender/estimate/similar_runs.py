@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SHOWN = 3
 # What these differences count as, in doublings of the load.
-OTHER_MODEL, OTHER_GPU, TEXT_FOR_IMAGES = 3.0, 3.0, 8.0
+OTHER_MODEL, OTHER_GPU, OTHER_ENGINE, TEXT_FOR_IMAGES = 3.0, 3.0, 3.0, 8.0
 TOO_FAR = 9.0
 
 
@@ -72,6 +72,7 @@ def find_similar_runs(resolved: ResolvedRequest, config: Configuration) -> tuple
 def _compare_runs(resolved: ResolvedRequest, config: Configuration, run: RunSummary) -> float:
     """Return how much a run's launch differs from ``config``, in doublings."""
     apart = OTHER_MODEL * (run.model != resolved.model.id) + OTHER_GPU * (run.gpu != resolved.gpu.id)
+    apart += OTHER_ENGINE * (run.engine != config.backend)
     apart += _doublings(run.batch, config.max_batch_size) / 2 + _doublings(run.threads, config.omp_threads) / 2
     apart += _doublings(run.prefill_tokens, config.prefill_tokens) / 2
     # The session length barely matters, but distinguishes equal launches from similar ones.

@@ -25,10 +25,10 @@ from recommender.estimate import given_requests, load_profile, uncertainty
 from recommender.estimate.closed_loop import ServiceTimes, share_gpu, solve_loop
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.request_times import estimate_times
-from recommender.estimate.scheduler.server import Answer
+from recommender.estimate.scheduler.passes import Answer
 from recommender.estimate.scheduler.simulation import LoadFigures, Timed
 from recommender.estimate.uncertainty import Basis, Range, derive_rate, find_basis, find_widening, make_range
-from recommender.request.request import Quantile
+from recommender.request.request import Quantile, TimeLimit
 from recommender.request.resolved_request import ResolvedRequest
 
 if TYPE_CHECKING:
@@ -67,6 +67,10 @@ class Speed:
             return float(getattr(getattr(self.profile, figure), quantile))
         tail = max(self.p99_ms.value / self.latency_ms.value, 1.0)
         return self.range_at(figure).value * math.pow(tail, TOWARDS_P99[quantile])
+
+    def goal_ms(self, goal: TimeLimit) -> float:
+        """Return the middle prediction of what a goal is about, in ms."""
+        return self.p99_ms.value if goal.option == "--p99" else self.at(goal.figure, goal.at)
 
     def range_at(self, figure: Timed, quantile: Quantile = "mean") -> Range:
         """Return the range that a quantile of a time has in proportion: its mean's, but for the latency's p99."""

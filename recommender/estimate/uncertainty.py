@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -18,10 +18,16 @@ Basis: TypeAlias = Literal[
     "modelled from measurements on the same GPU",
     "modelled from measurements of other kinds of models",
     "modelled from measurements of fewer cards a server",
+    "modelled from measurements of the other engine",
     "calibrated by runs of your own",
     "extrapolated from datasheets",
 ]
 
+UNLIKE: Mapping[Basis, str] = {
+    "modelled from measurements of other kinds of models": "unmeasured-kind-spread",
+    "modelled from measurements of the other engine": "unmeasured-engine-spread",
+}
+"""Coefficients that widen a range where it is not the GPU that was not measured."""
 UNTESTED = 2.0
 """Factor on both ends of a figure for which there are no held-out errors."""
 
@@ -39,7 +45,7 @@ def find_basis(resolved: ResolvedRequest, config: Configuration) -> Basis:
     """Return what a prediction is based on."""
     if _calibrated(resolved):
         return "calibrated by runs of your own"
-    return _unlike(resolved, config) or "modelled from measurements on the same GPU"
+    return next(_list_unlike(resolved, config), "modelled from measurements on the same GPU")
 
 
 def _calibrated(resolved: ResolvedRequest) -> bool:
@@ -47,20 +53,21 @@ def _calibrated(resolved: ResolvedRequest) -> bool:
     return bool(request.calibrated_by) or (request.host_scale, request.card_scale) != (1.0, 1.0)
 
 
-def _unlike(resolved: ResolvedRequest, config: Configuration) -> Basis | None:
-    """Return how a prediction differs from every measured run, or None.
+def _list_unlike(resolved: ResolvedRequest, config: Configuration) -> Iterator[Basis]:
+    """Yield how a prediction differs from every measured run, what matters most first.
 
     A user's own runs calibrate the GPU, so they replace measurements of it, but not
-    those of several GPUs per server or of other kinds of models.
+    those of several GPUs per server, of the other engine or of other kinds of models.
     """
     own = _calibrated(resolved)
     if not own and resolved.gpu.id not in coverage.list_measured_gpus(resolved.store):
-        return "extrapolated from datasheets"
-    if not coverage.is_group_measured(resolved.store, resolved.gpu, config.tp) and not (own and config.tp == 1):
-        return "modelled from measurements of fewer cards a server"
+        yield "extrapolated from datasheets"
+    elif not coverage.is_group_measured(resolved.store, resolved.gpu, config.tp) and not (own and config.tp == 1):
+        yield "modelled from measurements of fewer cards a server"
+    if config.backend not in coverage.list_measured_engines(resolved.store):
+        yield "modelled from measurements of the other engine"
     if not coverage.is_speed_measured(resolved.store, resolved.model):
-        return "modelled from measurements of other kinds of models"
-    return None
+        yield "modelled from measurements of other kinds of models"
 
 
 def derive_rate(latency: Range, rps: float) -> Range:
@@ -82,12 +89,9 @@ def find_spread(model: records.Model) -> str:
 
 
 def find_widening(resolved: ResolvedRequest, config: Configuration) -> float:
-    """Return the factor that widens both ends where nothing similar was measured."""
-    unlike = _unlike(resolved, config)
-    if unlike is None:
-        return 1.0
-    kind = unlike == "modelled from measurements of other kinds of models"
-    return resolved.store.coefficients["unmeasured-kind-spread" if kind else find_spread(resolved.model)].value
+    """Return the factor that widens both ends where nothing similar was measured: the largest that applies."""
+    spreads = (UNLIKE.get(unlike) or find_spread(resolved.model) for unlike in _list_unlike(resolved, config))
+    return max((resolved.store.coefficients[spread].value for spread in spreads), default=1.0)
 
 
 def make_range(store: Store, name: str, value: float, widening: float) -> Range:

@@ -12,7 +12,7 @@ from packaging.version import Version
 from recommender.choose.relax import distinct_gpus
 from recommender.choose.select import Choice, NoCandidate, choose
 from recommender.common.units import GIB, MIB
-from recommender.estimate.memory import usable_bytes, weights
+from recommender.estimate.memory_items import usable_bytes, weights
 from recommender.knowledge.eras import options_of
 from recommender.knowledge.names import PART, resolve_release
 from recommender.request.resolved_request import ResolvedRequest

@@ -16,7 +16,7 @@ from recommender.common.text import count
 from recommender.estimate import speed, uncertainty
 from recommender.estimate.arrivals import OpenServer, open_server
 from recommender.estimate.configuration import Configuration
-from recommender.estimate.memory import Memory
+from recommender.estimate.memory_items import Memory
 from recommender.fleet import alternatives
 from recommender.fleet.aim import Aim, Tail
 from recommender.fleet.layout import Layout

@@ -13,9 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from packaging.version import InvalidVersion, Version
+
+from recommender.common.units import duration
 
 Kind: TypeAlias = Literal["number", "text", "flag", "version"]
 Value: TypeAlias = int | float | str | bool | Version
@@ -38,7 +40,7 @@ _TABLE: tuple[tuple[Kind, str, str], ...] = (
     ("number", "request.", "output_tokens total_tokens concurrency concurrency_per_server rps cpus p99_ms ttft_ms"),
     ("number", "request.", "tpot_ms latency_ms prefix_tokens turns"),
     ("text", "request.", "ttft_at tpot_at latency_at"),
-    ("text", "request.", "goal kv"),
+    ("text", "request.", "goal kv backend"),
     ("text", "config.", "backend dtype log_level communicator model_format chat_template server_name proxy_url"),
     ("text", "config.", "unmet_needs cache_sized_by"),
     ("number", "config.", "session_len max_batch_size prefill_tokens block_len kv_bits tp servers share cards port"),
@@ -59,6 +61,7 @@ OPERATORS: Mapping[Kind, tuple[str, ...]] = MappingProxyType(
 )
 _SHAPE = re.compile(r"(\S+)\s+(==|!=|<=|>=|<|>|not in|in|multiple of)\s+(.+)")
 _HOLE = re.compile(r"\{([^{}]*)\}")
+_TIME = re.compile(r"\{(\w+\.\w+_ms)\} ms")
 _EXAMPLE = {"number": "8 or 0.5", "version": "0.10.0", "text": 'awq or "" (empty)', "flag": "true or false"}
 
 
@@ -186,9 +189,10 @@ def holes(text: str) -> tuple[str, ...]:
 
 
 def fill(text: str, values: Values) -> str:
-    """Return a message with each {name} replaced by its value."""
+    """Return a message with each {name} replaced by its value; a time before " ms" may become seconds."""
     if missing := [name for name in holes(text) if name not in values]:
         raise ConditionError(f"{text!r}: no value was given for {', '.join(missing)}")
+    text = _TIME.sub(lambda match: duration(cast("float", values[match[1]])), text)
     return _HOLE.sub(lambda match: show(values[match[1]]), text)
 
 

@@ -75,7 +75,8 @@ def _measured(by_kind: Mapping[str, Mapping[str, records.Record]]) -> Iterator[t
 def _plain(record: records.Record, carriers: Mapping[str, records.Option]) -> dict[str, Any]:
     """Return a record as JSON values; of a run, whose raw figures would slow every start, only what is read of it."""
     if isinstance(record, records.Measurement):
-        return {"id": record.id, "lmdeploy": record.lmdeploy}
+        slowest = max(start.startup_s for start in record.starts)
+        return {"id": record.id, "lmdeploy": record.lmdeploy, "startup_s": slowest}
     if isinstance(record, records.Benchmark):
         return asdict(summarise_benchmark(record))
     return _summary(record, carriers) if isinstance(record, records.SmokeRun) else record.model_dump(mode="json")
@@ -94,9 +95,11 @@ def _summary(run: records.SmokeRun, carriers: Mapping[str, records.Option]) -> d
     return {
         "id": run.id,
         "lmdeploy": run.lmdeploy,
+        "startup_s": run.startup_s,
         "random_weights": run.random_weights,
         "gpu": run.gpu,
         "model": run.model,
+        "engine": next((each.found for each in run.effective if each.name == "backend"), "turbomind"),
         "mps": run.mps,
         "batch": value("max_batch_size", USUAL_BATCH),
         "prefill_tokens": value("prefill_tokens", USUAL_PREFILL),

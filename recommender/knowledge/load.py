@@ -32,37 +32,53 @@ def load(knowledge: Path | None = None) -> Store:
 
 @cache
 def _load_default() -> Store:
+    try:
+        return Store(read_index())
+    except (ValueError, KeyError, TypeError):  # truncated: compile it again
+        return Store(_compile(data_root() / "knowledge"))
+
+
+def read_index() -> str | bytes:
+    """Return the compiled index: of the wheel, or of the checkout, where it is compiled if a record changed.
+
+    Raises KnowledgeError for a broken record.
+    """
     root = data_root()
     shipped = root / "index.json"
     if shipped.is_file():
-        return Store(shipped.read_bytes())
-    knowledge = root / "knowledge"
-    index = root / "build" / "index" / f"{_digest(knowledge)}.json"
+        return shipped.read_bytes()
     try:
-        return Store(index.read_bytes())
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # missing, unreadable or truncated: compile it again
+        return _index_of(root / "knowledge").read_bytes()
+    except OSError:
+        return _compile(root / "knowledge")
+
+
+def _compile(knowledge: Path) -> str:
+    """Compile a checkout's records and keep the index."""
     from recommender.knowledge.index import compile_index
 
     text = compile_index(knowledge)
-    _keep(index, text)
-    return Store(text)
+    _keep(_index_of(knowledge), text)
+    return text
+
+
+def _index_of(knowledge: Path) -> Path:
+    return knowledge.parent / "build" / "index" / f"{_digest(knowledge)}.json"
 
 
 def _digest(knowledge: Path) -> str:
-    """Return a SHA-256 over every record file's name and bytes, and the code of this folder."""
+    """Return a SHA-256 over every record file's name, size and time of change, and the code of this folder.
+
+    Reading hundreds of files at every start would cost four times as much.
+    """
     state = hashlib.sha256()
     for source in sorted(Path(__file__).parent.rglob("*.py")):
         state.update(source.read_bytes())
     for _, folder in sorted(FOLDERS.items()):
         with os.scandir(knowledge / folder) as entries:
-            names = sorted(entry.name for entry in entries if entry.name.endswith(".yaml"))
-        for name in names:
-            path = f"{knowledge}/{folder}/{name}"
-            # Hundreds of files at every start: Path.open costs twice as much, a buffer a fifth.
-            with open(path, "rb", buffering=0) as file:  # noqa: PTH123
-                state.update(f"\0{folder}/{name}\0".encode())
-                state.update(file.read())
+            files = sorted((entry.name, entry.stat()) for entry in entries if entry.name.endswith(".yaml"))
+        for name, at in files:
+            state.update(f"\0{folder}/{name}\0{at.st_size} {at.st_mtime_ns}".encode())
     return state.hexdigest()[:32]
 
 

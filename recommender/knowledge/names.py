@@ -22,6 +22,7 @@ PART = "-mig-"
 
 
 SHOWN = 5
+NO_GPU = "only some NVIDIA GPUs are covered; see recommend list gpus"
 
 
 def index_by_name(known: Mapping[str, NamedRecord], extra: Mapping[str, str]) -> dict[str, NamedRecord]:
@@ -30,17 +31,16 @@ def index_by_name(known: Mapping[str, NamedRecord], extra: Mapping[str, str]) ->
     return by_name | {normal(alias): known[name] for alias, name in extra.items()}
 
 
-def resolve(kind: str, name: str, by_name: Mapping[str, NamedRecord]) -> NamedRecord:
-    """Return the record of a name as people write it. Raises UnknownName with near matches."""
+def resolve(what: str, name: str, by_name: Mapping[str, NamedRecord], otherwise: str) -> NamedRecord:
+    """Return the record of a name as people write it. Raises UnknownName with near matches, or ``otherwise``."""
     record = by_name.get(normal(name))
     if record is None:
         names = sorted({alias for item in by_name.values() for alias in (item.id, *item.aliases)})
-        usual = sorted({item.id for item in by_name.values() if PART not in item.id})
-        raise UnknownName(f"unknown {kind} {shorten(name)}{did_you_mean(name, names, usual)}")
+        raise UnknownName(f"{what} {shorten(name)}{did_you_mean(name, names, otherwise)}")
     return record
 
 
-def resolve_release(store: Store, name: str) -> records.Release:
+def resolve_release(store: Store, name: str, option: str = "") -> records.Release:
     """Return a covered release; a leading v is allowed. Raises UnknownName with near matches."""
     version = name.strip().removeprefix("v")
     if version not in store.releases:
@@ -48,7 +48,7 @@ def resolve_release(store: Store, name: str) -> records.Release:
         minor = ".".join(version.split(".")[:2]) if "." in version else version
         near = [release for release in known if release.startswith(f"{minor}.")]
         hint = f": did you mean {', '.join(near[:3])}?" if near else f": covered are {known[-1]} to {known[0]}"
-        raise UnknownName(f"unknown LMDeploy release {shorten(name)}{hint}")
+        raise UnknownName(f"{option}{': ' if option else ''}unknown LMDeploy release {shorten(name)}{hint}")
     return store.releases[version]
 
 
@@ -62,15 +62,22 @@ def _model_names(store: Store) -> dict[str, records.Model]:
     return index_by_name(store.models, {model.hub: model.id for model in store.models.values()})
 
 
-def resolve_gpu(store: Store, name: str) -> tuple[records.Gpu, tuple[str, ...]]:
-    """Return a GPU by any of its names, with a note where the name fits other products too."""
-    gpu = resolve("GPU", name, _gpu_names(store))
+def resolve_gpu(store: Store, name: str, option: str = "--gpu") -> tuple[records.Gpu, tuple[str, ...]]:
+    """Return a GPU by any of its names, with a note where the name fits other products too. ``option`` had the name."""
+    gpu = resolve(f"{option}: unknown GPU", name, _gpu_names(store), NO_GPU)
     ambiguous = next((alias for alias in gpu.ambiguous if normal(alias) == normal(name)), "")
     if not ambiguous:
         return gpu, ()
-    others = sorted(other.id for other in store.gpus.values() if other is not gpu and _fits(other, ambiguous))
+    others = other_variants(store, gpu, name)
     among = f"{', '.join(others[:SHOWN])}{' ...' if len(others) > SHOWN else ''}" if others else "another product"
     return gpu, (f"{ambiguous} may also mean {among}; assuming {gpu.name}",)
+
+
+def other_variants(store: Store, gpu: records.Gpu, name: str) -> list[str]:
+    """Return the other GPUs that an ambiguous name may mean; none of a name that means one."""
+    if normal(name) not in map(normal, gpu.ambiguous):
+        return []
+    return sorted(other.id for other in store.gpus.values() if other is not gpu and _fits(other, name))
 
 
 def _fits(gpu: records.Gpu, name: str) -> bool:
@@ -80,4 +87,4 @@ def _fits(gpu: records.Gpu, name: str) -> bool:
 
 def resolve_model(store: Store, name: str) -> records.Model:
     """Return a checkpoint by its id, hub name or alias. Raises UnknownName with near matches."""
-    return resolve("model", name, _model_names(store))
+    return resolve("--model: unknown model", name, _model_names(store), "see recommend list models")

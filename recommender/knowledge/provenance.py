@@ -18,6 +18,16 @@ Say = Callable[[str], str]
 """Translates a text; ``str`` in English."""
 
 
+REPOSITORY = "https://github.com/InternLM/lmdeploy"
+
+
+def web_address(store: Store, source: records.CodeSource) -> str:
+    """Return the web address of a source line; empty if it is in a wheel only."""
+    if source.path == "METADATA" or not store.releases[source.release].repository:
+        return ""
+    return f"{REPOSITORY}/blob/v{source.release}/{source.path}#L{source.line}"
+
+
 def in_wheel(path: str) -> bool:
     """Return whether a cited path is in the wheel; others are in the repository at the release's tag."""
     return path == "METADATA" or path.startswith("lmdeploy/")

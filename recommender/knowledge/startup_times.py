@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 
-from recommender.knowledge.load import data_root
-
-STARTED = re.compile(r"^[^\S\n]*(?:- )?startup_s: ([\d.]+)$", re.MULTILINE)
+from recommender.knowledge.load import load
 
 
 @cache
 def longest_start() -> float:
-    """Return the seconds of the slowest measured start. Files are searched, not parsed: they are large."""
-    folder = data_root() / "knowledge" / "evidence"
-    texts = (path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.yaml")))
-    return max((float(seconds) for text in texts for seconds in STARTED.findall(text)), default=0.0)
+    """Return the seconds of the slowest measured start."""
+    store = load()
+    return max((run.startup_s for run in (*store.evidence.values(), *store.probes.values())), default=0.0)

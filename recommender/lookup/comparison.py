@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 from recommender.choose import recommend
 from recommender.choose.constraints import ConstraintFinding
-from recommender.choose.reasons import READERS, ClaimVerdict, Explanation
+from recommender.choose.reasons import ClaimVerdict, Explanation
+from recommender.knowledge.engines import is_read
 
 if TYPE_CHECKING:
     from recommender.choose.recommend import NothingFits, Recommendation
@@ -145,7 +146,7 @@ def _state(resolved: ResolvedRequest, option: str, kind: str) -> Literal["read",
     era = resolved.options.get(option)
     if era is None:
         return "gone"
-    return "read" if READERS & set(era.read_by) else "unread"
+    return "read" if is_read(era, resolved.engine) else "unread"
 
 
 def _final_setting(adviser: records.Adviser, option: str) -> records.Setting | None:

@@ -11,6 +11,7 @@ from recommender.common.errors import UnknownName
 from recommender.common.text import did_you_mean, normal, shorten
 from recommender.knowledge.conditions import version
 from recommender.knowledge.eras import within
+from recommender.knowledge.other_servers import closest_option
 from recommender.knowledge.provenance import code_caveat, measured_lines, newest_about
 from recommender.knowledge.store import Store
 
@@ -124,8 +125,10 @@ def resolve_option(store: Store, name: str) -> records.Option:
     by_name = _by_name(store)
     if normal(asked) in by_name:
         return by_name[normal(asked)]
+    if other := closest_option(asked):
+        raise UnknownName(f"unknown option {shorten(name)}: it is another server's; LMDeploy's closest is {other}")
     known = [getattr(option, "option", getattr(option, "name", option.id)) for option in store.options()]
-    raise UnknownName(f"unknown option {shorten(name)}{did_you_mean(asked, known)}")
+    raise UnknownName(f"unknown option {shorten(name)}{did_you_mean(asked, known, 'see recommend list flags')}")
 
 
 @lru_cache(maxsize=8)
@@ -207,7 +210,7 @@ def _eras(store: Store, flag: records.Flag, release: records.Release) -> Iterato
 
 
 def _verdicts(store: Store, option: records.Option, release: records.Release) -> Iterator[OptionVerdict]:
-    for claim in sorted(store.claims.values(), key=lambda claim: (claim.images, len(claim.options))):
+    for claim in sorted(store.claims.values(), key=lambda claim: (bool(claim.when), len(claim.options))):
         if option.id in claim.options:
             yield OptionVerdict(
                 claim=claim.id,

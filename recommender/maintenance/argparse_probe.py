@@ -2,8 +2,8 @@
 
 Run by a bare interpreter: ``python -I -S argparse_probe.py FOLDER OUTPUT``. Every module
 that is neither LMDeploy's nor the standard library's is replaced by a stand-in; then the
-options of ``lmdeploy serve api_server`` are written to OUTPUT as JSON. It runs in its own
-process to keep the caller's modules clean, and uses the standard library only.
+options of ``lmdeploy serve api_server``, and of the other commands, are written to OUTPUT as
+JSON. It runs in its own process to keep the caller's modules clean, and uses the standard library only.
 """
 
 from __future__ import annotations
@@ -212,6 +212,18 @@ def walk(parser: argparse.ArgumentParser) -> list[dict[str, object]]:
     return [describe(action, titles.get(id(action), [])) for action in actions]
 
 
+def commands(parser: argparse.ArgumentParser, names: tuple[str, ...] = ()) -> dict[str, list[dict[str, object]]]:
+    """Return the options of every command below a parser, by its words, such as ``lite auto_awq``."""
+    below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if not below:
+        return {" ".join(names): walk(parser)}
+    found: dict[str, list[dict[str, object]]] = {}
+    for action in below:
+        for name, inner in action.choices.items():
+            found |= commands(inner, (*names, name))
+    return found
+
+
 def is_flexible(kind: type[argparse.ArgumentParser]) -> bool:
     """Return whether a parser class accepts ``--a_b`` for ``--a-b`` and ``--a.b 1`` for a JSON object."""
     parser = kind(exit_on_error=False)
@@ -234,7 +246,7 @@ def without_help(add: Callable[..., argparse.Action]) -> Callable[..., argparse.
 
 
 def main(folder: str, output: str) -> None:
-    """Import ``lmdeploy.cli`` from FOLDER and write its api_server options to OUTPUT."""
+    """Import ``lmdeploy.cli`` from FOLDER and write its commands' options to OUTPUT."""
     sys.path.insert(0, folder)
     sys.dont_write_bytecode = True
     sys.meta_path.append(StandinFinder())
@@ -247,6 +259,12 @@ def main(folder: str, output: str) -> None:
     SubCliServe.add_parsers()
     parser = SubCliServe.subparsers.choices["api_server"]
     parsed = {"options": walk(parser), "flexible": is_flexible(type(CLI.parser))}
+    with contextlib.suppress(ImportError):
+        from lmdeploy.cli.lite import SubCliLite  # type: ignore[import-not-found]
+
+        SubCliLite.add_parsers()
+    getattr(CLI, "add_parsers", lambda: None)()
+    parsed["commands"] = commands(CLI.parser)
     Path(output).write_text(json.dumps(parsed), encoding="utf-8")
 
 

@@ -15,6 +15,7 @@ import zipfile
 from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 
@@ -69,8 +70,8 @@ def config_fields(source: str) -> tuple[ConfigField, ...]:
     return tuple(fields[key] for key in sorted(fields))
 
 
-def read_options(folder: Path) -> tuple[tuple[Definition, ...], bool]:
-    """Return the api_server options of an unpacked LMDeploy, and whether its parser accepts underscores."""
+def read_options(folder: Path) -> tuple[tuple[Definition, ...], bool, dict[str, tuple[Definition, ...]]]:
+    """Return an unpacked LMDeploy's api_server options, whether it accepts underscores, and the other commands."""
     script = Path(__file__).with_name("argparse_probe.py")
     with work_folder("extract") as place:
         output = place / "options.json"
@@ -83,8 +84,12 @@ def read_options(folder: Path) -> tuple[tuple[Definition, ...], bool]:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]
             raise MaintenanceError(f"lmdeploy.cli could not be imported with stand-ins: {last}")
         probed = json.loads(output.read_text(encoding="utf-8"))
-    options = [definition_from(raw) for raw in probed["options"]]
-    return tuple(sorted(options, key=lambda item: (item.name, item.dest))), probed["flexible"]
+    commands = {name: _sorted(raw) for name, raw in probed["commands"].items() if name != "serve api_server"}
+    return _sorted(probed["options"]), probed["flexible"], commands
+
+
+def _sorted(options: list[dict[str, Any]]) -> tuple[Definition, ...]:
+    return tuple(sorted((definition_from(raw) for raw in options), key=lambda item: (item.name, item.dest)))
 
 
 def extract_wheel(path: Path) -> ReleaseFacts:
@@ -97,7 +102,7 @@ def extract_wheel(path: Path) -> ReleaseFacts:
             package = place / "lmdeploy"
             modules = [(package / name).read_text(encoding="utf-8") for name in ("messages.py", "model.py")]
             listed = read_tables(package)
-            options, flexible = read_options(place)
+            options, flexible, commands = read_options(place)
     except (OSError, zipfile.BadZipFile) as error:
         raise MaintenanceError(f"{path}: not a readable wheel of LMDeploy ({error})") from error
     except MaintenanceError as error:
@@ -112,4 +117,5 @@ def extract_wheel(path: Path) -> ReleaseFacts:
         requires=needs,
         cuda=cuda,
         flexible=flexible,
+        commands=commands,
     )

@@ -78,6 +78,8 @@ class ReleaseFacts:
     requires: Mapping[str, str] = field(hash=False)
     cuda: tuple[str, ...] = ()
     flexible: bool = False
+    commands: Mapping[str, tuple[Definition, ...]] = field(default_factory=dict, hash=False, compare=False)
+    """Options of the other commands, such as ``lite auto_awq``; kept in a file of their own."""
 
     def entries(self, table: str) -> frozenset[str]:
         """Return the names in one of its tables of models."""

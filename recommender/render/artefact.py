@@ -18,6 +18,7 @@ from recommender.common.errors import RequestError
 from recommender.common.parse import parse_python
 from recommender.common.user_file import Unreadable, read_text
 from recommender.knowledge import option_values
+from recommender.knowledge.engines import LABELS
 from recommender.knowledge.eras import within
 from recommender.render.head import HeadError, parse_head, read_head
 from recommender.request.request import Request
@@ -38,7 +39,7 @@ COMMAND = re.compile(r"^(?![^\S\n]*#).*?\bapi_server(?:[^\S\n]+(.*))?$", re.MULT
 SET = re.compile(r"^[^\S\n]*(?:export )?([A-Za-z_]\w*)=(?!\()(.*)$", re.MULTILINE)
 ENDS = re.compile(r"[;|]|&&?|\|\||\d?[<>].*")
 USED = re.compile(r"\$\{(\w+)(?::?-([^{}]*))?\}|\$(\w+)")
-CONFIGS = ("TurbomindEngineConfig", "ChatTemplateConfig")
+CONFIGS = (*(label.config_class for label in LABELS.values()), "ChatTemplateConfig")
 """Classes whose keywords are options of the server, in a script that recommend wrote."""
 MOST_BITS = 128
 LONGEST = 100_000

@@ -9,7 +9,8 @@ from recommender.choose.reasons import Explanation
 from recommender.choose.recommend import Recommendation
 from recommender.common.plain import Plain
 from recommender.estimate.configuration import Configuration
-from recommender.estimate.memory import MemoryItem, likely_range
+from recommender.estimate.memory import likely_range
+from recommender.estimate.memory_items import MemoryItem
 from recommender.estimate.published_figures import PublishedFigure
 from recommender.estimate.similar_runs import SimilarRun
 from recommender.estimate.speed import Speed

@@ -31,6 +31,9 @@ WIDE: Mapping[Basis, str] = {
     "modelled from measurements of fewer cards a server": (
         "Not measured with this many GPUs per server, so the ranges are wide."
     ),
+    "modelled from measurements of the other engine": (
+        "This engine was never measured; run `recommend smoke` to narrow the range, and pass the run with --calibrate."
+    ),
     "modelled from measurements of other kinds of models": (
         "No model of this kind was measured; run `recommend smoke` to narrow the range, and pass the run with "
         "--calibrate."
@@ -122,8 +125,8 @@ def on_empty_gpu(recommendation: Recommendation) -> Iterator[str]:
         return
     yield (
         "The KV cache takes a share of the memory that is free at startup; this assumes "
-        f"{gib(resolved.available_bytes)} GiB on the GPU. On an empty GPU the same command takes {gib(whole.total)} "
-        "GiB: start it after the programs that share the GPU."
+        f"{gib(resolved.available_bytes)} GiB on the GPU. Start the other programs first: alone on the GPU, this takes "
+        f"{gib(whole.total)} GiB."
     )
 
 
@@ -161,15 +164,11 @@ def _quantiles(recommendation: Recommendation) -> Iterator[str]:
     resolved, profile = recommendation.resolved, recommendation.speed.profile
     if profile is None:
         return
-    how = (
-        f"{resolved.rps:g} requests/s arriving"
-        if resolved.rps
-        else f"{count(resolved.concurrency, 'request')} in flight"
-    )
-    yield from _times(f"QUANTILES (simulated: {how}; ms)", profile)
+    how = f"{resolved.rps:g} requests/s arriving" if resolved.rps else f"concurrency {resolved.concurrency}"
+    yield from _times(f"QUANTILES in ms (simulated, {how})", profile)
     if replayed := recommendation.speed.replayed:
         requests = f"{len(resolved.request.replay):,} requests of the trace in a row"
-        yield from _times(f"REPLAYED (simulated: {requests}; ms)", replayed)
+        yield from _times(f"REPLAYED in ms (simulated, {requests})", replayed)
         for missed in replayed_misses(recommendation):
             yield from _indented(missed, 2)
 
@@ -197,7 +196,7 @@ def _near(recommendation: Recommendation) -> Iterator[str]:
         host = f"LMDeploy {run.lmdeploy}, {weights(run.random_weights)}"
         yield from wrap(f"{run.run}: {workload}: {figures} ({host})", "  ", "    ")
     if recommendation.published:
-        yield from ("", "PUBLISHED NEAREST TO THIS (by others; no prediction is fitted to these)")
+        yield from ("", "NEAREST PUBLISHED FIGURES (not used in the fit)")
     for found in recommendation.published:
         cards = f"{found.tp} x {found.gpu}, {found.model}, {found.weights} weights"
         lengths = (

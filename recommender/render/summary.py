@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from recommender.choose.defaults import compare_with_defaults
 from recommender.choose.reasons import has_source
 from recommender.common.text import count
-from recommender.common.units import GIB
+from recommender.common.units import GIB, SECONDS_FROM, duration
 from recommender.estimate.memory import likely_range
+from recommender.knowledge.engines import LABELS
 
 if TYPE_CHECKING:
     from recommender.choose.recommend import Recommendation
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from recommender.knowledge import records
     from recommender.request.resolved_request import ResolvedRequest
 
+FIGURES = {"ttft": "TTFT", "tpot": "TPOT", "latency": "latency"}
 WHERE = "the model runs code of its own, so name a commit of https://huggingface.co/{hub}/commits/main"
 """How to find the variable that a start needs."""
 
@@ -50,10 +53,10 @@ def against_defaults(recommendation: Recommendation) -> str:
     if not found.fits:
         return "may run out of memory: --follow defaults says why"
     gain = found.gain
-    than = f"this serves {gain.value:.1f}x ({gain.low:.1f} to {gain.high:.1f})"
+    than = f"this serves {gain.value:.1f}x: {gain.low:.1f} to {gain.high:.1f}"
     if gain.low <= 1 <= gain.high:
-        than = "as fast as this, within the error"
-    return f"{rate(found.rps)} requests/s, {gib(found.memory)} GiB: {than}"
+        than = "no clear difference"
+    return f"{rate(found.rps)} requests/s ({than}), {gib(found.memory)} GiB"
 
 
 def replayed_misses(recommendation: Recommendation) -> tuple[str, ...]:
@@ -61,37 +64,38 @@ def replayed_misses(recommendation: Recommendation) -> tuple[str, ...]:
     request, replayed = recommendation.request, recommendation.speed.replayed
     if replayed is None:
         return ()
-    goals = (
-        ("--p99", "p99", request.p99_ms, replayed.latency.p99),
-        ("--ttft", request.ttft_at, request.ttft_ms, getattr(replayed.ttft, request.ttft_at)),
-        ("--tpot", request.tpot_at, request.tpot_ms, getattr(replayed.tpot, request.tpot_at)),
-        ("--latency", request.latency_at, request.latency_ms, getattr(replayed.latency, request.latency_at)),
-    )
+    found = [(goal, getattr(getattr(replayed, goal.figure), goal.at)) for goal in request.time_goals]
     return tuple(
-        f"Replayed, the {at} is {found:,.1f} ms and misses {option}; plan for more with --headroom 20%."
-        for option, at, most, found in goals
-        if 0 < most < found
+        f"Replayed, the {goal.at} is {duration(value)} and misses {goal.option}; plan for more with --headroom 20%."
+        for goal, value in found
+        if value > goal.most_ms
     )
 
 
 def _load(resolved: ResolvedRequest) -> str:
-    """Return how many requests are in flight, or arrive."""
+    """Return how many requests are in flight or arrive, and what was asked besides."""
+    together = count(resolved.concurrency, "concurrent request")
+    request = resolved.request
     if resolved.rps:
         return f"{resolved.rps:g} requests/s arriving, {resolved.concurrency} at most at once"
-    return count(resolved.concurrency, "concurrent request")
+    if request.rps and not (request.load or request.concurrency):
+        return f"{request.rps:g} requests/s asked, sized as {together} (arrivals of images are not simulated)"
+    return together
 
 
-def _varying(resolved: ResolvedRequest) -> str:
-    """Return what varies between requests, or repeats in them; empty if they are all alike."""
-    parts = []
+def _tokens(resolved: ResolvedRequest, config: Configuration) -> str:
+    """Return the lengths of prompts and answers, and what repeats in them."""
+    inputs, outputs = f"{resolved.input_tokens(config.max_tiles):,}", f"{resolved.output_tokens:,}"
+    parts = [f"{inputs} input and {outputs} output tokens"]
     if resolved.prompt_lengths or resolved.output_lengths or resolved.turns > 1:
         longest = resolved.longest()
-        parts.append(f" on average, up to {longest.input_tokens():,} and {longest.output_tokens:,}")
+        most, answer = longest.input_tokens(config.max_tiles), longest.output_tokens
+        parts = [f"input {inputs} tokens (up to {most:,}), output {outputs} (up to {answer:,})"]
     if resolved.prefix_tokens:
-        parts.append(f" {resolved.prefix_tokens:,} of each input are the same")
+        parts.append(f"{resolved.prefix_tokens:,} of each input are the same")
     if resolved.turns > 1:
-        parts.append(f" {resolved.turns} requests a conversation")
-    return ";".join(parts) if parts and parts[0].startswith(" on") else "".join(f";{part}" for part in parts)
+        parts.append(f"{resolved.turns} requests a conversation")
+    return "; ".join(parts)
 
 
 def _sizes(resolved: ResolvedRequest) -> str:
@@ -103,10 +107,19 @@ def _sizes(resolved: ResolvedRequest) -> str:
 def describe_load(resolved: ResolvedRequest, config: Configuration) -> str:
     """Return in one sentence what the requests are and how many come."""
     images = f"{count(resolved.images, 'image')} of {_sizes(resolved)}, " if resolved.images else ""
-    return (
-        f"{_load(resolved)}: {images}{resolved.input_tokens(config.max_tiles):,} input and "
-        f"{resolved.output_tokens:,} output tokens{_varying(resolved)}"
-    )
+    return f"{_load(resolved)}: {images}{_tokens(resolved, config)}"
+
+
+def describe_goals(recommendation: Recommendation) -> Iterator[str]:
+    """Yield each goal of the request with what is predicted for it."""
+    request, speed = recommendation.request, recommendation.speed
+    for goal in request.time_goals:
+        predicted = speed.goal_ms(goal)
+        missed = "" if predicted <= goal.most_ms else ", missed"
+        yield f"{FIGURES[goal.figure]} {goal.at} {duration(predicted)} of {duration(goal.most_ms)}{missed}"
+    if request.rps and not recommendation.resolved.rps:
+        missed = "" if speed.rps.value >= request.rps else ", missed"
+        yield f"rate {rate(speed.rps.value)} of {request.rps:g} requests/s{missed}"
 
 
 def asks_revision(recommendation: Recommendation) -> bool:
@@ -126,12 +139,15 @@ def missing(recommendation: Recommendation) -> str:
 def summary(recommendation: Recommendation) -> list[str]:
     """Return plain sentences: what this is for, and what to expect of it."""
     resolved, speed = recommendation.resolved, recommendation.speed
-    config, memory = recommendation.config, recommendation.memory
+    config, memory, latency = recommendation.config, recommendation.memory, speed.latency_ms
     low, high = likely_range(resolved, memory, config.tp)
+    scale, places = (1000, 1) if latency.value >= SECONDS_FROM else (1, 0)
+    low_end, high_end = (f"{end / scale:,.{places}f}" for end in (latency.low, latency.high))
     return [
-        f"{resolved.model.hub} on {config.cards} x {resolved.gpu.name}, LMDeploy {resolved.release.id}, TurboMind.",
+        f"{resolved.model.hub} on {config.cards} x {resolved.gpu.name}, LMDeploy {resolved.release.id}, "
+        f"{LABELS[config.backend].title}.",
         f"{describe_load(resolved, config)}.",
         f"Predicted: {gib(memory.total)} GiB per GPU ({gib(low)} to {gib(high)}), "
-        f"{speed.latency_ms.value:,.0f} ms per request ({speed.latency_ms.low:,.0f} to {speed.latency_ms.high:,.0f}), "
+        f"{duration(latency.value)} per request ({low_end} to {high_end}), "
         f"{rate(speed.rps.value, speed.rps.low, speed.rps.high)}; {speed.basis}.",
     ]

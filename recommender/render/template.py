@@ -16,6 +16,7 @@ from recommender.common.text import WIDTH, printable
 from recommender.common.units import GIB, MIB
 from recommender.knowledge import option_values
 from recommender.knowledge.conditions import version
+from recommender.knowledge.engines import LABELS
 from recommender.knowledge.load import data_root
 from recommender.render import container_image
 from recommender.render.quoting import comment, python, shell, shell_default, variable
@@ -37,7 +38,7 @@ TEMPLATES = {
 COMMENTS = ("short", "full", "none")
 """How much the launch script says of itself; the first is the default."""
 COMMENT = re.compile(r"^[^\S\n]*# (?!shellcheck|Made by|Added: |Left out: |request: ).*\n", re.MULTILINE)
-ENGINE_CONFIG, TEMPLATE_CONFIG = "TurbomindEngineConfig", "ChatTemplateConfig"
+TEMPLATE_CONFIG = "ChatTemplateConfig"
 
 
 def request_json(recommendation: Recommendation, comments: str = COMMENTS[0]) -> str:
@@ -101,6 +102,7 @@ def context(recommendation: Recommendation, comments: str = COMMENTS[0]) -> dict
     resolved, config = recommendation.resolved, recommendation.config
     emitted = [option for option in recommendation.explanations if option.emitted]
     oldest, end = python_bounds(resolved.release.python)
+    engine_config = LABELS[config.backend].config_class
     return {
         "rec": recommendation,
         "facts": resolved,
@@ -114,7 +116,8 @@ def context(recommendation: Recommendation, comments: str = COMMENTS[0]) -> dict
         "flags": [option for option in emitted if option.kind == "flag"],
         "environment": [option for option in emitted if option.kind == "environment"],
         "client": [option for option in emitted if option.kind == "client"],
-        "fields": config_fields(recommendation, emitted, ENGINE_CONFIG),
+        "engine_config": engine_config,
+        "fields": config_fields(recommendation, emitted, engine_config),
         "template": config_fields(recommendation, emitted, TEMPLATE_CONFIG),
         "left": [option for option in recommendation.explanations if option.kind == "flag" and not option.emitted],
         "asks_revision": asks_revision(recommendation),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,37 +17,13 @@ from recommender.common.text import shorten
 from recommender.common.user_file import MOST_BYTES, Unreadable, decode, open_regular, read_text
 from recommender.knowledge import records
 from recommender.knowledge.store import Store
+from recommender.request.checkpoint_encoders import audio_fields, first, vision_fields
+from recommender.request.model_folder import shorten_path
 from recommender.request.unknown_model import explain_architecture
-
-
-def shorten_path(text: str) -> str:
-    """Return a path made safe for one line."""
-    return shorten(text, 120)
 
 
 def _config_name(folder: Path) -> str:
     return shorten_path(str(folder / "config.json"))
-
-
-def find_folder(name: str) -> str:
-    """Return the absolute path of a model name that is a folder with a config.json; empty if it is none.
-
-    Absolute, because another program would take ``org/thing`` for a name on the hub.
-    """
-    try:
-        path = Path(name).expanduser()
-        if not (path / "config.json").is_file():
-            return ""
-        plain = Path(os.path.normpath(path.absolute()))
-        # A link before ".." leads elsewhere than the plain path.
-        return str(plain if plain.exists() and plain.samefile(path) else path.resolve())
-    except (OSError, ValueError, RuntimeError):  # the last for a user without a home
-        return ""
-
-
-def looks_like_path(name: str) -> bool:
-    """Return whether a model name can only be a path."""
-    return name in (".", "..") or name.startswith(("/", "./", "../", "~"))
 
 
 def read(folder: Path, store: Store) -> tuple[records.Model, int, str]:
@@ -117,7 +92,8 @@ def _config(folder: Path) -> Mapping[str, Any]:
         raise CheckpointError(f"{shorten_path(str(path))}: {reason}; or download it again") from None
     if not isinstance(config, dict):
         raise CheckpointError(f"{shorten_path(str(path))}: is not a JSON object; download it again")
-    return config
+    thinker = config.get("thinker_config")  # Qwen3-Omni: LMDeploy loads this part only
+    return config | thinker if isinstance(thinker, dict) else config
 
 
 def _model(folder: Path, config: Mapping[str, Any], like: records.Model, base: records.TextShape) -> records.Model:
@@ -128,7 +104,8 @@ def _model(folder: Path, config: Mapping[str, Any], like: records.Model, base: r
         "hub": folder.name or str(folder),
         "aliases": [],
         "text": _text(config, text, base),
-        "vision": [_vision(folder, config, vision) for vision in like.vision],
+        "vision": [_vision(folder, config, text, like) for _ in like.vision],
+        "audio": [audio_fields(config, audio) for audio in like.audio],
         "remote_code": bool(config.get("auto_map")),
         "quantization": [_quantization(quantization)] if quantization else [],
         "published": [],
@@ -143,37 +120,47 @@ def _model(folder: Path, config: Mapping[str, Any], like: records.Model, base: r
     return model
 
 
-def _first(entries: Mapping[str, Any], default: Any, *names: str) -> Any:
-    """Return the first entry of these names that is there and not null."""
-    return next((entries[name] for name in names if entries.get(name) is not None), default)
-
-
 def _text(config: Mapping[str, Any], text: Mapping[str, Any], base: records.TextShape) -> dict[str, Any]:
-    heads = _first(text, base.heads, "num_attention_heads")
-    hidden = _first(text, base.hidden, "hidden_size")
+    heads = first(text, base.heads, "num_attention_heads")
+    hidden = first(text, base.hidden, "hidden_size")
     head = hidden // heads if isinstance(hidden, int) and isinstance(heads, int) and heads else base.head_dim
-    layers = _first(text, base.layers, "num_hidden_layers")
+    layers = first(text, base.layers, "num_hidden_layers")
     return vars(base) | {
         "hidden": hidden,
         "layers": layers,
         "heads": heads,
-        "kv_heads": _first(text, heads, "num_key_value_heads"),
-        "head_dim": _first(text, head, "head_dim"),
-        "intermediate": _first(text, base.intermediate, "intermediate_size"),
-        "vocab": _first(text, base.vocab, "vocab_size"),
+        "kv_heads": first(text, heads, "num_key_value_heads"),
+        "head_dim": first(text, head, "head_dim"),
+        "intermediate": first(text, base.intermediate, "intermediate_size_mlp", "intermediate_size"),
+        "vocab": first(text, base.vocab, "vocab_size"),
         "tied_embeddings": bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))),
-        "max_positions": _first(text, base.max_positions, "max_position_embeddings"),
+        "max_positions": first(text, base.max_positions, "max_position_embeddings"),
         "dtype": str(text.get("torch_dtype") or text.get("dtype") or config.get("torch_dtype") or base.dtype),
+        "attention_bias": _bias(text, base),
+        "qk_norm": bool(first(text, base.qk_norm, "use_qk_norm")),
         "mixture": [_mixture(text, mixture) for mixture in base.mixture],
-        "window": [
-            {
-                "tokens": _first(text, window.tokens, "sliding_window"),
-                "layers": _count(text.get("layer_types"), "sliding_attention") or max(1, int(layers) // 2),
-            }
-            for window in base.window
-        ],
+        "window": [_window(text, window, layers) for window in base.window],
         "linear": [_linear(text, linear) for linear in base.linear],
         **_latent(text, base),
+    }
+
+
+def _bias(text: Mapping[str, Any], base: records.TextShape) -> str:
+    """Return which biases the attention has; where the folder does not say, the family's."""
+    given = text.get("attention_bias")
+    if not isinstance(given, bool):
+        return base.attention_bias
+    return (base.attention_bias if base.attention_bias != "none" else "qkv") if given else "none"
+
+
+def _window(text: Mapping[str, Any], base: records.Window, layers: Any) -> dict[str, Any]:
+    """Return the window; of its layers only, where nothing lists them, that each so many-th has none."""
+    listed = _count(text.get("layer_types"), "sliding_attention")
+    every = text.get("sliding_window_pattern")
+    each = every if isinstance(every, int) and every > 1 else 2
+    return vars(base) | {
+        "tokens": first(text, base.tokens, "sliding_window"),
+        "layers": listed or max(1, int(layers) - int(layers) // each),
     }
 
 
@@ -187,22 +174,42 @@ def _latent(text: Mapping[str, Any], base: records.TextShape) -> dict[str, Any]:
         "value": "v_head_dim",
     }
     for latent in base.latent:
-        shape = {name: _first(text, getattr(latent, name), key) for name, key in names.items()}
+        shape = {name: first(text, getattr(latent, name), key) for name, key in names.items()}
+        if text.get("q_lora_rank", latent.query_rank) is None:
+            shape["query_rank"] = 0
+        shape["index"] = [_index(text, index) for index in latent.index]
         parts = (shape["rank"], shape["rope"])
         width = sum(parts) if all(isinstance(part, int) for part in parts) else base.head_dim
         return {"latent": [shape], "kv_heads": 1, "head_dim": width}
     return {}
 
 
+def _index(text: Mapping[str, Any], base: records.SparseIndex) -> dict[str, Any]:
+    return {
+        "heads": first(text, base.heads, "index_n_heads"),
+        "head_dim": first(text, base.head_dim, "index_head_dim"),
+        "tokens": first(text, base.tokens, "index_topk"),
+    }
+
+
 def _linear(text: Mapping[str, Any], base: records.LinearAttention) -> dict[str, Any]:
     """Return the linear attention."""
     return {
-        "layers": _count(text.get("layer_types"), "linear_attention") or base.layers,
-        "key_heads": _first(text, base.key_heads, "linear_num_key_heads"),
-        "value_heads": _first(text, base.value_heads, "linear_num_value_heads"),
-        "head_dim": _first(text, base.head_dim, "linear_value_head_dim"),
-        "kernel": _first(text, base.kernel, "linear_conv_kernel_dim"),
+        "layers": _linear_layers(text) or base.layers,
+        "key_heads": first(text, base.key_heads, "linear_num_key_heads"),
+        "value_heads": first(text, base.value_heads, "linear_num_value_heads"),
+        "head_dim": first(text, base.head_dim, "linear_value_head_dim"),
+        "kernel": first(text, base.kernel, "linear_conv_kernel_dim"),
     }
+
+
+def _linear_layers(text: Mapping[str, Any]) -> int:
+    """Return the layers with linear attention: listed, or all but each so many-th."""
+    layers, every = text.get("num_hidden_layers"), text.get("full_attention_interval")
+    counted = 0
+    if isinstance(layers, int) and isinstance(every, int) and every > 0:
+        counted = layers - layers // every
+    return _count(text.get("layer_types"), "linear_attention") or counted
 
 
 def _count(kinds: Any, kind: str) -> int:
@@ -212,82 +219,37 @@ def _count(kinds: Any, kind: str) -> int:
 def _mixture(text: Mapping[str, Any], base: records.Mixture) -> dict[str, Any]:
     """Return the experts, as each family names them; dense layers are counted wherever they are."""
     dense = text.get("mlp_only_layers")
-    layers = len(dense) if isinstance(dense, list) else _first(text, base.dense_layers, "first_k_dense_replace")
-    shared = _first(text, base.shared, "shared_expert_intermediate_size")
+    layers = len(dense) if isinstance(dense, list) else first(text, base.dense_layers, "first_k_dense_replace")
+    shared = first(text, base.shared, "shared_expert_intermediate_size")
+    total, step = text.get("num_hidden_layers"), text.get("interleave_moe_layer_step")
+    if isinstance(total, int) and isinstance(step, int) and step > 0:
+        layers = total - total // step
     each, count = text.get("moe_intermediate_size"), text.get("n_shared_experts")
     return {
-        "experts": _first(text, base.experts, "num_experts", "num_local_experts", "n_routed_experts"),
-        "per_token": _first(text, base.per_token, "num_experts_per_tok", "experts_per_token"),
-        "intermediate": _first(text, base.intermediate, "moe_intermediate_size", "intermediate_size"),
+        "experts": first(text, base.experts, "num_experts", "num_local_experts", "n_routed_experts"),
+        "per_token": first(text, base.per_token, "num_experts_per_tok", "experts_per_token"),
+        "intermediate": first(text, base.intermediate, "moe_intermediate_size", "intermediate_size"),
         "shared": each * count if isinstance(each, int) and isinstance(count, int) else shared,
         "dense_layers": _count(text.get("mlp_layer_types"), "dense") or layers,
         "bias": base.bias,
         "corrected": base.corrected,
-        "sets": _first(text, base.sets, "num_blocks") if base.sets else 0,
+        "ungated": base.ungated,
+        "sets": first(text, base.sets, "num_blocks") if base.sets else 0,
     }
 
 
-def _vision(folder: Path, config: Mapping[str, Any], base: records.VisionShape) -> dict[str, Any]:
-    """Return the encoder and its preprocessing limits; what is not written is the family's."""
+def _vision(folder: Path, config: Mapping[str, Any], text: Mapping[str, Any], like: records.Model) -> dict[str, Any]:
+    """Return the encoder, and the projector at this folder's widths where the family's is not InternVL's or Qwen's."""
+    base = like.vision[0]
     encoder = _part(folder, config, "vision_config") if config.get("vision_config") else {}
-    shape = vars(base) | {
-        "layers": _first(encoder, base.layers, "num_hidden_layers", "depth"),
-        "heads": _first(encoder, base.heads, "num_attention_heads", "num_heads"),
-        "patch": _side(_first(encoder, base.patch, "patch_size")),
-    }
-    if base.pixels:
-        width = _first(encoder, base.hidden, "hidden_size" if base.gated or base.positions else "embed_dim")
-        deep = base.intermediate if base.gated else int(width * _first(encoder, 4, "mlp_ratio"))
-        limits = _preprocessing(folder)
-        nested = limits.get("size")
-        size = nested if isinstance(nested, dict) else {}
-        rule = base.pixels[0]
-        least = _first(limits, _first(size, rule.least, "min_pixels", "shortest_edge"), "min_pixels")
-        most = _first(limits, _first(size, rule.most, "max_pixels", "longest_edge"), "max_pixels")
-        return shape | {
-            "hidden": width,
-            "intermediate": _first(encoder, deep, "intermediate_size"),
-            "positions": _first(encoder, base.positions, "num_position_embeddings"),
-            "pixels": [{"least": least, "most": most, "frames": _first(encoder, rule.frames, "temporal_patch_size")}],
-            "max_tiles": max(1, -(-most // base.image**2)) if isinstance(most, int) else most,
-        }
-    tiled = shape | {
-        "hidden": _first(encoder, base.hidden, "hidden_size"),
-        "intermediate": _first(encoder, base.intermediate, "intermediate_size"),
-        "image": _side(_first(config, _first(encoder, base.image, "image_size"), "force_image_size")),
-        "qkv_bias": _first(encoder, base.qkv_bias, "qkv_bias", "attention_bias"),
-        "qk_norm": _first(encoder, base.qk_norm, "qk_normalization", "use_qk_norm"),
-        "norm": _first(encoder, base.norm, "norm_type"),
-        "min_tiles": _first(config, base.min_tiles, "min_dynamic_patch"),
-        "max_tiles": _first(config, base.max_tiles, "max_dynamic_patch"),
-        "thumbnail": _first(config, base.thumbnail, "use_thumbnail"),
-    }
-    resized = {"min_tiles": 1, "max_tiles": 1, "thumbnail": False, "request_tiles": False}
-    return tiled | resized if _resizes(folder, config) else tiled
-
-
-def _resizes(folder: Path, config: Mapping[str, Any]) -> bool:
-    """Return whether LMDeploy resizes an image of an InternVLChatModel to one tile instead of cutting it.
-
-    It does where the configuration does not ask for tiles and the folder has an image processor.
-    [0.18.0 lmdeploy/vl/model/internvl.py:97, 104]
-    """
-    cut = config.get("dynamic_image_size") or config.get("architectures") != ["InternVLChatModel"]
-    return not cut and bool(_preprocessing(folder))
-
-
-def _side(value: Any) -> Any:
-    """Return one side of a square that some configurations write twice."""
-    return value[0] if isinstance(value, list) and value else value
-
-
-def _preprocessing(folder: Path) -> Mapping[str, Any]:
-    """Return the image processor's limits; empty where the folder has no readable file of them."""
-    try:
-        limits = parse_json(read_text(folder / "preprocessor_config.json"))
-    except (OSError, Unreadable):
-        return {}
-    return limits if isinstance(limits, dict) else {}
+    found = vision_fields(folder, config, encoder, base)
+    widths = {base.hidden: found["hidden"], like.text.hidden: first(text, like.text.hidden, "hidden_size")}
+    scaled = ("inputs", "outputs")
+    projector = [
+        vars(matrix) | {name: widths.get(getattr(matrix, name), getattr(matrix, name)) for name in scaled}
+        for matrix in base.projector
+    ]
+    return found | {"projector": projector}
 
 
 def _quantization(entries: Any) -> dict[str, Any]:

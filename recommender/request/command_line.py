@@ -113,11 +113,13 @@ def read(
     if not options.get("gpu"):
         raise RequestError("--gpu is missing; give one, such as --gpu A100-80G (examples: recommend --help)")
     values: dict[str, Any] = {
-        name: options[name] for name in ("model", "goal", "kv", "lmdeploy", "revision") if name in options
+        name: options[name] for name in ("model", "goal", "kv", "lmdeploy", "revision", "backend") if name in options
     }
     values["gpu"], values["gpu_count"] = parse_gpu(options["gpu"])
     values |= _load(options["load"].strip(), loads) if "load" in options else {}
     values |= _workload(options["workload"].strip(), workloads) if "workload" in options else {}
+    if "burstiness" in options and not {"rps", "trace"} & options.keys():
+        raise RequestError("--burstiness: only arrivals have gaps between them; add --rps, or leave it out")
     if text_only:
         if "image" in options:
             raise RequestError("--image and --text-only exclude each other; remove one")

@@ -6,10 +6,12 @@ Read in LMDeploy's wheel 0.18.0, ``lmdeploy/vl/model/internvl.py``
 (find_closest_aspect_ratio, dynamic_preprocess). The search depends on ``max_tiles``
 only, not on the image's size.
 
-Pixels (Qwen2-VL, Qwen2.5-VL): an image keeps its shape; both sides are rounded to whole
+Pixels (Qwen2-VL to Qwen3-VL, GLM-4.1V): an image keeps its shape; both sides are rounded to whole
 merged patches, and it is scaled where its area would leave the model's limits. LMDeploy hands
 this to the checkpoint's own processor (0.18.0 ``lmdeploy/vl/model/qwen2.py``, preprocess), of
 which smart_resize is in transformers, ``models/qwen2_vl/image_processing_qwen2_vl.py``.
+
+Other cuts (``VisionShape.cut``): image_grids.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from __future__ import annotations
 import math
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
+
+from recommender.request.image_grids import RULES, Grid, marks
 
 if TYPE_CHECKING:
     from recommender.knowledge.records import VisionShape
@@ -79,6 +83,9 @@ def tiles(vision: VisionShape, width: int, height: int, max_tiles: int | None = 
     if vision.pixels:
         across, down = resized(vision, width, height)
         return -(-across * down // vision.image**2)
+    if vision.cut in RULES:
+        squares = math.prod(_cut(vision, width, height))
+        return squares + 1 if squares > 1 or vision.cut == "rows" else squares
     ratio = width / height
     nearest = float("inf")
     best = 1
@@ -89,6 +96,10 @@ def tiles(vision: VisionShape, width: int, height: int, max_tiles: int | None = 
         elif away == nearest and width * height > 0.5 * vision.image * vision.image * count:
             best = count
     return best + 1 if vision.thumbnail and best > 1 else best
+
+
+def _cut(vision: VisionShape, width: int, height: int) -> Grid:
+    return RULES[vision.cut](width, height, vision.image, vision.max_tiles)
 
 
 def most_tiles(vision: VisionShape, asked: int | None) -> int:
@@ -110,11 +121,21 @@ def _check(width: int, height: int) -> None:
 
 
 def image_tokens(vision: VisionShape, width: int, height: int, max_tiles: int | None = None) -> int:
-    """Return the prompt tokens of one image, without the markers around it."""
+    """Return the prompt tokens of one image, without the markers around it; those between its tiles are counted."""
     if vision.pixels:
         across, down = resized(vision, width, height)
         return across * down // _side(vision) ** 2
-    return tiles(vision, width, height, max_tiles) * vision.tokens_per_tile
+    tokens = tiles(vision, width, height, max_tiles) * vision.tokens_per_tile
+    if vision.cut not in RULES:
+        return tokens
+    return tokens + marks(vision.cut, _cut(vision, width, height), vision.tokens_per_tile)
+
+
+def most_image_tokens(vision: VisionShape, max_tiles: int | None = None) -> int:
+    """Return the tokens of an image of the most tiles, without the markers around it."""
+    most = most_tiles(vision, max_tiles)
+    tokens = (most + (1 if vision.thumbnail and most > 1 else 0)) * vision.tokens_per_tile
+    return tokens + (marks(vision.cut, (1, most), vision.tokens_per_tile) if vision.cut in RULES else 0)
 
 
 def prompt_image_tokens(vision: VisionShape, width: int, height: int, max_tiles: int | None = None) -> int:

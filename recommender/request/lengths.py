@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import NormalDist
 
 from recommender.common.errors import RequestError
 from recommender.common.text import shorten
@@ -14,7 +13,6 @@ from recommender.common.units import TOKENS, read_quantity
 
 COUNT = 50
 """The last of so many stands for the 99th percentile."""
-NORMAL = NormalDist()
 
 
 def spread(p50: int, p90: int = 0, p99: int = 0) -> tuple[int, ...]:
@@ -25,11 +23,14 @@ def spread(p50: int, p90: int = 0, p99: int = 0) -> tuple[int, ...]:
     """
     if max(p90, p99) <= p50:
         return (p50,)
+    from statistics import NormalDist  # late: few loads vary, and it takes a fiftieth of every command
+
+    normal = NormalDist()
     known = [(0.0, math.log(p50))]
-    known += [(NORMAL.inv_cdf(share), math.log(length)) for share, length in ((0.9, p90), (0.99, p99)) if length]
+    known += [(normal.inv_cdf(share), math.log(length)) for share, length in ((0.9, p90), (0.99, p99)) if length]
     lengths = []
     for place in range(COUNT):
-        far = NORMAL.inv_cdf((place + 0.5) / COUNT)
+        far = normal.inv_cdf((place + 0.5) / COUNT)
         (low, low_log), (high, high_log) = _around(known, abs(far))
         log = low_log + (abs(far) - low) / (high - low) * (high_log - low_log)
         lengths.append(max(round(math.exp(log if far >= 0 else 2 * known[0][1] - log)), 1))

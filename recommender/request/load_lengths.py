@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -110,6 +109,10 @@ def prompt_in_turn(prompt: int, output: int, turn: int, prefix: int, most: int) 
 @lru_cache(maxsize=1024)
 def total_variance(prompts: tuple[int, ...], outputs: tuple[int, ...], turns: int, prefix: int, most: int) -> float:
     """Return the variance of the tokens of prompt and answer over all requests; arguments as in ``LoadLengths``."""
+    if len(prompts) == len(outputs) == turns == 1:
+        return 0.0
+    import statistics
+
     output = _mean(outputs)
     said = [prompt_in_turn(prompt, output, turn, prefix, most) for prompt in prompts for turn in range(turns)]
     return statistics.pvariance(said) + statistics.pvariance(outputs)

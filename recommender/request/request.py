@@ -15,6 +15,7 @@ from recommender.request.question import check_prompt, check_schema
 Quantile = Literal["mean", "p50", "p90", "p99"]
 Goal = Literal["latency", "throughput", "memory", "balanced"]
 KvChoice = Literal["auto", "fp16", "int8", "int4"]
+BackendChoice = Literal["auto", "turbomind", "pytorch"]
 
 MAX_COUNT = 64
 MAX_CONCURRENCY = 4096
@@ -45,6 +46,15 @@ class Replayed(NamedTuple):
     shared: int = 0
 
 
+class TimeLimit(NamedTuple):
+    """A goal for a time: its option, which figure and quantile it is about, and the most ms."""
+
+    option: str
+    figure: Literal["ttft", "tpot", "latency"]
+    at: Quantile
+    most_ms: float
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One question to the recommender. Times are in ms, sizes in pixels, memory in GiB.
@@ -65,7 +75,7 @@ class Request:
     ``replay`` are requests of a trace in the order of time, of ``trace_requests`` that it has; nothing that is written
     keeps them.
     ``prompt`` is the question that clients send, ``response_schema`` the JSON schema of its answer, as text; without
-    them those of the workload. Neither changes a length.
+    them those of the workload. Neither changes a length. ``backend`` auto takes TurboMind where it serves the model.
     """
 
     gpu: str
@@ -112,6 +122,18 @@ class Request:
     trace_requests: int = field(default=0, compare=False, repr=False)
     prompt: str = ""
     response_schema: str = ""
+    backend: BackendChoice = "auto"
+
+    @property
+    def time_goals(self) -> tuple[TimeLimit, ...]:
+        """The goals for times that were given."""
+        goals = (
+            TimeLimit("--p99", "latency", "p99", self.p99_ms),
+            TimeLimit("--ttft", "ttft", self.ttft_at, self.ttft_ms),
+            TimeLimit("--tpot", "tpot", self.tpot_at, self.tpot_ms),
+            TimeLimit("--latency", "latency", self.latency_at, self.latency_ms),
+        )
+        return tuple(goal for goal in goals if goal.most_ms)
 
     def __post_init__(self) -> None:
         """Raise RequestError for a value that makes no sense."""
@@ -125,10 +147,13 @@ class Request:
         self._check_lengths()
         read_mix(self.image_mix)
         if not self.calibrated_by.isprintable():
-            raise RequestError("--calibrate: a record's name is not printable; calibrate again")
+            raise RequestError(
+                "--calibrate: the run's id has unprintable characters; write it again with smoke --save-evidence"
+            )
         words: tuple[tuple[str, str, Any], ...] = (
             ("--goal", self.goal, Goal),
             ("--kv", self.kv, KvChoice),
+            ("backend", self.backend, BackendChoice),
             ("--ttft", self.ttft_at, Quantile),
             ("--tpot", self.tpot_at, Quantile),
             ("--latency", self.latency_at, Quantile),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from packaging.version import Version
 
@@ -13,10 +13,11 @@ from recommender.common.errors import RequestError, UnknownName
 from recommender.common.text import did_you_mean, shorten
 from recommender.common.units import GIB, MIB
 from recommender.knowledge import conditions
-from recommender.knowledge.eras import options_of
+from recommender.knowledge.engines import LABELS, EngineName
+from recommender.knowledge.eras import options_of, within
 from recommender.knowledge.names import PART, resolve_gpu, resolve_model, resolve_release
 from recommender.knowledge.store import Store
-from recommender.request.image_tokens import image_tokens, most_tiles, tiles
+from recommender.request.image_tokens import image_tokens, most_image_tokens, tiles
 from recommender.request.load_lengths import prompt_in_turn, resolve_lengths, total_variance
 from recommender.request.request import DEFAULT_CPUS, Request, read_mix
 
@@ -34,7 +35,8 @@ class ResolvedRequest:
     ``prompt_tokens`` and ``output_tokens`` are means; ``prompt_lengths`` and ``output_lengths`` are ascending, equally
     likely lengths where they vary. ``image_sizes`` are width, height and share where sizes differ; ``image_width`` and
     ``image_height`` are then the largest. Of the prompt's text ``prefix_tokens`` are the same in every request.
-    ``streamed_share`` of the answers are streamed.
+    ``streamed_share`` of the answers are streamed. ``engine`` is the one that will run the model.
+    ``workload`` is the id of the record that filled what was not given.
     """
 
     request: Request
@@ -65,6 +67,8 @@ class ResolvedRequest:
     burstiness: float = 1.0
     image_sizes: tuple[tuple[int, int, float], ...] = ()
     streamed_share: float = 1.0
+    engine: EngineName = "turbomind"
+    workload: str = ""
 
     @property
     def local(self) -> bool:
@@ -96,6 +100,8 @@ class ResolvedRequest:
 
     def longest(self) -> ResolvedRequest:
         """Return the case with every prompt and answer as long as the longest."""
+        if not (self.prompt_lengths or self.output_lengths or self.max_context) and self.turns == 1:
+            return self
         prompt, output = self.prompts[-1], self.outputs[-1]
         text = self.prompt_in_turn(prompt, output, self.turns - 1)
         return replace(self, prompt_tokens=text, output_tokens=output, prompt_lengths=(), output_lengths=(), turns=1)
@@ -134,8 +140,7 @@ class ResolvedRequest:
         """Return ``total_tokens`` with each image at its most tiles: what a larger photo would need."""
         if not self.images or self.vision is None:
             return self.total_tokens()
-        most = most_tiles(self.vision, max_tiles or None)
-        image = (most + (1 if self.vision.thumbnail and most > 1 else 0)) * self.vision.tokens_per_tile
+        image = most_image_tokens(self.vision, max_tiles or None)
         return max(0, self.images * image - self.image_tokens(max_tiles)) + self.total_tokens(max_tiles)
 
 
@@ -153,7 +158,7 @@ def resolve_request(
 
     Raises UnknownName or RequestError.
     """
-    release = resolve_release(store, request.lmdeploy)
+    release = resolve_release(store, request.lmdeploy, "--lmdeploy")
     version = conditions.version(release.id)
     gpu, notes = resolve_gpu(store, request.gpu)
     if PART in gpu.id and request.gpu_count > 1:
@@ -164,7 +169,7 @@ def resolve_request(
     concurrency = request.concurrency
     if request.load:
         if request.load not in store.loads:
-            raise UnknownName(f"unknown load {shorten(request.load)}{did_you_mean(request.load, store.loads)}")
+            raise UnknownName(f"--load: unknown load {shorten(request.load)}{did_you_mean(request.load, store.loads)}")
         concurrency = store.loads[request.load].concurrency
     workload = _workload_of(request, model, store)
     images, width, height = workload.images, workload.image_width, workload.image_height
@@ -174,6 +179,7 @@ def resolve_request(
         option = f"--workload {workload.id}" if request.images < 0 else "--image"
         raise RequestError(f"{option}: {model.hub} is a text model; remove {option}, or name a vision model")
     lengths = resolve_lengths(request, workload, model)
+    engine = engines_for(request, model, version)[0]
     memory = gpu.memory_mib * MIB
     available = int(request.vram_gib * GIB)
     if available > memory:
@@ -184,7 +190,8 @@ def resolve_request(
         release=release,
         version=version,
         gpu=gpu,
-        notes=(*notes, *_assumed(request), *lengths.notes),
+        notes=(*notes, *_assumed(request), *lengths.notes, *_why_engine(request, engine, model, release.id)),
+        workload=workload.id,
         model=model,
         model_source=source or model.hub,
         weight_bytes=exact,
@@ -199,12 +206,31 @@ def resolve_request(
         **lengths.fields(),
         burstiness=request.burstiness or workload.burstiness,
         image_sizes=read_mix(request.image_mix) if images else (),
+        engine=engine,
     )
+
+
+def _why_engine(request: Request, engine: EngineName, model: records.Model, release: str) -> tuple[str, ...]:
+    """Return why another engine than LMDeploy's default runs the model, for the report."""
+    if request.backend != "auto" or engine == "turbomind":
+        return ()
+    return (f"{LABELS[engine].title}: TurboMind {release} does not serve {model.architecture}",)
+
+
+def engines_for(request: Request, model: records.Model, version: Version) -> tuple[EngineName, ...]:
+    """Return the engines to try, best first: the one asked for, else those that serve the model in the release.
+
+    TurboMind comes first, also where neither is known to serve the model: a constraint then says so.
+    """
+    if request.backend != "auto":
+        return (request.backend,)
+    serving = {support.engine for support in model.support if within(support.since, support.until, version)}
+    return tuple(engine for engine in get_args(EngineName) if engine in serving) or ("turbomind",)
 
 
 def _workload_of(request: Request, model: records.Model, store: Store) -> records.Workload:
     """Return the request's workload; without one that of the model's kind. Raises UnknownName."""
     name = request.workload or ("vision-json" if model.vision and request.images != 0 else "text")
     if name not in store.workloads:
-        raise UnknownName(f"unknown workload {shorten(name)}{did_you_mean(name, store.workloads)}")
+        raise UnknownName(f"--workload: unknown workload {shorten(name)}{did_you_mean(name, store.workloads)}")
     return store.workloads[name]

@@ -194,7 +194,7 @@ def _arrivals(
     if len(forms) > 1:
         rows.notes.append(f"times in several forms, each read by its size: {', '.join(forms)}")
     elif forms == [SINCE_START]:
-        rows.notes.append("times are taken as seconds; call their column timestamp_ms if they are milliseconds")
+        rows.notes.append("Reading times as seconds; for milliseconds name the column timestamp_ms")
     times = [request.time or 0.0 for request in timed]
     if any(later < sooner for sooner, later in pairwise(times)):
         rows.notes.append("rows were not in order of time: sorted")

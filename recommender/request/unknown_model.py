@@ -15,15 +15,21 @@ TYPO = 0.8
 """Likeness from which a name is taken for a misspelt one."""
 WORD = 0.7
 LEAST_LETTERS = 4
+SEES = re.compile(r"(?<![a-z])(vl|vision|omni|audio)(?![a-z])")
+"""In the name of a model that reads more than text."""
+READS = re.compile(r"(?<!V)(?<!VLM)(?<!VLV2)ForCausalLM$")
+"""An architecture that reads text only."""
+PARTS = re.compile(r"MTP|Eagle|Draft|Reward")
+"""In an architecture that only helps another to decode, or does not chat."""
 SUFFIX = re.compile(r"(For[A-Z]\w*|LMHeadModel|ChatModel|MTP\w*|Model)$")
 
 
 def explain_unknown(store: Store, name: str, release: str) -> str:
     """Return one line: the names that are near, how to use a checkpoint folder, or which engine serves it."""
-    shown = f"unknown model {shorten(name)}"
+    shown = f"--model: unknown model {shorten(name)}"
     covered = {model.architecture for model in store.models.values()}
-    architecture = family(name, release, covered)
-    named = architecture and _last(name).startswith(_key(architecture))
+    architecture, named = family(name, release, covered)
+    certain = f" ({architecture})" if named else ""
     other = named and architecture not in covered  # Mistral is no misspelt Mixtral
     if not other and (near := _near(store, name)):
         folder = (
@@ -32,15 +38,15 @@ def explain_unknown(store: Store, name: str, release: str) -> str:
         return f"{shown}: did you mean {', '.join(near)}?{folder}"
     if architecture in covered:
         return (
-            f"{shown}: no record has it, but its architecture may be covered ({architecture}); download it and pass "
-            "its folder with config.json: --model path/to/it"
+            f"{shown}: no record has it, but its architecture may be covered{certain}; download it and pass its "
+            "folder with config.json: --model path/to/it"
         )
     if architecture in served(release, "turbomind"):
         return f"{shown}: TurboMind {release} serves {architecture}, but no record describes one yet (CONTRIBUTING.md)"
     if architecture:
         return (
-            f"{shown}: LMDeploy {release} serves this family ({architecture}) with its PyTorch engine only; recommend "
-            "chooses settings for TurboMind"
+            f"{shown}: LMDeploy {release} serves this family{certain} with its PyTorch engine "
+            "only, and no record describes one yet (CONTRIBUTING.md)"
         )
     return f"{shown}; see recommend list models, or pass the folder of a checkpoint: --model path/to/it"
 
@@ -50,7 +56,7 @@ def explain_architecture(architecture: str, release: str) -> str:
     if architecture in served(release, "turbomind"):
         return f"TurboMind {release} serves it, but no record describes one yet"
     if architecture in served(release, "pytorch"):
-        return f"LMDeploy {release} serves it with its PyTorch engine only; recommend chooses settings for TurboMind"
+        return f"LMDeploy {release} serves it with its PyTorch engine only, but no record describes one yet"
     return ""
 
 
@@ -72,25 +78,28 @@ def _near(store: Store, name: str) -> list[str]:
     return [] if own else found
 
 
-def family(name: str, release: str, preferred: set[str]) -> str:
-    """Return the architecture whose name a model's begins with, else one of the same family; empty if none."""
-    last = _last(name)
+def family(name: str, release: str, preferred: set[str]) -> tuple[str, bool]:
+    """Return the architecture that a model's name suggests, and whether the name has the architecture's own.
+
+    Else it is one of the same family, of which others may be. Empty if the name suggests none.
+    """
+    last = name.casefold().rstrip("/").rpartition("/")[2].rpartition("distill")[2]
     listed = served(release, "turbomind") | served(release, "pytorch")
+    sees = bool(SEES.search(last))
+    whole = [each for each in listed if not PARTS.search(each) and not (sees and READS.search(each))]
     # Of architectures of one name, such as Glm4 for text and for images, the covered one, then the shortest.
-    ranked = sorted(listed, key=lambda each: (each not in preferred, len(each), each))
+    ranked = sorted(whole, key=lambda each: (each not in preferred, len(each), each))
     by_key: dict[str, str] = {}
     for architecture in ranked:
         by_key.setdefault(_key(architecture), architecture)
-    fitting = [key for key in by_key if len(key) > 1 and last.startswith(key)]
-    if fitting:
-        return by_key[max(fitting, key=len)]
-    letters = _letters(last)
-    return next((each for each in ranked if len(letters) > 1 and _letters(_key(each)) == letters), "")
-
-
-def _last(name: str) -> str:
-    """Return what names the family: the last part of a path, and in it what follows ``distill``."""
-    return normal(name.casefold().rstrip("/").rpartition("/")[2].rpartition("distill")[2])
+    for word in re.finditer(r"[a-z0-9]+", last):  # a fine-tuned model's own words may come first
+        begun = re.sub(r"[^a-z0-9]", "", last[word.start() :])
+        if key := max((key for key in by_key if len(key) > 1 and begun.startswith(key)), key=len, default=""):
+            several = key.isalpha() and any(other.startswith(key) for other in by_key.keys() - {key})
+            return by_key[key], by_key[key] in preferred or not several
+    letters = _letters(normal(last))
+    alike = (each for each in ranked if len(letters) > 1 and _letters(_key(each)) == letters and not sees)
+    return next(alike, ""), False
 
 
 def _key(architecture: str) -> str:

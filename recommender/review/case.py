@@ -11,7 +11,7 @@ from functools import cached_property
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from recommender.review.context import Context, context
+from recommender.review.context import Context, context, on_each_release
 from recommender.review.known_values import configuration, known_values
 from recommender.review.launch_settings import LaunchSetting, launch_settings
 
@@ -92,6 +92,12 @@ class Case:
         except (ValueError, ArithmeticError):  # an impossible value; another rule reports it
             return None
 
+    @cached_property
+    def on_each_release(self) -> tuple[Case, ...]:
+        """Return the same launch on each release."""
+        others = [self.context._replace(resolved=resolved) for resolved in on_each_release(self.resolved)]
+        return tuple(Case(self.script, self.launch, one, launch_settings(one.resolved, self.launch)) for one in others)
+
     def text(self, flag: str) -> str | None:
         """Return the value that the launch gives a flag; None if none or unknown."""
         setting = self.settings.get(flag)
@@ -113,15 +119,21 @@ class Case:
         return None if era is None or self.launch.unsure else era.default
 
 
-def cases(script: Script, options: Mapping[str, Any], project: Mapping[str, Any] | None = None) -> list[Case]:
+def cases(
+    script: Script,
+    options: Mapping[str, Any],
+    project: Mapping[str, Any] | None = None,
+    launches: tuple[Launch, ...] | None = None,
+) -> list[Case]:
     """Return one case per launch of a script.
 
     ``options`` are the command line's and win over the script; the script wins over ``project``, the project's
-    settings. The model is the one that the script starts, where that is known.
+    settings. The model is the one that the script starts, where that is known. ``launches`` are those of the script.
     Raise RequestError or UnknownName for invalid options.
     """
-    contexts = [context(script, launch, options, project or {}) for launch in script.launches]
+    launches = script.launches if launches is None else launches
+    contexts = [context(script, launch, options, project or {}) for launch in launches]
     return [
         Case(script, launch, known, launch_settings(known.resolved, launch))
-        for launch, known in zip(script.launches, contexts, strict=True)
+        for launch, known in zip(launches, contexts, strict=True)
     ]

@@ -7,10 +7,10 @@ constraints and need not check what is known.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from recommender.choose import constraints
 from recommender.choose.needs import is_file
@@ -18,7 +18,7 @@ from recommender.knowledge.conditions import Condition, Value, fill
 from recommender.knowledge.eras import options_of
 from recommender.knowledge.store import Store
 from recommender.review import accepted_options
-from recommender.review.known_values import PYTORCH, TURBOMIND, engine, serves, wanted
+from recommender.review.engine_support import PYTORCH, TURBOMIND, architecture, engine, serves, wanted
 from recommender.review.launch_settings import LaunchSetting, flag_id
 from recommender.review.rule import Case
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from recommender.knowledge import records
     from recommender.review.script.model import GivenOption, Launch, Span
 
-__all__ = ["PYTORCH", "TURBOMIND", "engine", "is_file", "serves", "wanted"]
+__all__ = ["PYTORCH", "TURBOMIND", "architecture", "engine", "is_file", "serves", "wanted"]
 
 LOADED = frozenset(
     f"estimate.{name}" for name in ("kv_requests", "kv_needed_tokens", "latency_ms", "p99_ms", "ttft_ms", "rps")
@@ -35,8 +35,7 @@ LOADED = frozenset(
 NOTHING: Mapping[str, Value] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Broken:
+class Broken(NamedTuple):
     """Hold a violated constraint, its message and the settings that it compares."""
 
     record: records.Constraint
@@ -89,8 +88,9 @@ def place(case: Case, option: str) -> Span:
 
 
 def model_place(case: Case) -> Span:
-    """Return the model's place; the launch's if it names none."""
-    return case.launch.model.place if case.launch.model else case.launch.place
+    """Return the model's place: the literal that names it, else its use; the launch's if it names none."""
+    model = case.launch.model
+    return (model.written or model.place) if model else case.launch.place
 
 
 # --- constraints
@@ -160,13 +160,7 @@ def flag_of(store: Store, text: str) -> records.Flag | None:
 
 def accepts(case: Case, text: str) -> bool:
     """Return whether the release's parser accepts an option, shortened or not."""
-    spelling = text.replace("_", "-") if accepted_options.takes_underscores(case.resolved.release.id) else text
-    spelling = spelling.partition(".")[0] if accepted_options.takes_underscores(case.resolved.release.id) else spelling
-    known = accepted_options.values_taken(case.resolved.release.id)
-    if spelling in known or spelling in ("-h", "--help"):
-        return True
-    begun = [option for option in known if option.startswith(spelling)]
-    return spelling.startswith("--") and len(spelling) > len("--") and len(begun) == 1
+    return accepted_options.accepts(case.resolved.release.id, text)
 
 
 def options(case: Case) -> Iterator[tuple[GivenOption, records.Flag]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recommender.common.errors import RequestError, UnknownName
+from recommender.common.pattern import pattern
 from recommender.common.text import normal
 from recommender.knowledge.load import load
 from recommender.knowledge.names import index_by_name, resolve_gpu
@@ -17,6 +18,8 @@ from recommender.render.head import read_head
 from recommender.request import command_line
 from recommender.request.request import MAX_COUNT, Request
 from recommender.request.resolved_request import ResolvedRequest, resolve_request
+from recommender.review.releases import Pinned, covered, release_of
+from recommender.review.script.mentions import HEAD, MADE_BY
 from recommender.review.script.model import Launch, Script, Word
 
 if TYPE_CHECKING:
@@ -53,22 +56,17 @@ ANSWERS: Mapping[str, tuple[str, ...]] = {
 }
 EXCLUDED = {"rps": "load", "load": "rps", "text_only": "image", "image": "text_only"}
 """Pairs of options of which the later one wins."""
-MADE_BY, HEAD = "lmdeploy-recommender", 500
-"""The mark of a generated file, and the number of characters in which it occurs."""
-IMAGE_TAG = re.compile(r"(?:^|/)lmdeploy:v?(\d+\.\d+\.\d+(?:\.post\d+)?)(?![\d.])")
-INSTALLED = re.compile(r"lmdeploy(?:\[[\w,-]*\])?==(\d+\.\d+\.\d+(?:\.post\d+)?)")
 LONGEST_PATH = 4096
-CACHED = re.compile(r"models--([^/]+)--([^/]+)(?:/|$)")
+CACHED = pattern(r"models--([^/]+)--([^/]+)(?:/|$)")
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(NamedTuple):
     """Hold what is known about a launch, and a release that has no record."""
 
     resolved: ResolvedRequest
     answered: frozenset[str]
     visible_gpus: int | None
-    uncovered: str = ""
+    uncovered: Pinned | None = None
 
 
 def context(
@@ -87,6 +85,7 @@ def context(
         if name in given and excluded not in given:
             answers.pop(excluded, None)
     answers |= given | {name: mine[name] for name in mine.keys() & {"model"}}
+    uncovered = None if "lmdeploy" in given else uncovered
     count = _count(launch, ":" in str(options.get("gpu") or ""), answers)
     values = {name: value for answer in answers.values() for name, value in answer.items()}
     values["gpu_count"] = count if count is not None else _tensor_parallel(launch)
@@ -176,37 +175,25 @@ def _request_answers(store: Store, request: Request) -> dict[str, dict[str, Any]
     return answers
 
 
-def _script_answers(store: Store, script: Script, launch: Launch | None) -> tuple[dict[str, dict[str, Any]], str]:
+def _script_answers(
+    store: Store, script: Script, launch: Launch | None
+) -> tuple[dict[str, dict[str, Any]], Pinned | None]:
     """Return the answers of the script, and the release that it names if no record covers it."""
     answers: dict[str, dict[str, Any]] = {}
     model = model_of(store, launch.model.value) if launch and launch.model and launch.model.value else None
     if model is not None:
         answers["model"] = {"model": model.id}
-    releases = set(_releases(script, launch))
-    if len(releases) != 1:
-        return answers, ""
-    (release,) = releases
-    if release not in store.releases:
-        return answers, release
-    return answers | {"lmdeploy": {"lmdeploy": release}}, ""
-
-
-def _releases(script: Script, launch: Launch | None) -> Iterator[str]:
-    """Yield the releases of the container image, else those that are installed."""
-    image = launch.container.image if launch and launch.container else None
-    tag = IMAGE_TAG.search(image.value) if image and image.value else None
-    if tag:
-        yield tag[1]
-        return
-    for call in script.calls:
-        words = [word.value or "" for word in call.words]
-        if "install" in words:
-            yield from (match[1] for word in words if (match := INSTALLED.match(word)))
+    found = release_of(script, launch)
+    release = covered(store, found.release) if found else ""
+    if found is None or not release:
+        return answers, found
+    return answers | {"lmdeploy": {"lmdeploy": release}}, None
 
 
 @lru_cache(maxsize=4)
 def _models(store: Store) -> Mapping[str, records.Model]:
-    return index_by_name(store.models, {model.hub: model.id for model in store.models.values()})
+    hubs = {model.hub: model.id for model in store.models.values()}
+    return index_by_name(store.models, hubs | {hub.rpartition("/")[2]: name for hub, name in hubs.items()})
 
 
 def model_of(store: Store, text: str) -> records.Model | None:
@@ -216,7 +203,7 @@ def model_of(store: Store, text: str) -> records.Model | None:
     known = _models(store)
     path = text.rstrip("/")
     cached = CACHED.search(path)
-    tries = [path, f"{cached[1]}/{cached[2]}" if cached else "", *(path.rsplit("/", 1)[1:])]
+    tries = [path, f"{cached[1]}/{cached[2]}" if cached else "", path.rpartition("/")[2].replace("___", ".")]
     return next((known[normal(name)] for name in tries if normal(name) in known), None)
 
 
@@ -224,10 +211,11 @@ def model_of(store: Store, text: str) -> records.Model | None:
 
 
 def _count(launch: Launch | None, given: bool, answers: Mapping[str, Mapping[str, Any]]) -> int | None:
-    """Return how many GPUs the launch sees; ``given``: ``--gpu`` has a count, which wins over the script."""
-    if given:
-        return int(answers["gpu"]["gpu_count"])
+    """Return how many GPUs the launch sees; ``given``: ``--gpu`` has a count."""
     visible_count = visible(launch.environment.get("CUDA_VISIBLE_DEVICES")) if launch else None
+    if given:
+        total = int(answers["gpu"]["gpu_count"])
+        return total if visible_count is None else min(total, visible_count)
     if visible_count is None and launch and launch.container:
         visible_count = launch.container.gpus
     if visible_count is None and answers.get("gpu", {}).get("gpu_count", 1) > 1:
@@ -269,7 +257,25 @@ def _resolve(store: Store, values: Mapping[str, Any]) -> ResolvedRequest:
     raise first
 
 
-@lru_cache(maxsize=256)
+def resolve_for(resolved: ResolvedRequest, changes: Mapping[str, Any]) -> ResolvedRequest:
+    """Return a request with some fields changed; the same where the change contradicts it."""
+    try:
+        return _resolve_known(replace(resolved.request, **changes), resolved.store) if changes else resolved
+    except RequestError:
+        return resolved
+
+
+def on_each_release(resolved: ResolvedRequest) -> tuple[ResolvedRequest, ...]:
+    """Return the same request on each release."""
+    return _on_each_release(resolved.request, resolved.store)
+
+
+@lru_cache(maxsize=64)
+def _on_each_release(request: Request, store: Store) -> tuple[ResolvedRequest, ...]:
+    return tuple(_resolve_known(replace(request, lmdeploy=release), store) for release in store.releases)
+
+
+@lru_cache(maxsize=512)
 def _resolve_known(request: Request, store: Store) -> ResolvedRequest:
     resolve_gpu(store, request.gpu)
     try:

@@ -7,16 +7,16 @@ before it, and an item of a YAML list with its line.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from recommender.common.pattern import pattern
 from recommender.review.rule import Fix
 
 if TYPE_CHECKING:
     from recommender.review.rule import LaunchSetting
     from recommender.review.script.model import GivenOption, Launch, Script, Span, Word
 
-ITEM = re.compile(r"[ \t]*-[ \t]+")
+ITEM = pattern(r"[ \t]*-[ \t]+")
 QUOTES = "\"'"
 
 
@@ -44,7 +44,21 @@ def remove(script: Script, option: GivenOption) -> Fix | None:
     offsets = _python(script, option) if script.kind == "python" else _words(script, option)
     if offsets is None:
         return None
-    return Fix(((script.place(*offsets), ""),), f"remove {option.name}")
+    unused = (_assignment(script, word) for word in option.values)
+    places = [script.place(*offsets), *(place for place in unused if place is not None)]
+    return Fix(tuple((place, "") for place in places), f"remove {option.name}")
+
+
+def _assignment(script: Script, word: Word) -> Span | None:
+    """Return the line that sets a variable, if nothing but this word uses it."""
+    set_here = [each for each in script.assignments if each.name == word.variable]
+    used = [use for use in script.uses if use.name == word.variable]
+    if not word.variable or len(set_here) != 1 or len(used) > 1 or set_here[0].exported:
+        return None
+    start, end = set_here[0].place.start, set_here[0].place.end
+    first, last = _line(script.text, start, end)
+    alone = not script.text[first:start].strip() and not script.text[end:last].split("#")[0].strip()
+    return script.place(first, min(last + 1, len(script.text))) if alone else None
 
 
 def _line(text: str, start: int, end: int) -> tuple[int, int]:
@@ -125,7 +139,7 @@ def _python(script: Script, option: GivenOption) -> tuple[int, int] | None:
 
 
 def switch_after_model(script: Script, launch: Launch, name: str) -> Fix | None:
-    """Return the repair that adds a switch after the model; None if unsafe."""
+    """Return the unsafe repair that adds a switch after the model; None if the layout is unclear."""
     word = launch.model
     if word is None or script.kind == "python":
         return None
@@ -142,9 +156,9 @@ def switch_after_model(script: Script, launch: Launch, name: str) -> Fix | None:
         end += 1
     if put.startswith(" ") and end < len(text) and not (text[end].isspace() or text[end] in ")\\;&|"):
         return None
-    return Fix(((script.place(end, end), put),), f"add {name}")
+    return Fix(((script.place(end, end), put),), f"add {name}", unsafe=True)
 
 
 def before(place: Span) -> Span:
     """Return the empty range before a place."""
-    return replace(place, end=place.start)
+    return place._replace(end=place.start)

@@ -1,13 +1,16 @@
 """Run the rules on a text and apply ignore comments. No output, no files."""
 
+from __future__ import annotations
+
 import os
 import pkgutil
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from recommender.common.errors import UserError
 from recommender.common.text import did_you_mean, shorten
@@ -26,8 +29,7 @@ class UnknownRule(UserError):
     """No rule has this id; the message lists near matches."""
 
 
-@dataclass(frozen=True)
-class Defect:
+class Defect(NamedTuple):
     """A rule that crashed: a bug of ours, reported with the other findings."""
 
     rule: str
@@ -35,16 +37,27 @@ class Defect:
     error: str
 
 
-@dataclass(frozen=True)
-class Review:
+class Review(NamedTuple):
     """A file's findings; ``silent`` maps a missing input to the skipped rules."""
 
     path: str
     script: Script
     findings: tuple[Finding, ...]
-    silent: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    silent: Mapping[str, frozenset[str]] = MappingProxyType({})
     defects: tuple[Defect, ...] = ()
     cases: tuple[Case, ...] = ()
+
+    def shown(self, severity: str, always: Collection[str] = ()) -> Review:
+        """Return the findings of a severity and above, and those of rules that are always shown."""
+        kept = (
+            finding for finding in self.findings if reaches(finding.severity, severity) or finding.rule.id in always
+        )
+        return self._replace(findings=tuple(kept))
+
+
+def reaches(severity: str, least: str) -> bool:
+    """Return whether a severity is this one or above."""
+    return SEVERITIES.index(severity) <= SEVERITIES.index(least)
 
 
 @cache
@@ -83,6 +96,19 @@ def rule(name: str) -> Rule:
     raise UnknownRule(f"unknown rule {shorten(name)}{near}")
 
 
+def chosen(text: str) -> frozenset[str]:
+    """Return the ids of rules by ids, names or beginnings such as LMD2, separated by commas. Raise UnknownRule."""
+    found: set[str] = set()
+    for name in (part.strip() for part in text.split(",")):
+        begun = {
+            each.id
+            for each in rules()
+            if name and re.fullmatch(r"(?i)lmd\d*", name) and each.id.startswith(name.upper())
+        }
+        found |= begun or ({rule(name).id} if name else set())
+    return frozenset(found)
+
+
 def page(rule: Rule) -> str:
     """Return the rule's page: its module's docstring."""
     return _registry()[rule.id][1] if rule.id in _registry() else ""
@@ -95,13 +121,19 @@ def review(
     project: Mapping[str, Any] = NOTHING,
     without: Collection[str] = (),
     among: Iterable[Rule] | None = None,
+    named: bool = True,
+    windows: bool = False,
 ) -> Review:
-    """Read a text and run the rules. Raise RequestError or UnknownName for options."""
+    """Read a text and run the rules. Raise RequestError or UnknownName for options.
+
+    ``named``: the user named this file, so one that starts nothing is a finding. ``windows``: the file's lines end
+    with carriage returns.
+    """
     from recommender.review.context import header_problem
     from recommender.review.readers.detect_kind import read
 
     try:
-        script = read(path, text)
+        script = replace(read(path, text, named=named), windows=windows or "\r\n" in text)
         if problem := header_problem(script):
             script = replace(script, problems=(*script.problems, ReadProblem(problem, script.place(0, 0))))
         return examine(script, options, project, without, among)
@@ -125,7 +157,7 @@ def examine(
     chosen = [rule_ for rule_ in (rules() if among is None else among) if rule_.id not in without]
     by_id = {rule_.id: rule_ for rule_ in chosen}
     known_cases = tuple(cases(script, options, project))
-    run = _Run(script, known_cases)
+    run = _Run(script, known_cases, tuple(cases(script, options, project, script.tools)))
     findings = [finding for rule_ in chosen for finding in run.findings(rule_)]
     own_ignores = ignores.ignores(script, {rule_.id for rule_ in rules()} | by_id.keys())
     kept, used = ignores.apply(_distinct(findings), own_ignores)
@@ -161,9 +193,10 @@ def _distinct(findings: Iterable[Finding]) -> Iterator[Finding]:
 class _Run:
     """Run all rules on one file; collect findings, skipped rules and rule crashes."""
 
-    def __init__(self, script: Script, cases: tuple[Case, ...]) -> None:
+    def __init__(self, script: Script, cases: tuple[Case, ...], tools: tuple[Case, ...]) -> None:
         self.script = script
         self.cases = cases
+        self.tools = tools
         self.silent: dict[str, set[str]] = {"gpu": set(), "model": set(), "load": set()}
         self.defects: list[Defect] = []
 
@@ -182,9 +215,19 @@ class _Run:
             yield from rule.whole(self.script)
         if rule.check is None:
             return
-        for case in self.cases:
+        for case in (*self.cases, *(self.tools if rule.tools else ())):
             lacking = [need for need in rule.needs if not getattr(case, f"{need}_known")]
             for need in lacking:
                 self.silent[need].add(rule.id)
             if not lacking:
-                yield from (diagnostic for diagnostic in rule.check(case) if not weighs_recommended(rule, case))
+                found = (diagnostic for diagnostic in rule.check(case) if not weighs_recommended(rule, case))
+                yield from (_repairable(rule, case, diagnostic) for diagnostic in found)
+
+
+def _repairable(rule: Rule, case: Case, diagnostic: Diagnostic) -> Diagnostic:
+    """Return a diagnostic without its repair if the release is assumed, unless every release asks for that repair."""
+    fix = diagnostic.fix
+    if fix is None or case.release_known or rule.check is None:
+        return diagnostic
+    asked = (any(found.fix == fix for found in rule.check(other)) for other in case.on_each_release)
+    return diagnostic if all(asked) else diagnostic._replace(fix=None)

@@ -9,7 +9,7 @@ from pathlib import Path
 from recommender.common import atomic_write
 from recommender.common.text import printable
 from recommender.common.user_file import Unreadable, read_bytes
-from recommender.review.engine import UNREAD, Review
+from recommender.review.engine import Review
 from recommender.review.rule import Finding
 from recommender.review.script.source import Source
 
@@ -30,14 +30,14 @@ class Repaired:
     withdrawn: tuple[Finding, ...]
 
 
-def repair(source: Source, look: Look) -> Repaired:
-    """Repair until nothing is left; change nothing if that never ends. Idempotent."""
+def repair(source: Source, look: Look, unsafe: bool = False) -> Repaired:
+    """Repair until nothing is left; change nothing if that never ends. Idempotent. ``unsafe``: unsafe repairs too."""
     start = look(source)
     source_now, review, applied = source, start, list[Finding]()
     size = 1 + len(start.script.launches) + len(start.findings) // MANY_FINDINGS
     looks = iter(range(max(FEWEST_LOOKS, min(MOST_LOOKS, MOST_REVIEWED // size))))
     for _ in range(ROUNDS):
-        wanted = list(_independent(review))
+        wanted = list(_independent(review, unsafe))
         if not wanted:
             return Repaired(source_now, review, tuple(applied), ())
         step = _helpful_repairs(source_now, review, wanted, look, looks)
@@ -48,7 +48,11 @@ def repair(source: Source, look: Look) -> Repaired:
             return Repaired(source_now, review, tuple(applied), tuple(wanted))
         applied += helpful
     # Two rules undo each other's repairs, or there are too many combinations to try.
-    return Repaired(source, start, (), tuple(finding for finding in start.findings if finding.fix))
+    return Repaired(source, start, (), tuple(_offered(start, unsafe)))
+
+
+def _offered(review: Review, unsafe: bool) -> Iterator[Finding]:
+    return (finding for finding in review.findings if finding.fix and (unsafe or not finding.fix.unsafe))
 
 
 def _helpful_repairs(
@@ -81,15 +85,14 @@ def _helpful_repairs(
 
 
 def is_worse(before: Review, after: Review, applied: Iterable[Finding]) -> bool:
-    """Return whether a finding remains, a launch is lost or errors increased."""
+    """Return whether a repaired finding remains, a launch is lost, or a rule finds more than before."""
+    applied = list(applied)
     then, now = _count_by_rule(before), _count_by_rule(after)
     repaired = Counter(finding.rule.id for finding in applied)
-    if any(now[name] > then[name] - number for name, number in repaired.items()):
+    allowed = {name for finding in applied if finding.fix for name in finding.fix.follows}
+    if any(now[name] > then[name] - repaired[name] for name in now.keys() - allowed):
         return True
-    if len(after.script.launches) < len(before.script.launches):
-        return True
-    errors, errors_now = (sum(found.severity == "error" for found in review.findings) for review in (before, after))
-    return errors_now > errors or now[UNREAD] > then[UNREAD]
+    return len(after.script.launches) < len(before.script.launches)
 
 
 def _count_by_rule(review: Review) -> Counter[str]:
@@ -103,13 +106,11 @@ def _edits(findings: Iterable[Finding]) -> list[Stretch]:
     return list(dict.fromkeys((place.start, place.end, new) for place, new in edits))
 
 
-def _independent(review: Review) -> Iterator[Finding]:
+def _independent(review: Review, unsafe: bool) -> Iterator[Finding]:
     """Yield findings whose repairs do not overlap, first come first."""
     free_edits: set[Stretch] = set()
     size = len(review.script.text)
-    for finding in review.findings:
-        if finding.fix is None:
-            continue
+    for finding in _offered(review, unsafe):
         edits = set(_edits([finding]))
         alone = all(_disjoint(edit, other) for edit in edits for other in edits if edit is not other)
         free = all(edit in free_edits or all(_disjoint(edit, other) for other in free_edits) for edit in edits)

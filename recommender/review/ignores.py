@@ -2,21 +2,21 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import takewhile
+from typing import NamedTuple
 
+from recommender.common.pattern import pattern
 from recommender.common.text import did_you_mean, shorten
 from recommender.review.rule import Diagnostic, Finding, Fix, retirement
 from recommender.review.script.model import Comment, Script
 
-DIRECTIVE = re.compile(r"[#/*\s]*recommend:?\s*ignore\b(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
-BECAUSE = re.compile(r"\bbecause\b", re.IGNORECASE)
-WORD = re.compile(r"[\w-]+")
+DIRECTIVE = pattern(r"[#/*\s]*recommend:?\s*ignore\b(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
+BECAUSE = pattern(r"\bbecause\b", re.IGNORECASE)
+WORD = pattern(r"[\w-]+")
 SHAPE = "# recommend: ignore LMD101 because the reason"
 
 
-@dataclass(frozen=True)
-class Ignore:
+class Ignore(NamedTuple):
     """Hold one ignore comment; ``wrong`` says what is wrong with it.
 
     It covers the lines ``first`` to ``last``, or the whole file if ``first`` is 0.

@@ -3,26 +3,33 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from recommender.common.user_file import MOST_BYTES, Unreadable, decode, read_bytes
 from recommender.review import settings
+from recommender.review.readers.detect_kind import is_named_kind
 from recommender.review.script.source import Source, read
 
-ENDINGS = (".sh", ".bash", ".py", ".yml", ".yaml", ".service")
+_ENDINGS = """
+    .sh .bash .zsh .slurm .sbatch .py .yml .yaml .json .service .conf .ini .mk .tf .hcl .nomad .bat .cmd .ps1
+"""
+ENDINGS = tuple(_ENDINGS.split())
+FOLDERS = frozenset({".github", ".gitlab", ".azure", ".circleci", ".ci", ".devcontainer", ".buildkite"})
+"""Hidden folders with workflows."""
 PASSED_OVER = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 NAME = b"lmdeploy"
 STDIN = "-"
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(NamedTuple):
     """A file to review, and its project settings."""
 
     source: Source
     settings: settings.Settings
+    named: bool = True
+    """The user named the file, rather than a folder that holds it."""
+    folder: str = ""
 
 
 def subjects(paths: Iterable[str], complain: Callable[[str], None]) -> Iterator[Subject]:
@@ -36,7 +43,7 @@ def subjects(paths: Iterable[str], complain: Callable[[str], None]) -> Iterator[
             try:
                 source = _stdin() if name == STDIN else read(name)
                 if asked or NAME.decode() in source.whole:
-                    yield Subject(source, settings.of(Path.cwd() if name == STDIN else Path(name)))
+                    yield Subject(source, settings.of(Path.cwd() if name == STDIN else Path(name)), asked, path)
             except settings.SettingsError as error:
                 if str(error) not in broken:  # once, however many files it is about
                     complain(str(error))
@@ -61,10 +68,12 @@ def _files(path: str, complain: Callable[[str], None]) -> Iterator[tuple[str, bo
         complain(f"{error.filename}: cannot be read: {error.strerror or error}")
 
     for folder, folders, files in os.walk(path, onerror=failed):
-        folders[:] = sorted(folder for folder in folders if not folder.startswith(".") and folder not in PASSED_OVER)
+        folders[:] = sorted(
+            folder for folder in folders if folder in FOLDERS or not (folder.startswith(".") or folder in PASSED_OVER)
+        )
         for name in sorted(files):
             file = os.path.join(folder, name)  # noqa: PTH118
-            if name.endswith(ENDINGS) and _mentions(file):
+            if (name.endswith(ENDINGS) or is_named_kind(name)) and _mentions(file):
                 yield file, False
 
 

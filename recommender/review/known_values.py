@@ -15,53 +15,19 @@ from recommender.choose.advisers import build_configuration as decided
 from recommender.choose.needs import list_needs
 from recommender.common.errors import RequestError
 from recommender.knowledge.conditions import Value
-from recommender.knowledge.eras import within
+from recommender.review.engine_support import PYTORCH, engine, wanted
 from recommender.review.launch_settings import ASSIGNED, accepted_value
 
 if TYPE_CHECKING:
     from recommender.estimate.configuration import Configuration
     from recommender.review.case import Case
 
-TURBOMIND, PYTORCH = "turbomind", "pytorch"
 OF_GPU = frozenset({"max_batch_size"})
 """Settings whose default depends on the GPU."""
 OF_MODEL = frozenset({"session_len"})
 OF_HOST = frozenset({"omp_threads"})
 OF_CLIENT = frozenset({"max_tokens", "temperature", "max_tiles", "structured_output"})
 """Set per request: known only if the script sets them."""
-
-
-def wanted(case: Case) -> str:
-    """Return the requested engine or LMDeploy's default; empty if unknown."""
-    launch = case.launch
-    if launch.starts == "proxy":
-        return ""
-    if launch.engine:
-        return PYTORCH if launch.engine == "PytorchEngineConfig" else TURBOMIND
-    if "backend" in case.settings:
-        text = case.text("backend")
-        return text if text in (TURBOMIND, PYTORCH) else ""
-    return "" if launch.unsure else TURBOMIND
-
-
-def engine(case: Case) -> str:
-    """Return the engine that will run: PyTorch if TurboMind lacks the model."""
-    asked = wanted(case)
-    if asked == TURBOMIND and case.model_known and not serves(case, TURBOMIND):
-        return PYTORCH
-    device = case.settings.get("device")
-    if asked == TURBOMIND and device is not None and device.text != "cuda":
-        return ""
-    return asked
-
-
-def serves(case: Case, name: str) -> bool:
-    """Return whether an engine supports the model in this release."""
-    resolved = case.resolved
-    return any(
-        support.engine == name and within(support.since, support.until, resolved.version)
-        for support in resolved.model.support
-    )
 
 
 def known_values(case: Case) -> dict[str, Value]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from recommender.knowledge import option_values
 from recommender.review.script.model import ENGINES, GivenOption, Launch, Word
@@ -19,8 +18,7 @@ ASSIGNED = frozenset({"server_name", "port", "proxy_url", "log_level", "disable_
 PYTHON_NAMES: Mapping[str, str] = {"max_new_tokens": "max_tokens", "revision": "revision"}
 
 
-@dataclass(frozen=True)
-class LaunchSetting:
+class LaunchSetting(NamedTuple):
     """A known flag or variable as the launch sets it; ``id`` is its record's.
 
     ``text`` is the value, "true" for a bare switch, None if unknown.

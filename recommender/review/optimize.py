@@ -1,30 +1,42 @@
-"""Rewrite a launch's values to recommended ones, keeping the author's layout."""
+"""Rewrite a launch's values to recommended ones, keeping the author's layout.
+
+A launch is rewritten whole or not at all: its values are chosen together. What the request does not tell stays the
+author's: the session length without lengths of prompts, prefix caching without shared prefixes, tp always.
+"""
 
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from recommender.choose import candidates, constraints, recommend
 from recommender.choose.reasons import Explanation, explain
 from recommender.choose.select import pick, predict
-from recommender.common.terminal import cut
-from recommender.review.context import HEAD, MADE_BY
+from recommender.common.pattern import pattern
+from recommender.review import checks, edits
+from recommender.review.additions import option, spelled, variable
+from recommender.review.context import resolve_for
 from recommender.review.engine import Review
 from recommender.review.fix import Stretch, is_worse
 from recommender.review.launch_settings import ASSIGNED
 from recommender.review.rule import Case, LaunchSetting
-from recommender.review.script.model import Span
+from recommender.review.script.mentions import HEAD, MADE_BY
 from recommender.review.script.source import Source
 
 AUTHORS = ASSIGNED | {"trust_remote_code", "backend", "model_format", "dtype", "tp"}
 """What the author knows better than the request: addresses, safety, the checkpoint's format."""
-PLAIN = re.compile(r"[A-Za-z0-9_.,:/+-]+")
+UNLESS = {
+    "session_len": frozenset({"prompt_tokens", "output_tokens", "max_context", "workload", "text_only"}),
+    "prefix_caching": frozenset({"prefix_tokens", "turns", "workload"}),
+}
+"""Settings that stay the author's unless one of these questions is answered."""
+PLAIN = pattern(r"[A-Za-z0-9_.,:/+-]+")
 ALONE = {
     "bash": re.compile(r"""\s*(?:(?:export|local|readonly)\s+)?\w+=(?:"[^"\\`]*"|'[^']*'|[^\s"'\\`#]*)\s*"""),
     "python": re.compile(r"""\s*\w+\s*=\s*(?:"[^"\\]*"|'[^'\\]*'|[\w.+-]+),?\s*"""),
 }
 ROUNDS = 3
-COMMENT, REASON = 90, 120
+REASON = 100
 
 
 @dataclass(frozen=True)
@@ -42,26 +54,26 @@ def optimize(source: Source, review: Review, look: Callable[[Source], Review]) -
     current, current_review, messages = source, review, list[str]()
     for turn in range(ROUNDS):
         changes, notes = _changes(current_review)
-        if turn == 0:
-            messages += notes
+        messages += notes if turn == 0 else []
         if not changes:
             return current, messages
-        for chosen in (changes, [change for change in changes if change.edit[0] != change.edit[1]]):
-            after = current.edited([*(change.edit for change in chosen), *_comments(current_review, chosen)])
-            review_after = look(after)
-            if chosen and not is_worse(current_review, review_after, ()):
-                messages += [f"{change.line}: {change.what}: {change.why}" for change in chosen]
-                messages += [
-                    f"{change.line}: add {change.what} by hand: {change.why}"
-                    for change in changes
-                    if change not in chosen
-                ]
-                current, current_review = after, review_after
-                break
-        else:
-            messages.append("1: no value was changed: every change would cause another finding")
-            break
+        after = current.edited([*(change.edit for change in changes), *_comments(current_review, changes)])
+        review_after = look(after)
+        if is_worse(current_review, review_after, ()):
+            new = ", ".join(_new(current_review, review_after))
+            return current, [
+                *messages,
+                f"1: not optimized: the result would have new findings: {new or 'lost servers'}",
+            ]
+        messages += [f"{change.line}: {change.what}: {change.why}" for change in changes]
+        current, current_review = after, review_after
     return current, messages
+
+
+def _new(before: Review, after: Review) -> list[str]:
+    """Return the rules that find more than before."""
+    then, now = (Counter(finding.rule.id for finding in review.findings) for review in (before, after))
+    return sorted(name for name in now if now[name] > then[name])
 
 
 def _changes(review: Review) -> tuple[list[ValueChange], list[str]]:
@@ -69,28 +81,54 @@ def _changes(review: Review) -> tuple[list[ValueChange], list[str]]:
     changes: list[ValueChange] = []
     notes: list[str] = []
     for case in review.cases:
-        if case.launch.starts == "proxy":
-            continue
-        at = case.launch.place.line
-        lacking = [need for need in ("gpu", "model", "load") if not getattr(case, f"{need}_known")]
-        if lacking:
-            notes.append(f"{at}: not optimized: pass {' and '.join(f'--{need}' for need in lacking)}")
-            continue
-        explanations = _recommended(case)
-        if explanations is None:
-            notes.append(f"{at}: not optimized: no configuration fits; recommend shows the nearest change")
-            continue
-        for explanation in explanations:
-            option_changes = list(_change(case, explanation))
-            changes += option_changes
-            if not option_changes and _is_missing(case, explanation):
-                notes.append(f"{at}: {_spelled(case, explanation)}: add it by hand: {_reason(explanation)}")
+        if case.launch.starts in ("api_server", "pipeline"):
+            at = case.launch.place.line
+            made, problem, by_hand = _of_launch(case)
+            changes += made
+            notes += [f"{at}: not optimized: {problem}"] if problem else [f"{at}: {note}" for note in by_hand]
     texts: dict[tuple[int, int], set[str]] = {}
     for change in changes:
         texts.setdefault(change.edit[:2], set()).add(change.edit[2])
-    torn = [change for change in changes if len(texts[change.edit[:2]]) > 1 and change.edit[0] != change.edit[1]]
-    notes += [f"{change.line}: not changed: {change.what}: the same literal sets another value too" for change in torn]
-    return sorted(_merge([change for change in changes if change not in torn]), key=lambda change: change.edit), notes
+    if any(len(new) > 1 and first != last for (first, last), new in texts.items()):
+        return [], [*notes, "1: not optimized: two servers share a literal but need different values"]
+    return sorted(_merge(changes), key=lambda change: change.edit), notes
+
+
+def _of_launch(case: Case) -> tuple[list[ValueChange], str, list[str]]:
+    """Return a launch's changes, or why there are none, and what is to be added by hand."""
+    lacking = [need for need in ("gpu", "model", "load") if not getattr(case, f"{need}_known")]
+    if lacking:
+        return [], f"pass {' and '.join(f'--{need}' for need in lacking)}", []
+    explanations = _recommended(case)
+    if explanations is None:
+        return [], "no configuration fits; recommend shows the nearest change", []
+    wanted = [each for each in explanations if _is_decided_here(case, each) and not _holds_session(case, each)]
+    new = {each.option: list(_change(case, each)) for each in wanted}
+    blocked = [each for each in wanted if not new[each.option] and _is_missing(case, each)]
+    flags = [each for each in blocked if each.kind == "flag"]
+    if flags:
+        missing = ", ".join(spelled(case, each.option, each.value, each.switch) for each in flags)
+        return [], f"these cannot be added here, so add them by hand: {missing}", []
+    shared = next((each for name, made in new.items() for each in made if _is_shared(case, name, each, new)), None)
+    if shared is not None:
+        return [], f"{shared.what}: the same literal sets another value too", []
+    by_hand = [f"{each.name}={each.value}: add it by hand: {_reason(each)}" for each in blocked]
+    return [change for made in new.values() for change in made], "", by_hand
+
+
+def _holds_session(case: Case, wanted: Explanation) -> bool:
+    """Return whether a value is the cache's share, and the author keeps a session length that may need more."""
+    kept = "session-len" in case.settings and _stays(case, "session_len")
+    return kept and wanted.option == "cache-max-entry-count"
+
+
+def _is_shared(case: Case, name: str, change: ValueChange, new: Mapping[str, list[ValueChange]]) -> bool:
+    """Return whether a literal sets another option too, to which it does not fit."""
+    for other, setting in case.settings.items():
+        written = setting.word.written if setting.word else None
+        if other != name and written is not None and (written.start, written.end) == change.edit[:2]:
+            return change.edit not in [each.edit for each in new.get(other, ())]
+    return False
 
 
 def _merge(changes: list[ValueChange]) -> list[ValueChange]:
@@ -112,7 +150,7 @@ def _recommended(case: Case) -> tuple[Explanation, ...] | None:
 
     If several servers behind a proxy would be better, return the best single one, except for generated files.
     """
-    resolved = case.resolved
+    resolved = resolve_for(case.resolved, _kept(case))
     try:
         recommendation = recommend.recommend(resolved.request, resolved.store)
     except recommend.NothingFits:
@@ -129,10 +167,20 @@ def _recommended(case: Case) -> tuple[Explanation, ...] | None:
     return None
 
 
+def _kept(case: Case) -> dict[str, int]:
+    """Return what the request must respect of the author's settings: tp."""
+    asked = case.resolved.request
+    return {"tp": checks.number(case, "tp") or 0} if "tp" in case.settings and not asked.tp else {}
+
+
+def _stays(case: Case, setting: str) -> bool:
+    """Return whether an explicit setting depends on what the request does not tell."""
+    made_here = MADE_BY in case.script.text[:HEAD]
+    return setting in UNLESS and not UNLESS[setting] & case.answered and not made_here
+
+
 def _change(case: Case, wanted: Explanation) -> Iterator[ValueChange]:
     """Yield the change that sets one value, if needed and safe."""
-    if not _is_decided_here(case, wanted):
-        return
     given = case.settings.get(wanted.option)
     value = wanted.value if wanted.emitted else wanted.default
     if given is None:
@@ -142,25 +190,31 @@ def _change(case: Case, wanted: Explanation) -> Iterator[ValueChange]:
         yield from _replace_value(case, given, wanted, value)
 
 
+def _add_option(case: Case, wanted: Explanation) -> Iterator[ValueChange]:
+    """Yield the insertion of an option, or of a variable."""
+    environment = wanted.kind == "environment"
+    edit = variable(case, wanted.name, wanted.value) if environment else option(case, wanted)
+    if edit is not None:
+        what = (
+            f"{wanted.name}={wanted.value}"
+            if environment
+            else spelled(case, wanted.option, wanted.value, wanted.switch)
+        )
+        line = case.script.text.count("\n", 0, edit[0]) + 1
+        yield ValueChange(edit, line, what, _reason(wanted))
+
+
 def _is_decided_here(case: Case, wanted: Explanation) -> bool:
     """Return whether recommend decides this option rather than the author."""
     record = next((option for option in case.resolved.store.options() if option.id == wanted.option), None)
-    return bool(record and record.setting and record.setting not in AUTHORS and wanted.kind != "client")
+    if record is None or not record.setting or record.setting in AUTHORS or wanted.kind == "client":
+        return False
+    return wanted.option not in case.settings or not _stays(case, record.setting)
 
 
 def _is_missing(case: Case, wanted: Explanation) -> bool:
-    """Return whether a recommended flag is missing."""
-    if wanted.kind != "flag" or not wanted.emitted or case.launch.unsure:
-        return False
-    return wanted.option not in case.settings and _is_decided_here(case, wanted)
-
-
-def _spelled(case: Case, wanted: Explanation) -> str:
-    """Return an option as the launch would spell it."""
-    if case.launch.starts == "pipeline":
-        fields = case.resolved.store.flags[wanted.option].fields
-        return f"{fields[0].field if fields else wanted.name}={wanted.value}"
-    return wanted.name if wanted.switch else f"{wanted.name} {wanted.value}"
+    """Return whether a recommended setting is missing."""
+    return wanted.emitted and not case.launch.unsure and wanted.option not in case.settings
 
 
 def _same(first: str, second: str) -> bool:
@@ -172,7 +226,12 @@ def _same(first: str, second: str) -> bool:
 
 def _replace_value(case: Case, given: LaunchSetting, wanted: Explanation, value: str) -> Iterator[ValueChange]:
     written = given.word.written if given.word else None
-    if written is None or (wanted.switch and case.launch.starts != "pipeline"):
+    if wanted.switch and case.launch.starts != "pipeline":
+        fix = edits.remove(case.script, given.option) if value == "false" and not given.option.values else None
+        for place, new in fix.edits if fix else ():
+            yield ValueChange((place.start, place.end, new), place.line, f"remove {given.option.name}", _reason(wanted))
+        return
+    if written is None:
         return
     text = {"true": "True", "false": "False"}.get(value, value) if case.script.kind == "python" else value
     what = f"{given.option.name} {given.text} -> {value}"
@@ -180,59 +239,9 @@ def _replace_value(case: Case, given: LaunchSetting, wanted: Explanation, value:
 
 
 def _reason(wanted: Explanation) -> str:
-    return cut(wanted.reason.partition(". ")[0].rstrip(".").replace("\n", " "), REASON)
-
-
-# --- what is added
-
-
-def _add_option(case: Case, wanted: Explanation) -> Iterator[ValueChange]:
-    """Yield an option after the command's last one, or a variable above it."""
-    if wanted.kind == "environment":
-        yield from _add_export(case, wanted)
-        return
-    end = _end(case)
-    if case.script.kind not in ("bash", "command") or end is None or (wanted.switch and wanted.value != "true"):
-        return
-    text = case.script.text
-    style = "=" if any(text.startswith("=", option.place.end) for option in case.launch.options) else " "
-    added = wanted.name if wanted.switch else f"{wanted.name}{style}{wanted.value}"
-    edit = (end.end, end.end, f"{_gap(case, end)}{added}")
-    yield ValueChange(edit, end.line, _spelled(case, wanted), _reason(wanted))
-
-
-def _parts(case: Case) -> list[Span]:
-    """Return the places of the model and the options, in order."""
-    options = [option.whole for option in case.launch.options]
-    model = [case.launch.model.place] if case.launch.model else []
-    return sorted({*options, *model})
-
-
-def _end(case: Case) -> Span | None:
-    """Return the last part, if another option can follow it."""
-    parts = _parts(case)
-    last = max(parts, key=lambda part: part.end, default=None)
-    if last is None or case.script.text[last.end : last.end + 1] not in ("", " ", "\n", "\t", ")"):
-        return None
-    return last
-
-
-def _gap(case: Case, last: Span) -> str:
-    """Return the blanks and line ends between the last two parts."""
-    before = [part for part in _parts(case) if part.end <= last.start]
-    between = case.script.text[before[-1].end : last.start] if before else " "
-    return between if re.fullmatch(r"[ \t]+|[ \t]*+\\?\n[ \t]+", between) else " "
-
-
-def _add_export(case: Case, wanted: Explanation) -> Iterator[ValueChange]:
-    """Yield ``export NAME=value`` on a line of its own above the command."""
-    text, place = case.script.text, case.launch.place
-    start = text.rfind("\n", 0, place.start) + 1
-    indent = text[start : place.start]
-    if case.script.kind != "bash" or case.launch.container or indent.strip() or text[:start].endswith("\\\n"):
-        return
-    line = f"{indent}export {wanted.name}={wanted.value}\n"
-    yield ValueChange((start, start, line), place.line, f"{wanted.name}={wanted.value}", _reason(wanted))
+    """Return the first sentence of the reason, whole; the brief one if it is too long for a line."""
+    sentence = " ".join(wanted.reason.partition(". ")[0].rstrip(".").split())
+    return sentence if len(sentence) <= REASON else " ".join(wanted.brief.rstrip(".").split())[:REASON]
 
 
 # --- reasons as comments
@@ -255,4 +264,5 @@ def _comments(review: Review, changes: list[ValueChange]) -> Iterator[Stretch]:
         if text[:start].endswith("\\\n"):
             continue
         done.add(start)
-        yield end, end, f"  # {cut(change.why, COMMENT)}"
+        if change.why:
+            yield end, end, f"  # {change.why}"

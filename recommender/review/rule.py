@@ -7,9 +7,8 @@ The module's docstring is the rule's page: a title, then "What it does", "Why", 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from recommender.review.case import Case
 from recommender.review.launch_settings import LaunchSetting
@@ -43,16 +42,19 @@ def retirement(rule_id: str) -> str:
     return f"{rule_id} was retired; use ShellCheck {RETIRED[rule_id]}" if rule_id in RETIRED else ""
 
 
-@dataclass(frozen=True)
-class Fix:
-    """A safe repair: each place is replaced by its text."""
+class Fix(NamedTuple):
+    """A repair: each place is replaced by its text.
+
+    ``unsafe``: it changes what the server may do, so it needs ``--unsafe``. ``follows``: rules that then ask for more.
+    """
 
     edits: tuple[tuple[Span, str], ...]
     what: str
+    unsafe: bool = False
+    follows: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Diagnostic:
+class Diagnostic(NamedTuple):
     """What a rule reports: place, what is wrong, why, and a repair if one is safe."""
 
     place: Span
@@ -61,6 +63,8 @@ class Diagnostic:
     fix: Fix | None = None
     severity: Severity | None = None
     """Where it differs from the rule's own."""
+    sources: tuple[str, ...] = ()
+    """What this finding rests on; else the rule's first source."""
 
 
 Diagnostics = Iterator[Diagnostic]
@@ -69,8 +73,7 @@ OptionCheck = Callable[[Case, LaunchSetting], Diagnostics]
 WholeCheck = Callable[["Script"], Diagnostics]
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """A rule with a stable id such as LMD101, and a name of hyphenated words.
 
     ``sources`` are ids of records with citations (``flags/session-len``, ``threads/…``, ``constraints/…``,
@@ -85,6 +88,8 @@ class Rule:
     check: Check | None = None
     whole: WholeCheck | None = None
     needs: tuple[str, ...] = ()
+    tools: bool = False
+    """Whether it also checks the other commands of LMDeploy."""
 
 
 def declare(
@@ -96,6 +101,7 @@ def declare(
     sources: tuple[str, ...] = (),
     needs: tuple[str, ...] = (),
     family: Family | None = None,
+    tools: bool = False,
 ) -> Rule:
     """Return the rule of a module: ``….lmd101_unknown_option`` is LMD101, unknown-option.
 
@@ -103,7 +109,7 @@ def declare(
     """
     number, _, name = module.rpartition(".")[2].partition("_")
     family = family or FAMILIES[number[3]]
-    return Rule(number.upper(), name.replace("_", "-"), family, severity, sources, check, whole, needs)
+    return Rule(number.upper(), name.replace("_", "-"), family, severity, sources, check, whole, needs, tools)
 
 
 def launch_rule(
@@ -134,8 +140,7 @@ def script_rule(
     return lambda whole: declare(whole.__module__, severity, whole=whole, sources=sources, family=family)
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """A rule's diagnostic about a file."""
 
     rule: Rule
@@ -156,6 +161,11 @@ class Finding:
     def fix(self) -> Fix | None:
         """Return the repair, if one is safe."""
         return self.diagnostic.fix
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Return what the finding rests on."""
+        return self.diagnostic.sources or self.rule.sources[:1]
 
     @property
     def severity(self) -> Severity:

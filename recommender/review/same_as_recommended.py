@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from recommender.choose import constraints
 from recommender.common.errors import UserError
-from recommender.review.context import artefact_request
+from recommender.review.context import ANSWERS, artefact_request
 from recommender.review.launch_settings import ASSIGNED
 from recommender.review.rule import Case, Rule
 
@@ -18,6 +18,18 @@ if TYPE_CHECKING:
 
 OF_DEGREE = frozenset({"answers", "nothing", "costs"})
 """Families that compare a value with a request; other families are always reported."""
+OF_LOAD = (
+    "load",
+    "rps",
+    "image",
+    "prompt_tokens",
+    "output_tokens",
+    "prefix_tokens",
+    "turns",
+    "max_context",
+    "workload",
+)
+"""The questions whose answers make the load."""
 ESTIMATED = frozenset({"gpu", "model"})
 """Needs of a rule that judges an estimate of memory or speed."""
 
@@ -32,13 +44,21 @@ def weighs_recommended(rule: Rule, case: Case) -> bool:
 
 def _as_recommended(case: Case) -> bool:
     request, store = artefact_request(case.script), case.resolved.store
-    wanted = recommended(request, store) if request is not None else None
+    if request is None or _asks_otherwise(case.resolved.request, request):
+        return False
+    wanted = recommended(request, store)
     if wanted is None:
         return False
     written = {f"config.{option.setting}" for option in store.options() if option.id in case.settings}
     written -= {f"config.{name}" for name in ASSIGNED}  # addresses differ in a container
     chosen = constraints.config_values(case.resolved, wanted)
     return all(case.known[name] == chosen[name] for name in written & case.known.keys())
+
+
+def _asks_otherwise(asked: Request, header: Request) -> bool:
+    """Return whether the review is for another load than the file was made for."""
+    names = (name for answer in OF_LOAD for name in ANSWERS[answer])
+    return any(getattr(asked, name) != getattr(header, name) for name in names)
 
 
 @lru_cache(maxsize=64)

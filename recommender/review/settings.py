@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from recommender.common.errors import RequestError, UnknownName, UserError
 from recommender.common.parse import parse_toml
@@ -22,12 +22,11 @@ class SettingsError(UserError):
     """Settings are invalid; the message names file, key and how to fix it."""
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """A project's answers to request options, ignored rules, and ``fail-on``."""
 
     path: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = MappingProxyType({})
     ignore: frozenset[str] = frozenset()
     fail_on: str = ""
 

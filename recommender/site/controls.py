@@ -4,7 +4,7 @@ They are hidden until a script shows them: without JavaScript the page shows eve
 """
 
 import html
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from recommender.site.site_data import SiteData
 
@@ -36,18 +36,59 @@ def button(kind: str, value: str, label: str, *, pressed: bool | None = None) ->
     return f'<button type="button" data-{kind}="{html.escape(value)}"{state}>{label}</button>'
 
 
-def choice(name: str, label: str, options: Mapping[str, str], chosen: str = "") -> str:
-    """Return a select box. ``options``: label by value."""
+def choice(name: str, label: str, options: Mapping[str, str], *, chosen: str = "", field: str = "") -> str:
+    """Return a select box. ``options``: label by value. ``field``: the items' data that it filters by."""
     items = "".join(
         f'<option value="{html.escape(value)}"{" selected" if value == chosen else ""}>{html.escape(title)}</option>'
         for value, title in options.items()
     )
+    data = f' data-field="{field}"' if field else ""
     return (
         f'<div class="field"><label for="{name}">{html.escape(label)}</label>'
-        f'<select id="{name}" autocomplete="off">{items}</select></div>'
+        f'<select id="{name}"{data} autocomplete="off">{items}</select></div>'
+    )
+
+
+def filter_by(label: str, column: int, values: Iterable[str], every: str) -> str:
+    """Return a select box that shows the rows with one value of a column; ``every`` is the label for all."""
+    items = "".join(f"<option>{html.escape(value)}</option>" for value in values)
+    name = f"by-{column}"
+    return (
+        f'<div class="field"><label for="{name}">{html.escape(label)}</label>'
+        f'<select id="{name}" data-column="{column}" autocomplete="off"><option value="">{html.escape(every)}</option>'
+        f"{items}</select></div>"
     )
 
 
 def count(name: str, template: str) -> str:
     """Return the status text for "{0} of {1}", which the script fills in."""
     return f'<p id="{name}-count" class="count" role="status" data-said="{html.escape(template)}"></p>'
+
+
+def data_table(
+    name: str,
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    filters: Sequence[str],
+    counted: str,
+    *,
+    ids: Sequence[str] = (),
+    kind: str = "",
+) -> Iterator[str]:
+    """Return a table that sorts and filters, with its controls. Cells are HTML. ``ids``: of the rows."""
+    lines = [tuple(row) for row in rows]
+    choices = ((label, sorted({row[head.index(label)] for row in lines})) for label in filters)
+    parts = (
+        f'<div class="field"><label for="{name}-text">Find</label>'
+        f'<input id="{name}-text" type="search" autocomplete="off" spellcheck="false"></div>',
+        *(filter_by(label, head.index(label), values, "all") for label, values in choices),
+        count(name, counted),
+    )
+    yield form(name, parts, label="What the table shows")
+    heads = "".join(f'<th scope="col">{label}</th>' for label in head)
+    yield f'<div class="data-scroll"><table class="data {kind}" id="{name}-table">'
+    yield f"<thead><tr>{heads}</tr></thead><tbody>"
+    for place, (first, *rest) in enumerate(lines):
+        own = f' id="{ids[place]}"' if ids else ""
+        yield f'<tr{own}><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in rest)}</tr>'
+    yield "</tbody></table></div>"

@@ -1,59 +1,91 @@
 """Add the generated pages to a build of mkdocs; nothing generated is kept in ``site/``.
 
-``mkdocs.yml`` names this hook. In its navigation a folder (``gpus/``) stands for all generated pages in it. In a
-hand-written page a snippet of ``snippets.SNIPPETS`` replaces ``<!-- generated: NAME WORDS -->``. HTML links to a page
-as ``href="md:flags/session-len.md"``. ``i18n/mkdocs_hook.py`` places the translated pages.
+``mkdocs.yml`` names this hook. Its navigation has the index of a kind; the kind's other pages belong to the same
+section. In a hand-written page a snippet of ``snippets.SNIPPETS`` replaces ``<!-- generated: NAME WORDS -->``. HTML
+links to a page as ``href="md:flags/session-len.md"``. ``i18n/mkdocs_hook.py`` places the translated pages.
 """
 
 import re
-from typing import Any
+import subprocess
+from collections.abc import Mapping
+from html import unescape
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
+from mkdocs.structure.toc import TableOfContents
 
-from recommender.site import snippets
+from recommender.knowledge.load import data_root
+from recommender.site import redirects, snippets, social_card
 from recommender.site.api import api
-from recommender.site.i18n.translation import LANGUAGES, in_language, language_of
+from recommender.site.browser import bundle, npm, stored
+from recommender.site.i18n.mkdocs_hook import place_pages
+from recommender.site.i18n.translation import ENGLISH, LANGUAGES, in_language, language_of, plain
 from recommender.site.page_list import SNIPPET, generated_pages
-from recommender.site.pages import releases
 from recommender.site.pages.reference import schema_files
 from recommender.site.site_data import site_data
 
-LINK = re.compile(r'href="md:([^"#]+)(#[^"]*)?"')
+KEPT = re.compile(r"(<(?:pre|script|textarea|style)\b.*?</(?:pre|script|textarea|style)>)", re.DOTALL)
+"""Elements whose blanks count."""
+REPOSITORY = "REPOSITORY_URL"
+"""What stands for the repository's address in hand-written pages."""
+LEAST, MOST = 30, 200
+"""Characters of a page's description."""
+LINKS = 40
+"""Most links in a side bar."""
+UNUSED = re.compile(r"^assets/javascripts/(lunr|workers)/|\.map$")
+"""What the theme brings for its own search, and maps of its sources: more than all else that it brings."""
+LINK = re.compile(r'href="md:([^"#?]+)([?#][^"]*)?"')
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Replace the folders of the navigation by their pages."""
-    config.nav = _expanded(config.nav or [])
+    """Link to the repository that this checkout is a clone of, unless REPO_URL names it."""
+    config.repo_url = config.repo_url or _origin() or None
     return config
 
 
-def _expanded(entry: Any) -> Any:
-    if isinstance(entry, list):
-        return [path for inner in entry for path in (_pages_in(inner) or [_expanded(inner)])]
-    if isinstance(entry, dict):
-        return {name: _expanded(inner) for name, inner in entry.items()}
-    return entry
-
-
-def _pages_in(entry: Any) -> list[str]:
-    if not isinstance(entry, str) or not entry.endswith("/"):
-        return []
-    return [page.path for page in generated_pages() if page.path.startswith(entry)]
+def _origin() -> str:
+    """Return the web address of the remote repository; empty without one."""
+    command = ["git", "remote", "get-url", "origin"]
+    try:
+        done = subprocess.run(command, cwd=data_root(), capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    address = re.sub(r"^git@([^:]+):", r"https://\1/", done.stdout.strip())
+    return address.removesuffix(".git") if address.startswith("https://") and "@" not in address else ""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages, the JSON schemas and the JSON API."""
+    """Add what is generated; leave out what the theme brings and no page uses."""
+    for file in [*files]:
+        if UNUSED.search(file.src_uri):
+            files.remove(file)
     for language in LANGUAGES:
         for page in generated_pages(language):
             files.append(File.generated(config, in_language(page.path, language), content=page.markdown))
     for path in schema_files():
         files.append(File.generated(config, f"reference/schema/{path.name}", abs_src_path=str(path)))
-    for name, text in (*api.files(site_data()), *releases.files(site_data())):
+    for name, text in (*api.files(site_data()), *stored.files().items(), *redirects.files(site_data())):
         files.append(File.generated(config, name, content=text))
+    runtime = ((f"{bundle.folder()}/{name}", content) for name, content in _runtime().items())
+    for name, content in (*social_card.files(), *runtime):
+        files.append(File.generated(config, name, content=content))
     return files
+
+
+def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
+    """Give the pages outside the navigation the section of their folder's index, so that its door is marked."""
+    place_pages(files.documentation_pages(), ENGLISH)
+    return nav
+
+
+def _runtime() -> Mapping[str, bytes]:
+    try:
+        return bundle.files() if bundle.describe() else {}
+    except npm.NotFetched as error:
+        raise PluginError(str(error)) from None
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -67,11 +99,21 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         lines = snippets.SNIPPETS[marker["name"]](site_data(language_of(page.file.src_uri)), marker["words"])
         return "\n".join(lines)
 
-    return SNIPPET.sub(snippet, markdown)
+    return SNIPPET.sub(snippet, markdown.replace(REPOSITORY, config.repo_url or data_root().name))
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Drop the blanks between elements: a third of a short page."""
+    return "".join(
+        part if place % 2 else re.sub(r"\s*\n\s*", "\n", part) for place, part in enumerate(KEPT.split(output))
+    )
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Resolve the ``md:`` links in HTML, which Markdown does not read."""
+    """Resolve the ``md:`` links in HTML, which Markdown does not read; describe the page by its beginning."""
+
+    page.meta.setdefault("description", _first_sentences(html))
+    page.toc = _shortened(page.toc)
 
     def resolve(link: re.Match[str]) -> str:
         file = files.get_file_from_path(link[1])
@@ -80,3 +122,23 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         return f'href="{file.url_relative_to(page.file)}{link[2] or ""}"'
 
     return LINK.sub(resolve, html)
+
+
+def _shortened(toc: TableOfContents) -> TableOfContents:
+    """Return the headings that a side bar has room for: all, those of the first levels, or none."""
+    (top,) = toc.items or (None,)
+    if top is None:
+        return toc
+    if len(top.children) + sum(len(each.children) for each in top.children) > LINKS:
+        for each in top.children:
+            each.children = []
+    if len(top.children) > LINKS:
+        top.children = []
+    return toc
+
+
+def _first_sentences(html: str) -> str:
+    """Return the first paragraph with text, cut after a word."""
+    texts = (re.sub(r"<[^>]+>", "", found) for found in re.findall(r"<p\b[^>]*>(.*?)</p>", html, re.DOTALL))
+    first = next((" ".join(unescape(plain(text)).split()) for text in texts if len(text.strip()) > LEAST), "")
+    return first if len(first) <= MOST else first[:MOST].rsplit(" ", 1)[0] + " …"

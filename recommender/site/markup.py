@@ -9,7 +9,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING
 
 from recommender.choose.reasons import has_source
-from recommender.knowledge.provenance import code_caveat, measured_lines
+from recommender.knowledge.provenance import code_caveat, measured_lines, web_address
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], str]
 """Translates a text: ``SiteData.t``, or ``str`` in English."""
-REPOSITORY = "https://github.com/InternLM/lmdeploy"
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]")
 VERDICTS = {
     "confirmed": ("✓", "it is true"),
@@ -123,16 +122,9 @@ def span(since: str, until: str, say: Say = str) -> str:
     return say("{0} up to but not including {1}" if until else "{0} and later").format(since, until)
 
 
-def address(store: Store, source: records.CodeSource) -> str:
-    """Return the web address of a source line; "" if it is in a wheel only."""
-    if source.path == "METADATA" or not store.releases[source.release].repository:
-        return ""
-    return f"{REPOSITORY}/blob/v{source.release}/{source.path}#L{source.line}"
-
-
 def line_of(store: Store, source: records.CodeSource, say: Say = str) -> str:
     """Return a link to a line of LMDeploy, or the wheel that has it."""
-    where = address(store, source)
+    where = web_address(store, source)
     place = f"{source.path}:{source.line}"
     shown = f"[{source.release} {code(place)}]({where})" if where else f"{source.release} {say('wheel')}, {code(place)}"
     return f"{shown}: {code(source.token)}"
@@ -149,7 +141,7 @@ def sources(store: Store, known: records.Sources, say: Say = str, release: str =
     if caveat := release and code_caveat(store, known, release, say):
         yield f"- {text(caveat)}"
     yield from (f"- {page_of(store, page, say)}" for page in known.pages)
-    yield from (f"- {say('measured')}: [{run}](/evidence/{run}.md)" for run in known.evidence)
+    yield from (f"- {say('measured')}: [{run}](/runs.md#{run})" for run in known.evidence)
 
 
 def reason(store: Store, claim: str, because: str, say: Say = str) -> str:

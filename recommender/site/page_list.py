@@ -10,11 +10,11 @@ import yaml
 from recommender.knowledge.load import data_root, load
 from recommender.site import snippets
 from recommender.site.i18n.translation import ENGLISH, single, translated
-from recommender.site.pages import advisers, comparison, hardware, measurements, options, problems, reference, releases
+from recommender.site.pages import advisers, comparison, hardware, options, problems, reference, releases, runs
 from recommender.site.site_data import SiteData, SitePage, site_data
 
-KINDS = (comparison, options, releases, hardware, advisers, measurements, problems, reference)
-TRANSLATED = (comparison, options)
+KINDS = (comparison, options, releases, hardware, advisers, runs, problems, reference)
+TRANSLATED = (comparison, options, problems)
 """Kinds that are also translated."""
 SNIPPET = re.compile(r"<!-- generated: (?P<name>[a-z-]+) ?(?P<words>.*?) -->")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from recommender.knowledge import records
 from recommender.knowledge.conditions import version
@@ -24,18 +25,29 @@ RecordType = TypeVar("RecordType", bound=records.Record)
 
 @dataclass(frozen=True)
 class SitePage:
-    """A page: path below the site's root, title, Markdown. ``wide``: no navigation beside it."""
+    """A page: path below the site's root, title, Markdown.
+
+    ``tags``: words that the search finds it by first.
+    ``wide``: no navigation beside it. ``scripts``: those that it needs, below the root.
+    """
 
     path: str
     title: str
     body: str
+    tags: tuple[str, ...] = ()
     wide: bool = False
+    scripts: tuple[str, ...] = ()
 
     @property
     def markdown(self) -> str:
         """Return the whole file."""
-        head = "---\nhide: [navigation, toc]\n---\n\n" if self.wide else ""
-        return f"{head}# {self.title}\n\n{self.body}\n"
+        head = {
+            "hide": ["navigation", "toc"] * self.wide,
+            "tags": [*self.tags],
+            "scripts": [*self.scripts],
+        }
+        shown = "".join(f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in head.items() if value)
+        return f"{f'---{chr(10)}{shown}---{chr(10)}{chr(10)}' if shown else ''}# {self.title}\n\n{self.body}\n"
 
 
 @dataclass(frozen=True)
@@ -129,6 +141,6 @@ def _read_folder(folder: str, record_type: type[RecordType]) -> Mapping[str, Rec
     return {path.stem: read_record(path, record_type) for path in paths}
 
 
-def page(path: str, title: str, lines: Iterator[str], *, wide: bool = False) -> SitePage:
-    """Return a page made of lines."""
-    return SitePage(path, title, "\n".join(lines), wide)
+def page(path: str, title: str, lines: Iterator[str], **more: Any) -> SitePage:
+    """Return a page made of lines; ``more`` are further fields of it."""
+    return SitePage(path, title, "\n".join(lines), **more)

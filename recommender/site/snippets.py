@@ -14,10 +14,14 @@ from recommender.lookup.option import option_info
 from recommender.request import image_tokens
 from recommender.site import markup
 from recommender.site.api import api
+from recommender.site.charts.prediction_errors import scatter_plots
+from recommender.site.configurator import configurator
 from recommender.site.pages import error_table, measured_table, workload_table
 from recommender.site.pages.options import eras
-from recommender.site.picker import picker
+from recommender.site.pages.problems import known_issues
+from recommender.site.pages.published_table import published_table
 from recommender.site.site_data import SiteData
+from recommender.site.tools import checker, finder
 
 USUAL = ("internvl3-8b", "internvl3-8b-awq", "internvl3-38b-awq", "qwen2.5-7b-instruct", "llama-3.1-8b-instruct")
 """Models of the examples."""
@@ -32,7 +36,7 @@ def coverage(data: SiteData, _: str) -> Iterator[str]:
         "[{gpus} GPUs](/gpus/index.md), [{models} models](/models/index.md), [{options} options](/flags/index.md) over "
         "[{releases} releases](/releases/index.md) of LMDeploy ({first} to {last}), "
         "[{claims} claims with verdicts](/claims.md) by [{advisers} advisers](/advisers/index.md) and others, and "
-        "[{runs} measured runs](/evidence/index.md)."
+        "[{runs} measured runs](/runs.md)."
     ).format(
         gpus=len(store.gpus),
         models=len(store.models),
@@ -147,20 +151,24 @@ def _run(words: str) -> str:
 
 
 SNIPPETS: Mapping[str, Callable[[SiteData, str], Iterator[str]]] = {
-    "api-answers": api.answer_count,
     "api-kinds": api.kinds_table,
+    "checker": checker,
     "claim": claim_with_verdict,
+    "configurator": configurator,
     "covered": coverage,
     "file": source_file,
+    "finder": finder,
     "image-tokens": image_token_table,
     "kv-bytes": kv_bytes,
+    "known-issues": known_issues,
     "life": option_eras,
     "load-options": lambda data, _: workload_table.load_options(data),
-    "measured": lambda data, _: measured_table.measured_table(data),
-    "picker": picker,
-    "picture": lambda data, _: measured_table.picture(data),
     "printed": command_output,
+    "measured": lambda data, _: measured_table.measured_table(data),
+    "published": lambda data, _: published_table(data),
     "report-part": report_part,
+    "residuals": lambda data, _: error_table.error_table(data, {name: name for name in data.store.residuals}),
+    "scatter-plots": lambda data, _: scatter_plots(data),
     "split": split,
     "text-load-errors": lambda data, _: error_table.text_load_errors(data),
     "weights": weights,

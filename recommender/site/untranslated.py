@@ -21,7 +21,7 @@ def main(language: str) -> None:
     entries = Catalog(locale=language)
     for text in lacks:
         entries.add(text)
-    write_po(sys.stdout.buffer, entries, width=100, omit_header=True)
+    write_po(sys.stdout.buffer, entries, width=0, omit_header=True)
     sys.stdout.buffer.write("".join(f"# Not used by any page: {text}\n" for text in unused).encode())
 
 

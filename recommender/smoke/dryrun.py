@@ -56,7 +56,7 @@ def dry_run(
     lines = [
         f"{script.name}: {'edited' if changes else 'unchanged'}; nothing was started",
         *(f"  {change} is edited" for change in changes),
-        f"options checked by {checker}",
+        f"options checked against {checker}",
         "would run:",
         *(f"  {assignment}" for assignment in script.exported(environment)),
         *_commands(script, recommendation, environment),
@@ -128,7 +128,7 @@ def _check_with_facts(words: list[str], release: str) -> str:
             parser.parse_args(words)
     except SystemExit:
         raise RequestError(f"LMDeploy {release} refuses the options: {_last_line(stderr.getvalue())}") from None
-    return f"the facts extracted from LMDeploy {release} (not installed here)"
+    return f"LMDeploy {release}'s list (LMDeploy is not installed)"
 
 
 def _last_line(text: str) -> str:

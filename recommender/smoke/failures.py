@@ -32,7 +32,7 @@ _TABLE = (
     ("malformed-json", 20, "the answer does not follow the JSON schema", "raise max_tokens if it was cut off"),
     ("error-in-200", 21, "an error inside an HTTP 200 body (LMDeploy's proxy)", "check whether a server died"),
     ("environment-proxy", 22, "a proxy variable intercepts loopback", "set NO_PROXY=127.0.0.1,localhost"),
-    ("settings-differ", 23, "the engine runs with other settings than asked", "check which option was lost"),
+    ("settings-differ", 23, "the engine did not take these settings", "check which option was lost"),
     ("start-failed", 24, "the server ended before it was ready", "read the last lines of its log"),
     ("request-failed", 25, "a request failed for another reason", "read the answer and the log"),
     ("time-limit", 26, "the run exceeded --time-limit", "raise --time-limit, or ask for less"),

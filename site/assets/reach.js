@@ -10,10 +10,6 @@ function reach() {
   }
 }
 
-// The search dialog has no name of its own; its field has one, in the page's language.
-const search = document.querySelector(".md-search[role=dialog]");
-search?.setAttribute("aria-label", search.querySelector("input")?.getAttribute("aria-label") ?? "Search");
-
 // The theme puts its boxes around tables while it starts; windows and unfolded parts change widths later.
 addEventListener("load", () => {
   reach();

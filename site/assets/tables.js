@@ -1,223 +1,218 @@
-// The controls above the comparison and above the claims: sorting, filters, columns. What is chosen stands in the
-// address behind "#" as NAME=VALUE&..., so that a link shows the same. Without this script everything is shown.
+// Tables and lists that filter and sort. What is chosen stands in the address behind "#" as NAME=VALUE&..., so that a
+// link shows the same; an anchor there shows what it names. Without this script everything is shown.
 (() => {
   "use strict";
 
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
-  const words = (text) => (text ?? "").split(/[\s,]+/).filter(Boolean);
-
-  // An anchor has no "=", so both can stand behind the "#".
+  const words = text => text.toLowerCase().split(/[\s,]+/).filter(Boolean);
   const stated = () => location.hash.includes("=");
-  const read = () => new URLSearchParams(stated() ? location.hash.slice(1) : "");
+  const state = () => new URLSearchParams(stated() ? location.hash.slice(1) : "");
+  const press = (button, on) => button.setAttribute("aria-pressed", String(on));
 
   function write(values) {
     const text = new URLSearchParams(Object.entries(values).filter(([, value]) => value)).toString();
-    // An anchor in the address stays there until there is something else to say.
     if (text || stated()) history.replaceState(history.state, "", text ? `#${text}` : location.pathname + location.search);
   }
 
-  const press = (button, on) => button.setAttribute("aria-pressed", String(on));
-
-  function say(place, ...numbers) {
-    const text = place.dataset.said.replace(/\{(\d)\}/g, (_, number) => numbers[number]);
-    if (place.textContent !== text) place.textContent = text;
+  function make(name, attributes = {}, ...children) {
+    const element = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    element.append(...children);
+    return element;
   }
 
-  function flip(set, value) {
-    if (!set.delete(value)) set.add(value);
-  }
+  /** A form that hides and shows items: a search field, select boxes on data or columns, and pressed buttons. */
+  function filter(form, items, { holds, changed = () => {}, more = () => ({}), restore = () => {} }) {
+    const texts = new Map(items.map(item => [item, item.textContent.toLowerCase()]));
+    const text = form.querySelector("input[type=search]");
+    const selects = all("select", form);
+    const pressed = () => all("button[data-only][aria-pressed=true]", form).map(button => button.dataset.only);
+    const status = form.querySelector("[role=status]");
 
-  /** Return whether the text contains every word of the query. */
-  const found = (text, query) => words(query.toLowerCase()).every((word) => text.includes(word));
+    function apply() {
+      const query = words(text?.value ?? "");
+      for (const item of items) {
+        const chosen = selects.every(select => !select.value || holds(item, select));
+        item.hidden = !(chosen && query.every(word => texts.get(item).includes(word)) && pressed().every(name => item.matches(`[data-only~="${name}"]`)));
+      }
+      const shown = items.filter(item => !item.hidden).length;
+      if (status) status.textContent = status.dataset.said.replace("{0}", shown).replace("{1}", items.length);
+      changed();
+    }
 
-  /** Reads the state now and whenever the address changes; an anchor to what is hidden shows everything. */
-  function follow(restore, clear) {
-    const anchor = () => {
-      const target = !stated() && location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-      if (!target?.closest("[hidden]")) return;
-      clear();
+    function change() {
+      apply();
+      write({ q: text?.value.trim(), ...Object.fromEntries(selects.map(select => [select.id, select.value])), only: pressed().join(" "), ...more() });
+    }
+
+    function read() {
+      const values = state();
+      if (text) text.value = values.get("q") ?? "";
+      for (const select of selects) {
+        select.value = values.get(select.id) ?? "";
+        if (select.selectedIndex < 0) select.value = "";
+      }
+      const only = words(values.get("only") ?? "");
+      for (const button of all("button[data-only]", form)) press(button, only.includes(button.dataset.only));
+      restore(values);
+      apply();
+    }
+
+    function anchor() {
+      const target = !stated() && location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+      if (!target) return;
+      if (target.closest("[hidden]")) {
+        for (const field of [text, ...selects]) if (field) field.value = "";
+        for (const button of all("button[data-only]", form)) press(button, false);
+        change();
+      }
       target.scrollIntoView();
-    };
-    addEventListener("hashchange", () => (stated() ? restore() : anchor()));
-    restore();
-  }
-
-  function comparison(form) {
-    const table = document.querySelector("table.settings");
-    const rows = all("tbody", table);
-    const given = new Map(rows.map((row, place) => [row, place]));
-    const texts = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
-    const text = form.querySelector("input");
-    const state = { sort: "given", only: new Set(), hide: new Set() };
-    const seen = (row, name) => words(row.dataset[name]).filter((column) => !state.hide.has(column)).length;
-    // The most differences and verdicts first; a "-" before the name turns the order round.
-    const orders = {
-      given: () => 0,
-      name: (one, other) => one.dataset.name.localeCompare(other.dataset.name),
-      topic: (one, other) => one.dataset.topic.localeCompare(other.dataset.topic),
-      differences: (one, other) => seen(other, "differs") - seen(one, "differs"),
-      verdicts: (one, other) => seen(other, "judged") - seen(one, "judged"),
-    };
-
-    function shown(row) {
-      return (
-        found(texts.get(row), text.value) &&
-        (!state.only.has("differs") || seen(row, "differs") > 0) &&
-        (!state.only.has("refuted") || seen(row, "refuted") > 0)
-      );
+      target.dispatchEvent(new CustomEvent("named", { bubbles: true }));
     }
 
-    function sort() {
-      const name = state.sort.replace("-", "");
-      const way = state.sort.startsWith("-") ? -1 : 1;
-      const order = (one, other) => way * orders[name](one, other) || given.get(one) - given.get(other);
-      const sorted = name === "given" && way < 0 ? [...rows].reverse() : [...rows].sort(order);
-      if (sorted.some((row, place) => table.tBodies[place] !== row)) table.append(...sorted);
-      for (const button of all("[data-sort]", form)) {
-        press(button, button.dataset.sort === name);
-        button.dataset.way = button.dataset.sort === name && way < 0 ? "back" : "";
-      }
-      const head = document.getElementById("compare-setting");
-      if (name === "name") head.setAttribute("aria-sort", way < 0 ? "descending" : "ascending");
-      else head.removeAttribute("aria-sort");
-    }
-
-    function apply() {
-      for (const cell of all("[data-column]", table)) cell.hidden = state.hide.has(cell.dataset.column);
-      const wide = 1 + all("thead [data-column]:not([hidden])", table).length;
-      for (const cell of all("tr.why > td", table)) cell.colSpan = wide;
-      for (const row of rows) row.hidden = !shown(row);
-      for (const button of all("[data-only]", form)) press(button, state.only.has(button.dataset.only));
-      for (const button of all("[data-toggle]", form)) press(button, !state.hide.has(button.dataset.toggle));
-      sort();
-      say(form.querySelector("[role=status]"), rows.filter((row) => !row.hidden).length, rows.length);
-    }
-
-    function change() {
-      apply();
-      write({
-        q: text.value.trim(),
-        sort: state.sort === "given" ? "" : state.sort,
-        only: [...state.only].sort().join(","),
-        hide: [...state.hide].sort().join(","),
-      });
-    }
-
-    function restore() {
-      const values = read();
-      const known = (kind) => all(`[data-${kind}]`, form).map((button) => button.dataset[kind]);
-      const among = (name, kind) => words(values.get(name)).filter((value) => known(kind).includes(value));
-      const sort = values.get("sort") ?? "";
-      text.value = values.get("q") ?? "";
-      state.sort = known("sort").includes(sort.replace(/^-/, "")) ? sort : "given";
-      state.only = new Set(among("only", "only"));
-      state.hide = new Set(among("hide", "toggle"));
-      apply();
-    }
-
-    function clear() {
-      text.value = "";
-      Object.assign(state, { sort: "given", only: new Set(), hide: new Set() });
-      change();
-    }
-
-    function pressed(event) {
-      const button = event.target.closest("button");
+    form.addEventListener("submit", event => event.preventDefault());
+    form.addEventListener("input", change);
+    form.addEventListener("click", event => {
+      const button = event.target.closest("button[data-only]");
       if (!button) return;
-      const { sort, only, toggle, reasons, clear: all_of_it } = button.dataset;
-      if (sort) state.sort = state.sort === sort ? `-${sort}` : sort;
-      if (only) flip(state.only, only);
-      if (toggle) flip(state.hide, toggle);
-      if (reasons !== undefined) {
-        const open = button.getAttribute("aria-pressed") !== "true";
-        press(button, open);
-        for (const each of all("details", table)) each.open = open;
-      } else if (all_of_it !== undefined) clear();
-      else change();
-    }
-
-    form.addEventListener("click", pressed);
-    text.addEventListener("input", change);
-    form.addEventListener("submit", (event) => event.preventDefault());
-    form.hidden = false;
-    follow(restore, clear);
-  }
-
-  function claims(form) {
-    const rows = all("section.claim");
-    const texts = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
-    const text = form.querySelector("input");
-    const adviser = form.querySelector("select");
-    const verdicts = new Set();
-    // Entries of the table of contents go with what they lead to.
-    const entries = new Map(
-      all(".md-nav--secondary a[href^='#']").map((link) => [link.hash.slice(1), link.closest("li")]),
-    );
-
-    function show(element, id, on) {
-      element.hidden = !on;
-      const entry = entries.get(id);
-      if (entry) entry.hidden = !on;
-    }
-
-    function apply() {
-      const left = new Set();
-      for (const row of rows) {
-        const on =
-          (!verdicts.size || verdicts.has(row.dataset.verdict)) &&
-          (!adviser.value || words(row.dataset.advisers).includes(adviser.value)) &&
-          found(texts.get(row), text.value);
-        if (on) left.add(row.dataset.verdict);
-        show(row, row.querySelector("h3").id, on);
-      }
-      for (const button of all("[data-verdict]", form)) {
-        press(button, verdicts.has(button.dataset.verdict));
-        const head = document.getElementById(button.dataset.verdict);
-        if (head) show(head, head.id, left.has(head.id));
-      }
-      say(form.querySelector("[role=status]"), rows.filter((row) => !row.hidden).length, rows.length);
-    }
-
-    function change() {
-      apply();
-      write({ q: text.value.trim(), verdict: [...verdicts].sort().join(","), adviser: adviser.value });
-    }
-
-    function restore() {
-      const values = read();
-      const known = all("[data-verdict]", form).map((button) => button.dataset.verdict);
-      verdicts.clear();
-      for (const each of words(values.get("verdict"))) if (known.includes(each)) verdicts.add(each);
-      text.value = values.get("q") ?? "";
-      adviser.value = values.get("adviser") ?? "";
-      if (adviser.selectedIndex < 0) adviser.value = "";
-      apply();
-    }
-
-    function clear() {
-      text.value = "";
-      adviser.value = "";
-      verdicts.clear();
-      change();
-    }
-
-    form.addEventListener("click", (event) => {
-      const button = event.target.closest("button");
-      if (!button) return;
-      if (button.dataset.clear !== undefined) return clear();
-      flip(verdicts, button.dataset.verdict);
+      press(button, button.getAttribute("aria-pressed") !== "true");
       change();
     });
-    text.addEventListener("input", change);
-    adviser.addEventListener("change", change);
-    form.addEventListener("submit", (event) => event.preventDefault());
+    addEventListener("hashchange", () => (stated() ? read() : anchor()));
     form.hidden = false;
-    follow(restore, clear);
+    read();
+    addEventListener("load", anchor);
+    return change;
   }
 
-  const forms = { "compare-controls": comparison, "claims-controls": claims };
-  for (const [id, start] of Object.entries(forms)) {
-    const form = document.getElementById(id);
-    if (form) start(form);
+  const number = text => (/\d/.test(text) && !Number.isNaN(Number(text.replace(/[,%×]/g, ""))) ? Number(text.replace(/[,%×]/g, "")) : null);
+
+  /** Let the heads of a table sort its rows; numbers first, empty cells last. */
+  function sortable(table, rows, change) {
+    const given = new Map(rows.map((row, place) => [row, place]));
+    const heads = all("thead th", table);
+    let column = -1, back = false;
+
+    function sort() {
+      heads.forEach((head, place) => {
+        if (place === column) head.setAttribute("aria-sort", back ? "descending" : "ascending");
+        else head.removeAttribute("aria-sort");
+      });
+      const value = row => row.cells[column]?.dataset.value ?? row.cells[column]?.textContent.trim() ?? "";
+      const order = (one, other) => {
+        if (column < 0) return given.get(one) - given.get(other);
+        const [a, b] = [value(one), value(other)];
+        if (!a || !b) return !a - !b || given.get(one) - given.get(other);
+        const [m, n] = [number(a), number(b)];
+        const way = m !== null && n !== null ? m - n : a.localeCompare(b);
+        return (back ? -way : way) || given.get(one) - given.get(other);
+      };
+      table.tBodies[0].append(...[...rows].sort(order));
+    }
+
+    heads.forEach((head, place) => {
+      const button = make("button", { type: "button" }, ...head.childNodes);
+      head.append(button);
+      button.addEventListener("click", () => {
+        // The first click on figures shows the largest.
+        const figures = rows.some(row => number(row.cells[place]?.textContent.trim() ?? "") !== null);
+        [column, back] = column === place ? [place, !back] : [place, figures];
+        sort();
+        change();
+      });
+    });
+    return {
+      state: () => (column < 0 ? {} : { sort: `${back ? "-" : ""}${column}` }),
+      restore: values => {
+        const sorted = values.get("sort") ?? "";
+        const place = Number(sorted.replace("-", ""));
+        if (sorted && heads[place]) [column, back] = [place, sorted.startsWith("-")];
+        sort();
+      },
+    };
+  }
+
+  function dataTable(table) {
+    const rows = [...table.tBodies[0].rows];
+    const form = document.getElementById(table.id.replace("-table", "-controls")) ?? make("form");
+    let change = () => {};
+    const sorting = sortable(table, rows, () => change());
+    change = filter(form, rows, {
+      holds: (row, select) => row.cells[select.dataset.column].textContent.trim() === select.value,
+      more: sorting.state,
+      restore: sorting.restore,
+      changed: () => all("tr.detail", table).forEach(detail => detail.remove()),
+    });
+    if (table.matches(".runs")) details(table);
+  }
+
+  /** A row's link opens its details below it: blocks of a title, texts, a command or a table. */
+  function details(table) {
+    async function open(row) {
+      const link = row.querySelector("a");
+      if (row.nextElementSibling?.matches(".detail")) {
+        row.nextElementSibling.remove();
+        return link.setAttribute("aria-expanded", "false");
+      }
+      link.setAttribute("aria-expanded", "true");
+      const cell = make("td", { colspan: row.cells.length }, "…");
+      row.after(make("tr", { class: "detail" }, cell));
+      try {
+        const answer = await fetch(link.href);
+        if (!answer.ok) throw new Error(answer.status);
+        cell.replaceChildren(...(await answer.json()).flatMap(block));
+        const own = make("a", { href: `#${row.id}` }, "#");
+        own.setAttribute("aria-label", row.id);
+        cell.prepend(own);
+      } catch (error) {
+        cell.replaceChildren(`${link.href}: ${error.message}`);
+      }
+    }
+
+    for (const link of all("tbody th a", table)) link.setAttribute("aria-expanded", "false");
+    table.addEventListener("click", event => {
+      const link = event.target.closest("tbody th a");
+      if (!link || event.ctrlKey || event.metaKey) return;
+      event.preventDefault();
+      open(link.closest("tr"));
+    });
+    table.addEventListener("named", event => event.target.nextElementSibling?.matches(".detail") || open(event.target));
+  }
+
+  function block({ title, text, warning, code, head, rows }) {
+    const parts = [];
+    if (title) parts.push(make("h4", {}, title));
+    if (warning) parts.push(make("p", { class: "warned" }, warning));
+    if (text) parts.push(make("p", {}, text));
+    if (code) parts.push(make("pre", { tabindex: 0 }, make("code", {}, code)));
+    if (rows) {
+      const body = make("tbody", {}, ...rows.map(row => make("tr", {}, ...row.map((cell, place) => make(place ? "td" : "th", place ? {} : { scope: "row" }, cell)))));
+      const top = head.length ? [make("thead", {}, make("tr", {}, ...head.map(each => make("th", { scope: "col" }, each))))] : [];
+      parts.push(make("div", { class: "data-scroll" }, make("table", { class: "data" }, ...top, body)));
+    }
+    return parts;
+  }
+
+  for (const table of all("table.data[id]")) dataTable(table);
+
+  const compare = document.getElementById("compare-controls");
+  if (compare) filter(compare, all("table.settings tbody"), { holds: () => true });
+
+  // Claims: entries of the table of contents, and headings of verdicts, go with what they lead to.
+  const claims = document.getElementById("claims-controls");
+  if (claims) {
+    const rows = all("section.claim");
+    const entries = new Map(all(".md-nav--secondary a[href^='#']").map(link => [link.hash.slice(1), link.closest("li")]));
+    filter(claims, rows, {
+      holds: (row, select) => words(row.dataset[select.dataset.field]).includes(select.value),
+      changed: () => {
+        const left = new Set(rows.filter(row => !row.hidden).map(row => row.dataset.verdict));
+        for (const head of all("h2[id]").filter(each => rows.some(row => row.dataset.verdict === each.id))) {
+          head.hidden = !left.has(head.id);
+          entries.get(head.id)?.toggleAttribute("hidden", head.hidden);
+        }
+        for (const row of rows) entries.get(row.querySelector("h3").id)?.toggleAttribute("hidden", row.hidden);
+      },
+    });
   }
 })();

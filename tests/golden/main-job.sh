@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"gpu": "a100-sxm-80g", "load": "single"}
-# rendered: bash 6696464b91b8e188d02f9ebd6e2695ea339600cf2e3c8ece3909664a7b28cf1960b37f7a584edef5bfe2763ee559fbffc592a2
+# rendered: bash 23cf8e3701b5e188d02f9ebd6e2695ea339600cf2e3c8ece3909664a7b28cf1960b37f7a584edef5bfe2763ee559fbffc592a2
 #
 # OpenGVLab/InternVL3-8B-AWQ on 1 x NVIDIA A100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
@@ -28,7 +28,7 @@ REVISION=${REVISION:-}
 # Keeps threads from competing
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 
-# The predictions assume it
+# Predictions hold for this engine
 BACKEND=${BACKEND:-turbomind}
 
 # 9792 tokens of KV cache
@@ -49,10 +49,10 @@ QUANT_POLICY=${QUANT_POLICY:-0}
 # Local only: it has no API key
 SERVER_NAME=${SERVER_NAME:-127.0.0.1}
 
-# Fixed, whatever the default
+# A new default cannot move it
 SERVER_PORT=${SERVER_PORT:-23333}
 
-# Requests take up to 346 tokens
+# Up to 346 tokens a request
 SESSION_LEN=${SESSION_LEN:-4096}
 
 # The model brings its own code
@@ -60,7 +60,7 @@ TRUST_REMOTE_CODE=${TRUST_REMOTE_CODE:-true}
 
 # No settings below: this reads keys, checks the machine and starts the server.
 die() {
-  echo "serve.sh: $*" >&2
+  echo "${0##*/}: $*" >&2
   exit 3
 }
 
@@ -181,7 +181,7 @@ preflight() {
   if [[ $free =~ ^[0-9]+$ ]]; then
     ((free >= 11452)) || die "$free MiB free on GPU $used; 11452 MiB may be needed: stop other processes there"
   else
-    echo "serve.sh: nvidia-smi does not report the free memory of GPU $used; 11452 MiB may be needed" >&2
+    echo "${0##*/}: nvidia-smi does not report the free memory of GPU $used; 11452 MiB may be needed" >&2
   fi
   if (exec 3<>"/dev/tcp/$SERVER_NAME/$SERVER_PORT") 2>/dev/null; then
     die "something listens on port $SERVER_PORT already; set SERVER_PORT"
@@ -227,7 +227,7 @@ if [[ $PREFLIGHT == true && ($MODEL =~ ^\.{0,2}/ || -d $MODEL) && ! -f $MODEL/co
   die "MODEL=$MODEL: no config.json in that folder"
 fi
 if [[ -z $REVISION && ! -d $MODEL ]]; then
-  echo "serve.sh: REVISION is not set: $MODEL runs code from its repository;" \
+  echo "${0##*/}: REVISION is not set: $MODEL runs code from its repository;" \
     "set it to a commit of https://huggingface.co/$MODEL/commits/main, or to main for the current version" >&2
   exit 2
 fi
@@ -240,7 +240,7 @@ if [[ $PREFLIGHT == true ]]; then preflight; fi
 # LMDeploy takes keys as arguments, so users of this host can read them in ps.
 if ((${#keys[@]})); then args+=(--api-keys "${keys[@]}"); fi
 if ! loopback "$SERVER_NAME" && ((${#keys[@]} == 0)); then
-  echo "serve.sh: listening on $SERVER_NAME without API keys: anyone who can reach it can use it" >&2
+  echo "${0##*/}: listening on $SERVER_NAME without API keys: anyone who can reach it can use it" >&2
 fi
 
 launch=("${lmdeploy[@]}" serve api_server "$MODEL" "${args[@]}")
@@ -263,7 +263,7 @@ supervise() {
     if ((${#crashes[@]} > RESTART)); then die "crashed ${#crashes[@]} times within an hour, last with status $code; giving up"; fi
     pause=$((5 * 2 ** (${#crashes[@]} - 1)))
     if ((pause > 300)); then pause=300; fi
-    echo "serve.sh: server exited with status $code; restarting in $pause s" >&2
+    echo "${0##*/}: server exited with status $code; restarting in $pause s" >&2
     sleep "$pause" &
     wait "$!" || :
   done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"gpu": "l4", "lmdeploy": "0.9.2", "load": "low", "model": "qwen2.5-7b-instruct-awq"}
-# rendered: bash 09dfa06f5fcb3e49a86433daea339600cf2ef191b13909666ee53eeea784b37f7a584edef5bfe21944b7c592a2
+# rendered: bash 68ab02b69b473e49a86433daea339600cf2ef191b13909666ee53eeea784b37f7a584edef5bfe21944b7c592a2
 #
 # Qwen/Qwen2.5-7B-Instruct-AWQ on 1 x NVIDIA L4, LMDeploy 0.9.2, TurboMind.
 # 4 concurrent requests: 1,053 input and 128 output tokens.
@@ -21,7 +21,7 @@ MODEL=${MODEL:-Qwen/Qwen2.5-7B-Instruct-AWQ}
 # Keeps threads from competing
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 
-# The predictions assume it
+# Predictions hold for this engine
 BACKEND=${BACKEND:-turbomind}
 
 # 9984 tokens of KV cache
@@ -30,7 +30,7 @@ CACHE_MAX_ENTRY_COUNT=${CACHE_MAX_ENTRY_COUNT:-0.037}
 # Clients need no docs page
 DISABLE_FASTAPI_DOCS=${DISABLE_FASTAPI_DOCS:-true}
 
-# Planned: 4 in flight, and room
+# 4 planned, room for more
 MAX_BATCH_SIZE=${MAX_BATCH_SIZE:-8}
 
 # A prompt has 1053 tokens
@@ -42,15 +42,15 @@ QUANT_POLICY=${QUANT_POLICY:-0}
 # Local only: it has no API key
 SERVER_NAME=${SERVER_NAME:-127.0.0.1}
 
-# Fixed, whatever the default
+# A new default cannot move it
 SERVER_PORT=${SERVER_PORT:-23333}
 
-# Requests take up to 1181 tokens
+# Up to 1181 tokens a request
 SESSION_LEN=${SESSION_LEN:-8192}
 
 # No settings below: this reads keys, checks the machine and starts the server.
 die() {
-  echo "serve.sh: $*" >&2
+  echo "${0##*/}: $*" >&2
   exit 3
 }
 
@@ -171,7 +171,7 @@ preflight() {
   if [[ $free =~ ^[0-9]+$ ]]; then
     ((free >= 10837)) || die "$free MiB free on GPU $used; 10837 MiB may be needed: stop other processes there"
   else
-    echo "serve.sh: nvidia-smi does not report the free memory of GPU $used; 10837 MiB may be needed" >&2
+    echo "${0##*/}: nvidia-smi does not report the free memory of GPU $used; 10837 MiB may be needed" >&2
   fi
   if (exec 3<>"/dev/tcp/$SERVER_NAME/$SERVER_PORT") 2>/dev/null; then
     die "something listens on port $SERVER_PORT already; set SERVER_PORT"
@@ -224,7 +224,7 @@ if [[ $PREFLIGHT == true ]]; then preflight; fi
 # LMDeploy takes keys as arguments, so users of this host can read them in ps.
 if ((${#keys[@]})); then args+=(--api-keys "${keys[@]}"); fi
 if ! loopback "$SERVER_NAME" && ((${#keys[@]} == 0)); then
-  echo "serve.sh: listening on $SERVER_NAME without API keys: anyone who can reach it can use it" >&2
+  echo "${0##*/}: listening on $SERVER_NAME without API keys: anyone who can reach it can use it" >&2
 fi
 
 launch=("${lmdeploy[@]}" serve api_server "$MODEL" "${args[@]}")
@@ -247,7 +247,7 @@ supervise() {
     if ((${#crashes[@]} > RESTART)); then die "crashed ${#crashes[@]} times within an hour, last with status $code; giving up"; fi
     pause=$((5 * 2 ** (${#crashes[@]} - 1)))
     if ((pause > 300)); then pause=300; fi
-    echo "serve.sh: server exited with status $code; restarting in $pause s" >&2
+    echo "${0##*/}: server exited with status $code; restarting in $pause s" >&2
     sleep "$pause" &
     wait "$!" || :
   done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"goal": "throughput", "gpu": "h100-sxm-80g", "gpu_count": 2, "load": "high"}
-# rendered: bash 44d2407fc2fc89b7722f9ebd6e2695ea339600cf2e3bb4be390966f602e7cf1960736bdeb37f7a584edef5bfe2763ee559fbffc592a2a8c299
+# rendered: bash b48f8ad5929289b7722f9ebd6e2695ea339600cf2e3bb4be390966f602e7cf1960736bdeb37f7a584edef5bfe2763ee559fbffc592a2a8c299
 #
 # OpenGVLab/InternVL3-8B-AWQ on 2 x NVIDIA H100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
@@ -28,7 +28,7 @@ REVISION=${REVISION:-}
 # Keeps threads from competing
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 
-# The predictions assume it
+# Predictions hold for this engine
 BACKEND=${BACKEND:-turbomind}
 
 # 27,072 tokens of KV cache
@@ -52,10 +52,10 @@ QUANT_POLICY=${QUANT_POLICY:-0}
 # Local only: it has no API key
 SERVER_NAME=${SERVER_NAME:-127.0.0.1}
 
-# Fixed, whatever the default
+# A new default cannot move it
 SERVER_PORT=${SERVER_PORT:-23333}
 
-# Requests take up to 346 tokens
+# Up to 346 tokens a request
 SESSION_LEN=${SESSION_LEN:-4096}
 
 # The model brings its own code
@@ -63,7 +63,7 @@ TRUST_REMOTE_CODE=${TRUST_REMOTE_CODE:-true}
 
 # No settings below: this reads keys, checks the machine and starts the server.
 die() {
-  echo "serve.sh: $*" >&2
+  echo "${0##*/}: $*" >&2
   exit 3
 }
 
@@ -184,7 +184,7 @@ preflight() {
   if [[ $free =~ ^[0-9]+$ ]]; then
     ((free >= 11452)) || die "$free MiB free on GPU $used; 11452 MiB may be needed: stop other processes there"
   else
-    echo "serve.sh: nvidia-smi does not report the free memory of GPU $used; 11452 MiB may be needed" >&2
+    echo "${0##*/}: nvidia-smi does not report the free memory of GPU $used; 11452 MiB may be needed" >&2
   fi
   if (exec 3<>"/dev/tcp/$SERVER_NAME/$SERVER_PORT") 2>/dev/null; then
     die "something listens on port $SERVER_PORT already; set SERVER_PORT"
@@ -231,7 +231,7 @@ if [[ $PREFLIGHT == true && ($MODEL =~ ^\.{0,2}/ || -d $MODEL) && ! -f $MODEL/co
   die "MODEL=$MODEL: no config.json in that folder"
 fi
 if [[ -z $REVISION && ! -d $MODEL ]]; then
-  echo "serve.sh: REVISION is not set: $MODEL runs code from its repository;" \
+  echo "${0##*/}: REVISION is not set: $MODEL runs code from its repository;" \
     "set it to a commit of https://huggingface.co/$MODEL/commits/main, or to main for the current version" >&2
   exit 2
 fi
@@ -260,7 +260,7 @@ supervise() {
     if ((${#crashes[@]} > RESTART)); then die "crashed ${#crashes[@]} times within an hour, last with status $code; giving up"; fi
     pause=$((5 * 2 ** (${#crashes[@]} - 1)))
     if ((pause > 300)); then pause=300; fi
-    echo "serve.sh: server exited with status $code; restarting in $pause s" >&2
+    echo "${0##*/}: server exited with status $code; restarting in $pause s" >&2
     sleep "$pause" &
     wait "$!" || :
   done
@@ -276,7 +276,7 @@ proxy_port=${proxy##*:}
 front=("${lmdeploy[@]}" serve proxy --server-name "${PROXY_HOST:-127.0.0.1}" --server-port "$proxy_port" --disable-cache-status)
 if ((${#keys[@]})); then front+=(--api-keys "${keys[@]}"); fi
 if ! loopback "${PROXY_HOST:-127.0.0.1}" && ((${#keys[@]} == 0)); then
-  echo "serve.sh: the proxy listens on $PROXY_HOST without API keys: anyone who can reach it can use it" >&2
+  echo "${0##*/}: the proxy listens on $PROXY_HOST without API keys: anyone who can reach it can use it" >&2
 fi
 # The servers register over HTTP, which must bypass any proxy set in the environment.
 export no_proxy=${no_proxy:-${NO_PROXY:-}},${proxy%:*}

@@ -29,11 +29,14 @@ SDK = ("mcp", "mcp_types", "anyio")
 
 @click.command("mcp", cls=ShortCommand, epilog=HELP)
 @click.option("--skill", metavar="DIR", type=click.Path(path_type=Path), help="Write the agent skill to DIR and exit.")
-def command(skill: Path | None) -> None:
+@click.option("--force", is_flag=True, help="With --skill: overwrite files that differ.")
+def command(skill: Path | None, force: bool) -> None:
     """Serve the recommender as tools to a chatbot or another program (MCP)."""
+    if force and skill is None:
+        raise click.UsageError("--force needs --skill")
     if skill is not None:
         try:
-            _write_skill(skill)
+            _write_skill(skill, force)
         except (FileExistsError, NotADirectoryError):
             raise click.UsageError(f"--skill {masked(str(skill))}: a file; name a folder") from None
         return
@@ -50,12 +53,17 @@ def command(skill: Path | None) -> None:
     serve()
 
 
-def _write_skill(folder: Path) -> None:
-    """Write the skill's files to a folder. Raises OSError."""
+def _write_skill(folder: Path, force: bool) -> None:
+    """Write the skill's files to a folder; without ``force`` none that would replace another text. Raises OSError."""
+    from recommender.commands.output import require_no_work
     from recommender.common import atomic_write
     from recommender.knowledge.load import data_root
 
     folder.mkdir(parents=True, exist_ok=True)
-    for path in sorted((data_root() / "templates" / "skill").glob("*.md")):
-        atomic_write.write(folder / path.name, path.read_text("utf-8"))
-        click.echo(str(folder / path.name))
+    source = data_root() / "templates" / "skill"
+    texts = {folder / path.name: path.read_text("utf-8") for path in sorted(source.glob("*.md"))}
+    for path, text in texts.items() if not force else ():
+        require_no_work("--skill", path, text)
+    for path, text in texts.items():
+        atomic_write.write(path, text)
+        click.echo(str(path))

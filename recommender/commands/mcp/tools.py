@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
@@ -11,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from recommender import api
 from recommender.choose.recommend import NothingFits, Recommendation
 from recommender.common.errors import RequestError, UserError
-from recommender.common.text import did_you_mean, one_line, shorten
+from recommender.common.text import did_you_mean, masked, one_line, shorten
 from recommender.options import build_request
 from recommender.request.request import Request
 
@@ -40,14 +41,14 @@ class ToolArguments(BaseModel):
         raise NotImplementedError
 
 
-class QuestionArguments(ToolArguments):
+class LoadArguments(ToolArguments):
     """A load on a GPU. What is left out is assumed, and the answer says so."""
 
     gpu: Gpu
     model: Model | None = None
     workload: Literal["chat", "rag", "agent", "batch", "code", "text", "caption", "vision-json"] | None = None
     concurrency: Concurrency | None = None
-    rps: Annotated[float | None, Field(description="Requests per second that arrive, instead of concurrency.")] = None
+    rps: Annotated[int | float | str | None, Field(description="Arriving requests/s, instead of concurrency.")] = None
     image: Image | None = None
     text_only: bool = False
     input_tokens: Tokens | None = None
@@ -55,24 +56,30 @@ class QuestionArguments(ToolArguments):
     prefix_tokens: int | None = None
     turns: int | None = None
     max_context: int | None = None
-    goal: Literal["latency", "throughput", "memory", "balanced"] | None = None
     ttft: Time | None = None
     tpot: Time | None = None
     latency: Time | None = None
     p99: Time | None = None
     vram: Annotated[int | float | str | None, Field(description="GiB of a shared GPU, or a text: 20GB.")] = None
     cpus: int | None = None
-    kv: Literal["auto", "fp16", "int8", "int4"] | None = None
     lmdeploy: Release | None = None
 
     def options(self) -> dict[str, Any]:
         """Return what was given, as on the command line."""
-        given = self.model_dump(include=set(QuestionArguments.model_fields), exclude={"text_only"}, exclude_none=True)
+        asked = set(QuestionArguments.model_fields) - {"text_only"}
+        given = self.model_dump(include=asked, exclude_none=True)
         return {OPTIONS.get(name, name): str(value) for name, value in given.items()}
 
     def request(self) -> Request:
         """Return the request. Raises UserError."""
         return build_request(self.options() | {"text_only": self.text_only})
+
+
+class QuestionArguments(LoadArguments):
+    """A load on a GPU, and how to choose."""
+
+    goal: Literal["latency", "throughput", "memory", "balanced"] | None = None
+    kv: Literal["auto", "fp16", "int8", "int4"] | None = None
 
 
 class RecommendArguments(QuestionArguments):
@@ -91,22 +98,30 @@ class RecommendArguments(QuestionArguments):
         yield from _reasons(found)
 
 
-class EstimateArguments(QuestionArguments):
+class EstimateArguments(LoadArguments):
     """Predict memory and speed of a configuration that you give; the rest is LMDeploy's default.
 
     Says what keeps it from running, too.
     """
 
     settings: Annotated[
-        dict[str, str | int | float],
-        Field(description='By option or variable, such as {"--session-len": 4096, "OMP_NUM_THREADS": 4}.'),
+        dict[str, str | bool | int | float],
+        Field(description='By option or variable: {"--session-len": 4096, "OMP_NUM_THREADS": 4}; a switch is true.'),
     ] = {}
 
     def answer(self) -> Iterator[str]:
         """Return memory and speed part by part, and problems."""
         from recommender.render.report import estimate
 
-        yield estimate(api.estimate(self.request(), {name: str(value) for name, value in self.settings.items()}))
+        yield estimate(
+            api.estimate(
+                self.request(),
+                {
+                    name: str(value).lower() if isinstance(value, bool) else str(value)
+                    for name, value in self.settings.items()
+                },
+            )
+        )
 
 
 class CompareArguments(QuestionArguments):
@@ -226,15 +241,17 @@ def call(name: str, given: Mapping[str, Any]) -> tuple[str, bool]:
         text = "\n".join(tool.model_validate(given).answer()).rstrip("\n") + "\n"
         return text.encode("utf-8", "backslashreplace").decode("utf-8"), False
     except ValidationError as error:
-        wrong: dict[str, list[str]] = {}
+        wrong: dict[tuple[str, str], list[str]] = {}
         for each in error.errors():
-            name, what = _wrong(tool, dict(each))
-            wrong.setdefault(name, []).append(what)
-        return "; ".join(name + " or ".join(dict.fromkeys(what)) for name, what in wrong.items()), True
+            argument, what, value = _wrong(tool, dict(each))
+            wrong.setdefault((argument, value), []).append(what)
+        return "; ".join(
+            f"{argument}{' or '.join(dict.fromkeys(what))}{value}" for (argument, value), what in wrong.items()
+        ), True
     except NothingFits as error:
         from recommender.render.report import explain_no_fit
 
-        return explain_no_fit(error), False
+        return explain_no_fit(error).replace("or: recommend plan", "or, in a shell: recommend plan"), False
     except UserError as error:
         return one_line(re.sub(r"--([a-z][a-z-]*)", lambda found: _argument(tool, found), str(error))), True
     except OSError as error:
@@ -259,18 +276,19 @@ def _reasons(found: Recommendation) -> Iterator[str]:
     yield from wrap(", ".join([*near, *(page.url for page in found.published)]) or "none", "  ", "  ")
 
 
-def _wrong(tool: type[ToolArguments], error: Mapping[str, Any]) -> tuple[str, str]:
-    """Return one argument, and what is wrong with it; an argument of several types has an error for each."""
+def _wrong(tool: type[ToolArguments], error: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return one argument, what is wrong with it and its value; an argument of several types has an error for each."""
     name, *inside = (str(part) for part in error["loc"] or ("arguments",))
     if error["type"] == "extra_forbidden":
         otherwise = {option: argument for argument, option in OPTIONS.items()}
         near = f": did you mean {otherwise[name]}?" if name in otherwise else did_you_mean(name, tool.model_fields)
-        return f"unknown argument {shorten(name)}", near
+        return f"unknown argument {shorten(name)}", near, ""
     if error["type"] == "missing":
-        return name, " is missing"
+        return name, " is missing", ""
     what = one_line(error["msg"]).replace("Input should be", "use")
-    where = [shorten(part) for part in inside if part not in ("int", "str", "float")]
-    return f"{name} ({where[0]}): " if where else f"{name}: ", what
+    given = f", not {masked(json.dumps(error['input'])[:40])}"
+    where = [shorten(part) for part in inside if part not in ("int", "str", "float", "bool")]
+    return f"{name} ({where[0]}): " if where else f"{name}: ", what, given
 
 
 def _argument(tool: type[ToolArguments], found: re.Match[str]) -> str:

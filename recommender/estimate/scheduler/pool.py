@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
-from recommender.estimate.scheduler.server import Answer, ServerSimulation, SimulatedRequest, SimulatedServer
+from recommender.estimate.scheduler.passes import Answer, SimulatedRequest, SimulatedServer
+from recommender.estimate.scheduler.simulation import start
 
 
 class Pool:
@@ -20,7 +21,7 @@ class Pool:
 
     def __init__(self, server: SimulatedServer, servers: int, limit: int) -> None:
         self.limit = limit
-        self.servers = [ServerSimulation(server, partial(self._end, place), more=True) for place in range(servers)]
+        self.servers = [start(server, partial(self._end, place), more=True) for place in range(servers)]
         self.connections = [(0, place) for place in range(servers)]
         """Of each server its requests, and when this number last changed."""
         self.changes = servers

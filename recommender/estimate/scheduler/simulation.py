@@ -1,15 +1,20 @@
-"""Simulate a server under a load: with requests always in flight, with arrivals at a rate, or with a trace's own."""
+"""Simulate a server under a load: closed loops, arrivals and traces.
+
+``passes`` and ``alternating`` make up the engine's passes. The same arguments give the same result: chance comes from a
+seed.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from typing import Literal, TypeAlias
 
 from recommender.estimate.sampling import SEED, draws
-from recommender.estimate.scheduler.server import Answer, ServerSimulation, SimulatedRequest, SimulatedServer
+from recommender.estimate.scheduler.alternating import AlternatingSimulation
+from recommender.estimate.scheduler.passes import Answer, SimulatedRequest, SimulatedServer, Simulation
 
 Timed: TypeAlias = Literal["ttft", "tpot", "latency"]
 
@@ -55,6 +60,11 @@ class LoadFigures:
     keeps_up: bool = True
 
 
+def start(server: SimulatedServer, on_done: Callable[[float, int], None], more: bool = False) -> Simulation:
+    """Return an idle server with its engine's scheduler; ``on_done`` gets the time and the number of each answer."""
+    return (AlternatingSimulation if server.rounds else Simulation)(server, on_done, more=more)
+
+
 def simulate_closed_loop(
     server: SimulatedServer, turns: Sequence[Sequence[SimulatedRequest]], clients: int
 ) -> LoadFigures:
@@ -73,7 +83,7 @@ def simulate_closed_loop(
         turn_of[number] = turn
         simulation.send(at, number, next(drawn[turn]))
 
-    simulation = ServerSimulation(server, lambda at, number: send(at, (turn_of.pop(number) + 1) % len(turns)))
+    simulation = start(server, lambda at, number: send(at, (turn_of.pop(number) + 1) % len(turns)))
     for client in range(clients):
         send(0.0, client % len(turns))
     answers = simulation.answer(range(clients, clients + count))
@@ -123,7 +133,7 @@ def answer_sequence(server: SimulatedServer, requests: Sequence[SimulatedRequest
         for number, request in islice(left, 1):
             simulation.send(at, number, request)
 
-    simulation = ServerSimulation(server, send)
+    simulation = start(server, send)
     for _ in range(clients):
         send(0.0)
     return simulation.answer(range(len(requests)))
@@ -131,7 +141,7 @@ def answer_sequence(server: SimulatedServer, requests: Sequence[SimulatedRequest
 
 def answer_arrivals(server: SimulatedServer, arrivals: Sequence[tuple[float, SimulatedRequest]]) -> Sequence[Answer]:
     """Return the answers to requests that come at these ms, ascending, to an idle server."""
-    simulation = ServerSimulation(server, lambda _at, _number: None)
+    simulation = start(server, lambda _at, _number: None)
     for number, (at, request) in enumerate(arrivals):
         simulation.send(at, number, request)
     return simulation.answer(range(len(arrivals)))

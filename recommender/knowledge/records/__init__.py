@@ -32,6 +32,7 @@ from recommender.knowledge.records.benchmarks import Benchmark, BenchmarkRow
 from recommender.knowledge.records.estimates import Coefficient, Constraint, Residuals
 from recommender.knowledge.records.hardware import Gpu, Rate
 from recommender.knowledge.records.models import (
+    AudioShape,
     LatentAttention,
     LinearAttention,
     Mixture,
@@ -40,6 +41,7 @@ from recommender.knowledge.records.models import (
     PixelRule,
     Published,
     Quantization,
+    SparseIndex,
     Support,
     TextShape,
     VisionShape,
@@ -81,6 +83,7 @@ __all__ = [
     "CORES",
     "Accepted",
     "Adviser",
+    "AudioShape",
     "Benchmark",
     "BenchmarkRow",
     "Claim",
@@ -131,6 +134,7 @@ __all__ = [
     "Setting",
     "SmokeRun",
     "Sources",
+    "SparseIndex",
     "Support",
     "Text",
     "TextShape",

@@ -112,7 +112,10 @@ class Claim(Record):
     advisers: tuple[Id, ...] = ()
     places: tuple[Place, ...] = ()
     options: tuple[Id, ...] = ()
-    images: bool = Field(default=False, description="whether it is about images, or a model that reads them, only")
+    when: tuple[str, ...] = Field(
+        default=(),
+        description="conditions on lmdeploy, gpu, model and request: the answers that it concerns; empty: all",
+    )
     verdict: Verdict
     since: Version = "0.7.0"
     until: VersionOrOpen = ""

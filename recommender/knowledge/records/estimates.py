@@ -60,5 +60,6 @@ class Residuals(Record):
     predictions: Annotated[int, Field(ge=1, description="launches under a load; their repeats share one's weight")]
     starts: Annotated[int, Field(ge=1, description="server starts behind them, repeats too")]
     models: tuple[Id, ...]
+    engines: tuple[Literal["turbomind", "pytorch"], ...] = ("turbomind",)
     gpus: tuple[Id, ...]
     cards: tuple[Text, ...] = Field(description="GPU and cards of a server, as in h200-sxm x2")

@@ -16,11 +16,12 @@ class Mixture(Record):
     per_token: Annotated[int, Field(ge=1, description="experts that one token goes through")]
     intermediate: Annotated[int, Field(ge=1, description="intermediate size of one expert")]
     shared: Annotated[int, Field(ge=0, description="that of the expert that every token goes through; 0: none")] = 0
-    dense_layers: Annotated[int, Field(ge=0, description="first layers without experts")] = 0
+    dense_layers: Annotated[int, Field(ge=0, description="layers without experts, wherever they are")] = 0
     bias: bool = Field(default=False, description="router and experts have biases")
     corrected: bool = Field(
         default=False, description="the router adds a learned number to each score; the shared expert has no gate"
     )
+    ungated: bool = Field(default=False, description="the shared expert has no gate, though scores are not corrected")
     sets: Annotated[int, Field(ge=0, description="sets of experts that layers share in turn; 0: one a layer")] = 0
 
 
@@ -29,6 +30,10 @@ class Window(Record):
 
     tokens: Annotated[int, Field(ge=1)]
     layers: Annotated[int, Field(ge=1)]
+    whole: bool = Field(
+        default=False,
+        description="the PyTorch engine takes it for all layers: it frees older blocks and has no prefix cache",
+    )
 
 
 class LinearAttention(Record):
@@ -44,6 +49,17 @@ class LinearAttention(Record):
     kernel: Annotated[int, Field(ge=1, description="tokens that the convolution before it spans")]
 
 
+class SparseIndex(Record):
+    """What picks the tokens that latent attention reads (DeepSeek-V3.2). One record in the list: the model has it.
+
+    Each layer scores all tokens before with small heads of its own, and caches a key of 8 bits per token for that.
+    """
+
+    heads: Annotated[int, Field(ge=1)]
+    head_dim: Annotated[int, Field(ge=1)]
+    tokens: Annotated[int, Field(ge=1, description="tokens that attention reads of those before")]
+
+
 class LatentAttention(Record):
     """Attention whose heads share one latent vector per token (multi-head latent attention).
 
@@ -51,11 +67,12 @@ class LatentAttention(Record):
     width of what is cached: ``rank`` and ``rope``.
     """
 
-    query_rank: Annotated[int, Field(ge=1, description="width that queries pass")]
+    query_rank: Annotated[int, Field(ge=0, description="width that queries pass; 0: they pass none")]
     rank: Annotated[int, Field(ge=1, description="width of the latent vector")]
     rope: Annotated[int, Field(ge=1, description="width with rotary positions, beside the latent vector")]
     key: Annotated[int, Field(ge=1, description="width of a head's key without positions")]
     value: Annotated[int, Field(ge=1, description="width of a head's value")]
+    index: tuple[SparseIndex, ...] = Field(default=(), max_length=1)
 
 
 class TextShape(Record):
@@ -74,6 +91,7 @@ class TextShape(Record):
     qk_norm: bool
     max_positions: int
     dtype: Literal["float16", "bfloat16"]
+    post_norms: bool = Field(default=False, description="a layer has a norm after attention and MLP too (Gemma, GLM-4)")
     attention_sinks: bool = Field(default=False, description="a learned number per head joins each softmax")
     mixture: tuple[Mixture, ...] = Field(default=(), max_length=1)
     window: tuple[Window, ...] = Field(default=(), max_length=1)
@@ -87,6 +105,9 @@ class PixelRule(Record):
     least: Annotated[int, Field(ge=1)]
     most: Annotated[int, Field(ge=1)]
     frames: Annotated[int, Field(ge=1, description="frames that a patch spans")]
+    over_frames: bool = Field(
+        default=False, description="the processor's file counts every frame: its limits are so many times as large"
+    )
 
 
 class VisionWindow(Record):
@@ -96,6 +117,15 @@ class VisionWindow(Record):
     full_layers: Annotated[int, Field(ge=1)]
 
 
+class Matrix(Record):
+    """A matrix between an encoder and the language model."""
+
+    inputs: Annotated[int, Field(ge=1)]
+    outputs: Annotated[int, Field(ge=1)]
+    bias: bool = False
+    patches: bool = Field(default=False, description="multiplies each patch, not each token made of patches")
+
+
 class VisionShape(Record):
     """A ViT encoder's and its projector's shape. One record in the list: the model sees images.
 
@@ -103,6 +133,10 @@ class VisionShape(Record):
     With one it keeps its shape: it is resized to whole merged patches within those limits, and the encoder
     has no class token and, but for ``positions``, no learned positions (Qwen2-VL, Qwen2.5-VL). A tile is then
     the square in which work is counted, and ``max_tiles`` are those of the largest image.
+
+    ``cut`` names the rule that makes tiles: the grid nearest in shape (InternVL), the canvas that shrinks the image
+    least (Llama 4), rows as wide as fit (Phi-3.5-vision), slices near in area (MiniCPM-V). A model that sees every
+    image as one square has ``max_tiles`` 1.
     """
 
     hidden: int
@@ -125,9 +159,24 @@ class VisionShape(Record):
     )
     wrapper_tokens: Annotated[int, Field(ge=0, description="marker tokens around one image")]
     gated: bool = Field(default=False, description="the MLP has a gate: three matrices, not two")
-    positions: Annotated[int, Field(ge=0, description="learned positions where images keep their shape; 0: none")] = 0
+    positions: Annotated[
+        int, Field(ge=0, description="learned positions; 0: none where images keep their shape, else one a patch")
+    ] = 0
+    deepstack: Annotated[
+        int, Field(ge=0, description="more projectors, whose outputs join the language model's first layers (Qwen3-VL)")
+    ] = 0
+    projector: tuple[Matrix, ...] = Field(default=(), description="its matrices if not InternVL's or Qwen's")
+    cut: Literal["grid", "canvas", "rows", "slices"] = "grid"
     pixels: tuple[PixelRule, ...] = Field(default=(), max_length=1)
     window: tuple[VisionWindow, ...] = Field(default=(), max_length=1)
+
+
+class AudioShape(Record):
+    """An audio encoder's shape. One record in the list: the model loads it; requests with audio are not planned for."""
+
+    hidden: int
+    layers: int
+    intermediate: int
 
 
 class Quantization(Record):
@@ -184,6 +233,7 @@ class Model(Record):
     chat_tokens: Annotated[int, Field(ge=0, description="tokens the chat template adds around one user turn")]
     text: TextShape
     vision: tuple[VisionShape, ...] = Field(default=(), max_length=1)
+    audio: tuple[AudioShape, ...] = Field(default=(), max_length=1)
     quantization: tuple[Quantization, ...] = Field(default=(), max_length=1)
     support: tuple[Support, ...] = Field(min_length=1)
     needs: tuple[NeededOption, ...] = ()

@@ -18,6 +18,7 @@ LINTERS: Mapping[str, Callable[[KnowledgeFolder], Iterable[Problem]]] = MappingP
             files.unfinished,
             references.references,
             values.conditions,
+            values.claim_conditions,
             values.reasons,
             values.settings,
             releases.eras,

@@ -47,6 +47,24 @@ def conditions(knowledge: KnowledgeFolder) -> Iterator[Problem]:
                     yield Problem(file, field, what, "compare an estimate in when or require, or leave the name out")
 
 
+def claim_conditions(knowledge: KnowledgeFolder) -> Iterator[Problem]:
+    """Check that the conditions of a claim can be read and compare what was asked, not what was chosen.
+
+    Repair: the table of names is in GUIDELINES.md.
+    """
+    for file, claim in knowledge.records_of(records.Claim):
+        for number, text in enumerate(claim.when):
+            try:
+                names = parse(text).names
+            except ConditionError as error:
+                yield misread(file, f"when[{number}]", error)
+                continue
+            for name in names:
+                if name.startswith(("config.", "estimate.")):
+                    what = f"{name} is not part of a request"
+                    yield Problem(file, f"when[{number}]", what, "compare lmdeploy, gpu, model or request")
+
+
 def misread(file: str, where: str, error: ConditionError) -> Problem:
     """Return the problem of a condition that cannot be read."""
     what, _, repair = one_line(error).rpartition("; ")
@@ -104,7 +122,7 @@ def numbers(knowledge: KnowledgeFolder) -> Iterator[Problem]:
         elif isinstance(part, (records.TextShape, records.VisionShape)):
             for name in type(part).model_fields:
                 value = getattr(part, name)
-                if type(value) is int and value <= 0 and name not in ("wrapper_tokens", "positions"):
+                if type(value) is int and value <= 0 and name not in ("wrapper_tokens", "positions", "deepstack"):
                     yield Problem(
                         file, join_fields(where, name), f"{value} is not a size", "write the value of config.json"
                     )

@@ -116,7 +116,7 @@ def _json_finding(script: Script, finding: Finding) -> Found:
         at=spot(script, diagnostic.place),
         message=diagnostic.message,
         why=diagnostic.why,
-        sources=rule.sources,
+        sources=finding.sources,
         fix=Repair(diagnostic.fix.what, edits) if diagnostic.fix else None,
     )
 

@@ -2,8 +2,8 @@
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from recommender.choose.reasons import has_source
 from recommender.common.terminal import wrap
@@ -20,8 +20,7 @@ INDENT = "    "
 KINDS = ("flags", "environment", "client", "constraints", "claims", "models", "gpus", "releases", "disagreements")
 
 
-@dataclass(frozen=True)
-class Counts:
+class Counts(NamedTuple):
     """Count the files, and the findings by severity."""
 
     files: int
@@ -29,6 +28,7 @@ class Counts:
     warning: int
     info: int
     fixable: int
+    unsafe: int = 0
 
     @property
     def findings(self) -> int:
@@ -40,7 +40,8 @@ def counts(reviews: Sequence[Review]) -> Counts:
     """Return how many files were reviewed, and the findings by severity."""
     findings = [finding for review in reviews for finding in review.findings]
     by = {severity: sum(finding.severity == severity for finding in findings) for severity in SEVERITIES}
-    return Counts(len(reviews), **by, fixable=sum(finding.fix is not None for finding in findings))
+    fixes = [finding.fix.unsafe for finding in findings if finding.fix]
+    return Counts(len(reviews), **by, fixable=fixes.count(False), unsafe=fixes.count(True))
 
 
 def silent(reviews: Iterable[Review]) -> dict[str, tuple[str, ...]]:
@@ -52,12 +53,15 @@ def silent(reviews: Iterable[Review]) -> dict[str, tuple[str, ...]]:
     return {need: tuple(sorted(rules[need])) for need in OPTION_FOR if rules.get(need)}
 
 
-def text(reviews: Sequence[Review], colour: bool = False) -> Iterator[str]:
-    """Yield the lines of the whole report."""
+def text(reviews: Sequence[Review], colour: bool = False, short: bool = False) -> Iterator[str]:
+    """Yield the lines of the whole report; ``short``: one line for each finding."""
     for review in reviews:
         for finding in review.findings:
-            yield from lines(finding, review, colour)
-            yield ""
+            if short:
+                yield concise(finding, colour)
+            else:
+                yield from lines(finding, review, colour)
+                yield ""
     yield from summary(reviews)
 
 
@@ -67,20 +71,12 @@ def lines(finding: Finding, review: Review, colour: bool = False) -> Iterator[st
     def styled(words: str, style: str) -> str:
         return f"\x1b[{STYLES[style]}m{words}\x1b[0m" if colour else words
 
-    place, diagnostic = finding.place, finding.diagnostic
-    where = f"{printable(finding.path)}:{place.line}:{place.column}:"
-    head = f"{finding.severity} {finding.rule.id} {finding.rule.name}"
-    fits = len(where) + 1 + len(head) <= WIDTH
-    if fits:
-        yield f"{styled(where, 'place')} {styled(head, finding.severity)}"
-    else:
-        yield styled(where, "place")
-        yield f"  {styled(head, finding.severity)}"
+    diagnostic = finding.diagnostic
+    yield concise(finding, colour)
     shown, caret = excerpt(review.script.text, finding)
     if shown.strip():
         yield f"{INDENT}{shown}"
         yield f"{INDENT}{caret[: len(caret) - len(caret.lstrip())]}{styled(caret.lstrip(), 'caret')}"
-    yield from wrap(diagnostic.message, "  ", "  ")
     repair = finding.fix.what if finding.fix else ""
     details = [("why", diagnostic.why), ("source", sources(finding)), ("fix", repair)]
     for label, words in details:
@@ -88,6 +84,15 @@ def lines(finding: Finding, review: Review, colour: bool = False) -> Iterator[st
             first, *rest = wrap(words, f"  {label}: ", INDENT)
             yield first.replace(f"{label}:", styled(f"{label}:", "label"), 1)
             yield from rest
+
+
+def concise(finding: Finding, colour: bool = False) -> str:
+    """Return a finding in one line: place, rule, severity, message."""
+    where = f"{printable(finding.path)}:{finding.place.line}:{finding.place.column}:"
+    head, message = f"{finding.rule.id} {finding.severity}", printable(" ".join(finding.message.split()))
+    if colour:
+        where, head = f"\x1b[{STYLES['place']}m{where}\x1b[0m", f"\x1b[{STYLES[finding.severity]}m{head}\x1b[0m"
+    return f"{where} {head} {message}"
 
 
 def excerpt(source: str, finding: Finding) -> tuple[str, str]:
@@ -123,8 +128,8 @@ def _columns(row: str) -> int:
 
 
 def sources(finding: Finding) -> str:
-    """Return the rule's sources in one line: addresses, or records and citations."""
-    return "; ".join(sources_of(finding.rule))
+    """Return the finding's sources in one line: addresses, or records and citations."""
+    return "; ".join(_source(source) for source in finding.sources)
 
 
 def sources_of(rule: Rule) -> tuple[str, ...]:
@@ -149,12 +154,6 @@ def _source(name: str) -> str:
     return f"{name} ({cite(part.sources, record_caveat(store, entry), most=1)})"
 
 
-def uncovered(reviews: Iterable[Review]) -> tuple[str, ...]:
-    """Return the releases that scripts name and no record covers."""
-    releases = {case.context.uncovered for review in reviews for case in review.cases}
-    return tuple(sorted(releases - {""}))
-
-
 def summary(reviews: Sequence[Review]) -> Iterator[str]:
     """Yield the counts, assumptions and skipped rules."""
     total = counts(reviews)
@@ -164,16 +163,17 @@ def summary(reviews: Sequence[Review]) -> Iterator[str]:
         for name, number in (("error", total.error), ("warning", total.warning), ("info", total.info))
         if number
     ]
-    findings = f"{count(total.findings, 'finding')} ({', '.join(parts)})" if parts else "nothing found"
+    findings = ", ".join(parts) if parts else "nothing found"
     repairs = f"; --fix repairs {total.fixable}" if total.fixable else ""
+    repairs += f"; --fix --unsafe repairs {total.unsafe} more" if total.unsafe else ""
     starts = count(launches, "launch").replace("launchs", "launches")
     yield from wrap(f"{count(total.files, 'file')}, {starts}: {findings}{repairs}.")
-    for release in uncovered(reviews):
-        yield from wrap(f"LMDeploy {release}, named by a script, has no record; rules ignore the release there.")
     newest = {case.resolved.release.id for review in reviews for case in review.cases if not case.release_known}
     for release in sorted(newest):
-        yield from wrap(f"Assuming LMDeploy {release}, the newest known release (pass --lmdeploy to change).")
-    for need, names in silent(reviews).items():
-        yield from wrap(
-            f"{count(len(names), 'rule')} skipped; pass {OPTION_FOR[need]} to run: {', '.join(names)}.", "", "  "
-        )
+        yield f"Assuming LMDeploy {release} (pass --lmdeploy to change, and for repairs that depend on it)."
+    skipped = silent(reviews)
+    if skipped:
+        number = len({name for names in skipped.values() for name in names})
+        options = [OPTION_FOR[need] for need in skipped]
+        listed = f"{', '.join(options[:-1])} and {options[-1]}" if len(options) > 1 else options[0]
+        yield f"{count(number, 'rule')} skipped; pass {listed} to run more (--rules lists them)."

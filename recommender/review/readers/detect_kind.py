@@ -6,6 +6,8 @@ from dataclasses import replace
 from importlib import import_module
 from typing import cast, get_args
 
+from recommender.common.pattern import pattern
+from recommender.review.script import mentions
 from recommender.review.script.model import Kind, ReadProblem, Script
 from recommender.review.script.source_map import line_starts
 
@@ -18,32 +20,66 @@ READERS = {
     "compose": "readers.manifest",
     "kubernetes": "readers.manifest",
     "systemd": "readers.unit_file",
+    "steps": "readers.steps",
+    "lines": "readers.lines",
 }
-SUFFIXES: dict[str, Kind] = {
-    ".sh": "bash",
-    ".bash": "bash",
-    ".zsh": "bash",
-    ".ksh": "bash",
-    ".py": "python",
-    ".pyw": "python",
-    ".service": "systemd",
+ENDINGS: dict[Kind, str] = {
+    "bash": ".sh .bash .zsh .ksh .slurm .sbatch .job .ps1",
+    "python": ".py .pyw",
+    "systemd": ".service",
+    "steps": ".yml .yaml .json",
+    "lines": ".mk .conf .ini",
+    "other": ".bat .cmd .tf .hcl .nomad .toml .js .ts .mjs .go .rs .java .rb .md .rst .xml .cfg .env",
 }
-DOCKERFILE = re.compile(r"(?i)^(?:.*[._-])?(?:docker|container)file(?:[._-].*)?$")
-IMPORTS = re.compile(
+SUFFIXES: dict[str, Kind] = {ending: kind for kind, endings in ENDINGS.items() for ending in endings.split()}
+LINES = pattern(r"(?i)(?:gnu)?makefile(?:\..*)?|procfile(?:\..*)?|justfile|crontab")
+STEPS = pattern(r"(?m)^[ \t]*(?:-[ \t]+)?(?:steps|stages|script|before_script)[ \t]*:")
+"""Keys of a workflow, whose services are not compose's."""
+MOST_EMBEDDED = 20
+DOCKERFILE = pattern(r"(?i)^(?:.*[._-])?(?:docker|container)file(?:[._-].*)?$")
+IMPORTS = pattern(
     r"(?m)^(?:import|from)[ \t]+[\w.]+(?:[ \t]+(?:import|as)\b|[ \t]*$|,)|^\w+[ \t]*=[ \t]*(?:\w+\.)*[A-Za-z]\w*\($"
 )
-COMMAND = re.compile(r"\s*(?:\S*/)?(?:lmdeploy|docker|podman|sudo|nohup|exec|env|export|[A-Z_]+=\S*)\s")
-UNIT = re.compile(r"(?:[ \t]*(?:[#;][^\n]*)?\n)*\[[A-Z]\w*\][ \t]*\n")
-STARTS = re.compile(r"(?m)^\[Service\][ \t]*$(?:\n(?!\[).*)*?\n[ \t]*ExecStart[ \t]*=")
-CONFIGS = re.compile(r"\b(?:TurbomindEngineConfig|PytorchEngineConfig|pipeline)\s*\(")
+COMMAND = pattern(r"\s*(?:\S*/)?(?:lmdeploy|docker|podman|sudo|nohup|exec|env|export|[A-Z_]+=\S*)\s")
+UNIT = pattern(r"(?:[ \t]*(?:[#;][^\n]*)?\n)*\[[A-Z]\w*\][ \t]*\n")
+STARTS = pattern(r"(?m)^\[Service\][ \t]*$(?:\n(?!\[).*)*?\n[ \t]*ExecStart[ \t]*=")
+CONFIGS = pattern(r"\b(?:TurbomindEngineConfig|PytorchEngineConfig|pipeline)\s*\(")
 
 
-def read(path: str, text: str, kind: Kind | None = None) -> Script:
-    """Read what a file starts; without ``kind``, detect it from name and content."""
+def read(path: str, text: str, kind: Kind | None = None, named: bool = True) -> Script:
+    """Read what a file starts; without ``kind``, detect it from name and content.
+
+    ``named``: the user named the file, so one that starts nothing is a problem.
+    """
+    script = _with_embedded(_read(path, text, kind))
+    return replace(script, problems=tuple(dict.fromkeys((*script.problems, *mentions.unread(script, named)))))
+
+
+def _with_embedded(script: Script) -> Script:
+    """Read the files within a file, as of here-documents, at their places in it."""
+    for name, start, end in script.embedded[:MOST_EMBEDDED]:
+        inner = script.text[start:end]
+        blank = "".join(char if char == "\n" else " " for char in script.text[:start])
+        path = f"{script.path.rpartition('/')[0]}/{name.rpartition('/')[2]}" if "/" in script.path else name
+        found = _read(path, blank + inner, kind_of(name, inner))
+        script = replace(
+            script,
+            launches=(*script.launches, *(launch._replace(guarded=True) for launch in found.launches)),
+            tools=(*script.tools, *found.tools),
+            comments=tuple(sorted({*script.comments, *found.comments}, key=lambda comment: comment.place)),
+            followed=(*script.followed, *found.followed),
+            problems=(*script.problems, *found.problems),
+        )
+    return script
+
+
+def _read(path: str, text: str, kind: Kind | None) -> Script:
     kind = kind if kind is not None and kind in get_args(Kind) else kind_of(path, text)
     script = Script(path, kind, text, lines=line_starts(text))
     if len(text) > MOST_CHARACTERS:
         return _unread(script, f"this file has {len(text)} characters; the limit is {MOST_CHARACTERS}")
+    if kind == "other":
+        return script
     name = READERS[kind]
     if kind == "docker" and is_dockerfile(path, text):
         name = "readers.dockerfile"
@@ -62,15 +98,22 @@ def kind_of(path: str, text: str) -> Kind:
     """Detect a file's kind by its name, its first line, or its content."""
     name = path.replace("\\", "/").rpartition("/")[2].lower()
     suffix = name[name.rfind(".") :] if "." in name else ""
-    if suffix in SUFFIXES:
-        return SUFFIXES[suffix]
-    if suffix in (".yaml", ".yml"):
-        return _manifest(text) or ("compose" if "compose" in name else "kubernetes")
     if is_dockerfile(path, ""):
         return "docker"
+    if LINES.fullmatch(name):
+        return "lines"
+    if SUFFIXES.get(suffix) == "steps":
+        return _manifest(text) or ("compose" if "compose" in name else "steps")
+    if suffix in SUFFIXES and not (SUFFIXES[suffix] == "lines" and UNIT.match(text) and STARTS.search(text)):
+        return SUFFIXES[suffix]
     if text.startswith("#!"):
         return "python" if "python" in text[: text.find("\n") if "\n" in text else None] else "bash"
     return _by_content(text)
+
+
+def is_named_kind(name: str) -> bool:
+    """Return whether a file without a telling suffix is read by its name: Dockerfile, Makefile, Procfile…"""
+    return bool(LINES.fullmatch(name)) or bool(DOCKERFILE.match(name))
 
 
 def is_dockerfile(path: str, text: str) -> bool:
@@ -84,7 +127,8 @@ def _manifest(text: str) -> Kind | None:
     head = text[:200_000]
     if re.search(r"(?m)^[^\S\n]*[\"']?apiVersion[\"']?\s*:", head):
         return "kubernetes"
-    return "compose" if re.search(r"(?m)^[\"']?services[\"']?\s*:", head) else None
+    services = re.search(r"(?m)^[\"']?services[\"']?\s*:", head)
+    return "compose" if services and not STEPS.search(head) else None
 
 
 def _by_content(text: str) -> Kind:
@@ -95,6 +139,8 @@ def _by_content(text: str) -> Kind:
         return "docker"
     if UNIT.match(text) and STARTS.search(text):
         return "systemd"
+    if text.lstrip()[:1] in ("{", "[") and text.rstrip()[-1:] in ("}", "]"):
+        return "steps"
     # A command may quote Python or JSON, so its first word decides before later content.
     lines = [line for line in text.splitlines()[:2000] if line.strip() and not line.lstrip().startswith("#")]
     first = lines[0] if lines else ""

@@ -4,16 +4,19 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from recommender.common.pattern import pattern
+from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Comment, Container, Probe, Script, Word
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
 from recommender.review.script.unwrap import probe_path
+from recommender.review.script.variables import Variables
 from recommender.review.shell.nested import start, walk
 from recommender.review.shell.state import Run, Where, complete_script, export
 from recommender.review.shell.walker import new_run
 
-INSTRUCTION = re.compile(r"[ \t]*([A-Za-z]+)[ \t]+")
-STRING = re.compile(r'"((?:[^"\\\n]|\\.)*+)("?)')
-PAIR = re.compile(r"\b([A-Za-z_]\w*)=(\"(?:[^\"\\]|\\.)*\"|'[^']*'|\S*)")
+INSTRUCTION = pattern(r"[ \t]*([A-Za-z]+)[ \t]+")
+STRING = pattern(r'"((?:[^"\\\n]|\\.)*+)("?)')
+PAIR = pattern(r"\b([A-Za-z_]\w*)=(\"(?:[^\"\\]|\\.)*\"|'[^']*'|\S*)")
 
 
 @dataclass
@@ -32,6 +35,7 @@ def read(script: Script) -> Script:
     page = SourceText(script)
     stage = _Stage()
     comments: list[Comment] = []
+    built: list[Mapped] = []
     whole = Mapped.whole(script.text)
     for name, first, last in _instructions(whole.code, page, comments):
         part = whole.part(first, last)
@@ -42,11 +46,19 @@ def read(script: Script) -> Script:
         elif name in ("ENTRYPOINT", "CMD"):
             setattr(stage, "entrypoint" if name == "ENTRYPOINT" else "command", part)
             stage.command = None if name == "ENTRYPOINT" else stage.command
+        elif name == "RUN":
+            built.append(part)
         elif name == "ENV":
             _variables(page, part, stage)
         elif name == "HEALTHCHECK" and not part.code.strip().upper().startswith("NONE"):
             stage.probes = (Probe("healthcheck", page.place(*part.span(0, len(part.code))), probe_path(part.code)),)
     run = new_run(page)
+    for part in built:  # what is installed, and scripts that are written
+        if LAUNCH.search(part.code) or "install" in part.code:
+            run.state, run.functions = Variables(), {}
+            export(run, stage.environment)
+            walk(run, part, Where())
+    run.state, run.functions = Variables(), {}
     _start(run, stage)
     return complete_script(replace(script, comments=tuple(comments)), run, [])
 

@@ -4,25 +4,26 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from recommender.common.pattern import pattern
 from recommender.review.readers.yaml_nodes import Node, map_scalar, word
 from recommender.review.script.model import Word
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText, limited
 from recommender.review.script.unwrap import ASSIGNED
 
 # What compose and Kubernetes expand before the container sees it.
-COMPOSE = re.compile(r"\$(?:(?P<dollar>\$)|(?P<name>\w+)|\{(?P<braced>\w+)(?:(?P<sign>:?[-+?])(?P<rest>[^{}]*))?\})")
-CLUSTER = re.compile(r"\$(?:(?P<dollar>\$)|\((?P<name>[\w.-]+)\))")
+COMPOSE = pattern(r"\$(?:(?P<dollar>\$)|(?P<name>\w+)|\{(?P<braced>\w+)(?:(?P<sign>:?[-+?])(?P<rest>[^{}]*))?\})")
+CLUSTER = pattern(r"\$(?:(?P<dollar>\$)|\((?P<name>[\w.-]+)\))")
 
 
-def variables(page: SourceText, node: Node | None) -> dict[str, Word]:
-    """Return a service's ``environment``, a map or a list."""
+def variables(page: SourceText, node: Node | None, known: dict[str, Word] | None = None) -> dict[str, Word]:
+    """Return a service's ``environment``, a map or a list; ``known`` are the variables that compose expands."""
     environment: dict[str, Word] = {}
     for key, value in node.pairs if node else ():
-        variable = one_word(page, value, COMPOSE)
+        variable = one_word(page, value, COMPOSE, known)
         if variable is not None and key.value not in (None, "<<"):
             environment[key.text] = variable
     for item in node.items if node else ():
-        field = _expand(word(page.text, item), COMPOSE, {})
+        field = _expand(word(page.text, item), COMPOSE, known or {})
         assigned = ASSIGNED.match(field.known)
         if assigned:
             environment[assigned[1]] = page.word(field.after(assigned.end(), page.text))
@@ -96,9 +97,9 @@ def _replace_variable(piece: Piece, match: re.Match[str], known: dict[str, Word]
     if groups.get("dollar"):
         return piece.cut(match.start(), match.start() + 1)
     name = groups.get("braced") or groups.get("name") or ""
-    if groups.get("sign") in (":-", "-") and groups.get("rest"):
-        return piece.cut(match.start("rest"), match.end("rest"))
     given = known.get(name)
+    if given is None and groups.get("sign") in (":-", "-") and groups.get("rest"):
+        return piece.cut(match.start("rest"), match.end("rest"))
     if given is not None and given.value is not None and given.written is not None:
         return Piece(given.value, given.written.start, given.written.end)
     return Piece(given.value if given is not None else None)

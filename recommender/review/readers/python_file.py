@@ -5,30 +5,21 @@ Only the syntax tree is read: nothing in the file is imported or run.
 
 import ast
 import io
-import re
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 
 from recommender.common.parse import parse_python
 from recommender.common.user_file import Unreadable
-from recommender.review.readers.python_values import Values, last_name
-from recommender.review.script.launches import Surroundings, launch
+from recommender.review.readers.python_processes import Processes, dictionary, named
+from recommender.review.readers.python_scopes import last_name
+from recommender.review.readers.python_values import Values
 from recommender.review.script.model import ENGINES, Comment, GivenOption, Launch, ReadProblem, Script, Word
-from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
-from recommender.review.script.unwrap import unwrap
-from recommender.review.shell.nested import walk
-from recommender.review.shell.walker import new_run
+from recommender.review.script.source_map import Mapped, SourceText
 
 CONFIGS = frozenset({*ENGINES, "VisionConfig", "ChatTemplateConfig", "GenerationConfig", "SpeculativeConfig"})
 # The positional parameters of ``lmdeploy.pipeline``.
 PARAMETERS = ("model_path", "backend_config", "chat_template_config", "log_level", "max_log_len")
-PROCESSES = frozenset(
-    {"run", "Popen", "call", "check_call", "check_output", "execvp", "execv", "spawn", "exec_command"}
-)
-SHELLED = frozenset({"system", "popen", "getoutput", "getstatusoutput", "create_subprocess_shell"})
-SHELL_SIGNS = re.compile(r"[|&;<>]")
 
 
 def read(script: Script) -> Script:
@@ -42,8 +33,15 @@ def read(script: Script) -> Script:
     except Unreadable as error:
         problem = ReadProblem(f"this is {error}", page.place(0, 0))
         return replace(script, problems=(problem,))
-    launches = tuple(sorted(_File(page, code, tree).launches(), key=lambda launch: launch.place))
-    return replace(script, launches=launches, comments=_comments(page, code))
+    file = _File(page, code, tree)
+    started = sorted(file.launches(), key=lambda launch: launch.place)
+    return replace(
+        script,
+        launches=tuple(launch for launch in started if launch.starts != "tool"),
+        tools=tuple(launch for launch in started if launch.starts == "tool"),
+        followed=(*file.values.followed, *file.processes.shown()),
+        comments=_comments(page, code),
+    )
 
 
 def _trouble(page: SourceText, error: SyntaxError) -> ReadProblem:
@@ -73,6 +71,7 @@ class _Parts:
     options: list[GivenOption] = field(default_factory=list)
     engine: str = ""
     unsure: bool = False
+    unread: list[Word] = field(default_factory=list)
 
 
 class _File:
@@ -86,6 +85,7 @@ class _File:
         self.used: set[int] = set()
         self.set_later = self._attributes()
         self.environment = self._environment()
+        self.processes = Processes(page, self.values, self.environment)
 
     def _imports(self) -> tuple[dict[str, str], set[str]]:
         """Return names imported from LMDeploy with their origin, and other imports."""
@@ -124,7 +124,7 @@ class _File:
         for name, value in self._variables():
             word = self.page.word(self.values.field(value))
             if name in environment and environment[name].value != word.value:
-                word = replace(word, value=None, written=None)
+                word = word._replace(value=None, written=None)
             environment[name] = word
         return environment
 
@@ -133,13 +133,13 @@ class _File:
             if isinstance(node, ast.Assign):
                 for target in node.targets:
                     if isinstance(target, ast.Subscript) and last_name(target.value) == "environ":
-                        yield from _named(target.slice, node.value)
+                        yield from named(target.slice, node.value)
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 whose, what = last_name(node.func.value), node.func.attr
                 if (whose == "environ" and what == "setdefault") or (whose == "os" and what == "putenv"):
-                    yield from _named(node.args[0], node.args[1]) if len(node.args) == 2 else ()
+                    yield from named(node.args[0], node.args[1]) if len(node.args) == 2 else ()
                 elif whose == "environ" and what == "update":
-                    yield from _dictionary(node.args[0]) if node.args else ()
+                    yield from dictionary(node.args[0]) if node.args else ()
                     yield from ((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)
 
     # --- launches
@@ -151,17 +151,16 @@ class _File:
         for pipeline in pipelines:
             given = any(option.name.startswith("GenerationConfig.") for option in pipeline.options)
             if len(pipelines) == 1 == len(generations) and not given:
-                pipeline = replace(
-                    pipeline, options=(*pipeline.options, *self._keywords(generations[0], "GenerationConfig."))
-                )
+                parts = _Parts()
+                self._configuration(generations[0], parts)
+                pipeline = pipeline._replace(options=(*pipeline.options, *parts.options))
             yield pipeline
         for node in self.calls:
             if self._class(node) in ENGINES and id(node) not in self.used:
                 parts = _Parts(unsure=True)
                 self._configuration(node, parts)
                 yield self._launch_of(node, None, parts)
-        for node in self.calls:
-            yield from self._process(node)
+        yield from self.processes.launches()
 
     def _class(self, node: ast.Call) -> str:
         """Return the configuration class that a call creates, by its LMDeploy name."""
@@ -196,8 +195,8 @@ class _File:
                 parts.unsure = True
                 break
             given[name] = (value, None)
-        given |= {keyword.arg: (keyword.value, keyword) for keyword in node.keywords if keyword.arg}
-        parts.unsure = parts.unsure or any(keyword.arg is None for keyword in node.keywords)
+        for name, value, keyword in self._given(node, parts):
+            given[name] = (value, keyword)
         model = given.pop("model_path", (None, None))[0]
         for name, (value, keyword) in given.items():
             if name.endswith("_config"):
@@ -215,6 +214,7 @@ class _File:
             environment=self.environment,
             extra=tuple(self.page.word(self.values.field(arg)) for arg in node.args[len(PARAMETERS) :]),
             unsure=parts.unsure,
+            unread=tuple(parts.unread),
             engine=parts.engine,
         )
 
@@ -222,8 +222,9 @@ class _File:
         """Follow a configuration: created in place, or through a name."""
         whose = ""
         for _ in range(5):
-            if isinstance(value, ast.Name) and value.id in self.values.names:
-                whose, value = value.id, self.values.names[value.id]
+            found = self.values.resolve(value) if isinstance(value, ast.Name | ast.Attribute) else None
+            if found is not None:
+                whose, value = (value.id if isinstance(value, ast.Name) else whose), found
         if isinstance(value, ast.Call) and self._class(value):
             self._configuration(value, parts, whose)
         elif not (isinstance(value, ast.Constant) and value.value is None):
@@ -235,10 +236,12 @@ class _File:
         self.used.add(id(node))
         prefix = "" if name in ENGINES else f"{name}."
         parts.engine = name if name in ENGINES else parts.engine
-        parts.unsure = parts.unsure or bool(node.args) or any(keyword.arg is None for keyword in node.keywords)
+        parts.unsure = parts.unsure or bool(node.args)
         later = dict(self.set_later.get(whose, ()))
         parts.options += [
-            keyword for keyword in self._keywords(node, prefix) if keyword.name.removeprefix(prefix) not in later
+            self._option(prefix + key, value, keyword, name)
+            for key, value, keyword in self._given(node, parts)
+            if key not in later
         ]
         for attribute, assignment in later.items():
             start, end = self.values.span(assignment.targets[0])
@@ -247,10 +250,18 @@ class _File:
             whole = self.page.place(start, self.values.span(assignment)[1])
             parts.options.append(GivenOption(prefix + attribute, words, place, whole, name))
 
-    def _keywords(self, node: ast.Call, prefix: str) -> list[GivenOption]:
-        callee = self._class(node)
-        named = ((keyword.arg, keyword) for keyword in node.keywords if keyword.arg)
-        return [self._option(prefix + name, keyword.value, keyword, callee) for name, keyword in named]
+    def _given(self, node: ast.Call, parts: _Parts) -> Iterator[tuple[str, ast.expr, ast.keyword | None]]:
+        """Yield a call's keywords, those of ``**options`` included; an unknown dictionary may hold any."""
+        for keyword in node.keywords:
+            if keyword.arg:
+                yield keyword.arg, keyword.value, keyword
+                continue
+            whole = self.values.resolve(keyword.value) or keyword.value
+            pairs = list(dictionary(whole))
+            if not pairs:
+                parts.unsure = True
+                parts.unread.append(self.page.word(self.values.field(keyword.value)))
+            yield from ((name, value, None) for name, value in pairs)
 
     def _option(self, name: str, value: ast.expr, keyword: ast.keyword | None, callee: str) -> GivenOption:
         words = tuple(self.page.word(field) for field in self.values.fields(value))
@@ -258,65 +269,3 @@ class _File:
         length = len(keyword.arg or "") if keyword is not None else 0
         place = self.page.place(whole[0], whole[0] + length if length else whole[1])
         return GivenOption(name, words, place, self.page.place(*whole), callee)
-
-    # --- processes
-
-    def _process(self, node: ast.Call) -> Iterator[Launch]:
-        """Read ``subprocess.run(["lmdeploy", …])`` and ``os.system("lmdeploy …")``."""
-        name = last_name(node.func)
-        if name == "create_subprocess_exec":
-            words = [word for item in node.args for word in self.values.item(item)]
-            yield from self._process_launches(words, node)
-        elif node.args and name in PROCESSES | SHELLED:
-            first = node.args[1] if name in ("execvp", "execv") and len(node.args) > 1 else node.args[0]
-            fields = self.values.command(first)
-            if fields is not None:
-                yield from self._process_launches(fields, node)
-            elif not isinstance(first, ast.Starred):
-                yield from self._shell(first, node)
-
-    def _shell(self, first: ast.expr, node: ast.Call) -> Iterator[Launch]:
-        whole = self.values.field(first)
-        if "lmdeploy" not in "".join(piece.text or "" for piece in whole.pieces):
-            return
-        if len(whole.pieces) == 1 and whole.pieces[0].start >= 0:
-            yield from self._script(whole.pieces[0], self.environment)
-            return
-        words = takewhile(lambda word: not SHELL_SIGNS.search(word.known), self.values.text(first))
-        yield from self._process_launches(list(words), node)
-
-    def _script(self, piece: Piece, environment: Mapping[str, Word]) -> Iterator[Launch]:
-        """Yield the launches of a shell text."""
-        run = new_run(self.page)
-        walk(run, Mapped(piece.text or "", range(piece.start, piece.end)))
-        yield from (replace(server, environment={**environment, **server.environment}) for server, _ in run.launches)
-
-    def _process_launches(self, fields: list[Field], node: ast.Call) -> Iterator[Launch]:
-        environment = dict(self.environment)
-        for keyword in node.keywords:
-            for name, value in _dictionary(keyword.value) if keyword.arg == "env" else ():
-                environment[name] = self.page.word(self.values.field(value))
-        unwrapped = unwrap(self.page, fields, environment)
-        if unwrapped.nested is not None and len(unwrapped.nested.pieces) == 1 and unwrapped.nested.pieces[0].start >= 0:
-            yield from self._script(unwrapped.nested.pieces[0], unwrapped.environment)
-        elif unwrapped.server:
-            background = unwrapped.background or last_name(node.func) in ("Popen", "create_subprocess_exec")
-            around = Surroundings(unwrapped.environment, unwrapped.container, background)
-            server = launch(self.page, unwrapped.fields, around, unwrapped.starts)
-            if server is not None:
-                yield server
-
-
-def _named(name: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    if isinstance(name, ast.Constant) and isinstance(name.value, str):
-        yield name.value, value
-
-
-def _dictionary(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the named values of a dictionary; skip ``**`` entries."""
-    if isinstance(node, ast.Dict):
-        for name, value in zip(node.keys, node.values, strict=True):
-            if name is not None:
-                yield from _named(name, value)
-    elif isinstance(node, ast.Call) and last_name(node.func) == "dict":
-        yield from ((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)

@@ -3,19 +3,18 @@
 import ast
 import re
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterator
 
+from recommender.common.pattern import pattern
+from recommender.review.readers.python_scopes import Scopes, last_name
 from recommender.review.script.source_map import Field, Piece, SourceText, limited
 from recommender.review.shell.words import split_pieces
 
 MOST_EXPRESSIONS = 400
 MOST_BITS = 200
 MOST_WORDS = 5000
-LITERAL = re.compile(r"[A-Za-z]{0,2}(\"\"\"|'''|\"|')")
-NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+LITERAL = pattern(r"[A-Za-z]{0,2}(\"\"\"|'''|\"|')")
 CASTS = frozenset({"int", "float", "str", "bool"})
-CHANGING = frozenset({"append", "extend", "insert", "remove", "pop", "clear"})
 
 
 class Values:
@@ -24,41 +23,12 @@ class Values:
     def __init__(self, page: SourceText, code: str, tree: ast.Module) -> None:
         """``code`` is the parsed text, with plain line ends."""
         self.page = page
-        self.tree = tree
         self.lines = code.split("\n")
-        self.nodes = list(ast.walk(tree))
+        self.scopes = Scopes(tree)
+        self.nodes = self.scopes.nodes
         self.bytes: dict[int, list[int]] = {}
-        grown = {
-            node.target.id
-            for node in self.nodes
-            if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
-        }
-        self.lists = self._bound()
-        self.names = {name: value for name, value in self.lists.items() if name not in grown}
-        self.changed = grown | {
-            node.func.value.id
-            for node in self.nodes
-            if isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in CHANGING
-            and isinstance(node.func.value, ast.Name)
-        }
+        self.followed: list[tuple[int, int]] = []
         self.left, self.words_left = MOST_EXPRESSIONS, MOST_WORDS
-
-    def _bound(self) -> dict[str, ast.expr]:
-        """Return names assigned once, with their value; lists may grow later."""
-        times: Counter[str] = Counter()
-        values: dict[str, ast.expr] = {}
-        for node in self.nodes:
-            times.update(_binds(node))
-            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-                values[node.targets[0].id] = node.value
-            elif isinstance(node, ast.AnnAssign) and node.value is not None and isinstance(node.target, ast.Name):
-                values[node.target.id] = node.value
-        for node in self.nodes:
-            if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-                times[node.target.id] -= 1
-        return {name: value for name, value in values.items() if times[name] == 1}
 
     # --- places
 
@@ -99,6 +69,15 @@ class Values:
             return [self.field(element) for element in node.elts]
         return [self.field(node)]
 
+    def resolve(self, node: ast.expr) -> ast.expr | None:
+        """Return the expression that a name, or an attribute such as ``args.tp``, stands for; never None itself."""
+        value = None
+        if isinstance(node, ast.Name):
+            value = None if any(True for _ in self.scopes.grown(node)) else self.scopes.find(node)
+        elif isinstance(node, ast.Attribute):
+            value = self.scopes.attribute(node)
+        return None if isinstance(value, ast.Constant) and value.value is None else value
+
     def pieces(self, node: ast.expr, depth: int = 0) -> Iterator[Piece]:
         """Yield the text of an expression, as ``str`` would format it."""
         self.left -= 1
@@ -106,8 +85,9 @@ class Values:
             yield Piece(None)
         elif isinstance(node, ast.Constant):
             yield self._constant(node)
-        elif isinstance(node, ast.Name) and node.id in self.names:
-            yield from self.pieces(self.names[node.id], depth + 1)
+        elif isinstance(node, ast.Name | ast.Attribute):
+            value = self.resolve(node)
+            yield from self.pieces(value, depth + 1) if value is not None else (Piece(None),)
         elif isinstance(node, ast.JoinedStr):
             yield from self._joined(node, depth)
         elif isinstance(node, ast.Call):
@@ -138,13 +118,21 @@ class Values:
         return Piece(None)
 
     def _joined(self, node: ast.JoinedStr, depth: int) -> Iterator[Piece]:
+        start, end = self.span(node)
         for part in node.values:
-            if isinstance(part, ast.Constant):
-                yield Piece(str(part.value))  # its tree position is that of the whole string
-            elif isinstance(part, ast.FormattedValue) and part.conversion == -1 and part.format_spec is None:
-                yield from self.pieces(part.value, depth + 1)
-            else:
-                yield Piece(None)
+            if isinstance(part, ast.Constant):  # its position in the tree may be that of the whole string
+                text = str(part.value)
+                for word in (text,) if text in self.page.text[start:end] else re.split(r"(\s+)", text):
+                    at = self.page.text.find(word, start, end) if word.strip() else -1
+                    yield Piece(word, at, at + len(word)) if at >= 0 else Piece(word)
+                    start = at + len(word) if at >= 0 else start
+                continue
+            opened = self.page.text.find("{", start, end)
+            closed = self.page.text.find("}", opened, end)
+            plain = isinstance(part, ast.FormattedValue) and part.conversion == -1 and part.format_spec is None
+            known = list(self.pieces(part.value, depth + 1)) if plain and isinstance(part, ast.FormattedValue) else []
+            yield from known if known and all(p.text is not None for p in known) else (Piece(None, opened, closed + 1),)
+            start = max(start, closed + 1)
 
     def _call(self, node: ast.Call, depth: int) -> Iterator[Piece]:
         """Evaluate casts such as ``int(…)`` and environment defaults."""
@@ -156,7 +144,22 @@ class Values:
         elif isinstance(node.func, ast.Name) and node.func.id in CASTS and len(node.args) == 1 and not node.keywords:
             yield from self.pieces(node.args[0], depth + 1)
             return
+        elif joined := self._join(node, depth):
+            yield from joined
+            return
+        elif (value := self.scopes.returned(node)) is not None:
+            yield from self.pieces(value, depth + 1)
+            return
         yield Piece(None)
+
+    def _join(self, node: ast.Call, depth: int) -> list[Piece]:
+        """Return the text of ``" ".join([...])``."""
+        blank = node.func.value if isinstance(node.func, ast.Attribute) and node.func.attr == "join" else None
+        if not isinstance(blank, ast.Constant) or blank.value != " " or len(node.args) != 1:
+            return []
+        words = self.command(node.args[0], depth + 1) or []
+        parts = ((*word.pieces, Piece(" ")) if not word.many else (Piece(None), Piece(" ")) for word in words)
+        return [piece for part in parts for piece in part]
 
     def _computed(self, node: ast.UnaryOp | ast.BinOp, depth: int) -> Iterator[Piece]:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and self._texts(node):
@@ -171,8 +174,7 @@ class Values:
     def _texts(self, node: ast.BinOp) -> bool:
         """Return whether a sum concatenates text; one text operand is enough."""
         for side in (node.left, node.right):
-            if isinstance(side, ast.Name):
-                side = self.names.get(side.id, side)
+            side = self.resolve(side) or side
             if isinstance(side, ast.JoinedStr) or (isinstance(side, ast.Constant) and isinstance(side.value, str)):
                 return True
         return False
@@ -183,14 +185,14 @@ class Values:
         if depth > 12 or self.left < 0:
             return None
         if isinstance(node, ast.Constant):
-            value = node.value
-            small = isinstance(value, int | float) and not isinstance(value, bool)
-            return value if small and abs(value) < 2**40 else None  # type: ignore[return-value,arg-type]
-        if isinstance(node, ast.Name) and node.id in self.names:
-            return self._number(self.names[node.id], depth + 1)
+            number = node.value
+            small = isinstance(number, int | float) and not isinstance(number, bool)
+            return number if small and abs(number) < 2**40 else None  # type: ignore[return-value,arg-type]
+        if isinstance(node, ast.Name | ast.Attribute) and (value := self.resolve(node)) is not None:
+            return self._number(value, depth + 1)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            value = self._number(node.operand, depth + 1)
-            return None if value is None else -value
+            operand = self._number(node.operand, depth + 1)
+            return None if operand is None else -operand
         if isinstance(node, ast.BinOp):
             return _sum(node.op, self._number(node.left, depth + 1), self._number(node.right, depth + 1))
         return None
@@ -202,11 +204,10 @@ class Values:
         self.words_left = MOST_WORDS if depth == 0 else self.words_left
         if depth > 6 or self.words_left < 0:
             return None
-        if isinstance(node, ast.Name) and node.id in self.lists:
-            words = self.command(self.lists[node.id], depth + 1)
-            unsure = words is not None and node.id in self.changed
-            return [*words, Field((Piece(None),), *self.span(node), many=True)] if words and unsure else words
+        if isinstance(node, ast.Name):
+            return self._named(node, depth)
         if isinstance(node, ast.List | ast.Tuple):
+            self.followed.append(self.span(node))
             return [field for item in node.elts for field in self.item(item, depth)]
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             left, right = self.command(node.left, depth + 1), self.command(node.right, depth + 1)
@@ -215,7 +216,20 @@ class Values:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "split":
             shlex = isinstance(node.func.value, ast.Name) and node.func.value.id == "shlex" and node.args
             return self.text(node.args[0] if shlex else node.func.value) if shlex or not node.args else None
+        if isinstance(node, ast.Call) and (value := self.scopes.returned(node)) is not None:
+            return self.command(value, depth + 1)
         return None
+
+    def _named(self, node: ast.Name, depth: int) -> list[Field] | None:
+        """Return the words of a list by its name, with those that are added to it."""
+        value = self.scopes.find(node)
+        words = self.command(value, depth + 1) if value is not None else None
+        for added, one, always in self.scopes.grown(node) if words is not None else ():
+            new = [self.field(added)] if one else self.command(added, depth + 1)
+            self.followed.append(self.span(added))
+            many = Field((Piece(None),), *self.span(added), many=True, optional=new is not None)
+            words = [*(words or ()), *(new or ()), *(() if always and new is not None else (many,))]
+        return words
 
     def item(self, item: ast.expr, depth: int = 0) -> list[Field]:
         """Return the words of one argument; a starred one may be any number."""
@@ -253,27 +267,6 @@ def _sum(operator: ast.operator, left: int | float | None, right: int | float | 
     if isinstance(operator, ast.FloorDiv):
         return left // right if right else None
     return None
-
-
-def _binds(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a node binds."""
-    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-        yield node.id
-    elif isinstance(node, NAMED):
-        yield node.name
-    elif isinstance(node, ast.arg):
-        yield node.arg
-    elif isinstance(node, ast.Import | ast.ImportFrom):
-        yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
-    elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-        yield node.name
-    elif isinstance(node, ast.Global | ast.Nonlocal):
-        yield from (name for name in node.names for _ in range(2))
-
-
-def last_name(node: ast.expr) -> str:
-    """Return the last name of a callee: ``c`` for ``a.b.c``."""
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def environment_name(node: ast.expr) -> str:

@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from recommender.common.pattern import pattern
 from recommender.common.text import shorten
 from recommender.review.readers.unit_variables import UnitVariable, UnitVariables, pieces_of
 from recommender.review.readers.unit_words import (
     BLANK,
     UNKNOWN,
-    VARIABLE,
     Unbalanced,
     UnitItem,
     UnitSheet,
@@ -22,6 +22,7 @@ from recommender.review.readers.unit_words import (
     replace_specifiers,
     specifiers,
 )
+from recommender.review.script.beside import VARIABLE
 from recommender.review.script.model import ReadProblem, Script, Span, Use
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
 from recommender.review.shell.nested import start
@@ -29,12 +30,10 @@ from recommender.review.shell.state import Frame, Run, TooMuch, complete_script
 from recommender.review.shell.walker import new_run
 
 PREFIXES = "-@:+!"
-REPLACED = re.compile(r"\$(?:\$|\{(?P<name>[^{}:]*)\})")
+REPLACED = pattern(r"\$(?:\$|\{(?P<name>[^{}:]*)\})")
 # systemd splits a lone variable into words: quotes keep blanks, a backslash keeps the next character.
-PART = re.compile(
-    r"'(?P<single>[^']*)'?|\"(?P<double>(?:[^\"\\]|\\.)*)\"?|\\(?P<kept>.)|(?P<bare>[^\s'\"\\]+)", re.DOTALL
-)
-OF_SYSTEMD = re.compile(
+PART = pattern(r"'(?P<single>[^']*)'?|\"(?P<double>(?:[^\"\\]|\\.)*)\"?|\\(?P<kept>.)|(?P<bare>[^\s'\"\\]+)", re.DOTALL)
+OF_SYSTEMD = pattern(
     r"PATH|LANG|LC_\w+|USER|LOGNAME|HOME|SHELL|TERM|TMPDIR|(?:RUNTIME|STATE|CACHE|LOGS|CONFIGURATION|CREDENTIALS)_DIRECTORY"
     r"|INVOCATION_ID|XDG_RUNTIME_DIR|MAINPID|MANAGERPID|PIDFILE|SYSTEMD_EXEC_PID|JOURNAL_STREAM|LOG_NAMESPACE"
     r"|NOTIFY_SOCKET|(?:LISTEN|WATCHDOG|MONITOR|TRIGGER|MEMORY_PRESSURE)_\w+|FDSTORE|REMOTE_(?:ADDR|PORT)"

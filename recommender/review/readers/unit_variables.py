@@ -3,28 +3,25 @@
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from recommender.common.user_file import Unreadable
+from recommender.common.pattern import pattern
 from recommender.review.readers.unit_words import (
     UNKNOWN,
-    VARIABLE,
     Unbalanced,
     UnitItem,
     UnitSetting,
     UnitSheet,
-    environment_file,
     items,
     replace_specifiers,
 )
+from recommender.review.script import beside
 from recommender.review.script.model import Word
-from recommender.review.script.source import read as read_source
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
 
-STDIN = "-"
-WILD = re.compile(r"[*?\[]")
+WILD = pattern(r"[*?\[]")
 MOST_FILES = 256
 
 
@@ -96,7 +93,7 @@ class UnitVariables:
     def _add_assignment(self, setting: UnitSetting, item: UnitItem, variables: dict[str, UnitVariable]) -> None:
         """Read ``NAME=value`` of Environment=."""
         name, equals, rest = item.text.code.partition("=")
-        if not equals or not VARIABLE.fullmatch(name):
+        if not equals or not beside.VARIABLE.fullmatch(name):
             return
         count = len(item.text.code) - len(rest)
         value = replace_specifiers(Mapped(rest, item.text.at[count:]), self.known)
@@ -123,7 +120,7 @@ class UnitVariables:
         if texts is None:
             self.complete = False
             for name, given in variables.items():
-                variables[name] = UnitVariable(None, replace(given.word, value=None, written=None))
+                variables[name] = UnitVariable(None, given.word._replace(value=None, written=None))
         for name, text in (texts or {}).items():
             self.spend(1)
             variables[name] = UnitVariable(text, Word(raw, text, place, variable=name))
@@ -134,18 +131,17 @@ def _texts(unit: str, path: str) -> dict[str, str | None] | None:
 
     A name that is partly unknown matches several files: values on which they differ are unknown.
     """
-    if unit == STDIN:
+    if unit == beside.STDIN:
         return None
     folder, name = Path(unit).parent, path.rpartition("/")[2]
     if UNKNOWN not in path and not WILD.search(path):
-        inside = _inside(folder, path)
-        text = _read(folder, inside) if inside else None
-        text = _read(folder, folder / name) if text is None and name not in ("", ".", "..") else text
-        return dict(text) if text is not None else None
+        source = beside.read(unit, path)
+        return dict(beside.environment_file(source.text)) if source else None
     pattern = name.replace(UNKNOWN, "*")
     if (UNKNOWN in name and WILD.search(name)) or not pattern.strip("*"):
         return None
-    texts = [_read(folder, file) for file in _matching(folder, pattern)]
+    sources = [beside.read_in(folder, file) for file in _matching(folder, pattern)]
+    texts = [beside.environment_file(source.text) if source else None for source in sources]
     good = [text for text in texts if text is not None]
     if not good or len(good) < len(texts):
         return None
@@ -164,19 +160,3 @@ def _matching(folder: Path, pattern: str) -> list[Path]:
     except OSError:
         return []
     return [folder / name for name in names] if len(names) <= MOST_FILES else []
-
-
-def _inside(folder: Path, path: str) -> Path | None:
-    """Return an absolute path within the folder, judged by its text alone."""
-    inside = Path(os.path.normpath(path))
-    return inside if inside.is_relative_to(os.path.normpath(folder.absolute())) else None
-
-
-def _read(folder: Path, file: Path) -> dict[str, str] | None:
-    """Return what a regular file in the folder sets; None if unreadable."""
-    try:
-        if not file.resolve().is_relative_to(folder.resolve()) or not file.is_file():
-            return None
-        return environment_file(read_source(str(file)).text)
-    except (OSError, Unreadable, ValueError, RuntimeError):  # a NUL in the name, or a link to itself
-        return None

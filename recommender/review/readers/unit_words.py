@@ -1,29 +1,28 @@
 """Parse systemd unit syntax: settings, words, specifiers, environment files."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from recommender.common.pattern import pattern
 from recommender.review.script.model import Comment, ReadProblem
 from recommender.review.script.source_map import LONGEST_WORD, Mapped, SourceText
 
 BLANK = " \t\r\n"
 UNKNOWN = "\0"
 """Marks text that only the host knows; no unit contains this character."""
-SECTION = re.compile(r"\[([^\[\]]+)\]")
-NAME = re.compile(r"[A-Za-z][\w-]*")
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-ESCAPE = re.compile(
+SECTION = pattern(r"\[([^\[\]]+)\]")
+NAME = pattern(r"[A-Za-z][\w-]*")
+ESCAPE = pattern(
     r"\\(?:(?P<sign>[abfnrtv\\\"'s])|x(?P<hex>[0-9a-fA-F]{2})|(?P<octal>[0-7]{3})"
     r"|u(?P<short>[0-9a-fA-F]{4})|U(?P<long>[0-9a-fA-F]{8}))"
 )
-PLAIN = re.compile(r"[^ \t\r\n'\"\\]+")
-WITHIN = re.compile(r"[^'\"\\]+")
+PLAIN = pattern(r"[^ \t\r\n'\"\\]+")
+WITHIN = pattern(r"[^'\"\\]+")
 SIGNS: Mapping[str, str] = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "s": " "}
-SPECIFIER = re.compile("%([A-Za-z0-9%])")
+SPECIFIER = pattern("%([A-Za-z0-9%])")
 """Before any other character, the percent sign is literal."""
-UNIT_NAME = re.compile(r"(?P<prefix>[^@/]+)(?:@(?P<instance>[^/]*))?\.service")
-ESCAPED = re.compile(r"\\x([0-9a-fA-F]{2})")
+UNIT_NAME = pattern(r"(?P<prefix>[^@/]+)(?:@(?P<instance>[^/]*))?\.service")
+ESCAPED = pattern(r"\\x([0-9a-fA-F]{2})")
 HIGHEST = 0x10FFFF
 MOST_PROBLEMS = 50
 
@@ -233,57 +232,3 @@ def replace_specifiers(text: Mapped, known: Mapping[str, str]) -> Mapped:
         places += [*text.at[at : match.start()], *[text.at[match.start()]] * len(new)]
         at = match.end()
     return Mapped("".join([*parts, text.code[at:]]), [*places, *text.at[at:]])
-
-
-# --- environment files
-
-EMPTY = re.compile(r"[ \t\r\n]*")
-LINE = re.compile(r"[^\n\r]*")
-KEY = re.compile(r"([^=\n\r]*)=[ \t]*")
-SINGLE = re.compile(r"'([^']*)(?:'|\Z)[ \t]*")
-DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)(?:"|\\?\Z)[ \t]*', re.DOTALL)
-BARE = re.compile(r"((?:[^\\\n\r]|\\.)*)(?:\\?\Z)?", re.DOTALL)
-
-
-def environment_file(text: str) -> dict[str, str]:
-    """Return the variables that an EnvironmentFile sets."""
-    variables: dict[str, str] = {}
-    at = 0
-    while (at := _end(EMPTY, text, at)) < len(text):
-        key = None if text[at] in "#;" else KEY.match(text, at)
-        if key is None:
-            at = _end(LINE, text, at)
-            continue
-        value, at = _value(text, key.end())
-        if VARIABLE.fullmatch(key[1].rstrip(" \t")):
-            variables[key[1].rstrip(" \t")] = value
-    return variables
-
-
-def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    match = pattern.match(text, at)
-    return match.end() if match else at
-
-
-def _value(text: str, at: int) -> tuple[str, int]:
-    """Return a value (quoted parts, then the bare rest of the line) and its end."""
-    parts: list[str] = []
-    while True:
-        single, double = SINGLE.match(text, at), DOUBLE.match(text, at)
-        if single:
-            parts.append(single[1])
-            at = single.end()
-        elif double:
-            inner = re.sub(r"\\([\"\\`$])|\\\n", lambda match: match[1] or "", double[1])
-            parts.append(inner)
-            at = double.end()
-        else:
-            break
-    bare = BARE.match(text, at)
-    if bare is not None and bare[1]:
-        kept = bare[1].rstrip(" \t")
-        if (len(kept) - len(kept.rstrip("\\"))) % 2:  # keep the blank after a backslash
-            kept = bare[1][: len(kept) + 1]
-        parts.append(re.sub(r"\\(.)", lambda match: "" if match[1] in "\r\n" else match[1], kept, flags=re.DOTALL))
-        at = bare.end()
-    return "".join(parts), at

@@ -11,14 +11,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from recommender.review.script.source_map import Field, Mapped, Piece
+from recommender.common.pattern import pattern
+from recommender.review.script.model import Comment
+from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
 
 MOST_EVENTS = 60_000
 MOST_SLOW_EVENTS = 6_000
 DEEPEST = 60
 MOST_MERGES = 200
 """Maps that are looked in for one key."""
-PROPERTIES = re.compile(r"(?:[&!][^\s,\[\]{}]*\s+)+")
+PROPERTIES = pattern(r"(?:[&!][^\s,\[\]{}]*\s+)+")
 
 
 class UnreadableYaml(Exception):
@@ -212,6 +214,12 @@ def _runs(whole: Mapped) -> Iterator[Piece]:
             first = index
     if not code:
         yield Piece("", -1, -1)
+
+
+def comments_of(page: SourceText, roots: Sequence[Node]) -> tuple[Comment, ...]:
+    """Return a file's comments."""
+    ranges = ((start, start + len(page.text[start:end].rstrip())) for start, end in comments(page.text, roots))
+    return tuple(Comment(page.text[start:end], page.place(start, end)) for start, end in ranges)
 
 
 def comments(text: str, roots: Sequence[Node]) -> Iterator[tuple[int, int]]:

@@ -46,7 +46,9 @@ def constraint_rule(
             setting = case.settings.get(at) or next(iter(violation.settings), None)
             if (at or setting) and not any(checks.broken(case, *unless.get(violation.record.id, ()))):
                 repair = fix(setting) if fix and setting else None
-                yield Diagnostic(place(case, setting), violation.message, why or violation.record.remedy, repair)
+                source = (f"constraints/{violation.record.id}",)
+                remedy = why or violation.record.remedy
+                yield Diagnostic(place(case, setting), violation.message, remedy, repair, sources=source)
                 if first:
                     return
 

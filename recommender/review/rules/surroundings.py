@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from recommender.common.pattern import pattern
 from recommender.knowledge.load import load
 from recommender.review.same_as_recommended import recommended
 
@@ -20,13 +21,14 @@ MOST_SERVERS = 40
 """How many servers of a file are compared with each other: a hostile file has thousands."""
 
 # If one of these is between two servers, the second may run instead of the first, or after it.
-APART = re.compile(r"\b(?:else|elif|esac|wait|kill|pkill|killall|exit|return|exec)\b|;;|^[^\S\n]*\}|\(\)", re.MULTILINE)
-ANOTHER_HOST = re.compile(r"\b(?:ssh|pdsh|clush|srun|sbatch|mpirun|mpiexec|kubectl|oc|gcloud|ansible|ray|salloc)\b")
-PAUSES = re.compile(r"\b(?:sleep|until|while|wait|curl|wget|nc|read|timeout)\b|/dev/tcp/")
+APART = pattern(r"\b(?:else|elif|esac|wait|kill|pkill|killall|exit|return|exec)\b|;;|^[^\S\n]*\}|\(\)", re.MULTILINE)
+ANOTHER_HOST = pattern(r"\b(?:ssh|pdsh|clush|srun|sbatch|mpirun|mpiexec|kubectl|oc|gcloud|ansible|ray|salloc)\b")
+PAUSES = pattern(r"\b(?:sleep|until|while|wait|curl|wget|nc|read|timeout)\b|/dev/tcp/")
+REST = pattern(r"(?:[^\\\n]|\\.|\\\n)*")
 LOCAL_NAMES = ("localhost", "ip6-localhost")
-URL = re.compile(r"(?:\w+://)?(\[[^\]/]+\]|[^:/\s]+)(?::(\d{1,5}))?(?:/.*)?")
-ELSEWHERE = re.compile(r"--env-file|\benv_file\b|\benvFrom\b")
-UNIT_FILE = re.compile(r"^[ \t]*EnvironmentFile[ \t]*=[ \t]*\S", re.MULTILINE)
+URL = pattern(r"(?:\w+://)?(\[[^\]/]+\]|[^:/\s]+)(?::(\d{1,5}))?(?:/.*)?")
+ELSEWHERE = pattern(r"--env-file|\benv_file\b|\benvFrom\b")
+UNIT_FILE = pattern(r"^[ \t]*EnvironmentFile[ \t]*=[ \t]*\S", re.MULTILINE)
 
 
 def is_loopback(address: str) -> bool:
@@ -158,16 +160,8 @@ def _code(script: Script) -> str:
 
 def rest_of_line(script: Script, launch: Launch) -> str:
     """Return the text after a launch up to the end of its command, such as a redirection."""
-    text, end = script.text, launch.place.end
-    stop = end
-    while True:
-        stop = text.find("\n", stop)
-        if stop < 0:
-            return code(script, end, len(text))
-        if text[end:stop].rstrip(" \t").endswith("\\"):
-            stop += 1
-            continue
-        return code(script, end, stop)
+    rest = REST.match(script.text, launch.place.end)
+    return code(script, *rest.span()) if rest else ""
 
 
 def option(launch: Launch, name: str) -> GivenOption | None:

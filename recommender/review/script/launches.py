@@ -5,68 +5,48 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
+from typing import NamedTuple
 
+from recommender.common.pattern import pattern
+from recommender.review import accepted_options
+from recommender.review.script.mentions import is_unjudged
 from recommender.review.script.model import Container, GivenOption, Launch, Span, Starts, Word
 from recommender.review.script.source_map import Field, SourceText
 
-# Options with several values, and the proxy's options; tests compare them with LMDeploy's own parser.
-# The records say which flags are switches, but not which take several values.
-_SEVERAL = """
-    --adapters --allow-headers --allow-methods --allow-origins --allowed-media-domains --api-keys
-    --cudagraph-capture-batch-sizes
-"""
-SEVERAL = frozenset(_SEVERAL.split())
-PROXY_SWITCHES = frozenset({"--ssl", "--dummy-prefill", "--disable-cache-status", "--disable-gdr", "--help", "-h"})
-_PROXY_VALUES = """
-    --server-name --server-port --serving-strategy --routing-strategy --strategy --migration-protocol --link-type
-    --log-level
-"""
-PROXY_VALUES = frozenset(_PROXY_VALUES.split())
-NEGATIVE = re.compile(r"-\d+(\.\d*)?|-\.\d+")
+NEGATIVE = pattern(r"-\d+(\.\d*)?|-\.\d+")
 LIKE_ENOUGH = 0.8
 # Text allowed between an option and its values: blanks, quotes, list marks, comments.
-BETWEEN = re.compile(r"(?:[\s\\\"'=,]|(?<=[\s])-(?=\s)|#[^\n]*\n)*")
+BETWEEN = pattern(r"(?:[\s\\\"'=,]|(?<=[\s])-(?=\s)|#[^\n]*\n)*")
 SUBCOMMANDS: Mapping[str, Starts] = {"api_server": "api_server", "proxy": "proxy"}
 MODULES: Mapping[str, Starts] = {
     "lmdeploy.serve.openai.api_server": "api_server",
     "lmdeploy.serve.proxy.proxy": "proxy",
 }
 LONGEST_NAME = 60
+GROUPS = frozenset({"serve", "lite"})
+HELP = frozenset({"-h", "--help", "-v", "--version"})
 
 
-@cache
-def _switches(starts: Starts) -> tuple[frozenset[str], frozenset[str]]:
-    """Return a subcommand's switches, and all its options."""
-    if starts == "proxy":
-        return PROXY_SWITCHES, PROXY_SWITCHES | PROXY_VALUES | {"--api-keys"}
-    from recommender.knowledge.load import load
-
-    flags = load().flags.values()
-    switches = {flag.option for flag in flags if all(era.type == "bool" for era in flag.eras)} | {"--help", "-h"}
-    return frozenset(switches), frozenset(switches | {flag.option for flag in flags})
-
-
-@cache
-def _takes(name: str, starts: Starts) -> int | None:
+@lru_cache(maxsize=512)
+def _takes(name: str, command: str) -> int | None:
     """Return how many values an option takes; None for any number.
 
-    A shortened or misspelt name counts as the nearest option.
+    A shortened or misspelt name counts as the nearest option of any release.
     """
-    switches, known = _switches(starts)
+    known = accepted_options.counts(command)
     meant = name.replace("_", "-")
+    if meant in ("--help", "-h"):
+        return 0
     if meant not in known and len(meant) <= LONGEST_NAME:
         begun = [option for option in known if option.startswith(meant)] if len(meant) > len("--") else []
         near = begun if len(begun) == 1 else difflib.get_close_matches(meant, sorted(known), 1, LIKE_ENOUGH)
         meant = near[0] if near else meant
-    if meant in switches:
-        return 0
-    return None if meant in SEVERAL else 1
+    nargs = known.get(meant, "")
+    return None if nargs in ("*", "+") else 0 if nargs == "0" else 1
 
 
-@dataclass(frozen=True)
-class Surroundings:
+class Surroundings(NamedTuple):
     """What holds where a command is: environment, container, background."""
 
     environment: Mapping[str, Word]
@@ -77,18 +57,16 @@ class Surroundings:
     """Of the command; without it the launch spans its words."""
 
 
-def launch(
-    page: SourceText, fields: Sequence[Field], around: Surroundings, starts: Starts | None = None
-) -> Launch | None:
-    """Return the launch of ``lmdeploy serve …``; None for other subcommands.
+def launch(page: SourceText, fields: Sequence[Field], around: Surroundings, starts: Starts | None = None) -> Launch:
+    """Return what ``lmdeploy …`` starts: a server, a proxy, or a tool such as ``lite auto_awq``.
 
     ``starts``: the words begin with a server program, not with ``lmdeploy``.
     """
     instead: Field | None = None
     rest = list(fields[1:])
     if starts is None:
-        if len(fields) < 2 or fields[1].value != "serve":
-            return None
+        if len(fields) < 2 or fields[1].value != "serve" or any(field.value in HELP for field in fields):
+            return _tool(page, fields, around)
         starts = SUBCOMMANDS.get(fields[2].value or "") if len(fields) > 2 else None
         rest = list(fields[3:])
         if starts is None and len(fields) > 2 and (fields[2].value or "").startswith("-"):
@@ -97,7 +75,7 @@ def launch(
             starts, instead = "api_server", fields[2] if len(fields) > 2 else None
             # A path in place of the subcommand is the intended model.
             rest = list(fields[2:]) if instead and re.search(r"[/.$]", page.text[instead.start : instead.end]) else rest
-    read = _Arguments(page, starts).read(rest)
+    read = _Arguments(page, starts, f"serve {starts}").read(rest)
     return Launch(
         starts=starts,
         place=_place(page, fields, around.place),
@@ -106,10 +84,32 @@ def launch(
         environment=dict(around.environment),
         extra=tuple(page.word(field) for field in read.positional[1 if starts == "api_server" else 0 :]),
         unsure=read.unsure or (instead is not None and instead.value is None),
+        unread=tuple(page.word(field) for field in read.unread),
         background=around.background,
         container=around.container,
         instead=page.word(instead) if instead else None,
         guarded=around.guarded,
+    )
+
+
+def _tool(page: SourceText, fields: Sequence[Field], around: Surroundings) -> Launch:
+    """Return another command of LMDeploy, or one that only prints its help."""
+    count = 2 if len(fields) > 2 and fields[1].value in GROUPS and not fields[2].known.startswith("-") else 1
+    words = fields[1 : 1 + count]
+    command = " ".join(field.known for field in words)
+    read = _Arguments(page, "tool", command).read(list(fields[1 + len(words) :]))
+    return Launch(
+        starts="tool",
+        place=_place(page, fields, around.place),
+        model=None,
+        options=tuple(read.options),
+        environment=dict(around.environment),
+        extra=tuple(page.word(field) for field in read.positional),
+        unsure=read.unsure or any(field.value is None for field in words),
+        unread=tuple(page.word(field) for field in read.unread),
+        container=around.container,
+        instead=page.word(words[-1]) if words else None,
+        command=command,
     )
 
 
@@ -131,12 +131,14 @@ def _place(page: SourceText, fields: Sequence[Field], command: Span | None) -> S
 class _Arguments:
     """Parse options and positional words."""
 
-    def __init__(self, page: SourceText, starts: Starts) -> None:
+    def __init__(self, page: SourceText, starts: Starts, command: str) -> None:
         self.page = page
         self.starts = starts
+        self.command = command
         self.options: list[GivenOption] = []
         self.positional: list[Field] = []
         self.unsure = False
+        self.unread: list[Field] = []
 
     def read(self, fields: list[Field]) -> _Arguments:
         """Parse all words, in order."""
@@ -149,11 +151,11 @@ class _Arguments:
                 self.positional += fields[at:]
                 break
             if field.many:
-                self.unsure = True
+                self._many(field)
             elif known.startswith("-") and "=" in known:
                 self._option(field, [field.after(known.index("=") + 1, self.page.text)], known.partition("=")[0])
             elif value is None and known.startswith("-"):
-                self.unsure = True
+                self._many(field)
             elif value is not None and self._is_option(value):
                 values = self._values(value, fields, at)
                 self._option(field, values, value)
@@ -162,10 +164,16 @@ class _Arguments:
                 self._plain(field)
         return self
 
+    def _many(self, field: Field) -> None:
+        """Note a word that may be any number of words."""
+        self.unsure = True
+        if not field.optional:
+            self.unread.append(field)
+
     def _plain(self, field: Field) -> None:
         """Take a positional word; after the model, an unknown one is unsure."""
         if field.value is None and field.loose and (self.positional or self.starts == "proxy"):
-            self.unsure = True
+            self._many(field)
         else:
             self.positional.append(field)
 
@@ -175,14 +183,14 @@ class _Arguments:
 
     def _values(self, name: str, fields: list[Field], at: int) -> list[Field]:
         """Return the words after an option that are its values."""
-        most = _takes(name, self.starts)
+        most = _takes(name, self.command)
         values: list[Field] = []
         for field in fields[at:]:
             text = field.known if field.value is None else field.value
             if field.many or self._is_option(text) or (most is not None and len(values) >= most):
                 break
             values.append(field)
-        if at < len(fields) and fields[at].many and most == 1:
+        if not values and at < len(fields) and fields[at].many and most != 0:
             return [fields[at]]
         return values
 
@@ -194,6 +202,7 @@ class _Arguments:
         words = tuple(self.page.word(value) for value in values)
         if any(value.many for value in values):
             self.unsure = True
+            self.unread += [] if is_unjudged(name) else [value for value in values if value.many and not value.optional]
         end = words[-1].place.end if words else place.end
         if "=" in field.known and values:
             end = max(end, field.end)

@@ -5,15 +5,15 @@ Readers never run anything in a file. A value that depends on a run is None, and
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
-Kind = Literal["command", "bash", "python", "docker", "compose", "kubernetes", "systemd"]
-Starts = Literal["api_server", "proxy", "pipeline"]
+Kind = Literal["command", "bash", "python", "docker", "compose", "kubernetes", "systemd", "steps", "lines", "other"]
+"""``steps``: YAML or JSON of any tool. ``lines``: a line is a command, as in a Makefile. ``other``: not read."""
+Starts = Literal["api_server", "proxy", "pipeline", "tool"]
 ENGINES = ("TurbomindEngineConfig", "PytorchEngineConfig")
 
 
-@dataclass(frozen=True, order=True)
-class Span:
+class Span(NamedTuple):
     """A range of the file: offsets from 0, lines and columns from 1, in characters."""
 
     start: int
@@ -22,8 +22,7 @@ class Span:
     column: int
 
 
-@dataclass(frozen=True)
-class Word:
+class Word(NamedTuple):
     """One value as written. ``value`` is None if it depends on a run.
 
     ``place`` is where it is used; ``written`` is the literal that defines the value, without its quotes
@@ -39,8 +38,7 @@ class Word:
     quoted: bool = False
 
 
-@dataclass(frozen=True)
-class GivenOption:
+class GivenOption(NamedTuple):
     """A command-line option or a keyword of a Python call; ``whole`` includes values.
 
     ``callee`` is the function or class of a keyword: ``pipeline`` or a class name, which also precedes the dot of
@@ -54,21 +52,20 @@ class GivenOption:
     callee: str = ""
 
 
-@dataclass(frozen=True)
-class Probe:
+class Probe(NamedTuple):
     """A container's health check. Times in seconds; 0 if the file does not say."""
 
     kind: Literal["startup", "readiness", "liveness", "healthcheck"]
     place: Span
     path: str = ""
+    port: Word | None = None
     initial_s: float = 0.0
     period_s: float = 0.0
     timeout_s: float = 0.0
     failures: int = 0
 
 
-@dataclass(frozen=True)
-class Container:
+class Container(NamedTuple):
     """The container around a server: ``docker run``, compose service or pod."""
 
     place: Span
@@ -78,14 +75,15 @@ class Container:
     host_ipc: bool = False
     gpus: int | None = None
     published: tuple[Word, ...] = ()
+    targets: tuple[Word, ...] = ()
+    """Ports of the container, where others expect the server."""
     restart: Word | None = None
     probes: tuple[Probe, ...] = ()
     replicas: int | None = 1
     """The number of replicas; None if unknown."""
 
 
-@dataclass(frozen=True)
-class Loop:
+class Loop(NamedTuple):
     """A loop of a shell script; ``pauses``: something in it waits."""
 
     place: Span
@@ -93,8 +91,7 @@ class Loop:
     pauses: bool
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(NamedTuple):
     """A server (or a pipeline) that the file starts.
 
     ``unsure``: the arguments include an unknown number of words, such as ``"$@"``, so no rule may report a missing
@@ -118,10 +115,13 @@ class Launch:
     """The word in place of ``api_server`` or ``proxy``, as in ``lmdeploy serve MODEL``."""
     guarded: bool = False
     """Its failure does not end a script with ``set -e``: it is in a condition, or before && or ||."""
+    unread: tuple[Word, ...] = ()
+    """Words whose number or text the file does not determine, such as ``"$@"``."""
+    command: str = ""
+    """Of a tool: its words after lmdeploy, such as ``lite auto_awq``."""
 
 
-@dataclass(frozen=True)
-class Assignment:
+class Assignment(NamedTuple):
     """A variable that a shell script sets, within a function or not."""
 
     name: str
@@ -130,8 +130,7 @@ class Assignment:
     exported: bool = False
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(NamedTuple):
     """An expansion of a variable; ``split``: the shell would split it into words."""
 
     name: str
@@ -139,8 +138,7 @@ class Use:
     split: bool
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """A simple shell command that starts no server: curl, sleep, set, trap…"""
 
     words: tuple[Word, ...]
@@ -148,16 +146,14 @@ class Call:
     loop: Loop | None = None
 
 
-@dataclass(frozen=True)
-class Comment:
+class Comment(NamedTuple):
     """A comment, including its mark."""
 
     text: str
     place: Span
 
 
-@dataclass(frozen=True)
-class ReadProblem:
+class ReadProblem(NamedTuple):
     """A place that the reader did not understand."""
 
     message: str
@@ -172,6 +168,12 @@ class Script:
     kind: Kind
     text: str
     launches: tuple[Launch, ...] = ()
+    tools: tuple[Launch, ...] = ()
+    """Other commands of LMDeploy: chat, lite, convert, check_env."""
+    followed: tuple[tuple[int, int], ...] = ()
+    """Ranges that were read as commands; a mention of a server elsewhere was not followed."""
+    embedded: tuple[tuple[str, int, int], ...] = ()
+    """Files within the file, as in a here-document: name and range."""
     comments: tuple[Comment, ...] = ()
     problems: tuple[ReadProblem, ...] = ()
     assignments: tuple[Assignment, ...] = ()
@@ -180,6 +182,8 @@ class Script:
     loops: tuple[Loop, ...] = ()
     error_exit: Span | None = None
     """The place of ``set -e`` or an equivalent."""
+    windows: bool = False
+    """Its lines end with carriage returns."""
     lines: tuple[int, ...] = field(default=(0,), repr=False)
     """Offset of each line's first character."""
 

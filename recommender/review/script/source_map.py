@@ -9,18 +9,19 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
+from recommender.common.pattern import pattern
 from recommender.review.script.model import Script, Span, Word
 
 LONGEST_WORD = 100_000
 """Characters of a word with its variables replaced; the system takes no longer one."""
 MOST_PIECES = 2000
 # Characters that a backslash escapes in double quotes.
-ESCAPED = re.compile(r"\\([$`\"\\\n])")
+ESCAPED = pattern(r"\\([$`\"\\\n])")
 
 
-@dataclass(frozen=True)
-class Mapped:
+class Mapped(NamedTuple):
     """A text, and the file offset of each of its characters."""
 
     code: str
@@ -60,17 +61,17 @@ class Mapped:
         return Mapped("".join(self.code[index] for index in kept), [self.at[index] for index in kept])
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """A part of a word: its text and place; the text is None if it depends on a run.
 
-    ``splits``: an unquoted expansion, whose blanks end words.
+    ``splits``: an unquoted expansion, whose blanks end words. ``optional``: what a branch appended ends here.
     """
 
     text: str | None
     start: int = -1
     end: int = -1
     splits: bool = False
+    optional: bool = False
 
     def cut(self, first: int, last: int) -> Piece:
         """Return a range of a known piece."""
@@ -84,7 +85,8 @@ class Piece:
 class Field:
     """A word of a command after expansion; ``start`` and ``end`` are where it is used.
 
-    ``many``: it may be any number of words. ``loose``: unknown and unquoted, probably one word.
+    ``many``: it may be any number of words; ``optional``: the words of a branch before it may be absent.
+    ``loose``: unknown and unquoted, probably one word.
     ``inner``: the text within its quotes, for words that contain a script.
     """
 
@@ -95,6 +97,7 @@ class Field:
     quoted: bool = False
     many: bool = False
     loose: bool = False
+    optional: bool = False
     inner: tuple[Mapped, int, int, bool] | None = None
 
     @cached_property

@@ -4,16 +4,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from recommender.common.pattern import pattern
+from recommender.review.script import beside
 from recommender.review.script.launches import MODULES
-from recommender.review.script.model import Container, Probe, Starts, Word
-from recommender.review.script.source_map import Field, SourceText
+from recommender.review.script.model import Container, Probe, ReadProblem, Starts, Word
+from recommender.review.script.source_map import Field, Piece, SourceText
 
 _WRAPPERS = """
     sudo doas nohup setsid time command builtin exec ionice nice chrt taskset numactl stdbuf timeout srun mpirun
     mpiexec conda mamba micromamba uv uvx poetry pipenv pdm apptainer singularity nsys strace ltrace gosu su-exec tini
     dumb-init unbuffer catchsegv screen tmux env proxychains proxychains4 xvfb-run systemd-run flock chroot unshare
     cgexec runuser su accelerate kubectl oc ssh eval torchrun hatch rye pixi catchsegv script watch xargs
-    start-stop-daemon
+    start-stop-daemon sbatch salloc parallel ansible gcloud pdsh clush wsl bsub qsub at
 """
 WRAPPERS = frozenset(_WRAPPERS.split())
 SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ash", "ksh"})
@@ -21,7 +23,9 @@ DOCKERS = frozenset({"docker", "podman", "nerdctl", "nvidia-docker"})
 # Programs whose arguments may name a server without starting it.
 _QUIET = """
     echo printf grep egrep pgrep pkill kill killall which type cat tee logger ls pip pip3 test [ [[ man help sed awk
-    log info warn error die apt apt-get brew npm git alias export read ps rm cp mv touch mkdir cd
+    log info warn error die apt apt-get brew npm git alias export read ps rm cp mv touch mkdir cd curl wget systemctl
+    journalctl supervisorctl nc python3-config conda-lock watch tail head less lsof fuser nvidia-smi jq source . : say
+    unset local declare set shift trap return exit basename dirname
 """
 QUIET = frozenset(_QUIET.split())
 # Options of `docker run` without a value.
@@ -31,11 +35,11 @@ _DOCKER_SWITCHES = """
 """
 DOCKER_SWITCHES = frozenset(_DOCKER_SWITCHES.split())
 DOCKER_LETTERS = frozenset("ditPq")
-ASSIGNED = re.compile(r"([A-Za-z_]\w*)=")
-PYTHON = re.compile(r"(?:pypy|python)[\d.]*")
-SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
+ASSIGNED = pattern(r"([A-Za-z_]\w*)=")
+PYTHON = pattern(r"(?:pypy|python)[\d.]*")
+SIZE = pattern(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-URL_PATH = re.compile(r"https?://[^/\s\"']+(/[^\s\"'|;)]*)")
+URL_PATH = pattern(r"https?://[^/\s\"']+(/[^\s\"'|;)]*)")
 DEEPEST = 12
 
 
@@ -50,6 +54,7 @@ class Unwrapped:
     nested: Field | None = None
     background: bool = False
     server: bool = False
+    unread: list[ReadProblem] = field(default_factory=list)
     arguments: list[Field] = field(default_factory=list)
     """The words behind the script, which it has as $0, $1…"""
 
@@ -118,6 +123,9 @@ def _module(fields: Sequence[Field]) -> int | None:
 def _python(unwrapped: Unwrapped) -> None:
     at = _module(unwrapped.fields)
     value = unwrapped.fields[at].value if at is not None else None
+    if at is None:  # a path to the program: python3 /opt/py3/bin/lmdeploy serve
+        at = next((at for at in range(1, min(4, len(unwrapped.fields))) if _serves(unwrapped.fields, at)), None)
+        value = "lmdeploy" if at else None
     if at is None or value is None:
         return
     if value == "lmdeploy" or value in MODULES:
@@ -137,18 +145,40 @@ def _shell(unwrapped: Unwrapped) -> None:
             return
 
 
+FILLED = frozenset({"parallel", "xargs"})
+"""Programs that replace braces by words of their input."""
+WRAP = pattern(r"--wrap=")
+
+
+def _filled(field: Field) -> Field:
+    return replace(field, pieces=(Piece(None),), inner=None) if "{}" in field.known else field
+
+
 HEADS = WRAPPERS | SHELLS | DOCKERS | {"lmdeploy"}
 
 
 def _wrapper(page: SourceText, unwrapped: Unwrapped, name: str) -> None:
     """Skip the wrapper's own options to the first known program."""
     environment = dict(unwrapped.environment)
+    if name in FILLED:
+        unwrapped.fields = [_filled(field) for field in unwrapped.fields]
     texts = [field.value for field in unwrapped.fields]
+    if ":::" in texts:  # GNU parallel: one of the words behind it ends the command
+        end = texts.index(":::")
+        unwrapped.fields = [*unwrapped.fields[:end], *unwrapped.fields[end + 1 : end + 2]]
+        texts = [field.value for field in unwrapped.fields]
     if (name == "sudo" and not {"-E", "--preserve-env"} & set(texts)) or (name == "env" and {"-i", "-"} & set(texts)):
         environment = {}
     for at in range(1, len(unwrapped.fields)):
         field, text = unwrapped.fields[at], unwrapped.fields[at].value
         assigned = ASSIGNED.match(field.known)
+        wrapped = WRAP.match(field.known)
+        if wrapped:
+            unwrapped.nested, unwrapped.environment = field.after(wrapped.end(), page.text), environment
+            return
+        if name == "parallel" and text and not text.startswith("-") and not (texts[at - 1] or "").startswith("-"):
+            unwrapped.fields, unwrapped.environment = unwrapped.fields[at:], environment
+            return
         if assigned and name in ("env", "sudo", "doas"):
             environment[assigned[1]] = page.word(field.after(assigned.end(), page.text))
         elif _starts(unwrapped.fields, at, texts):
@@ -173,7 +203,9 @@ def _starts(fields: list[Field], at: int, texts: list[str | None]) -> bool:
 
 def _python_at(fields: list[Field], at: int) -> bool:
     module = _module(fields[at:])
-    return module is not None and (fields[at + module].value or "").startswith("lmdeploy")
+    if module is None:
+        return any(_serves(fields, place) for place in range(at + 1, min(at + 4, len(fields))))
+    return (fields[at + module].value or "").startswith("lmdeploy")
 
 
 # --- docker
@@ -194,9 +226,10 @@ def _docker(page: SourceText, unwrapped: Unwrapped) -> None:
     if not rest or not command:
         return
     image = page.word(rest[0])
-    unwrapped.container = replace(options.container, image=image) if texts[at] != "exec" else None
+    unwrapped.container = options.container._replace(image=image) if texts[at] != "exec" else None
     unwrapped.fields, unwrapped.environment = command, options.environment
     unwrapped.background = unwrapped.background or options.detached
+    unwrapped.unread += options.unread
 
 
 class _Docker:
@@ -208,6 +241,7 @@ class _Docker:
         self.environment: dict[str, Word] = {}
         self.entrypoint: list[Field] = []
         self.detached = False
+        self.unread: list[ReadProblem] = []
         self.container = Container(place=place)  # type: ignore[arg-type]
 
     def read(self, fields: list[Field]) -> list[Field]:
@@ -235,24 +269,30 @@ class _Docker:
         word, text, now = self.page.word(value), value.value, self.container
         if name in ("-e", "--env"):
             self._variable(value)
+        elif name == "--env-file":
+            given = beside.read_environment(self.page.script.path, text or "")
+            if given is None:
+                self.unread.append(ReadProblem(f"{word.raw} is not beside the script and was not read", word.place))
+            place = word.place
+            self.environment |= {key: Word(word.raw, text, place, variable=key) for key, text in (given or {}).items()}
         elif name == "--shm-size":
             size = size_of(text)
-            self.container = replace(now, shm_bytes=size, shm_known=size is not None)
+            self.container = now._replace(shm_bytes=size, shm_known=size is not None)
         elif name == "--ipc":
-            self.container = replace(now, host_ipc=text == "host", shm_known=now.shm_known and text is not None)
+            self.container = now._replace(host_ipc=text == "host", shm_known=now.shm_known and text is not None)
         elif name == "--gpus":
-            self.container = replace(now, gpus=_gpus(text))
+            self.container = now._replace(gpus=_gpus(text))
         elif name in ("-p", "--publish"):
-            self.container = replace(now, published=(*now.published, word))
+            self.container = now._replace(published=(*now.published, word))
         elif name == "--restart":
-            self.container = replace(now, restart=word)
+            self.container = now._replace(restart=word)
         elif name == "--entrypoint":
             self.entrypoint = [value]
         elif name == "--health-cmd":
             probe = Probe("healthcheck", word.place, path=probe_path(text or ""))
-            self.container = replace(now, probes=(*now.probes, probe))
+            self.container = now._replace(probes=(*now.probes, probe))
         elif name in ("-v", "--volume", "--mount", "--tmpfs") and "/dev/shm" in value.known:
-            self.container = replace(now, shm_known=False)
+            self.container = now._replace(shm_known=False)
 
     def _variable(self, value: Field) -> None:
         assigned = ASSIGNED.match(value.known)

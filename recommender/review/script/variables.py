@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from recommender.review.script.model import Word
 from recommender.review.script.source_map import Field, Piece, join_pieces
 
 
-@dataclass(frozen=True)
-class Variable:
+class Variable(NamedTuple):
     """A variable's text in pieces, or an array's words; neither if unknown."""
 
     pieces: tuple[Piece, ...] | None = None
@@ -30,7 +30,7 @@ class Variable:
 
     def unknown(self) -> Variable:
         """Return the same variable with an unknown value."""
-        word = replace(self.word, value=None, written=None) if self.word else None
+        word = self.word._replace(value=None, written=None) if self.word else None
         return Variable(word=word, exported=self.exported)
 
 
@@ -89,27 +89,40 @@ def _merge_variables(given: list[Variable]) -> Variable:
     if all(variable is first for variable in given):
         return first
     exported = any(variable.exported for variable in given)
-    if any(variable != replace(first, exported=variable.exported) for variable in given):
+    if any(variable != first._replace(exported=variable.exported) for variable in given):
         if all(variable.words is not None for variable in given):
-            return replace(_merge_arrays(given), exported=exported)
+            return _merge_arrays(given)._replace(exported=exported)
         texts = {variable.text for variable in given}
         if len(texts) != 1 or None in texts or any(variable.words is not None for variable in given):
-            return replace(first.unknown(), exported=exported)
+            grown = _merge_texts(given)
+            return (grown or first.unknown())._replace(exported=exported)
         # Two literals with the same text: the value is known, but has no single place.
-        word = replace(first.word, written=None) if first.word else None
+        word = first.word._replace(written=None) if first.word else None
         return Variable((Piece(texts.pop()),), None, word, exported)
-    return replace(first, exported=exported)
+    return first._replace(exported=exported)
+
+
+def _merge_texts(given: list[Variable]) -> Variable | None:
+    """Merge texts to which branches append: the longest, marked at its end; None if they differ otherwise."""
+    longest = max(given, key=lambda variable: len(variable.pieces or ()))
+    pieces = longest.pieces or ()
+    for variable in given:
+        if variable.pieces is None or not variable.pieces or pieces[: len(variable.pieces)] != variable.pieces:
+            return None
+    mark = (Piece(" "), Piece(None, optional=True), Piece(" "))
+    return Variable((*pieces, *mark), None, longest.word._replace(written=None) if longest.word else None)
 
 
 def _merge_arrays(given: list[Variable]) -> Variable:
-    """Merge arrays that a branch appends to: the common words, then any number."""
+    """Merge arrays to which branches append: the common words, those of the longest, then any number."""
     first = given[0]
-    shared: list[Field] = []
+    longest = max((variable.words or () for variable in given), key=len)
+    shared = 0
     for words in zip(*(variable.words or () for variable in given), strict=False):
         if any(word != words[0] for word in words):
             break
-        shared.append(words[0])
+        shared += 1
     if not shared or first.word is None:
         return first.unknown()
     place = first.word.place
-    return replace(first, words=(*shared, Field((Piece(None),), place.start, place.end, many=True)))
+    return first._replace(words=(*longest, Field((Piece(None),), place.start, place.end, many=True, optional=True)))

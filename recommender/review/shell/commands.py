@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from recommender.review.script.launches import Surroundings, launch
 from recommender.review.script.model import Assignment, Call, Word
 from recommender.review.script.source_map import Field, Piece, limited
-from recommender.review.script.unwrap import ASSIGNED, SHELLS, Unwrapped, program, unwrap
+from recommender.review.script.unwrap import ASSIGNED, Unwrapped, program, unwrap
 from recommender.review.script.variables import Variable
 from recommender.review.shell import grammar
+from recommender.review.shell.heredocs import quiet
 from recommender.review.shell.nested import read_nested
+from recommender.review.shell.sourced import exported_file, source
 from recommender.review.shell.state import Run, Where
 
 if TYPE_CHECKING:
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
 
 REDIRECTS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirect", "comment"})
 PAUSES = frozenset({"sleep", "usleep", "inotifywait"})
-# Sourced scripts that set up a shell but leave the script's variables alone.
-HARMLESS = re.compile(r"(?:^|/)(?:activate|\.?bashrc|\.?profile|\.?bash_profile|conda\.sh|mamba\.sh|nvm\.sh)$")
 MOST_WORDS = 5000
 # More pieces than this come from a text built to grow without limit.
 MOST_PIECES = 300
@@ -50,9 +50,10 @@ def assign(shell: Shell, node: Node, exported: bool = False, prefix: bool = Fals
         return None
     text = shell.words.raw(name)
     before = run.state.variables.get(text)
-    variable = _value(shell, node, before if any(child.type == "+=" for child in node.children) else None)
+    appended = any(child.type == "+=" for child in node.children)
+    variable = _value(shell, node, text, before if appended else None, before)
     if exported or run.export_all or (before is not None and before.exported):
-        variable = replace(variable, exported=True)
+        variable = variable._replace(exported=True)
     if prefix:
         return text, variable
     run.state.variables[text] = variable
@@ -61,7 +62,12 @@ def assign(shell: Shell, node: Node, exported: bool = False, prefix: bool = Fals
     return text, variable
 
 
-def _value(shell: Shell, node: Node, before: Variable | None) -> Variable:
+def _normalises(raw: str, name: str) -> bool:
+    """Return whether a value is the variable itself, cut or changed in case, such as ``${MODEL%/}``."""
+    return re.match(rf"\"?\$\{{{re.escape(name)}(?:[%#^,@]|//?|:-?\d)", raw) is not None
+
+
+def _value(shell: Shell, node: Node, name: str, before: Variable | None, old: Variable | None) -> Variable:
     """Return an assignment's value, appended to the old one for ``+=``."""
     page, state, value = shell.run.page, shell.run.state, node.child_by_field_name("value")
     if value is None:
@@ -70,11 +76,11 @@ def _value(shell: Shell, node: Node, before: Variable | None) -> Variable:
     if value.type == "array":
         words = _fields(shell, value)
         shell.run.spend(len(words))
-        old = before.words if before is not None and before.known else None
+        kept = before.words if before is not None and before.known else None
         unknown = before is not None and not before.known
         place = shell.mapped.span(value.start_byte, value.end_byte)
         word = page.word(Field((Piece(None),), *place))
-        return Variable(None, None if unknown else (*(old or ()), *words)[:MOST_WORDS], word)
+        return Variable(None, None if unknown else (*(kept or ()), *words)[:MOST_WORDS], word)
     field = shell.words.one(value, state)
     word = page.word(field)
     pieces: tuple[Piece, ...] | None = field.pieces
@@ -82,8 +88,10 @@ def _value(shell: Shell, node: Node, before: Variable | None) -> Variable:
         pieces = (*before.pieces, *field.pieces) if before.pieces is not None else None
         if pieces is not None and limited(pieces) is None:
             pieces = None
-        word = replace(word, value=None, written=None) if pieces is None else page.word(replace(field, pieces=pieces))
+        word = word._replace(value=None, written=None) if pieces is None else page.word(replace(field, pieces=pieces))
     shell.run.spend(len(pieces or ()) // 3)
+    if pieces is not None and old is not None and _normalises(shell.words.raw(value), name):
+        return old
     if pieces is not None and (len(pieces) > MOST_PIECES or (len(pieces) == 1 and pieces[0].text is None)):
         pieces = None
     return Variable(pieces, None, word)
@@ -99,7 +107,7 @@ def _record(run: Run, assignment: Assignment) -> None:
     """Record an assignment; its value is unknown if a later walk gives another."""
     known = run.assignments.get(assignment.place.start)
     if known is not None and known.word != assignment.word:
-        assignment = replace(assignment, word=replace(assignment.word, value=None, written=None))
+        assignment = assignment._replace(word=assignment.word._replace(value=None, written=None))
     run.assignments[assignment.place.start] = assignment
 
 
@@ -118,6 +126,8 @@ def declaration(shell: Shell, node: Node) -> None:
             assign(shell, child, exported)
         elif child.type == "variable_name":
             _declare(run, name, exported, keyword)
+        elif child.type in ("string", "command_substitution") and exported_file(run, name, *shell.span(child), Where()):
+            continue
         elif child.type in ("string", "concatenation") and exported:
             for field in shell.words.fields(child, run.state):
                 match = ASSIGNED.match(field.known)
@@ -131,7 +141,7 @@ def _declare(run: Run, name: str, exported: bool, keyword: str) -> None:
     if exported:
         run.exported.add(name)
         if known is not None:
-            run.state.variables[name] = replace(known, exported=True)
+            run.state.variables[name] = known._replace(exported=True)
     elif keyword == "local":
         run.state.variables[name] = Variable(pieces=())
 
@@ -163,6 +173,7 @@ def command(shell: Shell, node: Node, where: Where, behind: list[Node]) -> None:
         kept = dict(run.state.variables)
         run.state.variables |= prefixes
         shell.call(name, tuple(fields[1:]), where)
+        run.follow(fields[1:])
         for prefix_name in prefixes:
             if prefix_name in kept:
                 run.state.variables[prefix_name] = kept[prefix_name]
@@ -182,9 +193,14 @@ def _start(
 ) -> None:
     """Record a server, a nested script, or a call."""
     unwrapped = unwrap(run.page, fields, words)
+    run.unread += unwrapped.unread
     frame = run.frames[-1] if run.frames else None
     place = run.page.place(*span)
     if unwrapped.nested is not None and read_nested(run, unwrapped, where):
+        return
+    name = unwrapped.fields[0].value if unwrapped.fields else None
+    if name in run.functions and name is not None:
+        run.functions[name][0].call(name, tuple(unwrapped.fields[1:]), where)
         return
     if unwrapped.server:
         around = Surroundings(
@@ -195,35 +211,17 @@ def _start(
             place=place,
         )
         server = launch(run.page, unwrapped.fields, around, unwrapped.starts)
-        if server is not None:
-            server = replace(server, unsure=True) if broken else server
-            endless = next((frame for frame in reversed(run.frames) if frame.endless), None)
-            run.launches.append((server, endless or frame))
-            return
+        endless = next((frame for frame in reversed(run.frames) if frame.endless), None)
+        run.start(server._replace(unsure=True) if broken else server, endless or frame)
+        run.follow(fields)
+        return
+    quiet(run, fields, where)
     if program(unwrapped.fields[0]) in PAUSES and not (len(unwrapped.fields) > 1 and unwrapped.fields[1].value == "0"):
         for loop in run.frames:
             loop.pauses = True
     if fields[0].value == "eval":
         run.state.forget(list(run.state.variables))
     run.calls[place.start, place.end] = (Call(tuple(run.page.word(field) for field in fields), place), frame)
-
-
-def heredoc(shell: Shell, node: Node, body: Node, where: Where) -> bool:
-    """Follow a script that a shell reads after ``<<``; return whether this is one."""
-    redirect = next((child for child in node.children if child.type == "heredoc_redirect"), None)
-    if redirect is None or body.type != "command":
-        return False
-    fields = _fields(shell, body)
-    unwrapped = unwrap(shell.run.page, fields, shell.run.state.environment()) if fields else None
-    inner = next((child for child in redirect.children if child.type == "heredoc_body"), None)
-    if unwrapped is None or inner is None or unwrapped.server or unwrapped.nested or not unwrapped.fields:
-        return False
-    if program(unwrapped.fields[0]) not in SHELLS | {"ssh"}:
-        return False
-    if any(not (field.value or "").startswith("-") for field in unwrapped.fields[1:]) and program(fields[0]) in SHELLS:
-        return False
-    text = Field((), 0, 0, inner=(shell.mapped, inner.start_byte, inner.end_byte, False))
-    return read_nested(shell.run, Unwrapped(fields, unwrapped.environment, unwrapped.container, nested=text), where)
 
 
 # --- built-ins that change what the script knows
@@ -258,12 +256,6 @@ def _shift(run: Run, fields: list[Field], where: Where) -> None:
         run.state.arguments = run.state.arguments[int(count[:4]) :] if known and count is not None else None
 
 
-def _source(run: Run, fields: list[Field], where: Where) -> None:
-    """Forget all variables: another file may set any of them."""
-    if fields and not HARMLESS.search(fields[0].value or ""):
-        run.state.forget(list(run.state.variables))
-
-
 def _read_into(run: Run, fields: list[Field], where: Where) -> None:
     for field in fields:
         if (field.value or "").isidentifier():
@@ -290,8 +282,8 @@ def _trap(run: Run, fields: list[Field], where: Where) -> None:
 BUILTINS: dict[str, Callable[[Run, list[Field], Where], None]] = {
     "set": _set,
     "shift": _shift,
-    "source": _source,
-    ".": _source,
+    "source": source,
+    ".": source,
     "read": _read_into,
     "mapfile": _read_into,
     "readarray": _read_into,

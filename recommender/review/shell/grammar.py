@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import re
 import time
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from recommender.common.pattern import pattern
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 # The parser counts bytes: one byte per character makes offsets character offsets. A comma stands for
 # non-ASCII characters because, like them, it is only ever part of a word.
-OUTSIDE = re.compile(r"[^\x01-\x7f]")
+OUTSIDE = pattern(r"[^\x01-\x7f]")
 # Parse time and memory grow with their square; real scripts have less than a tenth.
 MOST_PIPES = 1000
 MOST_ARRAYS = 600
 MOST_BACKTICKS = 1000
-PIPE = re.compile(r"(?<!\|)\|(?!\|)")
+PIPE = pattern(r"(?<!\|)\|(?!\|)")
 # The grammar lacks `3<>file`; with a blank for `>` it reads a plain redirection.
-BOTH_WAYS = re.compile(r"(?<![\\<>])<>(?![<>])")
+BOTH_WAYS = pattern(r"(?<![\\<>])<>(?![<>])")
+# A comment in backticks: a substitution of nothing, which the grammar takes for an open quote.
+NOTHING = pattern(r"`#[^`\n]*`")
 # CPU time, so that the result does not depend on the machine's load.
 MOST_SECONDS = 0.25
 CHUNK = 4096
@@ -31,9 +34,12 @@ class Unparsed(Exception):
 
 @cache
 def _parser() -> Parser:
-    import tree_sitter_bash
-    from tree_sitter import Language, Parser
-
+    """Return the parser of bash: the only use of tree-sitter. Raise Unparsed where it is not installed."""
+    try:
+        import tree_sitter_bash
+        from tree_sitter import Language, Parser
+    except ImportError:
+        raise Unparsed("shell commands are not read without tree-sitter") from None
     return Parser(Language(tree_sitter_bash.language()))
 
 
@@ -41,6 +47,7 @@ def parse(code: str) -> tuple[Node, bool]:
     """Return a script's tree, and whether it is complete. Raise Unparsed."""
     if len(PIPE.findall(code)) > MOST_PIPES or code.count("=(") > MOST_ARRAYS or code.count("`") > MOST_BACKTICKS:
         raise Unparsed("too many pipes, arrays or backticks; the text was not read")
+    code = NOTHING.sub(lambda match: " " * len(match[0]), code)
     data = BOTH_WAYS.sub("< ", OUTSIDE.sub(",", code)).encode("ascii")
     began, late = time.thread_time(), False
 

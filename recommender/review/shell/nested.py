@@ -1,7 +1,5 @@
 """Follow the shell scripts that lie inside other commands."""
 
-from dataclasses import replace
-
 from recommender.review.script.launches import Surroundings, launch
 from recommender.review.script.model import Container, ReadProblem, Span, Word
 from recommender.review.script.source_map import Field, Mapped
@@ -27,6 +25,7 @@ def walk(run: Run, mapped: Mapped, where: Where | None = None) -> list[ReadProbl
             if not run.called.get(name):
                 run.state.arguments = None
                 shell.call(name, None, Where())
+        shell.leftovers(root)
     except TooMuch:
         problems.append(ReadProblem("following this takes too long; only the beginning was followed", place))
     return problems
@@ -46,9 +45,8 @@ def start(
         read_nested(run, unwrapped, Where())
     elif unwrapped.server:
         around = Surroundings(unwrapped.environment, unwrapped.container, place=place)
-        server = launch(run.page, unwrapped.fields, around, unwrapped.starts)
-        if server is not None:
-            run.launches.append((server, None))
+        run.start(launch(run.page, unwrapped.fields, around, unwrapped.starts), None)
+        run.follow(fields)
 
 
 def read_nested(run: Run, unwrapped: Unwrapped, where: Where) -> bool:
@@ -62,7 +60,7 @@ def read_nested(run: Run, unwrapped: Unwrapped, where: Where) -> bool:
     export(run, unwrapped.environment)
     if unwrapped.container is not None:
         run.state.variables = {
-            name: replace(variable, exported=name in unwrapped.environment)
+            name: variable._replace(exported=name in unwrapped.environment)
             for name, variable in run.state.variables.items()
         }
     run.state.arguments = tuple(unwrapped.arguments)
@@ -72,15 +70,19 @@ def read_nested(run: Run, unwrapped: Unwrapped, where: Where) -> bool:
 
 
 def _text(run: Run, field: Field | None) -> Mapped | None:
-    """Return the script within a word, with the place of each character."""
+    """Return the script within a word, with the place of each character; what is unknown stays unknown to the shell."""
     if field is None:
         return None
     if field.inner is not None:
         mapped, start, end, unescape = field.inner
         return mapped.part(start, end, unescape)
-    if field.value is None or len(field.pieces) != 1 or field.pieces[0].start < 0:
-        return None
-    piece = field.pieces[0]
-    if run.page.text[piece.start : piece.end] != piece.text:
-        return None
-    return Mapped(piece.text or "", range(piece.start, piece.end))
+    parts: list[str] = []
+    places: list[int] = []
+    for piece in field.pieces:
+        text = "$?" if piece.text is None else piece.text
+        exact = piece.text is not None and run.page.text[piece.start : piece.end] == piece.text
+        parts.append(text)
+        places += range(piece.start, piece.end) if exact else [max(piece.start, field.start)] * len(text)
+    code = "".join(parts)
+    unknown = any(piece.text is None for piece in field.pieces)
+    return None if code == "" or code == "$?" or (unknown and "'" in code) else Mapped(code, places)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from recommender.review.script.model import (
     Assignment,
@@ -18,7 +18,7 @@ from recommender.review.script.model import (
     Use,
     Word,
 )
-from recommender.review.script.source_map import Piece, SourceText
+from recommender.review.script.source_map import Field, Piece, SourceText
 from recommender.review.script.variables import Variable, Variables
 
 if TYPE_CHECKING:
@@ -45,17 +45,18 @@ class Frame:
         return Loop(self.place, self.endless, self.pauses)
 
 
-@dataclass(frozen=True)
-class Where:
-    """The context of a command: in the background, failure handled, depth."""
+class Where(NamedTuple):
+    """The context of a command: in the background, failure handled, output run later, depth."""
 
     background: bool = False
     guarded: bool = False
     depth: int = 0
+    kept: bool = False
+    """Its output goes to a script or to a shell, so what it prints may be run."""
 
-    def deeper(self, background: bool = False, guarded: bool = False) -> Where:
+    def deeper(self, background: bool = False, guarded: bool = False, kept: bool = False) -> Where:
         """Return the context one construct further in."""
-        return Where(self.background or background, self.guarded or guarded, self.depth + 1)
+        return Where(self.background or background, self.guarded or guarded, self.depth + 1, self.kept or kept)
 
 
 class TooMuch(Exception):
@@ -79,6 +80,12 @@ class Run:
     assignments: dict[int, Assignment] = field(default_factory=dict)
     calls: dict[tuple[int, int], tuple[Call, Frame | None]] = field(default_factory=dict)
     surveys: list[Survey] = field(default_factory=list)
+    tools: list[Launch] = field(default_factory=list)
+    followed: list[tuple[int, int]] = field(default_factory=list)
+    embedded: list[tuple[str, int, int]] = field(default_factory=list)
+    unread: list[ReadProblem] = field(default_factory=list)
+    sourced: bool = False
+    """A sourced file could not be read, so that any variable may be set."""
     exported: set[str] = field(default_factory=set)
     container: Container | None = None
     error_exit: Span | None = None
@@ -92,9 +99,23 @@ class Run:
         if self.steps > MOST_STEPS:
             raise TooMuch
 
+    def follow(self, fields: Iterable[Field]) -> None:
+        """Note the places of words that were understood, and of the literals that they come from."""
+        for word in fields:
+            self.followed.append((word.start, word.end))
+            self.followed += [(piece.start, piece.end) for piece in word.pieces if piece.start >= 0]
+
+    def start(self, server: Launch, frame: Frame | None) -> None:
+        """Record a server, or a tool, that a command starts."""
+        if server.starts == "tool":
+            self.tools += [server] if server not in self.tools[-20:] else []
+        else:
+            self.launches.append((server, frame))
+
     def problems(self) -> tuple[ReadProblem, ...]:
         """Return the problems, each once."""
-        return tuple(dict.fromkeys(problem for survey in self.surveys for problem in survey.problems))
+        surveyed = (problem for survey in self.surveys for problem in survey.problems)
+        return tuple(dict.fromkeys((*surveyed, *self.unread)))
 
     def uses(self) -> tuple[Use, ...]:
         """Return the uses, each once, in the order of the text."""
@@ -105,11 +126,16 @@ def complete_script(script: Script, run: Run, problems: list[ReadProblem]) -> Sc
     """Return the script with all that was read."""
     launches: list[Launch] = []
     for launch, frame in run.launches:
-        whole = replace(launch, loop=frame.loop() if frame and frame.endless else None)
-        if whole not in launches[-20:]:
+        whole = launch._replace(loop=frame.loop() if frame and frame.endless else None)
+        at = next(
+            (at for at, other in enumerate(launches[-20:], max(0, len(launches) - 20)) if _same(other, whole)), None
+        )
+        if at is None:
             launches.append(whole)
+        elif whole.loop is not None and launches[at].loop is None:
+            launches[at] = whole
     assignments = (
-        replace(assignment, exported=True) if assignment.name in run.exported else assignment
+        assignment._replace(exported=True) if assignment.name in run.exported else assignment
         for assignment in run.assignments.values()
     )
     comments = {comment.place: comment for survey in run.surveys for comment in survey.comments}
@@ -117,16 +143,30 @@ def complete_script(script: Script, run: Run, problems: list[ReadProblem]) -> Sc
         script,
         launches=(*script.launches, *launches),
         comments=(*script.comments, *(comments[place] for place in sorted(comments))),
+        tools=(*script.tools, *run.tools),
+        followed=(*script.followed, *dict.fromkeys(run.followed)),
+        embedded=(*script.embedded, *dict.fromkeys(run.embedded)),
         problems=(*script.problems, *dict.fromkeys(problems), *run.problems()),
         assignments=tuple(sorted(assignments, key=lambda assignment: assignment.place)),
         uses=run.uses(),
         calls=tuple(
-            replace(call, loop=frame.loop() if frame else None)
+            call._replace(loop=frame.loop() if frame else None)
             for call, frame in sorted(run.calls.values(), key=lambda pair: pair[0].place)
         ),
         loops=tuple(sorted((frame.loop() for frame in run.loops.values()), key=lambda loop: loop.place)),
         error_exit=run.error_exit,
     )
+
+
+def _same(first: Launch, second: Launch) -> bool:
+    """Return whether two launches are equal, or the same words of an array that a script runs in two ways."""
+    if first == second:
+        return True
+    options = [[option.place for option in launch.options] for launch in (first, second)]
+    models = [launch.model.written if launch.model else None for launch in (first, second)]
+    environments = [{name: word.value for name, word in launch.environment.items()} for launch in (first, second)]
+    inside = all(option.start < first.place.start for option in options[0][:1]) and bool(options[0])
+    return inside and options[0] == options[1] and models[0] == models[1] and environments[0] == environments[1]
 
 
 def export(run: Run, environment: Mapping[str, Word]) -> None:

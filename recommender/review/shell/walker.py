@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from recommender.common.pattern import pattern
 from recommender.review.script.model import Script, Span
 from recommender.review.script.source_map import Field, Mapped, SourceText
 from recommender.review.script.variables import Variable, Variables, merge_states
 from recommender.review.shell import grammar
-from recommender.review.shell.commands import assign, command, declaration, heredoc
+from recommender.review.shell.commands import assign, command, declaration
+from recommender.review.shell.heredocs import heredoc, keeps, leftovers
 from recommender.review.shell.nested import walk
 from recommender.review.shell.state import MOST_DEPTH, Frame, Run, Where, complete_script
 from recommender.review.shell.survey import survey
@@ -26,11 +28,11 @@ if TYPE_CHECKING:
 
 MOST_CALLS_OF_ONE = 12
 LONGEST_CONDITION = 500
-ENDLESS = re.compile(r"(?:true|:|1|\[+\s*(?:1|true|\"1\"|1\s*-eq\s*1|1\s*==?\s*1)\s*\]+|\(\(\s*1\s*\)\)|test\s+1)\s*;?")
-NEVER = re.compile(r"(?:false|\[\s*\]|!\s*true)\s*;?")
-EMPTY = re.compile(r"-z\s+\"?\$\{?(\w+)")
-SHEBANG_EXIT = re.compile(r"#![^\n]*\bb?a?sh\s+-[a-z]*e")
-FILLED = re.compile(r"(?:-n\s+|\[+\s+|test\s+)\"?\$\{?(\w+)")
+ENDLESS = pattern(r"(?:true|:|1|\[+\s*(?:1|true|\"1\"|1\s*-eq\s*1|1\s*==?\s*1)\s*\]+|\(\(\s*1\s*\)\)|test\s+1)\s*;?")
+NEVER = pattern(r"(?:false|\[\s*\]|!\s*true)\s*;?")
+EMPTY = pattern(r"-z\s+\"?\$\{?(\w+)")
+SHEBANG_EXIT = pattern(r"#![^\n]*\bb?a?sh\s+-[a-z]*e")
+FILLED = pattern(r"(?:-n\s+|\[+\s+|test\s+)\"?\$\{?(\w+)")
 
 
 def read(script: Script) -> Script:
@@ -60,7 +62,7 @@ def _open_quote(script: Script) -> Script:
             walk(run, mapped)
             without_quote = complete_script(replace(script, launches=(), problems=()), run, [])
             if without_quote.launches and not without_quote.problems:
-                unsure = tuple(replace(launch, unsure=True) for launch in without_quote.launches)
+                unsure = tuple(launch._replace(unsure=True) for launch in without_quote.launches)
                 return replace(without_quote, launches=unsure, problems=script.problems)
     return script
 
@@ -75,9 +77,17 @@ class Shell:
         self.words = Words(run.page, mapped)
         self.survey = survey(run.page, mapped, root)
 
+    def span(self, node: Node) -> tuple[int, int]:
+        """Return a node's range in the file."""
+        return self.mapped.span(node.start_byte, node.end_byte)
+
     def place(self, node: Node) -> Span:
         """Return where a node is in the file."""
-        return self.run.page.place(*self.mapped.span(node.start_byte, node.end_byte))
+        return self.run.page.place(*self.span(node))
+
+    def leftovers(self, root: Node) -> None:
+        """Read what the statements did not lead to."""
+        leftovers(self, root)
 
     # --- statements
 
@@ -120,6 +130,7 @@ class Shell:
         body = node.child_by_field_name("body")
         if body is None or heredoc(self, node, body, where):
             return
+        where = where.deeper(kept=keeps(self, node.children))
         if body.type != "command":
             self.statement(body, where)
             return
@@ -135,9 +146,10 @@ class Shell:
     def _pipeline(self, node: Node, where: Where) -> None:
         parts = grammar.children(node)
         for child in parts:
-            masked = child is not parts[-1] and not self.run.pipefail
+            last = child is parts[-1]
             kept = self._copy()
-            self.statement(child, where.deeper(guarded=masked))
+            runs = not last and keeps(self, parts[parts.index(child) + 1 :])
+            self.statement(child, where.deeper(guarded=not last and not self.run.pipefail, kept=runs))
             self.run.state = kept
 
     def _list(self, node: Node, where: Where) -> None:

@@ -7,28 +7,29 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from recommender.common.pattern import pattern
 from recommender.review.script.source_map import ESCAPED, Field, Mapped, Piece, SourceText, limited
 from recommender.review.script.variables import Variable, Variables
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-BRACES = re.compile(r"(?<!\$)\{(?=[^{}\s]*?(?:,|\.\.))[^{}\s]*+\}")
-BACKSLASH = re.compile(r"\\(\n|.)", re.DOTALL)
-ANSI = re.compile(r"\\(.)", re.DOTALL)
+BRACES = pattern(r"(?<!\$)\{(?=[^{}\s]*?(?:,|\.\.))[^{}\s]*+\}")
+BACKSLASH = pattern(r"\\(\n|.)", re.DOTALL)
+ANSI = pattern(r"\\(.)", re.DOTALL)
 ANSI_CHARS = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
-BLANK_RUN = re.compile(r"[ \t\n]+")
+BLANK_RUN = pattern(r"[ \t\n]+")
 # Variables that, if unknown, may hold any number of options.
-SEVERAL = re.compile(r"(?i)\$\{?\w*(args?|argv|opts?|options?|flags?|params?|extras?|cmd)(?![a-z])")
+SEVERAL = pattern(r"(?i)\$\{?\w*(args?|argv|opts?|options?|flags?|params?|extras?|cmd)(?![a-z])")
 # All words of an array or of the arguments (also guarded against `set -u`), and some of them.
-ALL_WORDS = re.compile(
+ALL_WORDS = pattern(
     r"\$[@*]|\$\{[@*]\}|\$\{(?P<array>\w+)\[[@*]\]\}|\$\{(?P<guarded>\w+)\[@\]\+\"\$\{(?P=guarded)\[@\]\}\"\}"
 )
-SOME_WORDS = re.compile(r"\$\{(?:\w+\[[@*]\]|[@*]).*\}")
+SOME_WORDS = pattern(r"\$\{(?:\w+\[[@*]\]|[@*]).*\}")
 LONGEST_ARRAY = 80
 DEEPEST = 30
 PLAIN = frozenset({"word", "number"})
-SPECIAL = re.compile(r"[\\{$\"'`]")
+SPECIAL = pattern(r"[\\{$\"'`]")
 QUOTED = frozenset({"string", "raw_string", "ansi_c_string"})
 EXPANSIONS = frozenset({"simple_expansion", "expansion"})
 UNTOLD = frozenset({"command_substitution", "process_substitution", "arithmetic_expansion"})
@@ -84,6 +85,8 @@ class Words:
         return fields if fields or any(piece.splits for piece in pieces) else [single]
 
     def _mark_unknown(self, field: Field) -> Field:
+        if any(piece.optional for piece in field.pieces):
+            return replace(field, many=True, optional=True)
         loose = any(piece.text is None and piece.splits for piece in field.pieces)
         if loose and len(field.pieces) == 1 and SEVERAL.match(self.page.text, field.start, field.end):
             return replace(field, many=True)
@@ -113,7 +116,7 @@ class Words:
             yield self.page.literal(self.mapped, node.start_byte + 1, node.end_byte - 1)
         elif kind == "ansi_c_string":
             piece = self.page.literal(self.mapped, node.start_byte + 2, node.end_byte - 1)
-            yield replace(piece, text=ANSI.sub(lambda m: ANSI_CHARS.get(m[1], m[0]), piece.text or ""))
+            yield piece._replace(text=ANSI.sub(lambda m: ANSI_CHARS.get(m[1], m[0]), piece.text or ""))
         elif kind in ("concatenation", "command_name", "number") and node.named_child_count:
             yield from self._parts(node.children, node.start_byte, node.end_byte, state, quoted, depth + 1)
         else:
@@ -136,7 +139,7 @@ class Words:
         text = piece.text or ""
         if "\\" in text:
             pattern = ESCAPED if quoted else BACKSLASH
-            return replace(piece, text=pattern.sub(lambda match: "" if match[1] == "\n" else match[1], text))
+            return piece._replace(text=pattern.sub(lambda match: "" if match[1] == "\n" else match[1], text))
         return piece
 
     def _string(self, node: Node, state: Variables, depth: int) -> Iterator[Piece]:
@@ -163,9 +166,9 @@ class Words:
             if variable.text or operator == "+":
                 yield from self._rest(node, rest, state, quoted, depth)
         elif operator in ("", ":?", "?") and variable is not None and variable.pieces is not None:
-            yield from (replace(piece, splits=not quoted) for piece in variable.pieces)
+            yield from (piece._replace(splits=not quoted) for piece in variable.pieces)
         elif operator == "" and variable is not None and variable.words and not variable.words[0].many:
-            yield from (replace(piece, splits=not quoted) for piece in variable.words[0].pieces)
+            yield from (piece._replace(splits=not quoted) for piece in variable.words[0].pieces)
         else:
             yield self._unknown(node, not quoted)
 
@@ -178,7 +181,7 @@ class Words:
         name, operator, rest = parts
         variable = state.get(name)
         if variable and variable.pieces is not None and (variable.text != "" or not operator.startswith(":")):
-            yield from (replace(piece, splits=not quoted) for piece in variable.pieces)
+            yield from (piece._replace(splits=not quoted) for piece in variable.pieces)
             return
         if variable and not variable.known:
             yield self._unknown(node, not quoted)
@@ -188,7 +191,7 @@ class Words:
             # An empty default means that the caller gives the value.
             pieces = [self._unknown(node, not quoted)]
         if operator in (":=", "=") and name and not name.isdecimal():
-            value = tuple(replace(piece, splits=False) for piece in pieces)
+            value = tuple(piece._replace(splits=False) for piece in pieces)
             word = self.page.word(Field(value, *self.mapped.span(node.start_byte, node.end_byte), variable=name))
             state.variables[name] = Variable(value, None, word, bool(variable and variable.exported))
         yield from pieces
@@ -201,7 +204,7 @@ class Words:
     def _bare_default(self, piece: Piece) -> Piece:
         """Split an unquoted default like its expansion, unless it is in quotes."""
         before = self.page.text[piece.start - 1 : piece.start] if piece.start > 0 else ""
-        return replace(piece, splits=piece.text is None or before not in ("'", '"'))
+        return piece._replace(splits=piece.text is None or before not in ("'", '"'))
 
     def _split_expansion(self, node: Node) -> tuple[str, str, list[Node]]:
         """Return name, operator and rest; "!" stands for all unknown operators."""

@@ -1,9 +1,8 @@
-"""Write the static JSON API: every record, and the recommender's answers, below ``api/v1/``."""
+"""Write the static JSON API below ``api/v1/``: every record."""
 
-import math
+import json
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
 from inspect import getdoc
 from typing import Any
 
@@ -13,14 +12,12 @@ from recommender.knowledge.index import TYPES
 from recommender.knowledge.records import Record
 from recommender.knowledge.store import FOLDERS
 from recommender.site import markup
-from recommender.site.api import answers
-from recommender.site.api.answers import compact
-from recommender.site.api.cache import answer_files
+from recommender.site.api import run_details
 from recommender.site.site_data import SiteData
 
 ROOT = "api/v1"
 LICENCE = "Apache-2.0"
-COMMAND = "recommend --gpu {gpu} --model {model} --load {load} --goal {goal} --quiet"
+FORMAT = 1
 TITLES = ("name", "hub", "option", "title", "statement", "summary")
 """Title fields: the index of a kind shows the first one that a record has."""
 
@@ -33,15 +30,13 @@ def files(data: SiteData) -> Iterator[tuple[str, str]]:
         yield f"{ROOT}/{kind}/index.json", compact(_kind(kind, known))
         for name, record in known.items():
             yield f"{ROOT}/{kind}/{name}.json", compact(record)
-    yield f"{ROOT}/recommendations/index.json", compact(grid(data))
-    yield f"{ROOT}/recommendations/options.json", answers.options()
-    for path, text in _answer_files().items():
-        yield f"{ROOT}/recommendations/{path}", text
+    for path, blocks in run_details.files(data):
+        yield path, compact(blocks)
 
 
-@cache
-def _answer_files() -> Mapping[str, str]:
-    return answer_files()
+def compact(value: object) -> str:
+    """Return JSON without blanks."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def records(data: SiteData, kind: str) -> dict[str, Any]:
@@ -64,12 +59,11 @@ def schema(kind: str) -> str:
 def index(data: SiteData) -> dict[str, Any]:
     """Return the top-level index."""
     return {
-        "format": answers.FORMAT,
+        "format": FORMAT,
         "made_by": f"lmdeploy-recommender {__version__}",
         "licence": LICENCE,
         "lmdeploy": [release.id for release in data.releases],
-        "read": "kinds[KIND].index lists the records of a kind, KIND/ID.json is one; recommendations/MODEL/GPU.json "
-        "has the answers of a model on one card for every load and goal. Paths are relative to this file.",
+        "read": "kinds[KIND].index lists the records of a kind, KIND/ID.json is one. Paths are relative to this file.",
         "page": "../../reference/api.html",
         "kinds": {
             kind: {
@@ -79,7 +73,6 @@ def index(data: SiteData) -> dict[str, Any]:
             }
             for kind in FOLDERS
         },
-        "recommendations": "recommendations/index.json",
     }
 
 
@@ -91,22 +84,6 @@ def _kind(kind: str, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "records": {
             name: next((record[field] for field in TITLES if record.get(field)), name) for name, record in known.items()
         },
-    }
-
-
-def grid(data: SiteData) -> dict[str, Any]:
-    """Return the grid of stored answers: one GPU each, defaults for everything else."""
-    store = data.store
-    return {
-        "format": answers.FORMAT,
-        "lmdeploy": answers.release(),
-        "command": COMMAND,
-        "file": "{model}/{gpu}.json",
-        "options": "options.json",
-        "models": {name: store.models[name].hub for name in answers.MODELS},
-        "gpus": {name: store.gpus[name].name for name in answers.GPUS},
-        "loads": {name: store.loads[name].concurrency for name in answers.loads(store)},
-        "goals": answers.GOALS,
     }
 
 
@@ -122,9 +99,3 @@ def kinds_table(data: SiteData, _: str) -> Iterator[str]:
         for kind in FOLDERS
     )
     yield from markup.table(("File", "Records", "Description", "Schema"), rows)
-
-
-def answer_count(data: SiteData, _: str) -> Iterator[str]:
-    """Return the number of stored answers for the API page."""
-    kinds = len(answers.MODELS), len(answers.GPUS), len(answers.loads(data.store)), len(answers.GOALS)
-    yield "{} models x {} GPUs x {} loads x {} goals: {:,} answers".format(*kinds, math.prod(kinds))

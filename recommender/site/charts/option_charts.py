@@ -167,7 +167,7 @@ def _panel(data: SiteData, series: Series, panel: Panel, points: Sequence[Point]
         y = f"{HEIGHT - BOTTOM - point.figure / most * (HEIGHT - TOP - BOTTOM):.1f}"
         tip = f"{panel.caption(data, point)} ({point.run.id})"
         circle = svg.element("circle", class_="ring" if point.image == IMAGES[1] else "dot", cx=x, cy=y, r=4.5)
-        dots.append(svg.element("a", circle, href=f"md:evidence/{point.run.id}.md", tabindex=-1, aria_label=tip))
+        dots.append(svg.element("a", circle, href=f"md:runs.md#{point.run.id}", tabindex=-1, aria_label=tip))
     title = data.t(panel.title)
     head = svg.titled(title, "; ".join(panel.caption(data, point) for point in points))
     frame = {"viewBox": f"0 0 {WIDTH} {HEIGHT + LINE * (rows - 1)}", "role": "group", "aria_label": title}
@@ -219,7 +219,7 @@ def _table(data: SiteData, series: Series, shown: Sequence[tuple[Panel, list[Poi
     rows = (
         (
             markup.text(_label(data, value)),
-            f"[{run.id}](/evidence/{run.id}.md)",
+            f"[{run.id}](/runs.md#{run.id})",
             *(figures.get(run.id, "–") for *_, figures in columns),
         )
         for value, run in series.runs

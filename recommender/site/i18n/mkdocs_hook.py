@@ -12,7 +12,7 @@ import copy
 import json
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,13 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.plugins import event_priority
 from mkdocs.structure import StructureItem
-from mkdocs.structure.files import Files, InclusionLevel
+from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.nav import Link, Navigation, Section
 from mkdocs.structure.pages import Page
 from mkdocs.structure.toc import AnchorLink
 from mkdocs.utils import get_relative_url
 
+from recommender.site import search, social_card
 from recommender.site.i18n.translation import ENGLISH, LANGUAGES, in_language, language_of, marked, plain, translated
 
 ANCHOR = re.compile(r'(<a\b[^>]*?\bhref=")([^"#:]+)((?:#[^"]*)?")')
@@ -35,19 +36,17 @@ LABEL = " (EN)"
 
 MISSING = {"vi": "trang này chưa được dịch, về trang đầu"}
 """Text of the switch when it leads to the first page because there is no translation."""
-WORDS = {"lang": [ENGLISH], "pipeline": [], "separator": r"""[\s\-,:;!?()\[\]"']+|\.(?!\d)"""}
-"""Search settings of translated pages. lunr's pipelines for English and Vietnamese drop letters with accents, so words
-are indexed unchanged."""
 
 
 @dataclass
 class LanguageState:
-    """State of one build: the addresses of its pages, and theme texts and navigation by language."""
+    """State of one build: addresses and search entries of its pages, theme texts and navigation by language."""
 
     palettes: dict[str, Any]
     descriptions: dict[str, str]
     pages: set[str] = field(default_factory=set)
     navigations: dict[str, Navigation] = field(default_factory=dict)
+    entries: dict[str, list[list[Any]]] = field(default_factory=dict)
 
 
 def _state(config: MkDocsConfig) -> LanguageState:
@@ -120,6 +119,7 @@ def on_env(env: Any, config: MkDocsConfig, files: Files) -> None:
         if language != ENGLISH:
             items = [*_items(config.nav or [], "", language, files)]
             _state(config).navigations[language] = _navigation(items)
+            place_pages(files.documentation_pages(), language)
 
 
 def _items(entry: Any, title: str, language: str, files: Files) -> Iterator[StructureItem]:
@@ -154,6 +154,15 @@ def _navigation(items: list[StructureItem]) -> Navigation:
     return navigation
 
 
+def place_pages(files: Iterable[File], language: str) -> None:
+    """Give the pages outside the navigation the section of their folder's index."""
+    pages = [file.page for file in files if file.page and language_of(file.src_uri) == language]
+    indexes = {posixpath.dirname(page.file.dest_uri): page.parent for page in pages if page.is_index and page.parent}
+    for page in pages:
+        if page.parent is None and not page.is_index:
+            page.parent = indexes.get(posixpath.dirname(page.file.dest_uri))
+
+
 def _linked(items: list[StructureItem], parent: Section | None) -> Iterator[Page]:
     """Set the parent of each item and yield the pages among them."""
     for item in items:
@@ -164,9 +173,20 @@ def _linked(items: list[StructureItem], parent: Section | None) -> Iterator[Page
             yield from _linked(item.children, item)
 
 
+def _collect(page: Page, language: str, config: MkDocsConfig) -> None:
+    """Keep what the search finds of a page, by its address; sections keep their addresses from the root."""
+    folder = _folder(language)
+    address = page.file.dest_uri.removeprefix(folder)
+    found = search.entries(address, plain(page.content or ""), page.meta.get("tags", ()))
+    _state(config).entries[page.file.dest_uri] = [[folder + entry[0], *entry[1:]] for entry in found]
+
+
 def on_page_context(context: dict[str, Any], page: Page, config: MkDocsConfig, nav: Navigation) -> dict[str, Any]:
     """Give a page the theme texts and navigation of its language, and the switch."""
     here, state = language_of(page.file.src_uri), _state(config)
+    _collect(page, here, config)
+    context["search_index"] = _folder(here) + search.FILE
+    context["door"] = social_card.door(page.file.dest_uri.removeprefix(_folder(here)))
     config.theme["language"] = here
     config.theme["palette"] = state.palettes[here]
     config.site_description = state.descriptions[here]
@@ -184,50 +204,42 @@ def on_page_context(context: dict[str, Any], page: Page, config: MkDocsConfig, n
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Set the base of a translated page, below which the theme looks for the search index.
-
-    The theme would look for the list of versions there too and fail, so translated pages have no version selector.
-    """
-    language = language_of(page.file.src_uri)
-    if language == ENGLISH:
+    """Leave the version selector out of translated pages: the theme would look for the list in their folder."""
+    if language_of(page.file.src_uri) == ENGLISH:
         return output
-    own = {"base": get_relative_url(f"{language}/", page.file.url), "version": None}
 
     def replace(settings: re.Match[str]) -> str:
-        return settings[1] + json.dumps(json.loads(settings[2]) | own).replace("<", r"\u003c") + settings[3]
+        return (
+            settings[1] + json.dumps(json.loads(settings[2]) | {"version": None}).replace("<", r"\u003c") + settings[3]
+        )
 
     return SETTINGS.sub(replace, output, count=1)
 
 
-# Runs after the search plugin, which writes the index, and before "offline", which makes a script of it.
-@event_priority(-50)
 def on_post_build(config: MkDocsConfig) -> None:
-    """Write a search index per language: its pages, and those that are in English only."""
-    site = Path(config.site_dir)
-    whole = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
-    entries: dict[str, list[dict[str, str]]] = {language: [] for language in LANGUAGES}
-    for entry in whole["docs"]:
-        prefix = entry["location"].partition("/")[0]
-        entries[prefix if prefix in LANGUAGES else ENGLISH].append(entry)
+    """Write a search index for each language: its pages, and those that are in English only."""
+    state = _state(config)
+    english = {address: found for address, found in state.entries.items() if language_of_address(address) == ENGLISH}
     for language in LANGUAGES:
-        docs, settings = entries[language], whole["config"]
-        if language != ENGLISH:
-            docs = [*_own_entries(docs, language), *_english_entries(entries[ENGLISH], language, _state(config).pages)]
-            settings = settings | WORDS
-        text = json.dumps(whole | {"config": settings, "docs": docs}, separators=(",", ":"))
-        folder = site / _folder(language) / "search"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "search_index.json").write_text(text, "utf-8")
-        if language != ENGLISH:
-            (folder / "search_index.js").write_text(f"var __index = {text}", "utf-8")
+        folder = _folder(language)
+        own = {address: found for address, found in state.entries.items() if address.startswith(folder)}
+        pages = english if language == ENGLISH else {**own, **_english_only(english, own, folder)}
+        names = {kind.name: _in(language, kind.name) for kind in search.KINDS.values()}
+        path = Path(config.site_dir, folder, search.FILE)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(search.write_index([entry for found in pages.values() for entry in found], names), "utf-8")
 
 
-def _own_entries(entries: list[dict[str, str]], language: str) -> Iterator[dict[str, str]]:
-    for entry in entries:
-        yield entry | {"location": entry["location"].removeprefix(f"{language}/"), "title": plain(entry["title"])}
+def language_of_address(address: str) -> str:
+    """Return the language of a built page."""
+    name = address.partition("/")[0]
+    return name if name in LANGUAGES else ENGLISH
 
 
-def _english_entries(entries: list[dict[str, str]], language: str, pages: set[str]) -> Iterator[dict[str, str]]:
-    for entry in entries:
-        if f"{language}/{entry['location'].partition('#')[0]}" not in pages:
-            yield entry | {"location": f"../{entry['location']}", "title": entry["title"] + LABEL}
+def _english_only(english: Mapping[str, Any], own: Mapping[str, Any], folder: str) -> dict[str, list[list[Any]]]:
+    """Return the entries of the pages without a translation, with the mark of English."""
+    return {
+        address: [[entry[0], entry[1] + LABEL, *entry[2:]] for entry in found]
+        for address, found in english.items()
+        if f"{folder}{address}" not in own
+    }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from recommender.knowledge.provenance import measured_lines, newest_about
 from recommender.site import controls, markup
-from recommender.site.pages.measurements import followers
+from recommender.site.pages.runs import followers
 from recommender.site.site_data import SiteData, SitePage, page
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def _index(data: SiteData) -> Iterator[str]:
 
 def _adviser(data: SiteData, adviser: records.Adviser) -> Iterator[str]:
     store = data.store
+    yield f"{markup.text(adviser.name)}: {markup.prose(store, adviser.approach)}\n"
     yield from markup.resolved(
         (
             ("Kind", adviser.kind),
@@ -105,7 +106,7 @@ def _measured(data: SiteData, adviser: records.Adviser) -> Iterator[str]:
     if runs:
         yield markup.heading(2, "Measured", "measured")
         yield "Runs of this configuration. Each record lists options that were added or removed.\n"
-        yield from (f"- [{run.id}](/evidence/{run.id}.md), ended: {run.outcome}" for run in runs)
+        yield from (f"- [{run.id}](/runs.md#{run.id}), ended: {run.outcome}" for run in runs)
 
 
 def _disagreements(data: SiteData, adviser: records.Adviser) -> Iterator[str]:
@@ -143,18 +144,12 @@ def _claims(data: SiteData) -> Iterator[str]:
 
 def _controls(data: SiteData) -> str:
     known = data.store.claims.values()
-    verdicts = (
-        controls.button(
-            "verdict", name, f"{markup.verdict(name)} {sum(claim.verdict == name for claim in known)}", pressed=False
-        )
-        for name in markup.VERDICTS
-    )
+    verdicts = {name: f"{name} ({sum(claim.verdict == name for claim in known)})" for name in markup.VERDICTS}
     names = {adviser.id: adviser.name for adviser in data.store.advisers.values()}
     parts = (
         controls.field(data, "claims", "Search claims"),
-        controls.choice("claims-adviser", "Claimed by", {"": "anyone"} | names),
-        controls.group("Verdict", verdicts),
-        f'<div class="group">{controls.button("clear", "", "Show all")}</div>',
+        controls.choice("claims-verdict", "Verdict", {"": "any"} | verdicts, field="verdict"),
+        controls.choice("claims-adviser", "Claimed by", {"": "anyone"} | names, field="advisers"),
         controls.count("claims", "{0} of {1} claims"),
     )
     return controls.form("claims", parts, label="Claim filters")
@@ -163,7 +158,7 @@ def _controls(data: SiteData) -> str:
 def _compared(data: SiteData, claim: records.Claim) -> Iterator[str]:
     """Yield all starts of both sides of each comparison, and the loads that only one side measured."""
     for comparison in getattr(data.store.measured.get(claim.id), "comparisons", ()):
-        sides = (", ".join(f"[{run}](/evidence/{run}.md)" for run in side) for side in (comparison.of, comparison.than))
+        sides = (", ".join(f"[{run}](/runs.md#{run})" for run in side) for side in (comparison.of, comparison.than))
         yield f"- {markup.prose(data.store, comparison.change)}: {next(sides)}. Compared with: {next(sides)}."
         if comparison.alone:
             yield f"    Loads of one side only: {markup.text('; '.join(comparison.alone))}."

@@ -153,7 +153,7 @@ def _table_row(data: SiteData, row: FigureRow, head: Sequence[str]) -> str:
     link = f'<a href="md:advisers/{adviser.id}.md">{data.html(adviser.name)}</a>'
     about = f"<small>{data.html(row.figure.about)}</small>" if row.figure else ""
     runs = " ".join(
-        f'<a href="md:evidence/{run.id}.md" aria-label="{html.escape(run.id)}">{number}</a>'
+        f'<a href="md:runs.md#{run.id}" aria-label="{html.escape(run.id)}">{number}</a>'
         for number, run in enumerate(row.runs, 1)
     )
     values = (

@@ -15,24 +15,16 @@ from recommender.lookup.comparison import (
 )
 from recommender.request.request import Request
 from recommender.site import controls, markup
-from recommender.site.pages import claimed_figures
+from recommender.site.pages import claimed_figures, outcomes
 from recommender.site.pages.advisers import adviser_link
 from recommender.site.pages.measured_table import GPU, OURS, measured_table
 from recommender.site.site_data import SiteData, SitePage, page
 
-BASELINE = "baseline"
 STATES = {"gone": "removed: the server exits if it is set", "unread": "has no effect here", "read": ""}
 SHOWN = tuple(OURS)[:2]
 """The table's columns of our recommendations."""
 TOPICS = {"environment": "environment variables", "client": "request fields"}
 """The topic shown for settings that are not flags."""
-SORTS = {
-    "given": "as given",
-    "name": "name",
-    "topic": "topic",
-    "differences": "differences",
-    "verdicts": "verdicts",
-}
 
 
 def pages(data: SiteData) -> Iterator[SitePage]:
@@ -48,11 +40,15 @@ def answers(data: SiteData) -> dict[str, Comparison]:
 def _compare(data: SiteData) -> Iterator[str]:
     comparisons = answers(data)
     first = comparisons[SHOWN[0]]
+    yield from outcomes.outcomes(data, first)
+    yield markup.heading(2, data.t("Scenarios"), "scenarios")
+    yield from outcomes.scenarios(data)
+    yield markup.heading(2, data.t("Critical settings"), "critical")
+    yield from outcomes.critical_settings(data, first)
+    yield markup.heading(2, data.t("All settings"), "settings")
     yield data.t(
-        "All settings of eight advisers and of this recommender, for {model} on one {card} with LMDeploy "
-        "{release}. Grey: the adviser did not set it, so LMDeploy's default applies. Marked: it differs from "
-        "the baseline script. The symbol after a value is the verdict on the adviser's claim about that "
-        "setting."
+        "For {model} on one {card} with LMDeploy {release}. Marked: it differs from LMDeploy's default. Grey: not set, "
+        "so the default applies. The symbol after a value is the verdict on the adviser's claim about that setting."
     ).format(model=markup.text(first.resolved.model.hub), card=GPU, release=first.resolved.release.id)
     marks = " · ".join(
         f"{markup.verdict(name, data.say)}: {data.t(meaning)}" for name, (_, meaning) in markup.VERDICTS.items()
@@ -66,8 +62,6 @@ def _compare(data: SiteData) -> Iterator[str]:
     yield from measured_table(data)
     yield markup.heading(2, data.t("Which configurations start"), "starts")
     yield from _starts(data, first)
-    yield markup.heading(2, data.t("Scenarios"), "scenarios")
-    yield from _scenarios(data)
 
 
 @dataclass(frozen=True)
@@ -81,8 +75,8 @@ class Column:
 
 def columns(data: SiteData) -> list[Column]:
     """Return the advisers' columns, then ours."""
-    advisers = [Column(adviser.id, adviser.name, adviser.id) for adviser in data.store.advisers.values()]
-    return advisers + [Column(f"ours-{number}", name, "") for number, name in enumerate(SHOWN, 1)]
+    ours = [Column(f"ours-{number}", name, "") for number, name in enumerate(SHOWN, 1)]
+    return ours + [Column(adviser.id, adviser.name, adviser.id) for adviser in data.store.advisers.values()]
 
 
 def _table(data: SiteData, comparisons: Mapping[str, Comparison]) -> str:
@@ -95,28 +89,20 @@ def _table(data: SiteData, comparisons: Mapping[str, Comparison]) -> str:
     return (
         f'{_controls(data)}\n<div class="compare" role="region" aria-label="{data.html("All settings")}">'
         f'<table class="settings" role="table">\n<thead role="rowgroup"><tr role="row">'
-        f'<th id="compare-setting" scope="col" role="columnheader">{data.html("Setting")}</th>'
+        f'<th scope="col" role="columnheader">{data.html("Setting")}</th>'
+        f'<th scope="col" role="columnheader">{data.html("Default")}</th>'
         f"{heads}</tr></thead>\n{rows}</table></div>\n"
     )
 
 
 def _controls(data: SiteData) -> str:
-    sorts = (controls.button("sort", name, data.html(label), pressed=name == "given") for name, label in SORTS.items())
     only = (
-        controls.button("only", "differs", data.html("differs from the baseline"), pressed=False),
+        controls.button("only", "differs", data.html("differs from the default"), pressed=False),
         controls.button("only", "refuted", data.html("a claim was refuted"), pressed=False),
-    )
-    shown = (controls.button("toggle", column.id, data.html(column.name), pressed=True) for column in columns(data))
-    rest = (
-        controls.button("reasons", "", data.html("Show all reasons"), pressed=False),
-        controls.button("clear", "", data.html("Reset")),
     )
     parts = (
         controls.field(data, "compare", "Find in the table"),
-        controls.group(data.t("Sort by"), sorts),
         controls.group(data.t("Show only"), only),
-        controls.group(data.t("Columns"), shown),
-        f'<div class="group">{" ".join(rest)}</div>',
         controls.count("compare", data.t("{0} of {1} settings")),
     )
     return controls.form("compare", parts, label=data.t("What the table shows"))
@@ -140,46 +126,36 @@ def topic(data: SiteData, option: str) -> str:
 def _rows(data: SiteData, option: str, comparisons: Mapping[str, Comparison]) -> str:
     ours = [_setting(comparison, option) for comparison in comparisons.values()]
     setting = next(setting for setting in ours if setting)
-    values: list[ComparedValue | None] = [*setting.given, *(own.ours if own else None for own in ours)]
-    base = next(value for value in setting.given if value.adviser == BASELINE)
+    values: list[ComparedValue | None] = [*(own.ours if own else None for own in ours), *setting.given]
     placed = list(zip(columns(data), values, strict=True))
     state = f'<small class="state">{data.html(STATES[setting.state])}</small>' * (setting.state != "read")
     about = f'<small class="topic">{data.html(topic(data, option))}</small>'
+    default = html.escape(setting.default) or data.html("none")
     link = f'<a href="md:flags/{option}.md"><code>{html.escape(setting.name)}</code></a>'
-    cells = "".join(_cell(data, column, value, base, setting) for column, value in placed)
+    cells = "".join(_cell(data, column, value, setting) for column, value in placed)
     why = f'{data.html("Why")} <span class="unseen">{html.escape(setting.name)}</span>'
     return (
-        f'<tbody role="rowgroup" {_data(data, setting, placed, base)}>'
+        f'<tbody role="rowgroup" data-only="{_kinds(setting, placed)}">'
         f'<tr id="{option}" role="row" class="{setting.state}"><th scope="row" role="rowheader">{link}{about}{state}'
-        f'</th>{cells}</tr>\n<tr class="why" role="row"><td role="cell" colspan="{len(placed) + 1}"><details>'
+        f'</th><td role="cell" data-who="{data.html("Default")}">{default}</td>{cells}</tr>\n'
+        f'<tr class="why" role="row"><td role="cell" colspan="{len(placed) + 2}"><details>'
         f"<summary>{why}</summary>{_why(data, setting, placed)}</details></td></tr></tbody>\n"
     )
 
 
-def _data(
-    data: SiteData, setting: ComparedSetting, placed: Sequence[tuple[Column, ComparedValue | None]], base: ComparedValue
-) -> str:
-    """Return the data attributes to sort and filter by; a column appears once per verdict."""
-    judged = [(column.id, claim.verdict) for column, _ in placed for claim in _verdicts(setting, column)]
-    # Claims of nobody in the table count too, whichever columns are hidden.
-    others = ["*" for claim in setting.verdicts if not claim.advisers and claim.verdict == "refuted"]
-    attributes = {
-        "row": setting.option,
-        "name": setting.name.lstrip("-").lower(),
-        "topic": topic(data, setting.option),
-        "differs": " ".join(column.id for column, value in placed if value and _differs(value, base)),
-        "judged": " ".join(column for column, _ in judged),
-        "refuted": " ".join([*(column for column, verdict in judged if verdict == "refuted"), *others]),
-    }
-    return " ".join(f'data-{name}="{html.escape(value)}"' for name, value in attributes.items())
+def _kinds(setting: ComparedSetting, placed: Sequence[tuple[Column, ComparedValue | None]]) -> str:
+    """Return what the buttons above the table show only."""
+    differs = any(value and _differs(value, setting) for _, value in placed)
+    refuted = any(claim.verdict == "refuted" for claim in setting.verdicts)
+    return " ".join(["differs"] * differs + ["refuted"] * refuted)
 
 
 def _verdicts(setting: ComparedSetting, column: Column) -> list[ComparedVerdict]:
     return [claim for claim in setting.verdicts if column.adviser and column.adviser in claim.advisers]
 
 
-def _differs(value: ComparedValue, base: ComparedValue) -> bool:
-    return (value.value, value.up_to) != (base.value, base.up_to)
+def _differs(value: ComparedValue, setting: ComparedSetting) -> bool:
+    return not value.left and (value.value, value.up_to) != (setting.default, "")
 
 
 def _value(data: SiteData, value: ComparedValue) -> str:
@@ -188,13 +164,11 @@ def _value(data: SiteData, value: ComparedValue) -> str:
     return value.value or data.t("none")
 
 
-def _cell(
-    data: SiteData, column: Column, value: ComparedValue | None, base: ComparedValue, setting: ComparedSetting
-) -> str:
+def _cell(data: SiteData, column: Column, value: ComparedValue | None, setting: ComparedSetting) -> str:
     place = f'data-who="{data.html(column.name)}" data-column="{column.id}" role="cell"'
     if value is None:
         return f'<td class="" {place}>–</td>'
-    kinds = ["left"] * value.left + ["differs"] * _differs(value, base)
+    kinds = ["left"] * value.left + ["differs"] * _differs(value, setting)
     marks = "".join(
         f'<a class="verdict {claim.verdict}" href="md:claims.md#{claim.claim}" aria-label="{data.html(claim.verdict)}" '
         f'title="{data.html(claim.verdict)}: {data.html(claim.statement)}">{markup.VERDICTS[claim.verdict][0]}</a>'
@@ -203,7 +177,7 @@ def _cell(
     reason = _reason(data, value, setting.option)
     title = f' title="{html.escape(reason)}"' if reason else ""
     default = f" <small>({data.html('default')})</small>" if value.left else ""
-    spoken = f'<span class="unseen">, {data.html("differs")}</span>' if _differs(value, base) else ""
+    spoken = f'<span class="unseen">, {data.html("differs")}</span>' if _differs(value, setting) else ""
     # A long file name may wrap, but only after an underscore.
     written = html.escape(_value(data, value)).replace("_", "_<wbr>")
     return f'<td class="{" ".join(kinds)}" {place}{title}><span>{written}{default}</span>{spoken}{marks}</td>'
@@ -244,16 +218,3 @@ def _starts(data: SiteData, comparison: Comparison) -> Iterator[str]:
         outcome = "does not start, or does not meet the request:" if against else "starts and meets the request."
         yield f"\n**{adviser_link(data, configuration.adviser)}** {data.t(outcome)}\n"
         yield from (f"- {markup.prose(data.store, message)}" for message in against)
-
-
-def _scenarios(data: SiteData) -> Iterator[str]:
-    rows = (
-        (
-            f"[{markup.text(data.own(scenario.title, scenario.title_vi))}](/advisers/index.md#scenario-{scenario.id})",
-            ", ".join(adviser_link(data, pick) for pick in scenario.picks),
-            " ".join(markup.prose(data.store, data.t(reason)) for reason in scenario.reasons),
-        )
-        for scenario in data.store.scenarios.values()
-    )
-    yield data.t("The advisers' own picks by scenario. The tables above show how they performed on one GPU.")
-    yield from markup.table(data.labels("For", "Picks", "Reasons"), rows)

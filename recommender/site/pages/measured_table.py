@@ -137,7 +137,7 @@ def _cells(data: SiteData, line: TableLine) -> list[str]:
         nothing = data.t("refused") if line.refused(image, count) else "–"
         speeds.append(data.span(line.figures(image, count), 0 if count == 1 else 1) or nothing)
     title = f"[{markup.text(line.title)}]({line.link})" if line.link else markup.text(line.title)
-    runs = " ".join(f"[{number}](/evidence/{run.id}.md)" for number, run in enumerate(line.runs, 1))
+    runs = " ".join(f"[{number}](/runs.md#{run.id})" for number, run in enumerate(line.runs, 1))
     return [f"**{title}**" if line.ours else title, data.span(line.memory(), 0), *speeds, runs]
 
 

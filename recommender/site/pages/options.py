@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import html
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from recommender.choose.reasons import has_source
+from recommender.cli import root
 from recommender.lookup.option import OptionAdvice, OptionEra, OptionInfo, OptionVerdict, option_info
 from recommender.lookup.option_text import KINDS
+from recommender.options import build_recommendation
 from recommender.review import engine
 from recommender.review.output.rule_list import title
 from recommender.site import markup
@@ -17,6 +23,7 @@ from recommender.site.pages.advisers import adviser_link
 from recommender.site.site_data import SiteData, SitePage, page
 
 if TYPE_CHECKING:
+    from recommender.choose.reasons import Explanation
     from recommender.knowledge import records
 
 READERS = {
@@ -26,17 +33,31 @@ READERS = {
     "nobody": "nobody",
 }
 TYPES = {"bool": "switch", "str": "text", "int": "integer", "float": "number", "json": "JSON"}
+CASES = {
+    "one image at a time, H100": {"model": "internvl3-8b-awq", "gpu": "h100-sxm-80g", "load": "1"},
+    "16 images at a time, H100": {"model": "internvl3-8b-awq", "gpu": "h100-sxm-80g", "load": "16"},
+    "chat, 64 at a time, A100": {
+        "model": "qwen2.5-7b-instruct",
+        "gpu": "a100-sxm-80g",
+        "load": "64",
+        "workload": "chat",
+    },
+    "16 images at a time, RTX 4090": {"model": "internvl3-8b-awq", "gpu": "rtx-4090", "load": "16"},
+}
+"""Usual questions, whose answers an option's page shows."""
+ESSENTIAL = 12
 GUIDE = "guide"
 """The adviser whose options also have pages in its language."""
 
 
 def pages(data: SiteData) -> Iterator[SitePage]:
     """Return the index and a page per option; translated pages only for options of the guide."""
-    yield page("flags/index.md", data.t("Flags and settings"), _index(data))
+    yield page("flags/index.md", data.t("Options"), _index(data))
     for option in data.store.options():
         if data.english or option.id in guided(data):
             info = option_info(data.store, option, data.newest)
-            yield page(f"flags/{option.id}.md", info.name, _option(data, option, info))
+            tags = (option.setting.replace("_", " "),) if option.setting else ()
+            yield page(f"flags/{option.id}.md", info.name, _option(data, option, info), tags=tags)
 
 
 def guided(data: SiteData) -> set[str]:
@@ -58,6 +79,12 @@ def _index(data: SiteData) -> Iterator[str]:
         variables=len(store.environment),
         fields=len(store.client),
     )
+    yield markup.heading(2, data.t("The twelve essential"), "essential")
+    rows = (
+        (markup.named_option(store, each.id), markup.prose(store, data.t(option_info(store, each, data.newest).choose)))
+        for each in essential(data)
+    )
+    yield from markup.table(data.labels("Option", "What to set"), rows)
     for topic in sorted({flag.topic for flag in store.flags.values()}):
         yield markup.heading(2, data.t(topic.capitalize()), topic)
         chosen = [flag for flag in store.flags.values() if flag.topic == topic]
@@ -96,9 +123,10 @@ def _option(data: SiteData, option: records.Option, info: OptionInfo) -> Iterato
     kind = data.t(KINDS[info.kind])
     about_it = f", {data.t('about {0}').format(data.t(info.topic.capitalize()).lower())}" if info.topic else ""
     yield f"*{kind}{about_it}*\n\n{_own(data, info.summary, info.summary_vi)}"
+    yield from _what_to_set(data, option, info)
+    yield from _now(data, info)
     if data.english and info.summary_vi and option.id not in guided(data):
         yield f'\nIn Vietnamese: <span lang="vi">{markup.text(info.summary_vi)}</span>\n'
-    yield from _now(data, info)
     if not data.english:
         yield from _guided(data, info)
     if info.lives:
@@ -111,13 +139,43 @@ def _option(data: SiteData, option: records.Option, info: OptionInfo) -> Iterato
         (data.t(name.capitalize()), markup.prose(store, data.t(getattr(info, name)))) for name in names
     )
     yield from option_charts.charts_of_option(data, option)
-    yield markup.heading(2, data.t("How to choose"), "choose")
-    yield markup.prose(store, data.t(info.choose))
     yield from _advised(data, info)
     yield from _judged(data, info)
     yield from _known_issues(data, info)
     yield from _rules(data, option)
     yield from _sources(data, option, info)
+
+
+def _what_to_set(data: SiteData, option: records.Option, info: OptionInfo) -> Iterator[str]:
+    """Return how to choose a value, and what the recommender takes for usual loads, with its reason in a few words."""
+    yield markup.heading(2, data.t("What to set"), "choose")
+    yield f"**{markup.prose(data.store, data.t(info.choose))}**\n"
+    rows = [
+        (
+            f'<a href="md:index.md?{html.escape(urlencode(question))}">{data.html(when)}</a>',
+            markup.code(chosen.value) if chosen.emitted else f"{markup.code(chosen.value)} ({data.t('default')})",
+            markup.text(chosen.brief) if data.english else f'<span lang="en">{markup.text(chosen.brief)}</span>',
+        )
+        for when, question in CASES.items()
+        for chosen in choices(" ".join(f"--{name} {value}" for name, value in question.items()))
+        if chosen.option == option.id and option.setting and option.emit != "never" and chosen.value
+    ]
+    yield from markup.table(data.labels("For", "Value", "Why"), rows)
+
+
+@cache
+def choices(words: str) -> tuple[Explanation, ...]:
+    """Return what the recommender chooses for a question."""
+    return build_recommendation(root.make_context("recommend", words.split()).params).explanations
+
+
+def essential(data: SiteData) -> list[records.Option]:
+    """Return the twelve options to know: those that the recommender always writes, then the most discussed."""
+    talk = Counter(
+        name for said in (data.store.claims, data.store.threads) for each in said.values() for name in each.options
+    )
+    served = (each for each in data.store.options() if each.setting and each.id not in data.store.client)
+    return sorted(served, key=lambda each: (each.emit != "always", -talk[each.id]))[:ESSENTIAL]
 
 
 def eras(data: SiteData, info: OptionInfo) -> Iterator[str]:

@@ -26,17 +26,21 @@ PLACES = {
     "models": "/models/{}.md",
     "gpus": "/gpus/{}.md",
     "releases": "/releases/{}.md",
-    "evidence": "/evidence/{}.md",
+    "evidence": "/runs.md#{}",
 }
 """The page of a rule's source, by kind of record."""
 
 
 def pages(data: SiteData) -> Iterator[SitePage]:
     """Return the review rules with their index, the known issues and the constraints."""
+    yield page("threads.md", data.t("Known issues"), _threads(data))
+    if not data.english:
+        return
     yield page("rules/index.md", "Review rules", _index(data))
     for rule in engine.rules():
-        yield page(f"rules/{rule.id.lower()}.md", f"{rule.id} {markup.text(title(rule))}", _rule(data, rule))
-    yield page("threads.md", "Known issues", _threads(data))
+        yield page(
+            f"rules/{rule.id.lower()}.md", f"{rule.id} {markup.text(title(rule))}", _rule(data, rule), tags=(rule.name,)
+        )
     yield page("constraints.md", "Constraints", _constraints(data))
 
 
@@ -103,30 +107,46 @@ def _source(data: SiteData, name: str) -> str:
     return f"[{name}]({PLACES[kind].format(record)})" + (f": {markup.text(caveat)}" if caveat else "")
 
 
+def known_issues(data: SiteData, _: str) -> Iterator[str]:
+    """Return the table of known issues: what is seen, the message in the log, and the options to look at."""
+    rows = (
+        (
+            f"[{markup.text(data.t(thread.symptom))}](/threads.md#{thread.id})",
+            markup.code(thread.error) if thread.error else "",
+            ", ".join(markup.named_option(data.store, option) for option in thread.options),
+        )
+        for thread in data.store.threads.values()
+    )
+    yield from markup.table(data.labels("What you see", "In the log", "Options"), rows)
+
+
 def _threads(data: SiteData) -> Iterator[str]:
     known = data.store.threads.values()
-    yield f"{len(known)} failures reported by users, with cause and fix."
+    yield data.t("{0} failures reported by users, with cause and fix.").format(len(known))
     for thread in known:
-        yield markup.heading(2, thread.symptom, thread.id)
+        yield markup.heading(2, data.t(thread.symptom), thread.id)
         yield from _thread(data, thread)
 
 
 def _thread(data: SiteData, thread: records.Thread) -> Iterator[str]:
-    options = ", ".join(markup.named_option(data.store, option) for option in thread.options)
-    posted = f", posted {thread.posted}" if thread.posted else ""
+    t, store = data.t, data.store
+    options = ", ".join(markup.named_option(store, option) for option in thread.options)
+    posted = t(", posted {0}").format(thread.posted) if thread.posted else ""
+    opened = t(", opened {0}").format(thread.thread.opened)
+    quote = markup.prose(store, thread.thread.says)
     yield from markup.resolved(
         (
-            ("Cause", markup.prose(data.store, thread.cause)),
-            ("Fix", markup.prose(data.store, thread.remedy)),
-            ("Log message", markup.code(thread.error) if thread.error else ""),
-            ("Releases", markup.span(thread.since, thread.until)),
-            ("Options", options),
-            ("Thread", f"[{markup.text(thread.title)}]({thread.thread.url}){posted}, opened {thread.thread.opened}"),
-            ("Quote", markup.prose(data.store, thread.thread.says)),
+            (t("Cause"), markup.prose(store, t(thread.cause))),
+            (t("Fix"), markup.prose(store, t(thread.remedy))),
+            (t("Log message"), markup.code(thread.error) if thread.error else ""),
+            (t("Releases"), markup.span(thread.since, thread.until, data.say)),
+            (t("Options"), options),
+            (t("Thread"), f"[{markup.text(thread.title)}]({thread.thread.url}){posted}{opened}"),
+            (t("Quote"), quote if data.english else f'<span lang="en">{quote}</span>'),
         )
     )
-    yield from (f"- {markup.line_of(data.store, line)}" for line in thread.code)
-    if caveat := record_caveat(data.store, thread):
+    yield from (f"- {markup.line_of(store, line, data.say)}" for line in thread.code)
+    if caveat := record_caveat(store, thread):
         yield f"- {markup.text(caveat)}"
 
 

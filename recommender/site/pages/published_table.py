@@ -1,4 +1,4 @@
-"""The table of published benchmarks, each with its prediction, on the measurements page."""
+"""The table of published benchmarks, each with its prediction."""
 
 from collections.abc import Iterator
 
@@ -9,8 +9,7 @@ from recommender.site.site_data import SiteData
 
 def published_table(data: SiteData) -> Iterator[str]:
     """Yield the section; figures are output tokens/s, and a load without published lengths has no prediction."""
-    yield markup.heading(2, "Published by others", "published")
-    yield (
+    yield data.t(
         "Output tokens/s of TurboMind on GPUs without runs here. No prediction is fitted to these figures; they decide "
         "how much wider ranges are on such GPUs. Most are of releases before 0.5. Ratio: published over predicted."
     )
@@ -25,12 +24,12 @@ def published_table(data: SiteData) -> Iterator[str]:
                     f"{cards}[{table.gpu}](/gpus/{table.gpu}.md)",
                     f"[{table.model}](/models/{table.model}.md), {table.weights}",
                     str(load.concurrency),
-                    f"{load.input_tokens:,} + {load.output_tokens:,}" if load.output_tokens else "not given",
+                    f"{load.input_tokens:,} + {load.output_tokens:,}" if load.output_tokens else data.t("not given"),
                     f"[{markup.text(table.version)}]({table.url})",
                     markup.figure(made.published if made else load.output_tps),
                     markup.figure(made.predicted) if made else "",
                     f"{made.ratio:.2f}" if made else "",
                 )
             )
-    head = ("GPU", "Model", "Concurrent", "Tokens", "LMDeploy", "Published", "Predicted", "Ratio")
+    head = data.labels("GPU", "Model", "Concurrency", "Tokens", "LMDeploy", "Published", "Predicted", "Ratio")
     yield from markup.table(head, rows)

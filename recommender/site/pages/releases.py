@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from recommender.lookup.release_diff import ChangedOption, Diff, MovedOption, ReleaseRecord, diff
-from recommender.lookup.release_diff_text import as_json
 from recommender.site import controls, markup
 from recommender.site.site_data import SiteData, SitePage, page
+from recommender.site.tools import runtime, texts
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
 
 
-FORMAT = 1
-"""Format version of the files; raise it when a field changes its meaning."""
-FILES = "api/v1/diff"
 USUAL = ("0.9.2", "0.12.0")
 """Old releases that many scripts were written for; the first one known is preselected."""
 
@@ -27,7 +25,8 @@ def pages(data: SiteData) -> Iterator[SitePage]:
     """Return the index, the comparison of two releases, and a page per release."""
     steps = {new.id: diff(data.store, old, new) for old, new in pairwise(data.releases)}
     yield page("releases/index.md", "Releases", _index(data, steps))
-    yield page("releases/compare.md", "What changed between two releases", _any_two(data))
+    scripts = ("assets/configure/releases.js",)
+    yield page("releases/compare.md", "What changed between two releases", _any_two(data), scripts=scripts)
     for release in data.releases:
         name = f"LMDeploy {release.id}"
         yield page(f"releases/{release.id}.md", name, _release(data, release, steps.get(release.id)))
@@ -64,16 +63,17 @@ def _any_two(data: SiteData) -> Iterator[str]:
     )
     swap = controls.button("swap", "", "Swap")
     parts = (
-        controls.choice("release-old", "Written for", names, older),
-        controls.choice("release-new", "Target", names, data.newest.id),
+        controls.choice("release-old", "Written for", names, chosen=older),
+        controls.choice("release-new", "Target", names, chosen=data.newest.id),
         f'<div class="group">{swap}</div>',
     )
     yield controls.form("releases", parts, label="Two releases")
     yield (
         f'\n<p>As a command: <code id="release-command">recommend diff {older} {data.newest.id}</code></p>\n'
         '<p id="release-status" role="status"></p>\n'
-        f'<div id="release-diff" data-files="../{FILES}/">'
-        "<p>Choosing releases here needs JavaScript; the command gives the same answer.</p></div>\n"
+        f'<pre id="release-diff" tabindex="0" data-texts="{html.escape(json.dumps(texts(data)))}"></pre>\n'
+        "<noscript><p>Choosing releases here needs JavaScript; the command gives the same answer.</p></noscript>\n"
+        f"{runtime()}\n"
     )
     yield (
         "\nOne step at a time: "
@@ -82,24 +82,9 @@ def _any_two(data: SiteData) -> Iterator[str]:
     )
 
 
-def files(data: SiteData) -> Iterator[tuple[str, str]]:
-    """Yield path and text of a file per release: ``recommend diff`` from it to each other release."""
-    for old in data.releases:
-        others = {new.id: diff_fields(data, old, new) for new in data.releases if new is not old}
-        content = {"format": FORMAT, "old": old.id, "new": others}
-        yield f"{FILES}/{old.id}.json", json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-
-
-def diff_fields(data: SiteData, old: records.Release, new: records.Release) -> dict[str, object]:
-    """Return ``recommend diff --json`` without the sources and what limits them, which the options' pages have."""
-    fields = as_json(diff(data.store, old, new))
-    for name in ("removed", "added", "changed"):
-        for option in fields[name]:
-            del option["sources"], option["caveat"]
-    return fields
-
-
 def _release(data: SiteData, release: records.Release, step: Diff | None) -> Iterator[str]:
+    since = f"{len(step.added)} options came, {len(step.removed)} went, {len(step.changed)} changed." if step else ""
+    yield f"LMDeploy {release.id} was published on {release.published}. {since}\n"
     yield from markup.resolved(
         (
             ("Published", release.published),

@@ -167,7 +167,7 @@ def _plan_run(
     """Return a start's run, and the sweep's loads if it takes part; or raise PlanError."""
     from recommender import options
     from recommender.render import artefact as launch
-    from recommender.request.checkpoint import looks_like_path
+    from recommender.request.model_folder import looks_like_path
     from recommender.smoke.process import host
 
     words = _split(" ".join((plan.common, plan.bases.get(start.base, ""), start.run)))

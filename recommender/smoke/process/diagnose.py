@@ -16,7 +16,9 @@ NUMBER = re.compile(r"[0-9a-f]*\d[0-9a-f.]*")
 # Access lines of requests that succeeded or were refused with a reason are noise.
 ANSWERED = re.compile(r'"(GET|POST) \S+ HTTP/1\.1" (200 OK|400 Bad Request)')
 MEMORY = re.compile(
-    r"out of memory|OutOfMemoryError|cudaErrorMemoryAllocation|bad_alloc|MiB free on GPU .* MiB may be needed", re.I
+    r"out of memory|OutOfMemoryError|cudaErrorMemoryAllocation|bad_alloc|MiB free on GPU .* MiB may be needed"
+    r"|No enough gpu memory",
+    re.I,
 )
 SERVES = re.compile(r"Uvicorn running on (\S+)")
 # Log patterns of each failure at start-up; the first match names it.
@@ -26,7 +28,8 @@ AT_START = (
     (
         "machine",
         re.compile(
-            r"LMDeploy is not installed|No module named '?lmdeploy|no nvidia-smi|lmdeploy: (command )?not found"
+            r"LMDeploy is not installed|No module named '?(lmdeploy|triton)|no nvidia-smi"
+            r"|lmdeploy: (command )?not found|Failed to find C compiler|triton>=\S+ is required"
         ),
     ),
     (

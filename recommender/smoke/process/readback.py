@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from recommender.choose import batch_room
 from recommender.choose.candidates import default_values
-from recommender.estimate import memory
 from recommender.estimate.cache_sizing import BLOCK
+from recommender.estimate.engines.engine import ENGINES
 from recommender.estimate.model_shape import kv_bytes_per_token
 
 if TYPE_CHECKING:
@@ -23,8 +23,10 @@ BUDGET = re.compile(r"cache budget: ([\d.]+) MB from free ([\d.]+) MB and ratio 
 SLAB = re.compile(r"slab_size \d+, object_size (\d+)")
 LENGTHS = re.compile(r"Warm-up lengths: [\d, ]*?(\d+)\s*$", re.MULTILINE)
 # LMDeploy's Python log at INFO, if the artefact enables it; the last one counts.
-CONFIG = re.compile(r"updated backend_config=TurbomindEngineConfig\((.*)\)")
-FALLBACK = re.compile(r"Fallback to pytorch engine|PytorchEngineConfig\(")
+CONFIG = re.compile(r"updated backend_config=(?:Turbomind|Pytorch)EngineConfig\((.*)\)")
+FALLBACK = re.compile(r"Fallback to pytorch engine")
+# The bars are of the PyTorch engine's warm-up (0.18.0 lmdeploy/pytorch/engine/model_agent/agent.py:488, :547).
+PYTORCH = re.compile(r"Fallback to pytorch engine|PytorchEngineConfig\(|Warming up (?:prefill|decoding)")
 TURBOMIND = re.compile(r"\[TM\]\[|TurbomindEngineConfig\(")
 
 
@@ -67,7 +69,7 @@ def parse_log(log: str) -> EngineSettings:
     budget, slab = BUDGET.search(text), SLAB.search(text)
     config: dict[str, str] = dict(re.findall(r"(\w+)=([^,()]+)", (CONFIG.findall(text) or [""])[-1]))
     session, lengths = SESSION.search(text), LENGTHS.search(text)
-    backend = "pytorch" if FALLBACK.search(text) else "turbomind" if TURBOMIND.search(text) else ""
+    backend = "pytorch" if PYTORCH.search(text) else "turbomind" if TURBOMIND.search(text) else ""
     return EngineSettings(
         backend=backend,
         session_len=_parse_int(config.get("session_len", "")) or (int(session[1]) if session else 0),
@@ -99,10 +101,11 @@ def compare_settings(
     block = int(options.get("block_len") or BLOCK) * kv_bytes_per_token(resolved.model, bits, tp)
     budget = f"{engine.free_mib * ratio:.0f} MiB ({ratio:.3f})"
     reported = f"{engine.cache_mib:.0f} MiB ({engine.cache_ratio:.3f})"
-    forward = memory.forward_tokens(prefill, batch, tp)
+    asked = options.get("backend") or defaults["backend"]
+    forward = ENGINES[asked].forward_tokens(prefill, batch, tp)
     batch_found = engine.max_batch_size or (batch + engine.forward_tokens - forward if engine.forward_tokens else 0)
     return (
-        ReadbackSetting("backend", options.get("backend") or "turbomind", engine.backend),
+        ReadbackSetting("backend", asked, engine.backend),
         ReadbackSetting("session_len", str(session), str(engine.session_len or "")),
         ReadbackSetting("cache_budget", *_cache_values(budget, reported, engine, ratio)),
         ReadbackSetting("max_batch_size", str(batch), str(batch_found or "")),

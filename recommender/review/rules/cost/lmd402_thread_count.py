@@ -17,12 +17,11 @@ Use 2 to 4, and at most half of the cores divided by the servers of the host:
     OMP_NUM_THREADS=4 lmdeploy serve api_server OpenGVLab/InternVL3-8B --trust-remote-code
 """
 
-import re
-
+from recommender.common.pattern import pattern
 from recommender.review import checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
-NUMBERS = re.compile(r"\s*[1-9]\d*\s*(,\s*[1-9]\d*\s*)*")
+NUMBERS = pattern(r"\s*[1-9]\d*\s*(,\s*[1-9]\d*\s*)*")
 
 
 @option_rule(

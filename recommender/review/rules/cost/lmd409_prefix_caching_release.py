@@ -2,12 +2,12 @@
 
 ## What it does
 Reports `--enable-prefix-caching` for a vision model if the release or the engine does not cache prompts with images,
-or disables the cache for the model.
+or disables the cache for the model; and for a model with a sliding window on the PyTorch engine.
 
 ## Why
 Up to 0.10.0 TurboMind bypasses the cache for such prompts. From 0.10.1 on LMDeploy disables it with a warning. Since
 0.16.0 TurboMind shares prefixes with images for InternVL and Qwen-VL. The PyTorch engine still disables it for
-InternVL.
+InternVL, Qwen2.5-VL, Gemma 3, Llama 4 and others with the older image preprocessing, and for windowed text models.
 
 ## Bad
 With 0.12.0:
@@ -29,7 +29,8 @@ rule = constraint_rule(
         "prefix-caching-images-bypassed",
         "prefix-caching-images-off",
         "prefix-caching-internvl-off",
-        "prefix-caching-internvl-pytorch",
+        "prefix-caching-images-pytorch",
+        "prefix-caching-window-pytorch",
     ),
     sources=("threads/prefix-caching-not-for-images",),
     needs=("model",),

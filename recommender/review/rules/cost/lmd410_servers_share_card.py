@@ -27,11 +27,12 @@ Use one server with a larger `--max-batch-size`, or one GPU per server. If diffe
 
 import re
 
+from recommender.common.pattern import pattern
 from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Launch, Script
 
-MPS = re.compile(r"cuda-mps|CUDA_MPS", re.IGNORECASE)
+MPS = pattern(r"cuda-mps|CUDA_MPS", re.IGNORECASE)
 
 
 @script_rule(

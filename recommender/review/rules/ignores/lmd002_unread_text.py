@@ -1,32 +1,48 @@
-"""Text that could not be read
+"""Text that was not read
 
 ## What it does
-Reports a place that the reader cannot parse: a command that bash would refuse, or invalid Python or YAML.
+Reports what the review could not follow: a place that bash, Python or YAML would refuse; a server that is mentioned
+where no command was read; a value that comes from the caller or from a file that is not there; an environment file
+that is not beside the script; a release older than those covered; and a file that mentions LMDeploy and starts nothing.
 
 ## Why
-The reader skips this place, so no other rule reviewed it. No findings there does not mean no problems.
+Rules judge only what was read. Without this finding, a file with a server could pass as clean. Keys, revisions and
+names may come from outside: no rule judges them.
 
 ## Bad
 
-    lmdeploy serve api_server "internlm/internlm2_5-7b-chat
+    lmdeploy serve api_server "$MODEL" --tp "$TP"
 
 ## Good
-Fix the syntax:
+Fix the syntax, give each variable a default, or put the environment file beside the script:
 
-    lmdeploy serve api_server "internlm/internlm2_5-7b-chat"
+    MODEL=${MODEL:-internlm/internlm2_5-7b-chat}
+    lmdeploy serve api_server "$MODEL" --tp "${TP:-1}"
 """
 
-from recommender.review.rule import Diagnostic, Diagnostics, script_rule
+from recommender.knowledge.load import load
+from recommender.review.rule import Case, Diagnostic, Diagnostics, declare
 from recommender.review.script.model import Script
 
 
-@script_rule("warning", family="starts")
-def rule(script: Script) -> Diagnostics:
-    if "lmdeploy" not in script.text.casefold() or not (script.launches or "." in script.path):
+def _unread(script: Script) -> Diagnostics:
+    if "lmdeploy" not in script.text.casefold() or not (script.launches or script.tools or "." in script.path):
         return  # no script of ours to judge: a help text or a log, pasted
     for trouble in script.problems:
+        message = f"{trouble.message[:1].upper()}{trouble.message[1:].rstrip('.')}."
+        yield Diagnostic(trouble.place, message, "No findings here does not mean no problems: this was not reviewed.")
+
+
+def _uncovered(case: Case) -> Diagnostics:
+    pinned = case.context.uncovered
+    if pinned is not None:
+        first = next(iter(load().releases))
+        where = f" (in {pinned.file})" if pinned.file else ""
         yield Diagnostic(
-            trouble.place,
-            f"{trouble.message[:1].upper()}{trouble.message[1:].rstrip('.')}.",
-            "Nothing here was reviewed, so no findings does not mean no problems.",
+            pinned.place or case.launch.place,
+            f"LMDeploy {pinned.release}{where} is not among the covered releases, {first} and newer.",
+            f"The rules assume {case.resolved.release.id}, so they may be wrong here; pass --lmdeploy to choose.",
         )
+
+
+rule = declare(__name__, "warning", check=_uncovered, whole=_unread, family="starts")

@@ -25,13 +25,12 @@ Add a pause that grows with each failure, and give up after some failures. If th
     done
 """
 
-import re
-
+from recommender.common.pattern import pattern
 from recommender.review.rule import Diagnostic, Diagnostics, Fix, script_rule
 from recommender.review.script.model import Launch, Loop, Script
 
-BODY = re.compile(r"\bdo\b(\s*)\Z")
-END = re.compile(r"(\s*+;?\s*)done\b")
+BODY = pattern(r"\bdo\b(\s*)\Z")
+END = pattern(r"(\s*+;?\s*)done\b")
 
 
 @script_rule("warning", sources=("claims/restart-loop-recovers",))

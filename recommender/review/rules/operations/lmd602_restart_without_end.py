@@ -24,14 +24,13 @@ Add a growing pause, and end the script with an error after some failures:
     exit 1
 """
 
-import re
-
+from recommender.common.pattern import pattern
 from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Call, Script
 
-COUNTS = re.compile(r"\(\(|\blet\b|\bexpr\b|\$\[|-(?:gt|ge|lt|le)\b|\bexit\s+[1-9]|\breturn\s+[1-9]|SECONDS")
-NUMBER = re.compile(r"\d+(?:\.\d+)?[smh]?")
+COUNTS = pattern(r"\(\(|\blet\b|\bexpr\b|\$\[|-(?:gt|ge|lt|le)\b|\bexit\s+[1-9]|\breturn\s+[1-9]|SECONDS")
+NUMBER = pattern(r"\d+(?:\.\d+)?[smh]?")
 
 
 @script_rule("info", sources=("claims/restart-loop-recovers", "threads/health-says-ok-while-dead"))

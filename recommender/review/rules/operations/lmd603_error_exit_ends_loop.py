@@ -25,13 +25,12 @@ Put `|| true` after the server, or `|| code=$?` to keep the status, or use `if`:
     done
 """
 
-import re
-
+from recommender.common.pattern import pattern
 from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Script
 
-LIFTED = re.compile(r"\bset\s+\+\w*e|\bset\s+\+o\s+errexit")
+LIFTED = pattern(r"\bset\s+\+\w*e|\bset\s+\+o\s+errexit")
 
 
 @script_rule("warning", sources=("https://explainshell.com/explain?cmd=set+-e",))

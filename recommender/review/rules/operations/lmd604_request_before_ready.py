@@ -23,14 +23,15 @@ Retry until the server responds:
 
 import re
 
+from recommender.common.pattern import pattern
 from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Call, Launch, Script
 
 LOADERS = ("curl", "wget")
-WAITS = re.compile(r"\b(?:until|while|for|wait|wait-for-it|wait_for\w*|dockerize|nc|read)\b|/dev/tcp/")
+WAITS = pattern(r"\b(?:until|while|for|wait|wait-for-it|wait_for\w*|dockerize|nc|read)\b|/dev/tcp/")
 RETRIES = ("--retry", "--retry-connrefused", "--tries", "-t")
-HOST = re.compile(r"(?:https?://)?(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):(\d{1,5})(?:[/?].*)?")
+HOST = pattern(r"(?:https?://)?(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):(\d{1,5})(?:[/?].*)?")
 
 
 @script_rule("warning", sources=("threads/proxy-hides-failures", "flags/server-port"))

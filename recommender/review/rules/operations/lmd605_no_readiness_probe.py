@@ -27,12 +27,13 @@ Add a readiness probe on `/v1/models` or `/health`:
 import re
 from functools import lru_cache
 
+from recommender.common.pattern import pattern
 from recommender.review import checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.script.model import Script
 
-SERVED = re.compile(r"^[^\S\n]*kind:[^\S\n]*[\"']?(?:Deployment|StatefulSet|DaemonSet|ReplicaSet)\b", re.MULTILINE)
-OTHERS = re.compile(r"^[^\S\n]*kind:[^\S\n]*[\"']?(?:Pod|Job|CronJob)\b", re.MULTILINE)
+SERVED = pattern(r"^[^\S\n]*kind:[^\S\n]*[\"']?(?:Deployment|StatefulSet|DaemonSet|ReplicaSet)\b", re.MULTILINE)
+OTHERS = pattern(r"^[^\S\n]*kind:[^\S\n]*[\"']?(?:Pod|Job|CronJob)\b", re.MULTILINE)
 
 
 @launch_rule(

@@ -23,26 +23,27 @@ Write what you mean, or remove the value from the comment:
 import re
 from collections.abc import Iterator
 
+from recommender.common.pattern import pattern
 from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.script.model import Comment, Script, Word
 
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
-GPUS = re.compile(
+GPUS = pattern(
     r"\b(?:GPU|card|device)s?\s*+(?:ids?|numbers?|#|:)*+\s*+(\d+(?:\s*(?:,\s*and|,|and|&)\s*\d+)*)"
     r"(?![\w.%-])(?!\s*(?:GB|GiB|G\b))",
     re.IGNORECASE,
 )
-COUNT = re.compile(r"(?<![\w.-])(\d+|two|four|eight)\s+(?:GPU|card)s?\b", re.IGNORECASE)
+COUNT = pattern(r"(?<![\w.-])(\d+|two|four|eight)\s+(?:GPU|card)s?\b", re.IGNORECASE)
 WORDS = {"two": 2, "four": 4, "eight": 8}
-HEDGED = re.compile(
+HEDGED = pattern(
     r"\b(?:default|e\.?g|example|instance|such as|or|change|adjust|if|instead|was|were|not|never|max(?:imum)?|up to"
     r"|min(?:imum)?|at least|at most|available|host|machine|node|total|all|range|between|from|try|could|may|might"
     r"|should|recommended|suggested|than|use case|per|each|old|previously|out of memory)\b|[?<>]|\d\s*-\s*\d|->",
     re.IGNORECASE,
 )
 NUMBER = r"(\d[\d_,]*(?:\.\d+)?)\s*(k|K)?(?![\w.%-])"
-TOKENS = re.compile(rf"#\s*{NUMBER}\s+tokens?\b", re.IGNORECASE)
-PERCENT = re.compile(r"(?<![\w.-])(\d+(?:\.\d+)?)\s*%")
+TOKENS = pattern(rf"#\s*{NUMBER}\s+tokens?\b", re.IGNORECASE)
+PERCENT = pattern(r"(?<![\w.-])(\d+(?:\.\d+)?)\s*%")
 SHARE = "cache_max_entry_count"
 
 

@@ -22,16 +22,15 @@ Give each server its own `--server-port`:
     wait
 """
 
-import re
-
+from recommender.common.pattern import pattern
 from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Script, Word
 
 # A loop over at least two listed values.
-SEVERAL = re.compile(r"for\s+\w+\s+in\s+(?:[^\s;$`]+[ \t]+[^\s;]|\{\d+\.\.\d+\})")
-LEAVES = re.compile(r"\b(?:wait|break|kill|pkill|ssh|continue|exit)\b")
-PUBLISHED = re.compile(r"(?:(?:0\.0\.0\.0|127\.0\.0\.1):)?(\d+):\d+(?:/tcp)?")
+SEVERAL = pattern(r"for\s+\w+\s+in\s+(?:[^\s;$`]+[ \t]+[^\s;]|\{\d+\.\.\d+\})")
+LEAVES = pattern(r"\b(?:wait|break|kill|pkill|ssh|continue|exit)\b")
+PUBLISHED = pattern(r"(?:(?:0\.0\.0\.0|127\.0\.0\.1):)?(\d+):\d+(?:/tcp)?")
 
 
 @script_rule("error", sources=("flags/server-port", "constraints/port-not-the-proxys"))

@@ -24,14 +24,13 @@ Use one file per server, and `>>` in the loop; `--fix` writes `>>`:
     done
 """
 
-import re
-
+from recommender.common.pattern import pattern
 from recommender.review.rule import Diagnostic, Diagnostics, Fix, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Launch, Script, Span
 
-WRITES = re.compile(r"(?<![\d>&|<])(?:1|&)?(>)\|?(?![>&(|])\s*([\w./~-]+)(?=[\s;&|)]|\Z)")
-NOWHERE = re.compile(r"/dev/.*")
+WRITES = pattern(r"(?<![\d>&|<])(?:1|&)?(>)\|?(?![>&(|])\s*([\w./~-]+)(?=[\s;&|)]|\Z)")
+NOWHERE = pattern(r"/dev/.*")
 
 
 @script_rule("info", sources=("claims/restart-loop-recovers",))

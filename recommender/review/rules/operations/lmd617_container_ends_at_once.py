@@ -19,13 +19,12 @@ Start the last server in the foreground with `exec`, or add `wait`:
       bash -c "exec lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct"
 """
 
-import re
-
+from recommender.common.pattern import pattern
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
-SHELL = re.compile(r"\b(?:ba|da)?sh\b[\"',\s\]-]+(?:-\w+[\"',\s]+)*-\w*c\b")
-ENDS = re.compile(r"[ \t]*(?:\d?>>?[ \t]*+&?[^\s>&]++[ \t]*+)*+&[ \t]*(?:disown[ \t]*)?(?=[\"'\]\n]|\Z)")
-NEXT = re.compile(r"[ \t]*\n(?P<indent>[ \t]*)(?P<first>[^\s'\"\]])")
+SHELL = pattern(r"\b(?:ba|da)?sh\b[\"',\s\]-]+(?:-\w+[\"',\s]+)*-\w*c\b")
+ENDS = pattern(r"[ \t]*(?:\d?>>?[ \t]*+&?[^\s>&]++[ \t]*+)*+&[ \t]*(?:disown[ \t]*)?(?=[\"'\]\n]|\Z)")
+NEXT = pattern(r"[ \t]*\n(?P<indent>[ \t]*)(?P<first>[^\s'\"\]])")
 
 
 @launch_rule(

@@ -19,13 +19,12 @@ Publish on 127.0.0.1, with an authenticating reverse proxy:
       lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct
 """
 
-import re
-
+from recommender.common.pattern import pattern
 from recommender.review import checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 # HOST:CONTAINER without an address or with the any-address; a single container port counts too.
-EVERYWHERE = re.compile(r"(?:0\.0\.0\.0:|\[::\]:)?\d+(?:-\d+)?(?::\d+(?:-\d+)?)?(?:/tcp)?")
+EVERYWHERE = pattern(r"(?:0\.0\.0\.0:|\[::\]:)?\d+(?:-\d+)?(?::\d+(?:-\d+)?)?(?:/tcp)?")
 
 
 @launch_rule("info", sources=("flags/api-keys", "https://docs.docker.com/engine/network/port-publishing"))

@@ -20,14 +20,15 @@ Read the key from a file or the environment at startup, and revoke the old one:
 
 import re
 
+from recommender.common.pattern import pattern
 from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Script, Span
 
-TOKENS = re.compile(
+TOKENS = pattern(
     r"(?<![\w-])(?:hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{30,}|AKIA[A-Z0-9]{16})(?![\w-])"
 )
-PLACEHOLDER = re.compile(
+PLACEHOLDER = pattern(
     r"[<$%{]|\.\.\.|\*\*|xx|your|change|example|placeholder|replace|dummy|fake|todo|none|empty|test|demo"
     r"|token|api[-_]?key|^(?:sk-)?(?:abc|123|key)[\w-]{0,8}$|^[a-z]+$",
     re.IGNORECASE,

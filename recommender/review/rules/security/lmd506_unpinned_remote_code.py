@@ -19,12 +19,13 @@ Add `--revision` with the full hash of the commit that you reviewed:
 
 import re
 
+from recommender.common.pattern import pattern
 from recommender.review import checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 from recommender.review.rules import surroundings
 
-HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
-FOLDERS = re.compile(r"(?:models?|checkpoints?|ckpts?|weights|data|output|workspace|tmp|work_dirs?)/", re.IGNORECASE)
+HUB = pattern(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+FOLDERS = pattern(r"(?:models?|checkpoints?|ckpts?|weights|data|output|workspace|tmp|work_dirs?)/", re.IGNORECASE)
 BRANCHES = ("main", "master")
 
 
@@ -35,7 +36,7 @@ BRANCHES = ("main", "master")
 )
 def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     revision = case.settings.get("revision")
-    if setting.text != "true" or not _on_hub(case):
+    if setting.text != "true" or not _on_hub(case) or "trust-remote-code" not in case.resolved.options:
         return
     if revision is None:
         # A script that mentions a revision anywhere may set it in a way that the reader cannot follow.

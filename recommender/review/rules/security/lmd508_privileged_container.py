@@ -19,15 +19,14 @@ Remove the option. If something is then missing, add only that capability or dev
       lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct
 """
 
-import re
-
+from recommender.common.pattern import pattern
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Script
 
-IN_COMMAND = re.compile(r"(?<!\S)--privileged(?:=true)?(?!\S)")
+IN_COMMAND = pattern(r"(?<!\S)--privileged(?:=true)?(?!\S)")
 LONGEST = 20_000
-IN_YAML = re.compile(r"\bprivileged:\s*true\b")
+IN_YAML = pattern(r"\bprivileged:\s*true\b")
 
 
 @launch_rule(

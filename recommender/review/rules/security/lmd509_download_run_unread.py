@@ -21,18 +21,19 @@ Download to a file, verify its checksum, then run it. Or install a package.
 import re
 from itertools import pairwise
 
+from recommender.common.pattern import pattern
 from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Call, Script
 
 LOADERS = frozenset({"curl", "wget"})
-SHELLS = re.compile(r"(?:/\S*/)?(?:ba|z|da|k)?sh|(?:/\S*/)?python[0-9.]*")
-SUBSTITUTED = re.compile(
+SHELLS = pattern(r"(?:/\S*/)?(?:ba|z|da|k)?sh|(?:/\S*/)?python[0-9.]*")
+SUBSTITUTED = pattern(
     r"^[ \t]*((?:sudo\s+(?:-\S+\s+)*)?(?:/\S*/)?(?:ba|z|da|k)?sh\s+"
     r"(?:<\(\s*|-c\s+\"?\$\(\s*)(?:curl|wget)\b[^\n)]*\)\"?)",
     re.MULTILINE,
 )
-HANDED = re.compile(r"\s*\|\s*(?:sudo\s+(?:-\S+\s+)*)?")
+HANDED = pattern(r"\s*\|\s*(?:sudo\s+(?:-\S+\s+)*)?")
 
 
 @script_rule("warning", sources=("https://spin.atomicobject.com/2016/12/12/security-spectrum-curl-sh/",))

@@ -22,28 +22,11 @@ import difflib
 from functools import lru_cache
 
 from recommender.common.text import shorten
+from recommender.knowledge.other_servers import ELSEWHERE
 from recommender.review import accepted_options, checks, edits
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.script.model import GivenOption
 
-# Options of other servers. "=": the values are the same too, so a fix may rename the option.
-ELSEWHERE = {
-    "--host": "=--server-name",
-    "--port": "=--server-port",
-    "--tensor-parallel-size": "=--tp",
-    "--max-model-len": "=--session-len",
-    "--context-length": "=--session-len",
-    "--gpu-memory-utilization": "--cache-max-entry-count (a share of the memory that the weights leave free)",
-    "--mem-fraction-static": "--cache-max-entry-count (a share of the memory that the weights leave free)",
-    "--max-num-seqs": "--max-batch-size",
-    "--max-num-batched-tokens": "--max-prefill-token-num",
-    "--kv-cache-dtype": "--quant-policy (0, 4 or 8)",
-    "--quantization": "--model-format",
-    "--served-model-name": "--model-name",
-    "--enforce-eager": "--eager-mode (PyTorch engine only)",
-    "--instance-num": "--max-batch-size",
-    "--cache-count": "--cache-max-entry-count",
-}
 SURE = 0.9
 NEAR = 0.6
 

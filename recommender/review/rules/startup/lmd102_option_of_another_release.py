@@ -72,6 +72,7 @@ def _absent(case: Case, option: GivenOption, flag: records.Flag) -> Diagnostic:
         f"{checks.release(case)} has no {flag.option}: {when}{reason}.",
         "The parser stops at an unknown option, before anything is loaded.",
         fix,
+        sources=(f"flags/{flag.id}",),
     )
 
 

@@ -21,7 +21,7 @@ the transformers layout (`-hf`), if there is one: it needs no code.
 """
 
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, launch_rule
 
 NEEDED = "remote-code-needed"
 
@@ -40,5 +40,11 @@ def rule(case: Case) -> Diagnostics:
             checks.model_place(case),
             f"{case.resolved.model.hub} does not start without --trust-remote-code in {checks.release(case)}.",
             "Its configuration is code, which LMDeploy since 0.13.0 runs only with that option.",
-            edits.switch_after_model(case.script, case.launch, "--trust-remote-code") if missing else None,
+            _added(case) if missing else None,
         )
+
+
+def _added(case: Case) -> Fix | None:
+    """Return the unsafe repair: running the repository's code is the reader's decision. LMD506 then asks for a pin."""
+    fix = edits.switch_after_model(case.script, case.launch, "--trust-remote-code")
+    return fix._replace(follows=("LMD506",)) if fix else None

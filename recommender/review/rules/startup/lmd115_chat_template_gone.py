@@ -23,7 +23,7 @@ from packaging.version import Version
 
 from recommender.common.text import shorten
 from recommender.review import checks, edits
-from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 
 def _names(text: str) -> frozenset[str]:
@@ -48,11 +48,12 @@ DROPPED = _names("deepseek qwen falcon dbrx mini-gemini-vicuna")
 OLD = REFUSED | BETWEEN | KEPT | DROPPED
 
 
-@option_rule(
-    "chat-template", "error", sources=("flags/chat-template", "https://github.com/InternLM/lmdeploy/pull/4252")
-)
-def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
-    if not setting.text or not checks.server(case) or checks.is_file(setting.text):
+@launch_rule("error", sources=("flags/chat-template", "https://github.com/InternLM/lmdeploy/pull/4252"))
+def rule(case: Case) -> Diagnostics:
+    setting = case.settings.get("chat-template")
+    if checks.python(case):
+        yield from _registered(case)
+    if setting is None or not setting.text or not checks.server(case) or checks.is_file(setting.text):
         return
     version, name = case.resolved.version, setting.text
     fix = edits.remove(case.script, setting.option)
@@ -77,3 +78,16 @@ def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
             f"{what}: no such template in {checks.release(case)}.",
             "A value that is not a file must be the name of a template.",
         )
+
+
+def _registered(case: Case) -> Diagnostics:
+    """Report a template that a pipeline does not find: it then sends prompts without one."""
+    for option in case.launch.options:
+        word = option.values[0] if option.values and option.name == "ChatTemplateConfig.model_name" else None
+        if word is not None and word.value and word.value in OLD - LEFT and case.resolved.version >= Version("0.15.0"):
+            yield Diagnostic(
+                word.written or word.place,
+                f"{option.name} {shorten(word.value)}: no such template in {checks.release(case)}.",
+                "A pipeline only warns and sends the prompts without a template; leave chat_template_config out.",
+                severity="warning",
+            )

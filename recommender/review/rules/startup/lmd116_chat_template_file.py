@@ -29,7 +29,7 @@ from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting
 
 
 @option_rule(
-    "chat-template", "info", needs=("model",), sources=("flags/chat-template", "claims/chat-template-file-needed")
+    "chat-template", "warning", needs=("model",), sources=("flags/chat-template", "claims/chat-template-file-needed")
 )
 def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     if not setting.text or not checks.server(case) or not checks.is_file(setting.text):
@@ -42,7 +42,7 @@ def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
             f"{case.resolved.model.hub} has its own chat template; {shorten(setting.text)} {where}.",
             "Since 0.10.0 LMDeploy uses the tokenizer's template without the option; a missing file stops startup.",
             edits.remove(case.script, setting.option) if missing else None,
-            severity="warning" if missing else "info",
+            severity=None if missing else "info",
         )
 
 

@@ -5,7 +5,8 @@ Reports models that TurboMind does not serve in the release, if TurboMind is req
 
 ## Why
 LMDeploy falls back to the PyTorch engine with only a warning in the log. Settings for TurboMind are then lost, and
-other options take effect. For example, TurboMind does not serve Qwen2-VL and Qwen2.5-VL in 0.14.0 and 0.15.0; older
+other options take effect. The architecture of a model without a record
+follows from its name. For example, TurboMind does not serve Qwen2-VL and Qwen2.5-VL in 0.14.0 and 0.15.0; older
 and newer releases do. LMDeploy decides by the architecture. If it lists that but cannot read the language part, such
 as that of InternVL3.5 before 0.10.0, there may be no fallback: loading stops.
 
@@ -30,11 +31,13 @@ OTHER = "internvl-hf-release"
 
 @launch_rule(
     "warning",
-    needs=("model",),
     sources=("constraints/turbomind-serves-model", "threads/falls-back-to-pytorch", "flags/backend"),
 )
 def rule(case: Case) -> Diagnostics:
-    if checks.wanted(case) != checks.TURBOMIND or checks.serves(case, checks.TURBOMIND):
+    if checks.wanted(case) != checks.TURBOMIND or checks.serves(case, checks.TURBOMIND) is not False:
+        return
+    if not case.model_known:
+        yield from _by_name(case)
         return
     if any(checks.broken(case, OTHER, extra={"config.backend": checks.TURBOMIND})):
         return
@@ -56,6 +59,20 @@ def rule(case: Case) -> Diagnostics:
         edits.give_setting(setting, checks.PYTORCH) if setting and checks.serves(case, checks.PYTORCH) else None,
         severity=None if setting or case.launch.engine else "info",
     )
+
+
+def _by_name(case: Case) -> Diagnostics:
+    """Report a model without a record whose architecture, by its name, only the PyTorch engine has."""
+    if checks.serves(case, checks.PYTORCH):
+        setting = case.settings.get("backend")
+        yield Diagnostic(
+            checks.at(setting) if setting else checks.model_place(case),
+            f"TurboMind of {checks.release(case)} does not list {checks.architecture(case)}, so the PyTorch engine will"
+            " run.",
+            "LMDeploy falls back with only a warning in the log, and settings for TurboMind are lost.",
+            edits.give_setting(setting, checks.PYTORCH) if setting else None,
+            severity=None if setting or case.launch.engine else "info",
+        )
 
 
 def _serves_another(case: Case, *, family: bool = False) -> bool:

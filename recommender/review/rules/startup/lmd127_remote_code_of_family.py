@@ -20,15 +20,15 @@ the revision too.
     lmdeploy serve api_server OpenGVLab/InternVL2-8B --trust-remote-code
 """
 
-import re
 from functools import lru_cache
 
+from recommender.common.pattern import pattern
 from recommender.knowledge.store import Store
 from recommender.review import checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 NEEDED = "remote-code-needed"
-FAMILY = re.compile(r"([\w.-]+/[A-Za-z]+)[\d_.-]*\d[^/]*")
+FAMILY = pattern(r"([\w.-]+/[A-Za-z]+)(?![A-Za-z])[^/]*\d[^/]*")
 CONVERTED = "-hf"
 
 
@@ -58,7 +58,7 @@ def rule(case: Case) -> Diagnostics:
     if any(option.name == "trust_remote_code" for option in case.launch.options):
         return
     yield Diagnostic(
-        word.place,
+        checks.model_place(case),
         f"Known {match[1]} checkpoints have code as configuration; {checks.release(case)} does not run it by default.",
         "If config.json has an auto_map, startup fails without --trust-remote-code; read that code first.",
     )

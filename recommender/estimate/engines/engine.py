@@ -1,0 +1,53 @@
+"""The interface of an engine, and which one a configuration runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from recommender.estimate.engines import pytorch, turbomind
+
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+    from recommender.estimate.configuration import Configuration
+    from recommender.estimate.memory_items import MemoryItem
+    from recommender.request.resolved_request import ResolvedRequest
+
+
+class Engine(Protocol):
+    """What differs between the engines. A module of this folder is one; its docstrings cite the engine's code.
+
+    ``DECODE_ROUNDS``: passes of decoding after which waiting prompts get one of their own; 0 where a pass mixes both.
+    """
+
+    DECODE_ROUNDS: int
+
+    def forward_tokens(self, prefill_tokens: int, max_batch_size: int, tp: int, /) -> int:
+        """Return the most tokens of one forward pass."""
+
+    def warmup_tokens(self, version: Version, forward: int, session_len: int, /) -> int:
+        """Return the KV tokens that the warm-up needs; 0 if it needs none."""
+
+    def items_before_cache(self, resolved: ResolvedRequest, tp: int, /) -> tuple[MemoryItem, ...]:
+        """Return what is in memory when the KV region is sized."""
+
+    def reserved_bytes(self, resolved: ResolvedRequest, config: Configuration, /) -> int:
+        """Return what is kept from the free memory before the cache takes its share of it."""
+
+    def count_blocks(self, resolved: ResolvedRequest, config: Configuration, region: int, sequences: int, /) -> int:
+        """Return how many KV blocks a region of these bytes holds while ``sequences`` run."""
+
+    def region_for(self, resolved: ResolvedRequest, config: Configuration, tokens: int, /) -> int:
+        """Return the bytes of a region that holds these tokens for certain."""
+
+    def workspace(self, resolved: ResolvedRequest, config: Configuration, forward: int, /) -> MemoryItem:
+        """Return the buffers beside the cache."""
+
+
+ENGINES: Mapping[str, Engine] = {"turbomind": turbomind, "pytorch": pytorch}
+
+
+def engine_of(config: Configuration) -> Engine:
+    """Return the engine that a configuration runs."""
+    return ENGINES[config.backend]

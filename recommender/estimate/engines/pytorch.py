@@ -1,0 +1,115 @@
+"""The PyTorch engine: memory and passes, as LMDeploy 0.18.0 has them.
+
+Weights load first. Of what is then free, the engine keeps work buffers and the states of linear attention apart, and
+gives a share of the rest to the KV cache, in blocks (lmdeploy/pytorch/engine/executor/base.py:409-426). CUDA graphs of
+decoding come after it, one for each power of two up to the batch (backends/graph_runner.py:24-32).
+
+No run has measured this engine's memory yet, so what is not in its code is assumed, with wide ends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from recommender.common.units import MIB
+from recommender.estimate.linear_attention import state_bytes
+from recommender.estimate.memory_items import MemoryItem, make_item, weights
+from recommender.estimate.model_shape import kv_bytes_per_token, weight_bytes
+from recommender.estimate.vision_shape import BYTES_16_BIT
+
+if TYPE_CHECKING:
+    from recommender.estimate.configuration import Configuration
+    from recommender.request.resolved_request import ResolvedRequest
+
+DECODE_ROUNDS = 16
+"""Decoding passes before waiting prompts get a pass: prefill_interval, which the command line does not set
+(0.18.0 lmdeploy/messages.py, lmdeploy/pytorch/engine/inputs_maker.py:1299)."""
+SPARE_STATES = ((Version("0.14.0"), 2), (Version("0.12.3"), 1), (Version("0.0"), 8))
+"""State slots beside those of the batch, from a release on: one of the system's, one for prompts in several passes
+(0.14.0 lmdeploy/pytorch/engine/executor/base.py:264; 0.13.0, the same file, :231)."""
+LOGITS_OF_PROMPTS = Version("0.9.2")
+"""From here on the buffers that are kept apart are for 16-bit logits, of the batch twice; before, for logits of every
+prompt token (0.7.0 lmdeploy/pytorch/engine/model_agent.py:51: 7 bytes for each word)."""
+RESERVED_BLOCKS = 1
+"""Blocks for padding (engine/config_builder.py: num_reserved_gpu_blocks)."""
+
+
+def forward_tokens(prefill_tokens: int, max_batch_size: int, tp: int) -> int:
+    """Return the tokens of one forward pass: it holds prompts, or a token of each running request."""
+    return max(prefill_tokens, max_batch_size)
+
+
+def warmup_tokens(version: Version, forward: int, session_len: int) -> int:
+    """Return the KV tokens that the warm-up needs: none but the reserved block (engine/model_agent/agent.py:504)."""
+    return 0
+
+
+def items_before_cache(resolved: ResolvedRequest, tp: int) -> tuple[MemoryItem, ...]:
+    """Return what is in memory when the KV cache is sized: CUDA context with PyTorch's libraries, weights."""
+    coefficients = resolved.store.coefficients
+    names = ("pytorch-context-mib", "peer-context-mib") if tp > 1 else ("pytorch-context-mib",)
+    return (
+        make_item("context", *((MIB, coefficients[name]) for name in names)),
+        make_item("weights", exact=_weights(resolved, tp)),
+    )
+
+
+def _weights(resolved: ResolvedRequest, tp: int) -> int:
+    """Return the bytes of weights on one GPU.
+
+    Of latent attention the stored matrices stay, beside two 16-bit copies for decoding, one of keys and one of values
+    (0.18.0 lmdeploy/pytorch/models/deepseek_v2.py:448, :457).
+    """
+    text = resolved.model.text
+    if not text.latent:
+        return weights(resolved, tp)
+    copies = sum(text.layers * text.heads * each.rank * (each.key + each.value) * BYTES_16_BIT for each in text.latent)
+    return ((resolved.weight_bytes or weight_bytes(resolved.model)) + copies) // tp
+
+
+def reserved_bytes(resolved: ResolvedRequest, config: Configuration) -> int:
+    """Return what is kept from the free memory: work buffers by the engine's own rule, and states.
+
+    Source: 0.18.0 lmdeploy/pytorch/engine/executor/base.py:232 and :289.
+    """
+    vocab, states = resolved.model.text.vocab, _states(resolved, config)
+    if resolved.version < LOGITS_OF_PROMPTS:
+        return config.prefill_tokens * vocab * 7 + states
+    return (config.prefill_tokens + 2 * config.max_batch_size) * vocab * BYTES_16_BIT + states
+
+
+def _states(resolved: ResolvedRequest, config: Configuration) -> int:
+    spare = next(count for since, count in SPARE_STATES if resolved.version >= since)
+    return (config.max_batch_size + spare) * state_bytes(resolved.model, config.tp)
+
+
+def count_blocks(resolved: ResolvedRequest, config: Configuration, region: int, sequences: int) -> int:
+    """Return how many KV blocks a region of these bytes holds; states are apart from it."""
+    block = kv_bytes_per_token(resolved.model, config.kv_bits, config.tp) * config.block_len
+    return max(region // block - RESERVED_BLOCKS, 0)
+
+
+def region_for(resolved: ResolvedRequest, config: Configuration, tokens: int) -> int:
+    """Return the bytes of a region that holds these tokens."""
+    block = kv_bytes_per_token(resolved.model, config.kv_bits, config.tp) * config.block_len
+    return (-(-tokens // config.block_len) + RESERVED_BLOCKS) * block
+
+
+def workspace(resolved: ResolvedRequest, config: Configuration, forward: int) -> MemoryItem:
+    """Return states, the activations of the largest pass, its sampling buffers and CUDA graphs.
+
+    PyTorch's allocator keeps what a pass has used. A prompt's pass holds no more tokens than the budget.
+    """
+    text, coefficients = resolved.model.text, resolved.store.coefficients
+    wide = sum(mixture.per_token * mixture.intermediate + mixture.shared for mixture in text.mixture)
+    attention = (text.heads + 2 * text.kv_heads) * text.head_dim
+    row = 2 * text.hidden + (attention + 2 * (wide or text.intermediate)) / config.tp
+    return make_item(
+        "workspace",
+        (MIB, coefficients["pytorch-workspace-mib"]),
+        (forward * row * BYTES_16_BIT, coefficients["pytorch-workspace-token"]),
+        (config.max_batch_size * text.vocab, coefficients["pytorch-workspace-slot"]),
+        exact=_states(resolved, config),
+    )

@@ -1,0 +1,110 @@
+"""TurboMind: memory and passes.
+
+Follows TurboMind from 0.15.0 on (src/turbomind/turbomind.cc and src/turbomind/memory at v0.16.0): the KV region is a
+share of what is free after loading the weights, cut into 32 MiB pages; the workspaces come after it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from recommender.common.units import MIB
+from recommender.estimate.cache_need import count_running_requests
+from recommender.estimate.engines.kv_region import SLAB_ALLOCATOR, STATE_POOL, kv_blocks, region_bytes, state_region
+from recommender.estimate.linear_attention import convolved_width, state_bytes, value_width
+from recommender.estimate.memory_items import MemoryItem, embedding_bytes, make_item, weights
+from recommender.estimate.model_shape import kv_bytes_per_token
+
+if TYPE_CHECKING:
+    from recommender.estimate.configuration import Configuration
+    from recommender.request.resolved_request import ResolvedRequest
+
+DECODE_ROUNDS = 0
+"""A pass mixes prompts and decoding."""
+POOLED_WARM_UP = Version("0.12.0")
+# Prompt lengths that the warm-up tries: 0.16.0 src/turbomind/kernels/gemm/tuner/params.cc:66-101
+WARM_UP_STEPS = (
+    *(8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768),
+    *(step * 2**power for power in range(8) for step in (1024, 1536)),
+)
+
+
+def forward_tokens(prefill_tokens: int, max_batch_size: int, tp: int) -> int:
+    """Return the tokens of one forward pass, a multiple of ``tp``.
+
+    Source: 0.16.0 src/turbomind/turbomind.cc:173-179.
+    """
+    return -(-(prefill_tokens + max_batch_size) // tp) * tp
+
+
+def warmup_tokens(version: Version, forward: int, session_len: int) -> int:
+    """Return the KV tokens of the longest warm-up request; 0 if it needs none."""
+    if version < POOLED_WARM_UP:
+        return 0
+    if forward <= session_len:
+        return forward
+    return max((step for step in WARM_UP_STEPS if step <= session_len), default=0)
+
+
+def items_before_cache(resolved: ResolvedRequest, tp: int) -> tuple[MemoryItem, ...]:
+    """Return what is in memory when the KV region is sized.
+
+    CUDA context with libraries, weights, and what loading leaves allocated.
+    """
+    coefficients = resolved.store.coefficients
+    names = ("context-mib", "peer-context-mib") if tp > 1 else ("context-mib",)
+    table = embedding_bytes(resolved.model, tp) if resolved.model.quantization else 0
+    return (
+        make_item("context", *((MIB, coefficients[name]) for name in names)),
+        make_item("weights", exact=weights(resolved, tp)),
+        make_item("loading", (table, coefficients["quantised-load-share"])),
+    )
+
+
+def reserved_bytes(resolved: ResolvedRequest, config: Configuration) -> int:
+    """Return what is kept from the free memory before the cache takes its share of it: nothing."""
+    return 0
+
+
+def count_blocks(resolved: ResolvedRequest, config: Configuration, region: int, sequences: int) -> int:
+    """Return how many KV blocks a region of these bytes holds, beside the states of running ``sequences``."""
+    model, version = resolved.model, resolved.version
+    states = state_region(model, config.tp, version, config.max_batch_size, sequences)
+    block = kv_bytes_per_token(model, config.kv_bits, config.tp) * config.block_len
+    return kv_blocks(max(region - states, 0), block, version >= SLAB_ALLOCATOR)
+
+
+def region_for(resolved: ResolvedRequest, config: Configuration, tokens: int) -> int:
+    """Return the bytes of a region that holds ``tokens`` and the states of a full batch for certain."""
+    model, version, batch = resolved.model, resolved.version, config.max_batch_size
+    block = kv_bytes_per_token(model, config.kv_bits, config.tp) * config.block_len
+    region = region_bytes(-(-tokens // config.block_len), block, version >= SLAB_ALLOCATOR)
+    return region + state_region(model, config.tp, version, batch, batch)
+
+
+def workspace(resolved: ResolvedRequest, config: Configuration, forward: int) -> MemoryItem:
+    """Return the buffers of forward pass and sampling.
+
+    They grow with tokens, batch and session length.
+    """
+    text, coefficients = resolved.model.text, resolved.store.coefficients
+    # The engine batches only prompts whose lengths sum to the session length, so a pass has no more tokens.
+    tokens = min(forward, config.session_len)
+    # 0.12.2 allocated a request's states when it began (its src/turbomind/models/llama/GatedDeltaNetLayer.cc:61-65).
+    own = state_bytes(resolved.model, config.tp) if resolved.version < STATE_POOL else 0
+    states = count_running_requests(resolved, config) * own
+    wide = sum(mixture.per_token * mixture.intermediate + mixture.shared for mixture in text.mixture)
+    attention = (text.heads + 2 * text.kv_heads) * text.head_dim
+    for linear in text.linear:  # its projections are one matrix, as wide as queries, keys, values, gate and two numbers
+        attention = max(attention, convolved_width(linear) + value_width(linear) + 2 * linear.value_heads)
+    row = 2 * text.hidden + (attention + (wide or text.intermediate)) / config.tp
+    return make_item(
+        "workspace",
+        (MIB, coefficients["workspace-mib"]),
+        (tokens * row * 2, coefficients["workspace-token"]),
+        (config.max_batch_size * text.vocab, coefficients["workspace-slot"]),
+        # The latter: 0.16.0 src/turbomind/generation/generation.cc:100
+        exact=states + config.max_batch_size * config.session_len * 4,
+    )

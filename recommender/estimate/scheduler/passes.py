@@ -1,0 +1,269 @@
+"""Make up the engine's passes as TurboMind's scheduler does: each mixes prompts and decoding.
+
+One thread of the server process prepares requests in the order in which they come. The engine takes as many as its
+batch has room for and runs passes. A pass decodes one token of each running request, and prefills as many prompt
+tokens as its budget leaves, first come first served; a prompt may be cut. What a pass holds is decided when the pass
+before it starts, because the engine prepares one pass while another runs. So a request waits for the rest of one pass
+and for a whole one before its own, and a slot of the batch is free two passes after its request's last token.
+Sources: 0.16.0 src/turbomind/engine/engine.cc (Schedule, InternalThreadEntry) and scheduler.cc
+(RunRequiredAdmission); the code of later releases is not public.
+
+A pass with prefill hides the reading of weights behind the prefill's arithmetic, and the other way round; only
+``pass_base`` is added. That holds for the further passes of a cut prompt, too; the first is within its prefill. Blocks
+of the KV cache are reserved for a request's whole length, which is more than the engine does. Times are in ms. The same
+arguments give the same result: chance comes from a seed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from recommender.estimate.closed_loop import ServiceTimes
+from recommender.estimate.scheduler.host_loop import HostLoop
+
+SLOT_PASSES = 2
+"""The pass that follows a request's last one holds it still, and the one after that was decided then."""
+
+
+class SimulatedRequest(NamedTuple):
+    """What a request asks of a server.
+
+    ``prefill`` is the time of the ``new_tokens`` that no cache holds, ``row`` what the request adds to a decoding step,
+    ``context`` its prompt's tokens with the cached ones, ``output`` its answer's. Not all share the ``reused`` ones.
+    """
+
+    prepare: float
+    prefill: float
+    new_tokens: int
+    context: int
+    output: int
+    row: float
+    reused: int = 0
+
+    @property
+    def blocks(self) -> int:
+        """The tokens of the KV cache that it holds alone when it ends."""
+        return self.reused + self.new_tokens + self.output
+
+
+@dataclass(frozen=True)
+class SimulatedServer:
+    """A server's limits and the times that do not depend on the request.
+
+    ``overhead`` is the time of HTTP and tokenising, beside the preparing thread. ``times`` gives the decoding step of
+    m requests without their rows, of which ``pass_base`` is launches and sampling and cannot be hidden.
+    ``budget`` are prompt tokens a pass, ``batch`` requests, ``kv_tokens`` the cache beside the prefix that all requests
+    share (0: no limit). ``chunk`` is the time to write a token of one stream. ``rounds``: see ``alternating``; 0 where
+    a pass mixes prompts and decoding.
+    """
+
+    overhead: float
+    pass_base: float
+    budget: int
+    batch: int
+    kv_tokens: int
+    times: ServiceTimes
+    chunk: float = 0.0
+    rounds: int = 0
+
+
+class Answer(NamedTuple):
+    """When a request was sent, and when its first and its last token came."""
+
+    sent: float
+    first: float
+    done: float
+    output: int
+
+
+class Passes(NamedTuple):
+    """Passes of the engine that hold the same.
+
+    ``length`` is the ms of each of the ``repeats``. Who runs makes ``steps`` steps in them; ``streams`` answers get a
+    token in the last. ``firsts`` are the requests whose first token it brings, with the time they were sent.
+    """
+
+    repeats: int
+    length: float
+    steps: int
+    streams: int
+    firsts: list[tuple[int, float]]
+
+
+@dataclass
+class Simulation:
+    """The state of one server; ``send`` puts a request in, ``answer`` works until enough are answered.
+
+    ``more``: requests may still come that are not sent yet, from a load balancer.
+    """
+
+    server: SimulatedServer
+    on_done: Callable[[float, int], None]
+    waiting: deque[list[float]] = field(default_factory=deque)
+    running: list[tuple[int, int, float, float]] = field(default_factory=list)
+    asked: dict[int, SimulatedRequest] = field(default_factory=dict)
+    answers: dict[int, Answer] = field(default_factory=dict)
+    rows: float = 0.0
+    held: int = 0
+    passes: int = 0
+    steps: int = 0
+    freed: deque[int] = field(default_factory=deque)
+    host: HostLoop[SimulatedRequest] = field(init=False)
+    more: bool = False
+    now: float = 0.0
+    known: float = 0.0
+    count: int = 0
+    step: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.host = HostLoop(self.server.overhead, self.server.chunk)
+
+    def send(self, at: float, number: int, request: SimulatedRequest) -> None:
+        """Queue a request; calls come in the order of time."""
+        self.host.send(at, number, request, request.prepare)
+
+    def answer(self, wanted: range) -> Sequence[Answer]:
+        """Work until the wanted requests are answered, and return their answers."""
+        missing = len(wanted)
+        while missing:
+            self.decide()
+            missing -= self.work(wanted)
+        return [self.answers[number] for number in wanted]
+
+    def decide(self) -> float:
+        """Choose the next passes; return when what they hold is decided, inf without requests.
+
+        A request that comes before that may be in them: after sending it, decide again.
+        """
+        self._join(self.known)
+        if not self.running and not self.waiting:
+            self.count = 0
+            return self.host.next_ready()
+        self.step = self.step_ms()
+        self.count = self.count_alike()
+        return self.now + (self.count - 2) * self.step if self.count > 1 else self.known
+
+    def work(self, wanted: range = range(0)) -> int:
+        """Work the chosen passes; return how many of the wanted requests they answer."""
+        if not self.count:
+            self.now = self.known = max(self.host.next_ready(), self.now)
+            return 0
+        began = self.now
+        repeats, length, steps, streams, firsts = self.next_passes()
+        started, self.now = began + (repeats - 1) * length, began + repeats * length
+        self.passes, self.steps = self.passes + repeats, self.steps + steps
+        written = self._write(began, length, streams) if self.server.chunk else self.now
+        for number, sent in firsts:
+            request = self.asked[number]
+            heapq.heappush(self.running, (self.steps + request.output - 1, number, sent, written))
+            self.rows += request.row
+        answered = self._finish(written, wanted)
+        self.known = started if self.running or self.waiting else self.now
+        return answered
+
+    def _write(self, began: float, length: float, streams: int) -> float:
+        """Write the last pass's tokens; who may still come before that is delayed by the passes before it, too."""
+        for place in range(max(self.count - 2, 1), self.count) if self.more else ():
+            self.host.note(began + place * length, streams)
+        return self.host.write(self.now, streams)
+
+    def next_passes(self) -> Passes:
+        """Return the chosen passes: prompts and decoding in one."""
+        decoding, step = len(self.running), self.step
+        prefill, firsts = self._prefill(self.count) if self.waiting else (0.0, [])
+        length = step
+        if prefill:
+            prefill += self.server.times.expert_pass
+            base = self.server.pass_base
+            hidden = max(step - self.rows - base - prefill, 0.0)
+            length = prefill + base + hidden + self.rows if decoding else max(prefill, self.server.times.step(1))
+        return Passes(self.count, length, self.count, decoding + len(firsts), firsts)
+
+    def step_ms(self) -> float:
+        """Return the ms in which a token of each running request is decoded; 0 if none runs."""
+        return self.server.times.step(len(self.running)) + self.rows if self.running else 0.0
+
+    def _join(self, known: float) -> None:
+        """Take what is prepared by a time into the engine's queue, as far as the batch has room."""
+        while self.freed and self.freed[0] <= self.passes - SLOT_PASSES:
+            self.freed.popleft()
+        room = self.server.batch - len(self.running) - len(self.waiting) - len(self.freed)
+        while room > 0 and (taken := self.host.take(known)):
+            self.asked[taken.number] = taken.request
+            self.waiting.append([taken.number, taken.sent, taken.request.new_tokens])
+            room -= 1
+
+    @property
+    def _room(self) -> int:
+        """Prompt tokens that a pass takes."""
+        return self.server.budget + self.server.batch - len(self.running)
+
+    def _prefill(self, passes: int) -> tuple[float, list[tuple[int, float]]]:
+        """Fill alike passes with prompts; return the time of one, and the requests whose prompts end in the last."""
+        left, spent, ended = self._room, 0.0, []
+        while self.waiting and left > 0:
+            entry = self.waiting[0]
+            request = self.asked[int(entry[0])]
+            whole = entry[2] == request.new_tokens
+            if whole:
+                if not self.has_blocks(request):
+                    break
+                self.held += request.blocks
+            tokens = min(left, entry[2])
+            part = request.prefill * tokens / request.new_tokens
+            spent += part
+            if not whole and not self.running:
+                spent += self.server.pass_base
+            left -= int(tokens)
+            entry[2] -= tokens * passes
+            if entry[2]:
+                break
+            self.waiting.popleft()
+            ended.append((int(entry[0]), entry[1]))
+        return spent, ended
+
+    def has_blocks(self, request: SimulatedRequest) -> bool:  # one alone always gets them
+        return not (self.server.kv_tokens and self.held and self.held + request.blocks > self.server.kv_tokens)
+
+    def count_alike(self) -> int:
+        """Return how many passes hold the same: until a request ends, one comes in, or a prompt has its last pass."""
+        ends = self.running[0][0] - self.steps if self.running else math.inf
+        if self.waiting:
+            number, _, left = self.waiting[0]
+            request = self.asked[int(number)]
+            if left < request.new_tokens:  # begun: it fills the passes alone, but writing delays who comes
+                delays = self.host.quiet_until(self.now, True) < math.inf or (self.more and self.server.chunk)
+                if self.running and delays:
+                    return 1
+                return int(max(min((left - 1) // self._room, ends), 1))
+            if not self.running or self.has_blocks(request):
+                return 1
+        # What the loop writes after a pass delays who comes meanwhile; where blocks are missing, all who come wait.
+        return self.quiet_passes(ends, bool(self.waiting) or len(self.running) >= self.server.batch)
+
+    def quiet_passes(self, most: float, full: bool) -> int:
+        """Return how many passes of decoding there are until a request is on its way in, at most so many."""
+        return int(max(min(most, (self.host.quiet_until(self.now, full) - self.now) / self.step), 1))
+
+    def _finish(self, now: float, wanted: range) -> int:
+        """End the requests whose last token a pass brought; return how many of them are wanted."""
+        counted = 0
+        while self.running and self.running[0][0] <= self.steps:
+            _, number, sent, first = heapq.heappop(self.running)
+            request = self.asked.pop(number)
+            self.rows -= request.row
+            self.held -= request.blocks
+            self.answers[number] = Answer(sent, first, now, request.output)
+            counted += number in wanted
+            self.freed.append(self.passes)
+            self.on_done(now, number)
+        if not self.running:
+            self.rows = 0.0  # sums of floats leave a rest
+            if not self.waiting:
+                self.freed.clear()  # passes without requests take no time
+        return counted

@@ -1,0 +1,29 @@
+"""LMDeploy's engines: their names, and which options each reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from recommender.knowledge import records
+
+EngineName: TypeAlias = Literal["turbomind", "pytorch"]
+
+
+class EngineLabel(NamedTuple):
+    """How texts name an engine, and the class of its configuration in Python."""
+
+    title: str
+    config_class: str
+
+
+LABELS: Mapping[str, EngineLabel] = {
+    "turbomind": EngineLabel("TurboMind", "TurbomindEngineConfig"),
+    "pytorch": EngineLabel("PyTorch engine", "PytorchEngineConfig"),
+}
+
+
+def is_read(era: records.Era, engine: EngineName) -> bool:
+    """Return whether an option does anything where this engine runs: it or the server reads it."""
+    return not {engine, "server"}.isdisjoint(era.read_by)

@@ -1,0 +1,28 @@
+"""Options of other servers, and LMDeploy's closest ones."""
+
+from collections.abc import Mapping
+
+_FREE = "--cache-max-entry-count (a share of the memory that the weights leave free)"
+ELSEWHERE: Mapping[str, str] = {
+    "--host": "=--server-name",
+    "--port": "=--server-port",
+    "--tensor-parallel-size": "=--tp",
+    "--max-model-len": "=--session-len",
+    "--context-length": "=--session-len",
+    "--gpu-memory-utilization": _FREE,
+    "--mem-fraction-static": _FREE,
+    "--max-num-seqs": "--max-batch-size",
+    "--max-num-batched-tokens": "--max-prefill-token-num",
+    "--kv-cache-dtype": "--quant-policy (0, 4 or 8)",
+    "--quantization": "--model-format",
+    "--served-model-name": "--model-name",
+    "--enforce-eager": "--eager-mode (PyTorch engine only)",
+    "--instance-num": "--max-batch-size",
+    "--cache-count": "--cache-max-entry-count",
+}
+"""By the option of another server. "=": the values are the same too, so a fix may rename the option."""
+
+
+def closest_option(name: str) -> str:
+    """Return LMDeploy's closest option to another server's, with a note; empty if it is none of another server."""
+    return ELSEWHERE.get("--" + name.lstrip("-").replace("_", "-").lower(), "").lstrip("=")

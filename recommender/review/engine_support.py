@@ -1,0 +1,105 @@
+"""Which engine runs a launch: the one asked for, or PyTorch where TurboMind does not list the architecture.
+
+The tables are extracted from each release's wheel. The architecture of a model without a record follows from its name.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from recommender.common.pattern import pattern
+from recommender.common.text import normal
+from recommender.knowledge.eras import within
+from recommender.request.unknown_model import SUFFIX, served
+from recommender.review import accepted_options
+
+if TYPE_CHECKING:
+    from recommender.review.case import Case
+
+TURBOMIND, PYTORCH = "turbomind", "pytorch"
+HUB = pattern(r"[A-Za-z0-9][\w-]*/[\w.-]+")
+# Names that do not begin as their architecture does; an empty one is ambiguous.
+OTHERWISE = {
+    "qwen15": "Qwen2ForCausalLM",
+    "qwq": "Qwen2ForCausalLM",
+    "deepseekr1": "DeepseekV3ForCausalLM",
+    "deepseekcoder": "",
+    "deepseekllm": "LlamaForCausalLM",
+    "deepseekmoe": "DeepseekForCausalLM",
+    "codellama": "LlamaForCausalLM",
+    "metallama": "LlamaForCausalLM",
+    "vicuna": "LlamaForCausalLM",
+    "glm4": "",
+    "bloom": "BloomForCausalLM",
+    "internlmxcomposer": "",
+    "internlmchat": "InternLMForCausalLM",
+}
+
+
+def wanted(case: Case) -> str:
+    """Return the requested engine or LMDeploy's default; empty if unknown."""
+    launch = case.launch
+    if launch.starts in ("proxy", "tool"):
+        return ""
+    if launch.engine:
+        return PYTORCH if launch.engine == "PytorchEngineConfig" else TURBOMIND
+    if "backend" in case.settings:
+        text = case.text("backend")
+        return text if text in (TURBOMIND, PYTORCH) else ""
+    return "" if launch.unsure else TURBOMIND
+
+
+def engine(case: Case) -> str:
+    """Return the engine that will run: PyTorch if TurboMind lacks the model."""
+    asked = wanted(case)
+    if asked == TURBOMIND and serves(case, TURBOMIND) is False:
+        return PYTORCH
+    device = case.settings.get("device")
+    if asked == TURBOMIND and device is not None and device.text != "cuda":
+        return ""
+    return asked
+
+
+def serves(case: Case, name: str) -> bool | None:
+    """Return whether an engine supports the model in this release; None if the architecture is unknown."""
+    resolved = case.resolved
+    if case.model_known:
+        return any(
+            support.engine == name and within(support.since, support.until, resolved.version)
+            for support in resolved.model.support
+        )
+    found = architecture(case)
+    return found in served(resolved.release.id, name) if found else None
+
+
+def architecture(case: Case) -> str:
+    """Return the model's architecture; of a model without a record, by its name. Empty if unknown."""
+    if case.model_known:
+        return case.resolved.model.architecture
+    model = case.launch.model
+    return architecture_of(model.value) if model is not None and model.value else ""
+
+
+@lru_cache(maxsize=256)
+def architecture_of(name: str) -> str:
+    """Return the architecture whose name a model's begins with, of any release's tables; empty if none."""
+    last = normal(name.casefold().rstrip("/").rpartition("/")[2].rpartition("distill")[2])
+    keys = _keys()
+    hub = HUB.fullmatch(name) is not None  # a folder may be called after anything
+    fitting = [key for key in keys if last.startswith(key) and (hub or last[len(key) :][:1].isdigit())]
+    return keys[max(fitting, key=len)] if fitting else ""
+
+
+@lru_cache(maxsize=1)
+def _keys() -> dict[str, str]:
+    names = {
+        name
+        for release in accepted_options.releases()
+        for engine_name in (TURBOMIND, PYTORCH)
+        for name in served(release, engine_name)
+    }
+    # Of architectures of one name, the shortest is that of the text model.
+    ranked = sorted(names, key=lambda name: (len(name), name), reverse=True)
+    keys = {normal(SUFFIX.sub("", name).casefold()): name for name in ranked}
+    return {key: name for key, name in keys.items() if len(key) > 2} | OTHERWISE

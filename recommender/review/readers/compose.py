@@ -1,0 +1,134 @@
+"""Read the services of a compose file."""
+
+from collections.abc import Iterator, Sequence
+
+from recommender.review.readers.container_command import (
+    MOST_CONTAINERS,
+    SHARED_MEMORY,
+    ContainerCommand,
+    port_of,
+    replicas,
+    seconds,
+    true,
+    whole,
+)
+from recommender.review.readers.manifest_words import COMPOSE, one_word, variables, words
+from recommender.review.readers.yaml_nodes import Node, map_scalar
+from recommender.review.script import beside
+from recommender.review.script.model import Container, Probe, ReadProblem, Word
+from recommender.review.script.source_map import SourceText
+from recommender.review.script.unwrap import probe_path, size_of
+
+
+def services(page: SourceText, roots: Sequence[Node]) -> Iterator[ContainerCommand]:
+    """Yield what each service runs."""
+    place = page.place(0, 0)
+    given = beside.read_environment(page.script.path, ".env") or {}
+    outside = {name: Word(text, text, place, variable=name) for name, text in given.items()}
+    for root in roots:
+        listed = root.get("services")
+        for name, service in listed.pairs[:MOST_CONTAINERS] if listed else ():
+            if service.kind == "map":
+                yield _service(page, name, service, outside)
+
+
+def _service(page: SourceText, name: Node, service: Node, outside: dict[str, Word]) -> ContainerCommand:
+    environment, unread = _environment_files(page, service.get("env_file"))
+    environment |= variables(page, service.get("environment"), outside)
+    container = _around_service(page, name, service, outside)
+    entrypoint, command = service.get("entrypoint"), service.get("command")
+    first = words(page, entrypoint, COMPOSE, outside)
+    text = command if command is not None else entrypoint
+    if text is not None and text.kind == "scalar" and not (entrypoint is not None and command is not None):
+        return ContainerCommand([], environment, container, map_scalar(page.text, text), outside, unread)
+    fields = [*first, *words(page, command, COMPOSE, outside)]
+    return ContainerCommand(fields, environment, container, outside=outside, unread=unread)
+
+
+def _environment_files(page: SourceText, node: Node | None) -> tuple[dict[str, Word], tuple[ReadProblem, ...]]:
+    """Return the variables of a service's env_file, and a problem for each that is not there."""
+    environment: dict[str, Word] = {}
+    problems: list[ReadProblem] = []
+    for item in (node.items or [node]) if node else ():
+        path = item if item.kind == "scalar" else item.get("path")
+        if path is None or not path.text:
+            continue
+        place = page.place(path.start, path.end)
+        given = beside.read_environment(page.script.path, path.text)
+        if given is None:
+            problems.append(ReadProblem(f"{path.text} is not beside the file and was not read", place))
+        environment |= {name: Word(text, text, place, variable=name) for name, text in (given or {}).items()}
+    return environment, tuple(problems)
+
+
+def _around_service(page: SourceText, name: Node, service: Node, outside: dict[str, Word]) -> Container:
+    size, ipc = service.get("shm_size"), service.get("ipc")
+    restart = service.get("restart") or service.get("deploy", "restart_policy", "condition")
+    shared = _mounts_shared_memory(service.get("volumes")) or _mounts_shared_memory(service.get("tmpfs"))
+    bytes_ = size_of(size.text) if size else None
+    if size and size.text.isdecimal():
+        bytes_ = int(size.text[:18])
+    return Container(
+        place=page.place(name.start, name.end),
+        image=one_word(page, service.get("image"), COMPOSE, outside),
+        shm_bytes=bytes_,
+        shm_known=not shared and (size is None or bytes_ is not None) and (ipc is None or "$" not in ipc.text),
+        host_ipc=bool(ipc and ipc.text == "host"),
+        gpus=_reserved_gpus(service),
+        published=tuple(_published(page, service.get("ports"))),
+        restart=one_word(page, restart, COMPOSE),
+        probes=tuple(_healthcheck(page, service.get("healthcheck"))),
+        replicas=replicas(service.get("deploy", "replicas") or service.get("scale")),
+    )
+
+
+def _mounts_shared_memory(node: Node | None) -> bool:
+    """Return whether a volume or tmpfs is mounted at /dev/shm, of unknown size."""
+    for item in (node.items or [node]) if node else ():
+        target = item.get("target") if item.kind == "map" else item
+        if target is not None and SHARED_MEMORY in target.text:
+            return True
+    return False
+
+
+def _reserved_gpus(service: Node) -> int | None:
+    """Return how many GPUs a service reserves; None for all or unknown."""
+    devices = service.get("deploy", "resources", "reservations", "devices")
+    for device in devices.items if devices else ():
+        ids, count = device.get("device_ids"), device.get("count")
+        if ids is not None and ids.items:
+            return len(ids.items)
+        if count is not None and count.text.isdecimal():
+            return int(count.text[:6])
+    return whole(service.get("gpus"))
+
+
+def _published(page: SourceText, ports: Node | None) -> Iterator[Word]:
+    for item in ports.items if ports else ():
+        port = item if item.kind == "scalar" else item.get("published") or item.get("target")
+        target, address = item.get("target"), item.get("host_ip")
+        published = one_word(page, port, COMPOSE)
+        if published is not None and target is not None and port is not target:
+            text = f"{address.text + ':' if address else ''}{published.value}:{target.text}"
+            published = published._replace(value=text if published.value else None, written=None)
+        if published is not None:
+            yield published
+
+
+def _healthcheck(page: SourceText, node: Node | None) -> Iterator[Probe]:
+    test = node.get("test") if node else None
+    if node is None or test is None or true(node.get("disable")):
+        return
+    text = " ".join(item.text for item in test.items) if test.items else test.text
+    if text.strip() in ("", "NONE"):
+        return
+    yield Probe(
+        "healthcheck",
+        page.place(test.start, test.end),
+        path=probe_path(text),
+        port=port_of(page, test, text),
+        initial_s=seconds(node.get("start_period")),
+        period_s=seconds(node.get("interval")),
+        timeout_s=seconds(node.get("timeout")),
+        failures=int(seconds(node.get("retries"))),
+    )

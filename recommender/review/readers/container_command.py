@@ -1,0 +1,60 @@
+"""What a compose service or a pod's container runs, and the small values that both kinds of file have."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from recommender.common.pattern import pattern
+from recommender.review.readers.yaml_nodes import Node
+from recommender.review.script.model import Container, ReadProblem, Word
+from recommender.review.script.source_map import Field, Mapped, SourceText
+
+DURATION = pattern(r"(\d+(?:\.\d+)?)\s*(ms|us|ns|h|m|s)?")
+SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001, "us": 1e-6, "ns": 1e-9}
+SHARED_MEMORY = "/dev/shm"
+LOCAL_PORT = pattern(r"(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])[: ](\d{1,5})\b")
+MOST_CONTAINERS = 300
+
+
+@dataclass(frozen=True)
+class ContainerCommand:
+    """What a container runs: words, or a script in one of them; and its context."""
+
+    fields: list[Field]
+    environment: dict[str, Word]
+    container: Container
+    line: Mapped | None = None
+    outside: Mapping[str, Word] = field(default_factory=dict)
+    """The variables that compose itself expands, of its .env."""
+    unread: tuple[ReadProblem, ...] = ()
+
+
+def replicas(node: Node | None) -> int | None:
+    """Return the number of replicas, 1 by default; None if unknown."""
+    return 1 if node is None else whole(node)
+
+
+def whole(node: Node | None) -> int | None:
+    """Return a whole number; None if it is missing or unknown."""
+    return int(node.text[:6]) if node and node.text.isdecimal() else None
+
+
+def port_of(page: SourceText, node: Node, text: str) -> Word | None:
+    """Return the local port that a check's command asks."""
+    match = LOCAL_PORT.search(text)
+    place = page.place(node.start, node.end)
+    return Word(page.text[place.start : place.end], match[1], place) if match else None
+
+
+def true(node: Node | None) -> bool:
+    return bool(node and node.text.lower() in ("true", "yes", "on"))
+
+
+def seconds(node: Node | None) -> float:
+    """Return ``1m30s``, ``30s`` or a number in seconds; 0 if missing."""
+    if node is None:
+        return 0.0
+    durations = DURATION.findall(node.text[:40])
+    return sum(float(number[:12]) * SECONDS[unit or "s"] for number, unit in durations)
+
+
+# --- Kubernetes

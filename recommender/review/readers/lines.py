@@ -1,0 +1,99 @@
+"""Read files whose lines are commands: Makefiles, Procfiles, programs of supervisord."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from recommender.common.pattern import pattern
+from recommender.review.script.model import Comment, Script, Word
+from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
+from recommender.review.script.variables import Variables
+from recommender.review.shell.nested import walk
+from recommender.review.shell.state import Run, Where, complete_script, export
+from recommender.review.shell.walker import new_run
+
+# A recipe's line, `name: command` of a Procfile, `command=` of supervisord or another ini file.
+COMMAND = pattern(
+    r"\t[@+-]*(?P<recipe>.*)|[\w-]+:[ \t]+(?P<proc>.*)|(?:command|exec\w*|cmd)[ \t]*=[ \t]*(?P<ini>.*)", re.DOTALL
+)
+# `NAME = value` of make, with its four operators.
+ASSIGNED = pattern(r"(?:export[ \t]+)?(?P<name>[A-Za-z_]\w*)[ \t]*(?:[:?]{0,2}=)[ \t]*(?P<value>.*)", re.DOTALL)
+ENVIRONMENT = pattern(r"environment[ \t]*=[ \t]*(?P<pairs>.*)", re.DOTALL)
+PAIR = pattern(r"([A-Za-z_]\w*)=(?:\"([^\"\n]*)\"|([^,\n]*))")
+SECTION = pattern(r"\[[^\]\n]*\]")
+# `$(NAME)` of make and `%(ENV_NAME)s` of supervisord are variables; `$$` is the shell's dollar.
+VARIABLE = pattern(r"\$\{(\w+)\}")
+MACRO = pattern(r"\$\((?P<make>\w+)\)|%\((?:ENV_)?(?P<super>\w+)\)[sd]|\$(?=\$)")
+
+
+def read(script: Script) -> Script:
+    """Read a file line by line."""
+    page, code = SourceText(script), Mapped.whole(script.text)
+    run = new_run(page)
+    comments: list[Comment] = []
+    made: dict[str, Word] = {}
+    lines = list(_lines(code))
+    sections = any(SECTION.fullmatch(code.code[start:end].strip()) for start, end in lines)
+    for at, (start, end) in enumerate(lines):
+        line = code.code[start:end]
+        if line.lstrip()[:1] in ("#", ";"):
+            first = start + len(line) - len(line.lstrip())
+            comments.append(Comment(code.code[first:end], page.place(first, end)))
+        elif not sections and (assigned := ASSIGNED.fullmatch(line)):
+            made[assigned["name"]] = _word(page, assigned["value"].strip(), start + assigned.start("value"))
+        elif command := COMMAND.fullmatch(line):
+            group = command.lastgroup or "recipe"
+            environment = made | _environment(page, code.code, lines, at) if group == "ini" else made
+            _start(run, _plain(code.part(start + command.start(group), end)), environment)
+    return complete_script(replace(script, comments=tuple(comments)), run, [])
+
+
+def _lines(code: Mapped) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of lines; a backslash at the end joins the next one."""
+    for match in re.finditer(r"(?:[^\n\\]|\\.|\\\n)*", code.code, re.DOTALL):
+        if match[0].strip():
+            yield match.span()
+
+
+def _word(page: SourceText, text: str, start: int) -> Word:
+    known = "$" not in text and "%(" not in text
+    return page.word(Field((Piece(text if known else None, start, start + len(text)),), start, start + len(text)))
+
+
+def _environment(page: SourceText, code: str, lines: list[tuple[int, int]], at: int) -> dict[str, Word]:
+    """Return the variables of a program's section."""
+    first = next((i for i in range(at, -1, -1) if SECTION.fullmatch(code[slice(*lines[i])].strip())), 0)
+    last = next((i for i in range(at, len(lines)) if SECTION.fullmatch(code[slice(*lines[i])].strip())), len(lines))
+    found: dict[str, Word] = {}
+    for start, end in lines[first:last]:
+        if given := ENVIRONMENT.fullmatch(code[start:end]):
+            for pair in PAIR.finditer(code, start + given.start("pairs"), end):
+                group = 2 if pair[2] is not None else 3
+                found[pair[1]] = _word(page, pair[group].strip(), pair.start(group))
+    return found
+
+
+def _plain(text: Mapped) -> Mapped:
+    """Replace the tool's variables by those of the shell, at their places."""
+    parts: list[str] = []
+    places: list[int] = []
+    done = 0
+    for match in MACRO.finditer(text.code):
+        name = match["make"] or match["super"]
+        new = f"${{{name}}}" if name else ""
+        parts += [text.code[done : match.start()], new]
+        places += [*text.at[done : match.start()], *[text.at[match.start()]] * len(new)]
+        if new:
+            places[-1] = text.at[match.end() - 1]
+        done = match.end()
+    return Mapped("".join((*parts, text.code[done:])), [*places, *text.at[done:]]) if parts else text
+
+
+def _start(run: Run, line: Mapped, environment: dict[str, Word]) -> None:
+    """Follow one command, with variables of its own."""
+    named = (environment[match[1]].value or "" for match in VARIABLE.finditer(line.code) if match[1] in environment)
+    if not any("lmdeploy" in text or "serve" in text for text in (line.code, *named)):
+        return
+    run.state, run.functions = Variables(), {}
+    export(run, environment)
+    walk(run, line, Where())

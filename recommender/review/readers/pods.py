@@ -1,0 +1,169 @@
+"""Read the containers of Kubernetes manifests, whatever resource holds the pod."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from recommender.review.readers.container_command import (
+    MOST_CONTAINERS,
+    SHARED_MEMORY,
+    ContainerCommand,
+    port_of,
+    replicas,
+    seconds,
+    true,
+    whole,
+)
+from recommender.review.readers.manifest_words import CLUSTER, one_word, words
+from recommender.review.readers.yaml_nodes import Node
+from recommender.review.script.model import Container, Probe, ReadProblem, Word
+from recommender.review.script.source_map import SourceText
+from recommender.review.script.unwrap import probe_path, size_of
+
+PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+GPU = "nvidia.com/gpu"
+
+
+def pods(page: SourceText, roots: Sequence[Node]) -> Iterator[ContainerCommand]:
+    """Yield what each container of a pod runs."""
+    by_kind = {kind: [root for root in roots if _text(root.get("kind")) == kind] for kind in ("ConfigMap", "Service")}
+    maps = {_text(root.get("metadata", "name")): data for root in by_kind["ConfigMap"] if (data := root.get("data"))}
+    services = tuple(_service_ports(page, by_kind["Service"]))
+    alone = len(roots) - len(by_kind["ConfigMap"]) - len(by_kind["Service"]) == 1 == len(by_kind["Service"])
+    stack: list[tuple[Node, int | None]] = [(root, 1) for root in reversed(roots)]
+    seen, left = set[int](), MOST_CONTAINERS
+    while stack and left:
+        node, count = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        containers = node.get("containers") if node.kind == "map" else None
+        for container in containers.items[:MOST_CONTAINERS] if containers else ():
+            if container.kind == "map" and left:
+                left -= 1
+                started = _pod_container(page, node, container, maps)
+                targets = (*started.container.targets, *(services if alone else ()))
+                yield replace(started, container=started.container._replace(replicas=count, targets=targets))
+        own = node.get("spec", "replicas")
+        below = replicas(own) if own else count
+        stack += reversed([(value, below) for _, value in node.pairs])
+        stack += reversed([(item, below) for item in node.items])
+
+
+def _text(node: Node | None) -> str:
+    return node.text if node else ""
+
+
+def _service_ports(page: SourceText, services: Sequence[Node]) -> Iterator[Word]:
+    """Yield the numbers of the pod's ports that Services lead to."""
+    for service in services:
+        ports = service.get("spec", "ports")
+        for item in ports.items if ports else ():
+            word = one_word(page, item.get("targetPort") or item.get("port"))
+            if word is not None and (word.value or "").isdecimal():
+                yield word
+
+
+def _environment_sources(
+    page: SourceText, node: Node | None, maps: Mapping[str, Node]
+) -> tuple[dict[str, Word], tuple[ReadProblem, ...]]:
+    """Return the variables of ConfigMaps of the file; others were not read. Secrets do not belong into a file."""
+    environment: dict[str, Word] = {}
+    problems: list[ReadProblem] = []
+    for item in node.items if node else ():
+        name = item.get("configMapRef", "name")
+        if name is not None and name.text in maps:
+            for key, value in maps[name.text].pairs:
+                word = one_word(page, value)
+                environment |= {key.text: word} if word else {}
+        elif name is not None:
+            what = f"the ConfigMap {name.text} is not in this file and was not read"
+            problems.append(ReadProblem(what, page.place(name.start, name.end)))
+    return environment, tuple(problems)
+
+
+def _pod_container(page: SourceText, pod: Node, container: Node, maps: Mapping[str, Node]) -> ContainerCommand:
+    environment, unread = _environment_sources(page, container.get("envFrom"), maps)
+    listed = container.get("env")
+    for item in listed.items if listed else ():
+        name, value = item.get("name"), item.get("value")
+        if name is None:
+            continue
+        source = value or item.get("valueFrom") or item
+        word = one_word(page, value, CLUSTER, environment) if value is not None else None
+        place = page.place(source.start, source.end)
+        environment[name.text] = word or Word(page.text[place.start : place.end], None, place)
+    command = words(page, container.get("command"), CLUSTER, environment)
+    arguments = words(page, container.get("args"), CLUSTER, environment)
+    around = _around_container(page, pod, container)
+    return ContainerCommand([*command, *arguments], environment, around, unread=unread)
+
+
+def _around_container(page: SourceText, pod: Node, container: Node) -> Container:
+    name = container.get("name") or container
+    gpus = container.get("resources", "limits", GPU) or container.get("resources", "requests", GPU)
+    size, known = _pod_memory(pod, container)
+    ports = container.get("ports")
+    published = [item.get("hostPort") for item in ports.items] if ports else []
+    targets = [item.get("containerPort") for item in ports.items] if ports else []
+    end = name.end if name is not container else min(container.end, container.start + 1)
+    return Container(
+        place=page.place(name.start, end),
+        image=one_word(page, container.get("image")),
+        shm_bytes=size,
+        shm_known=known,
+        host_ipc=true(pod.get("hostIPC")),
+        gpus=whole(gpus),
+        published=tuple(word for port in published if (word := one_word(page, port)) is not None),
+        targets=tuple(word for port in targets if (word := one_word(page, port)) is not None),
+        restart=one_word(page, pod.get("restartPolicy")),
+        probes=tuple(_probes(page, container)),
+    )
+
+
+def _pod_memory(pod: Node, container: Node) -> tuple[int | None, bool]:
+    """Return the size of the volume at /dev/shm, and whether it is known."""
+    mounts, volumes = container.get("volumeMounts"), pod.get("volumes")
+    for mount in mounts.items if mounts else ():
+        path, name = mount.get("mountPath"), mount.get("name")
+        if path is None or path.text.rstrip("/") != SHARED_MEMORY:
+            continue
+        for volume in volumes.items if volumes else ():
+            title = volume.get("name")
+            limit = volume.get("emptyDir", "sizeLimit")
+            if title is not None and name is not None and title.text == name.text and limit is not None:
+                size = size_of(limit.text)
+                return size, size is not None
+        return None, False
+    return None, True
+
+
+def _probe_port(page: SourceText, probe: Node, container: Node) -> Word | None:
+    """Return the port that a probe asks, by number or by the name of a container's port."""
+    word = one_word(page, probe.get("httpGet", "port") or probe.get("tcpSocket", "port"))
+    if word is None or (word.value or "").isdecimal():
+        return word
+    ports = container.get("ports")
+    named = (
+        item.get("containerPort") for item in (ports.items if ports else ()) if _text(item.get("name")) == word.value
+    )
+    return next((word._replace(value=port.text, written=None) for port in named if port), None)
+
+
+def _probes(page: SourceText, container: Node) -> Iterator[Probe]:
+    for title in PROBES:
+        node = container.get(title)
+        if node is None or node.kind != "map":
+            continue
+        path, command = node.get("httpGet", "path"), node.get("exec", "command")
+        asked = " ".join(item.text for item in command.items) if command else ""
+        key = next((key for key, value in container.pairs if key.value == title), node)
+        yield Probe(
+            kind=title.removesuffix("Probe"),  # type: ignore[arg-type]
+            place=page.place(key.start, key.end),
+            path=path.text if path else probe_path(asked),
+            port=_probe_port(page, node, container) or (port_of(page, command, asked) if command else None),
+            initial_s=seconds(node.get("initialDelaySeconds")),
+            period_s=seconds(node.get("periodSeconds")),
+            timeout_s=seconds(node.get("timeoutSeconds")),
+            failures=int(seconds(node.get("failureThreshold"))),
+        )

@@ -1,0 +1,156 @@
+"""Find the servers that a Python file starts as processes, and the commands that it builds."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
+
+from recommender.common.pattern import pattern
+from recommender.review.readers.python_scopes import last_name
+from recommender.review.readers.python_values import Values
+from recommender.review.script.launches import Surroundings, launch
+from recommender.review.script.mentions import LAUNCH
+from recommender.review.script.model import Launch, Word
+from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
+from recommender.review.script.unwrap import unwrap
+from recommender.review.shell.nested import walk
+from recommender.review.shell.walker import new_run
+
+PROCESSES = frozenset(
+    {"run", "Popen", "call", "check_call", "check_output", "execvp", "execv", "spawn", "exec_command"}
+)
+SHELLED = frozenset({"system", "popen", "getoutput", "getstatusoutput", "create_subprocess_shell"})
+SHOWS = frozenset(
+    {"print", "info", "warning", "error", "debug", "exception", "critical", "log", "echo", "add_argument"}
+    | {"ArgumentParser", "RuntimeError", "ValueError", "Exception", "success", "print_help", "ImportError", "secho"}
+)
+"""Calls whose texts are for people."""
+COMMAND = pattern(r"\s*(?:[A-Z_]\w*=\S*\s+|nohup\s+|exec\s+|\S*python3?\s+-m\s+)*(?:\S*/)?lmdeploy\s")
+MOST_BUILT = 20
+SHELL_SIGNS = pattern(r"[|&;<>]")
+
+
+class Processes:
+    """Find the processes of one file."""
+
+    def __init__(self, page: SourceText, values: Values, environment: Mapping[str, Word]) -> None:
+        """``environment`` is what the file sets for all its processes."""
+        self.page = page
+        self.values = values
+        self.environment = environment
+
+    def launches(self) -> Iterator[Launch]:
+        """Yield what the file's calls start, then what it builds and nothing was seen to run."""
+        for node in self.values.nodes:
+            if isinstance(node, ast.Call):
+                yield from self._process(node)
+        yield from self._built()
+
+    def shown(self) -> Iterator[tuple[int, int]]:
+        """Yield the ranges of texts for people: docstrings, and arguments of calls that print."""
+        for node in self.values.nodes:
+            if (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)) or (
+                isinstance(node, ast.Call) and last_name(node.func) in SHOWS
+            ):
+                yield self.values.span(node)
+
+    def _built(self) -> Iterator[Launch]:
+        """Yield the servers of command lists and texts that no call in the file was seen to run."""
+        mentions = [match.start() for match in LAUNCH.finditer(self.page.text)]
+        done = [*self.values.followed, *self.shown()]
+        mentions = [at for at in mentions if not any(first <= at < last for first, last in done)][:MOST_BUILT]
+        for node in self.values.nodes if mentions else ():
+            if not isinstance(node, ast.List | ast.Tuple | ast.Constant | ast.JoinedStr):
+                continue
+            start, end = self.values.span(node)
+            here = [at for at in mentions if start <= at < end]
+            if here and not isinstance(self.values.scopes.parents.get(id(node)), ast.JoinedStr):
+                found = list(self._command(node))
+                mentions = [at for at in mentions if at not in here] if found else mentions
+                yield from (launch._replace(unsure=True) for launch in found)
+
+    def _command(self, node: ast.expr) -> Iterator[Launch]:
+        """Yield what a list of words, or a text, would start if it were run."""
+        if isinstance(node, ast.List | ast.Tuple):
+            parent = self.values.scopes.parents.get(id(node))
+            target = parent.targets[0] if isinstance(parent, ast.Assign) else None
+            words = self.values.command(target) if isinstance(target, ast.Name) else None
+            yield from self._process_launches(words or self.values.command(node) or [], None)
+            return
+        field = self.values.field(node)
+        if COMMAND.match(field.known):
+            words = list(takewhile(lambda word: not SHELL_SIGNS.search(word.known), self.values.text(node)))
+            yield from self._process_launches(words, None)
+        elif "\n" in field.known and len(field.pieces) == 1 and field.pieces[0].start >= 0:  # a script to be written
+            yield from self._script(field.pieces[0], {})
+            self._follow([field])
+
+    def _process(self, node: ast.Call) -> Iterator[Launch]:
+        """Read ``subprocess.run(["lmdeploy", …])`` and ``os.system("lmdeploy …")``."""
+        name = last_name(node.func)
+        if name == "create_subprocess_exec":
+            words = [word for item in node.args for word in self.values.item(item)]
+            yield from self._process_launches(words, node)
+        elif node.args and name in PROCESSES | SHELLED:
+            first = node.args[1] if name in ("execvp", "execv") and len(node.args) > 1 else node.args[0]
+            shelled = name in SHELLED or any(keyword.arg == "shell" for keyword in node.keywords)
+            if shelled and isinstance(first, ast.List) and len(first.elts) == 1:
+                first = first.elts[0]
+            fields = self.values.command(first)
+            if fields is not None:
+                yield from self._process_launches(fields, node)
+            elif not isinstance(first, ast.Starred):
+                yield from self._shell(first, node)
+
+    def _shell(self, first: ast.expr, node: ast.Call) -> Iterator[Launch]:
+        whole = self.values.field(first)
+        if "lmdeploy" not in "".join(piece.text or "" for piece in whole.pieces):
+            return
+        self._follow([whole])
+        if len(whole.pieces) == 1 and whole.pieces[0].start >= 0:
+            yield from self._script(whole.pieces[0], self.environment)
+            return
+        words = takewhile(lambda word: not SHELL_SIGNS.search(word.known), self.values.text(first))
+        yield from self._process_launches(list(words), node)
+
+    def _script(self, piece: Piece, environment: Mapping[str, Word]) -> Iterator[Launch]:
+        """Yield the launches of a shell text."""
+        run = new_run(self.page)
+        walk(run, Mapped(piece.text or "", range(piece.start, piece.end)))
+        yield from run.tools
+        yield from (server._replace(environment={**environment, **server.environment}) for server, _ in run.launches)
+
+    def _follow(self, fields: list[Field]) -> None:
+        """Note the places of words that were understood."""
+        places = [(field.start, field.end) for field in fields]
+        places += [(piece.start, piece.end) for field in fields for piece in field.pieces if piece.start >= 0]
+        self.values.followed += places
+
+    def _process_launches(self, fields: list[Field], node: ast.Call | None) -> Iterator[Launch]:
+        environment = dict(self.environment)
+        for keyword in node.keywords if node else ():
+            for name, value in dictionary(keyword.value) if keyword.arg == "env" else ():
+                environment[name] = self.page.word(self.values.field(value))
+        unwrapped = unwrap(self.page, fields, environment)
+        if unwrapped.nested is not None and len(unwrapped.nested.pieces) == 1 and unwrapped.nested.pieces[0].start >= 0:
+            yield from self._script(unwrapped.nested.pieces[0], unwrapped.environment)
+        elif unwrapped.server:
+            called = last_name(node.func) if node else ""
+            background = unwrapped.background or called in ("Popen", "create_subprocess_exec")
+            around = Surroundings(unwrapped.environment, unwrapped.container, background)
+            self._follow(fields)
+            yield launch(self.page, unwrapped.fields, around, unwrapped.starts)
+
+
+def named(name: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(name, ast.Constant) and isinstance(name.value, str):
+        yield name.value, value
+
+
+def dictionary(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the named values of a dictionary; skip ``**`` entries."""
+    if isinstance(node, ast.Dict):
+        for name, value in zip(node.keys, node.values, strict=True):
+            if name is not None:
+                yield from named(name, value)
+    elif isinstance(node, ast.Call) and last_name(node.func) == "dict":
+        yield from ((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)

@@ -1,0 +1,209 @@
+"""Resolve the names of a Python file: by function, with parameters, argparse defaults and lists that grow."""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+NAMED = (*FUNCTIONS, ast.ClassDef)
+CHANGING = frozenset({"append", "extend", "insert", "remove", "pop", "clear"})
+PARSED = frozenset({"parse_args", "parse_known_args", "parse_args_into_dataclasses"})
+USUAL = frozenset({"args", "opt", "opts", "options", "arguments", "cli_args", "flags", "ns", "namespace"})
+"""Names of parsed arguments, where a function takes them as a parameter."""
+
+
+@dataclass
+class Scope:
+    """The names that a function, or the module, binds."""
+
+    parent: "Scope | None"
+    function: ast.FunctionDef | ast.AsyncFunctionDef | None = None
+    owner: str = ""
+    """The class of a method."""
+    times: Counter[str] = field(default_factory=Counter)
+    values: dict[str, tuple[ast.expr, int]] = field(default_factory=dict)
+    """The expression that a name is set to last, and the block of the statement."""
+    growth: dict[str, list[tuple[ast.stmt, int]]] = field(default_factory=dict)
+
+
+class Scopes:
+    """The scopes of one file, and what its parsers and attributes default to."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.nodes: list[ast.AST] = []
+        self.at: dict[int, Scope] = {}
+        self.attributes: dict[str, list[ast.expr]] = {}
+        self.arguments: dict[str, list[ast.expr | None]] = {}
+        self.calls: dict[str, list[ast.Call]] = {}
+        self.functions: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
+        self.parents: dict[int, ast.AST] = {}
+        self.results: dict[str, ast.expr | None] = {}
+        self._visit(tree)
+
+    def _visit(self, tree: ast.Module) -> None:
+        stack: list[tuple[ast.AST, Scope, int, str]] = [(tree, Scope(None), 0, "")]
+        while stack:
+            node, scope, block, owner = stack.pop()
+            self.nodes.append(node)
+            self.at[id(node)] = scope
+            self._bind(node, scope, block)
+            inner = Scope(scope, node, owner) if isinstance(node, FUNCTIONS) else scope
+            owner = node.name if isinstance(node, ast.ClassDef) else owner
+            children: list[tuple[ast.AST, Scope, int, str]] = []
+            for name, value in ast.iter_fields(node):
+                below = inner if isinstance(node, FUNCTIONS) and name in ("body", "args") else scope
+                here = id(value) if isinstance(value, list) and name in ("body", "orelse", "finalbody") else block
+                for child in value if isinstance(value, list) else (value,):
+                    if isinstance(child, ast.AST):
+                        self.parents[id(child)] = node
+                        children.append((child, below, here, owner))
+            stack += reversed(children)
+
+    def _bind(self, node: ast.AST, scope: Scope, block: int) -> None:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if len(targets) == 1 and node.value is not None:
+                self._assign(targets[0], node.value, scope, block)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            scope.times[node.target.id] -= 1
+            scope.growth.setdefault(node.target.id, []).append((node, block))
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            called = node.value.func
+            if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.attr in CHANGING:
+                scope.growth.setdefault(called.value.id, []).append((node, block))
+        elif isinstance(node, FUNCTIONS):
+            self.functions.setdefault(node.name, []).append(node)
+        if isinstance(node, ast.Call):
+            self._call(node)
+        scope.times.update(_binds(node))
+
+    def _assign(self, target: ast.expr, value: ast.expr, scope: Scope, block: int) -> None:
+        if isinstance(target, ast.Name):
+            scope.values[target.id] = value, block
+        elif isinstance(target, ast.Tuple) and target.elts and isinstance(target.elts[0], ast.Name):
+            if isinstance(value, ast.Call) and last_name(value.func) == "parse_known_args":
+                scope.values[target.elts[0].id] = value, block
+        elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
+            self.attributes.setdefault(target.attr, []).append(value)
+
+    def _call(self, node: ast.Call) -> None:
+        name = last_name(node.func)
+        self.calls.setdefault(name, []).append(node)
+        if name == "add_argument":
+            given = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
+            texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+            long = next((text for text in texts if text.startswith("--")), texts[0] if texts else "")
+            named = given.get("dest")
+            name = str(named.value) if isinstance(named, ast.Constant) else long.lstrip("-").replace("-", "_")
+            self.arguments.setdefault(name, []).append(given.get("default"))
+
+    # --- look-up
+
+    def find(self, name: ast.Name) -> ast.expr | None:
+        """Return the one expression that a name stands for; None if there is none."""
+        scope: Scope | None = self.at.get(id(name))
+        while scope is not None:
+            if name.id in scope.values and scope.times[name.id] == 1:
+                return scope.values[name.id][0]
+            if scope.times[name.id]:
+                return None
+            if scope.function is not None and any(arg.arg == name.id for arg in _parameters(scope.function)):
+                return self._argument(scope, name.id)
+            scope = scope.parent
+        return None
+
+    def _argument(self, scope: Scope, name: str) -> ast.expr | None:
+        """Return what a parameter stands for: the argument of the only call, else its default."""
+        function = scope.function
+        assert function is not None
+        calls = self.calls.get(scope.owner if function.name == "__init__" else function.name, [])
+        if len(calls) > 1 or (len(self.functions[function.name]) > 1 and function.name != "__init__"):
+            return None
+        parameters = [arg.arg for arg in (*function.args.posonlyargs, *function.args.args)]
+        at = parameters.index(name) if name in parameters else -1
+        if calls:
+            given = next((keyword.value for keyword in calls[0].keywords if keyword.arg == name), None)
+            at -= bool(scope.owner and parameters[:1] in (["self"], ["cls"])) if at >= 0 else 0
+            positional = calls[0].args[at] if 0 <= at < len(calls[0].args) else None
+            starred = any(isinstance(arg, ast.Starred) for arg in calls[0].args)
+            hidden = any(keyword.arg is None for keyword in calls[0].keywords)
+            if given is not None or (positional is not None and not starred):
+                return given if given is not None else positional
+            if starred or hidden:
+                return None
+        defaults = dict(zip(reversed(parameters), reversed(function.args.defaults), strict=False))
+        defaults |= {
+            arg.arg: value
+            for arg, value in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+            if value is not None
+        }
+        return defaults.get(name)
+
+    def attribute(self, node: ast.Attribute) -> ast.expr | None:
+        """Return what ``args.x`` or ``self.x`` stands for."""
+        if not isinstance(node.value, ast.Name):
+            return None
+        values = self.attributes.get(node.attr, [])
+        if node.value.id == "self" and len(values) == 1:
+            return values[0]
+        defaults = self.arguments.get(node.attr, [])
+        return defaults[0] if len(defaults) == 1 and self._is_parsed(node.value) else None
+
+    def _is_parsed(self, name: ast.Name) -> bool:
+        value = self.find(name)
+        for _ in range(3):
+            if isinstance(value, ast.Call) and last_name(value.func) in PARSED:
+                return True
+            value = self.returned(value) if isinstance(value, ast.Call) else None
+        return name.id in USUAL
+
+    def returned(self, call: ast.Call) -> ast.expr | None:
+        """Return the expression that a call of one of the file's functions returns; None if there are several."""
+        name = last_name(call.func)
+        functions = self.functions.get(name, [])
+        if name not in self.results:
+            returns = (node for function in functions for node in ast.walk(function) if isinstance(node, ast.Return))
+            values = [node.value for node in returns if node.value is not None]
+            self.results[name] = values[0] if len(values) == 1 == len(functions) else None
+        return self.results[name]
+
+    def grown(self, name: ast.Name) -> Iterator[tuple[ast.expr, bool, bool]]:
+        """Yield what is added to a list: expression, whether it is one word, and whether it is always added."""
+        scope: Scope | None = self.at.get(id(name))
+        while scope is not None and name.id not in scope.values:
+            scope = scope.parent
+        if scope is None:
+            return
+        block = scope.values[name.id][1]
+        for statement, where in scope.growth.get(name.id, ()):
+            if isinstance(statement, ast.AugAssign):
+                yield statement.value, False, where == block
+            elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+                call = statement.value
+                what = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+                for value in call.args[:1] if what in ("append", "extend") else ():
+                    yield value, what == "append", where == block
+
+
+def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.arg]:
+    yield from (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+
+
+def _binds(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a node binds, parameters aside."""
+    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        yield node.id
+    elif isinstance(node, NAMED):
+        yield node.name
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+    elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+        yield node.name
+    elif isinstance(node, ast.Global | ast.Nonlocal):
+        yield from (name for name in node.names for _ in range(2))
+
+
+def last_name(node: ast.expr) -> str:
+    """Return the last name of a callee: ``c`` for ``a.b.c``."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

@@ -1,0 +1,86 @@
+"""Find the LMDeploy release of a launch: its image, an installation in the script, a pin in the files beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from packaging.version import Version
+
+from recommender.common.pattern import pattern
+from recommender.knowledge.store import Store
+from recommender.review.script import beside
+from recommender.review.script.model import Launch, Script, Span
+
+VERSION = r"(\d{1,4}\.\d{1,4}\.\d{1,4}(?:\.?post\d{1,4})?)"
+IMAGE_TAG = pattern(rf"(?:^|/)lmdeploy:v?{VERSION}(?![\d.])")
+INSTALLED = pattern(rf"\blmdeploy(?:\[[\w,-]*\])?\s*={{1,3}}\s*[\"']?{VERSION}(?![\d.*])")
+# In uv.lock, poetry.lock and pixi.lock; in Pipfile.lock.
+LOCKED = pattern(
+    rf"name[\"']?\s*[=:]\s*[\"']lmdeploy[\"'],?\s*version[\"']?\s*[=:]\s*[\"']{VERSION}"
+    rf"|\"lmdeploy\"\s*:\s*\{{[^{{}}]*?\"version\"\s*:\s*\"=={VERSION}"
+)
+BESIDE = (
+    *("requirements.txt", "requirements.in", "constraints.txt", "pyproject.toml", "uv.lock", "poetry.lock"),
+    *("Pipfile.lock", "pixi.lock", "environment.yml", "environment.yaml", "conda.yaml", "conda.yml", "Dockerfile"),
+)
+"""Files that pin what is installed, the surest first."""
+CODE = ("python", "steps", "docker")
+"""Kinds whose installations are no shell calls."""
+
+
+class Pinned(NamedTuple):
+    """A release, and where it is named: a place of the script, or a file beside it."""
+
+    release: str
+    place: Span | None = None
+    file: str = ""
+
+
+def covered(store: Store, release: str) -> str:
+    """Return the record of a release; a post-release without one belongs to its release. Empty if none covers it."""
+    name = release.replace(".post", "post").replace("post", ".post")
+    plain = str(Version(name).base_version)
+    return next((known for known in (name, plain) if known in store.releases), "")
+
+
+def release_of(script: Script, launch: Launch | None) -> Pinned | None:
+    """Return the release that the script, or else a file beside it, names; None if none or several."""
+    for source in (_image(launch), _installed(script), _beside(script.path)):
+        pinned = {found.release: found for found in source}
+        if pinned:
+            return next(iter(pinned.values())) if len(pinned) == 1 else None
+    return None
+
+
+def _image(launch: Launch | None) -> Iterator[Pinned]:
+    image = launch.container.image if launch and launch.container else None
+    tag = IMAGE_TAG.search(image.value) if image and image.value else None
+    if image and tag:
+        yield Pinned(tag[1], image.written or image.place)
+
+
+def _installed(script: Script) -> Iterator[Pinned]:
+    """Yield the installations of the script that are no comments."""
+    for match in INSTALLED.finditer(script.text) if "==" in script.text else ():
+        shown = any(comment.place.start <= match.start() < comment.place.end for comment in script.comments)
+        calls = (call for call in script.calls if call.place.start <= match.start() < call.place.end)
+        if not shown and (script.kind in CODE or any("install" in (w.value for w in call.words) for call in calls)):
+            yield Pinned(match[1], script.place(*match.span()))
+
+
+@lru_cache(maxsize=64)
+def _beside(script: str) -> tuple[Pinned, ...]:
+    """Return the pins of the first file beside a script that has any."""
+    for name in BESIDE:
+        source = beside.read(script, name)
+        if source is not None and "lmdeploy" in source.text:
+            text = re.sub(r"(?m)(?:^|(?<=\s))#.*", "", source.text)
+            matches = [*INSTALLED.finditer(text), *LOCKED.finditer(text)]
+            if name == "Dockerfile" and not matches:
+                matches = [*re.finditer(rf"(?m)^FROM\s+\S*lmdeploy:v?{VERSION}", text)]
+            if matches:
+                return tuple(Pinned(match[match.lastindex or 1], file=name) for match in matches)
+    return ()

@@ -1,0 +1,68 @@
+"""A port on which the server does not listen
+
+## What it does
+Reports published ports of a container, probes, and ports of a pod or of its Service that lead to another port than
+the server's `--server-port` (23333 by default).
+
+## Why
+The server starts, but nobody reaches it: connections to the published port are refused, and a probe that asks the
+wrong port never succeeds, so the pod is never ready or restarts forever.
+
+## Bad
+
+    docker run --gpus all -p 127.0.0.1:8000:8000 openmmlab/lmdeploy:v0.16.0-cu12.8 \\
+      lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct
+
+## Good
+Give the server the port, or publish the port that it has:
+
+    docker run --gpus all -p 127.0.0.1:8000:8000 openmmlab/lmdeploy:v0.16.0-cu12.8 \\
+      lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --server-port 8000
+"""
+
+from recommender.common.pattern import pattern
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
+from recommender.review.rules import surroundings
+from recommender.review.script.model import Container, Word
+
+MAPPED = pattern(r"(?:.*:)?(\d{1,5})(?:/tcp)?")
+HOST_NETWORK = pattern(r"--net(?:work)?[= ]host\b|network_mode:\s*[\"']?host|hostNetwork:\s*true")
+
+
+@launch_rule("error", sources=("flags/server-port", "https://docs.docker.com/engine/network/port-publishing"))
+def rule(case: Case) -> Diagnostics:
+    container, port = case.launch.container, surroundings.port(case.launch)
+    if container is None or port is None or case.launch.starts == "pipeline" or _shares_network(case, container):
+        return
+    for probe in container.probes:
+        asked = probe.port
+        if asked is not None and asked.value and asked.value.isdecimal() and int(asked.value) != port:
+            yield Diagnostic(
+                asked.place,
+                f"The {probe.kind} probe asks port {asked.value}, but the server listens on {port}.",
+                "The probe never succeeds; use the port of --server-port.",
+            )
+    for words, published in ((container.published, True), (container.targets, False)):
+        ports = {int(match[1]): word for word in words if (match := MAPPED.fullmatch(word.value or ""))}
+        if not ports or port in ports or len(ports) < len(words) or (published and _host_only(words)):
+            continue
+        number, word = next(iter(ports.items()))
+        yield Diagnostic(
+            word.written or word.place,
+            f"Port {number} of the container is {'published' if published else 'named'}, but the server listens on"
+            f" {port}.",
+            "Nothing answers there; set --server-port, or use the server's port.",
+            severity=None if published else "warning",
+        )
+
+
+def _shares_network(case: Case, container: Container) -> bool:
+    """Return whether the container has the host's network."""
+    whole = case.script.kind in ("compose", "kubernetes", "steps")
+    start, end = (0, len(case.script.text)) if whole else (container.place.start, case.launch.place.end)
+    return bool(HOST_NETWORK.search(surroundings.code(case.script, start, max(start, end))))
+
+
+def _host_only(words: tuple[Word, ...]) -> bool:
+    """Return whether the words are ports of a host without the container's, as hostPort."""
+    return all(":" not in (word.value or "") for word in words)

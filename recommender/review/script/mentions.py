@@ -1,0 +1,118 @@
+"""Find where a text mentions a server, and say what of it was not followed.
+
+This is the one place that keeps a review from being silent: a reader notes the ranges that it followed, and every
+mention outside them is a problem, as is every word of a launch that the file does not determine.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from recommender.common.pattern import pattern
+from recommender.review.script.model import ReadProblem
+
+if TYPE_CHECKING:
+    from recommender.review.script.model import Launch, Script, Span, Word
+
+# The words of a command, in a line or in a list of any language.
+_GAP = r"(?:[\s\"',\\]|\\n)+"
+LAUNCH = pattern(
+    rf"\blmdeploy{_GAP}(?:serve{_GAP}|lite{_GAP}|chat\b|convert\b)|\bserve{_GAP}(?:api_server|proxy)\b"
+    r"|\blmdeploy\.serve\.(?:openai\.api_server|proxy\.proxy)\b"
+)
+NAME = pattern(r"lmdeploy", re.IGNORECASE)
+# Options whose value no rule judges, or which must not stand in a file.
+UNJUDGED = frozenset({"--api-keys", "--revision", "--model-name", "--download-dir", "--served-model-name"})
+UNFOLLOWED = "a server is mentioned here, but the review cannot follow how it is started"
+UNREAD_KIND = "this kind of file is not read, so the server that is mentioned here was not reviewed"
+MADE_BY, HEAD = "lmdeploy-recommender", 500
+"""The mark of a generated file, and the number of characters in which it occurs."""
+LITERALS = ("{", "[")
+"""How dictionaries and lists of Python begin: known, though no single word."""
+MOST = 10
+MOST_NAMED = 6
+LONGEST = 60
+
+
+def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
+    """Yield what was not followed. ``named``: the user named the file, so that it should start something."""
+    unfollowed = list(_unfollowed(script))
+    yield from unfollowed
+    if MADE_BY in script.text[:HEAD]:  # a generated file documents its variables
+        return
+    for launch in (*script.launches, *script.tools):
+        yield from _unknown(launch)
+    if named and not (script.launches or script.tools or script.problems or unfollowed):
+        yield from _nothing(script)
+
+
+def _unfollowed(script: Script) -> Iterator[ReadProblem]:
+    """Yield each mention of a server that nothing followed."""
+    found = _outside(script, LAUNCH, [*script.followed, *_comments(script)])
+    message = UNREAD_KIND if script.kind == "other" else UNFOLLOWED
+    yield from (ReadProblem(message, place) for place in islice(found, MOST))
+
+
+def _comments(script: Script) -> list[tuple[int, int]]:
+    return [(each.place.start, each.place.end) for each in script.comments]
+
+
+def _outside(script: Script, what: re.Pattern[str], ranges: list[tuple[int, int]]) -> Iterator[Span]:
+    """Yield the places of a pattern that begin in none of the ranges."""
+    last, ends = 0, list[int]()
+    ranges.sort()
+    for _, end in ranges:
+        last = max(last, end)
+        ends.append(last)
+    for match in what.finditer(script.text):
+        before = bisect_right(ranges, (match.start(), len(script.text) + 1))
+        if not before or ends[before - 1] <= match.start():
+            yield script.place(*match.span())
+
+
+def _unknown(launch: Launch) -> Iterator[ReadProblem]:
+    """Yield one problem for the words of a launch that the file does not determine."""
+    words = [*launch.unread]
+    words += [launch.model] if launch.model and launch.model.value is None else []
+    words += [
+        word
+        for option in launch.options
+        for word in option.values
+        if word.value is None and not is_unjudged(option.name)
+    ]
+    words += [word for word in launch.extra if word.value is None]
+    words = [word for word in words if not word.raw.startswith(LITERALS)]
+    if words:
+        words.sort(key=lambda word: word.place)
+        names = list(dict.fromkeys(_shown(word) for word in words))
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        verb = "is" if len(names) == 1 else "are"
+        shown = f"{', '.join(names[:MOST_NAMED])}{more}"
+        what = f"{shown} {verb} not known from this file, so rules skip what depends on it"
+        yield ReadProblem(what, _place(words, launch))
+
+
+def _shown(word: Word) -> str:
+    text = " ".join(word.raw.split()).strip("\"'") or word.variable
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} (cut)"
+
+
+def is_unjudged(name: str) -> bool:
+    """Return whether no rule judges the value of an option, or of a keyword of Python."""
+    plain = name.rpartition(".")[2].replace("_", "-").lstrip("-")
+    return len(plain) > 2 and any(option.startswith(f"--{plain}") for option in UNJUDGED)
+
+
+def _place(words: list[Word], launch: Launch) -> Span:
+    inside = (word.place for word in words if launch.place.start <= word.place.start)
+    return next(inside, words[0].place)
+
+
+def _nothing(script: Script) -> Iterator[ReadProblem]:
+    """Yield a problem for a file that mentions LMDeploy in its code and starts nothing."""
+    what = "LMDeploy is mentioned, but this file starts no server that the review can follow"
+    yield from (ReadProblem(what, place) for place in islice(_outside(script, NAME, _comments(script)), 1))

@@ -1,0 +1,142 @@
+"""Follow scripts that lie in here-documents and strings: run now, written to a file, or passed on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from recommender.common.pattern import pattern
+from recommender.review.script.mentions import LAUNCH
+from recommender.review.script.source_map import Field, Mapped
+from recommender.review.script.unwrap import DOCKERS, PYTHON, QUIET, SHELLS, Unwrapped, program, unwrap
+from recommender.review.shell import grammar
+from recommender.review.shell.nested import read_nested
+from recommender.review.shell.state import Run, Where
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from recommender.review.shell.walker import Shell
+
+RUNS_STDIN = SHELLS | {"ssh", "sbatch", "qsub", "bsub", "at", "batch", "su", "kubectl", "oc", *DOCKERS}
+"""Programs that run the script on their standard input."""
+SCRIPT = pattern(r"(?:^|/)[\w@.-]*?(?:\.(?:sh|bash|zsh|service|ya?ml|py|slurm|sbatch|conf|json)|file|run|start)$")
+QUOTED = ("string", "raw_string", "heredoc_body", "translated_string")
+PRINTED = pattern(r"\\?(\\n\\)(?=\n)")
+MOST_MENTIONS = 20
+
+
+def keeps(shell: Shell, nodes: list[Node]) -> bool:
+    """Return whether a redirection writes a script, or a pipe leads to a program that runs one."""
+    for node in nodes:
+        if node.type == "file_redirect":
+            target = node.child_by_field_name("destination")
+            if target is not None and SCRIPT.search(shell.words.raw(target).strip("\"'")):
+                return True
+        elif node.type == "command":
+            texts = shell.words.raw(node).split(None, 12)
+            names = {text.rpartition("/")[2] for text in texts}
+            if names & (RUNS_STDIN | {"xargs", "parallel"}) or ("tee" in names and any(map(SCRIPT.search, texts))):
+                return True
+    return False
+
+
+def heredoc(shell: Shell, node: Node, body: Node, where: Where) -> bool:
+    """Follow the text after ``<<``; return whether the whole statement is read with it."""
+    redirect = next((child for child in node.children if child.type == "heredoc_redirect"), None)
+    inner = next((child for child in redirect.children if child.type == "heredoc_body"), None) if redirect else None
+    if redirect is None or inner is None or body.type != "command":
+        return False
+    run = shell.run
+    fields = [field for child in grammar.children(body) for field in shell.words.fields(child, run.state)][:200]
+    unwrapped = unwrap(run.page, fields, run.state.environment()) if fields else None
+    if unwrapped is None or unwrapped.server or unwrapped.nested or not unwrapped.fields:
+        return False
+    name, arguments = program(unwrapped.fields[0]), unwrapped.fields[1:]
+    text = Field((), 0, 0, inner=(shell.mapped, inner.start_byte, inner.end_byte, _expands(shell, redirect)))
+    if name in RUNS_STDIN and (name not in SHELLS or all((word.value or "-").startswith("-") for word in arguments)):
+        return read_nested(run, Unwrapped(fields, unwrapped.environment, unwrapped.container, nested=text), where)
+    span = shell.mapped.span(inner.start_byte, inner.end_byte)
+    target = _target(shell, node, redirect, fields)
+    if PYTHON.fullmatch(name):
+        run.embedded.append(("stdin.py", *span))
+    elif target.endswith((".service", ".yml", ".yaml", ".json", ".py", "file", ".conf")):
+        run.embedded.append((target, *span))
+    elif target and LAUNCH.search(shell.words.raw(inner)):
+        return read_nested(run, Unwrapped(fields, unwrapped.environment, nested=text), where)
+    else:
+        run.followed.append(span)  # printed, or data
+    return bool(target)
+
+
+def _expands(shell: Shell, redirect: Node) -> bool:
+    start = next((child for child in redirect.children if child.type == "heredoc_start"), None)
+    return start is not None and shell.words.raw(start).isalnum()
+
+
+def _target(shell: Shell, node: Node, redirect: Node, fields: list[Field]) -> str:
+    """Return the file that a here-document is written to; empty if none."""
+    redirects = [child for parent in (node, redirect) for child in parent.children if child.type == "file_redirect"]
+    for child in redirects:
+        target = child.child_by_field_name("destination")
+        if target is not None and shell.words.raw(target) != "/dev/null":
+            return shell.words.raw(target).strip("\"'")
+    names = [field.known for field in fields]
+    at = next((at for at, name in enumerate(names) if name.rpartition("/")[2] == "tee"), len(names))
+    return next((name for name in names[at + 1 :] if not name.startswith("-")), "")
+
+
+def leftovers(shell: Shell, root: Node) -> None:
+    """Read the strings that mention a server and that nothing has followed yet, as scripts of their own."""
+    run, mapped = shell.run, shell.mapped
+    for match in list(LAUNCH.finditer(mapped.code))[:MOST_MENTIONS]:
+        at = mapped.at[match.start()]
+        node = next(_quoted(root, match.start()), None)
+        if node is None or any(start <= at < end for start, end in run.followed):
+            continue
+        if _only_shown(shell, node):
+            run.followed.append(mapped.span(node.start_byte, node.end_byte))
+            continue
+        inner = _plain_lines(mapped.part(node.start_byte + 1, node.end_byte - 1, node.type == "string"))
+        text = Field((), 0, 0, inner=(inner, 0, len(inner.code), False))
+        read_nested(run, Unwrapped([], {}, nested=text), Where())
+
+
+def _plain_lines(text: Mapped) -> Mapped:
+    """Return a script that echo prints: of a Dockerfile, its lines end with a backslash, an n, and a backslash."""
+    gone = {at for match in PRINTED.finditer(text.code) for at in range(*match.span(1))}
+    return text.without(gone) if gone else text
+
+
+def _quoted(root: Node, at: int) -> Iterator[Node]:
+    """Yield the innermost string around an offset."""
+    node: Node | None = root.descendant_for_byte_range(at, at + 1)
+    while node is not None:
+        if node.type in QUOTED:
+            yield node
+        node = node.parent
+
+
+def _only_shown(shell: Shell, node: Node) -> bool:
+    """Return whether a string is kept in a variable that only printing commands use."""
+    parent = node.parent
+    if parent is None or parent.type != "variable_assignment":
+        return False
+    named = parent.child_by_field_name("name")
+    use = re.compile(rf"\$\{{?{re.escape(shell.words.raw(named))}\b") if named else None
+    calls = (call for call, _ in shell.run.calls.values())
+    return use is not None and not any(
+        use.search(word.raw) for call in calls if not is_quiet(call.words[0].value) for word in call.words
+    )
+
+
+def is_quiet(name: str | None) -> bool:
+    """Return whether a program's arguments may name a server without starting it."""
+    return (name or "").rpartition("/")[2] in QUIET
+
+
+def quiet(run: Run, fields: list[Field], where: Where) -> None:
+    """Note that a printing command was understood, unless what it prints is kept."""
+    if not where.kept and fields and is_quiet(fields[0].value):
+        run.follow(fields)

@@ -1,0 +1,46 @@
+"""The calls of the page's worker, with arguments and results as JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from recommender.site.browser.answer import answer
+from recommender.site.browser.run import folder_with, run
+
+# A browser has one thread, and no clock of it.
+if not hasattr(time, "thread_time"):
+    time.thread_time = time.process_time
+# The page ends a worker that takes too long; a browser has no such timer for the code itself.
+with contextlib.suppress(AttributeError, OSError, ValueError):
+    signal.signal(signal.SIGVTALRM, signal.SIG_IGN)
+
+
+def _answer(words: Sequence[str], given: Mapping[str, str]) -> dict[str, Any]:
+    with folder_with(given):
+        return answer(words)
+
+
+CALLS: Mapping[str, Callable[..., Any]] = {
+    "answer": _answer,
+    "run": lambda words, given: asdict(run(words, given)),
+}
+
+
+def call(name: str, arguments: str) -> str:
+    """Call a function by name."""
+    gc.disable()  # a collection during an answer would take as long as the answer
+    return json.dumps(CALLS[name](*json.loads(arguments)))
+
+
+def tidy() -> None:
+    """Collect garbage between two calls; what is there after the first one stays."""
+    if not gc.get_freeze_count():
+        gc.freeze()
+    gc.collect()

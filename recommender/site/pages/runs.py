@@ -1,0 +1,157 @@
+"""Render the table of all runs. What a row unfolds to is a file of ``api/run_details.py``."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from datetime import date
+from typing import TYPE_CHECKING
+
+from recommender.common.units import GIB, MIB
+from recommender.knowledge import run_figures
+from recommender.knowledge.provenance import weights
+from recommender.site import controls, markup
+from recommender.site.charts import option_charts
+from recommender.site.site_data import SiteData, SitePage, page
+from recommender.smoke.campaign.plan import name_of_phase
+from recommender.smoke.fleet_folder import READ
+
+if TYPE_CHECKING:
+    from recommender.knowledge import records
+
+OPTIONS = {"concurrency": "load", "rps": "rps", "p99_ms": "p99", "ttft_ms": "ttft", "vram_gib": "vram"}
+"""Request fields whose option has another name."""
+NAMES = {"awq": "AWQ", "kv": "KV", "mps": "MPS", "omp": "OMP", "qwen": "Qwen", "rec": "recommended", "tp": "TP"}
+"""Spelling of the words in an id."""
+COLUMNS = (
+    *("Configuration", "Model", "GPU", "Load", "LMDeploy", "Weights", "Date"),
+    *("One request, ms", "Peak requests/s", "At concurrency", "GiB ready", "Outcome"),
+)
+
+
+def pages(data: SiteData) -> Iterator[SitePage]:
+    """Return the page of all runs."""
+    yield page("runs.md", "Measured runs", _runs(data), wide=True)
+
+
+def title(data: SiteData, record: records.SmokeRun | records.Measurement) -> str:
+    """Return a record's title: configuration, GPU and date."""
+    return f"{markup.text(what(data, record))} on {markup.text(card(data, record))}, {day(record.taken)}"
+
+
+def what(data: SiteData, record: records.SmokeRun | records.Measurement) -> str:
+    """Return the configuration of a record: the end of its id, or the adviser's name."""
+    rest = record.id.partition(record.taken)[2].strip("-") or "first scripts"
+    adviser = data.store.advisers.get(rest)
+    words = (NAMES.get(word, word.upper() if re.fullmatch(r"\d+b", word) else word) for word in rest.split("-"))
+    name = adviser.name if adviser else " ".join(words)
+    return name[0].upper() + name[1:]
+
+
+def card(data: SiteData, record: records.SmokeRun | records.Measurement) -> str:
+    """Return the GPU's name and count."""
+    count = getattr(record, "gpu_count", 1)
+    return f"{count} x " * (count > 1) + data.store.gpus[record.gpu].name.removeprefix("NVIDIA ")
+
+
+def day(taken: str) -> str:
+    """Return an ISO date as "21 Nov 2026"."""
+    taken_on = date.fromisoformat(taken)
+    return f"{taken_on.day} {taken_on:%b %Y}"
+
+
+def followers(data: SiteData, adviser: str) -> list[records.SmokeRun]:
+    """Return the runs of an adviser's configuration."""
+    return [run for run in data.runs.values() if json.loads(run.request).get("follow") == adviser]
+
+
+def command(run: records.SmokeRun) -> str:
+    """Return the commands that reproduce a run, from the request recorded in it."""
+    asked = dict(json.loads(run.request))
+    fleet = run.kind in READ
+    words = ["recommend"] if fleet else ["recommend", "smoke"]
+    if fleet:
+        asked.pop("tp", 0)  # the recommender chooses it
+    width, height = asked.pop("image_width", 0), asked.pop("image_height", 0)
+    images = asked.pop("images", -1)
+    count = asked.pop("gpu_count", 1)
+    gpu = asked.pop("gpu")
+    words += ["--gpu", f"{gpu}:{count}" if count > 1 else gpu]
+    if images == 0:
+        words.append("--text-only")
+    elif width:
+        words += ["--image", asked.pop("image_mix", "") or f"{width}x{height}" + (f"x{images}" if images > 1 else "")]
+    for tokens, tail in (("prompt_tokens", "prompt_p99"), ("output_tokens", "output_p99")):
+        if tail in asked:
+            asked[tokens] = f"{asked[tokens]}:{asked.pop(tail)}"
+    added, left = asked.pop("with", {}), asked.pop("without", [])
+    for name, value in asked.items():
+        option = str(OPTIONS.get(name, name)).replace("_", "-")
+        words += [f"--{option}", f"{value:g}" if isinstance(value, float) else str(value)]
+    words += [word for name, value in added.items() for word in ("--with", f"{name}={value}")]
+    words += [word for name in left for word in ("--without", name)]
+    if not fleet:
+        return shlex.join([*words, *_how(run)])
+    smoke = ["recommend", "smoke", "fleet", *_how(run), *(["--kill"] if run.killed else [])]
+    return "\n".join(shlex.join(line) for line in ([*words, "--format", run.kind, "-o", "fleet"], smoke))
+
+
+def _how(run: records.SmokeRun) -> Iterator[str]:
+    """Yield the smoke options of a run: phases, copies and weights."""
+    for phase in run.phases:
+        yield from ("--phase", name_of_phase(phase))
+    if run.copies > 1:
+        yield from ("--copies", str(run.copies))
+    if run.mps:
+        yield "--mps"
+    if run.random_weights:
+        yield from ("--weights", "random")
+
+
+def _runs(data: SiteData) -> Iterator[str]:
+    yield (
+        f"{len(data.runs)} runs of `recommend smoke` and {len(data.probes)} earlier ones, one server start each. "
+        "Open a row for its command, settings, and predicted against measured figures. "
+        "The errors of all predictions: [How predictions are made](/concepts/predictions.md#errors)."
+    )
+    rows = {run.id: [*_run_cells(data, run)] for run in data.runs.values()}
+    rows |= {probe.id: [*_probe_cells(data, probe)] for probe in data.probes.values()}
+    shown = ([_link(name, row[0]), *map(html.escape, row[1:])] for name, row in rows.items())
+    filters = ("Model", "GPU", "Load")
+    yield from controls.data_table("runs", COLUMNS, shown, filters, "{0} of {1} runs", ids=[*rows], kind="runs")
+    charts = [*option_charts.charts_of_copies(data)]
+    if charts:
+        yield markup.heading(2, "Several servers on one GPU", "copies")
+        yield "The same configuration, started several times on one GPU; the copies share the load."
+        yield from charts
+
+
+def _link(name: str, text: str) -> str:
+    return f'<a href="md:api/v1/runs/{name}.json">{html.escape(text)}</a>'
+
+
+def _run_cells(data: SiteData, run: records.SmokeRun) -> Iterator[str]:
+    """Yield the texts of a run's row, in the order of COLUMNS."""
+    trusted = [(phase, figures) for phase in run.phases if (figures := run_figures.figures(phase)).trusted]
+    alone = [figures.p50_ms for phase, figures in trusted if phase.concurrency == 1]
+    loads = {"images" if phase.image else "text" for phase in run.phases}
+    yield from (what(data, run), run.model, card(data, run), " and ".join(sorted(loads)))
+    yield from (run.lmdeploy, weights(run.random_weights), run.taken)
+    yield f"{alone[0]:,.0f}" if alone else ""
+    if trusted:
+        phase, figures = max(trusted, key=lambda pair: pair[1].rps)
+        yield from (markup.figure(figures.rps), str(phase.concurrency or f"{phase.arrivals_rps:g}/s"))
+    else:
+        yield from ("", "")
+    yield f"{(run.ready_mib - run.idle_mib) * MIB / GIB:.1f}" if run.ready_mib else ""
+    yield run.outcome
+
+
+def _probe_cells(data: SiteData, probe: records.Measurement) -> Iterator[str]:
+    """Yield the texts of an earlier record's row: its starts are in its details."""
+    models = sorted({start.model for start in probe.starts})
+    yield from (what(data, probe), ", ".join(models), card(data, probe), "images and text")
+    yield from (probe.lmdeploy, weights(probe.random_weights), probe.taken, "", "", "", "", "ok")

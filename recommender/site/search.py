@@ -1,0 +1,130 @@
+"""Make the search index of a language: pages and sections with as much of their text as finds them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from typing import Any
+
+FILE = "assets/search.json"
+HEADINGS = {"h1", "h2", "h3"}
+SILENT = {"script", "style", "svg", "pre", "noscript", "template", "form", "details"}
+"""Elements whose text is not searched: code, pictures, controls and what is folded away."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Pages of a kind: what a result calls them, how much they count, and what is kept of their text."""
+
+    name: str
+    weight: float
+    characters: int
+    sections: bool = False
+
+
+KINDS: Mapping[str, Kind] = {
+    "how-to/": Kind("Guide", 1.6, 420, True),
+    "concepts/": Kind("Guide", 1.5, 320, True),
+    "flags/": Kind("Option", 1.5, 420),
+    "threads": Kind("Known issue", 1.5, 260, True),
+    "rules/": Kind("Rule", 0.9, 360),
+    "claims": Kind("Claim", 0.5, 0, True),
+    "constraints": Kind("Constraint", 0.7, 140, True),
+    "models/": Kind("Model", 1.0, 0),
+    "gpus/": Kind("GPU", 1.0, 0),
+    "releases/": Kind("Release", 0.8, 160),
+    "advisers/": Kind("Adviser", 0.6, 120),
+    "reference/": Kind("Reference", 0.8, 100, True),
+    "": Kind("Page", 1.2, 300),
+}
+"""Kinds by the beginning of the address."""
+SYNONYMS = {
+    "oom": "out of memory",
+    "ttft": "first token",
+    "first token": "ttft",
+    "tpot": "per token",
+    "throughput": "requests second load",
+    "rps": "requests second",
+    "int8": "8 bit",
+    "int4": "4 bit",
+    "hang": "hangs never ends waits",
+    "hangs": "hang never ends",
+    "slow": "speed latency",
+    "crash": "crashes aborts dies",
+    "multi gpu": "tensor parallelism tp",
+    "quantization": "quantisation",
+    "docker": "container",
+    "vram": "memory",
+}
+"""Words that are searched too, at half weight, by the words or phrases that ask for them."""
+
+
+@dataclass
+class Sections(HTMLParser):
+    """The sections of a page: the heading's id and title, and the text up to the next heading."""
+
+    found: list[tuple[str, str, list[str]]] = field(default_factory=list)
+    heading: bool = False
+    silent: int = 0
+
+    def __post_init__(self) -> None:
+        """Prepare the parser."""
+        super().__init__()
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        """Begin a section at a heading."""
+        if tag in HEADINGS:
+            self.heading = True
+            self.found.append((dict(attrs).get("id") or "", "", []))
+        elif tag in SILENT:
+            self.silent += 1
+
+    def handle_endtag(self, tag: str) -> None:
+        """End a heading."""
+        if tag in HEADINGS:
+            self.heading = False
+        elif tag in SILENT:
+            self.silent -= 1
+
+    def handle_data(self, data: str) -> None:
+        """Collect text; the sign behind a heading is none."""
+        if self.silent or not self.found or data == "¶":
+            return
+        identifier, title, text = self.found[-1]
+        if self.heading:
+            self.found[-1] = (identifier, title + data, text)
+        else:
+            text.append(data)
+
+
+def entries(address: str, html: str, tags: Sequence[str]) -> Iterator[list[Any]]:
+    """Yield the entries of a page: address, title, kind, text, further words."""
+    kind = next(kind for start, kind in KINDS.items() if address.startswith(start))
+    parser = Sections()
+    parser.feed(html)
+    first = parser.found[0][1].strip() if parser.found else ""
+    # An index repeats what its pages say.
+    characters = 0 if address.endswith("/index.html") and address != "how-to/index.html" else kind.characters
+    page: list[str] = []
+    for identifier, title, text in parser.found:
+        words = _text(text)
+        if kind.sections and identifier and title.strip() != first:
+            yield [f"{address}#{identifier}", title.strip(), kind.name, words[: kind.characters], first]
+        else:
+            page.append(words)
+    yield [address, first, kind.name, " ".join(page)[:characters], " ".join(tags)]
+
+
+def _text(pieces: Sequence[str]) -> str:
+    return re.sub(r"\s+", " ", " ".join(pieces)).strip()
+
+
+def write_index(found: Sequence[Sequence[Any]], names: Mapping[str, str]) -> str:
+    """Return the index: entries, and for each kind its name in the language and its weight."""
+    kinds = {kind.name: [names.get(kind.name, kind.name), kind.weight] for kind in KINDS.values()}
+    return json.dumps(
+        {"kinds": kinds, "synonyms": SYNONYMS, "entries": found}, ensure_ascii=False, separators=(",", ":")
+    )

@@ -1,0 +1,84 @@
+"""Render the check of a script, which runs the recommender in a browser, and the finder of known issues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from recommender.review import engine
+from recommender.review.output.rule_list import title
+from recommender.site.browser import bundle
+from recommender.site.html_templates import fill, to_json
+from recommender.site.i18n.translation import plain
+from recommender.site.site_data import SiteData
+
+TEXTS = {
+    "loading": "Loading the recommender into this browser: {percent} %",
+    "failed": "The recommender does not run in this browser: {why}. The command gives the same answer.",
+}
+CHECKER = {
+    "working": "Checking…",
+    "clean": "Nothing found.",
+    "nothing": "Paste a script, or a launch line.",
+    "line": "line {line}",
+    "fix": "Fix: {what}",
+    "no-fix": "No safe repair.",
+    "same": "This is what we would choose.",
+    "copied": "Copied",
+    "error": "errors: {count}",
+    "warning": "warnings: {count}",
+    "info": "notes: {count}",
+}
+EXAMPLE = "lmdeploy serve api_server OpenGVLab/InternVL3-8B-AWQ --tp 3 --cache-max-entry-count 0 --session-len 256"
+
+
+def texts(data: SiteData, more: dict[str, str] | None = None) -> dict[str, str]:
+    """Return the texts that a tool's script shows, in the pages' language."""
+    return {key: plain(data.t(words)) for key, words in (TEXTS | (more or {})).items()}
+
+
+def runtime() -> str:
+    """Return the description of what the worker loads, for a page's scripts."""
+    return f'<script type="application/json" id="runtime">{to_json(bundle.describe())}</script>'
+
+
+def checker(data: SiteData, _: str) -> Iterator[str]:
+    """Return the check of a pasted script."""
+    yield fill(
+        "checker.html",
+        t=lambda words: plain(data.t(words)),
+        example=EXAMPLE,
+        runtime=runtime(),
+        data=to_json({"texts": texts(data, CHECKER), "rules": "rules/" if data.english else "../rules/"}),
+    )
+
+
+def finder(data: SiteData, _: str) -> Iterator[str]:
+    """Return the box for a log line, and what it searches: known issues and rules."""
+    issues = [_issue(data, thread) for thread in data.store.threads.values()]
+    up = "" if data.english else "../"
+    rules = [
+        {
+            "title": f"{rule.id}: {title(rule)}",
+            "href": f"{up}rules/{rule.id.lower()}.html",
+            "error": "",
+            "words": rule.name,
+        }
+        for rule in engine.rules()
+    ]
+    yield fill(
+        "finder.html",
+        t=lambda words: plain(data.t(words)),
+        data=to_json({"entries": [*issues, *rules], "none": plain(data.t("Nothing known resembles this line."))}),
+    )
+
+
+def _issue(data: SiteData, thread: Any) -> dict[str, str]:
+    said = " ".join((thread.title, thread.symptom, thread.cause, thread.remedy, *thread.options))
+    return {
+        "title": plain(data.t(thread.symptom)),
+        "text": plain(data.t(thread.remedy)),
+        "href": f"threads.html#{thread.id}",
+        "error": thread.error,
+        "words": said,
+    }

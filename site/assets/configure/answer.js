@@ -1,0 +1,169 @@
+/* The answer beside the file: tiles, notes, offers and the table of reasons. */
+
+import { figure, fill, make } from "./dom.js";
+
+const ms = value => (value >= 10_000 ? [figure(value / 1000, 1), "s"] : [figure(value, value >= 20 ? 0 : 1), "ms"]);
+const range = (texts, [, low, high], show = figure) => fill(texts.range, { low: show(low), high: show(high) });
+const kind = basis => (basis.startsWith("extrapolated") ? "extrapolated" : "modelled");
+
+/** Translate a text sentence by sentence; null if one has no translation. */
+export function translated(text, sentences = []) {
+  const done = [];
+  let rest = text;
+  while (rest) {
+    const found = sentences.map(pair => sentence(rest, pair)).find(Boolean);
+    if (!found) return null;
+    done.push(found.own);
+    rest = rest.slice(found.length).trimStart();
+  }
+  return done.length ? done.join(" ") : null;
+}
+
+/** Return the translation of the sentence at the beginning of a text, by its template with {names}. */
+function sentence(text, [english, own]) {
+  const names = english.match(/\{[^}]+\}/g) ?? [];
+  const pattern = english.split(/\{[^}]+\}/).map(part => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("(.+?)");
+  const found = text.match(new RegExp(`^${pattern}(?= |$)`));
+  return found && { length: found[0].length, own: names.reduce((filled, name, place) => filled.replaceAll(name, () => found[place + 1]), own) };
+}
+
+export class Answer {
+  constructor(root, { texts, reasons, pages }, apply, plan) {
+    Object.assign(this, { root, texts, reasons, pages, apply, plan });
+    this.tile = name => root.querySelector(`#tile-${name}`);
+  }
+
+  #put(tile, part, ...children) {
+    tile.querySelector(`.${part}`).replaceChildren(...children);
+  }
+
+  #basis(tile, name, why, measured) {
+    this.#put(tile, "basis", make("span", { class: `mark ${name}`, title: why }, this.texts[name]), ...(measured ?? []));
+  }
+
+  show(answer) {
+    const texts = this.texts;
+    this.root.querySelector("#title").textContent = answer.title;
+    this.root.querySelector("#load").textContent = answer.load;
+    this.#memory(answer.memory);
+    this.#speed(answer);
+    this.root.querySelector("#notes").replaceChildren(
+      ...answer.warnings.map(each => make("li", { class: "warning", lang: "en" }, this.#own(each.constraint, each.message), " ", each.remedy)),
+      ...answer.notes.map(each => make("li", { lang: "en" }, each)),
+      ...(answer.assumed.length ? [make("li", { lang: "en" }, make("b", {}, texts.assumed), " ", answer.assumed.join(", "))] : []),
+    );
+  }
+
+  #own(constraint, message) {
+    return translated(message, this.reasons?.constraints?.[constraint]) ?? message;
+  }
+
+  #memory({ total, card, parts, at_most: most, cache }) {
+    const { texts } = this;
+    const tile = this.tile("memory");
+    this.#put(tile, "figure", make("b", {}, figure(total[0])), ` ${fill(texts.of, { card: figure(card, 1) })}`);
+    const scale = Math.max(card, most);
+    const pieces = parts.map(([name, gib]) => {
+      const part = make("span", { class: `part ${name.replace(" ", "-")}`, title: `${texts[name] ?? name}: ${figure(gib)} GiB` });
+      part.style.width = `${(100 * gib) / scale}%`;
+      return part;
+    });
+    const limit = make("span", { class: "most" });
+    limit.style.left = `${(100 * most) / scale}%`;
+    this.#put(tile, "bar", ...pieces, limit);
+    const gib = Object.fromEntries(parts.map(([name, size]) => [name, figure(size, 2)]));
+    this.#put(tile, "detail", fill(texts.parts, { weights: gib.weights, cache: gib["kv cache"], tokens: cache[0].toLocaleString("en") }));
+    const only = parts.every(each => each[4] === "measured") ? "measured" : "modelled";
+    this.#basis(tile, only, range(texts, total), [` ${range(texts, total)}`]);
+  }
+
+  #speed({ speed, measured, defaults, servers }) {
+    const { texts } = this;
+    const [latency, unit] = ms(speed.latency_ms[0]);
+    const tile = this.tile("latency");
+    this.#put(tile, "figure", make("b", {}, latency), ` ${unit}`);
+    const also = [["TTFT", "ttft_ms"], ["TPOT", "token_ms"], ["p99", "p99_ms"]].map(([name, key]) => `${name} ${ms(speed[key][0]).join(" ")}`);
+    this.#put(tile, "detail", also.join(" · "));
+    const scale = unit === "s" ? 1000 : 1;
+    const times = value => (value === speed.latency_ms[2] ? `${figure(value / scale)} ${unit}` : figure(value / scale));
+    this.#basis(tile, kind(speed.basis), speed.basis, this.#range(speed.latency_ms, times, measured, measured && fill(texts.median, { ms: measured.p50_ms })));
+    const rate = this.tile("rate");
+    this.#put(rate, "figure", make("b", {}, figure(speed.rps[0])), ` ${texts.rps}`);
+    const than = !defaults ? "" : !defaults.fits ? texts["defaults-fail"] :
+      defaults.gain[1] <= 1 && defaults.gain[2] >= 1 ? texts["defaults-same"] : fill(texts["defaults-gain"], { gain: figure(defaults.gain[0], 1) });
+    this.#put(rate, "detail", [servers > 1 ? fill(texts.servers, { servers }) : "", than].filter(Boolean).join(" · "));
+    this.#basis(rate, kind(speed.basis), speed.basis, this.#range(speed.rps, figure, measured, measured && `${figure(measured.rps)} ${texts.rps}`));
+  }
+
+  #range(values, show, measured, figures) {
+    const shown = [` ${range(this.texts, values, show)}`];
+    if (!measured) return shown;
+    const link = make("a", { href: this.#run(measured.run), class: "mark measured", title: measured.run }, this.texts.measured);
+    return [...shown, make("br"), link, ` ${figures}`];
+  }
+
+  #run(id) {
+    return `${this.pages.runs}#${id}`;
+  }
+
+  /** Say why there is no answer, and offer those that exist. */
+  refuse(place, { error, offers, option }) {
+    const output = make("pre", { class: "output", tabindex: 0, lang: "en" });
+    const buttons = offers.map(({ options, text, without = [] }) => {
+      const button = make("button", { type: "button" }, options);
+      button.addEventListener("click", () => (options.startsWith("recommend ") ? this.plan(options, output) : this.apply(options, without)));
+      return make("li", {}, button, text ? ` ${text}` : "");
+    });
+    if (option && option !== "--gpu") {
+      const leave = make("button", { type: "button" }, fill(this.texts.leave, { option }));
+      leave.addEventListener("click", () => this.apply("", [option.slice(2)]));
+      buttons.push(make("li", {}, leave));
+    }
+    place.replaceChildren(
+      make("p", { lang: "en" }, make("b", {}, option ? this.texts["not-understood"] : this.texts["nothing-fits"]), " ", error),
+      ...(buttons.length ? [make("p", {}, this.texts.offers), make("ul", {}, ...buttons), output] : []),
+    );
+  }
+
+  /** The full reason of an option; `short` for a mouse that hovers. */
+  explain(option, short) {
+    const { texts } = this;
+    const own = translated(option.reason, this.reasons?.options?.[option.id]);
+    const reason = make("p", own ? {} : { lang: "en" }, own ?? option.reason);
+    const head = make("p", { class: "head" }, make("code", {}, option.name), ` ${option.value}`,
+      ...(option.default !== option.value ? [make("small", {}, ` ${fill(texts.default, { default: option.default || texts.none })}`)] : []));
+    if (short) return [head, reason];
+    const sources = option.sources.map(({ text, href, run }) =>
+      make("li", {}, href || run ? make("a", { href: href || this.#run(run) }, text) : text));
+    const advice = option.advice.filter(([, value]) => value !== option.value).map(([who, value]) => `${who} ${value}`);
+    const page = make("a", { href: this.pages.options[option.id] }, texts.page);
+    return [
+      head, reason,
+      ...(sources.length ? [make("ul", { class: "sources", lang: "en" }, ...sources, ...(option.caveat ? [make("li", {}, option.caveat)] : []))] : [make("p", {}, texts.unverified)]),
+      ...(advice.length ? [make("p", {}, `${texts.others} ${advice.join(", ")}`)] : []),
+      make("p", {}, page),
+    ];
+  }
+
+  /** Every option in a table, for reading without the file. */
+  table(place, { options, left, near, speed }) {
+    const { texts } = this;
+    const rows = options.map(option => {
+      const own = translated(option.reason, this.reasons?.options?.[option.id]);
+      const name = make("a", { href: this.pages.options[option.id] }, make("code", {}, option.name));
+      return make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, option.value), make("td", {}, option.default || "–"),
+        make("td", own ? {} : { lang: "en" }, own ?? option.reason));
+    });
+    const head = texts.columns.split("|").map(each => make("th", { scope: "col" }, each));
+    const runs = near.map(run => make("li", {}, make("a", { href: this.#run(run.run) }, run.run), ` ${fill(texts.near, run)}`));
+    place.replaceChildren(
+      make("h2", {}, texts.reasons),
+      make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": texts.reasons },
+        make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows))),
+      make("p", {}, fill(texts.left, { left })),
+      make("h2", {}, texts.basis),
+      make("p", { lang: "en" }, fill(texts.limit, { limit: speed.limit, basis: speed.basis })),
+      ...(runs.length ? [make("ul", { class: "near", lang: "en" }, ...runs)] : []),
+    );
+  }
+}

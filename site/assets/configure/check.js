@@ -1,0 +1,131 @@
+/* The check of a pasted script: findings at their lines, the repaired text and our values as differences. */
+
+import { fill, make } from "./dom.js";
+import { pageEngine } from "./engine.js";
+
+const FILE = "script";
+const root = document.getElementById("checker");
+const at = selector => root.querySelector(selector);
+const { texts, rules } = JSON.parse(document.getElementById("checker-data").textContent);
+const form = at("form");
+const state = { part: "findings", parts: {}, asked: 0 };
+const engine = pageEngine(({ progress, failed }) => {
+  if (failed) say(fill(texts.failed, { why: failed }));
+  else if (progress < 1) say(fill(texts.loading, { percent: Math.round(100 * progress) }));
+  else say(texts.working);
+});
+
+const say = text => (at("#check-status").textContent = text);
+const fields = () => [...form.elements].filter(each => each.tagName === "INPUT" && each.value.trim());
+
+async function check() {
+  const turn = ++state.asked;
+  const script = form.elements.script.value;
+  if (!script.trim()) return say(texts.nothing);
+  const given = { [FILE]: script.endsWith("\n") ? script : `${script}\n` };
+  const words = ["review", FILE, ...fields().flatMap(each => [`--${each.name}`, each.value.trim()])];
+  const run = (...more) => engine.call("run", [...words, ...more], given);
+  say(texts.working);
+  try {
+    const found = await run("--format", "json");
+    if (turn !== state.asked) return;
+    if (!found.stdout) return say(found.stderr.replace(/^recommend( review)?: /, ""));
+    const report = JSON.parse(found.stdout);
+    const [repaired, optimized] = [await run("--diff"), await run("--optimize", "--diff")];
+    if (turn !== state.asked) return;
+    state.parts = {
+      findings: findings(report, given[FILE]),
+      repaired: difference(repaired, texts["no-fix"]),
+      optimized: difference(optimized, texts.same),
+    };
+    state.texts = { findings: given[FILE], repaired: repaired.stdout, optimized: optimized.stdout };
+    at("#check-result").hidden = false;
+    say(["error", "warning", "info"].map(kind => fill(texts[kind], { count: report[kind] })).join(", "));
+    show();
+  } catch (error) {
+    if (turn === state.asked) say(fill(texts.failed, { why: error.message }));
+  }
+}
+
+/** Return the script, each finding below the line that it is about. */
+function findings(report, script) {
+  const lines = script.replace(/\n$/, "").split("\n");
+  const own = report.findings.filter(each => each.path === FILE);
+  const rows = lines.flatMap((line, place) => {
+    const here = own.filter(each => each.at.line === place + 1);
+    const marks = here.map(each => [each.at.column - 1, each.at.end_line === each.at.line ? each.at.end_column - 1 : line.length]);
+    return [make("div", { class: "row", id: `line-${place + 1}` }, make("span", { class: "number" }, String(place + 1)), make("code", {}, ...marked(line, marks)), "\n"), ...here.map(finding)];
+  });
+  return own.length ? rows : [make("p", { class: "clean" }, texts.clean), ...rows];
+}
+
+/** Return a line with the narrowest places underlined. */
+function marked(line, marks) {
+  const narrow = marks.filter(([start, end]) => end - start < line.length && end > start).sort((one, other) => one[0] - other[0]);
+  const pieces = [];
+  let from = 0;
+  for (const [start, end] of narrow) {
+    if (start < from) continue;
+    pieces.push(line.slice(from, start), make("u", {}, line.slice(start, end)));
+    from = end;
+  }
+  return [...pieces, line.slice(from)];
+}
+
+function finding({ rule, severity, message, why, fix }) {
+  return make("div", { class: `finding ${severity}` },
+    make("p", {}, make("a", { href: `${rules}${rule.toLowerCase()}.html` }, rule), " ", make("b", {}, message)),
+    ...(why ? [make("p", {}, why)] : []),
+    ...(fix ? [make("p", { class: "repair" }, fill(texts.fix, { what: fix.what }))] : []));
+}
+
+function difference({ stdout, stderr }, nothing) {
+  const reasons = stderr.split("\n").filter(line => line.startsWith("recommend review: ")).map(line => line.replace(/^recommend review: script:/, ""));
+  const rows = stdout.split("\n").filter((line, place) => line && place > 1).map(line => {
+    const kind = { "+": "added", "-": "removed", "@": "place" }[line[0]] ?? "";
+    return make("div", { class: `row ${kind}` }, make("code", {}, line), "\n");
+  });
+  return [...(rows.length ? rows : [make("p", { class: "clean" }, nothing)]), ...(reasons.length ? [make("ul", { class: "reasons" }, ...reasons.map(each => make("li", {}, each)))] : [])];
+}
+
+function show() {
+  at("#check-part").replaceChildren(...state.parts[state.part]);
+  at("#check-part").setAttribute("aria-labelledby", `tab-${state.part}`);
+  root.dataset.shown = `${state.part} ${state.asked}`;
+}
+
+function choose(tab, focus) {
+  for (const each of root.querySelectorAll("[role=tab]")) {
+    each.setAttribute("aria-selected", String(each === tab));
+    each.tabIndex = each === tab ? 0 : -1;
+  }
+  state.part = tab.dataset.part;
+  if (focus) tab.focus();
+  show();
+}
+
+form.addEventListener("submit", event => {
+  event.preventDefault();
+  check();
+});
+at("#example").addEventListener("click", () => {
+  form.elements.script.value = form.elements.script.placeholder;
+  form.elements.gpu.value = "A100-80G";
+  form.elements.load.value = "16";
+  check();
+});
+at("[role=tablist]").addEventListener("click", event => event.target.dataset.part && choose(event.target));
+at("[role=tablist]").addEventListener("keydown", event => {
+  const tabs = [...root.querySelectorAll("[role=tab]")];
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  if (step) choose(tabs[(tabs.indexOf(event.target) + step + tabs.length) % tabs.length], true);
+});
+at("#check-copy").addEventListener("click", async event => {
+  const button = event.currentTarget;
+  const label = button.textContent;
+  await navigator.clipboard.writeText(state.texts[state.part]);
+  button.textContent = texts.copied;
+  setTimeout(() => (button.textContent = label), 2000);
+});
+// The first paste needs the recommender; load it while the reader looks for the script.
+form.elements.script.addEventListener("focus", () => engine.start(), { once: true });

@@ -1,0 +1,120 @@
+/* The search of the site: loads its index with the first key, ranks in the page, and is used by keyboard as by hand. */
+
+const SHOWN = 12;
+const [TITLE, TAGS, TEXT] = [6, 7, 1];
+const PREFIX = 0.6;
+const dialog = document.getElementById("search");
+const input = dialog.querySelector("input");
+const list = dialog.querySelector("ul");
+const status = dialog.querySelector("[role=status]");
+let index;
+
+const plain = text => text.toLowerCase().normalize("NFD").replace(/\p{M}/gu, "").replaceAll("đ", "d");
+const IDLE = new Set("a an and at for in is it not of on or the to with".split(" "));
+const words = text => plain(text).split(/[^\p{L}\p{N}.]+/u).map(word => word.replace(/^\.+|\.+$/g, "")).filter(Boolean);
+
+async function load() {
+  const answer = await fetch(input.dataset.index);
+  const { kinds, synonyms, entries } = await answer.json();
+  const docs = entries.map(([href, title, kind, text, more]) => ({
+    href, title, text, kind: kinds[kind][0], weight: kinds[kind][1],
+    fields: [[TITLE, words(title)], [TAGS, words(more)], [TEXT, words(text)]], phrase: plain(`${title} ${more}`),
+  }));
+  return { docs, synonyms: Object.entries(synonyms) };
+}
+
+/** Return how well a word matches a document: the best of its fields. */
+function match(doc, word) {
+  let best = 0;
+  for (const [weight, own] of doc.fields) {
+    if (weight <= best) continue;
+    if (own.includes(word)) best = weight;
+    else if (word.length > 1 && weight * PREFIX > best && own.some(each => each.startsWith(word))) best = weight * PREFIX;
+  }
+  return best;
+}
+
+/** Return the best entries for a query; those that have all its words come first. */
+export function search({ docs, synonyms }, query) {
+  const every = [...new Set(words(query))];
+  const asked = every.every(word => IDLE.has(word)) ? every : every.filter(word => !IDLE.has(word));
+  const phrase = every.join(" ");
+  const more = synonyms.filter(([name]) => ` ${phrase} `.includes(` ${name} `)).flatMap(([, other]) => words(other)).filter(word => !asked.includes(word));
+  const scored = new Map(docs.map(doc => [doc, { score: 0, hits: 0 }]));
+  for (const [word, share] of [...asked.map(each => [each, 1]), ...more.map(each => [each, 0.5])]) {
+    const found = docs.map(doc => [doc, match(doc, word)]).filter(([, points]) => points);
+    const rarity = Math.log(1 + docs.length / (found.length || 1));
+    for (const [doc, points] of found) {
+      const entry = scored.get(doc);
+      entry.score += share * rarity * points;
+      entry.hits += share === 1;
+    }
+  }
+  return [...scored].filter(([, { score }]) => score)
+    .map(([doc, { score, hits }]) => [score * doc.weight * (hits === asked.length ? 3 : 1) * (doc.phrase.includes(phrase) ? 1.6 : 1), doc])
+    .sort((one, other) => other[0] - one[0]).slice(0, SHOWN).map(([, doc]) => doc);
+}
+
+function row(doc, place) {
+  const link = document.createElement("a");
+  link.href = new URL(doc.href, new URL(input.dataset.base, document.baseURI));
+  link.id = `hit-${place}`;
+  link.role = "option";
+  link.tabIndex = -1;
+  const kind = Object.assign(document.createElement("small"), { textContent: doc.kind });
+  const title = Object.assign(document.createElement("b"), { textContent: doc.title });
+  const text = Object.assign(document.createElement("span"), { textContent: doc.text.slice(0, 110) });
+  link.append(title, kind, text);
+  const item = document.createElement("li");
+  item.role = "presentation";
+  item.append(link);
+  return item;
+}
+
+async function show() {
+  const query = input.value.trim();
+  if (query) index ??= load();
+  const found = query ? search(await index, query) : [];
+  if (query !== input.value.trim()) return;
+  list.replaceChildren(...found.map(row));
+  status.textContent = query && !found.length ? status.dataset.none : "";
+  dialog.dataset.shown = query;
+  mark(found.length ? 0 : -1);
+}
+
+let active = -1;
+function mark(place) {
+  const links = [...list.querySelectorAll("a")];
+  links[active]?.setAttribute("aria-selected", "false");
+  active = links.length ? (place + links.length) % links.length : -1;
+  links[active]?.setAttribute("aria-selected", "true");
+  links[active]?.scrollIntoView({ block: "nearest" });
+  if (active >= 0) input.setAttribute("aria-activedescendant", links[active].id);
+  else input.removeAttribute("aria-activedescendant");
+  input.setAttribute("aria-expanded", String(active >= 0));
+}
+
+for (const button of document.querySelectorAll("[data-search]")) {
+  button.addEventListener("click", () => dialog.showModal());
+}
+addEventListener("keydown", event => {
+  const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
+  if ((event.key === "/" && !typing) || (event.key === "k" && (event.ctrlKey || event.metaKey))) {
+    event.preventDefault();
+    dialog.showModal();
+    input.select();
+  }
+});
+dialog.addEventListener("click", event => event.target === dialog && dialog.close());
+input.addEventListener("input", show);
+input.addEventListener("keydown", event => {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (step) {
+    event.preventDefault();
+    mark(active + step);
+  } else if (event.key === "Enter") {
+    event.preventDefault();
+    list.querySelector("[aria-selected=true]")?.click();
+  }
+});
+list.addEventListener("click", () => dialog.close());

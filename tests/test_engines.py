@@ -1,0 +1,156 @@
+"""What differs between the engines: memory of the PyTorch engine by hand, and which engine is taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from variants import GIB, MIB, STORE, TEXT, coefficients, configuration, resolve
+
+from recommender.choose.recommend import NothingFits, recommend
+from recommender.estimate import memory, memory_items, model_shape
+from recommender.estimate.engines import pytorch
+from recommender.estimate.engines.engine import ENGINES
+from recommender.knowledge.engines import LABELS, is_read
+from recommender.knowledge.eras import options_of
+from recommender.request.request import Request
+
+SURE = coefficients(
+    pytorch_context_mib=1000.0, pytorch_workspace_mib=200.0, pytorch_workspace_token=2.0, pytorch_workspace_slot=10.0,
+    driver_reserve_mib=500.0,
+)  # fmt: skip
+"""Coefficients without a spread."""
+VOCAB, TOKEN = 152_064, 57_344
+"""Qwen2.5-7B: words, and bytes of a token's keys and values: 28 layers, 2 x 4 heads of 128, 16 bits."""
+
+
+def asked(**given: Any) -> Any:
+    return resolve(SURE, **({"model": TEXT, "prompt_tokens": 71, "output_tokens": 28, "backend": "pytorch"} | given))
+
+
+def config(**given: Any) -> Any:
+    return configuration(**({"backend": "pytorch", "prefill_tokens": 8192, "max_batch_size": 64} | given))
+
+
+def test_each_engine_has_a_name_and_a_part() -> None:
+    """Those that records know."""
+    assert ENGINES.keys() == LABELS.keys() == {"turbomind", "pytorch"}
+
+
+def test_the_cache_is_a_share_of_what_the_runtime_leaves() -> None:
+    """0.18.0 executor/base.py:232 keeps (prefill + 2 x batch) x vocabulary x 2 bytes apart; one block is padding."""
+    resolved = asked()
+    made = memory.estimate(resolved, config(cache_ratio=0.5))
+    free = (81_559 - 500 - 1000) * MIB - memory_items.weights(resolved, 1)
+    assert made.free == free
+    region = (free - (8192 + 2 * 64) * VOCAB * 2) // 2
+    assert made.item("kv cache").bytes == pytest.approx(region, abs=1)
+    assert made.kv_blocks == region // (64 * TOKEN) - 1
+    assert made.kv_tokens == 64 * made.kv_blocks
+
+
+def test_buffers_grow_with_the_pass_and_the_batch() -> None:
+    """Rows of two hidden vectors, queries, keys, values and two MLP vectors; bytes for each word and slot."""
+    item = memory.estimate(asked(), config()).item("workspace")
+    row = 2 * 3584 + (28 + 8) * 128 + 2 * 18_944
+    assert item.bytes == 200 * MIB + 8192 * row * 2 * 2 + 64 * VOCAB * 10
+    wide = memory.estimate(asked(), config(max_batch_size=10_000)).item("workspace")
+    assert wide.bytes == 200 * MIB + 10_000 * row * 2 * 2 + 10_000 * VOCAB * 10
+
+
+def test_before_0_9_2_logits_of_every_prompt_token_are_kept_apart() -> None:
+    """0.7.0 model_agent.py:51: prefill x vocabulary x 7 bytes, whatever the batch."""
+    for batch in (1, 64):
+        kept = pytorch.reserved_bytes(asked(lmdeploy="0.9.1"), config(max_batch_size=batch))
+        assert kept == 8192 * VOCAB * 7
+    assert pytorch.reserved_bytes(asked(lmdeploy="0.9.2"), config()) == (8192 + 128) * VOCAB * 2
+
+
+def test_latent_attention_keeps_copies_for_decoding() -> None:
+    """GLM-4.7-Flash: 47 layers of 20 heads, 512 x (192 + 256) numbers a head, 16 bits, beside the stored weights."""
+    resolved = asked(model="glm-4.7-flash")
+    _, weights = pytorch.items_before_cache(resolved, 1)
+    text, (latent,) = resolved.model.text, resolved.model.text.latent
+    assert (text.layers, text.heads, latent.rank, latent.key, latent.value) == (47, 20, 512, 192, 256)
+    assert weights.bytes - model_shape.weight_bytes(resolved.model) == 47 * 20 * 512 * (192 + 256) * 2
+
+
+def test_a_warm_up_takes_no_cache() -> None:
+    """It runs on the block for padding."""
+    assert pytorch.warmup_tokens(asked().version, 8192, 4096) == 0
+    assert memory.estimate(asked(), config(cache_ratio=0.0)).warmup_tokens == 0
+
+
+def test_states_of_linear_attention_are_apart_from_the_cache() -> None:
+    """A slot for each of the batch and two more (executor/base.py:269); the cache keeps its blocks."""
+    resolved = asked(model="qwen3.5-9b")
+    own = 25.5 * MIB * 2  # by test_memory's hand: 24 layers of 1 MiB and 1.5 for the convolution, here with twice
+    few, many = (memory.estimate(resolved, config(max_batch_size=batch)).item("workspace").bytes for batch in (1, 2))
+    per_slot = many - few - resolved.model.text.vocab * 10
+    reserved = [pytorch.reserved_bytes(resolved, config(max_batch_size=batch)) for batch in (1, 2)]
+    assert reserved[1] - reserved[0] == 2 * resolved.model.text.vocab * 2 + per_slot
+    assert 0 < per_slot <= own
+
+
+@pytest.mark.parametrize(
+    ("backend", "release", "engine"),
+    [
+        ("auto", "0.18.0", "turbomind"),
+        ("auto", "0.14.0", "pytorch"),  # TurboMind dropped Qwen2-VL in 0.14.0, and took it back in 0.16.0
+        ("pytorch", "0.18.0", "pytorch"),
+        ("turbomind", "0.18.0", "turbomind"),
+    ],
+)
+def test_auto_takes_turbomind_where_it_serves_the_model(backend: Any, release: str, engine: str) -> None:
+    """And the other engine elsewhere."""
+    found = recommend(Request(gpu="a100-sxm-80g", model="qwen2-vl-7b-instruct", lmdeploy=release, backend=backend))
+    assert (found.resolved.engine, found.config.backend) == (engine, engine)
+    written = {each.option: each.value for each in found.explanations if each.emitted}
+    assert written["backend"] == engine
+
+
+def test_where_no_engine_can_the_first_says_why() -> None:
+    """FP8 weights on Ampere: TurboMind reads them from 0.10.1 on, the PyTorch engine never."""
+    with pytest.raises(NothingFits) as raised:
+        recommend(Request("rtx-3090", model="qwen3-8b-fp8", load="low", lmdeploy="0.9.1"))
+    assert raised.value.nothing.binding.constraint == "fp8-weights-hopper-first"
+    assert raised.value.change is not None
+    assert raised.value.change.options.startswith("--lmdeploy")
+
+
+def test_an_engine_that_does_not_serve_the_model_is_refused() -> None:
+    """By the constraint that cites the release's table."""
+    request = Request(gpu="a100-sxm-80g", model="qwen2-vl-7b-instruct", lmdeploy="0.14.0", backend="turbomind")
+    with pytest.raises(NothingFits) as refused:
+        recommend(request)
+    assert refused.value.nothing.binding.constraint == "turbomind-serves-model"
+
+
+@pytest.mark.parametrize("model", [TEXT, "internvl3-8b"])
+@pytest.mark.parametrize("release", ["0.7.0", "0.12.0", "0.18.0"])
+def test_only_what_the_engine_or_the_server_reads_is_written(model: str, release: str) -> None:
+    """Each option's era says who reads it."""
+    found = recommend(Request(gpu="a100-sxm-80g", model=model, lmdeploy=release, backend="pytorch", load="low"))
+    eras = options_of(STORE, found.resolved.version)
+    for each in found.explanations:
+        assert not each.emitted or each.kind != "flag" or is_read(eras[each.option], "pytorch"), each.option
+
+
+def test_ranges_of_an_unmeasured_engine_are_wider() -> None:
+    """On a card and with a model whose TurboMind runs are measured."""
+    fast, slow = (
+        recommend(Request(gpu="h100-sxm-80g", model=TEXT, backend=backend, load="medium"))
+        for backend in ("turbomind", "pytorch")
+    )
+    assert fast.speed.basis == "modelled from measurements on the same GPU"
+    assert slow.speed.basis == "modelled from measurements of the other engine"
+    assert slow.speed.rps.high / slow.speed.rps.low > 2 * fast.speed.rps.high / fast.speed.rps.low
+    assert all(each.basis == "assumed" for each in slow.memory.items if each.name in ("context", "workspace"))
+
+
+def test_a_card_too_small_for_the_runtime_holds_no_cache() -> None:
+    """Where what is kept apart exceeds what is free, nothing is left to share."""
+    resolved = asked(vram_gib=16.5)
+    made = memory.estimate(resolved, config(cache_ratio=0.9, prefill_tokens=8192))
+    assert made.free < 3 * GIB
+    assert made.kv_tokens == 0
