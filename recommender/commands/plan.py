@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 NOTHING_FITS = 1
 TAKEN = (
     *("model", "workload", "trace", "rps", "burstiness", "image", "text_only", "prompt_tokens", "output_tokens"),
-    *("prefix_tokens", "turns", "max_context", "ttft", "tpot", "latency", "p99", "kv", "lmdeploy", "calibrate"),
+    *("prefix_tokens", "turns", "max_context", "ttft", "tpot", "latency", "p99", "backend", "kv", "lmdeploy"),
+    "calibrate",
 )
 """Options of the main job with the same meaning here."""
 

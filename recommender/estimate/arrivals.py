@@ -101,7 +101,8 @@ def places(batch: int) -> int:
 def _simulate(server: OpenServer, rate: float, pooled: int, shares: int, together: float, effort: float) -> LoadFigures:
     busy = min(rate / server.capacity, 0.95)
     group = max(together / shares, 1)
-    wandering = WANDERING * max(FEW / (pooled * shares), 0.5) * group / (1 - busy) ** 2
+    few = FEW if together > 1 else 2 * FEW
+    wandering = WANDERING * max(few / (pooled * shares), 0.5) * group / (1 - busy) ** 2
     least = max(COUNTED[0] * min(group, FEW), GROUPS * group)
     counted = int(min(max(min(effort, 1) * wandering, effort * least), COUNTED[1]))
     running, step = server.running(rate)

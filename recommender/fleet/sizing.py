@@ -16,6 +16,7 @@ from recommender.common.text import count
 from recommender.estimate import speed, uncertainty
 from recommender.estimate.arrivals import OpenServer, open_server
 from recommender.estimate.configuration import Configuration
+from recommender.estimate.load_profile import combine
 from recommender.estimate.memory_items import Memory
 from recommender.fleet import alternatives
 from recommender.fleet.aim import Aim, Tail
@@ -222,9 +223,11 @@ def _fleet(made: _Search, search: RateSearch, near: int) -> SizedFleet | Unfit:
         most = (MAX_HOSTS - aim.spare) * holds * search.per_host
         return Unfit(kind, why, _smaller_load(aim, most, sustained * search.per_host / holds, limit))
     up, down = search.state(hosts), search.state(needed)
-    slower = made.rates(effort=ROUGH).state(needed, made.slow)
     assert up is not None
     assert down is not None
+    slower = made.rates(effort=ROUGH).state(needed, made.slow)
+    if slower:  # of few requests, which may all have been lucky
+        slower = replace(slower, figures=combine(max, slower.figures, down.figures))
     return SizedFleet(
         kind,
         made.resolved,

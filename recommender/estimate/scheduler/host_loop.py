@@ -60,8 +60,8 @@ class HostLoop(Generic[R]):
     """When the last passes ended, and when their tokens were written."""
     chance: random.Random = field(default_factory=lambda: random.Random(SEED))
 
-    def send(self, at: float, number: int, request: R, prepare: float) -> None:
-        """Take a request in, which costs ``prepare``; calls come in the order of time."""
+    def send(self, at: float, number: int, request: R, prepare: float) -> float:
+        """Take a request in, which costs ``prepare``; calls come in the order of time. Return when it is ready."""
         self.free = max(at, self.free) + prepare
         ready = self.free + self.overhead * self.chance.uniform(*JITTER)
         incoming = Incoming(ready, number, at, request, TURNS)
@@ -75,6 +75,7 @@ class HostLoop(Generic[R]):
                 heapq.heappush(self.later, (at, number, incoming))
         else:  # nothing will delay it
             heapq.heappush(self.incoming, incoming)
+        return incoming.ready
 
     def write(self, now: float, streams: int) -> float:
         """Write a pass's tokens of so many streams; return when that is done. Requests on their way in wait."""

@@ -123,9 +123,9 @@ class Simulation:
     def __post_init__(self) -> None:
         self.host = HostLoop(self.server.overhead, self.server.chunk)
 
-    def send(self, at: float, number: int, request: SimulatedRequest) -> None:
-        """Queue a request; calls come in the order of time."""
-        self.host.send(at, number, request, request.prepare)
+    def send(self, at: float, number: int, request: SimulatedRequest) -> bool:
+        """Queue a request; calls come in the order of time. Return whether it may change the chosen passes."""
+        return self.host.send(at, number, request, request.prepare) <= self.known or self.count != 1
 
     def answer(self, wanted: range) -> Sequence[Answer]:
         """Work until the wanted requests are answered, and return their answers."""
@@ -190,9 +190,10 @@ class Simulation:
 
     def _join(self, known: float) -> None:
         """Take what is prepared by a time into the engine's queue, as far as the batch has room."""
-        while self.freed and self.freed[0] <= self.passes - SLOT_PASSES:
-            self.freed.popleft()
-        room = self.server.batch - len(self.running) - len(self.waiting) - len(self.freed)
+        freed = self.freed
+        while freed and freed[0] <= self.passes - SLOT_PASSES:
+            freed.popleft()
+        room = self.server.batch - len(self.running) - len(self.waiting) - len(freed)
         while room > 0 and (taken := self.host.take(known)):
             self.asked[taken.number] = taken.request
             self.waiting.append([taken.number, taken.sent, taken.request.new_tokens])

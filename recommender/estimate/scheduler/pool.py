@@ -49,13 +49,15 @@ class Pool:
 
     def _work(self, until: float) -> None:
         """Let the servers work what is decided before a time, in the order of time."""
+        times = self.decided
         while True:
-            decided = min(self.decided)
+            decided = min(times)
             ended = self.ends[0][0] if self.ends else math.inf
-            if decided < min(ended, until):
-                place = self.decided.index(decided)
-                self.servers[place].work()
-                self.decided[place] = self.servers[place].decide()
+            if decided < ended and decided < until:
+                place = times.index(decided)
+                server = self.servers[place]
+                server.work()
+                times[place] = server.decide()
             elif ended <= until and self.ends:
                 _, place = heapq.heappop(self.ends)
                 self._count(place, -1)
@@ -69,8 +71,8 @@ class Pool:
 
     def _send(self, place: int, at: float, number: int, request: SimulatedRequest) -> None:
         self._count(place, 1)
-        self.servers[place].send(at, number, request)
-        self.decided[place] = self.servers[place].decide()
+        if self.servers[place].send(at, number, request):
+            self.decided[place] = self.servers[place].decide()
 
     def _count(self, place: int, more: int) -> None:
         self.changes += 1
