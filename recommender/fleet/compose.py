@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from recommender.choose.recommend import Recommendation
     from recommender.fleet.layout import Layout
 
-NAME = "compose.yaml"
-TEMPLATE = "fleet/compose.yaml.j2"
+NAME, ROLLOUT = "compose.yaml", "rollout.sh"
 COLD_BYTES_PER_S = 200e6
 """A slow network disk."""
 STARTS = 4
@@ -84,12 +83,19 @@ def context(layout: Layout) -> dict[str, Any]:
         "patience": patience_s(recommendation),
         "gib": gib,
         "health_tells": resolved.version >= version(HEALTH_TELLS),
+        "most_down": layout.most_down[0],
+        "rollout_why": layout.most_down[1],
     }
 
 
+def render(names: dict[str, Any], *files: str) -> dict[str, str]:
+    """Return files of ``templates/fleet``, filled."""
+    return {name: template.environment().get_template(f"fleet/{name}.j2").render(names) for name in files}
+
+
 def files(layout: Layout) -> dict[str, str]:
-    """Return the compose file and the load balancer's configuration.
+    """Return the compose file, what updates it, and the load balancer's configuration.
 
     Raises RequestError for what they cannot hold.
     """
-    return {NAME: template.environment().get_template(TEMPLATE).render(context(layout)), **front.files(layout)}
+    return render(context(layout) | {"form": "compose"}, NAME, ROLLOUT) | front.files(layout)
