@@ -273,6 +273,9 @@ def build_request(options: dict[str, Any]) -> Request:
 
         name, count = detect()
         given["gpu"] = f"{name}:{count}"
+    arriving = {"rps", "trace"} & given.keys() or any("rps" in phase for phase in options.get("phases", ()))
+    if "burstiness" in given and not arriving:
+        raise RequestError("--burstiness: only arrivals have gaps between them; add --rps, or leave it out")
     store = load()
     built = command_line.read(given, text_only=options["text_only"], loads=store.loads, workloads=store.workloads)
     if path := given.get("trace"):

@@ -347,12 +347,14 @@ def test_rejections_are_told_before_warnings() -> None:
         ({"until": "0.18.0"}, False),
         ({"since": "0.18.1"}, False),
         ({"since": "0.18.0"}, True),
+        ({"when": ("request.images == 0",)}, False),
+        ({"when": ("request.images >= 1",)}, True),
     ],
 )
 def test_refuted_premises_of_the_adviser_are_told(changed: dict[str, Any], told: bool) -> None:
     """Those of its own that do not hold in this release, with the verdict and because of what."""
     base = next(iter(STORE.claims.values()))
-    values = {"id": "claim", "advisers": ("mine",), "verdict": "refuted", "since": "0.7.0", "until": ""}
+    values = {"id": "claim", "advisers": ("mine",), "verdict": "refuted", "since": "0.7.0", "until": "", "when": ()}
     claim = variant(base, statement="It helps.", because="It does not.", **(values | changed))
     found = against(setting("session-len", "2048"), kinds={"claims": {"claim": claim}})
     verdict = changed.get("verdict", "refuted").capitalize()

@@ -83,7 +83,7 @@ def test_a_class_name_means_one_thing() -> None:
     """No two modules define classes of one name; a record's type and a JSON output's own name may meet."""
     homes: dict[str, list[str]] = {}
     for module in MODULES:
-        for node in tree(module).body:
+        for node in () if "/stand_ins/" in module else tree(module).body:  # those have another package's names
             if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name, []).append(module)
     shared = {name: modules for name, modules in homes.items() if len(modules) > 1 and not name.startswith("_")}
@@ -141,6 +141,8 @@ def test_no_step_names_a_flag(module: str) -> None:
     options = set(known.values())
     for text in strings(module):
         named = options.intersection(re.findall(r"--[a-z][a-z-]+", text))
+        if module == "request/request":
+            named -= {"--backend"}  # the request's own option has the same name
         assert not named, f"{module}: {text!r} names {named}"
         assert text not in known or text in OTHER_MEANINGS, f"{module}: {text!r} is a flag's id"
 

@@ -238,7 +238,7 @@ def test_two_servers_and_the_death_of_one() -> None:
     assert f"| one server | {alone:.0f} |" in page
     assert f"| two servers | {both:.0f} |" in page
     rates = f"{death.rps_before:.1f} | {death.rps_down:.1f} | {death.rps_after:.1f}"
-    assert f"#killed) | {rates} | {death.lost} of {sent:,} | 0 |" in page
+    assert f"fleet-two) | {rates} | {death.lost} of {sent:,} | 0 |" in page
 
 
 LOADS = [(1, "448x448"), (1, "1280x720"), (16, "448x448"), (16, "1280x720"), (64, "448x448")]

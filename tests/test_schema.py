@@ -113,7 +113,7 @@ def test_outputs_follow_their_schema(name: str, words: str) -> None:
     """Also where nothing is found or the configuration is refused; where nothing fits, that of the refusal."""
     printed = output(*shlex.split(words))
     refused = words.startswith("--") and "nothing_fits" in json.loads(printed)
-    assert valid("nothing-fits" if refused else name, printed)["format"] == 1
+    assert valid("nothing-fits" if refused else name, printed)["format"] == (2 if name == "plan" else 1)
 
 
 def test_a_program_reads_why_nothing_fits(tmp_path: Path) -> None:

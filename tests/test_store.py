@@ -120,7 +120,7 @@ def test_the_index_has_no_raw_figures_of_runs(checkout: Path) -> None:
     made = fresh()
     (index,) = indexes(checkout)
     kept = json.loads(index.read_text("utf-8"))
-    assert kept["probes"] == {"h100-2026-11-21": {"id": "h100-2026-11-21", "lmdeploy": "0.18.0"}}
+    assert kept["probes"] == {"h100-2026-11-21": {"id": "h100-2026-11-21", "lmdeploy": "0.18.0", "startup_s": 24.7}}
     (run,) = kept["evidence"].values()
     raw = yaml.safe_load((KNOWLEDGE / RUN).read_text("utf-8"))
     assert {"gpu": raw["gpu"], "model": raw["model"]}.items() <= run.items()

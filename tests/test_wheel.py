@@ -111,7 +111,7 @@ def test_dependencies_stand_where_they_belong() -> None:
     assert {"pydantic", "jinja2", "pyyaml"} <= bare(project["project"]["dependencies"])
     assert "hypothesis" in bare(project["dependency-groups"]["test"])
     extras = project["project"]["optional-dependencies"]
-    assert (bare(extras["site"]), bare(extras["lmdeploy"])) == ({"babel", "mkdocs-material"}, {"lmdeploy"})
+    assert (bare(extras["site"]), bare(extras["lmdeploy"])) == ({"babel", "mkdocs-material", "pillow"}, {"lmdeploy"})
 
 
 @pytest.mark.parametrize(

@@ -53,8 +53,7 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
     if not find_spec("scipy"):
         raise MaintenanceError("knowledge fit needs scipy; run: pip install scipy")
     store, say = load(place), _progress()
-    observations = evidence(place, store)
-    kept = place / FITS
+    observations, kept = evidence(place, store), place / FITS
     say(f"{'checking the fits' if only_check else 'fitting'} to {len(observations)} observations")
     if only_check:
         values, fits = {name: record.value for name, record in store.coefficients.items()}, read_fits(kept)

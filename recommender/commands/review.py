@@ -205,7 +205,7 @@ def _review_files(
     return DEFECT if defects else CLEAN
 
 
-class Choice(NamedTuple):
+class RuleChoice(NamedTuple):
     """Which rules run, and which findings are shown."""
 
     among: tuple[Rule, ...] | None
@@ -215,17 +215,17 @@ class Choice(NamedTuple):
     fail_on: str
 
 
-def _choice(options: Mapping[str, Any]) -> Choice:
+def _choice(options: Mapping[str, Any]) -> RuleChoice:
     from recommender.review import engine
 
     selected = engine.chosen(options["select"]) if options["select"] else None
     among = None if selected is None else tuple(rule for rule in engine.rules() if rule.id in selected)
     ignored = engine.chosen(options["ignore"]) if options["ignore"] else frozenset()
     severity = options["severity"] or ("info" if options["fail_on"] == "info" else "")
-    return Choice(among, ignored, severity, selected or frozenset(), options["fail_on"] or "")
+    return RuleChoice(among, ignored, severity, selected or frozenset(), options["fail_on"] or "")
 
 
-def _looking(subject: Subject, answers: Mapping[str, Any], choice: Choice) -> Callable[[Source], Review]:
+def _looking(subject: Subject, answers: Mapping[str, Any], choice: RuleChoice) -> Callable[[Source], Review]:
     """Return what reviews a file, or a repaired state of it."""
     from recommender.review import engine
 

@@ -118,8 +118,6 @@ def read(
     values["gpu"], values["gpu_count"] = parse_gpu(options["gpu"])
     values |= _load(options["load"].strip(), loads) if "load" in options else {}
     values |= _workload(options["workload"].strip(), workloads) if "workload" in options else {}
-    if "burstiness" in options and not {"rps", "trace"} & options.keys():
-        raise RequestError("--burstiness: only arrivals have gaps between them; add --rps, or leave it out")
     if text_only:
         if "image" in options:
             raise RequestError("--image and --text-only exclude each other; remove one")

@@ -10,7 +10,7 @@ from recommender.knowledge.load import data_root
 SERVER = "serve api_server"
 
 
-class Accepted(NamedTuple):
+class AcceptedOption(NamedTuple):
     """An option of a parser. ``nargs`` is argparse's; "" is one value, or none for a switch (type ``bool``)."""
 
     type: str
@@ -37,7 +37,7 @@ def commands(release: str) -> frozenset[str]:
 
 
 @lru_cache(maxsize=256)
-def parser(release: str, command: str = SERVER) -> Mapping[str, Accepted]:
+def parser(release: str, command: str = SERVER) -> Mapping[str, AcceptedOption]:
     """Return a command's options in a release by spelling; a positional has the empty one. Empty: no such command."""
     if command == SERVER:
         raw = _extracted("api_server.json")
@@ -46,7 +46,7 @@ def parser(release: str, command: str = SERVER) -> Mapping[str, Accepted]:
         raw, places = _extracted("subcommands.json"), _parsers(release).get(command, [])
     items = [raw["definitions"][place] for place in places]
     return {
-        spelling: Accepted(item["type"], item["nargs"], tuple(item["choices"]))
+        spelling: AcceptedOption(item["type"], item["nargs"], tuple(item["choices"]))
         for item in items
         for spelling in item["options"] or [""]
     }

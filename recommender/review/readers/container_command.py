@@ -46,6 +46,7 @@ def port_of(page: SourceText, node: Node, text: str) -> Word | None:
 
 
 def true(node: Node | None) -> bool:
+    """Return whether a value says yes."""
     return bool(node and node.text.lower() in ("true", "yes", "on"))
 
 

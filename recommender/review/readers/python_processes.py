@@ -142,6 +142,7 @@ class Processes:
 
 
 def named(name: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Yield a value with its name, if that is a string."""
     if isinstance(name, ast.Constant) and isinstance(name.value, str):
         yield name.value, value
 

@@ -35,25 +35,23 @@ def constraint_rule(
     ``assume``: values that the rule knows better. ``first``: report one only. ``why`` replaces the record's remedy.
     """
 
-    def place(case: Case, setting: LaunchSetting | None) -> Span:
-        if at == MODEL:
-            return checks.model_place(case)
-        return case.launch.place if at == LAUNCH or setting is None else checks.at(setting)
-
     def check(case: Case) -> Diagnostics:
         if (at not in ("", LAUNCH, MODEL) and at not in case.settings) or (when is not None and not when(case)):
             return
         for violation in checks.broken(case, *constraints, extra=assume(case) if assume else checks.NOTHING):
             setting = case.settings.get(at) or next(iter(violation.settings), None)
             if (at or setting) and not any(checks.broken(case, *unless.get(violation.record.id, ()))):
-                repair = fix(setting) if fix and setting else None
+                repair, remedy = fix(setting) if fix and setting else None, why or violation.record.remedy
                 source = (f"constraints/{violation.record.id}",)
-                remedy = why or violation.record.remedy
-                yield Diagnostic(place(case, setting), violation.message, remedy, repair, sources=source)
+                yield Diagnostic(_place(case, at, setting), violation.message, remedy, repair, sources=source)
                 if first:
                     return
 
-    cited = tuple(f"constraints/{constraint}" for constraint in constraints)
-    return declare(
-        module, severity, check=check, sources=(*cited, *sources), needs=needs, by_architecture=by_architecture
-    )
+    cited = (*(f"constraints/{constraint}" for constraint in constraints), *sources)
+    return declare(module, severity, check=check, sources=cited, needs=needs, by_architecture=by_architecture)
+
+
+def _place(case: Case, at: str, setting: LaunchSetting | None) -> Span:
+    if at == MODEL:
+        return checks.model_place(case)
+    return case.launch.place if at == LAUNCH or setting is None else checks.at(setting)

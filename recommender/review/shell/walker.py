@@ -239,8 +239,6 @@ class Shell:
             ends.append(self.run.state)
         self.run.state = self._merge(ends if complete else [*ends, before])
 
-    # --- loops
-
     def _while_statement(self, node: Node, where: Where) -> None:
         condition = self._condition(node).strip()
         until = node.children[0].type == "until"
@@ -337,8 +335,6 @@ class Shell:
     def _unset_command(self, node: Node, where: Where) -> None:
         for child in grammar.children(node):
             self.run.state.variables.pop(self.words.raw(child), None)
-
-    # --- helpers
 
     def _fields(self, node: Node) -> list[Field]:
         fields = self.words.fields(node, self.run.state)

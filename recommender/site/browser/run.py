@@ -18,7 +18,7 @@ FOLDER = "files"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """What a command did. ``files`` are those that it wrote below its folder, by path."""
 
     code: int
@@ -27,7 +27,7 @@ class Outcome:
     files: Mapping[str, str]
 
 
-def run(words: Sequence[str], given: Mapping[str, str] | None = None) -> Outcome:
+def run(words: Sequence[str], given: Mapping[str, str] | None = None) -> RunOutcome:
     """Run ``recommend`` in a new folder that holds the ``given`` files."""
     with folder_with(given or {}) as folder, _streams() as (out, err):
         before, sys.argv = sys.argv, ["recommend", *words]
@@ -45,7 +45,7 @@ def run(words: Sequence[str], given: Mapping[str, str] | None = None) -> Outcome
             for path in sorted((folder / FOLDER).rglob("*"))
             if path.is_file()
         }
-    return Outcome(code, _text(out), _text(err), written)
+    return RunOutcome(code, _text(out), _text(err), written)
 
 
 @contextlib.contextmanager

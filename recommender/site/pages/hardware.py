@@ -150,12 +150,24 @@ def _model(data: SiteData, model: records.Model) -> Iterator[str]:
     yield markup.heading(2, "KV cache", "kv")
     rows = ((f"{bits}", f"{model_shape.kv_bytes_per_token(model, bits):,}") for bits in (16, 8, 4))
     yield from markup.table(("Bits", "Bytes per token on one GPU"), rows)
+    yield from _shapes(model)
+    yield from _served_by(data, model)
+    runs = [run for run in data.runs.values() if run.model == model.id]
+    yield from _nearest_runs(data, runs, COLUMNS.index("Model"), model.id)
+    yield markup.heading(2, "Sources", "sources")
+    yield from markup.sources(data.store, model.sources)
+
+
+def _shapes(model: records.Model) -> Iterator[str]:
     yield markup.heading(2, "Shape", "shape")
     yield from _shape(model.text)
     for name, encoders in (("Image encoder", model.vision), ("Audio encoder", model.audio)):
         for encoder in encoders:
             yield markup.heading(3, name)
             yield from _shape(encoder)
+
+
+def _served_by(data: SiteData, model: records.Model) -> Iterator[str]:
     yield markup.heading(2, "Served by", "support")
     for support in model.support:
         yield f"\n**{support.engine}**, {markup.span(support.since, support.until)}:\n"
@@ -164,10 +176,6 @@ def _model(data: SiteData, model: records.Model) -> Iterator[str]:
         option = f"{data.store.flags[need.option].option} {need.value}"
         yield f"\nNeeds {markup.code(option)}, {markup.span(need.since, need.until)}:\n"
         yield from markup.sources(data.store, need.sources, release=newest_about(data.store, need))
-    runs = [run for run in data.runs.values() if run.model == model.id]
-    yield from _nearest_runs(data, runs, COLUMNS.index("Model"), model.id)
-    yield markup.heading(2, "Sources", "sources")
-    yield from markup.sources(data.store, model.sources)
 
 
 def _shape(part: object) -> Iterator[str]:

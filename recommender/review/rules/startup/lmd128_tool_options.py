@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from recommender.common.pattern import pattern
 from recommender.common.text import did_you_mean, shorten
 from recommender.review import accepted_options, checks
-from recommender.review.accepted_options import Accepted
+from recommender.review.accepted_options import AcceptedOption
 from recommender.review.rule import Case, Diagnostic, Diagnostics, declare
 from recommender.review.script.model import GivenOption, Word
 
@@ -63,7 +63,7 @@ def _check(case: Case) -> Diagnostics:
         yield Diagnostic(launch.place, f"lmdeploy {command} needs a model before its options.", STOPS)
 
 
-def _option(case: Case, command: str, option: GivenOption, options: Mapping[str, Accepted]) -> Diagnostics:
+def _option(case: Case, command: str, option: GivenOption, options: Mapping[str, AcceptedOption]) -> Diagnostics:
     release = case.resolved.release.id
     if not accepted_options.accepts(release, option.name, command):
         near = did_you_mean(option.name.replace("_", "-"), sorted(name for name in options if name))
@@ -95,7 +95,7 @@ def _stray(option: GivenOption, word: Word) -> Diagnostics:
     )
 
 
-def _is_accepted(text: str, accepted: Accepted) -> bool:
+def _is_accepted(text: str, accepted: AcceptedOption) -> bool:
     if PLACEHOLDER.fullmatch(text):
         return True
     if accepted.choices:
