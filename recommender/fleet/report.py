@@ -80,7 +80,7 @@ def _table(plan: FleetPlan) -> Iterator[str]:
     yield from _indented(
         f"{'hosts: including spares; ' if plan.aim.spare else ''}each/s: requests/s that one server sustains"
         f"{' at the goal' if plan.aim.goals else ''}; busy, p99: one server at the peak"
-        f"{', spares down' if plan.aim.spare else ''}" + ("; per 1M: price of a million requests." if priced else ".")
+        f"{', with the spare hosts down' if plan.aim.spare else ''}" + ("; per 1M: price of a million requests." if priced else ".")
     )
 
 
@@ -111,9 +111,10 @@ def _best(plan: FleetPlan) -> Iterator[str]:
         f"Peak with all hosts up: {up.busy:.0%} busy, p50 {up.p50_ms:,.0f} ms, "
         f"p99 {up.p99_ms:,.0f} ms{down} ({p99.low:,.0f} to {p99.high:,.0f}; {fleet.basis}).{missed}"
     )
-    yield from _indented(f"First token{' then' if spare else ''}: {_spread(fleet.down, 'ttft')}.")
+    then = f" with {count(spare, 'host')} down" if spare else ""
+    yield from _indented(f"TTFT{then}: {_spread(fleet.down, 'ttft')}.")
     if fleet.resolved.output_tokens > 1:
-        yield from _indented(f"Each later token{' then' if spare else ''}: {_spread(fleet.down, 'tpot')}.")
+        yield from _indented(f"TPOT{then}: {_spread(fleet.down, 'tpot')}.")
     needed = fleet.hosts - spare
     if spare > max(2, needed):
         yield from _indented(f"Most hosts are spare: the peak needs {count(needed, 'host')}.")
