@@ -80,7 +80,8 @@ def _table(plan: FleetPlan) -> Iterator[str]:
     yield from _indented(
         f"{'hosts: including spares; ' if plan.aim.spare else ''}each/s: requests/s that one server sustains"
         f"{' at the goal' if plan.aim.goals else ''}; busy, p99: one server at the peak"
-        f"{', with the spare hosts down' if plan.aim.spare else ''}" + ("; per 1M: price of a million requests." if priced else ".")
+        f"{', with the spare hosts down' if plan.aim.spare else ''}"
+        + ("; per 1M: price of a million requests." if priced else ".")
     )
 
 
