@@ -1,382 +1,427 @@
-"""The front with its real program: one of two servers dies under load, and all else that it promises."""
+"""The front with its real program: servers that die or fail, clients that leave or dawdle, and all that it promises."""
+
+from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
-import socket
+import shlex
+import signal
+import ssl
 import subprocess
-import sys
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
 from artefacts import BASH, found, need
+from fronts import CHAT, HEAD, Front, Load, Servers, asked, call, wait
 
 from recommender.common.errors import RequestError
-from recommender.fleet import front
+from recommender.fleet import front, systemd
 from recommender.fleet.layout import Layout
 
-DEADLINE_S = 20.0
-LARGE, SMALL = 200_000, 2_000
-CHAT = "/v1/chat/completions"
-STANDIN = '''
-"""A model server's manners: port, requests at once, seconds for each."""
-import asyncio, sys
-from aiohttp import web
-
-async def main(port, most, seconds):
-    gate, go = asyncio.Semaphore(most), asyncio.Event()
-    seen, peers = {"now": 0, "most": 0, "size": 0, "peers": 0}, set()
-
-    async def chat(request):
-        seen["now"] += 1
-        peers.add(request.transport.get_extra_info("peername"))
-        seen["peers"] = len(peers)
-        seen["most"] = max(seen["most"], seen["now"])
-        try:
-            asked = await request.json()
-            seen["size"] = max(seen["size"], request.content_length)
-            async with gate:
-                if asked.get("hold"):
-                    await go.wait()
-                if asked.get("stream"):
-                    answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-                    await answer.prepare(request)
-                    await answer.write(b"data: first\\n\\n")
-                    await go.wait()
-                    await answer.write(b"data: [DONE]\\n\\n")
-                    return answer
-                await asyncio.sleep(seconds)
-        finally:
-            seen["now"] -= 1
-        return web.json_response({"choices": [{"message": {"content": ""}}], "port": port})
-
-    async def fine(_):
-        return web.json_response(seen)
-
-    async def release(_):
-        go.set()
-        return web.Response()
-
-    app = web.Application(client_max_size=2**26)
-    app.add_routes([web.post("/v1/chat/completions", chat), web.get("/health", fine), web.post("/go", release)])
-    app.add_routes([web.get("/terminate", fine), web.get("/v1/models", fine)])
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    await asyncio.Event().wait()
-
-asyncio.run(main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))
-'''
+MIB = 2**20
 
 
-def free_ports(count: int) -> int:
-    """The first of so many free ports in a row, below those that the system hands out; each process looks elsewhere."""
-    slots = 12_000 // count
-    for slot in range(os.getpid(), os.getpid() + slots):
-        first = 20_000 + slot % slots * count
-        try:
-            for port in range(first, first + count):
-                with socket.socket() as one:
-                    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    one.bind(("127.0.0.1", port))
-        except OSError:
-            continue
-        return first
-    raise AssertionError("no free ports")
+@pytest.fixture(scope="module")
+def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    made = Servers(tmp_path_factory.mktemp("servers"))
+    yield made
+    made.stop()
 
 
-@dataclass
-class Fleet:
-    """Two stand-ins behind the front that is rendered for them, and what runs of it."""
-
-    folder: Path
-    batch: int = 16
-    seconds: float = 0.15
-    bare: bool = False
-    variables: dict[str, str] = field(default_factory=dict)
-    running: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Renders the configuration for ports that are free."""
-        self.first = free_ports(4)
-        self.ports, self.port, self.figures = (self.first, self.first + 1), self.first + 2, self.first + 3
-        made = found(gpu="h100-sxm", gpu_count=2, load="", concurrency=32)
-        config = replace(made.config, servers=2, share=1, tp=1, port=self.first, max_batch_size=self.batch)
-        self.layout = Layout(replace(made, config=config))
-        (self.folder / "standin.py").write_text(STANDIN)
-        for name, text in front.files(self.layout).items():
-            (self.folder / name).write_text(text)
-
-    def start(self, port: int) -> None:
-        environment = {"PATH": os.environ["PATH"], "FRONT_PORT": str(self.port), "STATS_PORT": str(self.figures)}
-        words = [sys.executable, str(self.folder / "standin.py"), str(port), str(self.batch), str(self.seconds)]
-        if port == self.port:
-            starter = [] if self.bare else [BASH, str(self.folder / front.STARTER)]
-            words = [*starter, need("haproxy"), "-db", "-f", str(self.folder / front.NAME)]
-        log = (self.folder / f"{port}.log").open("ab")
-        self.running[port] = subprocess.Popen(words, env=environment | self.variables, stdout=log, stderr=log)
-
-    def kill(self, port: int) -> None:
-        """Kills a server with -9; when this comes back, its port is closed."""
-        self.running[port].kill()
-        self.running[port].wait()
-
-    def url(self, path: str = CHAT) -> str:
-        return f"http://127.0.0.1:{self.port}{path}"
-
-    async def wait(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        """Waits for something; fails after a while."""
-        end = time.monotonic() + DEADLINE_S
-        while not await condition():
-            assert time.monotonic() < end, {
-                path.name: path.read_text()[-2000:] for path in self.folder.glob("*.log") if path.stat().st_size
-            }
-            await asyncio.sleep(0.02)
-
-    async def up(self, session: aiohttp.ClientSession, *servers: int) -> None:
-        """Starts servers, then the front, which therefore takes them for up from its first moment."""
-        for port in servers:
-            self.start(port)
-        for port in (*servers, self.port):
-            if port == self.port:
-                self.start(port)
-
-            async def healthy(port: int = port) -> bool:
-                try:
-                    async with session.get(f"http://127.0.0.1:{port}/health") as answer:
-                        return answer.status == 200
-                except aiohttp.ClientError:
-                    return False
-
-            await self.wait(healthy)
+@pytest.fixture
+def servers(stand_ins: Servers) -> Servers:
+    stand_ins.heal()
+    return stand_ins
 
 
-def served(**said: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable[[Path], None]]:
-    """Makes a test of a fleet and a client without limits of its own; the fleet's processes end with it."""
+def driven(front: Front, course: Callable[[Load, aiohttp.ClientSession], Awaitable[None]], workers: int = 24) -> Load:
+    """Runs a course while requests are always in flight; what became of them."""
 
-    def decorate(test: Callable[..., Awaitable[None]]) -> Callable[[Path], None]:
-        async def course(made: Fleet) -> None:
-            async with aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=60)
-            ) as client:
-                await test(made, client)
+    async def run() -> Load:
+        load = Load(front.url)
+        timeout = aiohttp.ClientTimeout(total=60)
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as client:
+            tasks = [asyncio.create_task(load.worker(client, asked())) for _ in range(workers)]
+            await course(load, client)
+            load.over = True
+            await asyncio.gather(*tasks)
+        return load
 
-        def run(tmp_path: Path) -> None:
-            need("haproxy")
-            made = Fleet(tmp_path, **said)
-            try:
-                asyncio.run(course(made))
-            finally:
-                for process in made.running.values():
-                    process.kill()
-                    process.wait()
-
-        run.__name__, run.__doc__ = test.__name__, test.__doc__
-        return run
-
-    return decorate
+    return asyncio.run(run())
 
 
-def body(size: int = SMALL, **said: object) -> bytes:
-    return json.dumps({"model": "m", "messages": [{"role": "user", "content": "x" * size}], **said}).encode()
+# --- servers that die, and servers that fail
 
 
-@dataclass
-class Load:
-    """Requests that are always in flight, and how each ended: (begun, ended, port or 0)."""
+def test_a_dead_server_costs_only_its_requests_in_flight(servers: Servers) -> None:
+    """kill -9 under load: no more is lost than ran there, and the server is used again when it is back."""
+    one, two = servers.ports
+    with servers.front(SERVER_LIMIT="16") as made:
 
-    fleet: Fleet
-    client: aiohttp.ClientSession
-    ended: list[tuple[float, float, int]] = field(default_factory=list)
-    over: bool = False
+        async def course(load: Load, client: aiohttp.ClientSession) -> None:
+            assert {status for status, _ in await load.more(60)} == {200}
+            servers.running[one].kill()
+            servers.running[one].wait()
+            dead = len(load.ended)
+            await load.until(lambda: sum(port == two for _, port in load.ended[dead:]) >= 60)
+            servers.start(one)
+            await load.until(lambda: load.ended[-1][1] == one)
 
-    async def worker(self, size: int) -> None:
-        """One after the other until it is over. An answer without choices is a loss, whatever its status says."""
-        while not self.over:
-            begun, port = time.monotonic(), 0
-            try:
-                async with self.client.post(self.fleet.url(), data=body(size)) as answer:
-                    said = await answer.json(content_type=None)
-                    port = said["port"] if answer.status == 200 and "choices" in said else 0
-            except aiohttp.ClientError:
-                await asyncio.sleep(0.01)
-            self.ended.append((begun, time.monotonic(), port))
-
-    async def answers(self, count: int, *ports: int) -> None:
-        """Waits until so many more answers came from each server."""
-        start = len(self.ended)
-
-        async def there() -> bool:
-            new = [port for _, _, port in self.ended[start:]]
-            return all(new.count(port) >= count for port in ports)
-
-        await self.fleet.wait(there)
-
-    def lost(self) -> list[tuple[float, float, int]]:
-        return [each for each in self.ended if not each[2]]
+        load = driven(made, course)
+        lost = [status for status, _ in load.ended if status != 200]
+        assert len(lost) <= 16
+        assert set(lost) <= {0, 502}  # 0: of a connection that had requests before, HAProxy ends it without a word
 
 
-# --- one of two servers dies
-
-
-@served()
-async def test_a_dead_server_costs_only_its_requests_in_flight(made: Fleet, client: aiohttp.ClientSession) -> None:
-    """kill -9 under 32 in flight: what began later is never lost, and the server is used again when it is back."""
-    one, two = made.ports
-    await made.up(client, one, two)
-    load = Load(made, client)
-    workers = [asyncio.create_task(load.worker(LARGE if number % 4 == 0 else SMALL)) for number in range(32)]
-    await load.answers(20, one, two)
-    assert not load.lost()
-    made.kill(one)
-    dead = time.monotonic()
-    await load.answers(60, two)
-    lost = load.lost()
-    assert len(lost) <= front.limits(made.layout).at_server
-    assert all(begun <= dead for begun, _, _ in lost)
-    made.start(one)
-    await load.answers(20, one, two)
-    assert load.lost() == lost, "the server's return lost requests"
-    load.over = True
-    await asyncio.gather(*workers)
-
-
-@served(seconds=0.05)
-async def test_a_server_that_does_not_listen_loses_nothing(made: Fleet, client: aiohttp.ClientSession) -> None:
+def test_a_server_that_does_not_listen_loses_nothing(servers: Servers) -> None:
     """A server whose port is closed, while it loads or since it ended in order, costs no request at all."""
-    await made.up(client, made.ports[1])
-    load = Load(made, client)
-    workers = [asyncio.create_task(load.worker(SMALL)) for _ in range(8)]
-    await load.answers(20, made.ports[1])
-    load.over = True
-    await asyncio.gather(*workers)
-    assert not load.lost()
+    one, two = servers.ports
+    servers.running[one].terminate()
+    servers.running[one].wait()
+    try:
+        with servers.front() as made:
+
+            async def course(load: Load, client: aiohttp.ClientSession) -> None:
+                await load.more(60)
+
+            assert set(driven(made, course, 8).ended) == {(200, two)}
+    finally:
+        servers.start(one)
+        wait(lambda: servers.healthy(one))
+
+
+def test_a_server_that_fails_at_once_draws_few_requests(servers: Servers) -> None:
+    """500 to everything while /health passes: it is removed, tried now and then with few, and used again when sound."""
+    one, two = servers.ports
+    with servers.front() as made:
+        shares = []
+
+        async def course(load: Load, client: aiohttp.ClientSession) -> None:
+            assert {port for _, port in await load.more(60)} == {one, two}
+            servers.mode(one, bad=True)
+            await load.until(lambda: "server0" not in made.up())
+            for _ in range(2):  # each long enough for it to be tried again
+                ended = await load.more(250)
+                shares.append(sum(status == 500 for status, _ in ended) / 250)
+            servers.mode(one, bad=False)
+            start = len(load.ended)
+            await load.until(lambda: sum(port == one for _, port in load.ended[start:]) > 100)
+
+        load = driven(made, course)
+        assert max(shares) < 0.15
+        assert Counter(status for status, _ in load.ended).keys() == {200, 500}
+
+
+def test_a_poisonous_request_takes_no_server_from_others(servers: Servers) -> None:
+    """A client whose requests fail everywhere: the answers of all others go on, though each server fails in a row."""
+    with servers.front() as made:
+
+        async def course(load: Load, client: aiohttp.ClientSession) -> None:
+            poison = Load(made.url)
+            tasks = [asyncio.create_task(poison.worker(client, asked(poison=True))) for _ in range(4)]
+            await load.until(lambda: not made.up())
+            ended = await load.more(200)
+            assert {status for status, _ in ended} == {200}
+            assert {port for _, port in ended} == set(servers.ports)
+            poison.over = True
+            await asyncio.gather(*tasks)
+            assert {status for status, _ in poison.ended} == {500}
+            await load.until(lambda: len(made.up()) == 2)
+
+        assert {status for status, _ in driven(made, course).ended} == {200}
+
+
+def test_nobody_waits_for_servers_that_are_all_down(servers: Servers, tmp_path: Path) -> None:
+    """With every server down a request gets 503 at once, long before the queue's time, and so does /health."""
+    for process in servers.running.values():
+        process.terminate()
+        process.wait()
+    try:
+        with servers.front(expect=503, QUEUE_TIMEOUT="60s", HEADER_TIMEOUT="60s") as made:
+            wait(lambda: not made.up() and not made.up("all-servers"))
+            status, body, headers = call(made.url, asked())
+            assert (status, json.loads(body)["error"]["code"], headers["retry-after"]) == (503, 503, retry(servers))
+            assert b"haproxy_server_status" in call(f"http://127.0.0.1:{made.port + 1}/metrics")[1]
+    finally:
+        for port in servers.ports:
+            servers.start(port)
+        for port in servers.ports:
+            wait(lambda port=port: servers.healthy(port))
+
+
+def retry(servers: Servers) -> str:
+    return str(front.limits(servers.layout).retry_s)
+
+
+# --- clients that leave, and clients that dawdle
+
+
+def test_requests_of_clients_that_left_cost_nothing(servers: Servers) -> None:
+    """A hundred leave while they wait: no server sees them. Four leave while theirs run: the servers are told."""
+    with servers.front(SERVER_LIMIT="2", QUEUE_LIMIT="1000", QUEUE_TIMEOUT="60s") as made:
+        text = asked(hold=True)
+        request = f"{HEAD}Content-Length: {len(text)}\r\n\r\n".encode() + text
+        running = [made.connect(request) for _ in range(4)]
+        wait(lambda: servers.seen("now") == 4)
+        waiting = [made.connect(request) for _ in range(100)]
+        wait(lambda: made.rows()["BACKEND"]["qcur"] == "100")
+        for client in waiting:
+            client.close()
+        wait(lambda: made.rows()["BACKEND"]["qcur"] == "0")
+        for client in running:
+            client.close()
+        wait(lambda: servers.seen("left") == 4)
+        assert (servers.seen("got"), servers.seen("now")) == (4, 0)
+
+
+def test_slow_clients_lock_nobody_out(servers: Servers) -> None:
+    """160 that never end their bodies, 360 that never end their headers and 300 idle ones: all others are served."""
+    with servers.front() as made:
+        body = f"{HEAD}Content-Length: {MIB}\r\n\r\n".encode() + b"x" * 100_000
+        slow = [made.connect(body) for _ in range(160)]
+        slow += [made.connect(HEAD.encode()) for _ in range(360)]
+        slow += [made.connect(b"GET /v1/models HTTP/1.1\r\nHost: front\r\n\r\n") for _ in range(300)]
+        wait(lambda: int(made.rows("clients")["FRONTEND"]["scur"]) >= 820)
+
+        async def course(load: Load, client: aiohttp.ClientSession) -> None:
+            await load.more(300)
+
+        ended = driven(made, course).ended
+        assert {status for status, _ in ended} == {200}
+        assert servers.seen("got") == len(ended)
+        for client in slow:
+            client.close()
+
+
+def test_a_body_that_never_ends_is_given_up(servers: Servers) -> None:
+    """408 with a reason, and no server has seen the request."""
+    with servers.front(UPLOAD_TIMEOUT="200ms", HEADER_TIMEOUT="200ms") as made:
+        for sent in (f"{HEAD}Content-Length: 1000\r\n\r\n".encode() + b"x" * 500, HEAD.encode()):
+            with made.connect(sent) as client:
+                answer = b"".join(iter(lambda: client.recv(4096), b""))
+            assert answer.startswith(b"HTTP/1.1 408 ")
+            assert (b'"code":408' in answer) == (b"Content-Length" in sent)  # of headers HAProxy itself says it
+        assert servers.seen("got") == 0
+
+
+def test_one_address_cannot_take_every_connection(servers: Servers) -> None:
+    """Beyond its share a client's connections are closed at once."""
+    with servers.front(CLIENT_CONNECTIONS="20") as made:
+        held = [made.connect(b"") for _ in range(60)]
+        wait(lambda: int(made.rows("clients")["FRONTEND"]["dcon"]) >= 40)
+        assert int(made.rows("clients")["FRONTEND"]["scur"]) <= 20
+        for client in held:
+            client.close()
 
 
 # --- what goes through, and what waits
 
 
-@served(seconds=0.01)
-async def test_no_request_meets_a_connection_that_the_server_may_close(
-    made: Fleet, client: aiohttp.ClientSession
-) -> None:
+def test_no_request_meets_a_connection_that_the_server_may_close(servers: Servers) -> None:
     """Requests that come over one connection of a client go over one each to the server."""
-    await made.up(client, made.ports[0])
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as single:
-        for _ in range(4):
-            async with single.post(made.url(), data=body()) as answer:
-                assert answer.status == 200
-    async with client.get(f"http://127.0.0.1:{made.ports[0]}/health") as answer:
-        assert (await answer.json())["peers"] == 4
+    with servers.front() as made:
+        text = asked()
+        request = f"{HEAD}Content-Length: {len(text)}\r\n\r\n".encode() + text
+        with made.connect(b"") as client:
+            for _ in range(4):
+                client.sendall(request)
+                assert b" 200 " in client.recv(4096)
+        assert servers.seen("peers") == 4
 
 
-@served(seconds=0.02, variables={"SERVER_LIMIT": "2", "QUEUE_TIMEOUT": "1s", "BODY_LIMIT": "300000"})
-async def test_limits_hold_and_streams_are_not_held_back(made: Fleet, client: aiohttp.ClientSession) -> None:
-    """A server never has more requests than its limit; what finds no place in time gets 503; events pass at once."""
-    await made.up(client, *made.ports)
+def test_limits_hold_and_who_finds_no_place_is_told(servers: Servers) -> None:
+    """A server never has more requests than its limit; a full queue gives 503 at once, a long wait after its time."""
+    with servers.front(SERVER_LIMIT="2", QUEUE_LIMIT="3", QUEUE_TIMEOUT="60s") as made, ThreadPoolExecutor(8) as pool:
+        held = [pool.submit(call, made.url, asked(hold=True)) for _ in range(7)]
+        wait(lambda: servers.seen("now") == 4 and made.rows()["BACKEND"]["qcur"] == "3")
+        status, body, headers = call(made.url, asked())
+        assert (status, json.loads(body)["error"]["code"], headers["retry-after"]) == (503, 503, retry(servers))
+        for port in servers.ports:
+            servers.mode(port, release=7)
+        assert {each.result()[0] for each in held} == {200}
+        assert max(servers.mode(port)["most"] for port in servers.ports) <= 2
+    servers.heal()
+    with servers.front(SERVER_LIMIT="1", QUEUE_TIMEOUT="100ms") as made, ThreadPoolExecutor(8) as pool:
+        held = [pool.submit(call, made.url, asked(hold=True)) for _ in range(2)]
+        wait(lambda: servers.seen("now") == 2)
+        assert call(made.url, asked())[0] == 503
+        for port in servers.ports:
+            servers.mode(port, release=2)
 
-    async def post(data: Any, path: str = CHAT) -> tuple[int, str, str]:
-        async with client.post(made.url(path), data=data) as answer:
-            return answer.status, await answer.text(), answer.headers.get("Retry-After", "")
 
-    assert {status for status, *_ in await asyncio.gather(*(post(body(LARGE)) for _ in range(12)))} == {200}
-    for port in made.ports:
-        async with client.get(f"http://127.0.0.1:{port}/health") as answer:
-            seen = await answer.json()
-        assert seen["most"] <= 2
-        assert seen["size"] > LARGE
-    status, text, _ = await post(body(400_000))
-    assert (status, json.loads(text)["error"]["code"]) == (413, 413)
+def test_streams_are_not_held_back(servers: Servers) -> None:
+    """Events pass at once: nothing ends the stream before it was seen to begin."""
+    with servers.front() as made:
+        text = asked(stream=True, hold=True)
+        with made.connect(f"{HEAD}Content-Length: {len(text)}\r\n\r\n".encode() + text) as client:
+            client.settimeout(20)
+            seen = b""
+            while b"data: first\n\n" not in seen:
+                seen += client.recv(4096)
+            for port in servers.ports:
+                servers.mode(port, release=1)
+            while b"[DONE]" not in seen:
+                seen += client.recv(4096)
 
+
+def test_large_bodies_go_through_and_refusals_reach_the_client(servers: Servers) -> None:
+    """10 MB of pictures and chunked uploads pass; what is refused is so with its reason, however much is sent first."""
+    with servers.front() as made:
+        picture = asked(picture="x" * 10 * MIB)
+        status, body, _ = call(made.url, picture)
+        assert (status, "choices" in json.loads(body)) == (200, True)
+        assert servers.seen("size") >= len(picture)
+        for url, size, code in (
+            (made.url, 33 * MIB, 413),
+            (made.url, 100 * MIB, 413),
+            (made.url.replace("/v1/", "/v2/"), 12 * MIB, 404),
+            (made.url.replace(CHAT, "/terminate"), 0, 404),
+        ):
+            status, body, _ = call(url, b"x" * size)
+            assert (status, json.loads(body)["error"]["code"]) == (code, code)
+        assert asyncio.run(chunked(made.url, 5)) == 200
+        assert asyncio.run(chunked(made.url, 40)) == 413
+        assert servers.seen("got") == 2
+
+
+async def chunked(url: str, mib: int) -> int:
     async def pieces() -> AsyncIterator[bytes]:
-        yield body()
+        yield b'{"picture": "'
+        for _ in range(mib):
+            yield b"x" * MIB
+        yield b'"}'
 
-    assert (await post(pieces()))[0] == 411
-    assert (await post(b"", "/terminate"))[0] == 404
-
-    async with client.post(made.url(), data=body(stream=True)) as stream:
-        first = await asyncio.wait_for(stream.content.readuntil(b"\n\n"), DEADLINE_S)
-        assert first == b"data: first\n\n", "nothing ends the stream before it was seen to begin"
-        held = [asyncio.create_task(post(body(hold=True))) for _ in range(3)]
-        await made.wait(lambda: full(made, client))
-        status, text, retry = await post(body())
-        assert (status, json.loads(text)["error"]["code"], retry) == (503, 503, "2")
-        for port in made.ports:
-            async with client.post(f"http://127.0.0.1:{port}/go"):
-                pass
-        assert await asyncio.wait_for(stream.content.readuntil(b"\n\n"), DEADLINE_S) == b"data: [DONE]\n\n"
-    assert {status for status, *_ in await asyncio.gather(*held)} == {200}
+    async with aiohttp.ClientSession() as client, client.post(url, data=pieces()) as answer:
+        await answer.read()
+        return answer.status
 
 
-async def full(made: Fleet, client: aiohttp.ClientSession) -> bool:
-    """Whether both servers have as many requests as they may."""
-    now = []
-    for port in made.ports:
-        async with client.get(f"http://127.0.0.1:{port}/health") as answer:
-            now.append((await answer.json())["now"])
-    return now == [2, 2]
+# --- keys, priorities, prefixes, TLS
 
 
-@served()
-async def test_nobody_waits_for_servers_that_are_all_down(made: Fleet, client: aiohttp.ClientSession) -> None:
-    """With every server down a request gets 503 at once, long before the queue's time, and so does /health."""
-    made.start(made.port)
-
-    async def unhealthy() -> bool:
-        try:
-            async with client.get(made.url("/health")) as answer:
-                return answer.status == 503
-        except aiohttp.ClientError:
-            return False
-
-    await made.wait(unhealthy)
-    begun = time.monotonic()
-    async with client.post(made.url(), data=body()) as answer:
-        assert answer.status == 503
-        assert answer.headers["Retry-After"] == "2"
-        assert (await answer.json())["error"]["code"] == 503
-    assert time.monotonic() - begun < front.limits(made.layout).queue_s / 2
-    async with client.get(f"http://127.0.0.1:{made.figures}/metrics") as answer:
-        assert "haproxy_server_status" in await answer.text()
+WRONG = ("", "Bearer wrong", "Bearer # one a line", "Bearer #", "Bearer two", "Basic secret-one", "secret-one")
 
 
-@served(seconds=0.01)
-async def test_keys_are_asked_for_by_the_front(made: Fleet, client: aiohttp.ClientSession) -> None:
-    """With API_KEYS_FILE only a request with a key of it goes through, and comments in it are no keys."""
-    keys = made.folder / "keys"
+def test_keys_are_asked_for_by_the_front(servers: Servers, tmp_path: Path) -> None:
+    """With API_KEYS_FILE only a request with a key of it goes through; the reason reaches who sends much first."""
+    keys = tmp_path / "keys"
     keys.write_bytes(b"\xef\xbb\xbf  # one a line\r\nsecret-one \r\n two words\r\n")
-    made.variables["API_KEYS_FILE"] = str(keys)
-    await made.up(client, made.ports[0])
-    wrong = ("", "Bearer wrong", "Bearer # one a line", "Bearer #", "Bearer two", "Basic secret-one", "secret-one")
-    assert await asked(made, client, *wrong) == [401] * len(wrong)
-    assert await asked(made, client, "Bearer secret-one", "Bearer two words") == [200, 200]
+    with servers.front(API_KEYS_FILE=str(keys)) as made:
+        assert [call(made.url, asked(), **authorized(key))[0] for key in WRONG] == [401] * len(WRONG)
+        status, body, _ = call(made.url, b"x" * 8 * MIB, Authorization="Bearer wrong")
+        assert (status, json.loads(body)["error"]["code"]) == (401, 401)
+        for key in ("Bearer secret-one", "Bearer two words"):
+            assert call(made.url, asked(), Authorization=key)[0] == 200
 
 
-@served(seconds=0.01, bare=True)
-async def test_a_comment_is_no_key_for_haproxy_alone(made: Fleet, client: aiohttp.ClientSession) -> None:
+def authorized(key: str) -> dict[str, str]:
+    return {"Authorization": key} if key else {}
+
+
+def test_a_comment_is_no_key_for_haproxy_alone(servers: Servers, tmp_path: Path) -> None:
     """Also without front.sh a comment is no key, however far it is indented."""
-    keys = made.folder / "keys"
+    keys = tmp_path / "keys"
     keys.write_text("# one a line\n  # indented\n\t#tab\nsecret\n")
-    made.variables["API_KEYS_FILE"] = str(keys)
-    await made.up(client, made.ports[0])
-    wrong = ("", "Bearer # one a line", "Bearer # indented", "Bearer #tab", "Bearer ")
-    assert await asked(made, client, *wrong) == [401] * len(wrong)
-    assert await asked(made, client, "Bearer secret") == [200]
+    with servers.front(bare=True, API_KEYS_FILE=str(keys)) as made:
+        wrong = ("", "Bearer # one a line", "Bearer # indented", "Bearer #tab", "Bearer ")
+        assert [call(made.url, asked(), **authorized(key))[0] for key in wrong] == [401] * len(wrong)
+        assert call(made.url, asked(), Authorization="Bearer secret")[0] == 200
 
 
-async def asked(made: Fleet, client: aiohttp.ClientSession, *keys: str) -> list[int]:
-    """The statuses of requests with these headers."""
-    statuses = []
-    for key in keys:
-        headers = {"Authorization": key} if key else {}
-        async with client.post(made.url(), data=body(), headers=headers) as answer:
-            statuses.append(answer.status)
-    return statuses
+def test_a_key_has_limits_of_its_own(servers: Servers) -> None:
+    """Beyond KEY_CONCURRENT at once, or KEY_RATE in ten seconds, a key gets 429, and another one goes on."""
+    with servers.front(KEY_CONCURRENT="2") as made, ThreadPoolExecutor(2) as pool:
+        held = [pool.submit(call, made.url, asked(hold=True), Authorization="Bearer one") for _ in range(2)]
+        wait(lambda: servers.seen("now") == 2)
+        status, body, headers = call(made.url, asked(), Authorization="Bearer one")
+        assert (status, json.loads(body)["error"]["code"], headers["retry-after"]) == (429, 429, "10")
+        assert call(made.url, asked(), Authorization="Bearer two")[0] == 200
+        for port in servers.ports:
+            servers.mode(port, release=2)
+        assert {each.result()[0] for each in held} == {200}
+    with servers.front(KEY_RATE="5") as made:
+        assert [call(made.url, asked())[0] for _ in range(7)] == [200] * 5 + [429] * 2
+        assert call(made.url, asked(), Authorization="Bearer one")[0] == 200
+
+
+def test_a_key_may_come_first(servers: Servers, tmp_path: Path) -> None:
+    """In the queue low numbers of PRIORITY_FILE come before others, whenever they came."""
+    (tmp_path / "priorities").write_text("first -10\nlast 10\n")
+    with (
+        servers.front(SERVER_LIMIT="1", QUEUE_TIMEOUT="60s", PRIORITY_FILE=str(tmp_path / "priorities")) as made,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        waiting = [pool.submit(call, made.url, asked(hold=True)) for _ in range(2)]
+        wait(lambda: servers.seen("now") == 2)
+        for count, key in enumerate(("last", "none", "first"), 1):
+            text = asked(hold=True, name=key)
+            waiting.append(pool.submit(call, made.url, text, Authorization=f"Bearer {key}"))
+            wait(lambda count=count: made.rows()["BACKEND"]["qcur"] == str(count))
+        one = servers.ports[0]
+        for served in range(2, 5):
+            servers.mode(one, release=1)
+            wait(lambda served=served: len(servers.mode(one)["order"]) == served)
+        assert servers.mode(one)["order"][1:] == ["first", "none", "last"]
+        for port in servers.ports:
+            servers.mode(port, release=5)
+
+
+@pytest.mark.parametrize("by", ["HASH_BYTES", "HASH_HEADER"])
+def test_requests_with_one_beginning_go_to_one_server(servers: Servers, by: str) -> None:
+    """The same first bytes, or the same header: one server for each, and both servers have some."""
+    with servers.front(**{by: "60" if by == "HASH_BYTES" else "x-session-id"}) as made:
+        homes = {}
+        for port in servers.ports:
+            servers.mode(port, seconds=0.01)
+        for talk in range(12):
+            bodies = [b'{"system": "' + b"%02d" % talk * 40 + b'", "turn": %d}' % turn for turn in range(3)]
+            headers = {"X-Session-Id": f"talk-{talk}"} if by == "HASH_HEADER" else {}
+            homes[talk] = {json.loads(call(made.url, body, **headers)[1])["port"] for body in bodies}
+        assert {len(ports) for ports in homes.values()} == {1}
+        assert set.union(*homes.values()) == set(servers.ports)
+
+
+def test_tls_is_the_fronts_own(servers: Servers, tmp_path: Path) -> None:
+    """With TLS_FILE clients connect with its certificate, and not without TLS."""
+    key, certificate, both = (tmp_path / name for name in ("key.pem", "cert.pem", "tls.pem"))
+    made_by = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    made_by += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([need("openssl"), *made_by], check=True, capture_output=True)
+    both.write_text(certificate.read_text() + key.read_text())
+    with servers.front(expect=0, TLS_FILE=str(both)) as made:
+        trusted = ssl.create_default_context(cafile=str(certificate))
+
+        async def ask() -> int:
+            async with aiohttp.ClientSession() as client:
+                url = made.url.replace("http:", "https:")
+                async with client.post(url, data=asked(), ssl=trusted) as answer:
+                    return answer.status
+
+        assert asyncio.run(ask()) == 200
+        with pytest.raises(OSError, match=r"."):
+            call(made.url, asked())
+
+
+def test_a_reload_loses_nothing(servers: Servers) -> None:
+    """SIGUSR2 to the master under load, as systemctl reload sends it: new workers take over, old ones end in order."""
+    with servers.front("-W") as made:
+
+        async def course(load: Load, client: aiohttp.ClientSession) -> None:
+            for _ in range(2):
+                await load.more(60)
+                made.process.send_signal(signal.SIGUSR2)
+            await load.more(120)
+
+        assert {status for status, _ in driven(made, course).ended} == {200}
+
+
+# --- what does not start
 
 
 @pytest.mark.parametrize(
@@ -386,10 +431,15 @@ def test_haproxy_alone_starts_no_open_front_where_keys_were_asked_for(
     tmp_path: Path, variables: dict[str, str]
 ) -> None:
     """What only front.sh can read, and what nothing can read, is an error of the configuration."""
-    path = tmp_path / front.NAME
-    path.write_text(front.files(Layout(found()))[front.NAME])
-    done = subprocess.run([need("haproxy"), "-c", "-f", str(path)], env=variables, capture_output=True, timeout=60)
-    assert done.returncode != 0
+    assert checked(tmp_path, Layout(found()), **variables).returncode != 0
+
+
+def checked(folder: Path, layout: Layout, **environment: str) -> subprocess.CompletedProcess[str]:
+    """HAProxy's own check of a layout's configuration, in its folder."""
+    for name, text in front.files(layout).items():
+        (folder / name).write_text(text)
+    words = [need("haproxy"), "-c", "-f", front.NAME]
+    return subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 
 
 # --- the text
@@ -397,21 +447,15 @@ def test_haproxy_alone_starts_no_open_front_where_keys_were_asked_for(
 
 @pytest.mark.parametrize(("hosts", "keys"), [(1, False), (1, True), (3, False), (32, True)])
 def test_the_program_accepts_every_layout(tmp_path: Path, hosts: int, keys: bool) -> None:
-    """HAProxy's own check passes for one host and for many, with keys and without."""
+    """HAProxy's own check passes for one host and for many, with every optional setting and without."""
     made = found(gpu="h100-sxm", gpu_count=4, model="internvl3-38b", load="high", prompt_tokens=3000)
-    path = tmp_path / front.NAME
-    path.write_text(front.files(Layout(made, hosts))[front.NAME])
-    (tmp_path / "keys").write_text("key\n")
+    for name in ("keys", "priorities"):
+        (tmp_path / name).write_text("key 1\n")
     environment = {f"HOST_{host}": f"10.0.0.{host}" for host in range(1, hosts + 1)}
-    environment |= {"API_KEYS_FILE": str(tmp_path / "keys")} if keys else {}
-    done = subprocess.run(
-        [need("haproxy"), "-c", "-f", str(path)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    if keys:
+        environment |= {"API_KEYS_FILE": str(tmp_path / "keys"), "PRIORITY_FILE": str(tmp_path / "priorities")}
+        environment |= {"KEY_RATE": "10", "KEY_CONCURRENT": "3", "HASH_BYTES": "2000"}
+    done = checked(tmp_path, Layout(made, hosts), **environment)
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
 
@@ -422,9 +466,20 @@ def test_limits_follow_the_plan() -> None:
     limits = front.limits(Layout(made))
     assert made.config.max_batch_size < limits.at_server <= 2 * made.config.max_batch_size + 4
     assert limits.answer_s * 1000 >= made.speed.p99_ms.high * 5
-    assert 10 <= limits.queue_s < front.client_timeout_s(made)
+    assert 10_000 <= limits.queue_ms < 1000 * front.client_timeout_s(made)
     assert limits.body > 2 * 4000 * 3000 * 4
-    assert limits.connections >= limits.queue + 2 * limits.at_server
+    assert limits.connections >= limits.queue + 2 * limits.at_server + 1000
+
+
+@pytest.mark.parametrize("wait_ms", [80.0, 350.0, 4000.0])
+def test_the_queue_is_as_long_as_the_goal_allows(wait_ms: float) -> None:
+    """It holds what the servers complete in that time, and a burst."""
+    made = found(gpu_count=2, load="high")
+    limits = front.limits(Layout(made, 3, wait_ms=wait_ms))
+    assert limits.queue_ms == wait_ms
+    assert limits.queue == pytest.approx(max(made.speed.rps.value * 3 * wait_ms / 1000, 12), abs=1)
+    assert limits.retry_s == (4 if wait_ms == 4000 else 1)
+    assert front.limits(Layout(made, 3, wait_ms=wait_ms, burst=500)).queue >= 1000
 
 
 def test_no_default_opens_the_front_or_its_figures() -> None:
@@ -432,8 +487,8 @@ def test_no_default_opens_the_front_or_its_figures() -> None:
     text = front.files(Layout(found(gpu_count=2, load="high")))[front.NAME]
     assert "presetenv FRONT_ADDRESS 127.0.0.1\n" in text
     assert "presetenv STATS_ADDRESS 127.0.0.1\n" in text
-    assert 'server server0 "127.0.0.1:23333"\n' in text
-    assert 'server server1 "127.0.0.1:23334"\n' in text
+    assert text.count('server server0 "127.0.0.1:23333"\n') == 2
+    assert text.count('server server1 "127.0.0.1:23334"\n') == 2
     assert "latest" not in front.IMAGE
     assert ":" in front.IMAGE
 
@@ -442,3 +497,65 @@ def test_too_many_hosts_are_refused() -> None:
     """Hundreds of hosts are not kept by hand: one line says what to take instead."""
     with pytest.raises(RequestError, match=r"33 hosts are too many.*k8s"):
         front.files(Layout(found(), 33))
+
+
+# --- updates
+
+SYSTEMCTL = """#!/bin/bash
+# Restarts a stand-in as systemd does: {folder} has the words of each and their processes.
+[[ $1 == restart ]] || exit 2
+number=${{2#lmdeploy@}}
+echo "$number" >>"{folder}/restarted"
+kill "$(cat "{folder}/$number.pid")"
+[[ ! -e "{folder}/broken" ]] || exit 0
+bash "{folder}/$number.sh" >/dev/null 2>&1 &
+echo $! >"{folder}/$number.pid"
+"""
+
+
+def test_a_rollout_takes_one_server_at_a_time(servers: Servers, tmp_path: Path) -> None:
+    """Each is restarted once the one before is used again, and nothing is lost; one that stays down ends it."""
+    tool = tmp_path / "systemctl"
+    tool.write_text(SYSTEMCTL.format(folder=tmp_path))
+    tool.chmod(0o755)
+    for number, port in enumerate(servers.ports):
+        (tmp_path / f"{number}.pid").write_text(str(servers.running[port].pid))
+        (tmp_path / f"{number}.sh").write_text(f"exec {shlex.join(servers.words(port))}\n")
+    (tmp_path / "rollout.sh").write_text(systemd.files(servers.layout)["rollout.sh"])
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "PATIENCE": "20"}
+    with servers.front() as made:
+
+        def rollout(*numbers: str) -> subprocess.CompletedProcess[str]:
+            words = [BASH, str(tmp_path / "rollout.sh"), *numbers]
+            variables = environment | {"STATS_PORT": str(made.port + 1)}
+            return subprocess.run(words, env=variables, capture_output=True, text=True, timeout=120, check=False)
+
+        async def course(load: Load, client: aiohttp.ClientSession) -> None:
+            running = asyncio.get_running_loop().run_in_executor(None, rollout)
+            fewest = 2
+            while not running.done():
+                fewest = min(fewest, len(made.up("all-servers")))
+                await asyncio.sleep(0.05)
+            done = running.result()
+            assert (done.returncode, fewest) == (0, 1), done.stderr
+
+        driven(made, course, 8)
+        assert (tmp_path / "restarted").read_text() == "0\n1\n"
+        (tmp_path / "broken").touch()
+        environment["PATIENCE"] = "6"
+        done = rollout()
+        assert (done.returncode, "server0 is not used again" in done.stderr) == (1, True)
+        assert (tmp_path / "restarted").read_text() == "0\n1\n0\n"
+        environment["PATIENCE"] = "1"
+        done = rollout("1")
+        assert (done.returncode, "server1 was not restarted" in done.stderr) == (1, True)
+    for number, port in enumerate(servers.ports):
+        kill(int((tmp_path / f"{number}.pid").read_text()))
+        servers.start(port)
+    for port in servers.ports:
+        wait(lambda port=port: servers.healthy(port))
+
+
+def kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

@@ -245,7 +245,7 @@ class Jumping:
 
     def __init__(self, place: SimulatedServer, follow: Follow, chance: random.Random) -> None:
         self.follow, self.numbers = follow, count()
-        self.made = simulation._start(place, self.done)
+        self.made = simulation.start(place, self.done)
         self.made.host.chance = chance
 
     def send(self, at: float, asked: SimulatedRequest) -> None:

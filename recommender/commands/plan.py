@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 NOTHING_FITS = 1
 TAKEN = (
     *("model", "workload", "trace", "rps", "burstiness", "image", "text_only", "prompt_tokens", "output_tokens"),
-    *("prefix_tokens", "turns", "max_context", "ttft", "tpot", "latency", "p99", "kv", "lmdeploy", "calibrate"),
+    *("prefix_tokens", "turns", "max_context", "ttft", "tpot", "latency", "p99", "backend", "kv", "lmdeploy"),
+    "calibrate",
 )
 """Options of the main job with the same meaning here."""
 
@@ -46,7 +47,7 @@ Examples:
 A server takes one GPU, or several if one cannot hold the model; --tp N sets
 the numbers to try. Arrivals are Poisson, at --rps on average. The fleet
 sustains --peak times that with --spare hosts down. No server is busier than
-80 %, or 90 % with a goal for times.
+80 %, or 95 % with a goal for times (90 % of fewer than four servers).
 
 \b
 Exit codes: 0 done; 1 no kind of host meets the goal, and the plan shows what
@@ -62,6 +63,12 @@ would; 2 bad command line; 3 this machine lacks something (a GPU for
 @click.option("--peak", metavar="X", default="1.5", help="Peak load as a multiple of --rps. [1.5]")
 @click.option("--burst", metavar="N", default="1", help="Mean number of requests that arrive together. [1]")
 @click.option("--spare", metavar="N", default="1", help="Hosts that may be down at the peak. [1]")
+@click.option(
+    "--confidence",
+    metavar="P",
+    default="0.5",
+    help="Share of predictions that must hold: 0.9 sizes for the slow end of the range. [0.5]",
+)
 @click.option("--cpus", metavar="N", help="CPU cores per host. [16 per GPU]")
 @click.option("--network", metavar="GBPS", default="10", help="Network bandwidth per host, in Gbit/s. [10]")
 @click.option("--price", "prices", metavar="GPU=PRICE", multiple=True, help="Price per GPU and hour, in any currency.")
@@ -92,7 +99,7 @@ def command(**options: Any) -> None:
         raise RequestError("--force overwrites files; name their folder with -o, or leave --force out")
     plan = _plan(options)
     if plan.fleets and form in FORMS:
-        write_folder(layout(plan.fleets[0], plan.resolved.store), form, options["output"], force=options["force"])
+        write_folder(layout(plan.fleets[0], plan), form, options["output"], force=options["force"])
     elif form == "json":
         show_json(published(plan))
     else:
@@ -130,7 +137,8 @@ def _aim(options: dict[str, Any], request: Request) -> Aim:
 
     peak, burst = (positive_float(f"--{name}", options[name], MOST_TIMES) for name in ("peak", "burst"))
     spare = positive_int("--spare", options["spare"], MOST_SPARE, low=0)
-    return Aim.of(request, peak, burst, spare, positive_float("--network", options["network"], MOST_GBPS))
+    network = positive_float("--network", options["network"], MOST_GBPS)
+    return Aim.of(request, peak, burst, spare, network, positive_float("--confidence", options["confidence"], 1))
 
 
 def _prices(texts: Sequence[str], gpus: Collection[str], store: Store) -> dict[str, float]:

@@ -10,8 +10,8 @@ from recommender.common.errors import RequestError
 from recommender.estimate.scheduler.simulation import LoadFigures, Timed
 from recommender.request.request import LEAST, Quantile, Request, short
 
-MOST_TIMES, MOST_SPARE, MOST_GBPS = 1000, 100, 10_000
-"""Ends of the ranges of a goal: peak and burst, spare hosts, network."""
+MOST_TIMES, MOST_SPARE, MOST_GBPS, MOST_CONFIDENCE = 1000, 100, 10_000, 0.99
+"""Ends of the ranges of a goal: peak and burst, spare hosts, network, confidence."""
 
 
 class TimeGoal(NamedTuple):
@@ -39,7 +39,8 @@ class Aim:
     """The goal: mean requests/s, times ``peak``, in bursts; times in ms, 0 for none.
 
     ``p99_ms`` is that of a whole request. ``ttft_at`` and so on say which quantile a goal means. ``spare`` hosts may be
-    down. ``network_gbps``: network bandwidth of a host.
+    down. ``network_gbps``: network bandwidth of a host. ``confidence``: the share of predictions that hold; 0.5 sizes
+    for the middle of the range.
     """
 
     rps: float
@@ -54,6 +55,7 @@ class Aim:
     ttft_at: Quantile = "mean"
     tpot_at: Quantile = "mean"
     latency_at: Quantile = "mean"
+    confidence: float = 0.5
 
     def __post_init__(self) -> None:
         """Raise RequestError for a value that makes no sense."""
@@ -62,16 +64,19 @@ class Aim:
             ("--burst", self.burst, 1, MOST_TIMES),
             ("--spare", self.spare, 0, MOST_SPARE),
             ("--network", self.network_gbps, LEAST, MOST_GBPS),
+            ("--confidence", self.confidence, 0.5, MOST_CONFIDENCE),
         ):
             if not low <= value <= high:  # NaN is in no range
                 raise RequestError(f"{option} {short(value)}: use a number from {low:g} to {high:,}")
 
     @classmethod
-    def of(cls, request: Request, peak: float, burst: float, spare: int, network_gbps: float) -> Aim:
+    def of(
+        cls, request: Request, peak: float, burst: float, spare: int, network_gbps: float, confidence: float = 0.5
+    ) -> Aim:
         """Return the aim with the rate and the goals of a request."""
         times = (request.ttft_ms, request.tpot_ms, request.latency_ms)
         quantiles = (request.ttft_at, request.tpot_at, request.latency_at)
-        return cls(request.rps, request.p99_ms, peak, burst, spare, network_gbps, *times, *quantiles)
+        return cls(request.rps, request.p99_ms, peak, burst, spare, network_gbps, *times, *quantiles, confidence)
 
     @property
     def goals(self) -> tuple[TimeGoal, ...]:
@@ -84,12 +89,23 @@ class Aim:
         )
         return tuple(goal for goal in every if goal.most_ms)
 
-    def missed(self, figures: LoadFigures, tail: float) -> tuple[TimeGoal, ...]:
-        """Return the goals that figures miss; ``tail`` as in ``time_at``."""
-        return tuple(goal for goal in self.goals if time_at(figures, goal.figure, goal.quantile, tail) > goal.most_ms)
+    def missed(self, figures: LoadFigures, tail: Tail, slow: float = 1.0) -> tuple[TimeGoal, ...]:
+        """Return the goals that figures miss, of servers that are ``slow`` times as slow."""
+        return tuple(
+            goal for goal in self.goals if slow * tail.time(figures, goal.figure, goal.quantile) > goal.most_ms
+        )
 
 
-def time_at(figures: LoadFigures, figure: Timed, quantile: Quantile, tail: float = 1.0) -> float:
-    """Return a quantile of a time in ms; ``tail`` is measured over simulated p99, of answers and of their beginning."""
-    longer = tail if quantile == "p99" and figure != "tpot" else 1.0
-    return longer * float(getattr(getattr(figures, figure), quantile))
+class Tail(NamedTuple):
+    """What p99 is beyond the simulated one: ``factor`` times what other arrivals add to a request ``alone``."""
+
+    alone: LoadFigures
+    factor: float = 1.0
+
+    def time(self, figures: LoadFigures, figure: Timed, quantile: Quantile) -> float:
+        """Return a quantile of a time in ms."""
+        ms = float(getattr(getattr(figures, figure), quantile))
+        if quantile != "p99" or figure == "tpot":
+            return ms
+        alone = min(float(getattr(self.alone, figure).p99), ms)
+        return alone + self.factor * (ms - alone)

@@ -10,7 +10,7 @@ from recommender.common.errors import RequestError
 from recommender.common.text import masked
 from recommender.fleet import front
 from recommender.knowledge.conditions import version
-from recommender.knowledge.startup_times import longest_start
+from recommender.knowledge.startup_times import describe_longest_start, longest_start
 from recommender.render import quoting, template
 from recommender.render.summary import gib
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from recommender.choose.recommend import Recommendation
     from recommender.fleet.layout import Layout
 
-NAME = "compose.yaml"
-TEMPLATE = "fleet/compose.yaml.j2"
+NAME, ROLLOUT = "compose.yaml", "rollout.sh"
 COLD_BYTES_PER_S = 200e6
 """A slow network disk."""
 STARTS = 4
@@ -65,7 +64,8 @@ def place_servers(layout: Layout) -> list[tuple[int, range | list[int], int | No
 
 def patience_s(recommendation: Recommendation) -> int:
     """Return the seconds that a start may take before it counts as failed."""
-    return math.ceil(STARTS * longest_start() + template.model_bytes(recommendation) / COLD_BYTES_PER_S)
+    longest = longest_start(recommendation.config.backend)
+    return math.ceil(STARTS * longest + template.model_bytes(recommendation) / COLD_BYTES_PER_S)
 
 
 def context(layout: Layout) -> dict[str, Any]:
@@ -79,16 +79,23 @@ def context(layout: Layout) -> dict[str, Any]:
         "local": resolved.local,
         "shm": f"{max(2, recommendation.config.tp)}gb",
         "weights": template.model_bytes(recommendation),
-        "longest": longest_start(),
+        "longest": describe_longest_start(recommendation.config.backend),
         "patience": patience_s(recommendation),
         "gib": gib,
         "health_tells": resolved.version >= version(HEALTH_TELLS),
+        "most_down": layout.most_down[0],
+        "rollout_why": layout.most_down[1],
     }
 
 
+def render(names: dict[str, Any], *files: str) -> dict[str, str]:
+    """Return files of ``templates/fleet``, filled."""
+    return {name: template.environment().get_template(f"fleet/{name}.j2").render(names) for name in files}
+
+
 def files(layout: Layout) -> dict[str, str]:
-    """Return the compose file and the load balancer's configuration.
+    """Return the compose file, what updates it, and the load balancer's configuration.
 
     Raises RequestError for what they cannot hold.
     """
-    return {NAME: template.environment().get_template(TEMPLATE).render(context(layout)), **front.files(layout)}
+    return render(context(layout) | {"form": "compose"}, NAME, ROLLOUT) | front.files(layout)

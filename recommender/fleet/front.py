@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from recommender.common.errors import RequestError
 from recommender.common.text import count
 from recommender.common.units import MIB
+from recommender.estimate.arrivals import places
 from recommender.render import template
 
 if TYPE_CHECKING:
@@ -21,19 +22,25 @@ if TYPE_CHECKING:
 NAME = "haproxy.cfg"
 STARTER = "front.sh"
 """Starts HAProxy with the API keys, as every script reads them."""
+LUA = "front.lua"
+"""Answers refused requests once their bodies are read."""
 IMAGE = "haproxy:3.4.2"
 """The official image of the newest release with long-term support."""
 IMAGE_SOURCE = (
     "https://github.com/docker-library/haproxy/blob/ec437dd2a3656610b10a42c08763d8fa1c591efe/versions.json, "
     "opened 2026-11-21"
 )
+FILES = (NAME, STARTER, LUA)
 PORT = 8000
 STATS_PORT = 8404
 MOST_HOSTS = 32
 """Hosts above which nobody keeps files by hand."""
-LEAST_BODY = 8 * MIB
+LEAST_BODY, LEAST_IMAGE_BODY = 8 * MIB, 32 * MIB
 LOSSLESS_BYTES = 3 * 4 / 3
 """Bytes of a pixel in an incompressible PNG, as base64."""
+IDLE_CONNECTIONS = 4000
+"""Connections beyond those of requests: idle ones, and clients that are slow."""
+LEAST_WAIT_MS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +50,12 @@ class Limits:
     running: int
     waiting: int
     queue: int
-    queue_s: int
+    queue_ms: int
+    queue_why: str
     answer_s: int
+    drain_s: int
     body: int
+    body_why: str
     connections: int
 
     @property
@@ -53,25 +63,38 @@ class Limits:
         """Requests at one server, including those whose images it still prepares."""
         return self.running + self.waiting
 
+    @property
+    def retry_s(self) -> int:
+        """Seconds after which a client that was refused may try again."""
+        return max(1, math.ceil(self.queue_ms / 1000))
+
 
 def limits(layout: Layout) -> Limits:
     """Return the limits of one load balancer for all servers of the fleet."""
     recommendation = layout.recommendation
     resolved, speed = recommendation.resolved, recommendation.speed
     running = recommendation.config.max_batch_size
-    waiting = max(4, math.ceil(running / 4))
-    queue_s = max(10, math.ceil(client_timeout_s(recommendation) / 2))
-    # Never so few that a burst of one more batch for each server is refused.
-    queue = max(running, math.ceil(speed.rps.value / recommendation.config.servers * queue_s)) * layout.servers
+    patience = 500 * client_timeout_s(recommendation)
+    queue_ms = max(LEAST_WAIT_MS, math.ceil(layout.wait_ms or patience))
+    # Never so few that a burst, or one request for each server, is refused.
+    completed = speed.rps.value / recommendation.config.servers * layout.servers * queue_ms / 1000
+    queue = max(math.ceil(completed), 2 * layout.servers, math.ceil(4 * layout.burst))
     pixels = resolved.images * resolved.image_width * resolved.image_height
+    needed = math.ceil(2 * (pixels * LOSSLESS_BYTES + 8 * resolved.input_tokens()) / MIB) * MIB
+    least = LEAST_IMAGE_BODY if resolved.images else LEAST_BODY
     return Limits(
         running=running,
-        waiting=waiting,
+        waiting=places(running) - running,
         queue=queue,
-        queue_s=queue_s,
+        queue_ms=queue_ms,
+        queue_why="A request that waits longer would miss the goal: it gets 503, so that it can be sent elsewhere."
+        if layout.wait_ms
+        else "A request that waits longer gets 503: half of the client's timeout in --format client.",
         answer_s=max(60, math.ceil(speed.p99_ms.high * 10 / 1000)),
-        body=max(LEAST_BODY, math.ceil(2 * (pixels * LOSSLESS_BYTES + 8 * resolved.input_tokens()) / MIB) * MIB),
-        connections=2 * ((running + waiting) * layout.servers + queue) + 100,
+        drain_s=client_timeout_s(recommendation),
+        body=max(least, needed),
+        body_why="twice its images in a lossless format as base64" if needed > least else "ample for this load",
+        connections=2 * (places(running) * layout.servers + queue) + IDLE_CONNECTIONS,
     )
 
 
@@ -115,9 +138,9 @@ def context(layout: Layout) -> dict[str, Any]:
 
 
 def files(layout: Layout) -> dict[str, str]:
-    """Return the load balancer's configuration and its starter, the same on every host.
+    """Return the load balancer's configuration and what starts with it, the same on every host.
 
     Raises RequestError for too many hosts.
     """
     names = context(layout)
-    return {name: template.environment().get_template(f"fleet/{name}.j2").render(names) for name in (NAME, STARTER)}
+    return {name: template.environment().get_template(f"fleet/{name}.j2").render(names) for name in FILES}

@@ -1,19 +1,20 @@
 """A plan as JSON, and its JSON Schema."""
 
-from dataclasses import astuple, dataclass, fields
+import math
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from recommender.common.units import GIB
 from recommender.common.version import __version__
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.scheduler.simulation import Quantiles
-from recommender.estimate.uncertainty import Basis, Range
+from recommender.estimate.uncertainty import Basis
 from recommender.fleet.aim import Aim
 from recommender.fleet.rate_search import ServerState
-from recommender.fleet.sizing import FleetPlan, HostKind, Limit, SizedFleet, Unfit, cost
+from recommender.fleet.sizing import RANGE_END, FleetPlan, HostKind, Limit, SizedFleet, Unfit, cost
 from recommender.render.json_schema import output_schema
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -48,18 +49,42 @@ class State:
 
 
 @dataclass(frozen=True)
+class SlowEnd:
+    """The slow end of the predicted speed: how many times as slow as predicted, and how busy a server then is.
+
+    ``confidence``: share of predictions that are faster. ``p99_ms`` is null if the servers cannot keep up.
+    """
+
+    confidence: float
+    times_slower: float
+    busy: float
+    p99_ms: float | None
+
+
+@dataclass(frozen=True)
 class Peak:
-    """A server at the peak, with all hosts up and with the spare hosts down."""
+    """A server at the peak: with all hosts up, and with the spare hosts down, then also if servers are slower."""
 
     up: State
     spare_down: State
+    slow_end: SlowEnd
+
+
+@dataclass(frozen=True)
+class P99:
+    """A p99 in ms and its range."""
+
+    value: float
+    low: float
+    high: float | None
 
 
 @dataclass(frozen=True)
 class Fleet:
     """A fleet that meets the goal. ``cost_a_million`` requests: null if the GPU has no price.
 
-    ``server_rps``: requests/s that one server sustains at the goal. ``p99_ms``: its range with the spare hosts down.
+    ``server_rps``: requests/s that one server sustains at the goal. ``p99_ms``: with the spare hosts down; ``low`` and
+    ``high`` are its range, ``high`` null where slower servers cannot keep up.
     ``hosts`` includes the spare ones.
     """
 
@@ -72,7 +97,7 @@ class Fleet:
     basis: Basis
     gib_a_card: float
     cost_a_million: float | None
-    p99_ms: Range
+    p99_ms: P99
     peak: Peak
     config: Configuration
 
@@ -120,7 +145,7 @@ def published(plan: FleetPlan) -> Published:
 
 
 def _fleet(fleet: SizedFleet, plan: FleetPlan) -> Fleet:
-    price = cost(fleet, plan)
+    price, p99 = cost(fleet, plan), fleet.p99_ms
     return Fleet(
         kind=fleet.kind,
         hosts=fleet.hosts,
@@ -131,10 +156,19 @@ def _fleet(fleet: SizedFleet, plan: FleetPlan) -> Fleet:
         basis=fleet.basis,
         gib_a_card=round(fleet.memory.total / GIB, 2),
         cost_a_million=None if price is None else round(price, 4),
-        p99_ms=Range(*(round(getattr(fleet.p99_ms, end.name), 1) for end in fields(Range))),
-        peak=Peak(_state(fleet.at), _state(fleet.down)),
+        p99_ms=P99(round(p99.value, 1), round(p99.low, 1), _finite(p99.high)),
+        peak=Peak(_state(fleet.at), _state(fleet.down), _slow_end(fleet)),
         config=fleet.config,
     )
+
+
+def _slow_end(fleet: SizedFleet) -> SlowEnd:
+    p99 = _finite(fleet.slower.p99_ms) if fleet.slower else None
+    return SlowEnd(RANGE_END, round(fleet.slow, 3), round(fleet.down.busy * fleet.slow, 4), p99)
+
+
+def _finite(ms: float) -> float | None:
+    return round(ms, 1) if math.isfinite(ms) else None
 
 
 def _state(state: ServerState) -> State:

@@ -15,7 +15,7 @@ from recommender.fleet import front
 from recommender.knowledge.conditions import version
 from recommender.knowledge.eras import within
 from recommender.knowledge.names import PART
-from recommender.knowledge.startup_times import longest_start
+from recommender.knowledge.startup_times import describe_longest_start, longest_start
 from recommender.render import quoting, template
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def files(layout: Layout) -> dict[str, str]:
     """
     names = _names(layout)
     manifests = [*ALWAYS, *(["download"] if names["hub"] else [])]
-    paths = (*(f"k8s/{manifest}.yaml" for manifest in manifests), f"k8s/{front.NAME}", front.STARTER)
+    paths = (*(f"k8s/{manifest}.yaml" for manifest in manifests), f"k8s/{front.NAME}", front.STARTER, front.LUA)
     return {
         path.removeprefix("k8s/"): _environment().get_template(f"{TEMPLATES}{path}.j2").render(names) for path in paths
     }
@@ -236,13 +236,13 @@ def _size(layout: Layout) -> Size:
         layout.recommendation.resolved,
     )
     host_pods, cpus = config.servers // config.share, recommendation.request.cpus
-    spare, spare_why = _spare_pods(layout, host_pods)
+    most_down, spare_why = layout.most_down
     model_bytes = template.model_bytes(recommendation)
     weights = math.ceil(model_bytes / GIB)
     memory, memory_why = _memory(recommendation, weights)
     return Size(
         pods=pods(layout),
-        spare=spare,
+        spare=max(1, most_down // config.share),
         spare_why=spare_why,
         ports=ports(layout),
         cpu_milli=max(100, int(CPU_SHARE * 1000 * cpus / host_pods) // 100 * 100),
@@ -251,7 +251,7 @@ def _size(layout: Layout) -> Size:
         shm_gib=config.tp,
         weights_gib=weights,
         volume_gib=max(20, 2 * weights + 10),
-        startup_s=math.ceil(config.share * STARTS * longest_start() + model_bytes / VOLUME_BYTES_S),
+        startup_s=math.ceil(config.share * STARTS * longest_start(config.backend) + model_bytes / VOLUME_BYTES_S),
         slowest_s=front.client_timeout_s(recommendation),
         products=products(resolved.gpu.nvml_names),
         part=PART in resolved.gpu.id,
@@ -264,21 +264,10 @@ def _size(layout: Layout) -> Size:
         cpus_why=f"The prediction is for {count(cpus, 'core')} and {count(host_pods, 'pod')} "
         f"on a host; {CPU_SHARE:.0%} of that, for a host needs some itself.",
         probe_timeout_s=ANSWERS_S * config.share + 3,
-        startup_why=f"{STARTS} times the longest start measured ({longest_start():.0f} s, warm disk)"
+        startup_why=f"{STARTS} times {describe_longest_start(config.backend)}"
         f"{f' for each of {config.share} servers' if config.share > 1 else ''}, and {weights} GiB at "
         f"{VOLUME_BYTES_S // 10**6} MB/s: raise failureThreshold for a slower volume.",
     )
-
-
-def _spare_pods(layout: Layout, host_pods: int) -> tuple[int, str]:
-    """Return how many pods an update may take down at once, at least 1, and why."""
-    spare = min(layout.spare, layout.hosts - 1)
-    if not spare:
-        return 1, "One at a time: no host is to spare."
-    if spare == 1:
-        return host_pods, "The pods of one host, which the fleet can be without."
-    what = f"The pods of {count(spare - 1, 'host')}"
-    return host_pods * (spare - 1), f"{what}: of {spare} to spare, one is kept for a failure."
 
 
 def _memory(recommendation: Recommendation, weights: int) -> tuple[int, str]:

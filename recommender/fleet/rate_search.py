@@ -1,37 +1,48 @@
-"""Find the rate at which a server keeps the goals, and the hosts that the peak then needs.
+"""Find the rate at which servers keep the goals, and the hosts that the peak then needs.
 
-A server is simulated at rates on a ladder, the same for every goal and load; between them its times are interpolated.
-So more load or a stricter goal never takes fewer hosts, although a simulation of few requests is off by some percent.
-Servers that take turns get more regular arrivals the more there are; a fleet is simulated with the servers of a power
-of two of hosts (``width``), no more than it has.
+Servers are simulated at rates on a ladder, the same for every goal and load; between them their times are interpolated.
+So more load never takes fewer hosts, although a simulation of few requests is off by some percent.
 """
 
+from __future__ import annotations
+
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import partial
 
-from recommender.estimate.arrivals import MOST_DEALT, OpenServer
+from recommender.estimate.arrivals import OpenServer
 from recommender.estimate.load_profile import combine
 from recommender.estimate.scheduler.simulation import LoadFigures
-from recommender.fleet.aim import Aim, time_at
+from recommender.fleet.aim import Aim, Tail
+from recommender.request.request import LEAST
 
 BUSIEST = 0.8
 """Without a goal for times, the share of its capacity that a server is given."""
-BUSIEST_AT_GOALS = 0.9
-"""With one. Beyond it small errors of the predicted capacity decide how long the queue is."""
-RUNGS, RUNG_STEP = 31, 0.9
-"""Rates on the ladder, and one as a share of the next: from 4 % of the busiest."""
+FEW = 4
+BUSIEST_AT_GOALS, BUSIEST_OF_FEW = 0.95, 0.9
+"""With one: of many servers, and of fewer than ``FEW``, whose queue is long sooner."""
+RUNGS = 28
 TOP = RUNGS - 1
+STEP = math.pow(BUSIEST_OF_FEW / (1 - BUSIEST_OF_FEW) / (BUSIEST_AT_GOALS / (1 - BUSIEST_AT_GOALS)), 1 / 3)
+"""Of a rung and the one above: busy over idle time. The ladder ends at 2 % busy; the fourth rung is ``BUSIEST_OF_FEW``.
+"""
+EXACT, MOST_SHAPED = 16, 256
+"""Up to so many servers each number is simulated; of more, powers of two."""
 UNBOUNDED = 2**31
+FIRST_RUNG = 20
+"""The rung that is tried first: three quarters busy."""
+RUNG_GROWTH = 0.08
+"""The usual growth of a time from a rung to the next, as a logarithm."""
 
 
 @dataclass(frozen=True)
 class ServerState:
-    """What one server does at a rate. ``busy``: share of its capacity; ``tail`` as in ``time_at``."""
+    """What one server does at a rate. ``busy``: share of its capacity."""
 
     busy: float
     figures: LoadFigures
-    tail: float = 1.0
+    tail: Tail
 
     @property
     def mean_ms(self) -> float:
@@ -46,7 +57,7 @@ class ServerState:
     @property
     def p99_ms(self) -> float:
         """The time within which 99 % are answered."""
-        return time_at(self.figures, "latency", "p99", self.tail)
+        return self.tail.time(self.figures, "latency", "p99")
 
     @property
     def requests(self) -> float:
@@ -54,98 +65,155 @@ class ServerState:
         return self.figures.rps * self.mean_ms / 1e3
 
 
+def busy_at(rung: float) -> float:
+    """Return the share of its capacity that a server is given at a rung."""
+    over = BUSIEST_AT_GOALS / (1 - BUSIEST_AT_GOALS) * math.pow(STEP, TOP - rung)
+    return over / (1 + over)
+
+
+def rung_at(busy: float) -> float:
+    """Return the place on the ladder, perhaps between two rungs or beyond the last, of a share of the capacity."""
+    over = busy / max(1 - busy, 1e-9)
+    return TOP + math.log(over * (1 - BUSIEST_AT_GOALS) / BUSIEST_AT_GOALS) / -math.log(STEP)
+
+
 @dataclass(frozen=True)
 class RateSearch:
-    """A server and what is asked of a fleet of them.
+    """Servers and what is asked of a fleet of them.
 
-    ``tail`` as in ``time_at``. ``ceiling``: requests/s of a server that its cores and network allow.
+    ``ceiling``: requests/s of a server that its cores and network allow. Servers are ``slow`` times as slow as
+    predicted. ``effort`` as in ``OpenServer.at``. ``first``: the rung to try first.
     """
 
     server: OpenServer
     aim: Aim
-    tail: float
+    tail: Tail
     per_host: int
     ceiling: float = math.inf
+    slow: float = 1.0
+    effort: float = 1.0
+    first: int = FIRST_RUNG
+    sustained: dict[int, float] = field(default_factory=dict, compare=False)
 
     @property
     def peak(self) -> float:
         """The requests/s at the peak."""
         return self.aim.rps * self.aim.peak
 
+    @property
+    def capacity(self) -> float:
+        """The requests/s that a server completes while others always wait."""
+        return self.server.capacity / self.slow
+
     def rate(self, rung: float) -> float:
-        """Return the requests/s of a rung of the ladder; at the last one a server is as busy as it may be."""
-        busiest = BUSIEST_AT_GOALS if self.aim.goals else BUSIEST
-        return self.server.capacity * busiest * math.pow(RUNG_STEP, TOP - rung)
+        """Return the requests/s of a server at a rung."""
+        return self.capacity * busy_at(rung)
 
-    def figures(self, rung: int, width: int) -> LoadFigures:
-        """Return what one server does at a rung."""
-        return self.server.at(self.rate(rung), width * self.per_host, self.aim.burst)
+    def find(self, below: int = UNBOUNDED, near: int = 0) -> int:
+        """Return the fewest hosts that keep the goals at the peak; 0 if none do, or no fewer than ``below``.
 
-    def hosts_for(self, rung: float) -> int:
-        """Return the hosts that hold the peak with servers at this rung."""
-        return max(1, math.ceil(self.peak / (min(self.rate(rung), self.ceiling) * self.per_host) - 1e-9))
-
-    def find(self, below: int = UNBOUNDED) -> tuple[int, int]:
-        """Return the fewest hosts and their width; ``below`` and 0 if it takes no fewer."""
-        best = (below, 0)
-        width = 1 << self.hosts_for(TOP).bit_length() - 1
-        while width < best[0]:
-            rung = self.highest_rung(width, best[0])
-            if rung >= 0:
-                best = min(best, (max(width, self.hosts_for(rung)), width))
-            if width * self.per_host >= MOST_DEALT:
-                break
-            width *= 2
-        return best
-
-    def highest_rung(self, width: int, below: int = UNBOUNDED) -> float:
-        """Return the highest rung that keeps the goals, or a place between two.
-
-        -1 if none does, or if it takes no fewer hosts than ``below``.
+        ``near`` is a guess.
         """
-        low, high = 0, TOP
-        if not self._missed(TOP, width):
-            return TOP
-        if self._missed(0, width):
-            return -1
+        if self.aim.missed(self.server.alone, self.tail, self.slow):
+            return 0
+        least = self._hosts_for(TOP)
+        low, hosts = least - 1, max(near, least)
+        while low < below - 1 and (needed := self._needed(hosts)) > hosts:
+            if needed == UNBOUNDED and self.highest_rung(MOST_SHAPED) < 0:  # nor do many more
+                return 0
+            low, hosts = hosts, min(needed, 2 * hosts)
+        step = 1
+        while low < below - 1 and hosts - low > 1:  # more servers in one queue keep the goals at a higher rate
+            middle = max(hosts - step, (low + hosts) // 2)
+            if self._needed(middle) <= middle:
+                hosts, step = middle, 2 * step
+            else:
+                low = middle
+        return hosts if hosts < below else 0
+
+    def highest_rung(self, hosts: int) -> float:
+        """Return the highest place on the ladder at which so many hosts keep the goals; -1 if there is none."""
+        servers = self._servers(hosts)
+        if servers not in self.sustained:
+            self.sustained[servers] = self._climb(servers) if self.aim.goals else rung_at(BUSIEST)
+        return self.sustained[servers]
+
+    def _climb(self, servers: int) -> float:
+        """Find the highest place on the ladder that keeps the goals: between the known rungs, then next to them."""
+        top = TOP if servers >= FEW else TOP - 3
+        (low, kept), (high, missed) = (-1, 0.0), (top + 1, 0.0)
+        near = [int(rung) for rung in self.sustained.values() if rung >= 0]
+        rung = near[-1] if near else self.first
         while high - low > 1:
-            if self.hosts_for(high) >= below:
-                return -1
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._missed(middle, width) else (middle, high)
-        return low + self._share(low, high, width)
+            over = self._over(rung, servers)
+            if over > 0:
+                high, missed = rung, over
+            else:
+                low, kept = rung, over
+            if low >= 0 and missed:
+                rung = low + round((high - low) * kept / (kept - missed))
+            else:
+                rung -= round(math.copysign(min(1 + abs(over) / RUNG_GROWTH, 8), over))
+            rung = min(max(rung, low + 1), high - 1)
+        return low if low in (-1, top) else low + self._share(low, servers)
 
-    def _missed(self, rung: int, width: int) -> bool:
-        return bool(self.aim.goals and self.aim.missed(self.figures(rung, width), self.tail))
+    def _over(self, rung: int, servers: int) -> float:
+        """Return the logarithm of a time over its goal, of the goal that is missed most."""
+        figures = self.figures(rung, servers)
+        times = [(self.slow * self.tail.time(figures, goal.figure, goal.quantile), goal) for goal in self.aim.goals]
+        return max(math.log(max(time, LEAST) / goal.most_ms) for time, goal in times)
 
-    def _share(self, low: int, high: int, width: int) -> float:
-        """Return how far the goals are kept between a rung that keeps them and one that does not."""
-        below, above = self.figures(low, width), self.figures(high, width)
+    def _servers(self, hosts: int) -> int:
+        """Return the servers that stand for those of so many hosts in the simulation."""
+        servers = hosts * self.per_host
+        return servers if servers <= EXACT else min(1 << servers.bit_length() - 1, MOST_SHAPED)
+
+    def _needed(self, hosts: int) -> int:
+        """Return the hosts that hold the peak with servers as busy as so many hosts allow."""
+        rung = self.highest_rung(hosts)
+        return self._hosts_for(rung) if rung >= 0 else UNBOUNDED
+
+    def _hosts_for(self, rung: float) -> int:
+        rate = min(self.rate(rung), self.ceiling) * self.per_host
+        return max(1, math.ceil(self.peak / rate - 1e-9))
+
+    def figures(self, rung: int, servers: int) -> LoadFigures:
+        """Return what clients of so many servers see at a rung, were they as fast as predicted."""
+        return self.server.at(self.server.capacity * busy_at(rung), servers, self.aim.burst, self.effort)
+
+    def _share(self, rung: int, servers: int) -> float:
+        """Return how far the goals are kept between a rung that keeps them and the next, which does not."""
+        below, above = self.figures(rung, servers), self.figures(rung + 1, servers)
         shares = []
-        for goal in self.aim.missed(above, self.tail):
-            at = partial(time_at, figure=goal.figure, quantile=goal.quantile, tail=self.tail)
-            shares.append(math.log(goal.most_ms / at(below)) / math.log(at(above) / at(below)))
+        for goal in self.aim.missed(above, self.tail, self.slow):
+            at = partial(self.tail.time, figure=goal.figure, quantile=goal.quantile)
+            shares.append(math.log(goal.most_ms / self.slow / at(below)) / math.log(at(above) / at(below)))
         return min(shares)
 
-    def state(self, hosts: int, width: int, kept: float) -> ServerState:
-        """Return a server's state at the peak; its goals are kept up to the rung ``kept``."""
+    def state(self, hosts: int, slow: float = 1.0) -> ServerState | None:
+        """Return a server's state at the peak with so many hosts; None if it is busier than the ladder's top."""
         rate = self.peak / (hosts * self.per_host)
-        place = TOP + math.log(self.rate(TOP) / rate) / math.log(RUNG_STEP)
-        place = min(max(place, 0.0), kept)
+        busy, servers = rate * slow / self.server.capacity, self._servers(hosts)
+        place = max(rung_at(busy), 0.0) if busy < 1 else math.inf
+        if place > TOP:
+            return None
+        found, kept = self._figures_between(place, servers), self.highest_rung(hosts)
+        if self.aim.goals and place < kept:  # a lower rate takes no longer, whatever few requests say
+            found = combine(min, found, self._figures_between(kept, servers))
+        found = replace(found, rps=rate, tokens=found.tokens / found.rps * rate)
+        return ServerState(busy, _slower(found, slow), self.tail._replace(alone=_slower(self.tail.alone, slow)))
+
+    def _figures_between(self, place: float, servers: int) -> LoadFigures:
+        """Interpolate between a rung and the next."""
         low = min(int(place), TOP - 1)
-        found = self._between(low, place, width)
-        if low < int(kept):  # a lower rate takes no longer, whatever a simulation of few requests says
-            found = combine(min, found, self._between(min(int(kept), TOP - 1), kept, width))
-        rps = replace(found, rps=rate, tokens=found.tokens / found.rps * rate)
-        return ServerState(rate / self.server.capacity, rps, self.tail)
+        below = self.figures(low, servers)
+        return below if place == low else combine(_between(place - low), below, self.figures(low + 1, servers))
 
-    def _between(self, low: int, place: float, width: int) -> LoadFigures:
-        """Interpolate between a rung and the next, on logarithmic scales."""
-        below = self.figures(low, width)
-        if place == low:
-            return below
 
-        def mixed(one: float, other: float) -> float:
-            return math.pow(one, low + 1 - place) * math.pow(other, place - low)
+def _between(share: float) -> Callable[[float, float], float]:
+    """Return the interpolation between two times on a logarithmic scale."""
+    return lambda one, other: math.pow(one, 1 - share) * math.pow(other, share)
 
-        return combine(mixed, below, self.figures(low + 1, width))
+
+def _slower(figures: LoadFigures, slow: float) -> LoadFigures:
+    return combine(lambda one, _other: one * slow, figures, figures) if slow != 1.0 else figures

@@ -1,14 +1,15 @@
 """Format a plan for an 80-column terminal."""
 
+import math
 from collections.abc import Iterable, Iterator
 
 from recommender.common.terminal import wrap
 from recommender.common.text import count
 from recommender.common.units import GIB
 from recommender.estimate.scheduler.simulation import Timed
-from recommender.fleet.aim import time_at
+from recommender.fleet.aim import Aim
 from recommender.fleet.rate_search import ServerState
-from recommender.fleet.sizing import FleetPlan, HostKind, Unfit, binding, cost, servers_of
+from recommender.fleet.sizing import RANGE_END, FleetPlan, HostKind, SizedFleet, Unfit, binding, cost, servers_of
 
 TIED = "\N{CURRENCY SIGN}"
 SHORT = {"prefill on the card": "prefill", "decoding steps": "decoding"}
@@ -37,6 +38,7 @@ def _head(plan: FleetPlan) -> Iterator[str]:
     goal = "".join(
         f", {goal.words} within {goal.most_ms:{',.0f' if goal.most_ms >= 1 else 'g'}} ms" for goal in aim.goals
     )
+    sure = f", at a confidence of {aim.confidence:.0%}" if aim.confidence > 0.5 else ""
     burst = f" in bursts of {aim.burst:g}" if aim.burst > 1 else ""
     down = f"with {count(aim.spare, 'host')} down" if aim.spare else "with every host up"
     kinds = [*(fleet.kind for fleet in plan.fleets), *(misfit.kind for misfit in plan.unfit)]
@@ -48,7 +50,7 @@ def _head(plan: FleetPlan) -> Iterator[str]:
     )
     yield from wrap(
         f"{aim.rps:,g} requests/s{burst} of {resolved.model.hub}{images}, "
-        f"{count(resolved.output_tokens, 'output token')}{goal}; peak: {aim.peak:g} times that, {down}. "
+        f"{count(resolved.output_tokens, 'output token')}{goal}{sure}; peak: {aim.peak:g} times that, {down}. "
         f"LMDeploy {resolved.release.id}. Per host: {cores}, {aim.network_gbps:g} Gbit/s."
     )
 
@@ -105,13 +107,14 @@ def _best(plan: FleetPlan) -> Iterator[str]:
         f"{fleet.memory.total / GIB:,.1f} GiB {gpus}, runs {config.max_batch_size} requests at once, and is limited by "
         f"{binding(fleet.limit)}."
     )
-    spare, goal = plan.aim.spare, plan.aim.p99_ms
+    spare = plan.aim.spare
     down = f". With {spare:,} down: {fleet.down.busy:.0%} busy, p99 {p99.value:,.0f} ms" if spare else ""
-    missed = " The upper end misses the goal: measure one server before you rely on it." if 0 < goal < p99.high else ""
+    ends = f"{p99.low:,.0f} to {p99.high:,.0f}" if math.isfinite(p99.high) else f"from {p99.low:,.0f}"
     yield from _indented(
         f"Peak with all hosts up: {up.busy:.0%} busy, p50 {up.p50_ms:,.0f} ms, "
-        f"p99 {up.p99_ms:,.0f} ms{down} ({p99.low:,.0f} to {p99.high:,.0f}; {fleet.basis}).{missed}"
+        f"p99 {up.p99_ms:,.0f} ms{down} ({ends}; {fleet.basis})."
     )
+    yield from _indented(_slow_end(fleet, plan.aim))
     then = f" with {count(spare, 'host')} down" if spare else ""
     yield from _indented(f"TTFT{then}: {_spread(fleet.down, 'ttft')}.")
     if fleet.resolved.output_tokens > 1:
@@ -121,8 +124,22 @@ def _best(plan: FleetPlan) -> Iterator[str]:
         yield from _indented(f"Most hosts are spare: the peak needs {count(needed, 'host')}.")
 
 
+def _slow_end(fleet: SizedFleet, aim: Aim) -> str:
+    """Say what happens if servers are as slow as at the end of their range."""
+    busy = fleet.down.busy * fleet.slow
+    then = f"If servers are {fleet.slow:.2f} times as slow as predicted ({RANGE_END:.0%} are faster): {busy:.0%} busy"
+    if fleet.slower is None:
+        what = "they do not keep up"
+    elif aim.missed(fleet.slower.figures, fleet.slower.tail):
+        what = f"p99 {fleet.slower.p99_ms:,.0f} ms, which misses the goal"
+    else:
+        return f"{then}, p99 {fleet.slower.p99_ms:,.0f} ms."
+    mend = f"size for it with --confidence {RANGE_END:g}" if aim.confidence < RANGE_END else "plan more hosts"
+    return f"{then}, {what}: {mend}, or measure one server."
+
+
 def _spread(state: ServerState, figure: Timed) -> str:
-    p50, p99 = (time_at(state.figures, figure, quantile, state.tail) for quantile in ("p50", "p99"))
+    p50, p99 = state.tail.time(state.figures, figure, "p50"), state.tail.time(state.figures, figure, "p99")
     return f"p50 {p50:,.{0 if p50 >= 100 else 1}f} ms, p99 {p99:,.{0 if p99 >= 100 else 1}f} ms"
 
 

@@ -6,28 +6,36 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from functools import cache, cached_property
+from statistics import NormalDist
+from typing import Any, Literal, TypeAlias
 
 from recommender.choose.recommend import recommend, resolve_with_checkpoint
 from recommender.choose.select import Choice, NoCandidate, choose
 from recommender.common.text import count
 from recommender.estimate import speed, uncertainty
-from recommender.estimate.arrivals import open_server
+from recommender.estimate.arrivals import OpenServer, open_server
 from recommender.estimate.configuration import Configuration
+from recommender.estimate.load_profile import combine
 from recommender.estimate.memory_items import Memory
 from recommender.fleet import alternatives
-from recommender.fleet.aim import Aim, time_at
+from recommender.fleet.aim import Aim, Tail
 from recommender.fleet.layout import Layout
-from recommender.fleet.rate_search import TOP, UNBOUNDED, RateSearch, ServerState
+from recommender.fleet.rate_search import EXACT, UNBOUNDED, RateSearch, ServerState, rung_at
 from recommender.knowledge.store import Store
-from recommender.request.request import Request
+from recommender.request.request import LEAST, Request
 from recommender.request.resolved_request import ResolvedRequest
 
 CONCURRENCIES = (8, 32, 128)
 """Concurrent requests that a server may be sized for."""
 MAX_HOSTS = 10_000
-USUAL_RUNG = TOP - 8
-"""Of the ladder of rates: 40 % of a server's capacity. What is suggested instead of a goal is kept there."""
+USUAL_RUNG = int(rung_at(0.4))
+"""What is suggested instead of a goal is kept by many servers at 40 % of their capacity."""
+ROUGH, LONG = 0.2, 5.0
+"""Shares of the usual requests that are simulated: to compare batches, and for first tokens, which few have to wait
+for."""
+RANGE_END = 0.9
+"""Confidence of the slow end of a range: of held-out errors, 80 % are inside."""
 JPEG_BYTES_PER_PIXEL = 0.35
 """Assumed for photographs as clients send them; not measured."""
 BASE64 = 4 / 3
@@ -58,7 +66,8 @@ class SizedFleet:
     """A fleet of one kind of host. ``holds``: requests/s that a server sustains at the goal.
 
     ``at``: a server's state at the peak with all hosts up; ``down``: the same with the spare hosts down.
-    ``p99_ms``: the range of p99 at ``down``. ``hosts`` includes the ``spare`` ones.
+    ``slower`` is ``down`` with servers ``slow`` times as slow, as at the slow end of the predicted speed; None if they
+    are too busy. ``p99_ms``: the range of p99 at ``down``; infinite then. ``hosts`` includes the ``spare`` ones.
     """
 
     kind: HostKind
@@ -72,6 +81,8 @@ class SizedFleet:
     p99_ms: uncertainty.Range
     limit: Limit
     basis: uncertainty.Basis
+    slow: float
+    slower: ServerState | None
     spare: int = 0
 
     @property
@@ -114,34 +125,71 @@ def servers_of(kind: HostKind, config: Configuration) -> int:
     return kind.cards // kind.tp * config.share
 
 
+# The site shows the same fleet in several forms.
+@cache
 def size_fleet(request: Request, kind: HostKind, aim: Aim, store: Store) -> SizedFleet | Unfit:
     """Return the smallest fleet of a kind that meets the goal for a workload.
 
     Raises UnknownName or RequestError.
     """
     resolved = resolve_with_checkpoint(_server_request(request, kind), store)
-    choices: list[tuple[ResolvedRequest, Choice]] = []
+    searches: list[_Search] = []
     for concurrency in CONCURRENCIES:
         loaded = replace(resolved, concurrency=concurrency)
-        outcome = choose(loaded, room=False)
-        if isinstance(outcome, NoCandidate):
-            if choices:
+        chosen = choose(loaded, room=False)
+        if isinstance(chosen, NoCandidate):
+            if searches:
                 break
             return Unfit(
                 kind,
-                alternatives.explain_misfit(resolved, outcome),
-                alternatives.suggest_alternative(resolved, kind.cards, outcome),
+                alternatives.explain_misfit(resolved, chosen),
+                alternatives.suggest_alternative(resolved, kind.cards, chosen),
             )
-        choices.append((loaded, outcome))
-    best: SizedFleet | None = None
-    misfit: Unfit | None = None
-    for loaded, choice in reversed(choices):  # a larger batch seldom takes more hosts
-        fleet = _fleet(loaded, kind, choice, aim, best.hosts - aim.spare if best else UNBOUNDED)
-        if isinstance(fleet, Unfit):
-            misfit = fleet
-        else:
-            best = fleet or best
-    return best or misfit or Unfit(kind, "nothing was tried")
+        ceiling, outer = _ceiling(resolved, kind, chosen.best.config, aim)
+        if ceiling <= 0:
+            return _too_few_cores(resolved, kind, chosen.best.config)
+        searches.append(_Search(kind, loaded, chosen, aim, ceiling, outer))
+    best, rough, hosts = searches[-1], searches[-1].rates(), UNBOUNDED
+    for search in reversed(searches):  # a larger batch seldom takes more hosts
+        rates = search.rates(effort=ROUGH)
+        if found := rates.find(below=hosts):
+            best, rough, hosts = search, rates, found
+    if hosts == UNBOUNDED:
+        return _fleet(best, best.rates(), 0)
+    effort = LONG if any(goal.figure == "ttft" for goal in aim.goals) else 1.0
+    return _fleet(best, best.rates(first=int(rough.highest_rung(hosts)), effort=effort), hosts)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """A configuration of a server that may be a fleet's, and the requests/s that its cores and network allow."""
+
+    kind: HostKind
+    resolved: ResolvedRequest
+    choice: Choice
+    aim: Aim
+    ceiling: float
+    outer: Limit
+
+    @property
+    def slow(self) -> float:
+        """How many times as slow as predicted a server is at the slow end of the range."""
+        rps = self.choice.best.speed.rps
+        return rps.value / rps.low
+
+    @cached_property
+    def server(self) -> OpenServer:
+        return open_server(self.resolved, self.choice.best.config, self.choice.best.memory.kv_tokens)
+
+    def rates(self, **how: Any) -> RateSearch:
+        """Return the search for a rate; ``effort`` and ``first`` as there."""
+        normal = NormalDist()
+        slow = math.pow(self.slow, normal.inv_cdf(self.aim.confidence) / normal.inv_cdf(RANGE_END))
+        # Requests without images were not measured so.
+        factor = self.resolved.store.coefficients[TAIL].value if self.resolved.images else 1.0
+        tail = Tail(self.server.alone, factor)
+        per_host = servers_of(self.kind, self.choice.best.config)
+        return RateSearch(self.server, self.aim, tail, per_host, self.ceiling, slow, **how)
 
 
 def _server_request(request: Request, kind: HostKind) -> Request:
@@ -163,34 +211,48 @@ def _server_request(request: Request, kind: HostKind) -> Request:
     )
 
 
-def _fleet(
-    resolved: ResolvedRequest, kind: HostKind, choice: Choice, aim: Aim, below: int
-) -> SizedFleet | Unfit | None:
-    """Return the fewest hosts, or why none will do; None if it takes no fewer than ``below``, the spare ones apart."""
-    config, host_servers = choice.best.config, servers_of(kind, choice.best.config)
-    ceiling, outer = _ceiling(resolved, kind, config, aim)
-    if ceiling <= 0:
-        cores = (resolved.store.coefficients["server-cores"].value + 1) / CORES_SHARE
-        why = f"{count(kind.cpus, 'CPU core')} cannot run {count(host_servers, 'server')}, even idle"
-        return Unfit(kind, why, f"--cpus {math.ceil(cores * config.share) * (host_servers // config.share)}")
-    server = open_server(resolved, config, choice.best.memory.kv_tokens)
-    search = RateSearch(server, aim, _tail(resolved), host_servers, ceiling)
-    needed, width = search.find(below)
-    if not width:
-        return _too_slow(resolved, kind, choice, search) if below == UNBOUNDED else None
-    kept = search.highest_rung(width)
-    sustained = search.rate(kept)
-    holds, limit = (ceiling, outer) if ceiling < sustained else (sustained, choice.best.speed.limit)
+def _fleet(made: _Search, search: RateSearch, near: int) -> SizedFleet | Unfit:
+    """Return the fewest hosts, or why none will do; ``near`` is a guess."""
+    kind, aim, best = made.kind, made.aim, made.choice.best
+    needed = search.find(near=near)
+    if not needed:
+        return _too_slow(made, search)
+    sustained = search.rate(search.highest_rung(needed))
+    holds, limit = (made.ceiling, made.outer) if made.ceiling < sustained else (sustained, best.speed.limit)
     hosts = needed + aim.spare
     if hosts > MAX_HOSTS:
         why = f"{hosts:,} hosts, limited by {binding(limit)}; a plan allows at most {MAX_HOSTS:,}"
-        most = (MAX_HOSTS - aim.spare) * holds * host_servers
-        return Unfit(kind, why, _smaller_load(aim, most, sustained * host_servers / holds, limit))
-    up, down = (search.state(number, width, kept) for number in (hosts, needed))
-    p99, basis = _p99(resolved, choice, down), choice.best.speed.basis
+        most = (MAX_HOSTS - aim.spare) * holds * search.per_host
+        return Unfit(kind, why, _smaller_load(aim, most, sustained * search.per_host / holds, limit))
+    up, down = search.state(hosts), search.state(needed)
+    assert up is not None
+    assert down is not None
+    slower = made.rates(effort=ROUGH).state(needed, made.slow)
+    if slower:  # of few requests, which may all have been lucky
+        slower = replace(slower, figures=combine(max, slower.figures, down.figures))
     return SizedFleet(
-        kind, resolved, config, choice.best.memory, holds, hosts, up, down, p99, limit, basis, spare=aim.spare
+        kind,
+        made.resolved,
+        best.config,
+        best.memory,
+        holds,
+        hosts,
+        up,
+        down,
+        _p99(made, down, slower),
+        limit,
+        best.speed.basis,
+        made.slow,
+        slower,
+        aim.spare,
     )
+
+
+def _too_few_cores(resolved: ResolvedRequest, kind: HostKind, config: Configuration) -> Unfit:
+    servers = servers_of(kind, config)
+    cores = (resolved.store.coefficients["server-cores"].value + 1) / CORES_SHARE
+    why = f"{count(kind.cpus, 'CPU core')} cannot run {count(servers, 'server')}, even idle"
+    return Unfit(kind, why, f"--cpus {math.ceil(cores * config.share) * (servers // config.share)}")
 
 
 def _ceiling(resolved: ResolvedRequest, kind: HostKind, config: Configuration, aim: Aim) -> tuple[float, Limit]:
@@ -202,33 +264,35 @@ def _ceiling(resolved: ResolvedRequest, kind: HostKind, config: Configuration, a
     return min(bounds)
 
 
-def _tail(resolved: ResolvedRequest) -> float:
-    """Return measured over simulated p99 of arrivals; requests without images were not measured so."""
-    return resolved.store.coefficients[TAIL].value if resolved.images else 1.0
+def _p99(made: _Search, down: ServerState, slower: ServerState | None) -> uncertainty.Range:
+    """Return the range of p99: servers as slow or fast as at their range's ends, and tails as measured.
+
+    Its high end is infinite if slow servers are too busy.
+    """
+    speed, tail, value = made.choice.best.speed, made.resolved.store.coefficients[TAIL], down.p99_ms
+    low, high = value * speed.rps.value / speed.rps.high, slower.p99_ms if slower else math.inf
+    if made.resolved.images:
+        shorter, longer = (
+            down.tail._replace(factor=end).time(down.figures, "latency", "p99") for end in (tail.low, tail.high)
+        )
+        low, high = min(low, shorter), max(high, longer)
+    least = min(speed.alone_ms.low, value)  # no answer takes less than that of a request alone
+    return uncertainty.Range(value, max(low, least), max(high, value))
 
 
-def _p99(resolved: ResolvedRequest, choice: Choice, state: ServerState) -> uncertainty.Range:
-    """Return the range of p99; with images at least as wide as that of the measured tails."""
-    ends, tail, value = choice.best.speed.p99_ms, resolved.store.coefficients[TAIL], state.p99_ms
-    low, high = ends.low / ends.value, ends.high / ends.value
-    if resolved.images:
-        low, high = min(tail.low / tail.value, low), max(tail.high / tail.value, high)
-    least = min(choice.best.speed.alone_ms.low, value)  # no answer takes less than that of a request alone
-    return uncertainty.Range(value, max(value * low, least), value * high)
-
-
-def _too_slow(resolved: ResolvedRequest, kind: HostKind, choice: Choice, search: RateSearch) -> Unfit:
+def _too_slow(made: _Search, search: RateSearch) -> Unfit:
     """Explain a goal that a server misses at any load."""
-    coefficients = speed.scale_coefficients(resolved.store, resolved.request.host_scale, resolved.request.card_scale)
-    alone = speed.estimate_server(resolved, choice.best.config, 1, coefficients)
+    request = made.resolved.request
+    coefficients = speed.scale_coefficients(made.resolved.store, request.host_scale, request.card_scale)
+    alone = speed.estimate_server(made.resolved, made.choice.best.config, 1, coefficients)
     why = f"a request alone takes {alone.alone:,.0f} ms, mainly {alone.limit}"
-    usual = search.figures(USUAL_RUNG, 1)
-    missed = search.aim.missed(usual, search.tail)
+    usual = search.figures(USUAL_RUNG, max(search.per_host, EXACT))
+    missed = search.aim.missed(usual, search.tail, search.slow)
     for goal in missed:
         if goal.figure != "latency" or alone.alone <= goal.most_ms:
             why += f"; with other arrivals {goal.words} exceeds {goal.most_ms:,.0f} ms"
-    needed = [goal.written(time_at(usual, goal.figure, goal.quantile, search.tail)) for goal in missed]
-    return Unfit(kind, why, " ".join(needed))
+    needed = [goal.written(search.slow * search.tail.time(usual, goal.figure, goal.quantile)) for goal in missed]
+    return Unfit(made.kind, why, " ".join(needed))
 
 
 def _smaller_load(aim: Aim, rate: float, times: float, limit: Limit) -> str:
@@ -271,12 +335,21 @@ def best_first(fleets: Iterable[SizedFleet], prices: Mapping[str, float]) -> lis
     return sorted(fleets, key=order)
 
 
-def layout(fleet: SizedFleet, store: Store) -> Layout:
+def layout(fleet: SizedFleet, plan: FleetPlan) -> Layout:
     """Return one host's recommendation and the number of hosts, for the artefacts."""
     kind, config = fleet.kind, fleet.config
     concurrency = config.max_batch_size * servers_of(kind, config)
     request = replace(fleet.resolved.request, gpu_count=kind.cards, cpus=kind.cpus, concurrency=concurrency)
-    return Layout(recommend(request, store, room=False), fleet.hosts, fleet.spare)
+    made = recommend(request, plan.resolved.store, room=False)
+    return Layout(made, fleet.hosts, fleet.spare, _wait_ms(fleet, plan.aim), plan.aim.burst)
+
+
+def _wait_ms(fleet: SizedFleet, aim: Aim) -> float:
+    """Return how long a request may wait in the load balancer, so that it can still meet the goals; 0 without one."""
+    figures = fleet.down.figures
+    # The median of the busiest predicted state has hardly any wait in it.
+    left = [goal.most_ms - getattr(figures, goal.figure).p50 for goal in aim.goals if goal.figure != "tpot"]
+    return max(min(left), LEAST) if left else 0.0
 
 
 def cost(fleet: SizedFleet, plan: FleetPlan) -> float | None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from recommender.common.errors import RequestError
 from recommender.common.text import masked
 from recommender.fleet import compose, front
-from recommender.render import template
 
 if TYPE_CHECKING:
     from recommender.fleet.layout import Layout
@@ -37,12 +36,9 @@ def files(layout: Layout) -> dict[str, str]:
     Raises RequestError for what they cannot hold.
     """
     config = layout.recommendation.config
-    names = compose.context(layout) | {"assigned": assigned}
+    names = compose.context(layout) | {"assigned": assigned, "form": "systemd"}
     optional = [*([] if names["local"] else [FETCH]), *([MPS] if config.share > 1 else [])]
-    texts = {
-        name: template.environment().get_template(f"fleet/{name}.j2").render(names)
-        for name in (*UNITS, *ENVIRONMENT, *optional)
-    }
+    texts = compose.render(names, *UNITS, *ENVIRONMENT, compose.ROLLOUT, *optional)
     for number, gpus, before in compose.place_servers(layout):
         texts[f"server-{number}.env"] = (
             f"# Server {number}: its cards by number or UUID, and its port, which haproxy.cfg has too.\n"

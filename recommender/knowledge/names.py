@@ -62,6 +62,7 @@ def _model_names(store: Store) -> dict[str, records.Model]:
     return index_by_name(store.models, {model.hub: model.id for model in store.models.values()})
 
 
+@lru_cache(maxsize=64)
 def resolve_gpu(store: Store, name: str, option: str = "--gpu") -> tuple[records.Gpu, tuple[str, ...]]:
     """Return a GPU by any of its names, with a note where the name fits other products too. ``option`` had the name."""
     gpu = resolve(f"{option}: unknown GPU", name, _gpu_names(store), NO_GPU)

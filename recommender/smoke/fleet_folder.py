@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from recommender.choose.recommend import Recommendation
     from recommender.request.resolved_request import ResolvedRequest
 
-FRONT = "haproxy.cfg"
+FRONT, LUA = "haproxy.cfg", "front.lua"
 FILES = {"compose.yaml": "compose", "lmdeploy@.service": "systemd", "kustomization.yaml": "k8s"}
 """The file that identifies a format."""
 READ = {
-    "compose": re.compile(r"compose\.yaml|\.env|haproxy\.cfg|front\.sh"),
+    "compose": re.compile(r"compose\.yaml|\.env|haproxy\.cfg|front\.(sh|lua)"),
     "systemd": re.compile(
-        r"(lmdeploy.*\.(service|target)(\.d/order\.conf)?)|(server(-\d+)?|front)\.env|haproxy\.cfg|front\.sh"
+        r"(lmdeploy.*\.(service|target)(\.d/order\.conf)?)|(server(-\d+)?|front)\.env|haproxy\.cfg|front\.(sh|lua)"
     ),
 }
 """The files read of each format; others are ignored."""
@@ -109,7 +109,8 @@ class FleetArtefact(Artefact):
 
     def front_servers(self) -> list[tuple[int, str]]:
         """Return port and HAProxy name of each server of this host."""
-        return [(int(port), name) for name, port in SERVER.findall(self.texts[FRONT])]
+        found = [(int(port), name) for name, port in SERVER.findall(self.texts[FRONT])]
+        return list(dict.fromkeys(found))  # one backend has those that answer well, the other all
 
     @property
     def dotenv(self) -> dict[str, str]:
@@ -176,7 +177,7 @@ _AROUND = frozenset({
 """Variables that locate a server's program, weights and GPU; they are no settings."""
 ANYWHERE = {"REVISION": "main"}
 """Required variables that no setting depends on."""
-LIMITS = ("SERVER_LIMIT", "QUEUE_LIMIT", "QUEUE_TIMEOUT", "ANSWER_TIMEOUT", "BODY_LIMIT")
+LIMITS = ("SERVER_LIMIT", "QUEUE_LIMIT", "QUEUE_TIMEOUT", "ANSWER_TIMEOUT", "BODY_LIMIT", "HASH_BYTES", "HASH_HEADER")
 """HAProxy's variables that may affect a measurement."""
 
 

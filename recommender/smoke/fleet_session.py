@@ -24,7 +24,7 @@ from recommender.knowledge import records
 from recommender.smoke import record
 from recommender.smoke.client import checks, load
 from recommender.smoke.failures import Failure
-from recommender.smoke.fleet_folder import FRONT, KEY_VARIABLES, FleetArtefact, FleetServer
+from recommender.smoke.fleet_folder import FRONT, KEY_VARIABLES, LUA, FleetArtefact, FleetServer
 from recommender.smoke.process import diagnose, readback
 from recommender.smoke.process.api_keys import read_api_keys
 from recommender.smoke.session import POLL_S, Session
@@ -154,6 +154,7 @@ class FleetSession(Session):
         """Start HAProxy with the rendered configuration; raise Failure if it does not serve."""
         config = self.folder / FRONT
         config.write_text(self.fleet.texts[FRONT], encoding="utf-8")
+        (self.folder / LUA).write_text(self.fleet.texts.get(LUA, ""), encoding="utf-8")
         log = self.folder / "front.log"
         command = [self.find_haproxy(), "-db", *limit_connections(self.fleet.texts[FRONT]), "-f", str(config)]
         variables = {name: value for name, value in self.variables().items() if name not in KEY_VARIABLES}

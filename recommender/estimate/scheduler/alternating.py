@@ -25,20 +25,22 @@ class AlternatingSimulation(Simulation):
     decoded: int = 0
     cut: bool = False
 
-    def next_passes(self, now: float) -> Passes:
-        """Return the next passes: one of prompts, or alike ones of decoding."""
-        if not self.waiting:
+    def count_alike(self) -> int:
+        """Return how many passes of decoding hold the same, until a request ends or one comes in; 1 of prompts."""
+        if self.waiting and self._is_prompts_turn():
+            return 1
+        full = len(self.running) + len(self.waiting) >= self.server.batch
+        count = 1 if self.cut else self.quiet_passes(self.running[0][0] - self.steps, full)
+        return min(count, max(self.server.rounds - self.decoded, 1)) if self.waiting else count
+
+    def next_passes(self) -> Passes:
+        """Return the chosen passes: one of prompts, or alike ones of decoding."""
+        if self.waiting and self._is_prompts_turn():
             self.decoded = 0
-        elif self._is_prompts_turn() and (pass_ := self._prefill_pass()):
-            self.decoded = 0
-            return pass_
-        step = self.step_ms()
-        count = 1 if self.cut else self.alike_passes(now, step)
+            return self._prefill_pass()
         self.cut = False
-        if self.waiting:
-            count = min(count, max(self.server.rounds - self.decoded, 1))
-            self.decoded += count
-        return Passes(count, step, count, len(self.running), [])
+        self.decoded = self.decoded + self.count if self.waiting else 0
+        return Passes(self.count, self.step, self.count, len(self.running), [])
 
     def _is_prompts_turn(self) -> bool:
         if not self.running:
@@ -46,14 +48,17 @@ class AlternatingSimulation(Simulation):
         if self.cut:
             return False
         number, _, left = self.waiting[0]
-        if left < self.asked[int(number)].new_tokens:  # begun, and who runs had a pass
+        request = self.asked[int(number)]
+        if left < request.new_tokens:  # begun, and who runs had a pass
             return True
+        if not self.has_blocks(request):
+            return False
         if self.decoded >= self.server.rounds or len(self.running) < HALF * self.server.batch:
             return True
         return sum(int(tokens) for _, _, tokens in self.waiting) >= self.server.budget
 
-    def _prefill_pass(self) -> Passes | None:
-        """Return a pass of whole prompts, or of a part of the first; None if the cache has no room."""
+    def _prefill_pass(self) -> Passes:
+        """Return a pass of whole prompts, or of a part of the first."""
         left, spent = self.server.budget, 0.0
         ended: list[tuple[int, float]] = []
         while self.waiting:
@@ -76,15 +81,5 @@ class AlternatingSimulation(Simulation):
             ended.append((int(entry[0]), entry[1]))
             if not whole:
                 break
-        if not spent and not ended:
-            return None
         length = max(spent + self.server.times.expert_pass, self.server.times.step(1))
         return Passes(1, length, 0, len(ended), ended)
-
-    def alike_passes(self, now: float, step: float) -> int:
-        """Return how many passes of decoding hold the same: until a request ends or one comes in."""
-        if not self.running:
-            return 1
-        ends = self.running[0][0] - self.steps
-        full = len(self.running) + len(self.waiting) >= self.server.batch
-        return int(max(min(ends, (self.host.quiet_until(now, full) - now) / step), 1))

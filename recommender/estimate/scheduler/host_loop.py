@@ -13,6 +13,7 @@ import math
 import random
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
 from recommender.estimate.sampling import SEED
@@ -37,6 +38,13 @@ class Incoming(NamedTuple, Generic[R]):
     turns: int
 
 
+def _delay(each: Incoming[R], now: float, written: float) -> Incoming[R]:
+    """Let a request wait for what is written after a pass."""
+    if not each.turns:
+        return each
+    return each._replace(ready=each.ready + written - max(each.sent, now), turns=each.turns - 1)
+
+
 @dataclass
 class HostLoop(Generic[R]):
     """The loop of one server; ``overhead`` is a request's time beside it."""
@@ -48,33 +56,42 @@ class HostLoop(Generic[R]):
     ready: deque[Incoming[R]] = field(default_factory=deque)
     free: float = 0.0
     written: float = 0.0
+    writes: deque[tuple[float, float]] = field(default_factory=partial(deque, maxlen=4))
+    """When the last passes ended, and when their tokens were written."""
     chance: random.Random = field(default_factory=lambda: random.Random(SEED))
 
-    def send(self, at: float, number: int, request: R, prepare: float) -> None:
-        """Take a request in, which costs ``prepare``; calls come in the order of time."""
+    def send(self, at: float, number: int, request: R, prepare: float) -> float:
+        """Take a request in, which costs ``prepare``; calls come in the order of time. Return when it is ready."""
         self.free = max(at, self.free) + prepare
         ready = self.free + self.overhead * self.chance.uniform(*JITTER)
         incoming = Incoming(ready, number, at, request, TURNS)
         if self.chunk:
-            heapq.heappush(self.later, (at, number, incoming))
+            for now, written in self.writes:
+                if at < written and now < incoming.ready:
+                    incoming = _delay(incoming, now, written)
+            if at < self.written:
+                heapq.heappush(self.incoming, incoming)
+            else:
+                heapq.heappush(self.later, (at, number, incoming))
         else:  # nothing will delay it
             heapq.heappush(self.incoming, incoming)
+        return incoming.ready
 
     def write(self, now: float, streams: int) -> float:
         """Write a pass's tokens of so many streams; return when that is done. Requests on their way in wait."""
         done = self.written = max(now + self.chunk * streams, self.written)
+        self.writes.append((now, done))
         if done > now:
             self._receive(done)
             while self.incoming and self.incoming[0].ready <= now:
                 self.ready.append(heapq.heappop(self.incoming))
-            self.incoming = [self._delay(each, now) for each in self.incoming]
+            self.incoming = [_delay(each, now, done) for each in self.incoming]
             heapq.heapify(self.incoming)
         return done
 
-    def _delay(self, each: Incoming[R], now: float) -> Incoming[R]:
-        if not each.turns:
-            return each
-        return each._replace(ready=each.ready + self.written - max(each.sent, now), turns=each.turns - 1)
+    def note(self, now: float, streams: int) -> None:
+        """Remember a write that only delays who is sent later, though before it."""
+        self.writes.append((now, max(now + self.chunk * streams, self.written)))
 
     def _receive(self, until: float) -> None:
         while self.later and self.later[0][0] <= until:
@@ -89,12 +106,12 @@ class HostLoop(Generic[R]):
         return heapq.heappop(self.incoming) if self.incoming and self.incoming[0].ready <= known else None
 
     def next_ready(self) -> float:
-        """Return when the next request is ready, if the loop has nothing to write until then."""
+        """Return when the next request is ready, if the loop has nothing to write until then; inf without one."""
         if self.ready:
             return self.ready[0].ready
         while self.later and (not self.incoming or self.later[0][0] < self.incoming[0].ready):
             self._receive(self.later[0][0])
-        return self.incoming[0].ready
+        return self.incoming[0].ready if self.incoming else math.inf
 
     def quiet_until(self, now: float, full: bool) -> float:
         """Return until when no request is on its way in; to a ``full`` batch none goes, but writing delays them."""

@@ -97,7 +97,10 @@ class Passes(NamedTuple):
 
 @dataclass
 class Simulation:
-    """The state of one server; ``send`` puts a request in, ``answer`` works until enough are answered."""
+    """The state of one server; ``send`` puts a request in, ``answer`` works until enough are answered.
+
+    ``more``: requests may still come that are not sent yet, from a load balancer.
+    """
 
     server: SimulatedServer
     on_done: Callable[[float, int], None]
@@ -111,47 +114,75 @@ class Simulation:
     steps: int = 0
     freed: deque[int] = field(default_factory=deque)
     host: HostLoop[SimulatedRequest] = field(init=False)
+    more: bool = False
+    now: float = 0.0
+    known: float = 0.0
+    count: int = 0
+    step: float = 0.0
 
     def __post_init__(self) -> None:
         self.host = HostLoop(self.server.overhead, self.server.chunk)
 
-    def send(self, at: float, number: int, request: SimulatedRequest) -> None:
-        """Queue a request; calls come in the order of time."""
-        self.host.send(at, number, request, request.prepare)
+    def send(self, at: float, number: int, request: SimulatedRequest) -> bool:
+        """Queue a request; calls come in the order of time. Return whether it may change the chosen passes."""
+        return self.host.send(at, number, request, request.prepare) <= self.known or self.count != 1
 
     def answer(self, wanted: range) -> Sequence[Answer]:
         """Work until the wanted requests are answered, and return their answers."""
-        missing, now, known = len(wanted), 0.0, 0.0
+        missing = len(wanted)
         while missing:
-            self._join(known)
-            if not self.running and not self.waiting:
-                now = known = max(self.host.next_ready(), now)
-                continue
-            repeats, length, steps, streams, firsts = self.next_passes(now)
-            started, now = now + (repeats - 1) * length, now + repeats * length
-            self.passes, self.steps = self.passes + repeats, self.steps + steps
-            written = self.host.write(now, streams) if self.server.chunk else now
-            for number, sent in firsts:
-                request = self.asked[number]
-                heapq.heappush(self.running, (self.steps + request.output - 1, number, sent, written))
-                self.rows += request.row
-            missing -= self._finish(written, wanted)
-            known = started if self.running or self.waiting else now
+            self.decide()
+            missing -= self.work(wanted)
         return [self.answers[number] for number in wanted]
 
-    def next_passes(self, now: float) -> Passes:
-        """Return the next passes: prompts and decoding in one."""
-        decoding = len(self.running)
-        step = self.step_ms()
-        count = self.alike_passes(now, step)
-        prefill, firsts = self._prefill(count) if self.waiting else (0.0, [])
+    def decide(self) -> float:
+        """Choose the next passes; return when what they hold is decided, inf without requests.
+
+        A request that comes before that may be in them: after sending it, decide again.
+        """
+        self._join(self.known)
+        if not self.running and not self.waiting:
+            self.count = 0
+            return self.host.next_ready()
+        self.step = self.step_ms()
+        self.count = self.count_alike()
+        return self.now + (self.count - 2) * self.step if self.count > 1 else self.known
+
+    def work(self, wanted: range = range(0)) -> int:
+        """Work the chosen passes; return how many of the wanted requests they answer."""
+        if not self.count:
+            self.now = self.known = max(self.host.next_ready(), self.now)
+            return 0
+        began = self.now
+        repeats, length, steps, streams, firsts = self.next_passes()
+        started, self.now = began + (repeats - 1) * length, began + repeats * length
+        self.passes, self.steps = self.passes + repeats, self.steps + steps
+        written = self._write(began, length, streams) if self.server.chunk else self.now
+        for number, sent in firsts:
+            request = self.asked[number]
+            heapq.heappush(self.running, (self.steps + request.output - 1, number, sent, written))
+            self.rows += request.row
+        answered = self._finish(written, wanted)
+        self.known = started if self.running or self.waiting else self.now
+        return answered
+
+    def _write(self, began: float, length: float, streams: int) -> float:
+        """Write the last pass's tokens; who may still come before that is delayed by the passes before it, too."""
+        for place in range(max(self.count - 2, 1), self.count) if self.more else ():
+            self.host.note(began + place * length, streams)
+        return self.host.write(self.now, streams)
+
+    def next_passes(self) -> Passes:
+        """Return the chosen passes: prompts and decoding in one."""
+        decoding, step = len(self.running), self.step
+        prefill, firsts = self._prefill(self.count) if self.waiting else (0.0, [])
         length = step
         if prefill:
             prefill += self.server.times.expert_pass
             base = self.server.pass_base
             hidden = max(step - self.rows - base - prefill, 0.0)
             length = prefill + base + hidden + self.rows if decoding else max(prefill, self.server.times.step(1))
-        return Passes(count, length, count, decoding + len(firsts), firsts)
+        return Passes(self.count, length, self.count, decoding + len(firsts), firsts)
 
     def step_ms(self) -> float:
         """Return the ms in which a token of each running request is decoded; 0 if none runs."""
@@ -159,9 +190,10 @@ class Simulation:
 
     def _join(self, known: float) -> None:
         """Take what is prepared by a time into the engine's queue, as far as the batch has room."""
-        while self.freed and self.freed[0] <= self.passes - SLOT_PASSES:
-            self.freed.popleft()
-        room = self.server.batch - len(self.running) - len(self.waiting) - len(self.freed)
+        freed = self.freed
+        while freed and freed[0] <= self.passes - SLOT_PASSES:
+            freed.popleft()
+        room = self.server.batch - len(self.running) - len(self.waiting) - len(freed)
         while room > 0 and (taken := self.host.take(known)):
             self.asked[taken.number] = taken.request
             self.waiting.append([taken.number, taken.sent, taken.request.new_tokens])
@@ -199,21 +231,25 @@ class Simulation:
     def has_blocks(self, request: SimulatedRequest) -> bool:  # one alone always gets them
         return not (self.server.kv_tokens and self.held and self.held + request.blocks > self.server.kv_tokens)
 
-    def alike_passes(self, now: float, step: float) -> int:
+    def count_alike(self) -> int:
         """Return how many passes hold the same: until a request ends, one comes in, or a prompt has its last pass."""
         ends = self.running[0][0] - self.steps if self.running else math.inf
         if self.waiting:
             number, _, left = self.waiting[0]
             request = self.asked[int(number)]
             if left < request.new_tokens:  # begun: it fills the passes alone, but writing delays who comes
-                if self.running and self.host.quiet_until(now, True) < math.inf:
+                delays = self.host.quiet_until(self.now, True) < math.inf or (self.more and self.server.chunk)
+                if self.running and delays:
                     return 1
                 return int(max(min((left - 1) // self._room, ends), 1))
             if not self.running or self.has_blocks(request):
                 return 1
         # What the loop writes after a pass delays who comes meanwhile; where blocks are missing, all who come wait.
-        full = bool(self.waiting) or len(self.running) >= self.server.batch
-        return int(max(min(ends, (self.host.quiet_until(now, full) - now) / step), 1))
+        return self.quiet_passes(ends, bool(self.waiting) or len(self.running) >= self.server.batch)
+
+    def quiet_passes(self, most: float, full: bool) -> int:
+        """Return how many passes of decoding there are until a request is on its way in, at most so many."""
+        return int(max(min(most, (self.host.quiet_until(self.now, full) - self.now) / self.step), 1))
 
     def _finish(self, now: float, wanted: range) -> int:
         """End the requests whose last token a pass brought; return how many of them are wanted."""

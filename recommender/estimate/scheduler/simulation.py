@@ -60,8 +60,9 @@ class LoadFigures:
     keeps_up: bool = True
 
 
-def _start(server: SimulatedServer, on_done: Callable[[float, int], None]) -> Simulation:
-    return (AlternatingSimulation if server.rounds else Simulation)(server, on_done)
+def start(server: SimulatedServer, on_done: Callable[[float, int], None], more: bool = False) -> Simulation:
+    """Return an idle server with its engine's scheduler; ``on_done`` gets the time and the number of each answer."""
+    return (AlternatingSimulation if server.rounds else Simulation)(server, on_done, more=more)
 
 
 def simulate_closed_loop(
@@ -82,7 +83,7 @@ def simulate_closed_loop(
         turn_of[number] = turn
         simulation.send(at, number, next(drawn[turn]))
 
-    simulation = _start(server, lambda at, number: send(at, (turn_of.pop(number) + 1) % len(turns)))
+    simulation = start(server, lambda at, number: send(at, (turn_of.pop(number) + 1) % len(turns)))
     for client in range(clients):
         send(0.0, client % len(turns))
     answers = simulation.answer(range(clients, clients + count))
@@ -108,7 +109,7 @@ def simulate_arrivals(
     span = max(answer.done for answer in answers) - answers[0].sent
     median = Quantiles.of(answer.done - answer.sent for answer in answers).p50
     # The last ones take their latency after they came; a server that keeps up ends soon after.
-    return _summarise_open(answers, offered, answers[-1].sent - answers[0].sent >= KEEPS_UP * (span - median))
+    return summarise_arrivals(answers, offered, answers[-1].sent - answers[0].sent >= KEEPS_UP * (span - median))
 
 
 def simulate_replay(
@@ -121,7 +122,7 @@ def simulate_replay(
     answers = answer_arrivals(server, arrivals)
     waits = [answer.first - answer.sent for answer in answers]
     behind = min(waits[-max(len(waits) // 4, 1) :]) - min(waits)
-    return _summarise_open(answers, offered, behind <= (1 - KEEPS_UP) * (arrivals[-1][0] - arrivals[0][0]))
+    return summarise_arrivals(answers, offered, behind <= (1 - KEEPS_UP) * (arrivals[-1][0] - arrivals[0][0]))
 
 
 def answer_sequence(server: SimulatedServer, requests: Sequence[SimulatedRequest], clients: int) -> Sequence[Answer]:
@@ -132,7 +133,7 @@ def answer_sequence(server: SimulatedServer, requests: Sequence[SimulatedRequest
         for number, request in islice(left, 1):
             simulation.send(at, number, request)
 
-    simulation = _start(server, send)
+    simulation = start(server, send)
     for _ in range(clients):
         send(0.0)
     return simulation.answer(range(len(requests)))
@@ -140,13 +141,14 @@ def answer_sequence(server: SimulatedServer, requests: Sequence[SimulatedRequest
 
 def answer_arrivals(server: SimulatedServer, arrivals: Sequence[tuple[float, SimulatedRequest]]) -> Sequence[Answer]:
     """Return the answers to requests that come at these ms, ascending, to an idle server."""
-    simulation = _start(server, lambda _at, _number: None)
+    simulation = start(server, lambda _at, _number: None)
     for number, (at, request) in enumerate(arrivals):
         simulation.send(at, number, request)
     return simulation.answer(range(len(arrivals)))
 
 
-def _summarise_open(answers: Sequence[Answer], offered: float, keeps_up: bool) -> LoadFigures:
+def summarise_arrivals(answers: Sequence[Answer], offered: float, keeps_up: bool = True) -> LoadFigures:
+    """Return the figures of requests that arrived at ``offered`` requests/s."""
     ends = sorted(answer.done for answer in answers)
     # A backlog of earlier requests is no time of its own.
     rate = offered if keeps_up else 1e3 * (len(ends) - 1) / (ends[-1] - ends[0])
