@@ -526,3 +526,17 @@ def test_a_rate_within_the_range_is_a_warning() -> None:
             said.append("refused")
     assert said == sorted(said, key=["met", "warned", "refused"].index)
     assert set(said) == {"met", "warned", "refused"}
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "offered"),
+    [("gemma-3-4b-it", "turbomind", "pytorch"), ("internvl3-8b-awq", "pytorch", "turbomind")],
+)
+def test_the_engine_that_serves_the_model_is_offered(model: str, asked: str, offered: str) -> None:
+    """It is the smallest change: the same model on the same GPU."""
+    assert {each.engine for each in STORE.models[model].support} == {offered}
+    with pytest.raises(NothingFits) as raised:
+        recommend(Request("h100-sxm-80g", model=model, backend=asked))  # type: ignore[arg-type]
+    assert raised.value.change is not None
+    assert raised.value.change.options == f"--backend {offered}"
+    assert recommend(Request("h100-sxm-80g", model=model, backend=offered)).config.backend == offered  # type: ignore[arg-type]

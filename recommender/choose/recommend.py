@@ -120,7 +120,10 @@ def recommend_adviser(
     resolved = resolve_with_checkpoint(request, store or load())
     given = advisers.follow(resolved, adviser, added, left_out)
     config = advisers.build_configuration(resolved, given)
-    resolved = replace(resolved, engine=cast(EngineName, config.backend))
+    notes = resolved.notes
+    if config.backend != resolved.engine:  # they say why we would take the other
+        notes = tuple(note for note in notes if not note.startswith(f"{LABELS[resolved.engine].title}: "))
+    resolved = replace(resolved, engine=cast(EngineName, config.backend), notes=notes)
     candidate = predict(resolved, config)
     return replace(
         _complete(resolved, candidate, advisers.find_problems(resolved, given, candidate)),

@@ -131,7 +131,17 @@ def write_rate(value: float) -> str:
     return str(floor_written(value)) if value >= 10 else f"{math.floor(value * 10) / 10:g}"
 
 
+def _other_engine(resolved: ResolvedRequest) -> Iterator[Relaxation]:
+    """Yield the engine that was not asked for, if it serves the model."""
+    if resolved.request.backend != "auto":
+        for engine in engines_for(replace(resolved.request, backend="auto"), resolved.model, resolved.version):
+            if engine != resolved.engine:
+                change = RequestChange(f"--backend {engine}", "use the other engine")
+                yield change, replace(_ask(resolved, backend=engine), engine=engine)
+
+
 def _smaller(resolved: ResolvedRequest, closest: Candidate | None) -> Iterator[Relaxation]:
+    yield from _other_engine(resolved)
     if resolved.request.kv != "auto":
         yield RequestChange("--kv auto", "choose the KV cache precision automatically"), _ask(resolved, kv="auto")
     yield from _looser_goals(resolved, closest)

@@ -82,7 +82,8 @@ def _table(plan: FleetPlan) -> Iterator[str]:
     yield from _indented(
         f"{'hosts: including spares; ' if plan.aim.spare else ''}each/s: requests/s that one server sustains"
         f"{' at the goal' if plan.aim.goals else ''}; busy, p99: one server at the peak"
-        f"{', spares down' if plan.aim.spare else ''}" + ("; per 1M: price of a million requests." if priced else ".")
+        f"{', with the spare hosts down' if plan.aim.spare else ''}"
+        + ("; per 1M: price of a million requests." if priced else ".")
     )
 
 
@@ -114,9 +115,10 @@ def _best(plan: FleetPlan) -> Iterator[str]:
         f"p99 {up.p99_ms:,.0f} ms{down} ({ends}; {fleet.basis})."
     )
     yield from _indented(_slow_end(fleet, plan.aim))
-    yield from _indented(f"First token{' then' if spare else ''}: {_spread(fleet.down, 'ttft')}.")
+    then = f" with {count(spare, 'host')} down" if spare else ""
+    yield from _indented(f"TTFT{then}: {_spread(fleet.down, 'ttft')}.")
     if fleet.resolved.output_tokens > 1:
-        yield from _indented(f"Each later token{' then' if spare else ''}: {_spread(fleet.down, 'tpot')}.")
+        yield from _indented(f"TPOT{then}: {_spread(fleet.down, 'tpot')}.")
     needed = fleet.hosts - spare
     if spare > max(2, needed):
         yield from _indented(f"Most hosts are spare: the peak needs {count(needed, 'host')}.")

@@ -19,79 +19,136 @@ from recommender.render.json_schema import output_schema
 from recommender.request.request import Request
 
 FORMAT = 1
+DESCRIBED = {"use_attribute_docstrings": True}
+"""For pydantic: a field's docstring is its description in the schema."""
 
 
 @dataclass(frozen=True)
 class MemoryReport:
     """Memory of one GPU in bytes, by part, and the capacity of the KV cache."""
 
+    __pydantic_config__ = DESCRIBED
+
     items: tuple[MemoryItem, ...]
+    """The parts, such as weights and kv_cache."""
     total_bytes: int
+    """Sum of the parts' middle values."""
     low_bytes: int
+    """Lower limit of the total."""
     high_bytes: int
+    """Upper limit of the total: all parts at their high ends, or the peak of loading."""
     likely_low_bytes: int
+    """Low end of the range that is printed."""
     likely_high_bytes: int
+    """High end of the range that is printed."""
     free_after_weights_bytes: int
+    """Memory that the cache share is taken of."""
     forward_tokens: int
+    """Most tokens of one forward pass."""
     warmup_tokens: int
+    """Tokens of the longest warm-up prompt."""
     kv_bytes_per_token: int
+    """Bytes of KV cache per token."""
     kv_blocks: int
+    """Blocks of the KV cache."""
     kv_tokens: int
+    """Tokens that the KV cache holds."""
     kv_requests: int
+    """Full-length requests that the KV cache holds."""
     kv_needed_tokens: int
+    """Tokens of KV cache that the load needs at least."""
     kv_prefix_tokens: int
+    """Tokens of a shared prefix that the KV cache keeps once."""
 
 
 @dataclass(frozen=True)
 class Case:
     """The resolved request."""
 
+    __pydantic_config__ = DESCRIBED
+
     lmdeploy: str
+    """LMDeploy release."""
     gpu: str
+    """Id of the GPU's record."""
     gpu_name: str
+    """The GPU's full name."""
     gpu_count: int
+    """GPUs that may be used."""
     model: str
+    """Id of the model's record."""
     model_source: str
+    """Hub name or folder that the server loads."""
     architecture: str
+    """Architecture in config.json."""
     concurrency: int
+    """Concurrent requests, all servers together."""
     images: int
+    """Images per request."""
     image_width: int
+    """Pixels."""
     image_height: int
+    """Pixels."""
     tiles: int
+    """Tiles of one image."""
     image_tokens: int
+    """Tokens of a request's images."""
     input_tokens: int
+    """Prompt tokens with those of images."""
     output_tokens: int
+    """Answer tokens."""
     prefix_tokens: int
+    """Tokens that all prompts begin with."""
     turns: int
+    """Requests of a conversation."""
     notes: tuple[str, ...]
+    """What was assumed, as sentences."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """The JSON form of a recommendation. ``format`` rises when a field changes its meaning.
+    """The JSON form of a recommendation."""
 
-    ``rendered`` is for ``recommend check``: digests of the written values, to find later edits.
-    """
+    __pydantic_config__ = DESCRIBED
 
     format: int
+    """Rises when a field changes its meaning."""
     made_by: str
+    """This program and its version."""
     adviser: str
+    """Id of the adviser that --follow named; empty: our own choice."""
     request: Request
+    """What was asked, after parsing."""
     case: Case
+    """What was asked, with names resolved."""
     config: Configuration
+    """The server's settings."""
     command: tuple[str, ...]
+    """The server's command line as words."""
     environment: dict[str, str]
+    """Environment variables of the server."""
     memory: MemoryReport
+    """Predicted memory of one GPU."""
     speed: Speed
+    """Predicted times in ms and rates per second."""
     options: tuple[Explanation, ...]
+    """Every option: its value, reason, sources, advice and verdicts."""
     findings: tuple[ConstraintFinding, ...]
+    """Problems and warnings; severity reject: it does not run or misses a goal."""
     considered: int
+    """Configurations that were considered."""
     rejected: dict[str, int]
+    """By constraint: how many configurations it rejected."""
     added: dict[str, str]
+    """Options that --with added."""
     left_out: tuple[str, ...]
+    """Options that --without left out."""
     near: tuple[SimilarRun, ...]
+    """The most similar measured runs."""
     published: tuple[PublishedFigure, ...]
+    """The nearest figures published by others."""
     rendered: str = ""
+    """Digests of the written values, for recommend check."""
 
 
 def published(recommendation: Recommendation) -> Published:

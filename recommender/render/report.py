@@ -273,7 +273,7 @@ def explain_no_fit(error: NothingFits) -> str:
     if error.change is not None:
         lines += _indented(f"nearest that fits: {error.change.options} ({error.change.text})", 2)
     else:
-        lines += _indented(f"no single change fits; {binding.remedy}", 2)
+        lines += _indented(f"no single change fits. {binding.remedy}", 2)
     for other in error.others:
         lines += _indented(f"or: {other.options} ({other.text})", 2)
     for note in error.resolved.notes:
