@@ -150,7 +150,7 @@ QUESTION = {
     "max_context": RequestOption(
         "--max-context", metavar="N", help="Most tokens of prompt and answer together; longer prompts are cut."
     ),
-    "prompt": RequestOption("--prompt", metavar="TEXT", help="RequestOption that the client and the smoke run send."),
+    "prompt": RequestOption("--prompt", metavar="TEXT", help="Question that the client and the smoke run send."),
     "schema": RequestOption(
         "--schema",
         metavar="FILE",
