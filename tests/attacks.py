@@ -1,7 +1,7 @@
 """Hostile files, each a family with a size: what a user's file may hold to make a reader hang or eat memory.
 
 ``python tests/attacks.py --count 500 --seed 7`` draws a family, a size and a command for each number, runs it in a
-fork with limits of its own, and prints what took more than ``SECONDS`` of processor time or added ``MIB`` of memory,
+fork with limits of its own, and prints what took more than ``SECONDS`` (a review: ``REVIEW_S``) of processor time or added ``MIB`` of memory,
 ended with a code that the command does not document, or said nothing. ``--only 123`` shows one.
 """
 
@@ -33,13 +33,14 @@ from recommender import cli
 from recommender.knowledge.load import load
 from recommender.review import engine
 
-SECONDS, MIB = 5.0, 350
+SECONDS, REVIEW_S, MIB = 5.0, 2.5, 350
 LIMIT_S, LIMIT_BYTES = 30, 4 * 2**30
 """Where the operating system ends a run; more than what counts as a failure, so that figures are seen."""
 STATM = Path("/proc/self/statm")
 SERVE = "lmdeploy serve api_server internlm/internlm3-8b-instruct"
 PIPELINE = "from lmdeploy import pipeline, TurbomindEngineConfig\n"
 REVIEW, CHECK, SMOKE = ("review",), ("check",), ("smoke", "--dry-run")
+OPTIMIZE = ("review", "--gpu", "A100-80G", "--load", "16", "--optimize", "--diff")
 COMPOSE = "services:\n  a:\n    image: openmmlab/lmdeploy:v0.9.2\n    command: " + SERVE + "\n"
 POD = "apiVersion: v1\nkind: Deployment\nspec:\n  containers:\n  - command: [lmdeploy, serve, api_server, a/b]\n"
 UNIT = "[Service]\nExecStart=/usr/bin/" + SERVE + "\n"
@@ -652,7 +653,9 @@ def usual(folder: Path, chosen: Family, chance: random.Random, size: int) -> tup
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
-    return _words(folder, chance.choice(chosen.commands), next(iter(files)))
+    command = chance.choice(chosen.commands)
+    command = chance.choice((REVIEW, OPTIMIZE)) if command == REVIEW else command
+    return _words(folder, command, next(iter(files)))
 
 
 def _words(folder: Path, command: tuple[str, ...], name: str) -> tuple[str, ...]:
@@ -677,7 +680,7 @@ def _words(folder: Path, command: tuple[str, ...], name: str) -> tuple[str, ...]
 
 def run(words: tuple[str, ...], folder: Path, name: str) -> Outcome:
     """Run a command in a folder, in a fork of this process, under limits; return what it took and what is wrong."""
-    most = allowed(SECONDS)  # measured once, before the first fork
+    most = allowed(REVIEW_S if words[0] == "review" else SECONDS)  # measured once, before the first fork
     with tempfile.TemporaryFile() as out:
         mapped, resident = (int(pages) * resource.getpagesize() for pages in STATM.read_text().split()[:2])
         child = os.fork()

@@ -186,6 +186,8 @@ STARTS = [
     'podman run -itd image bash -c "lmdeploy serve api_server m"',
     "docker compose run svc lmdeploy serve api_server m",
     "MODEL_NAME='x\nlmdeploy serve api_server m",
+    "python - <<'E'\nimport os\nos.system('lmdeploy serve api_server m')\nE",
+    "cat > a.py <<'E'\nimport os\nos.system('lmdeploy serve api_server m')\nE\npython a.py",
 ]
 
 
@@ -196,6 +198,38 @@ def test_a_server_is_found_behind_what_starts_it(text: str) -> None:
     assert launch.starts == "api_server"
     assert launch.model.value == "m"
     assert text_at(text, launch.place).endswith("m")
+
+
+CONFIG_MAP = """
+apiVersion: v1
+kind: ConfigMap
+data:
+  start.sh: |
+    export CUDA_VISIBLE_DEVICES=0
+    exec lmdeploy serve api_server m --tp 2
+---
+apiVersion: v1
+kind: Pod
+spec:
+  containers:
+    - {name: a, image: "openmmlab/lmdeploy:v0.16.0", command: [bash, /scripts/NAME]}
+"""
+
+
+@pytest.mark.parametrize("name", ["start.sh", "other.sh"])
+def test_a_script_of_a_config_map_runs_in_the_container_that_names_it(name: str) -> None:
+    """Its server is read whichever it is; the image, and the release, are only those of that container."""
+    (launch,) = read("pod.yaml", CONFIG_MAP.replace("NAME", name)).launches
+    assert launch.environment["CUDA_VISIBLE_DEVICES"].value == "0"
+    assert (launch.container is not None) == (name == "start.sh")
+
+
+def test_a_text_that_is_added_up_is_a_command() -> None:
+    """However many pieces, and whatever function makes one of them."""
+    pieces = " + ".join(f'" --p{n} " + str({n})' for n in range(20))
+    (launch,) = read("x.py", f'import os\nos.system("lmdeploy serve api_server " + model + {pieces})\n').launches
+    assert launch.model.value is None
+    assert [option.values[0].value for option in launch.options] == [str(n) for n in range(20)]
 
 
 NO_SERVERS = [

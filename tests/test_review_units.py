@@ -576,8 +576,8 @@ TROUBLES = [
     (f"Environment='A=1\nExecStart={SERVER}", 4, "quote"),
     (f"Environment=TP=2\nExecStart={SERVER} \\\n  --tp ${{PT}}", 6, "'PT' is not set here"),
     (f"Environment=TP=2\nExecStart={SERVER} $PT", 5, "'PT' is not set here"),
-    (f"EnvironmentFile=-/etc/default/lmdeploy\nExecStart={SERVER} --tp ${{TP}}", 5, "${TP} is not known"),
-    (f"PassEnvironment=TP\nExecStart={SERVER} --tp ${{TP}}", 5, "${TP} is not known"),
+    (f"EnvironmentFile=-/etc/default/lmdeploy\nExecStart={SERVER} --tp ${{TP}}", 5, "not known from this file: ${TP}"),
+    (f"PassEnvironment=TP\nExecStart={SERVER} --tp ${{TP}}", 5, "not known from this file: ${TP}"),
     ("ExecStart=/bin/bash -c 'TP=2; \\\n  lmdeploy serve api_server org/m --tp ${TP}'", 5, "'TP' is not set here"),
 ]
 QUIET = [

@@ -93,7 +93,8 @@ def leftovers(shell: Shell, root: Node) -> None:
     for match in list(LAUNCH.finditer(mapped.code))[:MOST_MENTIONS]:
         at = mapped.at[match.start()]
         node = next(_quoted(root, match.start()), None)
-        if node is None or any(start <= at < end for start, end in run.followed):
+        done = [*run.followed, *((start, end) for _, start, end in run.embedded)]
+        if node is None or any(start <= at < end for start, end in done):
             continue
         if _only_shown(shell, node):
             run.followed.append(mapped.span(node.start_byte, node.end_byte))

@@ -31,7 +31,9 @@ def _unread(script: Script) -> Diagnostics:
         return  # no script of ours to judge: a help text or a log, pasted
     for trouble in script.problems:
         message = f"{trouble.message[:1].upper()}{trouble.message[1:].rstrip('.')}."
-        yield Diagnostic(trouble.place, message, "No findings here does not mean no problems: this was not reviewed.")
+        yield Diagnostic(
+            trouble.place, message, "Rules skip what they cannot see, so no finding here does not mean no problem."
+        )
 
 
 def _uncovered(case: Case) -> Diagnostics:

@@ -59,11 +59,11 @@ def _check(case: Case) -> Diagnostics:
         return
     if any(option.name.replace("_", "-").lstrip("-") == SWITCH.lstrip("-") for option in launch.options):
         return
-    family = _family(case, word.value)
-    if family:
+    configured = _configured(case, word.value)
+    if configured:
         yield Diagnostic(
             word.written or word.place,
-            f"Known {family} checkpoints are configured by code; {checks.release(case)} does not run it by default.",
+            f"{configured} configured by code; {checks.release(case)} does not run it by default.",
             f"If config.json has an auto_map, loading fails without {SWITCH}; read that code first.",
         )
 
@@ -75,18 +75,19 @@ def _model(launch: Launch) -> Word | None:
     return None if launch.starts == "proxy" else launch.model
 
 
-def _family(case: Case, name: str) -> str:
-    """Return the family by which a model needs remote code; empty if none. LMD108 has the known models of servers."""
+def _configured(case: Case, name: str) -> str:
+    """Return what is configured by code: the model, or its family; empty if unknown, or LMD108's to report."""
     store = case.resolved.store
     if case.launch.starts == "tool" and (known := model_of(store, name)) is not None:
-        return known.hub if known.remote_code else ""
-    organisation, _, last = name.casefold().rstrip("/").rpartition("/")
+        return f"{known.hub} is" if known.remote_code else ""
+    organisation, _, last = name.rstrip("/").rpartition("/")
     match = FAMILY.fullmatch(last)
-    if case.model_known or match is None or CONVERTED in last:
+    if case.model_known or match is None or CONVERTED in last.casefold():
         return ""
-    organisations = _families(store).get(match[1], frozenset())
+    organisations = _families(store).get(match[1].casefold(), frozenset())
     of_hub = HUB.fullmatch(name) is not None
-    return match[1] if organisations and (not of_hub or organisation in organisations) else ""
+    known_there = organisations and (not of_hub or organisation.casefold() in organisations)
+    return f"Known {match[1]} checkpoints are" if known_there else ""
 
 
 def _asked_for(case: Case) -> bool:

@@ -50,7 +50,7 @@ def _check(case: Case) -> Diagnostics:
         if launch.instead is not None and launch.instead.value and not launch.instead.value.startswith("-"):
             known = did_you_mean(command, sorted(accepted_options.commands(release)))
             message = f"{checks.release(case)} has no command lmdeploy {shorten(command)}{known}"
-            yield Diagnostic(launch.instead.place, message, "The command ends with an error.")
+            yield Diagnostic(launch.instead.place, _ended(message), "The command ends with an error.")
         return
     options = accepted_options.parser(release, command)
     for option in launch.options:
@@ -68,7 +68,7 @@ def _option(case: Case, command: str, option: GivenOption, options: Mapping[str,
     if not accepted_options.accepts(release, option.name, command):
         near = did_you_mean(option.name.replace("_", "-"), sorted(name for name in options if name))
         message = f"lmdeploy {command} of {checks.release(case)} has no option {shorten(option.name)}{near}"
-        yield Diagnostic(option.place, message, STOPS)
+        yield Diagnostic(option.place, _ended(message), STOPS)
         return
     spelled = option.name.replace("_", "-")
     accepted = options.get(spelled) or next(each for name, each in options.items() if name.startswith(spelled))
@@ -87,6 +87,10 @@ def _option(case: Case, command: str, option: GivenOption, options: Mapping[str,
                 f" {shorten(word.value)}.",
                 STOPS,
             )
+
+
+def _ended(message: str) -> str:
+    return message if message.endswith("?") else f"{message}."
 
 
 def _stray(option: GivenOption, word: Word) -> Diagnostics:
