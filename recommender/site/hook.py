@@ -138,7 +138,7 @@ def _shortened(toc: TableOfContents) -> TableOfContents:
 
 
 def _first_sentences(html: str) -> str:
-    """Return the first paragraph with text, cut after a word."""
-    texts = (re.sub(r"<[^>]+>", "", found) for found in re.findall(r"<p\b[^>]*>(.*?)</p>", html, re.DOTALL))
+    """Return the first paragraph with text, cut after a word; one in italics says only of what kind a page is."""
+    texts = (re.sub(r"<[^>]+>", "", found) for found in re.findall(r"<p\b[^>]*>(?!<em>)(.*?)</p>", html, re.DOTALL))
     first = next((" ".join(unescape(plain(text)).split()) for text in texts if len(text.strip()) > LEAST), "")
     return first if len(first) <= MOST else first[:MOST].rsplit(" ", 1)[0] + " …"

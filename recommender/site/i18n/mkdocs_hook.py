@@ -29,7 +29,7 @@ from mkdocs.utils import get_relative_url
 from recommender.site import search, social_card
 from recommender.site.i18n.translation import ENGLISH, LANGUAGES, in_language, language_of, marked, plain, translated
 
-ANCHOR = re.compile(r'(<a\b[^>]*?\bhref=")([^"#:]+)((?:#[^"]*)?")')
+ANCHOR = re.compile(r'(<a\b[^>]*?\bhref=")([^"#:?]+)((?:[?#][^"]*)?")')
 SETTINGS = re.compile(r'(<script id="__config"[^>]*>)(.*?)(</script>)', re.DOTALL)
 LABEL = " (EN)"
 """Suffix of the name of a page that is in English only."""

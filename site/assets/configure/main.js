@@ -217,9 +217,11 @@ async function copy(button, text) {
 }
 
 let timer;
+/** A half-typed name is no question yet. */
+const choosing = () => document.activeElement?.matches('[role="combobox"][aria-expanded="true"]');
 const soon = () => {
   clearTimeout(timer);
-  timer = setTimeout(ask, PAUSE_MS);
+  timer = setTimeout(() => (choosing() ? soon() : ask()), PAUSE_MS);
 };
 for (const name of ["model", "gpu"]) {
   combobox(question.field(name), prepared(data[`${name}s`]), soon);
