@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from recommender.common import atomic_write
 from recommender.common.errors import RequestError
+from recommender.common.text import masked
 
 if TYPE_CHECKING:
     from recommender.fleet.layout import Layout
@@ -29,18 +30,21 @@ def render_files(layout: Layout, form: str) -> dict[str, str]:
 def write(layout: Layout, form: str, folder: str) -> list[Path]:
     """Write a form's files into a folder, each whole or not at all, and return their paths.
 
-    Existing secrets are the user's own and stay. Raises RequestError if no folder is named, OSError if a file
-    cannot be written.
+    Existing secrets are the user's own and stay. Raises RequestError if no folder is named or a link is in the way,
+    before anything is written; OSError if a file cannot be written.
     """
     if folder in ("", "-"):
         raise RequestError(f"--format {form} writes several files; name a folder for them, such as -o fleet")
-    paths = []
-    for name, text in render_files(layout, form).items():
+    paths, made = [], render_files(layout, form)
+    made = {name: text for name, text in made.items() if name not in SECRETS or not (Path(folder) / name).exists()}
+    for name in made:
+        for part in (Path(name), *Path(name).parents[:-1]):
+            if (link := Path(folder) / part).is_symlink():
+                raise RequestError(f"-o: {masked(str(link))} is a symbolic link; remove it, or name another folder")
+    for name, text in made.items():
         path = Path(folder) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if name in SECRETS:
-            if path.exists():
-                continue
             path.touch(mode=0o600)
         atomic_write.write(path, text)
         paths.append(path)
