@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from typing import Any, NoReturn
 
@@ -31,15 +32,15 @@ Examples:
   recommend --gpu A100-80G --format client > client.py
 
 \b
-The generated file goes to stdout; the report, with the reason and the source
-of each option, goes to stderr. For Tab completion:
+The generated file goes to stdout and a summary to stderr; --why gives the reason
+and the source of each option, --format report everything. For Tab completion:
   eval "$(_RECOMMEND_COMPLETE=bash_source recommend)"
 """
 
 
 COMMANDS = {
     "estimate": "Predict memory and speed of a given configuration.",
-    "compare": "Compare the advisers' configurations with ours.",
+    "compare": "Compare our settings with what chatbots and guides advise.",
     "plan": "Size a fleet: GPUs, hosts and servers for a request rate.",
     "explain": "Show everything known about one option.",
     "diff": "Show what changes for a launch script between two releases.",
@@ -83,7 +84,8 @@ INSTEAD = {
     "form",
     type=click.Choice(["bash", "command", "python", "client", "env", "docker", "json", "report", *FORMS]),
     metavar="FORM",
-    help="bash, command, python, client, env, docker, json, report, compose, systemd or k8s.",
+    help="bash, python, client, docker, k8s and more. [bash] One of bash, command, python, client, env, docker, json, "
+    "report, compose, systemd and k8s.",
 )
 @click.option(
     "--comments",
@@ -96,7 +98,7 @@ INSTEAD = {
     "--output",
     metavar="FILE",
     shell_complete=files,
-    help="Write to a file, atomically, instead of stdout (-); for compose, systemd and k8s to a folder.",
+    help="Write to a file instead of stdout (-). Atomically; for compose, systemd and k8s to a folder.",
 )
 @click.option("--force", is_flag=True, help="With -o: overwrite edits by hand, and files that have no seal.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
@@ -169,6 +171,8 @@ def usage_text(error: click.ClickException) -> str:
         near = get_close_matches(error.option_name, error.possibilities or (), 2, 0.75)
         if told := _explain_server_option(error.option_name, context.command if context else root):
             more = f"; {told}"
+        elif typed := _single_dash(context):
+            more = f"; did you mean -{typed}?"
         elif near:
             more = f"; did you mean {', '.join(near)}?"
         return f"no such option {masked(error.option_name)}{more}"
@@ -178,7 +182,20 @@ def usage_text(error: click.ClickException) -> str:
         name = error.param.opts[0] if isinstance(error.param, click.Option) else error.param.human_readable_name
         choices = ", ".join(getattr(error.param.type, "choices", ()))
         return f"{name} is missing{choices and f': one of {choices}'}{more}"
-    return f"{masked(error.format_message()).rstrip('.')}{more}"
+    if isinstance(error, click.BadParameter) and isinstance(error.param, click.Parameter):
+        name = error.param.opts[0] if isinstance(error.param, click.Option) else error.param.human_readable_name
+        choices = ", ".join(getattr(error.param.type, "choices", ()))
+        value = re.match(r"'.*?'(?= is not one of)", error.message)
+        if choices and value:
+            return f"{name} {masked(value[0])}: use one of {choices}"
+    text = masked(error.format_message()).rstrip(".")
+    return text if text.endswith("?") else f"{text}{more}"
+
+
+def _single_dash(context: click.Context | None) -> str:
+    """Return the word of the command line that begins with one dash and is the name of a long option."""
+    long = {name for each in (context.command if context else root).params for name in each.opts}
+    return next((word for word in sys.argv[1:] if f"-{word.partition('=')[0]}" in long), "")
 
 
 def _explain_server_option(name: str, command: click.Command) -> str:

@@ -94,7 +94,8 @@ QUESTION = {
         "--workload",
         metavar="NAME",
         shell_complete=names("workloads"),
-        help="Kind of requests: chat, rag, agent, batch, code, text, caption or vision-json; options override it.",
+        help="Kind of requests, such as chat, rag, code or text. One of chat, rag, agent, batch, code, text, caption "
+        "and vision-json; other options override it.",
     ),
     "trace": RequestOption(
         "--trace",
@@ -108,7 +109,7 @@ QUESTION = {
         "load",
         metavar="NAME|N",
         shell_complete=names("loads"),
-        help="Concurrent requests, or single, low, medium or high. [single]",
+        help="Concurrent requests, or low, medium or high. [single]",
     ),
     "rps": RequestOption("--rps", metavar="R", help="Arrival rate to serve, in requests per second."),
     "burstiness": RequestOption(
@@ -150,7 +151,7 @@ QUESTION = {
     "max_context": RequestOption(
         "--max-context", metavar="N", help="Most tokens of prompt and answer together; longer prompts are cut."
     ),
-    "prompt": RequestOption("--prompt", metavar="TEXT", help="RequestOption that the client and the smoke run send."),
+    "prompt": RequestOption("--prompt", metavar="TEXT", help="Prompt that the client and the smoke run send."),
     "schema": RequestOption(
         "--schema",
         metavar="FILE",

@@ -152,7 +152,10 @@ def seeds_judged(seeds: Seeds) -> Iterator[Judged]:
 
 @dataclass(frozen=True)
 class File:
-    """A labelled file, judged; ``silent``: it starts more than was read, and no finding says so."""
+    """A labelled file, judged.
+
+    ``silent``: it starts more than was read, and no finding says so; or it has labels, and there is no finding at all.
+    """
 
     judged: Judged
     silent: bool
@@ -169,7 +172,7 @@ def files() -> tuple[File, ...]:
         assert not found.defects, (one["id"], found.defects)
         findings = [finding for finding in found.findings if finding.severity != "info"]
         said = any(finding.rule.id == UNREAD for finding in findings)
-        silent = len(found.script.launches) < one["launches"] and not said
+        silent = (len(found.script.launches) < one["launches"] and not said) or (bool(one["labels"]) and not findings)
         judged.append(File(compare(one["id"], one["text"], findings, one["labels"], one["maybe"]), silent))
     return tuple(judged)
 

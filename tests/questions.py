@@ -12,16 +12,18 @@ from recommender.knowledge.names import PART, resolve_gpu, resolve_model
 
 STORE = load()
 FORMS = (
-    *("bash",) * 12,
+    *("bash",) * 8,
     *("command", "docker", "compose", "systemd", "k8s", "python", "client", "env", "report", "json"),
 )
 """Forms of the answer, the usual one more often."""
 FOLDERS = ("compose", "systemd", "k8s")
+COUNTS = (1, 1, 1, 2, 4, 8)
 WRONG = {
     "gpu": ("A1000", "RTX", "l4:0", "2xH100", "H100,L4"), "model": ("internvl", "gpt-5", "~/model"),
     "load": ("0", "many", "1e9"), "rps": ("-1", "fast"), "image": ("448", "0x0", "99999x3"),
     "input-tokens": ("none", "0"), "output-tokens": ("1.5",), "goal": ("speed",), "lmdeploy": ("0.5", "v1"),
     "ttft": ("p95:1s",), "kv": ("fp8",), "workload": ("mail",), "follow": ("mistral",), "backend": ("vllm",),
+    "burstiness": ("2",),
 }  # fmt: skip
 """Values that no record or range has, by option."""
 
@@ -50,9 +52,9 @@ def _values(draw: random.Random) -> Iterator[tuple[str, str]]:
     def sometimes(share: float) -> bool:
         return draw.random() < share
 
-    model, gpu, count = draw.choice(models()), draw.choice(gpus()), draw.choice((1, 1, 1, 2, 4, 8))
-    while sometimes(0.9) and not _may_hold(model, gpu, count):
-        gpu = draw.choice(gpus())
+    model, gpu, count = draw.choice(models()), draw.choice(gpus()), draw.choice(COUNTS)
+    while sometimes(0.95) and not _may_hold(model, gpu, count):
+        gpu, count = draw.choice(gpus()), draw.choice(COUNTS)
     vision = bool(resolve_model(STORE, model).vision)
     yield "model", model
     yield "gpu", f"{gpu}:{count}" if count > 1 else gpu
@@ -60,6 +62,8 @@ def _values(draw: random.Random) -> Iterator[tuple[str, str]]:
         yield "load", draw.choice(("1", "4", "16", "64", "256", "single", "high", "3"))
     elif sometimes(0.2):
         yield "rps", draw.choice(("0.5", "3", "20"))
+        if sometimes(0.3):
+            yield "burstiness", "2"
     if sometimes(0.25):
         yield "workload", draw.choice([each.id for each in STORE.workloads.values() if vision or not each.images])
     if sometimes(0.4 if vision else 0.02):
@@ -72,8 +76,7 @@ def _values(draw: random.Random) -> Iterator[tuple[str, str]]:
         "ttft": ("500ms", "p99:2s"), "tpot": ("40ms",), "latency": ("p90:5s",), "p99": ("2000", "10s"),
         "vram": ("24", "20GB"), "cpus": ("4", "96"), "kv": ("auto", "fp16", "int8", "int4"), "turns": ("3",),
         "prefix-tokens": ("20",), "backend": ("auto", "turbomind", "pytorch"), "max-context": ("8192",),
-        "burstiness": ("2",), "headroom": ("20%", "1.5"),
-        "revision": ("main",), "prompt": ("What's in it? $(ls)", "Có gì trong ảnh?"),
+        "headroom": ("20%", "1.5"), "revision": ("main",), "prompt": ("What's in it? $(ls)", "Có gì trong ảnh?"),
         "follow": ("defaults", *STORE.advisers),
     }  # fmt: skip
     for name, values in others.items():

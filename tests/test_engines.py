@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ from recommender.choose.recommend import NothingFits, recommend
 from recommender.estimate import memory, memory_items, model_shape
 from recommender.estimate.engines import pytorch
 from recommender.estimate.engines.engine import ENGINES
+from recommender.fleet import compose
 from recommender.knowledge.engines import LABELS, is_read
 from recommender.knowledge.eras import options_of
+from recommender.knowledge.startup_times import longest_start
 from recommender.request.request import Request
 
 SURE = coefficients(
@@ -154,3 +157,18 @@ def test_a_card_too_small_for_the_runtime_holds_no_cache() -> None:
     made = memory.estimate(resolved, config(cache_ratio=0.9, prefill_tokens=8192))
     assert made.free < 3 * GIB
     assert made.kv_tokens == 0
+
+
+@pytest.mark.parametrize("tokens", [8192, 8193])
+def test_a_session_is_never_shortened(tokens: int) -> None:
+    """0.18.0 pytorch/engine/engine.py:336: min(session_len, tokens of the pool less a block), without a word."""
+    resolved, chosen = asked(), config(session_len=tokens)
+    pool = pytorch.count_blocks(resolved, chosen, pytorch.region_for(resolved, chosen, tokens), 1)
+    assert 0 <= pool * chosen.block_len - chosen.block_len - tokens < chosen.block_len
+
+
+def test_the_pytorch_engine_may_take_longer_to_start() -> None:
+    """62 s where TurboMind took 18 s: whoever waits for a start waits so many times as long."""
+    request = Request("h100-sxm-80g", model="llama-3.1-8b-instruct", workload="chat")
+    patience = [compose.patience_s(recommend(replace(request, backend=each))) for each in ("turbomind", "pytorch")]
+    assert patience[1] - patience[0] == pytest.approx((62 / 18 - 1) * compose.STARTS * longest_start(), rel=0.02)

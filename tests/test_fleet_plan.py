@@ -450,7 +450,7 @@ def test_a_plan_becomes_files(tmp_path: Path, form: str) -> None:
     code, out, err = run(*words, "-o", str(tmp_path / "fleet"))
     assert (code, err) == (0, "")
     paths = [Path(line) for line in out.splitlines()]
-    assert sorted(paths) == sorted(path for path in (tmp_path / "fleet").rglob("*") if path.is_file())
+    assert sorted(paths) == sorted(path for path in (tmp_path / "fleet").rglob("[!.]*") if path.is_file())
     for path in paths:
         assert path.read_text("utf-8").strip()
         assert path.name != "api-keys" or path.stat().st_mode & 0o077 == 0

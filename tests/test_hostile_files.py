@@ -247,8 +247,9 @@ def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
     package = Path(recommender.__file__).parent
     for path in sorted(package.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            function = node.func if isinstance(node, ast.Call) else None
-            if not isinstance(function, ast.Attribute) or getattr(function.value, "id", "") != "re":
+            function = node.func if isinstance(node, ast.Call) and node.args else None
+            lazy = getattr(function, "id", "") == "pattern"
+            if not lazy and not (isinstance(function, ast.Attribute) and getattr(function.value, "id", "") == "re"):
                 continue
             assert isinstance(node, ast.Call)
             first = node.args[0]

@@ -7,7 +7,7 @@ from click.testing import CliRunner, Result
 
 from recommender.commands.list import command
 from recommender.knowledge.load import load
-from recommender.lookup.listing import KINDS, searchable
+from recommender.lookup.listing import KINDS, lines, search, searchable
 
 STORE = load()
 
@@ -18,13 +18,16 @@ def asked(*words: str) -> Result:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_list_has_a_line_for_each_record(kind: str) -> None:
-    """As many lines as there are records, none wider than 80, with a count at the end."""
+    """As many lines as there are records, with a count at the end; whole in a pipe, cut at a terminal's width."""
     done = asked(kind)
     *found, last = done.stdout.splitlines()
     count = sum(len(getattr(STORE, name)) for name in KINDS[kind].kinds)
     assert len(found) == count
     assert last.startswith(f"{count} ")
-    assert max(map(len, found)) <= 80
+    assert not [line for line in found if line.endswith("...")]
+    narrow = list(lines(kind, search(searchable(STORE, kind), ()), 0, 80))
+    assert max(map(len, narrow)) <= 80
+    assert all(whole.startswith(short.removesuffix("...")) for whole, short in zip(found, narrow, strict=False))
     assert done.exit_code == 0
 
 

@@ -1,30 +1,48 @@
 """The rules against labels that were written before them: precision and recall a family, as published."""
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import judging
 import pytest
 from labels import FAMILIES
 from seeds import ROOT, Seeds
 
-FLOOR = 0.95
-NOT_FOUND = {
+README = (ROOT / "tests" / "reviews" / "README.md").read_text("utf-8").splitlines()
+SEEDS_NOT_FOUND = {
     ("001-16", "The comment's 200 MB are about 3.6 GiB"),
     ("001-16", "The variable is set and never used"),
     ("001-16", "While a request is answered, /health waits"),
 }
 """Labels of the seeds' blocks that no rule meets: a unit in a comment, what ShellCheck finds (SC2034), a slow probe."""
+CORPUS_NOT_FOUND = {
+    ("docs-0-16-volcano", "The port of the proxy is empty on every node but the first"),
+    ("issue-3280", "The KV cache leaves nothing to compute with"),
+    ("issue-4426", "Prefix caching is switched off for this model"),
+    ("issue-4533", "The PyTorch engine never reads the vision batch"),
+    ("tutorial-internvl2-26b", "After the start nothing is left to encode an image with"),
+    ("vmevalkit-server", "The version condition is taken for a redirection"),
+    ("vmevalkit-server", "The waiting loop never ends when the server does not start"),
+}
+"""What no rule meets: a variable set in one branch, the PyTorch engine's work buffers, a Windows path, the models'
+memory without a known model, pip's conditions."""
+FILES_NOT_FOUND = {
+    ("py-adapter", "Open to every address without API keys"),
+    ("sh-retry-loop", "It registers http://0.0.0.0:23333 at the proxy"),
+}
+"""Both depend on the caller: it may add --api-keys, and the proxy may be on another host."""
+FAMILIES_OF_FILES = {**FAMILIES, "unread": "unread"}
 
 
-def table() -> list[str]:
-    """Precision and recall of each family on the corpus, a line each."""
+def table(judged: Sequence[judging.Judged], families: Mapping[str, str]) -> list[str]:
+    """Precision and recall of each family, a line each; a right finding counts for the family of its label."""
     right, wrong, missed = Counter[str](), Counter[str](), Counter[str]()
-    for command in judging.corpus():
-        right.update(finding.rule.family for finding, _ in command.right)
-        wrong.update(finding.rule.family for finding in command.wrong)
-        missed.update(FAMILIES[label["family"]] for label in command.missed)
+    for one in judged:
+        right.update(families[label["family"]] for _, label in one.right)
+        wrong.update(finding.rule.family for finding in one.wrong)
+        missed.update(families[label["family"]] for label in one.missed)
     lines = []
-    for label, family in [*FAMILIES.items(), ("all", "")]:
+    for label, family in [*families.items(), ("all", "")]:
         good, bad, not_met = (
             sum(count for name, count in each.items() if not family or name == family)
             for each in (right, wrong, missed)
@@ -35,28 +53,59 @@ def table() -> list[str]:
     return lines
 
 
-def test_few_false_alarms() -> None:
-    """At least 95 of 100 findings are right; clean commands have next to none."""
-    right = sum(len(command.right) for command in judging.corpus())
-    wrong = [(command.id, each.rule.id) for command in judging.corpus() for each in command.wrong]
-    assert right >= 40
-    assert right / (right + len(wrong)) >= FLOOR, wrong
+def heading(name: str) -> int:
+    return README.index(f"| {name} | right | false alarms | missed | precision | recall |")
 
 
-def test_the_published_table_is_the_measured_one() -> None:
+def missed(judged: Iterable[judging.Judged]) -> set[tuple[str, str]]:
+    return {(one.id, label["what"]) for one in judged for label in one.missed}
+
+
+def wrong(judged: Iterable[judging.Judged]) -> list[tuple[str, str, str]]:
+    return [(one.id, each.rule.id, each.message) for one in judged for each in one.wrong]
+
+
+def test_the_corpus_has_no_false_alarm_and_no_more_misses() -> None:
+    """Infos count too. A finding that is lost, or a new false alarm, is a step back."""
+    assert wrong(judging.corpus()) == []
+    assert missed(judging.corpus()) == CORPUS_NOT_FOUND
+    assert sum(len(command.right) for command in judging.corpus()) >= 75
+
+
+def test_the_files_have_no_false_alarm_and_no_more_misses() -> None:
+    """Errors and warnings. No file with a server, or with a label, is passed in silence."""
+    judged = [file.judged for file in judging.files()]
+    assert [file.judged.id for file in judging.files() if file.silent] == []
+    assert wrong(judged) == []
+    assert missed(judged) == FILES_NOT_FOUND
+    assert sum(len(one.right) for one in judged) >= 117
+
+
+@pytest.mark.parametrize(
+    ("name", "judged", "families"),
+    [
+        ("family", judging.corpus, FAMILIES),
+        ("family, files", lambda: [file.judged for file in judging.files()], FAMILIES_OF_FILES),
+    ],
+)
+def test_the_published_table_is_the_measured_one(
+    name: str, judged: Callable[[], Sequence[judging.Judged]], families: Mapping[str, str]
+) -> None:
     """tests/reviews/README.md says what the rules reach."""
-    text = (ROOT / "tests" / "reviews" / "README.md").read_text("utf-8")
-    for line in table():
-        assert line in text.splitlines(), line
+    lines = table(judged(), families)
+    start = heading(name) + 2
+    assert README[start : start + len(lines)] == lines
 
 
 def test_the_seeds_blocks_are_reviewed_as_a_reader_would(seeds: Seeds) -> None:
     """Nothing said of them is wrong, and nothing that was labelled is missing but what is listed here."""
     judged = list(judging.seeds_judged(seeds))
     assert len(judged) >= 20
-    assert [(one.id, each.rule.id, each.message) for one in judged for each in one.wrong] == []
-    assert {(one.id, label["what"]) for one in judged for label in one.missed} == NOT_FOUND
-    assert sum(len(one.right) for one in judged) >= 58 - len(NOT_FOUND)
+    assert wrong(judged) == []
+    assert missed(judged) == SEEDS_NOT_FOUND
+    assert sum(len(one.right) for one in judged) >= 56
+    lines, start = table(judged, FAMILIES), heading("family, seeds") + 2
+    assert README[start : start + len(lines)] == lines
 
 
 @pytest.mark.parametrize("one", judging.corpus(), ids=lambda one: one.id)

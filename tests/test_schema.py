@@ -1,6 +1,7 @@
 """``recommend schema``, and the JSON of every command against the schema that it prints."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -90,7 +91,10 @@ def inputs() -> list[tuple[str, str]]:
         "recommendation": [
             *(f"{words} --json -q" for words in asked),
             *(f"--gpu A100-80G --follow {name} --json -q" for name in ("gemini", "baseline", "defaults")),
-            *(f"estimate {words} --json -- {GIVEN[number % 5]}" for number, words in enumerate(asked)),
+            *(
+                f"estimate {re.sub(r' --(goal|kv) [a-z0-9]+', '', words)} --json -- {GIVEN[number % 5]}"
+                for number, words in enumerate(asked)
+            ),
         ],
         "plan": [f"plan {words} --json" for words in FLEETS],
     }
@@ -106,12 +110,21 @@ def output(*words: str, text: str | None = None) -> str:
 
 @pytest.mark.parametrize(("name", "words"), inputs())
 def test_outputs_follow_their_schema(name: str, words: str) -> None:
-    """Also where nothing fits, nothing is found, or the configuration is refused; there the main job prints nothing."""
+    """Also where nothing is found or the configuration is refused; where nothing fits, that of the refusal."""
     printed = output(*shlex.split(words))
-    if not printed:
-        assert words.startswith("--")
-        return
-    assert valid(name, printed)["format"] == 1
+    refused = words.startswith("--") and "nothing_fits" in json.loads(printed)
+    assert valid("nothing-fits" if refused else name, printed)["format"] == 1
+
+
+def test_a_program_reads_why_nothing_fits(tmp_path: Path) -> None:
+    """The limit, the smallest change and other ways, on stdout; no file is written."""
+    words = ["--gpu", "L4", "--model", "qwen3-8b", "--workload", "chat", "--rps", "200", "--json"]
+    found = valid("nothing-fits", output(*words))
+    assert found["nothing_fits"]["constraint"] == "goal-rps"
+    assert found["change"]["options"].startswith("--rps ")
+    assert found["others"][0]["options"].startswith("recommend plan --rps 200")
+    assert output(*words, "-o", str(tmp_path / "made.json")) == ""
+    assert not list(tmp_path.iterdir())
 
 
 CORPUS = sorted((Path(__file__).parent / "reviews" / "corpus").glob("*.yaml"))

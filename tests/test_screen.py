@@ -57,7 +57,7 @@ CARD = "card a100-sxm-80g (not a100-pcie-80g)"
         (
             ("--load", "single"),
             [
-                "LMDeploy 0.18.0", "model internvl3-8b-awq", "its newest revision", CARD,
+                "LMDeploy 0.18.0", "model internvl3-8b-awq", CARD,
                 "workload vision-json (1 image of 448x448, 24 tokens of text in, 16 out, answers in JSON)",
                 "16 CPU cores",
             ],
@@ -65,7 +65,8 @@ CARD = "card a100-sxm-80g (not a100-pcie-80g)"
         (
             ("--model", "qwen2.5-7b-instruct"),
             [
-                "LMDeploy 0.18.0", "its newest revision", CARD, "workload text (1,024 tokens of text in, 128 out)",
+                "LMDeploy 0.18.0", "the model's newest revision", CARD,
+                "workload text (1,024 tokens of text in, 128 out)",
                 "one request at a time", "16 CPU cores",
             ],
         ),
@@ -76,14 +77,14 @@ CARD = "card a100-sxm-80g (not a100-pcie-80g)"
         (
             ("--image", "1280x720", "--isl", "30", "--output-tokens", "8", "--lmdeploy", "0.9.2", "--load", "2"),
             [
-                "model internvl3-8b-awq", "its newest revision", CARD, "workload vision-json (answers in JSON)",
+                "model internvl3-8b-awq", CARD, "workload vision-json (answers in JSON)",
                 "16 CPU cores",
             ],
         ),
         (
             ("--text-only", "--gpu=a100-sxm-80g", "--load", "2"),
             [
-                "LMDeploy 0.18.0", "model internvl3-8b-awq", "its newest revision",
+                "LMDeploy 0.18.0", "model internvl3-8b-awq",
                 "workload text (1,024 tokens of text in, 128 out)", "16 CPU cores",
             ],
         ),
@@ -191,7 +192,7 @@ def test_a_rejected_configuration_is_not_started() -> None:
         ("--gpu H100-80G --load 4 --p99 900 --latency 1s --tpot 50ms", " ms of 900 ms\n"),
         ("--gpu H100-80G --load 4 --p99 900 --latency 1s --tpot 50ms", "  goal        TPOT mean "),
         ("--gpu A100-80G --load 64 --p99 2s", ", missed\n"),
-        ("--gpu A100-80G:8 --model llama-3.1-70b-instruct --workload chat --rps 6", "6 requests/s may be too many"),
+        ("--gpu A100-80G:8 --model llama-3.1-70b-instruct --workload chat --rps 6", "6 requests/s are probably too"),
     ],
 )
 def test_what_was_asked_is_on_the_screen(words: str, said: str) -> None:
@@ -289,6 +290,26 @@ def test_a_skill_of_your_own_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "examples.md").read_text() != "mine\n"
 
 
+def test_a_folder_keeps_what_somebody_edited_or_made(tmp_path: Path) -> None:
+    """Nothing is written beside it either; what recommend wrote is replaced, and --force replaces all."""
+    words = ("--gpu", "L4", "-q", "--format", "compose", "-o")
+    folder, own = tmp_path / "fleet", tmp_path / "own"
+    assert recommend_process(*words, str(folder)).returncode == 0
+    assert recommend_process(*words, str(folder), "--load", "4").returncode == 0
+    edited = (folder / "compose.yaml").read_text() + "# mine\n"
+    (folder / "compose.yaml").write_text(edited)
+    own.mkdir()
+    (own / "haproxy.cfg").write_text("mine\n")
+    for place, name in ((folder, "compose.yaml"), (own, "haproxy.cfg")):
+        before = {path: path.read_text() for path in place.iterdir()}
+        done = recommend_process(*words, str(place))
+        assert (done.returncode, done.stderr.count(b"\n")) == (3, 1)
+        assert f"-o {place / name}: edited by hand" in done.stderr.decode()
+        assert {path: path.read_text() for path in place.iterdir()} == before
+    assert recommend_process(*words, str(folder), "--force").returncode == 0
+    assert (folder / "compose.yaml").read_text() != edited
+
+
 def commands(group: click.Group = root, prefix: tuple[str, ...] = ()) -> list[tuple[str, ...]]:  # type: ignore[assignment]
     found: list[tuple[str, ...]] = [prefix]
     context: Any = click.Context(group)
@@ -300,13 +321,15 @@ def commands(group: click.Group = root, prefix: tuple[str, ...] = ()) -> list[tu
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
 def test_help_is_one_screen(words: tuple[str, ...]) -> None:
-    """At most 40 lines of 80 columns, and a way to the rest."""
+    """At most 40 lines of 80 columns, no text cut off, a way to the rest, and examples last."""
     done = recommend_process(*words, "--help")
     lines = done.stdout.decode().splitlines()
     assert done.returncode == 0
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 80
-    assert "--help-all" in lines[-1]
+    assert not [line for line in lines if line.endswith("...") and not line.startswith("Usage:")]
+    (more,) = (number for number, line in enumerate(lines) if "--help-all" in line)
+    assert more == len(lines) - 1 or all(line.startswith("  ") for line in lines[more + 1 :])
 
 
 @pytest.mark.parametrize("typed", ["reviw", "smok", "plna", "benchprompt"])

@@ -1,61 +1,59 @@
-"""The site in a real browser: each kind of page, search, palettes, filters, languages and the picker.
+"""The site in a real browser: each kind of page, search, palettes, languages, tables, old addresses, the two tools.
 
 All of it is skipped, and says so, where Chromium or Playwright is missing. The build is the one that all tests of the
-site share; BUILT_SITE names a finished one to try instead.
+site share; BUILT_SITE names a finished one to try instead. The configurator has its own file.
 """
 
 import gzip
 import json
 import re
-import shlex
-import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
+import yaml
 from browser import Visit, chromium, served, visiting
 from click.testing import CliRunner
-from cpu_time import slowness
+from sitepages import ROOT
 
 from recommender.cli import root
 from recommender.knowledge.load import load
 from recommender.lookup.release_diff import diff
+from recommender.site.browser.run import run
 
 STORE = load()
+REVIEWS = ROOT / "tests" / "reviews"
 PHONES = (390, 360)
 KINDS = {
     "start": "index.html", "compare": "compare.html", "claims": "claims.html", "threads": "threads.html",
     "a flag": "flags/quant-policy.html", "flags": "flags/index.html", "a release": "releases/0.16.0.html",
     "releases": "releases/index.html", "release diff": "releases/compare.html", "a GPU": "gpus/a100-sxm-80g.html",
-    "a model": "models/internvl3-8b-awq.html", "an adviser": "advisers/guide.html",
-    "evidence": "evidence/h100-2026-11-21-guide.html", "a rule": "rules/lmd201.html",
-    "a concept": "concepts/kv-cache.html", "a how-to": "how-to/first-deployment.html",
-    "reference": "reference/python.html", "picker": "picker.html", "Vietnamese start": "vi/index.html",
-    "Vietnamese compare": "vi/compare.html", "Vietnamese flag": "vi/flags/session-len.html",
-    "Vietnamese picker": "vi/picker.html",
+    "GPUs": "gpus/index.html", "a model": "models/internvl3-8b-awq.html", "models": "models/index.html",
+    "an adviser": "advisers/guide.html", "runs": "runs.html", "a rule": "rules/lmd201.html", "fix": "fix.html",
+    "check": "check.html", "a concept": "concepts/kv-cache.html", "guides": "how-to/index.html",
+    "a how-to": "how-to/first-deployment.html", "errors of predictions": "concepts/predictions.html",
+    "reference": "reference/python.html", "Vietnamese start": "vi/index.html", "Vietnamese compare": "vi/compare.html",
+    "Vietnamese flag": "vi/flags/session-len.html", "Vietnamese check": "vi/check.html",
+    "Vietnamese fix": "vi/fix.html",
 }  # fmt: skip
-STATE = "picker.html?model=internvl3-8b-awq&gpu=h100-sxm-80g&load=medium&goal=throughput"
-ASKED = ["--model", "internvl3-8b-awq", "--gpu", "h100-sxm-80g", "--load", "medium", "--goal", "throughput"]
 AXE = """options => axe.run(document, options).then(done => done.violations
   .filter(each => ["serious", "critical"].includes(each.impact))
   .map(each => [each.id, each.nodes.length, each.nodes[0].target.join(" "), each.nodes[0].failureSummary]))"""
 OF_THE_LOOK = ["color-contrast", "link-in-text-block", "scrollable-region-focusable", "aria-hidden-focus", "list"]
 """What another palette and another width can break: the other rules look at the same elements as before."""
-TOO_WIDE = """() => [...document.querySelectorAll(".chart, .chart svg, .language-sh code")]
-  .filter(each => each.scrollWidth > each.clientWidth + 1).map(each => each.outerHTML.slice(0, 200))"""
 RUN_OUT = """() => [...document.querySelectorAll("svg.diagram")].flatMap(drawing =>
   [...drawing.querySelectorAll("text")].filter(each => {
     const [box, whole] = [each.getBBox(), drawing.viewBox.baseVal];
     return box.x < -1 || box.x + box.width > whole.width + 1 || box.y + box.height > whole.height + 4;
   }).map(each => each.textContent))"""
+WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+REACHED = """() => [...document.querySelectorAll(".md-typeset__scrollwrap, .chart, .compare")]
+  .every(each => each.scrollWidth <= each.clientWidth || each.tabIndex === 0)"""
 SHOWN = "selector => [...document.querySelectorAll(selector)].filter(each => each.checkVisibility())"
 PALETTES = "form[data-md-component=palette] label:visible"
-SEARCHABLE = """() => document.querySelector(".md-search-result__meta").textContent.trim() ===
-  JSON.parse(document.querySelector("#__config").textContent).translations["search.result.placeholder"]"""
-"""The index is read: what was typed before is looked for at the next key only."""
-ANSWERED = "state => document.querySelector('#picker-answer')?.dataset.state === state"
+SEARCHED = "query => document.querySelector('#search').dataset.shown === query"
 
 
 # Playwright keeps an event loop running in this thread, which other files' asyncio.run would stumble over: it ends
@@ -86,12 +84,6 @@ def axe() -> str:
     return str(engine.AXE_SCRIPT)
 
 
-def command(visit: Visit) -> list[str]:
-    words = shlex.split(visit.page.locator("#picker-command").inner_text().partition(">")[0])
-    assert words[0] == "recommend"
-    return words[1:]
-
-
 def said_by_cli(*words: str) -> str:
     done = CliRunner().invoke(root, list(words), prog_name="recommend")
     assert done.exit_code == 0, done.output
@@ -117,46 +109,69 @@ def test_each_kind_of_page(visit: Visit, axe: str, kind: str) -> None:
     for width in PHONES:
         page.set_viewport_size({"width": width, "height": 800})
         visit.wait("width => document.documentElement.clientWidth === width", width)
-        wider = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        assert page.evaluate(wider) == 0, f"scrolls sideways at {width} px"
+        assert page.evaluate(WIDER) == 0, f"scrolls sideways at {width} px"
     # What scrolls by itself is made reachable once the new width is known.
-    visit.wait("""() => [...document.querySelectorAll(".md-typeset__scrollwrap, .chart")].every(
-        each => each.scrollWidth <= each.clientWidth || each.tabIndex === 0)""")
+    visit.wait(REACHED)
     assert violations(visit, {"runOnly": OF_THE_LOOK}) == []
 
 
 def test_the_first_page_is_light(visit: Visit, site: Path) -> None:
-    """All that a browser asks for with the first page is under 300 kB compressed, the search index not counted."""
+    """What a browser asks for with the first page is under 200 kB compressed, before the recommender is loaded."""
     visit.open("index.html")
-    visit.wait("() => document.readyState === 'complete'")
     files = {urlsplit(each).path.removeprefix(urlsplit(visit.base).path) for each in visit.asked}
-    weights = {each: len(gzip.compress((site / each).read_bytes())) for each in files if "search_index" not in each}
-    assert len(weights) > 4
-    assert sum(weights.values()) < 300_000, weights
+    weights = {each: len(gzip.compress((site / each).read_bytes())) for each in files if "/runtime/" not in each}
+    assert len(weights) > 8
+    assert sum(weights.values()) < 200_000, weights
 
 
 # Search, palettes, languages
 
+WANTED = {
+    "OOM": "how-to/short-of-memory", "--tp": "flags/tp", "out of memory": "how-to/short-of-memory",
+    "hang at start": "threads.html#", "throughput": "how-to/high-load", "InternVL3": "models/internvl3-",
+    "KV cache int8": "(concepts/kv-quantisation|flags/quant-policy)", "trust remote code": "flags/trust-remote-code",
+    "prefix caching": "(concepts/prefix-caching|flags/enable-prefix-caching)", "session-len": "flags/session-len",
+    "first token": "(threads.html#turbomind-vlm-first-token-slower|how-to/high-load)", "4090": "gpus/rtx-4090",
+    "nccl": "(threads.html#|flags/nccl-)", "kubernetes": "how-to/fleet", "quant policy": "flags/quant-policy",
+    "tensor parallelism": "concepts/tensor-parallelism", "chat template": "flags/chat-template",
+    "LMD201": "rules/lmd201", "exit code": "reference/exit-codes", "image tokens": "concepts/image-tokens",
+}  # fmt: skip
+"""What one of the first three hits leads to, by what is typed."""
 
-@pytest.mark.parametrize(
-    ("start", "typed", "wanted"),
-    [
-        ("index.html", "session-len", "flags/session-len.html"),
-        ("vi/index.html", "session-len", "vi/flags/session-len.html"),
-    ],
-)
-def test_search_finds_a_flag_and_opens_it(visit: Visit, start: str, typed: str, wanted: str) -> None:
-    """Typing a flag's name shows its page, and Enter on it leads there."""
-    page = visit.open(start)
+
+def find(visit: Visit, typed: str) -> list[str]:
+    """Type into the search and return the addresses of the hits, once they are those of all that was typed."""
+    visit.page.locator("#search input").fill(typed)
+    visit.wait(SEARCHED, typed)
+    hits = visit.page.locator("#search-hits a").evaluate_all("all => all.map(each => each.href)")
+    return [hit.removeprefix(visit.base) for hit in hits]
+
+
+def test_search_finds_what_people_type(visit: Visit) -> None:
+    """The guide, option or known issue is one of the first three hits."""
+    visit.open("index.html").keyboard.press("/")
+    found = {typed: find(visit, typed)[:3] for typed in WANTED}
+    missed = {typed: hits for typed, hits in found.items() if not any(re.match(WANTED[typed], hit) for hit in hits)}
+    assert not missed
+
+
+@pytest.mark.parametrize("folder", ["", "vi/"])
+def test_search_finds_a_flag_and_opens_it(visit: Visit, folder: str) -> None:
+    """By keyboard alone: its name, and Enter on the first hit."""
+    page = visit.open(f"{folder}index.html")
     page.keyboard.press("/")
-    field = page.locator("input.md-search__input")
-    field.click()
-    visit.wait(SEARCHABLE)
-    field.press_sequentially(typed)
-    page.locator(f'a.md-search-result__link[href^="{visit.base}{wanted}"]').first.focus()
+    assert find(visit, "session-len")[0] == f"{folder}flags/session-len.html"
     page.keyboard.press("Enter")
-    page.wait_for_url(re.compile(re.escape(visit.base + wanted)))
+    page.wait_for_url(f"{visit.base}{folder}flags/session-len.html")
     page.locator("h1", has_text="session-len").wait_for()
+
+
+def test_search_says_that_it_finds_nothing(visit: Visit) -> None:
+    """In words, for a screen reader too."""
+    page = visit.open("vi/index.html")
+    page.keyboard.press("/")
+    assert find(visit, "xyzzy") == []
+    assert page.locator("#search [role=status]").inner_text()
 
 
 def test_dark_mode_stays(visit: Visit) -> None:
@@ -186,7 +201,7 @@ def test_the_language_switch_stays_on_the_page(visit: Visit, name: str) -> None:
 
 def test_what_is_not_translated_says_so(visit: Visit) -> None:
     """A page without a translation says where the switch leads; English on a Vietnamese page is marked as English."""
-    page = visit.open("evidence/index.html")
+    page = visit.open("runs.html")
     link = page.locator(".md-header a[hreflang=vi]")
     assert link.locator(".missing").count() == 1
     link.focus()
@@ -196,51 +211,32 @@ def test_what_is_not_translated_says_so(visit: Visit) -> None:
     assert page.locator(".untranslated:not([lang=en])").count() == 0
 
 
-# Tables and filters
+# Tables
 
 
-def test_compare_is_sorted_by_keyboard(visit: Visit) -> None:
-    """The order by name, turned round, is in the address, which brings it back."""
-    page = visit.open("compare.html")
-    names = """() => [...document.querySelectorAll("table.settings tbody[data-row]")].map(each => each.dataset.name)"""
-    given = page.evaluate(names)
-    button = page.locator('#compare-controls button[data-sort="name"]')
-    button.focus()
-    page.keyboard.press("Enter")
-    page.locator("#compare-setting[aria-sort=ascending]").wait_for()
-    up = page.evaluate(names)
-    assert sorted(up) == sorted(given)
-    assert up == page.evaluate("names => names.sort((a, b) => a.localeCompare(b))", given)
-    page.keyboard.press("Enter")
-    page.locator("#compare-setting[aria-sort=descending]").wait_for()
-    down = page.evaluate(names)
-    assert down == up[::-1]
-    page.reload()
-    page.locator("#compare-setting[aria-sort=descending]").wait_for()
-    assert page.evaluate(names) == down
+def number_shown(visit: Visit, selector: str, condition: str) -> None:
+    """Wait until as many elements are visible as a condition on their number ``n`` says."""
+    visit.wait(f"() => {{ const n = ({SHOWN})({json.dumps(selector)}).length; return {condition}; }}")
 
 
 def test_compare_is_filtered(visit: Visit) -> None:
-    """By words, by what differs and by column; the count says how many; the address brings it back."""
+    """By words and by what differs; the count says how many; the address brings it back."""
     page = visit.open("compare.html")
-    rows = page.locator("table.settings tbody[data-row]:visible")
+    every_row = "table.settings tbody"
+    rows = page.locator(f"{every_row}:visible")
     every = rows.count()
-    page.locator("#compare-text").press_sequentially("quant-policy")
-    visit.wait(f"every => ({SHOWN})('table.settings tbody[data-row]').length < every", every)
+    page.locator("#compare-text").fill("quant-policy")
+    number_shown(visit, every_row, f"0 < n && n < {every}")
     few = rows.count()
-    page.locator('tbody[data-row="quant-policy"]:visible').wait_for()
+    page.locator("tr#quant-policy").wait_for()
     assert page.locator("#compare-count").inner_text().split()[0] == str(few)
     page.reload()
-    visit.wait(f"few => ({SHOWN})('table.settings tbody[data-row]').length === few", few)
-    page.locator("#compare-controls [data-clear]").click()
-    visit.wait(f"every => ({SHOWN})('table.settings tbody[data-row]').length === every", every)
+    number_shown(visit, every_row, f"n === {few}")
+    page.locator("#compare-text").fill("")
+    number_shown(visit, every_row, f"n === {every}")
     page.locator('#compare-controls [data-only="refuted"]').press("Space")
-    visit.wait(f"every => ({SHOWN})('table.settings tbody[data-row]').length < every", every)
-    assert rows.count() == page.locator("tbody[data-refuted]:visible").count() > 0
-    page.locator("#compare-controls [data-clear]").click()
-    page.locator('#compare-controls [data-toggle="kimi"]').press("Enter")
-    page.locator('td[data-column="kimi"]').first.wait_for(state="hidden")
-    page.locator('td[data-column="guide"]').first.wait_for()
+    number_shown(visit, every_row, f"0 < n && n < {every}")
+    assert rows.count() == page.locator('tbody[data-only~="refuted"]').count()
 
 
 def test_compare_tells_the_reason(visit: Visit) -> None:
@@ -248,7 +244,7 @@ def test_compare_tells_the_reason(visit: Visit) -> None:
     for width in (1280, PHONES[0]):
         visit.page.set_viewport_size({"width": width, "height": 800})
         page = visit.open("compare.html")
-        why = page.locator('tbody[data-row="session-len"] tr.why details')
+        why = page.locator("tbody:has(tr#session-len) details").first
         why.locator("summary").focus()
         page.keyboard.press("Enter")
         why.locator("dd").first.wait_for()
@@ -258,227 +254,155 @@ def test_claims_are_filtered(visit: Visit) -> None:
     """By verdict and adviser: exactly those of the records."""
     page = visit.open("claims.html")
     shown = f"() => ({SHOWN})('section.claim').map(each => each.querySelector('h3').id)"
-    page.locator('#claims-controls [data-verdict="refuted"]').press("Enter")
-    wanted = sorted(each.id for each in STORE.claims.values() if each.verdict == "refuted")
-    visit.wait(f"wanted => ({shown})().length === wanted", len(wanted))
-    assert sorted(page.evaluate(shown)) == wanted
+    page.locator("#claims-verdict").select_option("refuted")
+    refuted = {each.id for each in STORE.claims.values() if each.verdict == "refuted"}
+    number_shown(visit, "section.claim", f"n === {len(refuted)}")
+    assert set(page.evaluate(shown)) == refuted
     page.locator("#claims-adviser").select_option("kimi")
-    visit.wait(f"wanted => ({shown})().length < wanted", len(wanted))
-    kimi = page.evaluate(shown)
-    assert kimi
-    assert set(kimi) < set(wanted)
-    assert page.locator("#claims-count").inner_text().split()[0] == str(len(kimi))
+    wanted = {each for each in refuted if "kimi" in STORE.claims[each].advisers}
+    assert wanted
+    number_shown(visit, "section.claim", f"n === {len(wanted)}")
+    assert set(page.evaluate(shown)) == wanted
+    assert page.locator("#claims-count").inner_text().split()[0] == str(len(wanted))
     page.reload()
-    visit.wait(f"wanted => ({shown})().length === wanted", len(kimi))
-    page.locator("#claims-controls [data-clear]").click()
-    visit.wait(f"wanted => ({shown})().length === wanted", len(STORE.claims))
+    number_shown(visit, "section.claim", f"n === {len(wanted)}")
 
 
-def test_two_releases_are_compared(visit: Visit) -> None:
-    """What the command names for two releases stands on the page; the address brings it back."""
-    page = visit.open("releases/compare.html#old=0.9.2&new=0.18.0")
-    done = "() => document.querySelector('#release-diff')?.getAttribute('aria-busy') !== 'true'"
-    page.locator("#release-diff :text('--disable-vision-encoder')").first.wait_for()
-    visit.wait(done)
-    text = page.locator("#release-diff").inner_text()
-    named = set(re.findall(r"^  (--[a-z0-9-]+)", said_by_cli("diff", "0.9.2", "0.18.0"), re.MULTILINE))
-    assert len(named) > 10
-    assert {each for each in named if each not in text} == set()
-    assert page.locator("#release-command").inner_text() == "recommend diff 0.9.2 0.18.0"
-    page.locator("#releases-controls [data-swap]").press("Enter")
-    page.locator("#release-command", has_text="recommend diff 0.18.0 0.9.2").wait_for()
+def test_runs_are_filtered_sorted_and_unfold(visit: Visit) -> None:
+    """By GPU; the head of a column sorts; a row unfolds to its command; the address brings filter and order back."""
+    page = visit.open("runs.html")
+    every = len(STORE.evidence) + len(STORE.probes)
+    number_shown(visit, "#runs-table tbody tr", f"n === {every}")
+    page.locator("#by-2").select_option("2 x H200 141GB SXM")
+    number_shown(visit, "#runs-table tbody tr", f"0 < n && n < {every}")
+    head = page.locator("#runs-table th button", has_text="Peak requests/s")
+    head.press("Enter")
+    rates = """() => [...document.querySelectorAll("#runs-table tbody tr:not([hidden])")]
+        .map(each => Number(each.cells[8].textContent))"""
+    page.locator("#runs-table th[aria-sort=descending]").wait_for()
+    sorted_rates = page.evaluate(rates)
+    assert sorted_rates == sorted(sorted_rates, reverse=True)
+    page.locator("#runs-table tbody tr:visible th a").first.press("Enter")
+    page.locator("tr.detail pre", has_text="recommend smoke").first.wait_for()
     page.reload()
-    page.locator("#release-command", has_text="recommend diff 0.18.0 0.9.2").wait_for()
+    page.locator("#runs-table th[aria-sort=descending]").wait_for()
+    assert page.evaluate(rates) == sorted_rates
 
 
+def test_old_addresses_lead_to_what_they_named(visit: Visit) -> None:
+    """A run's page to its row, unfolded; a picker's link to the same question."""
+    name = next(iter(STORE.evidence))
+    page = visit.open(f"evidence/{name}.html")
+    page.wait_for_url(f"{visit.base}runs.html#{name}")
+    page.locator(f"tr#{name} + tr.detail pre").first.wait_for()
+    visit.open("picker.html?gpu=l4&model=internvl3-8b-awq")
+    page.wait_for_url(f"{visit.base}index.html?gpu=l4&model=internvl3-8b-awq")
+    assert page.locator("#q-gpu").input_value() == "l4"
+
+
+@pytest.mark.usefixtures("npm_packages")
 @pytest.mark.parametrize(("old", "new"), [("0.9.2", "0.18.0"), ("0.13.0", "0.12.3")])
 def test_two_releases_differ_as_the_command_says(visit: Visit, old: str, new: str) -> None:
-    """The page names the options that came, went and changed, no other ones, and in that order."""
+    """The page has the command's text, with a link for each option; the address brings it back."""
     found = diff(STORE, STORE.releases[old], STORE.releases[new])
-    wanted = [[each.name for each in part] for part in (found.removed, found.changed, found.added)]
-    assert any(wanted)
     page = visit.open(f"releases/compare.html#old={old}&new={new}")
-    visit.wait("() => document.querySelector('#release-diff h2')")
-    titles = ("Removed options", "Changed options", "New options")
-    shown = """title => {
-      const head = [...document.querySelectorAll("#release-diff h2")].find(each => each.textContent.startsWith(title));
-      return head ? [...head.parentElement.querySelectorAll("h2 ~ ul")]
-        .find(each => head.compareDocumentPosition(each) & Node.DOCUMENT_POSITION_FOLLOWING)
-        .querySelectorAll(":scope > li > a:first-child").values().map(each => each.textContent).toArray() : [];
-    }"""
-    assert [page.evaluate(shown, each) for each in titles] == wanted
+    shown = page.locator("#release-diff")
+    shown.locator("a").first.wait_for()
+    assert shown.inner_text().strip() == said_by_cli("diff", old, new).strip()
+    linked = set(shown.locator("a").all_inner_texts())
+    assert {each.name for part in (found.removed, found.changed, found.added) for each in part} <= linked
+    page.locator("#releases-controls [data-swap]").press("Enter")
+    page.locator("#release-command", has_text=f"recommend diff {new} {old}").wait_for()
+    page.reload()
+    page.locator("#release-command", has_text=f"recommend diff {new} {old}").wait_for()
 
 
-def test_pictures_and_commands_fit_a_phone(visit: Visit, site: Path) -> None:
-    """Bars, diagrams and commands are seen whole without scrolling, and no words run out of a hand-drawn diagram."""
+def test_diagrams_fit_a_phone(visit: Visit, site: Path) -> None:
+    """No words run out of a hand-drawn diagram."""
     concepts = sorted(
         f"{folder}{each.name}" for folder in ("concepts/", "vi/concepts/") for each in (site / folder).iterdir()
     )
     assert len(concepts) > 16
     visit.page.set_viewport_size({"width": min(PHONES), "height": 800})
-    for name in ("index.html", "vi/index.html", KINDS["a flag"], KINDS["evidence"], *concepts):
-        visit.open(name)
-        assert visit.page.evaluate(TOO_WIDE) == [], name
-        assert visit.page.evaluate(RUN_OUT) == [], name
+    for name in concepts:
+        if "http-equiv" not in (site / name).read_text("utf-8"):
+            visit.open(name)
+            assert visit.page.evaluate(RUN_OUT) == [], name
 
 
-# The picker
+# The check of a script, and the finder
+
+BAD = "lmdeploy serve api_server OpenGVLab/InternVL3-8B-AWQ --session-len 256 --max-batch-size 1\n"
+CHECKED = "part => document.querySelector('#checker').dataset.shown?.startsWith(part)"
 
 
-def script(visit: Visit) -> str:
-    return str(visit.page.locator("#picker-script code").evaluate("each => each.textContent"))
+@pytest.mark.usefixtures("npm_packages")
+@pytest.mark.parametrize("folder", ["", "vi/"])
+def test_a_pasted_script_gets_the_commands_findings(visit: Visit, folder: str, tmp_path: Path) -> None:
+    """Findings at their lines, the repaired text and our values: those of ``recommend review``."""
+    (tmp_path / "script").write_text(BAD)
+    asked = ["review", str(tmp_path / "script"), "--gpu", "A100-80G", "--load", "16", "--lmdeploy", "0.18.0"]
+    report = json.loads(CliRunner().invoke(root, [*asked, "--format", "json"]).stdout)
+    page = visit.open(f"{folder}check.html")
+    page.locator("#script").fill(BAD)
+    page.locator("#c-gpu").fill("A100-80G")
+    page.locator("#c-load").fill("16")
+    page.locator("#c-lmdeploy").fill("0.18.0")
+    page.locator("#checker button[type=submit]").press("Enter")
+    visit.wait(CHECKED, "findings")
+    assert page.locator(".finding > p:first-child a").all_inner_texts() == [each["rule"] for each in report["findings"]]
+    assert page.locator(".finding > p:first-child b").all_inner_texts() == [
+        " ".join(each["message"].split()) for each in report["findings"]
+    ]
+    for part, more in (("repaired", ["--diff", "--unsafe"]), ("optimized", ["--optimize", "--diff"])):
+        page.locator(f"#tab-{part}").click()
+        visit.wait(CHECKED, part)
+        difference = CliRunner().invoke(root, [*asked, *more]).stdout.splitlines()[2:]
+        assert page.locator("#check-part .row code").all_inner_texts() == [line for line in difference if line]
+        assert difference
 
 
-def test_a_link_to_the_picker_gives_what_the_command_gives(visit: Visit) -> None:
-    """The state in the address is answered; copied and downloaded are the bytes of the command line."""
-    page = visit.open(STATE)
-    visit.wait(ANSWERED, "answer")
-    wanted = said_by_cli(*ASKED)
-    assert script(visit) == wanted
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.locator("#picker-copy").press("Enter")
-    page.locator("#picker-copied", has_text=re.compile(r"\S")).wait_for()
-    assert page.evaluate("() => navigator.clipboard.readText()") == wanted
-    with page.expect_download() as coming:
-        page.locator("#picker-download").press("Enter")
-    assert coming.value.suggested_filename == "serve.sh"
-    assert Path(coming.value.path()).read_bytes() == wanted.encode()
-    assert said_by_cli(*command(visit)) == wanted
+REVIEW = """async words => {
+  const { pageEngine } = await import(new URL("assets/configure/engine.js", document.baseURI));
+  window.engine ??= pageEngine(() => {});
+  const [text, ...asked] = words;
+  return window.engine.call("run", ["review", "script", "--format", "json", ...asked], { script: text });
+}"""
 
 
-def select(visit: Visit, field: str, value: str) -> None:
-    """Chooses in the list that has the focus: its first word, then as many steps as it takes."""
-    chosen, wanted = (
-        visit.page.locator(f"#picker-{field} option{each}") for each in (":checked", f"[value='{value}']")
-    )
-    index = "each => each.index"
-    visit.page.keyboard.type(wanted.inner_text().split()[0])
-    for _ in range(200):
-        steps = wanted.evaluate(index) - chosen.evaluate(index)
-        if not steps:
-            break
-        visit.page.keyboard.press("ArrowDown" if steps > 0 else "ArrowUp")
-    assert chosen.get_attribute("value") == value
+@pytest.mark.usefixtures("npm_packages")
+def test_real_scripts_get_the_commands_findings(visit: Visit) -> None:
+    """Published commands and scripts, read by the browser's parser: byte by byte what the command says of them."""
+    visit.open("check.html")
+    files = [path for folder in ("corpus", "files") for path in sorted((REVIEWS / folder).iterdir())[::4]]
+    published = [yaml.safe_load(path.read_text("utf-8")) for path in files]
+    assert len(published) > 30
+    for each in published:
+        outcome = run(["review", "script", "--format", "json", "--load", "16"], {"script": each["text"]})
+        shown = visit.page.evaluate(REVIEW, [each["text"], "--load", "16"])
+        assert (shown["stdout"], shown["stderr"], shown["code"]) == (outcome.stdout, outcome.stderr, outcome.code), each
 
 
-def test_the_picker_by_keyboard_alone(visit: Visit) -> None:
-    """Four answers without a mouse; the address then gives the same script anew; Back undoes the last answer."""
-    page = visit.open("picker.html")
-    visit.wait("() => document.querySelector('#picker-answer').dataset.state !== 'waiting'")
-    page.locator("#picker-model").focus()
-    for field, value in (("model", "internvl3-8b-awq"), ("gpu", "h100-sxm-80g")):
-        for _ in range(12):
-            if page.evaluate("() => document.activeElement.id") == f"picker-{field}":
-                break
-            page.keyboard.press("Tab")
-        select(visit, field, value)
-    for field, wanted in (("load", "medium"), ("goal", "throughput")):
-        chosen = page.locator(f"input[name={field}]:checked")
-        for _ in range(20):
-            if page.evaluate("() => document.activeElement.name") == field:
-                break
-            page.keyboard.press("Tab")
-        for _ in range(5):
-            if chosen.get_attribute("value") == wanted:
-                break
-            page.keyboard.press("ArrowDown")
-        assert chosen.get_attribute("value") == wanted, field
-    visit.wait(ANSWERED, "answer")
-    wanted_state = {"model": ["internvl3-8b-awq"], "gpu": ["h100-sxm-80g"], "load": ["medium"], "goal": ["throughput"]}
-    assert parse_qs(urlsplit(page.url).query) == wanted_state
-    wanted_script = said_by_cli(*ASKED)
-    visit.wait("wanted => document.querySelector('#picker-script code')?.textContent === wanted", wanted_script)
-    page.reload()
-    visit.wait(ANSWERED, "answer")
-    assert script(visit) == wanted_script
-    page.go_back()
-    visit.wait("() => new URLSearchParams(location.search).get('goal') !== 'throughput'")
-    visit.wait("""() => document.querySelector("input[name=goal]:checked").value !== "throughput" """)
+@pytest.mark.usefixtures("npm_packages")
+def test_the_check_says_what_it_does_not_understand(visit: Visit) -> None:
+    """Nothing pasted, and a GPU that nobody knows."""
+    page = visit.open("check.html")
+    page.locator("#checker button[type=submit]").press("Enter")
+    page.locator("#check-status", has_text="Paste a script").wait_for()
+    page.locator("#script").fill(BAD)
+    page.locator("#c-gpu").fill("A1000")
+    page.locator("#checker button[type=submit]").press("Enter")
+    page.locator("#check-status", has_text="did you mean").wait_for()
 
 
-@pytest.mark.alone
-def test_the_picker_answers_at_once(visit: Visit) -> None:
-    """Half of the changes after loading are answered in under 100 ms; times are those of a machine of usual speed."""
-    page = visit.open(STATE)
-    visit.wait(ANSWERED, "answer")
-    change = """async () => {
-      const code = "#picker-script code", took = [];
-      for (const id of ["load-high", "goal-memory", "load-single", "goal-latency", "load-low", "goal-throughput",
-                        "load-medium"]) {
-        const before = document.querySelector(code)?.textContent, start = performance.now();
-        document.querySelector(`#picker-${id}`).click();
-        while (document.querySelector(code)?.textContent === before && performance.now() - start < 5000)
-          await new Promise(done => setTimeout(done, 1));
-        took.push(performance.now() - start);
-      }
-      return took;
-    }"""
-    rounds: list[float] = []
-    while len(rounds) < 3 and not (rounds and min(rounds) < 100):
-        rounds.append(statistics.median(page.evaluate(change)) / slowness())
-    assert min(rounds) < 100, rounds
-
-
-def test_the_drawer_of_the_picker_gives_the_command(visit: Visit) -> None:
-    """An answer that is not among the prepared ones is the command that gives it."""
-    page = visit.open(f"{STATE}&p99=800")
-    visit.wait(ANSWERED, "elsewhere")
-    page.locator("#picker-why", has_text=re.compile(r"\S")).wait_for()
-    assert "800" in command(visit)
-    assert said_by_cli(*command(visit)) == said_by_cli(*ASKED, "--p99", "800")
-    visit.open(STATE)
-    visit.wait(ANSWERED, "answer")
-    page.locator("#picker-more summary").press("Enter")
-    page.locator("#picker-p99").fill("800")
-    page.locator("#picker-p99").press("Enter")
-    visit.wait(ANSWERED, "elsewhere")
-    assert parse_qs(urlsplit(page.url).query)["p99"] == ["800"]
-
-
-def test_a_load_that_is_a_number_is_asked_as_it_is(visit: Visit) -> None:
-    """No named load stands for it; another answer leaves it as it is, until a named load is chosen."""
-    page = visit.open(STATE.replace("load=medium", "load=16"))
-    visit.wait(ANSWERED, "elsewhere")
-    asked = [each.replace("medium", "16") for each in ASKED]
-    assert said_by_cli(*command(visit)) == said_by_cli(*asked)
-    assert page.locator("input[name=load]:checked").count() == 0
-    page.locator("#picker-goal-memory").press("Space")
-    page.locator("#picker-command", has_text="--load 16 --goal memory").wait_for()
-    page.locator("#picker-load-medium").press("Space")
-    visit.wait(ANSWERED, "answer")
-
-
-@pytest.mark.parametrize("name", ["index.html", "vi/index.html"])
-def test_the_first_page_answers(visit: Visit, name: str) -> None:
-    """The four questions stand on it, with the script; figures and reasons fold out."""
-    page = visit.open(f"{name}?{STATE.partition('?')[2]}")
-    visit.wait(ANSWERED, "answer")
-    assert script(visit) == said_by_cli(*ASKED)
-    page.locator("#picker-behind > summary").press("Enter")
-    page.locator("#picker-memory-table tr").nth(3).wait_for()
-
-
-def test_the_picker_says_what_it_does_not_know(visit: Visit) -> None:
-    """A card that nobody knows is said, and the page still answers."""
-    page = visit.open(STATE.replace("h100-sxm-80g", "h999"))
-    page.locator("#picker-notice", has_text="h999").wait_for()
-    visit.wait("() => !['waiting', 'failed'].includes(document.querySelector('#picker-answer').dataset.state)")
-    assert page.locator("#picker-gpu").input_value() in STORE.gpus
-
-
-def test_the_answer_of_the_picker_is_complete(visit: Visit, axe: str) -> None:
-    """Memory as a picture and as a table, a reason for each flag, advisers; nothing for axe, on a phone too."""
-    visit.page.set_viewport_size({"width": PHONES[0], "height": 800})
-    page = visit.open(STATE)
-    visit.wait(ANSWERED, "answer")
-    assert page.locator("#picker-memory-table tr").count() > 3
-    assert page.locator("#picker-advisers tr").count() > 3
-    assert page.locator("#picker-status").inner_text()
-    flag = page.locator("#picker-flags .picker-flag[data-option=session-len]")
-    flag.locator("summary").press("Enter")
-    flag.locator("a").first.wait_for()
-    page.evaluate(axe)
-    assert violations(visit, {}) == []
+@pytest.mark.parametrize("name", sorted(name for name, each in STORE.threads.items() if each.error))
+def test_a_pasted_log_line_finds_its_issue(visit: Visit, name: str) -> None:
+    """The first hit is the known issue with that message, amid what a log line has besides."""
+    page = visit.open("fix.html")
+    page.locator("#log").fill(f"2026-11-20 10:14:33,518 - lmdeploy - ERROR - {STORE.threads[name].error} (rank 0)")
+    hits = page.locator("#found a").evaluate_all("all => all.map(each => each.getAttribute('href'))")
+    same = [each.id for each in STORE.threads.values() if each.error == STORE.threads[name].error]
+    assert hits[0] in [f"threads.html#{each}" for each in same]
 
 
 def test_the_list_of_the_api_is_where_the_page_says(visit: Visit, site: Path) -> None:

@@ -9,18 +9,27 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from browser import Visit, chromium, served, visiting
 from questions import FOLDERS, question, words
 
+from recommender.knowledge.load import load
 from recommender.site.browser.run import run
+from recommender.site.browser.stored import stored_answers
 
 pytestmark = pytest.mark.usefixtures("npm_packages")
+STORE = load()
 QUESTIONS = 300
+FIRST = ["--model", "internvl3-8b-awq", "--gpu", "h100-sxm-80g", "--load", "16"]
 READY = "() => document.querySelector('#configurator')?.dataset.engine === 'ready'"
-SHOWN = "form => document.querySelector('#configurator')?.dataset.shown?.startsWith(form)"
+ANSWERED = """form => {
+  const { asked, shown } = document.querySelector("#configurator").dataset;
+  return shown === `${form} ${asked}`;
+}"""
+"""The latest question has its answer."""
+FILE = """() => fetch(document.querySelector("#download").href).then(each => each.text())"""
 ASK = """async ([address, form]) => {
   const root = document.querySelector("#configurator");
   const file = form => root.querySelector(`[data-form=${form}]`);
@@ -103,3 +112,172 @@ def test_every_question_has_the_commands_bytes(visit: Visit) -> None:
             assert shown["files"] == files, values
     assert outcomes["answered"] > 0.6 * QUESTIONS
     assert min(outcomes.values()) > 3, outcomes
+
+
+def file_shown(visit: Visit) -> str:
+    """The file of the answer, as it is downloaded."""
+    return str(visit.page.evaluate(FILE))
+
+
+def ask(visit: Visit, change: Any, shows: str) -> None:
+    """Change the question and wait until the next one has its answer."""
+    before = visit.page.evaluate("() => document.querySelector('#configurator').dataset.asked")
+    change()
+    visit.wait("before => document.querySelector('#configurator').dataset.asked !== before", before)
+    visit.wait(ANSWERED, shows)
+
+
+def asked(visit: Visit) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(visit.page.url).query)
+
+
+def test_the_question_by_keyboard_alone(visit: Visit) -> None:
+    """Aliases find model and GPU, the address and the script follow; Back takes the last step back."""
+    page = ready(visit)
+    visit.wait(ANSWERED, "bash")
+    page.locator("#q-model").focus()
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("InternVL3 8B")
+    page.keyboard.press("ArrowDown")
+    ask(visit, lambda: page.keyboard.press("Enter"), "bash")
+    assert page.locator("#q-model").input_value() == "internvl3-8b"
+    page.keyboard.press("Tab")
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("4090")
+    page.keyboard.press("ArrowDown")
+    ask(visit, lambda: page.keyboard.press("Enter"), "bash")
+    assert asked(visit) == {"model": ["internvl3-8b"], "gpu": ["rtx-4090"], "load": ["16"]}
+    wanted = run(["--model", "internvl3-8b", "--gpu", "rtx-4090", "--load", "16"]).stdout
+    assert file_shown(visit) == wanted
+    page.locator("#tab-bash").focus()
+    page.keyboard.press("ArrowRight")
+    visit.wait(ANSWERED, "command")
+    assert file_shown(visit) != wanted
+    page.keyboard.press("ArrowLeft")
+    visit.wait(ANSWERED, "bash")
+    ask(visit, page.go_back, "bash")
+    assert asked(visit)["gpu"] == ["h100-sxm-80g"]
+    assert page.locator("#q-gpu").input_value() == "h100-sxm-80g"
+
+
+def test_copied_is_what_the_command_prints(visit: Visit) -> None:
+    """The script, the command that gives it, and the link that asks for it again."""
+    page = ready(visit, f"index.html?{urlencode({'model': 'InternVL3-8B', 'gpu': 'L40S:2', 'load': '4'})}")
+    visit.wait(ANSWERED, "bash")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    words = ["--model", "InternVL3-8B", "--gpu", "L40S:2", "--load", "4"]
+
+    def copied(button: str) -> str:
+        page.locator(button).press("Enter")
+        page.locator(button, has_text="Copied").wait_for()
+        return str(page.evaluate("() => navigator.clipboard.readText()"))
+
+    assert copied("#copy") == run(words).stdout
+    assert copied("#copy-command") == f"recommend {' '.join(words)} > serve.sh"
+    link = copied("#copy-link")
+    visit.open("fix.html")
+    page.goto(link)
+    visit.wait(READY)
+    visit.wait(ANSWERED, "bash")
+    assert file_shown(visit) == run(words).stdout
+
+
+@pytest.mark.parametrize(
+    ("question", "field"),
+    [
+        ("gpu=A1000&model=internvl3-8b", "gpu"),
+        ("gpu=L4&model=internvl3-78b&load=16", ""),
+        ("gpu=L4&ttft=p95:1s", "ttft"),
+    ],
+)
+def test_a_refusal_stays_in_the_box_and_offers_answers(visit: Visit, question: str, field: str) -> None:
+    """What was asked is not replaced; the reason is the command's, at its field; an offer has an answer."""
+    page = ready(visit, f"index.html?{question}")
+    visit.wait(ANSWERED, "refused")
+    values = {name: value for name, (value,) in parse_qs(question).items()}
+    expected = run([word for name, value in values.items() for word in (f"--{name}", value)])
+    assert expected.code
+    assert page.locator("#q-gpu").input_value() == values["gpu"]
+    refusal = one_line(page.locator("#refusal > p").first.inner_text())
+    assert re.sub(r"^(Not understood|Nothing fits): ", "", refusal) in one_line(expected.stderr)
+    if field:
+        assert page.locator(f"#said-{field}").inner_text()
+    ask(visit, page.locator("#refusal button").first.click, "bash")
+    assert file_shown(visit).startswith("#!/usr/bin/env bash\n")
+
+
+@pytest.mark.parametrize(("width", "height", "screens"), [(1440, 900, 1), (390, 844, 2)])
+@pytest.mark.parametrize("name", ["index.html", "vi/index.html"])
+def test_the_answer_is_near_the_top(visit: Visit, name: str, width: int, height: int, screens: int) -> None:
+    """The three tiles are in the first screen of a desktop, and in the second of a phone; nothing scrolls sideways."""
+    visit.page.set_viewport_size({"width": width, "height": height})
+    page = ready(visit, name)
+    visit.wait(ANSWERED, "bash")
+    boxes = [page.locator(f"#tile-{tile}").bounding_box() for tile in ("memory", "latency", "rate")]
+    assert all(box and box["y"] + box["height"] <= screens * height for box in boxes), boxes
+    wider = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.evaluate(wider) == 0
+
+
+def test_reasons_open_at_their_line(visit: Visit) -> None:
+    """By keyboard, with sources; in Vietnamese in that language."""
+    for name in ("index.html", "vi/index.html"):
+        page = ready(visit, name)
+        visit.wait(ANSWERED, "bash")
+        hint = page.locator("#file .why").first
+        hint.press("Enter")
+        assert hint.get_attribute("aria-expanded") == "true"
+        reason = page.locator("#file .reason")
+        assert reason.locator("a").count() > 1
+        hint.press("Enter")
+        assert reason.count() == 0
+    cells = page.locator("#reasons td:last-child")
+    assert cells.count() > 5
+    assert page.locator("#reasons td[lang=en]").count() == 0
+
+
+def test_without_javascript_there_is_a_table_of_answers(browser: Any, base: str) -> None:
+    """Each stored answer with its figures and its script, which is the command's."""
+    with visiting(browser, base, java_script_enabled=False) as visit:
+        page = visit.open("index.html")
+        rows = page.locator("#configurator table tbody tr")
+        assert rows.count() == len(stored_answers()) > 20
+        address = str(rows.first.locator("a").get_attribute("href"))
+        assert page.request.get(f"{base}{address}").text() == run(FIRST).stdout
+        assert page.locator("#title").inner_text()
+
+
+def test_without_webassembly_stored_answers_are_given_and_said(browser: Any, base: str) -> None:
+    """The answer of the first question; another one offers the stored ones."""
+    with visiting(browser, base) as visit:
+        visit.page.add_init_script("delete globalThis.WebAssembly")
+        page = visit.open("index.html")
+        visit.wait(ANSWERED, "bash")
+        assert file_shown(visit) == run(FIRST).stdout
+        page.locator("#progress", has_text="cannot run WebAssembly").wait_for()
+        visit.open("index.html?model=internvl3-8b&gpu=b200&load=7")
+        visit.wait(ANSWERED, "refused")
+        assert "WebAssembly" in page.locator("#refusal").inner_text()
+        ask(visit, page.locator("#refusal button").first.click, "bash")
+
+
+def test_every_stored_answer_is_the_commands(site: Path) -> None:
+    """So the first paint shows what the recommender then answers."""
+    for each in stored_answers():
+        script = (site / "assets" / "configure" / "stored" / f"{each.name}.sh").read_text("utf-8")
+        assert script == run(each.words.split()).stdout
+
+
+def test_the_boxes_know_what_people_call_things(visit: Visit) -> None:
+    """Each name and alias of a GPU or model finds its record among the first five."""
+    visit.open("index.html")
+    tried, missed = visit.page.evaluate("""async () => {
+      const { matching, prepared } = await import(new URL("assets/configure/combobox.js", document.baseURI));
+      const data = JSON.parse(document.querySelector("#configurator-data").textContent);
+      const tried = ["gpus", "models"].map(kind => prepared(data[kind])).flatMap(items =>
+        items.filter(item => !item.part).flatMap(item =>
+          item.names.map(name => [name, item.id, matching(items, name)])));
+      return [tried.length, tried.filter(([, id, hits]) => !hits.slice(0, 5).some(hit => hit.id === id))];
+    }""")
+    assert tried > 2 * len(STORE.models)
+    assert not missed

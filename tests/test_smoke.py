@@ -621,10 +621,10 @@ def test_a_dry_run_needs_no_lmdeploy(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     (tmp_path / "some").mkdir()
     wrong = ("smoke", str(tmp_path / "serve.sh"), "--dry-run")
-    for place, fault, by in (("none", "absent", "the facts extracted from"), ("some", "", "the parser of the insta")):
+    for place, fault, by in (("none", "absent", "LMDeploy 0.18.0's list"), ("some", "", "the parser of the insta")):
         folder = tmp_path / place
         told = said("smoke", *W, "--dry-run", code=0, fault=fault, folder=folder)
-        assert f"options checked by {by}" in told
+        assert f"options checked against {by}" in told
         assert "nothing was started" in told
         shown = subprocess.run(
             [*RECOMMEND, *wrong], env=_again(folder, fault), capture_output=True, text=True, timeout=BUSY_S, check=False

@@ -62,7 +62,6 @@ def test_a_covered_architecture_is_used_as_a_folder(name: str, architecture: str
     [
         ("deepseek-ai/DeepSeek-V4-Flash", "DeepseekV4ForCausalLM"),
         ("openbmb/MiniCPM3-4B", "MiniCPM3ForCausalLM"),
-        ("JetLM/SDAR-8B-Chat", "SDARForCausalLM"),
         ("zai-org/cogvlm-chat-hf", "CogVLMForCausalLM"),
     ],
 )
@@ -85,13 +84,23 @@ def test_a_model_that_sees_is_none_that_reads_text_only(name: str) -> None:
     assert "pass the folder of a checkpoint" in str(raised.value)
 
 
-@pytest.mark.parametrize("name", ["deepseek-r1-zero-next", "kimi-k1.5", "deepseek-ai/deepseek-prover", "phi-5"])
+@pytest.mark.parametrize("name", ["kimi-k1.5", "JetLM/SDAR-30B-A3B"])
 def test_a_family_alone_names_no_class(name: str) -> None:
     """Which of the family's architectures it is, its name does not say."""
     with pytest.raises(UnknownName) as raised:
         recommend(Request("h100-sxm-80g", model=name))
     said = str(raised.value)
     assert "serves this family with its PyTorch engine only" in said
+    assert not [each for each in extracted().release("0.18.0").entries("pytorch") if each in said]
+
+
+@pytest.mark.parametrize("name", ["phi-5", "deepseek-r1-zero-next", "deepseek-ai/deepseek-prover"])
+def test_a_family_with_a_covered_architecture_is_used_as_a_folder(name: str) -> None:
+    """No class is named: the folder's config.json says which of the family it is."""
+    with pytest.raises(UnknownName) as raised:
+        recommend(Request("h100-sxm-80g", model=name))
+    said = str(raised.value)
+    assert "--model path/to/it" in said
     assert not [each for each in extracted().release("0.18.0").entries("pytorch") if each in said]
 
 

@@ -15,6 +15,11 @@ from recommender.cli import main
 # Exit code, command line, and what its line says.
 CASES = """
 2 | --load single | --gpu is missing; give one, such as --gpu A100-80G
+2 | --gpu A100-80G qwen3-8b | no such command 'qwen3-8b': did you mean --model qwen3-8b?
+2 | A100:2 | no such command 'A100:2': did you mean --gpu A100:2?
+2 | -gpu L4 | no such option -g; did you mean --gpu?
+2 | --gpu L4 --backend vllm | --backend 'vllm': use one of auto, turbomind, pytorch
+2 | --gpu L4 --load many | use a number, or one of single, low, medium, high
 2 | --gpu | '--gpu' requires an argument; see recommend --help
 2 | --gpu A1000 | unknown GPU 'A1000': did you mean A100
 2 | --gpu MI300X | --gpu: unknown GPU 'MI300X': only some NVIDIA GPUs are covered; see recommend list gpus
@@ -32,7 +37,7 @@ CASES = """
 2 | explain quux | unknown option 'quux': see recommend list flags
 2 | --gpu L4 --follow gemini --with max-num-seqs=4 | its closest is --max-batch-size
 2 | --gpu L4 --load single --load 16 | --load is given 2 times
-2 | --gpu L4 --load 4 --concurrency 16 | is given 2 times; leave one
+2 | --gpu L4 --load 4 --concurrency 16 | is given 2 times; keep one
 2 | --gpu L4 --json --format bash | --json and --format bash exclude each other
 2 | plan --rps 3 --gpu L4 --json --format text | --json and --format text exclude each other
 2 | --gpu L4 -v -q | -v and -q exclude each other
@@ -88,7 +93,7 @@ CASES = """
 2 | --gpu L4 --calibrate nowhere.yaml | write one: recommend smoke --save-evidence
 2 | --gpu L4 --follow gemni | did you mean gemini?
 2 | --gpu L4 --with tp=2 | --with needs --follow
-2 | --gpu L4 --format jsn | 'jsn' is not one of
+2 | --gpu L4 --format jsn | --format 'jsn': use one of bash, command
 2 | --gpu L4 --json --format env | exclude each other; remove one
 2 | --gpu L4 --format k8s -o - | name a folder for them, such as -o fleet
 2 | --gpu L4 -o '' | -o: the name is empty; name a file
@@ -99,7 +104,7 @@ CASES = """
 3 | --gpu L4 --format compose -o edited.sh | cannot write edited.sh: a file; name a writable folder
 2 | reviw a.sh | no such command 'reviw': did you mean review?
 2 | list | KIND is missing: one of gpus, models
-2 | list gpu | 'gpu' is not one of 'gpus'
+2 | list gpu | KIND 'gpu': use one of gpus
 2 | knowledge | name a command: check
 2 | knowledge chek | no such command 'chek': did you mean check
 2 | explain | FLAG is missing; see recommend explain --help

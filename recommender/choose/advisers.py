@@ -99,7 +99,9 @@ def _resolve_option(where: str, name: str, known: Collection[str]) -> str:
     if option is None:
         if other := closest_option(name):
             raise UnknownName(f"{where}: LMDeploy has no option {shorten(name)}; its closest is {other}")
-        raise UnknownName(f"{where}: unknown option {shorten(name)}{did_you_mean(name, sorted(known))}")
+        raise UnknownName(
+            f"{where}: unknown option {shorten(name)}{did_you_mean(name, sorted(known), 'see recommend list flags')}"
+        )
     return option
 
 

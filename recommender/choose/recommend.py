@@ -217,10 +217,13 @@ def _warn_of_queue(
         most = estimate(full, config, kv_tokens=candidate.memory.kv_tokens).rps
     if most.low >= asked or any(each.constraint == RATE_CONSTRAINT for each in findings):
         return ()
-    message = (
-        f"{asked:g} requests/s may be too many: at most {most.value:.3g} are served ({most.low:.3g} to "
-        f"{most.high:.3g}). If fewer are served than arrive, the queue grows without end."
-    )
+    served = f"{most.value:.3g} are served ({most.low:.3g} to {most.high:.3g})"
+    message = f"{asked:g} requests/s may be too many: at most {served}. Beyond that the queue grows without end."
+    if most.value < asked:
+        message = (
+            f"{asked:g} requests/s are probably too many: at most {served}. The queue then grows without end, "
+            "and the times above are only those of its beginning."
+        )
     remedy = "Send fewer to this server, or size several with recommend plan."
     sources = resolved.store.constraints[RATE_CONSTRAINT].sources
     return (ConstraintFinding("rate-near-limit", "warn", message, remedy, sources),)

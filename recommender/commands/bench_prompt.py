@@ -59,7 +59,7 @@ recommend smoke, for a launch or the commonest failure of single images;
 @click.option(
     "--images", metavar="DIR", required=True, type=FILE, help="Folder of jpg and png files, searched recursively."
 )
-@click.option("--labels", metavar="FILE", type=FILE, help="CSV of image,label; see below.")
+@click.option("--labels", metavar="FILE", type=FILE, help="CSV with the columns image and label.")
 @click.option("--prompt", metavar="TEXT", help="Question about each image. [the request's]")
 @click.option("--schema", metavar="FILE", type=FILE, help="JSON schema of the answers; none: any text. [the request's]")
 @click.option("--tiles", metavar="A,B", help="Maximum tiles an image for A and B; 0: the model's. [as recommended]")

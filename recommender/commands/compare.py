@@ -27,7 +27,7 @@ Exit codes: 0 done; 1 nothing fits the request, only the advisers are shown;
 @click.option("--short", is_flag=True, help="The most important, on about one screen.")
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 def command(short: bool, as_json: bool, **options: Any) -> None:
-    """Compare the advisers' configurations with ours for one request, setting by setting."""
+    """Compare our configuration with those of five chatbots and three guides, setting by setting."""
     exclude(click.get_current_context(), "--short", "--json")
     from recommender.common import terminal
     from recommender.lookup import comparison_text, short_text

@@ -73,7 +73,8 @@ def settings(resolved: ResolvedRequest, words: Sequence[str]) -> dict[str, str]:
             if not match:
                 raise RequestError(f"{shorten(word)}: write options as --name value and variables as NAME=VALUE")
             if match[1] not in variables:
-                raise UnknownName(f"unknown variable {shorten(match[1])}{did_you_mean(match[1], variables)}")
+                near = did_you_mean(match[1], variables, "see recommend list flags")
+                raise UnknownName(f"unknown variable {shorten(match[1])}{near}")
             values[variables[match[1]]] = match[2]
             continue
         option, equals, value = word.partition("=")
@@ -81,7 +82,8 @@ def settings(resolved: ResolvedRequest, words: Sequence[str]) -> dict[str, str]:
         if option not in flags and (other := closest_option(option)):
             raise UnknownName(f"LMDeploy {resolved.release.id} has no {shorten(option)}; its closest is {other}")
         if option not in flags:
-            raise UnknownName(f"LMDeploy {resolved.release.id} has no {shorten(option)}{did_you_mean(option, flags)}")
+            near = did_you_mean(option, flags, "see recommend list flags")
+            raise UnknownName(f"LMDeploy {resolved.release.id} has no {shorten(option)}{near}")
         if resolved.options[flags[option]].type == "bool":
             if equals:
                 raise RequestError(f"{option} is a switch; write it without a value")

@@ -47,13 +47,14 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
     from recommender.calibration.held_out import as_json, held_out_errors, read_fits, solve_folds
     from recommender.calibration.residual_records import residuals
     from recommender.knowledge.load import load
+    from recommender.maintenance.knowledge_folder import FITS
 
     place = knowledge_of(folder)
     if not find_spec("scipy"):
         raise MaintenanceError("knowledge fit needs scipy; run: pip install scipy")
     store, say = load(place), _progress()
     observations = evidence(place, store)
-    kept = place / "extracted" / "fit_folds.json"
+    kept = place / FITS
     say(f"{'checking the fits' if only_check else 'fitting'} to {len(observations)} observations")
     if only_check:
         values, fits = {name: record.value for name, record in store.coefficients.items()}, read_fits(kept)

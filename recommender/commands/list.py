@@ -41,7 +41,8 @@ def command(kind: str, words: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         terminal.show_json(listing.published(kind, words, records))
     elif records:
-        terminal.show(listing.lines(kind, records, len(known) if words else 0))
+        width = terminal.columns(sys.stdout) if sys.stdout.isatty() else sys.maxsize
+        terminal.show(listing.lines(kind, records, len(known) if words else 0, width))
     if not records:
         click.echo(f"recommend: {listing.explain_nothing(kind, words, known)}", err=True)
         sys.exit(NOTHING)

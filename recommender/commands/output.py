@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from recommender.common.errors import RequestError
 from recommender.common.exits import MACHINE, fail
 from recommender.common.text import masked
 
@@ -52,12 +53,24 @@ def require_no_work(option: str, path: Path, text: str) -> None:
         fail(f"{option} {shown}: {why}", MACHINE)
 
 
-def write_folder(layout: Layout, form: str, name: str) -> None:
-    """Write a fleet's files into a folder and print their paths; exit with one line where it cannot be written."""
+def write_folder(layout: Layout, form: str, name: str, *, force: bool) -> None:
+    """Write a fleet's files into a folder and print their paths; exit with one line where it cannot be written.
+
+    Without ``force`` no file is replaced that somebody edited or made. Raises RequestError if no folder is named.
+    """
+    from pathlib import Path
+
     from recommender.fleet import write
 
+    if name in ("", "-"):
+        raise RequestError(f"--format {form} writes several files; name a folder for them, such as -o fleet")
+    made, folder = write.render_files(layout, form), Path(name)
     try:
-        paths = write.write(layout, form, name)
+        if not force and (work := write.find_work(made, folder)):
+            more = f" and {len(work) - 1} more" if len(work) > 1 else ""
+            told = "edited by hand, or not written by recommend; name another folder, or add --force to overwrite"
+            fail(f"-o {masked(str(work[0]))}{more}: {told}", MACHINE)
+        paths = write.write(made, folder)
     except OSError as error:
         shown = masked(str(error.filename or name))
         why = "a file" if isinstance(error, (FileExistsError, NotADirectoryError)) else error.strerror or error

@@ -82,6 +82,7 @@ would; 2 bad command line; 3 this machine lacks something (a GPU for
     shell_complete=files,
     help="Folder for --format compose, systemd or k8s.",
 )
+@click.option("--force", is_flag=True, help="With -o: overwrite files that were edited by hand.")
 def command(**options: Any) -> None:
     """Size a fleet: GPUs, hosts and servers for a request rate."""
     from recommender.common.terminal import show, show_json
@@ -94,9 +95,11 @@ def command(**options: Any) -> None:
     form = options["form"] or ("json" if options["as_json"] else "text")
     if options["output"] and form not in FORMS:
         raise RequestError(f"-o {options['output']}: add what to write there: --format compose, systemd or k8s")
+    if options["force"] and not options["output"]:
+        raise RequestError("--force overwrites files; name their folder with -o, or leave --force out")
     plan = _plan(options)
     if plan.fleets and form in FORMS:
-        write_folder(layout(plan.fleets[0], plan), form, options["output"])
+        write_folder(layout(plan.fleets[0], plan), form, options["output"], force=options["force"])
     elif form == "json":
         show_json(published(plan))
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,16 +16,19 @@ from recommender.options import build_recommendation
 from recommender.render.formats import render
 from recommender.render.template import COMMENTS
 
+if TYPE_CHECKING:
+    from recommender.choose.recommend import Recommendation
+
 
 def run(options: dict[str, Any]) -> None:
     """Write the recommendation, and the report to stderr."""
     _check_output(options)
     options["form"] = options["form"] or ("json" if options["as_json"] else "bash")
-    recommendation = build_recommendation(options)
+    recommendation = _recommend(options)
     if options["form"] in FORMS:
         from recommender.fleet.layout import Layout
 
-        write_folder(Layout(recommendation), options["form"], options["output"] or "")
+        write_folder(Layout(recommendation), options["form"], options["output"] or "", force=options["force"])
     else:
         _write(render(recommendation, options["form"], options["comments"] or COMMENTS[0]), options)
     if options["quiet"] or options["form"] == "report":
@@ -48,6 +51,20 @@ def run(options: dict[str, Any]) -> None:
             terminal.columns(sys.stderr),
         )
         terminal.write(text, sys.stderr)
+
+
+def _recommend(options: dict[str, Any]) -> Recommendation:
+    """Return the recommendation. Where nothing fits, a program that reads JSON from stdout gets the reason there."""
+    from recommender.choose.recommend import NothingFits
+
+    try:
+        return build_recommendation(options)
+    except NothingFits as error:
+        if options["form"] == "json" and options["output"] in (None, "-"):
+            from recommender.render.no_fit_json import to_json
+
+            terminal.utf8(sys.stdout).write(to_json(error))
+        raise
 
 
 def _write(text: str, options: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ Examples:
 """
 OUTPUTS = {
     "recommendation": ("recommend --json, recommend estimate --json", "render.json_output"),
+    "nothing-fits": ("recommend --json where nothing fits", "render.no_fit_json"),
     "compare": ("recommend compare --json", "lookup.comparison_text"),
     "explain": ("recommend explain --json", "lookup.option_text"),
     "diff": ("recommend diff --json", "lookup.release_diff_text"),

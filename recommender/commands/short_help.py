@@ -15,7 +15,9 @@ from recommender.options import GROUPS, QUESTION
 SHOWN = ("gpu", "model", "workload", "load", "form", "output")
 """Options of the main job that its help explains; it names the others."""
 EXAMPLES = 3
+LINES = 40
 WIDEST = 22
+EXAMPLE = re.compile(r"^  recommend(?:.*\\\n)*.*", re.MULTILINE)
 
 
 class ShortCommand(click.Command):
@@ -35,7 +37,7 @@ class ShortCommand(click.Command):
         for option in given:
             if given.count(option) > 1 and not (option.multiple or option.is_flag or option.count):
                 names = " or ".join(name for name in option.opts if name.startswith("--")) or option.opts[0]
-                raise click.UsageError(f"{names} is given {given.count(option)} times; leave one", ctx)
+                raise click.UsageError(f"{names} is given {given.count(option)} times; keep one", ctx)
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -43,13 +45,14 @@ class ShortCommand(click.Command):
         self.format_usage(ctx, formatter)
         first = (self.help or "").split("\n\n")[0]
         formatter.write("\n" + "\n".join(labelled("", " ".join(first.split()), "", 2)) + "\n")
-        for line in self.short_lines(ctx):
+        used = formatter.getvalue().count("\n") + len([*self.short_lines(ctx, 0)])
+        for line in self.short_lines(ctx, LINES - used):
             formatter.write(f"{line}\n")
 
-    def short_lines(self, ctx: click.Context) -> Iterator[str]:
-        """Yield what follows the description."""
+    def short_lines(self, ctx: click.Context, room: int) -> Iterator[str]:
+        """Yield what follows the description; ``room``: the lines that long texts may take more than one each."""
         own = [each for each in self.params if each.name not in (*QUESTION, "added", "left_out", "follow", "help_all")]
-        yield from _rows("Options", own, ctx)
+        yield from _rows("Options", own, ctx, room)
         yield from _named("The request", [each for each in self.params if each not in own])
         yield from _ending(self, ctx)
 
@@ -70,24 +73,39 @@ class ShortGroup(ShortCommand, click.Group):
             near = did_you_mean(args[0], names)
             if get_close_matches(args[0], [*names, ctx.command_path], 1) == [ctx.command_path]:
                 near = f": leave the word out, as in {ctx.command_path} --gpu A100-80G"
+            if option := _takes(args[0], self):
+                near = f": did you mean {option} {args[0]}?"
             raise click.UsageError(f"no such command {shorten(args[0])}{near}", ctx)
         return super().resolve_command(ctx, args)
 
-    def short_lines(self, ctx: click.Context) -> Iterator[str]:
+    def short_lines(self, ctx: click.Context, room: int) -> Iterator[str]:
         """Yield the options of the main job, the others by name, the commands and examples."""
         shown = [each for each in self.params if each.name in SHOWN]
         if shown:
-            yield from _rows("Options", shown, ctx)
+            yield from _rows("Options", shown, ctx, room)
             yield from _named("Also", [each for each in self.params if each not in shown])
         yield from ("", "Commands:")
         for name in self.list_commands(ctx):
-            yield cut(f"  {name:<13}{self.summary(ctx, name)}")
-        yield from _ending(self, ctx, 1)
+            yield from labelled(name, self.summary(ctx, name), "  ", 13)
+        yield from _ending(self, ctx, 2)
 
     def summary(self, ctx: click.Context, name: str) -> str:
         """Return what a command does, in one line."""
         command = self.get_command(ctx, name)
-        return command.get_short_help_str(80) if command else ""
+        return command.get_short_help_str(200) if command else ""
+
+
+def _takes(word: str, command: click.Command) -> str:
+    """Return the option whose value a word without one is: the name of a GPU or of a model."""
+    from recommender.common.text import normal
+    from recommender.knowledge.load import load
+
+    names = {each.name for each in command.params}
+    for option, kind in (("gpu", "gpus"), ("model", "models")):
+        for name, record in getattr(load(), kind).items() if option in names else ():
+            if normal(word.partition(":")[0]) in map(normal, (name, *record.aliases, getattr(record, "hub", name))):
+                return f"--{option}"
+    return ""
 
 
 def exclude(ctx: click.Context, *names: str) -> None:
@@ -112,14 +130,21 @@ def _show_all(ctx: click.Context, _option: click.Parameter, wanted: bool) -> Non
         ctx.exit()
 
 
-def _rows(title: str, options: list[click.Parameter], ctx: click.Context) -> Iterator[str]:
+def _rows(title: str, options: list[click.Parameter], ctx: click.Context, room: int) -> Iterator[str]:
+    """Yield options with their texts: whole while there is room, else the first sentence of a long one."""
     rows = [(_name(each, ctx), each.help or "") for each in options if isinstance(each, click.Option)]
     if not rows:
         return
     width = min(max(len(name) for name, _ in rows), WIDEST)
     yield from ("", f"{title}:")
     for name, text in rows:
-        yield cut(f"  {name:<{width}}  {text}")
+        whole = labelled(f"{name:<{width}}", text, "  ", width + 2)
+        if len(whole) - 1 <= room:
+            room -= len(whole) - 1
+            yield from whole
+        else:
+            first, *_ = text.split(". ", 1)
+            yield cut(f"  {name:<{width}}  {first.rstrip('.')}.")
 
 
 def _name(option: click.Option, ctx: click.Context) -> str:
@@ -142,9 +167,8 @@ def _named(title: str, options: list[click.Parameter]) -> Iterator[str]:
 
 
 def _ending(command: click.Command, ctx: click.Context, most: int = EXAMPLES) -> Iterator[str]:
-    epilog = re.sub(r"\\\n(?=\s)", "", (command.epilog or "").replace("\b\n", ""))
-    examples = [line for line in epilog.splitlines() if line.startswith("  recommend")]
-    if examples:
-        yield from ("", "Examples:")
-        yield from map(cut, examples[:most])
-    yield f"{ctx.command_path} --help-all has every option, file and exit code."
+    examples = EXAMPLE.findall((command.epilog or "").replace("\b\n", ""))
+    more = f"{ctx.command_path} --help-all has every option and exit code"
+    yield from ("", f"Examples ({more}):" if examples else f"{more}.")
+    for example in examples[:most]:
+        yield from example.splitlines()

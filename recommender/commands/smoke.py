@@ -63,7 +63,7 @@ Examples:
     "phases",
     metavar="N[rps][@WxH]",
     multiple=True,
-    help="A load: concurrency N, or N arrivals a second; @text or @mix for the request's; trace or 2xtrace replays "
+    help="A load: concurrency N, or N arrivals a second. @text or @mix: the request's; trace or 2xtrace replays "
     "--trace. [1, then the request's]",
 )
 @click.option("--seconds", metavar="S", help="Length of each load. [20, or 6 with --quick; 400 answers end it sooner]")
@@ -85,14 +85,14 @@ Examples:
 @click.option("--copies", metavar="N", default=1, type=click.IntRange(1, 16), help="Servers to start on one GPU. [1]")
 @click.option("--mps", is_flag=True, help="Run the copies under CUDA MPS.")
 @click.option("--pin", metavar="CORES", help="Pin the servers to CPU cores, such as 0-7; the load uses others.")
-@click.option("--kill", is_flag=True, help="Fleet only: kill and restart a server under load; count lost requests.")
+@click.option("--kill", is_flag=True, help="Fleet: kill a server under load, restart it. Lost requests are counted.")
 @click.option("--dry-run", is_flag=True, help="Start nothing; check the artefact and its options.")
 @click.option(
     "--patience",
     metavar="S",
     default=120.0,
     type=click.FloatRange(1, 3600),
-    help="Seconds a starting server's log may be silent, or an answer take. [120]",
+    help="Seconds to wait for a log line or an answer. [120]",
 )
 @click.option(
     "--time-limit",

@@ -10,7 +10,7 @@ from recommender.common.errors import RequestError
 from recommender.common.text import masked
 from recommender.fleet import front
 from recommender.knowledge.conditions import version
-from recommender.knowledge.startup_times import longest_start
+from recommender.knowledge.startup_times import describe_longest_start, longest_start
 from recommender.render import quoting, template
 from recommender.render.summary import gib
 
@@ -64,7 +64,8 @@ def place_servers(layout: Layout) -> list[tuple[int, range | list[int], int | No
 
 def patience_s(recommendation: Recommendation) -> int:
     """Return the seconds that a start may take before it counts as failed."""
-    return math.ceil(STARTS * longest_start() + template.model_bytes(recommendation) / COLD_BYTES_PER_S)
+    longest = longest_start(recommendation.config.backend)
+    return math.ceil(STARTS * longest + template.model_bytes(recommendation) / COLD_BYTES_PER_S)
 
 
 def context(layout: Layout) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def context(layout: Layout) -> dict[str, Any]:
         "local": resolved.local,
         "shm": f"{max(2, recommendation.config.tp)}gb",
         "weights": template.model_bytes(recommendation),
-        "longest": longest_start(),
+        "longest": describe_longest_start(recommendation.config.backend),
         "patience": patience_s(recommendation),
         "gib": gib,
         "health_tells": resolved.version >= version(HEALTH_TELLS),

@@ -15,7 +15,7 @@ from recommender.fleet import front
 from recommender.knowledge.conditions import version
 from recommender.knowledge.eras import within
 from recommender.knowledge.names import PART
-from recommender.knowledge.startup_times import longest_start
+from recommender.knowledge.startup_times import describe_longest_start, longest_start
 from recommender.render import quoting, template
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def _size(layout: Layout) -> Size:
         shm_gib=config.tp,
         weights_gib=weights,
         volume_gib=max(20, 2 * weights + 10),
-        startup_s=math.ceil(config.share * STARTS * longest_start() + model_bytes / VOLUME_BYTES_S),
+        startup_s=math.ceil(config.share * STARTS * longest_start(config.backend) + model_bytes / VOLUME_BYTES_S),
         slowest_s=front.client_timeout_s(recommendation),
         products=products(resolved.gpu.nvml_names),
         part=PART in resolved.gpu.id,
@@ -264,7 +264,7 @@ def _size(layout: Layout) -> Size:
         cpus_why=f"The prediction is for {count(cpus, 'core')} and {count(host_pods, 'pod')} "
         f"on a host; {CPU_SHARE:.0%} of that, for a host needs some itself.",
         probe_timeout_s=ANSWERS_S * config.share + 3,
-        startup_why=f"{STARTS} times the longest start measured ({longest_start():.0f} s, warm disk)"
+        startup_why=f"{STARTS} times {describe_longest_start(config.backend)}"
         f"{f' for each of {config.share} servers' if config.share > 1 else ''}, and {weights} GiB at "
         f"{VOLUME_BYTES_S // 10**6} MB/s: raise failureThreshold for a slower volume.",
     )

@@ -6,7 +6,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from statistics import NormalDist
 from typing import Any, Literal, TypeAlias
 
@@ -125,6 +125,8 @@ def servers_of(kind: HostKind, config: Configuration) -> int:
     return kind.cards // kind.tp * config.share
 
 
+# The site shows the same fleet in several forms.
+@cache
 def size_fleet(request: Request, kind: HostKind, aim: Aim, store: Store) -> SizedFleet | Unfit:
     """Return the smallest fleet of a kind that meets the goal for a workload.
 

@@ -62,6 +62,7 @@ def _model_names(store: Store) -> dict[str, records.Model]:
     return index_by_name(store.models, {model.hub: model.id for model in store.models.values()})
 
 
+@lru_cache(maxsize=64)
 def resolve_gpu(store: Store, name: str, option: str = "--gpu") -> tuple[records.Gpu, tuple[str, ...]]:
     """Return a GPU by any of its names, with a note where the name fits other products too. ``option`` had the name."""
     gpu = resolve(f"{option}: unknown GPU", name, _gpu_names(store), NO_GPU)
@@ -69,7 +70,7 @@ def resolve_gpu(store: Store, name: str, option: str = "--gpu") -> tuple[records
     if not ambiguous:
         return gpu, ()
     others = other_variants(store, gpu, name)
-    among = f"{', '.join(others[:SHOWN])}{' ...' if len(others) > SHOWN else ''}" if others else "another product"
+    among = f"{', '.join(others[:SHOWN])}{' ...' if len(others) > SHOWN else ''}" or "a card that no record covers"
     return gpu, (f"{ambiguous} may also mean {among}; assuming {gpu.name}",)
 
 

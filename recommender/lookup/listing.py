@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -152,10 +153,10 @@ def schema() -> dict[str, Any]:
     return output_schema(Published, "List", FORMAT)
 
 
-def lines(kind: str, records: Sequence[Any], total: int) -> Iterator[str]:
-    """Yield a line for each record, then their count, and of how many where ``total`` is given."""
+def lines(kind: str, records: Sequence[Any], total: int, width: int = sys.maxsize) -> Iterator[str]:
+    """Yield a line for each record, ``width`` columns of it, then their count, and of how many if ``total``."""
     listed = KINDS[kind]
-    yield from (cut(listed.line(record)) for record in records)
+    yield from (cut(listed.line(record), width) for record in records)
     count = f"{len(records)} {listed.singular if len(records) == 1 else listed.plural}"
     yield count + (f" of {total}" if total else "")
 
@@ -168,6 +169,7 @@ def explain_nothing(kind: str, words: Sequence[str], known: Known) -> str:
         if not count:
             names = {record.id: None for record, _ in known}
             names |= {part: None for _, text in known for part in re.findall(r"[a-z0-9][\w.-]+\w", text)}
-            return f"no {name} has {shorten(word)}{did_you_mean(word, names)}"
+            near = did_you_mean(word, names, f"see recommend list {KINDS[kind].plural}")
+            return f"no {name} has {shorten(word)}{near}"
     listed = ", ".join(f"{shorten(word)} {count}" for word, count in counts.items())
     return f"no {name} has all of these words; each alone finds: {listed}"

@@ -17,6 +17,7 @@ from recommender.knowledge.store import FOLDERS
 from recommender.maintenance.wheel_facts import WheelFacts, load_extracted
 
 FACTS = "extracted/api_server.json"
+FITS = "extracted/fit_folds.json"
 TEMPLATES = "templates-for-contributors"
 RecordType = TypeVar("RecordType", bound=Record)
 

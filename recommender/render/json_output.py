@@ -170,12 +170,13 @@ def command(recommendation: Recommendation) -> list[str]:
 
 def to_json(recommendation: Recommendation) -> str:
     """Return the complete recommendation as JSON text in ASCII."""
-    plain = asdict(published(recommendation), dict_factory=_plain)
-    plain["rendered"] = seal.read(json.dumps(plain), "json").checksum_line
-    return json.dumps(plain, indent=2, ensure_ascii=True) + "\n"
+    made = asdict(published(recommendation), dict_factory=plain)
+    made["rendered"] = seal.read(json.dumps(made), "json").checksum_line
+    return json.dumps(made, indent=2, ensure_ascii=True) + "\n"
 
 
-def _plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the fields of a dataclass, with records and tuples as JSON has them."""
     return {name: _value(value) for name, value in pairs}
 
 

@@ -88,9 +88,11 @@ def list_assumptions(recommendation: Recommendation, told: Collection[str]) -> l
     if "model" not in told:
         assumed.append(f"model {resolved.model.id}")
     if not (request.revision or resolved.local or resolved.model.remote_code):
-        assumed.append("its newest revision")
+        assumed.append("the model's newest revision")
     if others := other_variants(resolved.store, resolved.gpu, request.gpu):
         assumed.append(f"card {resolved.gpu.id} (not {', '.join(others[:2])}{', ...' if len(others) > 2 else ''})")
+    elif any("; assuming " in note for note in resolved.notes):
+        assumed.append(f"card {resolved.gpu.id}")
     if not {"workload", "trace"} & set(told) and (given := _workload(recommendation, told)):
         assumed.append(f"workload {resolved.workload} ({', '.join(given)})")
     if not {"load", "rps", "trace"} & set(told):

@@ -153,7 +153,7 @@ class Request:
         words: tuple[tuple[str, str, Any], ...] = (
             ("--goal", self.goal, Goal),
             ("--kv", self.kv, KvChoice),
-            ("backend", self.backend, BackendChoice),
+            ("--backend", self.backend, BackendChoice),
             ("--ttft", self.ttft_at, Quantile),
             ("--tpot", self.tpot_at, Quantile),
             ("--latency", self.latency_at, Quantile),

@@ -169,7 +169,9 @@ def resolve_request(
     concurrency = request.concurrency
     if request.load:
         if request.load not in store.loads:
-            raise UnknownName(f"--load: unknown load {shorten(request.load)}{did_you_mean(request.load, store.loads)}")
+            known = ", ".join(sorted(store.loads, key=lambda name: store.loads[name].concurrency))
+            near = did_you_mean(request.load, store.loads, f"use a number, or one of {known}")
+            raise UnknownName(f"--load: unknown load {shorten(request.load)}{near}")
         concurrency = store.loads[request.load].concurrency
     workload = _workload_of(request, model, store)
     images, width, height = workload.images, workload.image_width, workload.image_height

@@ -95,11 +95,13 @@ def family(name: str, release: str, preferred: set[str]) -> tuple[str, bool]:
     for word in re.finditer(r"[a-z0-9]+", last):  # a fine-tuned model's own words may come first
         begun = re.sub(r"[^a-z0-9]", "", last[word.start() :])
         if key := max((key for key in by_key if len(key) > 1 and begun.startswith(key)), key=len, default=""):
-            several = key.isalpha() and any(other.startswith(key) for other in by_key.keys() - {key})
-            return by_key[key], by_key[key] in preferred or not several
+            alike = [by_key[other] for other in by_key if other.startswith(key)]  # the covered ones first
+            if by_key[key] in preferred or not key.isalpha() or len(alike) == 1:
+                return by_key[key], True
+            return alike[0], False
     letters = _letters(normal(last))
-    alike = (each for each in ranked if len(letters) > 1 and _letters(_key(each)) == letters and not sees)
-    return next(alike, ""), False
+    related = (each for each in ranked if len(letters) > 1 and _letters(_key(each)) == letters and not sees)
+    return next(related, ""), False
 
 
 def _key(architecture: str) -> str:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
@@ -92,11 +92,11 @@ class Case:
         except (ValueError, ArithmeticError):  # an impossible value; another rule reports it
             return None
 
-    @cached_property
-    def on_each_release(self) -> tuple[Case, ...]:
-        """Return the same launch on each release."""
-        others = [self.context._replace(resolved=resolved) for resolved in on_each_release(self.resolved)]
-        return tuple(Case(self.script, self.launch, one, launch_settings(one.resolved, self.launch)) for one in others)
+    def on_each_release(self) -> Iterator[Case]:
+        """Yield the same launch on each release, the oldest first."""
+        for resolved in on_each_release(self.resolved):
+            other = self.context._replace(resolved=resolved)
+            yield Case(self.script, self.launch, other, launch_settings(resolved, self.launch))
 
     def text(self, flag: str) -> str | None:
         """Return the value that the launch gives a flag; None if none or unknown."""

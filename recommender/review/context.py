@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -265,14 +265,10 @@ def resolve_for(resolved: ResolvedRequest, changes: Mapping[str, Any]) -> Resolv
         return resolved
 
 
-def on_each_release(resolved: ResolvedRequest) -> tuple[ResolvedRequest, ...]:
-    """Return the same request on each release."""
-    return _on_each_release(resolved.request, resolved.store)
-
-
-@lru_cache(maxsize=64)
-def _on_each_release(request: Request, store: Store) -> tuple[ResolvedRequest, ...]:
-    return tuple(_resolve_known(replace(request, lmdeploy=release), store) for release in store.releases)
+def on_each_release(resolved: ResolvedRequest) -> Iterator[ResolvedRequest]:
+    """Yield the same request on each release, the oldest first."""
+    for release in resolved.store.releases:
+        yield _resolve_known(replace(resolved.request, lmdeploy=release), resolved.store)
 
 
 @lru_cache(maxsize=512)

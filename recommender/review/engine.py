@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from recommender.common.errors import UserError
 from recommender.common.text import did_you_mean, shorten
-from recommender.review import ignores
+from recommender.review import engine_support, ignores
 from recommender.review.case import cases
 from recommender.review.rule import Case, Diagnostic, Finding, Rule, retirement
 from recommender.review.same_as_recommended import weighs_recommended
@@ -216,7 +216,7 @@ class _Run:
         if rule.check is None:
             return
         for case in (*self.cases, *(self.tools if rule.tools else ())):
-            lacking = [need for need in rule.needs if not getattr(case, f"{need}_known")]
+            lacking = [need for need in rule.needs if not _is_met(need, rule, case)]
             for need in lacking:
                 self.silent[need].add(rule.id)
             if not lacking:
@@ -224,10 +224,15 @@ class _Run:
                 yield from (_repairable(rule, case, diagnostic) for diagnostic in found)
 
 
+def _is_met(need: str, rule: Rule, case: Case) -> bool:
+    known: bool = getattr(case, f"{need}_known")
+    return known or (need == "model" and rule.by_architecture and bool(engine_support.architecture(case)))
+
+
 def _repairable(rule: Rule, case: Case, diagnostic: Diagnostic) -> Diagnostic:
     """Return a diagnostic without its repair if the release is assumed, unless every release asks for that repair."""
     fix = diagnostic.fix
     if fix is None or case.release_known or rule.check is None:
         return diagnostic
-    asked = (any(found.fix == fix for found in rule.check(other)) for other in case.on_each_release)
+    asked = (any(found.fix == fix for found in rule.check(other)) for other in case.on_each_release())
     return diagnostic if all(asked) else diagnostic._replace(fix=None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from recommender.common.pattern import pattern
 from recommender.common.text import normal
 from recommender.knowledge.eras import within
-from recommender.request.unknown_model import SUFFIX, served
+from recommender.request.unknown_model import PARTS, READS, SEES, SUFFIX, served
 from recommender.review import accepted_options
 
 if TYPE_CHECKING:
@@ -73,6 +73,13 @@ def serves(case: Case, name: str) -> bool | None:
     return found in served(resolved.release.id, name) if found else None
 
 
+def is_served(case: Case) -> bool:
+    """Return whether an engine of the release may serve the model; False only if no table and no record says so."""
+    found = architecture(case)
+    listed = (found in served(case.resolved.release.id, name) for name in (TURBOMIND, PYTORCH))
+    return not found or any(listed) or bool(serves(case, TURBOMIND) or serves(case, PYTORCH))
+
+
 def architecture(case: Case) -> str:
     """Return the model's architecture; of a model without a record, by its name. Empty if unknown."""
     if case.model_known:
@@ -84,11 +91,13 @@ def architecture(case: Case) -> str:
 @lru_cache(maxsize=256)
 def architecture_of(name: str) -> str:
     """Return the architecture whose name a model's begins with, of any release's tables; empty if none."""
-    last = normal(name.casefold().rstrip("/").rpartition("/")[2].rpartition("distill")[2])
+    folder = name.casefold().replace("\\", "/").rstrip("/").rpartition("/")[2].rpartition("distill")[2]
+    last = normal(folder).replace(".", "")
     keys = _keys()
     hub = HUB.fullmatch(name) is not None  # a folder may be called after anything
     fitting = [key for key in keys if last.startswith(key) and (hub or last[len(key) :][:1].isdigit())]
-    return keys[max(fitting, key=len)] if fitting else ""
+    found = keys[max(fitting, key=len)] if fitting else ""
+    return "" if SEES.search(folder) and READS.search(found) else found
 
 
 @lru_cache(maxsize=1)
@@ -98,6 +107,7 @@ def _keys() -> dict[str, str]:
         for release in accepted_options.releases()
         for engine_name in (TURBOMIND, PYTORCH)
         for name in served(release, engine_name)
+        if not PARTS.search(name)
     }
     # Of architectures of one name, the shortest is that of the text model.
     ranked = sorted(names, key=lambda name: (len(name), name), reverse=True)

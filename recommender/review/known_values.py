@@ -14,8 +14,9 @@ from recommender.choose.advisers import AdvisedValue, GivenSettings
 from recommender.choose.advisers import build_configuration as decided
 from recommender.choose.needs import list_needs
 from recommender.common.errors import RequestError
+from recommender.common.text import shorten
 from recommender.knowledge.conditions import Value
-from recommender.review.engine_support import PYTORCH, engine, wanted
+from recommender.review.engine_support import PYTORCH, architecture, engine, wanted
 from recommender.review.launch_settings import ASSIGNED, accepted_value
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def known_values(case: Case) -> dict[str, Value]:
     """Return the condition vocabulary's values that are given or defaults."""
     facts = constraints.fact_values(case.resolved)
     values = {name: value for name, value in facts.items() if _is_known(case, name)}
+    values |= {} if case.model_known else _of_architecture(case)
     config, sure = _known_configuration(case)
     decided_values = constraints.config_values(case.resolved, config)
     values |= {name: value for name, value in decided_values.items() if name in sure}
@@ -47,6 +49,16 @@ def known_values(case: Case) -> dict[str, Value]:
     else:
         values.pop("config.backend", None)
     return values
+
+
+def _of_architecture(case: Case) -> dict[str, Value]:
+    """Return what the architecture tells of a model without a record, and its name for messages."""
+    found, model = architecture(case), case.launch.model
+    if not found or model is None or model.value is None:
+        return {}
+    vision = {bool(known.vision) for known in case.resolved.store.models.values() if known.architecture == found}
+    sees: dict[str, Value] = {"model.vision": vision.pop()} if len(vision) == 1 else {}
+    return {"model.architecture": found, "model.hub": shorten(model.value), **sees}
 
 
 def _is_known(case: Case, name: str) -> bool:

@@ -90,6 +90,8 @@ class Rule(NamedTuple):
     needs: tuple[str, ...] = ()
     tools: bool = False
     """Whether it also checks the other commands of LMDeploy."""
+    by_architecture: bool = False
+    """Whether the architecture that a model's name tells is enough of what it ``needs`` of the model."""
 
 
 def declare(
@@ -102,6 +104,7 @@ def declare(
     needs: tuple[str, ...] = (),
     family: Family | None = None,
     tools: bool = False,
+    by_architecture: bool = False,
 ) -> Rule:
     """Return the rule of a module: ``….lmd101_unknown_option`` is LMD101, unknown-option.
 
@@ -109,7 +112,9 @@ def declare(
     """
     number, _, name = module.rpartition(".")[2].partition("_")
     family = family or FAMILIES[number[3]]
-    return Rule(number.upper(), name.replace("_", "-"), family, severity, sources, check, whole, needs, tools)
+    return Rule(
+        number.upper(), name.replace("_", "-"), family, severity, sources, check, whole, needs, tools, by_architecture
+    )
 
 
 def launch_rule(

@@ -16,7 +16,7 @@ from recommender.site.browser import bundle, stored
 from recommender.site.html_templates import fill, to_json
 from recommender.site.i18n.translation import plain
 from recommender.site.pages.options import guided
-from recommender.site.site_data import SiteData
+from recommender.site.site_data import SiteData, briefs
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
@@ -167,6 +167,7 @@ def _reasons(data: SiteData) -> dict[str, Any]:
         option.id: [
             *(reason.text for reason in option.reasons),
             *dict.fromkeys(need.because for need in needs if need.option == option.id),
+            *briefs(option),
         ]
         for option in data.store.options()
         if option.setting and option.emit != "never"

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from recommender.choose.reasons import NEEDED
 from recommender.knowledge import records
 from recommender.knowledge.conditions import version
 from recommender.knowledge.index import read_record
 from recommender.knowledge.load import data_root, load
 from recommender.render import artefact
-from recommender.site.i18n.translation import ENGLISH, translated, with_figures
+from recommender.site.i18n.translation import ENGLISH, by_template, translated, with_figures
+from recommender.smoke.report import ReportRow, phase_rows
 
 if TYPE_CHECKING:
     from recommender.choose.recommend import Recommendation
@@ -65,6 +67,10 @@ class SiteData:
     def t(self, words: str) -> str:
         """Translate a text into the pages' language; mark it if the catalogue lacks it."""
         return words if self.english else translated(self.language, words)
+
+    def brief(self, option: records.Option, words: str) -> str:
+        """Translate an option's reason in a few words."""
+        return words if self.english else by_template(words, briefs(option), self.t)
 
     def own(self, english: str, vietnamese: str) -> str:
         """Return a record's own Vietnamese text if the pages need it, else the translation."""
@@ -122,6 +128,12 @@ class SiteData:
         return _read_folder("published", records.Benchmark)
 
 
+def briefs(option: records.Option) -> list[str]:
+    """Return the reasons in a few words that an option may have, with their ``{names}``."""
+    own = (option.brief, *(reason.brief for reason in option.reasons), NEEDED)
+    return [text for text in dict.fromkeys(own) if text]
+
+
 @cache
 def site_data(language: str = ENGLISH) -> SiteData:
     """Return the data of a language, read once per process."""
@@ -132,6 +144,12 @@ def site_data(language: str = ENGLISH) -> SiteData:
 def rebuild_run(run: records.SmokeRun, store: Store) -> Recommendation:
     """Return the recommendation of a run, made once per process: several pages show it."""
     return artefact.rebuild_run(run, store)
+
+
+@cache
+def report_rows(run: records.SmokeRun, phase: records.Phase, store: Store) -> Sequence[ReportRow]:
+    """Return what a load measured and what is predicted of it, simulated once per process."""
+    return phase_rows(rebuild_run(run, store), run, phase)
 
 
 # All languages share the evidence, so it is read once.

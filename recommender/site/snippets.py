@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 
 from click.testing import CliRunner
 
@@ -138,6 +139,8 @@ def report_part(_: SiteData, words: str) -> Iterator[str]:
     yield f"```sh\nrecommend {options} --format report\n```\n\n```text\n{part}\n```"
 
 
+# Pages in all languages show the same commands.
+@cache
 def _run(words: str) -> str:
     with work_folder("site") as folder:
         arguments = shlex.split(words)

@@ -22,14 +22,17 @@ CHECKER = {
     "nothing": "Paste a script, or a launch line.",
     "line": "line {line}",
     "fix": "Fix: {what}",
-    "no-fix": "No safe repair.",
+    "no-fix": "No automatic repair. Some need the LMDeploy release.",
     "same": "This is what we would choose.",
     "copied": "Copied",
     "error": "errors: {count}",
     "warning": "warnings: {count}",
     "info": "notes: {count}",
 }
-EXAMPLE = "lmdeploy serve api_server OpenGVLab/InternVL3-8B-AWQ --tp 3 --cache-max-entry-count 0 --session-len 256"
+EXAMPLE = (
+    "lmdeploy serve api_server OpenGVLab/InternVL3-8B-AWQ --cache-max-entry-count 0.95 --session-len 256"
+    " --max-batch-size 1"
+)
 
 
 def texts(data: SiteData, more: dict[str, str] | None = None) -> dict[str, str]:
@@ -48,6 +51,7 @@ def checker(data: SiteData, _: str) -> Iterator[str]:
         "checker.html",
         t=lambda words: plain(data.t(words)),
         example=EXAMPLE,
+        newest=data.newest.id,
         runtime=runtime(),
         data=to_json({"texts": texts(data, CHECKER), "rules": "rules/" if data.english else "../rules/"}),
     )

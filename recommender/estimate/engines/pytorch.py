@@ -34,6 +34,8 @@ LOGITS_OF_PROMPTS = Version("0.9.2")
 prompt token (0.7.0 lmdeploy/pytorch/engine/model_agent.py:51: 7 bytes for each word)."""
 RESERVED_BLOCKS = 1
 """Blocks for padding (engine/config_builder.py: num_reserved_gpu_blocks)."""
+BEYOND_SESSION = 1
+"""Blocks that a session leaves: the engine shortens longer ones (0.18.0 lmdeploy/pytorch/engine/engine.py:336)."""
 
 
 def forward_tokens(prefill_tokens: int, max_batch_size: int, tp: int) -> int:
@@ -92,9 +94,9 @@ def count_blocks(resolved: ResolvedRequest, config: Configuration, region: int, 
 
 
 def region_for(resolved: ResolvedRequest, config: Configuration, tokens: int) -> int:
-    """Return the bytes of a region that holds these tokens."""
+    """Return the bytes of a region that holds these tokens, also as one session."""
     block = kv_bytes_per_token(resolved.model, config.kv_bits, config.tp) * config.block_len
-    return (-(-tokens // config.block_len) + RESERVED_BLOCKS) * block
+    return (-(-tokens // config.block_len) + BEYOND_SESSION + RESERVED_BLOCKS) * block
 
 
 def workspace(resolved: ResolvedRequest, config: Configuration, forward: int) -> MemoryItem:

@@ -7,7 +7,7 @@ from recommender.common.parse import duplicate_keys
 from recommender.common.user_file import Unreadable
 from recommender.knowledge.store import FOLDERS
 from recommender.maintenance import subcommands
-from recommender.maintenance.knowledge_folder import FACTS, TEMPLATES, KnowledgeFolder, Problem
+from recommender.maintenance.knowledge_folder import FACTS, FITS, TEMPLATES, KnowledgeFolder, Problem
 from recommender.maintenance.schema_files import stale_schemas
 
 
@@ -30,7 +30,7 @@ def files(knowledge: KnowledgeFolder) -> Iterator[Problem]:
     for folder in sorted(folders):
         if not (knowledge.folder / folder).is_dir():
             yield Problem(f"knowledge/{folder}", "(folder)", "it is missing", "create it, or fix its name")
-    read_elsewhere = {"GUIDELINES.md", FACTS, subcommands.FILE, *(f"schema/{name}" for name in knowledge.schemas)}
+    read_elsewhere = {"GUIDELINES.md", FACTS, subcommands.FILE, FITS, *(f"schema/{name}" for name in knowledge.schemas)}
     for path in sorted(path for path in knowledge.folder.rglob("*") if not path.is_dir()):
         name = path.relative_to(knowledge.folder).as_posix()
         folder = path.parent.relative_to(knowledge.folder).as_posix()

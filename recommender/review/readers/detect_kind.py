@@ -52,6 +52,8 @@ def read(path: str, text: str, kind: Kind | None = None, named: bool = True) -> 
     ``named``: the user named the file, so one that starts nothing is a problem.
     """
     script = _with_embedded(_read(path, text, kind))
+    if len(text) > MOST_CHARACTERS:
+        return script
     return replace(script, problems=tuple(dict.fromkeys((*script.problems, *mentions.unread(script, named)))))
 
 

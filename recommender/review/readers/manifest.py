@@ -1,13 +1,14 @@
 """Read compose files and Kubernetes manifests: containers and what they start."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from recommender.review.readers.compose import services
-from recommender.review.readers.container_command import ContainerCommand
+from recommender.review.readers.container_command import MOST_CONTAINERS, ContainerCommand
 from recommender.review.readers.manifest_words import unescape
 from recommender.review.readers.pods import pods
-from recommender.review.readers.yaml_nodes import UnreadableYaml, comments_of, documents
+from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, comments_of, documents, map_scalar
+from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import ReadProblem, Script, Word
 from recommender.review.script.source_map import Mapped, SourceText
 from recommender.review.script.variables import Variables
@@ -25,11 +26,28 @@ def read(script: Script) -> Script:
         at = min(problem.at, len(script.text))
         return replace(script, problems=(ReadProblem(str(problem), page.place(at, at)),))
     run = new_run(page)
-    for started in services(page, roots) if script.kind == "compose" else pods(page, roots):
+    containers = list(services(page, roots) if script.kind == "compose" else pods(page, roots))
+    for started in containers:
         _start(run, started)
         run.unread += started.unread
+    if script.kind == "kubernetes":
+        _scripts(run, roots, containers)
     manifest = complete_script(replace(script, comments=comments_of(page, roots)), run, [])
     return replace(manifest, comments=tuple(sorted(manifest.comments, key=lambda comment: comment.place)))
+
+
+def _scripts(run: Run, roots: Sequence[Node], containers: Sequence[ContainerCommand]) -> None:
+    """Follow the scripts in ConfigMaps, each in the container whose command names it."""
+    kinds = ((root.get("kind"), root.get("data")) for root in roots)
+    maps = [data for kind, data in kinds if kind and kind.text == "ConfigMap" and data]
+    for key, value in [pair for data in maps for pair in data.pairs][:MOST_CONTAINERS]:
+        if value.kind == "scalar" and "\n" in value.text.strip() and LAUNCH.search(value.text):
+            run.state, run.functions, run.container = Variables(), {}, None
+            for started in containers:
+                if any(field.known.rpartition("/")[2] == key.text for field in started.fields):
+                    run.container = started.container
+                    export(run, started.environment)
+            walk(run, map_scalar(run.page.text, value), Where())
 
 
 def _start(run: Run, started: ContainerCommand) -> None:

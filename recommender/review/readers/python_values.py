@@ -162,22 +162,20 @@ class Values:
         return [piece for part in parts for piece in part]
 
     def _computed(self, node: ast.UnaryOp | ast.BinOp, depth: int) -> Iterator[Piece]:
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and self._texts(node):
-            yield from self.pieces(node.left, depth + 1)
-            yield from self.pieces(node.right, depth + 1)
+        parts = _operands(node)
+        if any(self._is_text(part) for part in parts):
+            for part in parts:
+                yield from self.pieces(part, depth + 1)
             return
         number = self._number(node, depth)
         text = None if number is None else str(number)
         start, end = self.span(node)
         yield Piece(text, start, end) if text == self.page.text[start:end] else Piece(text)
 
-    def _texts(self, node: ast.BinOp) -> bool:
-        """Return whether a sum concatenates text; one text operand is enough."""
-        for side in (node.left, node.right):
-            side = self.resolve(side) or side
-            if isinstance(side, ast.JoinedStr) or (isinstance(side, ast.Constant) and isinstance(side.value, str)):
-                return True
-        return False
+    def _is_text(self, part: ast.expr) -> bool:
+        """Return whether an operand of a sum is a text: then the sum concatenates."""
+        value = self.resolve(part) or part
+        return isinstance(value, ast.JoinedStr) or (isinstance(value, ast.Constant) and isinstance(value.value, str))
 
     def _number(self, node: ast.expr, depth: int) -> int | float | None:
         """Evaluate small arithmetic such as ``16 * 1024``."""
@@ -251,6 +249,15 @@ class Values:
             span = (group[0].start, group[-1].end) if exact and group else (whole.start, whole.end)
             fields.append(Field(tuple(group), *span))
         return fields
+
+
+def _operands(node: ast.expr) -> list[ast.expr]:
+    """Return the operands of a sum, however many; none of another expression."""
+    operands: list[ast.expr] = []
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        operands.append(node.right)
+        node = node.left
+    return [node, *reversed(operands)] if operands else []
 
 
 def _sum(operator: ast.operator, left: int | float | None, right: int | float | None) -> int | float | None:

@@ -22,10 +22,11 @@ def constraint_rule(
     at: str = "",
     when: Callable[[Case], bool] | None = None,
     unless: Mapping[str, tuple[str, ...]] = NEVER,
-    assume: Mapping[str, Value] = checks.NOTHING,
+    assume: Callable[[Case], Mapping[str, Value]] | None = None,
     first: bool = False,
     why: str = "",
     fix: Callable[[LaunchSetting], Fix | None] | None = None,
+    by_architecture: bool = False,
 ) -> Rule:
     """Return a rule that reports these constraints where they are violated.
 
@@ -42,7 +43,7 @@ def constraint_rule(
     def check(case: Case) -> Diagnostics:
         if (at not in ("", LAUNCH, MODEL) and at not in case.settings) or (when is not None and not when(case)):
             return
-        for violation in checks.broken(case, *constraints, extra=assume):
+        for violation in checks.broken(case, *constraints, extra=assume(case) if assume else checks.NOTHING):
             setting = case.settings.get(at) or next(iter(violation.settings), None)
             if (at or setting) and not any(checks.broken(case, *unless.get(violation.record.id, ()))):
                 repair = fix(setting) if fix and setting else None
@@ -53,4 +54,6 @@ def constraint_rule(
                     return
 
     cited = tuple(f"constraints/{constraint}" for constraint in constraints)
-    return declare(module, severity, check=check, sources=(*cited, *sources), needs=needs)
+    return declare(
+        module, severity, check=check, sources=(*cited, *sources), needs=needs, by_architecture=by_architecture
+    )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _GAP = r"(?:[\s\"',\\]|\\n)+"
 LAUNCH = pattern(
     rf"\blmdeploy{_GAP}(?:serve{_GAP}|lite{_GAP}|chat\b|convert\b)|\bserve{_GAP}(?:api_server|proxy)\b"
-    r"|\blmdeploy\.serve\.(?:openai\.api_server|proxy\.proxy)\b"
+    rf"|\blmdeploy\.serve\.(?:openai\.api_server|proxy\.proxy)\b|-m{_GAP}lmdeploy\.serve\.\w+"
 )
 NAME = pattern(r"lmdeploy", re.IGNORECASE)
 # Options whose value no rule judges, or which must not stand in a file.
@@ -32,7 +32,9 @@ UNREAD_KIND = "this kind of file is not read, so the server that is mentioned he
 MADE_BY, HEAD = "lmdeploy-recommender", 500
 """The mark of a generated file, and the number of characters in which it occurs."""
 LITERALS = ("{", "[")
-"""How dictionaries and lists of Python begin: known, though no single word."""
+"""How dictionaries and lists of Python begin: known, though no single word.
+
+In a command such a beginning is a placeholder: of an f-string, Ansible or Helm."""
 MOST = 10
 MOST_NAMED = 6
 LONGEST = 60
@@ -85,15 +87,17 @@ def _unknown(launch: Launch) -> Iterator[ReadProblem]:
         if word.value is None and not is_unjudged(option.name)
     ]
     words += [word for word in launch.extra if word.value is None]
-    words = [word for word in words if not word.raw.startswith(LITERALS)]
+    if launch.starts == "pipeline":
+        words = [word for word in words if not word.raw.startswith(LITERALS)]
     if words:
         words.sort(key=lambda word: word.place)
         names = list(dict.fromkeys(_shown(word) for word in words))
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        verb = "is" if len(names) == 1 else "are"
         shown = f"{', '.join(names[:MOST_NAMED])}{more}"
-        what = f"{shown} {verb} not known from this file, so rules skip what depends on it"
+        what = f"not known from this file: {shown}; rules skip what depends on it"
         yield ReadProblem(what, _place(words, launch))
+    elif launch.unsure and launch.model is None and launch.starts != "proxy":
+        yield ReadProblem("this file does not say with which model, and with what else, this starts", launch.place)
 
 
 def _shown(word: Word) -> str:

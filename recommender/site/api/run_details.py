@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from recommender.knowledge import run_figures
 from recommender.site import markup
 from recommender.site.pages.runs import command
-from recommender.site.site_data import SiteData, rebuild_run
-from recommender.smoke.report import ReportRow, memory_rows, phase_rows
+from recommender.site.site_data import SiteData, rebuild_run, report_rows
+from recommender.smoke.report import ReportRow, memory_rows
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
@@ -69,7 +69,7 @@ def _figures(data: SiteData, run: records.SmokeRun) -> Iterator[Block]:
     yield {"title": "Memory of the fullest GPU"} | _table(HEAD, map(_row, memory_rows(recommendation, run)))
     for phase in run.phases:
         figures = run_figures.figures(phase)
-        rows = [_row(row) for row in phase_rows(recommendation, run, phase) if row.measured]
+        rows = [_row(row) for row in report_rows(run, phase, data.store) if row.measured]
         yield {"title": describe_load(phase)} | _table(HEAD, rows)
         yield {
             "text": f"{figures.requests:,} answered, {figures.failed:,} failed; {phase.input_tokens:,} input tokens, "

@@ -37,6 +37,8 @@ UNUSED = (
     *("unittest", "venv", "webbrowser", "wsgiref"),
 )
 """Modules of the standard library that nothing here imports: a quarter of its size."""
+LEVEL = 6
+"""Of compression: 9 takes two and a half times as long and saves half a percent."""
 START = ("pyodide.asm.wasm.bin", "stdlib.zip.bin", "app.zip.bin")
 """Files that a worker loads at its start; it loads those of the parser with the first script."""
 
@@ -60,7 +62,7 @@ def files() -> Mapping[str, bytes]:
     packed = {name: content for name, content in (whole | archives).items() if name.endswith((".wasm", ".zip"))}
     plain = {name: content for name, content in whole.items() if name not in packed}
     # Not .gz: some servers would send it as a compressed answer, which a browser unpacks by itself.
-    return plain | {f"{name}.bin": gzip.compress(content, 9, mtime=0) for name, content in packed.items()}
+    return plain | {f"{name}.bin": gzip.compress(content, LEVEL, mtime=0) for name, content in packed.items()}
 
 
 @cache

@@ -106,5 +106,5 @@ def registry() -> str:
         settings = (Path.home() / ".npmrc").read_text("utf-8")
     except (OSError, UnicodeDecodeError):
         return REGISTRY
-    line = re.search(r"^\s*registry\s*=\s*(\S+)", settings, re.MULTILINE)
+    line = re.search(r"^[ \t]*registry[ \t]*=[ \t]*(\S+)", settings, re.MULTILINE)
     return line[1].rstrip("/") if line else REGISTRY

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from recommender.site.charts import svg
-from recommender.site.site_data import SiteData, rebuild_run
-from recommender.smoke.report import memory_rows, phase_rows
+from recommender.site.site_data import SiteData, rebuild_run, report_rows
+from recommender.smoke.report import memory_rows
 
 SIDE, EDGE = 400, 52
 TICKS = (1, 2, 5)
@@ -21,7 +21,7 @@ def scatter_plots(data: SiteData) -> Iterator[str]:
         rows = [("MiB", row) for row in memory_rows(recommendation, run)]
         for phase in run.phases:
             name = "p50 ms" if phase.concurrency == 1 else "requests/s"
-            rows.append((name, next(row for row in phase_rows(recommendation, run, phase) if row.name == name)))
+            rows.append((name, next(row for row in report_rows(run, phase, data.store) if row.name == name)))
         for name, row in rows:
             if row.measured and row.predicted:
                 dots[name].append((row.measured, row.predicted))

@@ -5,7 +5,7 @@ A text that changes in English loses its translation; the page then shows the En
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -21,6 +21,7 @@ MARKS = ("\ue000", "\ue001")
 """Marks around an untranslated text until ``marked`` turns them into HTML; Markdown keeps private-use characters."""
 MARK = re.compile("[{}{}]".format(*MARKS))
 UNTRANSLATED = re.compile("{}(.*?){}".format(*MARKS), re.DOTALL)
+PLACE = re.compile(r"\{[^}]+\}")
 FIGURE = re.compile(r"\d[\d.,]*\d|\d")
 TAG = re.compile(rf"<[^<>]*{MARK.pattern}[^<>]*>")
 SVG = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
@@ -71,6 +72,18 @@ def with_figures(words: str, translate: Callable[[str], str]) -> str:
     places = count()
     template = FIGURE.sub(lambda _: f"{{{next(places)}}}", words.replace("{", "{{").replace("}", "}}"))
     return translate(template).format(*FIGURE.findall(words))
+
+
+def by_template(words: str, templates: Iterable[str], translate: Callable[[str], str]) -> str:
+    """Translate a text whose ``{names}`` are filled in already, by the one of its templates that it fits."""
+    for template in templates:
+        parts, names = PLACE.split(template), PLACE.findall(template)
+        if found := re.fullmatch("(.+?)".join(map(re.escape, parts)), words):
+            own = translate(template)
+            for name, value in zip(names, found.groups(), strict=True):
+                own = own.replace(name, value)
+            return own
+    return translate(words)
 
 
 def plain(words: str) -> str:

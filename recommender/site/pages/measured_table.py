@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from recommender.knowledge import run_figures
@@ -13,7 +14,7 @@ from recommender.render.formats import render
 from recommender.request.request import Request
 from recommender.site import markup
 from recommender.site.charts import svg
-from recommender.site.site_data import SiteData
+from recommender.site.site_data import SiteData, site_data
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
@@ -74,36 +75,38 @@ def lines(data: SiteData) -> list[TableLine]:
     return [
         line
         for line in (
-            *(TableLine(name, title, link, False, _runs_following(data, name)) for name, title, link in followed),
-            *(TableLine(name, data.t(name), "", True, _runs_of_request(data, OURS[name])) for name in OURS),
+            *(TableLine(name, title, link, False, _runs_following(name)) for name, title, link in followed),
+            *(TableLine(name, data.t(name), "", True, _runs_of_request(OURS[name])) for name in OURS),
         )
         if line.runs
     ]
 
 
-def _comparable(data: SiteData) -> Iterator[tuple[records.SmokeRun, dict[str, object]]]:
+# A table line asks for all of them, in each language.
+@cache
+def _comparable() -> tuple[tuple[records.SmokeRun, dict[str, object]], ...]:
     model = Request(gpu=GPU).model
-    for run in data.runs.values():
-        request = json.loads(run.request)
-        if run.kind != "python" and run.copies == 1 and request.get("gpu") == GPU and run.model == model:
-            yield run, request
+    runs = (run for run in site_data().runs.values() if run.kind != "python" and run.copies == 1 and run.model == model)
+    requested = ((run, json.loads(run.request)) for run in runs)
+    return tuple((run, request) for run, request in requested if request.get("gpu") == GPU)
 
 
-def _runs_following(data: SiteData, adviser: str) -> tuple[records.SmokeRun, ...]:
+def _runs_following(adviser: str) -> tuple[records.SmokeRun, ...]:
     return tuple(
         run
-        for run, request in _comparable(data)
+        for run, request in _comparable()
         if request.get("follow") == adviser and set(request.get("with", ())) <= UNCHANGED  # type: ignore[call-overload]
     )
 
 
-def _runs_of_request(data: SiteData, request: Mapping[str, object]) -> tuple[records.SmokeRun, ...]:
+def _runs_of_request(request: Mapping[str, object]) -> tuple[records.SmokeRun, ...]:
     """Return the runs of a request whose launch is still the recommended one."""
-    runs = [run for run, asked in _comparable(data) if asked == request and run.kind == "bash"]
+    runs = [run for run, asked in _comparable() if asked == request and run.kind == "bash"]
     digest = _launch_digest(runs[0]) if runs else ""  # the same for all
     return tuple(run for run in runs if run.launch_sha256 == digest)
 
 
+@cache
 def _launch_digest(run: records.SmokeRun) -> str:
     parse_request = artefact.parse_request(artefact.Artefact(run.kind, "", "", json.loads(run.request)), {})
     recommendation = artefact.remake(*parse_request)

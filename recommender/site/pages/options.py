@@ -154,7 +154,7 @@ def _what_to_set(data: SiteData, option: records.Option, info: OptionInfo) -> It
         (
             f'<a href="md:index.md?{html.escape(urlencode(question))}">{data.html(when)}</a>',
             markup.code(chosen.value) if chosen.emitted else f"{markup.code(chosen.value)} ({data.t('default')})",
-            markup.text(chosen.brief) if data.english else f'<span lang="en">{markup.text(chosen.brief)}</span>',
+            markup.text(data.brief(option, chosen.brief)),
         )
         for when, question in CASES.items()
         for chosen in choices(" ".join(f"--{name} {value}" for name, value in question.items()))

@@ -1,10 +1,18 @@
 """The table of published benchmarks, each with its prediction."""
 
 from collections.abc import Iterator
+from functools import cache
 
-from recommender.calibration.published import compare_published
+from recommender.calibration.published import PublishedComparison, compare_published
+from recommender.knowledge.store import Store
 from recommender.site import markup
 from recommender.site.site_data import SiteData
+
+
+# Pages in all languages show the same figures.
+@cache
+def _comparisons(store: Store) -> tuple[PublishedComparison, ...]:
+    return tuple(compare_published(store))
 
 
 def published_table(data: SiteData) -> Iterator[str]:
@@ -13,7 +21,7 @@ def published_table(data: SiteData) -> Iterator[str]:
         "Output tokens/s of TurboMind on GPUs without runs here. No prediction is fitted to these figures; they decide "
         "how much wider ranges are on such GPUs. Most are of releases before 0.5. Ratio: published over predicted."
     )
-    predicted = {(each.table.id, each.load): each for each in compare_published(data.store)}
+    predicted = {(each.table.id, each.load): each for each in _comparisons(data.store)}
     rows = []
     for table in data.store.published.values():
         cards = f"{table.tp} x " if table.tp > 1 else ""

@@ -129,7 +129,7 @@ export class Answer {
   explain(option, short) {
     const { texts } = this;
     const own = translated(option.reason, this.reasons?.options?.[option.id]);
-    const reason = make("p", own ? {} : { lang: "en" }, own ?? option.reason);
+    const reason = make("p", { lang: own ? document.documentElement.lang : "en" }, own ?? option.reason);
     const head = make("p", { class: "head" }, make("code", {}, option.name), ` ${option.value}`,
       ...(option.default !== option.value ? [make("small", {}, ` ${fill(texts.default, { default: option.default || texts.none })}`)] : []));
     if (short) return [head, reason];
@@ -143,6 +143,12 @@ export class Answer {
       ...(advice.length ? [make("p", {}, `${texts.others} ${advice.join(", ")}`)] : []),
       make("p", {}, page),
     ];
+  }
+
+  /** Return an option as the file's lines show it: with its reason in a few words, and the language of that. */
+  brief(option) {
+    const own = option.brief && translated(option.brief, this.reasons?.options?.[option.id]);
+    return { ...option, shown: own || option.brief || option.value, lang: own ? document.documentElement.lang : "en" };
   }
 
   /** Every option in a table, for reading without the file. */

@@ -4,6 +4,7 @@ import { fill, make } from "./dom.js";
 import { pageEngine } from "./engine.js";
 
 const FILE = "script";
+const FOUND = 1;  // the exit code with findings; higher ones are failures
 const root = document.getElementById("checker");
 const at = selector => root.querySelector(selector);
 const { texts, rules } = JSON.parse(document.getElementById("checker-data").textContent);
@@ -29,9 +30,9 @@ async function check() {
   try {
     const found = await run("--format", "json");
     if (turn !== state.asked) return;
-    if (!found.stdout) return say(found.stderr.replace(/^recommend( review)?: /, ""));
+    if (!found.stdout || found.code > FOUND) return say(found.stderr.replace(/^recommend( review)?: /, ""));
     const report = JSON.parse(found.stdout);
-    const [repaired, optimized] = [await run("--diff"), await run("--optimize", "--diff")];
+    const [repaired, optimized] = [await run("--diff", "--unsafe"), await run("--optimize", "--diff")];
     if (turn !== state.asked) return;
     state.parts = {
       findings: findings(report, given[FILE]),
@@ -112,6 +113,7 @@ at("#example").addEventListener("click", () => {
   form.elements.script.value = form.elements.script.placeholder;
   form.elements.gpu.value = "A100-80G";
   form.elements.load.value = "16";
+  form.elements.lmdeploy.value = form.elements.lmdeploy.placeholder;
   check();
 });
 at("[role=tablist]").addEventListener("click", event => event.target.dataset.part && choose(event.target));

@@ -90,13 +90,15 @@ function reveal(found) {
     answer.refuse(at("#refusal"), found);
     const name = { load: "amount", concurrency: "amount", rps: "amount" }[found.option?.slice(2)] ?? found.option?.slice(2);
     const said = name && at(`#said-${CSS.escape(name)}`);
-    if (said) said.replaceChildren(make("span", { class: "wrong", lang: "en" }, found.error));
+    if (said) {
+      said.replaceChildren(make("span", { class: "wrong", lang: "en" }, found.error));
+      if (said.closest("details")) said.closest("details").open = true;
+    }
     return;
   }
   state.files = { bash: { [data.names.bash]: found.script } };
   answer.show(found);
-  const options = found.options.map(option => ({ ...option, shown: option.brief || option.value }));
-  state.options = options;
+  state.options = found.options.map(option => answer.brief(option));
   answer.table(at("#reasons"), found);
   meant("gpu", data.gpus, found.gpu);
   meant("model", data.models, found.model);

@@ -76,7 +76,7 @@ export function show(place, text, options, { texts, explain, form }) {
 function row(line, option, texts, explain) {
   const code = make("code", {}, ...highlighted(line));
   if (!option) return make("div", { class: "row" }, code, "\n");
-  const hint = make("button", { type: "button", class: "why", "aria-expanded": "false" }, option.shown);
+  const hint = make("button", { type: "button", class: "why", "aria-expanded": "false", lang: option.lang }, option.shown);
   hint.setAttribute("aria-label", `${option.name}: ${texts.why}`);
   const element = make("div", { class: "row set" }, code, hint, "\n");
   hint.addEventListener("click", event => {

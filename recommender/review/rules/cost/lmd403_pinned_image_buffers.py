@@ -20,20 +20,18 @@ Use 0.18.0, or lower `--max-prefill-token-num` and `--max-batch-size`:
       --max-prefill-token-num 2048 --max-batch-size 32
 """
 
+from collections.abc import Mapping
+
+from recommender.knowledge.conditions import Value
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
+from recommender.review.rule import Case, Diagnostic, Diagnostics, declare
 from recommender.review.rules import surroundings
 
 
-@launch_rule(
-    "warning",
-    needs=("gpu", "model"),
-    sources=("constraints/vision-host-memory", "threads/host-memory-of-image-buffers"),
-)
-def rule(case: Case) -> Diagnostics:
+def _check(case: Case) -> Diagnostics:
     if not case.release_known or _needed(case):
         return
-    for violation in checks.broken(case, "vision-host-memory"):
+    for violation in checks.broken(case, "vision-host-memory", extra=_tokens(case)):
         remedy = f"{violation.record.remedy.rstrip('.')}, or use 0.18.0, which no longer pins it."
         yield Diagnostic(checks.place(case, "max-prefill-token-num"), violation.message, remedy)
 
@@ -42,3 +40,21 @@ def _needed(case: Case) -> bool:
     """Return whether ``recommend`` would choose as many prefill tokens for the given load."""
     chosen, prefill_tokens = surroundings.recommended_config(case), case.number("max-prefill-token-num")
     return chosen is not None and prefill_tokens is not None and chosen.prefill_tokens >= prefill_tokens
+
+
+def _tokens(case: Case) -> Mapping[str, Value]:
+    """Return the tokens of a pass that the launch itself sets, where GPU or model is unknown."""
+    prefill, batch = case.number("max-prefill-token-num"), case.number("max-batch-size")
+    if case.candidate is not None or prefill is None:
+        return {}
+    return {"estimate.forward_tokens": int(prefill + (batch or 0))}
+
+
+rule = declare(
+    __name__,
+    "warning",
+    check=_check,
+    needs=("model",),
+    by_architecture=True,
+    sources=("constraints/vision-host-memory", "threads/host-memory-of-image-buffers"),
+)

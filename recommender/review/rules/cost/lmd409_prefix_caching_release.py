@@ -37,4 +37,5 @@ rule = constraint_rule(
     at="enable-prefix-caching",
     when=lambda case: case.text("enable-prefix-caching") == "true",
     first=True,
+    by_architecture=True,
 )

@@ -22,11 +22,12 @@ Fix the syntax, give each variable a default, or put the environment file beside
 
 from recommender.knowledge.load import load
 from recommender.review.rule import Case, Diagnostic, Diagnostics, declare
+from recommender.review.script.beside import STDIN
 from recommender.review.script.model import Script
 
 
 def _unread(script: Script) -> Diagnostics:
-    if "lmdeploy" not in script.text.casefold() or not (script.launches or script.tools or "." in script.path):
+    if "lmdeploy" not in script.text.casefold() or not (script.launches or script.tools or script.path != STDIN):
         return  # no script of ours to judge: a help text or a log, pasted
     for trouble in script.problems:
         message = f"{trouble.message[:1].upper()}{trouble.message[1:].rstrip('.')}."

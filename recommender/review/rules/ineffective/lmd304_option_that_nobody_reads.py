@@ -28,6 +28,8 @@ from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 NOBODY = frozenset({"nobody"})
 OWN_RULES = frozenset({"vision-max-batch-size"})
 SCHEDULING = frozenset({"num-tokens-per-iter", "max-prefill-iters"})
+STORED = frozenset({"rope-scaling-factor"})
+"""Options that the engine's configuration keeps and nothing reads: so in Python too."""
 READ_UP_TO = Version("0.17.0")
 """The C++ source of this release and of later ones is unknown."""
 
@@ -43,11 +45,14 @@ READ_UP_TO = Version("0.17.0")
     ),
 )
 def rule(case: Case) -> Diagnostics:
-    if not checks.server(case):
+    in_python = checks.python(case)
+    if not (checks.server(case) or in_python):
         return
     for option, flag in checks.options(case):
         era = checks.era(case, flag)
         if era is None or set(era.read_by) != NOBODY or flag.id in OWN_RULES:
+            continue
+        if in_python and flag.id not in STORED:  # the others are lost between the command line and the engine
             continue
         if checks.at_default(case, flag.id) and flag.id not in SCHEDULING:
             continue

@@ -23,9 +23,10 @@ Set the variable before the command:
 import re
 
 from recommender.review.rule import Diagnostic, Diagnostics, script_rule
+from recommender.review.rules.ineffective.lmd311_variable_that_nobody_reads import KNOWN
 from recommender.review.script.model import Assignment, Launch, Script, Span
 
-SERVERS = ("OMP_", "TM_", "LMDEPLOY_", "CUDA_VISIBLE_DEVICES", "TOKENIZERS_PARALLELISM", "MKL_NUM_THREADS", "NCCL_")
+SERVERS = ("OMP_", "CUDA_VISIBLE_DEVICES", "TOKENIZERS_PARALLELISM", "MKL_NUM_THREADS", "NCCL_")
 
 
 @script_rule("warning", sources=("environment/omp-num-threads", "claims/omp-threads-limit-images"))
@@ -37,7 +38,8 @@ def rule(script: Script) -> Diagnostics:
     inherited = {name for launch in script.launches for name in launch.environment}
     for assignment in script.assignments:
         name = assignment.name
-        if name.startswith(SERVERS) and name not in earlier | inherited and _late(script, assignment, last):
+        read = name in KNOWN or name.startswith(SERVERS)
+        if read and name not in earlier | inherited and _late(script, assignment, last):
             yield Diagnostic(
                 assignment.place,
                 f"{name} is set after the server starts, so the server never sees it.",

@@ -1,8 +1,8 @@
 """A chat template file for a model that has its own
 
 ## What it does
-Reports a `--chat-template` file for a model whose tokenizer has a template, in 0.10.0 or newer. The finding is an
-info. It is a warning with a fix if the script is on this machine and the file is not in its folder.
+Reports a `--chat-template` file for a model whose tokenizer has a template, in 0.10.0 or newer; also whether the file
+is missing beside a script on this machine.
 
 ## Why
 If the file is missing at startup, LMDeploy takes the value for a name and stops. If it exists, it replaces the
@@ -24,25 +24,23 @@ from pathlib import Path
 from packaging.version import Version
 
 from recommender.common.text import shorten
-from recommender.review import checks, edits
+from recommender.review import checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
 
 @option_rule(
-    "chat-template", "warning", needs=("model",), sources=("flags/chat-template", "claims/chat-template-file-needed")
+    "chat-template", "info", needs=("model",), sources=("flags/chat-template", "claims/chat-template-file-needed")
 )
 def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     if not setting.text or not checks.server(case) or not checks.is_file(setting.text):
         return
     if case.resolved.version >= Version("0.10.0"):
-        missing = _missing(case.script.path, setting.text)
-        where = "is not in the script's folder" if missing else "replaces it"
+        # The server may run in another folder, or on another machine: so no warning, and no repair.
+        where = "is not in the script's folder" if _missing(case.script.path, setting.text) else "replaces it"
         yield Diagnostic(
             checks.at(setting),
             f"{case.resolved.model.hub} has its own chat template; {shorten(setting.text)} {where}.",
             "Since 0.10.0 LMDeploy uses the tokenizer's template without the option; a missing file stops startup.",
-            edits.remove(case.script, setting.option) if missing else None,
-            severity=None if missing else "info",
         )
 
 

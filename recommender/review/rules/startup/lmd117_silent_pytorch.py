@@ -36,6 +36,8 @@ OTHER = "internvl-hf-release"
 def rule(case: Case) -> Diagnostics:
     if checks.wanted(case) != checks.TURBOMIND or checks.serves(case, checks.TURBOMIND) is not False:
         return
+    if not checks.is_served(case):  # LMD121 reports it
+        return
     if not case.model_known:
         yield from _by_name(case)
         return

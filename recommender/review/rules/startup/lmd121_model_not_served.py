@@ -33,22 +33,22 @@ _constraints = constraint_rule(
     ("head-dim", "head-dim-before-0-12-2", "internvl-hf-release"),
     at=MODEL,
     when=lambda case: checks.wanted(case) == checks.TURBOMIND,
-    assume={"config.backend": checks.TURBOMIND},
+    assume=lambda _: {"config.backend": checks.TURBOMIND},
 )
 
 
 def _check(case: Case) -> Diagnostics:
-    if _constraints.check is not None:
-        yield from _constraints.check(case)
+    found = list(_constraints.check(case)) if _constraints.check is not None else []
+    yield from found
     name = checks.literal(case.launch)
-    if case.model_known or not name or case.launch.starts not in ("api_server", "pipeline"):
+    if found or not name or case.launch.starts not in ("api_server", "pipeline"):
         return
     if name.casefold().endswith(GGUF):
         message = (
             f"{shorten(name.rpartition('/')[2])} is a GGUF file; LMDeploy reads folders in the layout of transformers."
         )
         yield Diagnostic(checks.model_place(case), message, "The server does not start; use the original checkpoint.")
-    elif checks.serves(case, checks.TURBOMIND) is False and checks.serves(case, checks.PYTORCH) is False:
+    elif not checks.is_served(case):
         yield Diagnostic(
             checks.model_place(case),
             f"No engine of {checks.release(case)} lists {checks.architecture(case)}.",

@@ -24,18 +24,18 @@ from recommender.review import checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 MARGIN = 1.03
-ROOM, FITS = "weights-leave-room", "memory-fits"
+ROOMS, FITS = ("weights-leave-room", "weights-leave-room-pytorch"), "memory-fits"
 
 
 @launch_rule(
     "error",
     needs=("gpu", "model"),
-    sources=(f"constraints/{ROOM}", f"constraints/{FITS}", "threads/out-of-memory-at-start"),
+    sources=(*(f"constraints/{room}" for room in ROOMS), f"constraints/{FITS}", "threads/out-of-memory-at-start"),
 )
 def rule(case: Case) -> Diagnostics:
     if checks.wanted(case) != checks.engine(case):
         return  # the estimates are TurboMind's
-    for violation in checks.broken(case, ROOM):
+    for violation in checks.broken(case, *ROOMS):
         yield Diagnostic(checks.model_place(case), violation.message, violation.record.remedy)
         return
     for violation in checks.broken(case, FITS):

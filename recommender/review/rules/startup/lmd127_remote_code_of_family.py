@@ -1,8 +1,9 @@
 """A model family that needs --trust-remote-code
 
 ## What it does
-Reports an unknown model without `--trust-remote-code` if every known checkpoint of its organisation and family has
-its configuration as code: `InternVL2-8B`, for example, because `InternVL3-8B` has.
+Reports an unknown model without `--trust-remote-code` if every known checkpoint of its family has its configuration
+as code: `InternVL2-8B`, for example, because `InternVL3-8B` has. A repository must be of the same organisation; a
+folder goes by its name. `lmdeploy chat` and `lmdeploy lite` are checked too, known models included.
 
 ## Why
 Since 0.13.0 LMDeploy runs such code only with the option; otherwise startup fails. Checkpoints in the transformers
@@ -20,51 +21,86 @@ the revision too.
     lmdeploy serve api_server OpenGVLab/InternVL2-8B --trust-remote-code
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 from recommender.common.pattern import pattern
 from recommender.knowledge.store import Store
-from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
+from recommender.review import accepted_options, checks
+from recommender.review.context import model_of
+from recommender.review.rule import Case, Diagnostic, Diagnostics, declare
+from recommender.review.script.model import Launch, Word
 
-NEEDED = "remote-code-needed"
-FAMILY = pattern(r"([\w.-]+/[A-Za-z]+)(?![A-Za-z])[^/]*\d[^/]*")
+SWITCH = "--trust-remote-code"
+HUB = pattern(r"[\w-]+/[\w.-]+")
+FAMILY = pattern(r"([A-Za-z]+)(?![A-Za-z])[^/]*\d[^/]*")
 CONVERTED = "-hf"
 
 
 @lru_cache(maxsize=2)
-def _families(store: Store) -> frozenset[str]:
-    """Return the families (organisation and leading letters) whose unconverted checkpoints all have remote code."""
-    families: dict[str, bool] = {}
+def _families(store: Store) -> Mapping[str, frozenset[str]]:
+    """Return the families whose unconverted checkpoints all have remote code: leading letters, with organisations."""
+    code: dict[tuple[str, str], bool] = {}
     for model in store.models.values():
-        if (match := FAMILY.fullmatch(model.hub)) and CONVERTED not in model.hub.casefold():
-            name = match[1].casefold()
-            families[name] = families.get(name, True) and model.remote_code
-    return frozenset(name for name, code in families.items() if code)
+        organisation, _, name = model.hub.casefold().partition("/")
+        if (match := FAMILY.fullmatch(name)) and CONVERTED not in name:
+            key = match[1], organisation
+            code[key] = code.get(key, True) and model.remote_code
+    return {
+        family: frozenset(organisation for name, organisation in code if name == family)
+        for family in {name for name, _ in code}
+        if all(needed for (name, _), needed in code.items() if name == family)
+    }
 
 
-@launch_rule(
-    "warning", sources=(f"constraints/{NEEDED}", "threads/remote-code-off-by-default", "flags/trust-remote-code")
-)
-def rule(case: Case) -> Diagnostics:
-    word = case.launch.model
-    if case.model_known or word is None or not word.value or case.launch.starts == "proxy" or case.launch.unsure:
+def _check(case: Case) -> Diagnostics:
+    launch, word = case.launch, _model(case.launch)
+    if word is None or not word.value or launch.unsure or not _asked_for(case):
         return
-    match = FAMILY.fullmatch(word.value)
-    if not match or CONVERTED in word.value.casefold() or match[1].casefold() not in _families(case.resolved.store):
+    if any(option.name.replace("_", "-").lstrip("-") == SWITCH.lstrip("-") for option in launch.options):
         return
-    if case.text("trust-remote-code") == "true" or not _asked_for(case):
-        return
-    if any(option.name == "trust_remote_code" for option in case.launch.options):
-        return
-    yield Diagnostic(
-        checks.model_place(case),
-        f"Known {match[1]} checkpoints have code as configuration; {checks.release(case)} does not run it by default.",
-        "If config.json has an auto_map, startup fails without --trust-remote-code; read that code first.",
-    )
+    family = _family(case, word.value)
+    if family:
+        yield Diagnostic(
+            word.written or word.place,
+            f"Known {family} checkpoints are configured by code; {checks.release(case)} does not run it by default.",
+            f"If config.json has an auto_map, loading fails without {SWITCH}; read that code first.",
+        )
+
+
+def _model(launch: Launch) -> Word | None:
+    """Return the model of a server, or the one that chat or lite loads."""
+    if launch.starts == "tool":
+        return launch.extra[0] if launch.extra and launch.command.startswith(("chat", "lite")) else None
+    return None if launch.starts == "proxy" else launch.model
+
+
+def _family(case: Case, name: str) -> str:
+    """Return the family by which a model needs remote code; empty if none. LMD108 has the known models of servers."""
+    store = case.resolved.store
+    if case.launch.starts == "tool" and (known := model_of(store, name)) is not None:
+        return known.hub if known.remote_code else ""
+    organisation, _, last = name.casefold().rstrip("/").rpartition("/")
+    match = FAMILY.fullmatch(last)
+    if case.model_known or match is None or CONVERTED in last:
+        return ""
+    organisations = _families(store).get(match[1], frozenset())
+    of_hub = HUB.fullmatch(name) is not None
+    return match[1] if organisations and (not of_hub or organisation in organisations) else ""
 
 
 def _asked_for(case: Case) -> bool:
-    """Return whether the release has --trust-remote-code and does not set it by default."""
-    era = case.resolved.options.get("trust-remote-code")
+    """Return whether the command has --trust-remote-code in this release and does not set it by default."""
+    if case.launch.starts == "tool":
+        return SWITCH in accepted_options.parser(case.resolved.release.id, case.launch.command)
+    era = case.resolved.options.get(SWITCH.lstrip("-"))
     return era is not None and era.default != "true"
+
+
+rule = declare(
+    __name__,
+    "warning",
+    check=_check,
+    tools=True,
+    sources=("constraints/remote-code-needed", "threads/remote-code-off-by-default", "flags/trust-remote-code"),
+)

@@ -36,13 +36,20 @@ HELP = frozenset({"-h", "--help", "-v", "--version"})
 
 def _check(case: Case) -> Diagnostics:
     launch, release = case.launch, case.resolved.release.id
-    if launch.starts not in ("proxy", "tool") or any(option.name in HELP for option in launch.options):
+    if any(option.name in HELP for option in launch.options):
+        return
+    other = f"serve {launch.instead.value}" if launch.instead is not None and launch.starts == "api_server" else ""
+    if other in accepted_options.commands(release):
+        for option in launch.options:  # gradio's, while it existed
+            yield from _option(case, other, option, accepted_options.parser(release, other))
+        return
+    if launch.starts not in ("proxy", "tool"):
         return
     command = launch.command or f"serve {launch.starts}"
     if command not in accepted_options.commands(release):
         if launch.instead is not None and launch.instead.value and not launch.instead.value.startswith("-"):
             known = did_you_mean(command, sorted(accepted_options.commands(release)))
-            message = f"{checks.release(case)} has no command lmdeploy {shorten(command)}{known}."
+            message = f"{checks.release(case)} has no command lmdeploy {shorten(command)}{known}"
             yield Diagnostic(launch.instead.place, message, "The command ends with an error.")
         return
     options = accepted_options.parser(release, command)
@@ -60,7 +67,7 @@ def _option(case: Case, command: str, option: GivenOption, options: Mapping[str,
     release = case.resolved.release.id
     if not accepted_options.accepts(release, option.name, command):
         near = did_you_mean(option.name.replace("_", "-"), sorted(name for name in options if name))
-        message = f"lmdeploy {command} of {checks.release(case)} has no option {shorten(option.name)}{near}."
+        message = f"lmdeploy {command} of {checks.release(case)} has no option {shorten(option.name)}{near}"
         yield Diagnostic(option.place, message, STOPS)
         return
     spelled = option.name.replace("_", "-")

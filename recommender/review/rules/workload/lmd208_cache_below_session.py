@@ -24,7 +24,7 @@ from recommender.review.rules.constraint_rule import constraint_rule
 rule = constraint_rule(
     __name__,
     "warning",
-    ("kv-holds-session", "kv-holds-session-before-0-15"),
+    ("kv-holds-session", "kv-holds-session-before-0-15", "kv-holds-session-pytorch"),
     sources=("flags/session-len",),
     needs=("gpu", "model"),
     at="session-len",

@@ -16,7 +16,9 @@ NAMED, MISSING, ERROR = 1, 2, 4
 class Node:
     """A node of the tree."""
 
-    __slots__ = ("_fields", "children", "end_byte", "has_error", "is_missing", "is_named", "start_byte", "type")
+    __slots__ = (
+        *("_fields", "children", "end_byte", "has_error", "is_missing", "is_named", "parent", "start_byte", "type"),
+    )
 
     def __init__(self, kind: str, flags: int, start: int, end: int) -> None:
         """Make a node without children."""
@@ -24,11 +26,20 @@ class Node:
         self.is_named, self.is_missing, self.has_error = (bool(flags & bit) for bit in (NAMED, MISSING, ERROR))
         self.children: list[Node] = []
         self._fields: list[str] = []
+        self.parent: Node | None = None
 
     def add(self, child: Node, field: str) -> None:
         """Append a child with the name of its field, or an empty one."""
         self.children.append(child)
         self._fields.append(field)
+        child.parent = self
+
+    def descendant_for_byte_range(self, start: int, end: int) -> Node:
+        """Return the smallest node around a range."""
+        for child in self.children:
+            if child.start_byte <= start and end <= child.end_byte:
+                return child.descendant_for_byte_range(start, end)
+        return self
 
     @property
     def child_count(self) -> int:
@@ -102,4 +113,6 @@ def build(kinds: list[str], fields: list[str], nodes: list[int]) -> Node:
         node = Node(kinds[kind], flags, start, end)
         parent.add(node, fields[field])
         open_nodes.append((node, count))
-    return root.children[0]
+    (top,) = root.children
+    top.parent = None
+    return top

@@ -1,0 +1,48 @@
+"""Why nothing fits a request, as JSON, and its JSON Schema."""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from recommender.choose.constraints import ConstraintFinding
+from recommender.choose.recommend import NothingFits
+from recommender.choose.relax import RequestChange
+from recommender.render.json_output import plain
+from recommender.render.json_schema import output_schema
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class NoFit:
+    """The JSON form of a refusal. ``change`` is the smallest change that fits; null if no single one does."""
+
+    format: int
+    nothing_fits: ConstraintFinding
+    also: tuple[ConstraintFinding, ...]
+    change: RequestChange | None
+    others: tuple[RequestChange, ...]
+    considered: int
+    rejected: dict[str, int]
+    notes: tuple[str, ...]
+
+
+def to_json(error: NothingFits) -> str:
+    """Return a refusal as JSON text in ASCII."""
+    nothing = error.nothing
+    found = NoFit(
+        format=FORMAT,
+        nothing_fits=nothing.binding,
+        also=nothing.others,
+        change=error.change,
+        others=error.others,
+        considered=nothing.considered,
+        rejected=dict(nothing.rejected),
+        notes=error.resolved.notes,
+    )
+    return json.dumps(asdict(found, dict_factory=plain), indent=2) + "\n"
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of what ``--json`` writes where nothing fits."""
+    return output_schema(NoFit, "NothingFits", FORMAT)

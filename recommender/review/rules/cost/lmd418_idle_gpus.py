@@ -1,0 +1,56 @@
+"""GPUs that the server does not use
+
+## What it does
+Reports a server, the only one of its file, that is given more GPUs than `--tp` uses: in CUDA_VISIBLE_DEVICES, or by
+its container.
+
+## Why
+`--tp` is 1 by default, so LMDeploy uses the first GPU. The others stay idle, and in a cluster no one else gets them.
+
+## Bad
+
+    CUDA_VISIBLE_DEVICES=0,1 lmdeploy serve api_server Qwen/Qwen2.5-32B-Instruct
+
+## Good
+Use all of them, or give the server fewer:
+
+    CUDA_VISIBLE_DEVICES=0,1 lmdeploy serve api_server Qwen/Qwen2.5-32B-Instruct --tp 2
+"""
+
+from recommender.review import checks
+from recommender.review.context import visible
+from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
+from recommender.review.script.model import Span
+
+VARIABLE = "CUDA_VISIBLE_DEVICES"
+SPREAD = ("dp", "ep", "cp", "nnodes", "devices")
+"""Options that put one model, or several processes of it, on more GPUs."""
+
+
+@launch_rule("warning", sources=("flags/tp", "environment/cuda-visible-devices"))
+def rule(case: Case) -> Diagnostics:
+    launch = case.launch
+    if launch.starts not in ("api_server", "pipeline") or launch.instead or launch.unsure:
+        return
+    names = {option.name.rpartition(".")[2].lstrip("-") for option in launch.options}
+    servers = [each for each in case.script.launches if each.starts != "proxy"]
+    given, used = _given(case), case.effective("tp") or ""
+    if len(servers) > 1 or names & set(SPREAD) or given is None or not used.isdecimal():
+        return
+    count, place = given
+    if count > int(used) > 0:
+        setting = case.settings.get("tp")
+        yield Diagnostic(
+            checks.at(setting) if setting else place,
+            f"The server is given {count} GPUs and uses {used}.",
+            "Each tensor-parallel process uses one GPU; set tp to the number of GPUs, or give the server fewer.",
+        )
+
+
+def _given(case: Case) -> tuple[int, Span] | None:
+    """Return how many GPUs the file gives the launch, and where; None if it does not say."""
+    word, container = case.launch.environment.get(VARIABLE), case.launch.container
+    count = visible(word)
+    if word is not None and count is not None:
+        return count, word.written or word.place
+    return (container.gpus, container.place) if word is None and container and container.gpus else None
