@@ -508,6 +508,7 @@ number=${{2#lmdeploy@}}
 echo "$number" >>"{folder}/restarted"
 kill "$(cat "{folder}/$number.pid")"
 [[ ! -e "{folder}/broken" ]] || exit 0
+sleep 4 # as a start takes: long enough for the health checks to see it
 bash "{folder}/$number.sh" >/dev/null 2>&1 &
 echo $! >"{folder}/$number.pid"
 """

@@ -211,9 +211,10 @@ def test_names_and_labels_agree(at: int) -> None:
         for selector in meant:
             assert [each for each in labels if selector.items() <= labels[each].items()] == [name]
     listed = every["Kustomization", ""]
-    assert listed["configMapGenerator"][0]["files"] == [front.NAME, front.STARTER]
-    assert {*listed["resources"], front.NAME, front.STARTER} <= set(files(at))
-    assert set(files(at)) - {*listed["resources"], front.NAME, front.STARTER, "kustomization.yaml"} <= {
+    mounted = listed["configMapGenerator"][0]["files"]
+    assert mounted == [front.NAME, front.STARTER, front.LUA]
+    assert {*listed["resources"], *mounted} <= set(files(at))
+    assert set(files(at)) - {*listed["resources"], *mounted, "kustomization.yaml"} <= {
         "secret.example.yaml",
         "download.yaml",
     }
@@ -251,7 +252,8 @@ def test_ports_agree(at: int) -> None:
         r'^ +server-template \S+ (\d+) "([^"]+)" resolvers (\w+)', files(at)[front.NAME], re.MULTILINE
     )
     address = f"{kubernetes.SERVERS}.${{POD_NAMESPACE}}.svc.${{CLUSTER_DOMAIN}}"
-    assert [where for _, where, _ in balanced] == [f"{address}:{port}" for port in ports.values()]
+    # Both backends: the servers that answer well, and all of them.
+    assert [where for _, where, _ in balanced] == 2 * [f"{address}:{port}" for port in ports.values()]
     assert all(int(slots) > every["Deployment", "lmdeploy-server"]["spec"]["replicas"] for slots, _, _ in balanced)
     assert {f"resolvers {each}" for _, _, each in balanced} <= set(files(at)[front.NAME].splitlines())
     before = pod(every["Deployment", "lmdeploy-front"])["containers"][0]
@@ -621,10 +623,12 @@ def test_kustomize_builds_it_and_a_site_overrides_it(at: int, tmp_path: Path) ->
 def test_haproxy_takes_the_configuration(at: int, tmp_path: Path) -> None:
     """With the variables of its pod."""
     haproxy, config, keys = need("haproxy"), tmp_path / front.NAME, tmp_path / "keys"
-    config.write_text(files(at)[front.NAME], encoding="utf-8")
+    for name in (front.NAME, front.LUA):
+        (tmp_path / name).write_text(files(at)[name], encoding="utf-8")
     keys.write_text("one\n")
     container = pod(manifests(at)["Deployment", "lmdeploy-front"])["containers"][0]
-    variables = environment(container) | {"POD_NAMESPACE": "vision", "API_KEYS_FILE": str(keys)}
+    own = {"POD_NAMESPACE": "vision", "API_KEYS_FILE": str(keys), "FRONT_LUA": str(tmp_path / front.LUA)}
+    variables = environment(container) | own
     done = subprocess.run(
         [haproxy, "-c", "-f", str(config)], env=variables, capture_output=True, text=True, timeout=60, check=False
     )

@@ -468,6 +468,28 @@ def test_a_plan_becomes_files(tmp_path: Path, form: str) -> None:
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("there", [True, False], ids=["to a file", "dangling"])
+def test_no_link_is_written_through(tmp_path: Path, there: bool) -> None:
+    """A link in the folder is refused before anything is written; a link to somebody's keys stays."""
+    folder, other = tmp_path / "fleet", tmp_path / "other"
+    folder.mkdir()
+    if there:
+        other.write_text("mine\n")
+    (folder / "haproxy.cfg").symlink_to(other)
+    words = ("--rps", "40", "--gpu", "L40S:2", "--format", "systemd", "-o", str(folder))
+    code, out, err = run(*words)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "haproxy.cfg is a symbolic link" in err
+    assert [path.name for path in folder.iterdir()] == ["haproxy.cfg"]
+    assert other.exists() == there
+    assert not there or other.read_text() == "mine\n"
+    (folder / "haproxy.cfg").unlink()
+    (folder / "api-keys").symlink_to(other)
+    assert run(*words)[0] == (0 if there else 2)
+    assert other.exists() == there
+    assert not there or other.read_text() == "mine\n"
+
+
 @pytest.mark.parametrize("gpu", ["h100-sxm-80g", "l4", "a100-sxm-80g"])
 @pytest.mark.parametrize("tp", [1, 2])
 def test_the_files_hold_what_was_sized(gpu: str, tp: int) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recommender.common import atomic_write
+from recommender.common.errors import RequestError
+from recommender.common.text import masked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +34,11 @@ def render_files(layout: Layout, form: str) -> dict[str, str]:
 
 
 def find_work(files: Mapping[str, str], folder: Path) -> list[Path]:
-    """Return the files that writing would replace although somebody edited or made them. Raises OSError."""
+    """Return the files that writing would replace although somebody edited or made them.
+
+    Raises RequestError for a link, which would be written through, and OSError.
+    """
+    _refuse_links(files, folder)
     digests = folder / DIGESTS
     written = set(digests.read_text("utf-8", "replace").splitlines()) if digests.is_file() else set()
     there = {name: (folder / name).read_bytes() for name in files if name not in SECRETS and (folder / name).exists()}
@@ -43,6 +49,15 @@ def find_work(files: Mapping[str, str], folder: Path) -> list[Path]:
     ]
 
 
+def _refuse_links(files: Mapping[str, str], folder: Path) -> None:
+    for name in (*files, DIGESTS):
+        if name in SECRETS and (folder / name).exists():  # the user's own
+            continue
+        for part in (Path(name), *Path(name).parents[:-1]):
+            if (link := folder / part).is_symlink():
+                raise RequestError(f"-o: {masked(str(link))} is a symbolic link; remove it, or name another folder")
+
+
 def _digest(name: str, content: bytes) -> str:
     return f"{hashlib.sha256(content).hexdigest()}  {name}"
 
@@ -50,8 +65,10 @@ def _digest(name: str, content: bytes) -> str:
 def write(files: Mapping[str, str], folder: Path) -> list[Path]:
     """Write a form's files into a folder, each whole or not at all, and return their paths.
 
-    Existing secrets are the user's own and stay. Raises OSError if a file cannot be written.
+    Existing secrets are the user's own and stay. Raises RequestError for a link in the folder, before anything is
+    written, and OSError if a file cannot be written.
     """
+    _refuse_links(files, folder)
     paths = []
     for name, text in files.items():
         path = folder / name
