@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 from recommender.estimate import arrivals
 from recommender.estimate.arrivals import open_server
 from recommender.estimate.scheduler.pool import Pool
-from recommender.fleet import json_output, sizing
+from recommender.fleet import json_output
 from recommender.fleet.aim import Aim, Tail
+from recommender.fleet.layout import lay_out
 from recommender.fleet.rate_search import BUSIEST, BUSIEST_AT_GOALS, BUSIEST_OF_FEW, FEW
 from recommender.fleet.sizing import FleetPlan, HostKind, SizedFleet, Unfit, size_fleet
 from recommender.knowledge.load import load
@@ -496,7 +497,7 @@ def test_the_files_hold_what_was_sized(gpu: str, tp: int) -> None:
     """One host's recommendation has the plan's servers, each laid out as sized."""
     found = fleet(HostKind(gpu, 4, tp, 64), Aim(50, 3000))
     aim = Aim(50, 3000)
-    host = sizing.layout(found, FleetPlan(found.resolved, aim, {}, (found,), ()))
+    host = lay_out(found, FleetPlan(found.resolved, aim, {}, (found,), ()))
     assert (host.hosts, host.servers) == (found.hosts, found.servers)
     own = host.recommendation.config
     assert (own.tp, own.share, own.max_batch_size) == (tp, found.config.share, found.config.max_batch_size)

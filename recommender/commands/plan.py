@@ -88,7 +88,7 @@ def command(**options: Any) -> None:
     from recommender.common.terminal import show, show_json
     from recommender.fleet import report
     from recommender.fleet.json_output import published
-    from recommender.fleet.sizing import layout
+    from recommender.fleet.layout import lay_out
 
     if options["as_json"] and options["form"] not in (None, "json"):
         raise RequestError(f"--json and --format {options['form']} exclude each other; remove one")
@@ -99,7 +99,7 @@ def command(**options: Any) -> None:
         raise RequestError("--force overwrites files; name their folder with -o, or leave --force out")
     plan = _plan(options)
     if plan.fleets and form in FORMS:
-        write_folder(layout(plan.fleets[0], plan), form, options["output"], force=options["force"])
+        write_folder(lay_out(plan.fleets[0], plan), form, options["output"], force=options["force"])
     elif form == "json":
         show_json(published(plan))
     else:

@@ -1,8 +1,11 @@
 """One host's recommendation and the number of identical hosts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from recommender.choose.recommend import Recommendation
+from recommender.choose.recommend import Recommendation, recommend
+from recommender.fleet.aim import Aim
+from recommender.fleet.sizing import FleetPlan, SizedFleet, servers_of
+from recommender.request.request import LEAST
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +36,20 @@ class Layout:
     def servers(self) -> int:
         """Servers of all hosts."""
         return self.hosts * self.recommendation.config.servers
+
+
+def lay_out(fleet: SizedFleet, plan: FleetPlan) -> Layout:
+    """Return one host's recommendation and the number of hosts, for the artefacts."""
+    kind, config = fleet.kind, fleet.config
+    concurrency = config.max_batch_size * servers_of(kind, config)
+    request = replace(fleet.resolved.request, gpu_count=kind.cards, cpus=kind.cpus, concurrency=concurrency)
+    made = recommend(request, plan.resolved.store, room=False)
+    return Layout(made, fleet.hosts, fleet.spare, _wait_ms(fleet, plan.aim), plan.aim.burst)
+
+
+def _wait_ms(fleet: SizedFleet, aim: Aim) -> float:
+    """Return how long a request may wait in the load balancer, so that it can still meet the goals; 0 without one."""
+    figures = fleet.down.figures
+    # The median of the busiest predicted state has hardly any wait in it.
+    left = [goal.most_ms - getattr(figures, goal.figure).p50 for goal in aim.goals if goal.figure != "tpot"]
+    return max(min(left), LEAST) if left else 0.0

@@ -10,7 +10,7 @@ from functools import cache, cached_property
 from statistics import NormalDist
 from typing import Any, Literal, TypeAlias
 
-from recommender.choose.recommend import recommend, resolve_with_checkpoint
+from recommender.choose.recommend import resolve_with_checkpoint
 from recommender.choose.select import Choice, NoCandidate, choose
 from recommender.common.text import count
 from recommender.estimate import speed, uncertainty
@@ -20,10 +20,9 @@ from recommender.estimate.load_profile import combine
 from recommender.estimate.memory_items import Memory
 from recommender.fleet import alternatives
 from recommender.fleet.aim import Aim, Tail
-from recommender.fleet.layout import Layout
 from recommender.fleet.rate_search import EXACT, UNBOUNDED, RateSearch, ServerState, rung_at
 from recommender.knowledge.store import Store
-from recommender.request.request import LEAST, Request
+from recommender.request.request import Request
 from recommender.request.resolved_request import ResolvedRequest
 
 CONCURRENCIES = (8, 32, 128)
@@ -333,23 +332,6 @@ def best_first(fleets: Iterable[SizedFleet], prices: Mapping[str, float]) -> lis
         return (price is None, (price or 0.0) * fleet.cards, fleet.cards, memory, fleet.kind.tp)
 
     return sorted(fleets, key=order)
-
-
-def layout(fleet: SizedFleet, plan: FleetPlan) -> Layout:
-    """Return one host's recommendation and the number of hosts, for the artefacts."""
-    kind, config = fleet.kind, fleet.config
-    concurrency = config.max_batch_size * servers_of(kind, config)
-    request = replace(fleet.resolved.request, gpu_count=kind.cards, cpus=kind.cpus, concurrency=concurrency)
-    made = recommend(request, plan.resolved.store, room=False)
-    return Layout(made, fleet.hosts, fleet.spare, _wait_ms(fleet, plan.aim), plan.aim.burst)
-
-
-def _wait_ms(fleet: SizedFleet, aim: Aim) -> float:
-    """Return how long a request may wait in the load balancer, so that it can still meet the goals; 0 without one."""
-    figures = fleet.down.figures
-    # The median of the busiest predicted state has hardly any wait in it.
-    left = [goal.most_ms - getattr(figures, goal.figure).p50 for goal in aim.goals if goal.figure != "tpot"]
-    return max(min(left), LEAST) if left else 0.0
 
 
 def cost(fleet: SizedFleet, plan: FleetPlan) -> float | None:
