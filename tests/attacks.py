@@ -715,6 +715,7 @@ def run(words: tuple[str, ...], folder: Path, name: str) -> Outcome:
 def _run_here(words: tuple[str, ...], folder: Path, out: int, most_bytes: int) -> NoReturn:
     """Become the command."""
     code: object = 70
+    sys.settrace(None)  # coverage has a lock, which the end of a budget may leave held
     try:
         resource.setrlimit(resource.RLIMIT_CPU, (int(allowed(LIMIT_S)), int(allowed(LIMIT_S)) + 1))
         resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))

@@ -154,7 +154,7 @@ WRONG = {
     "a rung that keeps none": (changed(sweep={"phases": "1", "rungs": [{}, {}]}), r"sweep\.rungs\[1\]\.keep: set how"),
     "the card": (changed(gpu="H1000"), r"start one: --gpu: unknown GPU 'H1000': did you mean"),
     "an option": (changed(one_run="--lod 4"), r"start one: run: no such option --lod; did you mean --load"),
-    "its value": (changed(one_run="--load none"), r"start one: --load: unknown load 'none': known are"),
+    "its value": (changed(one_run="--load none"), r"start one: --load: unknown load 'none': use a number, or one of"),
     "a flag": (changed(one_run="--with sesion-len=4"), r"start one: --with: unknown option 'sesion-len': did you mean"),
     "a flag's value": (
         changed(one_run="--with session-len=4k"), r"start one: --session-len: expected a whole number, got '4k'",

@@ -108,10 +108,10 @@ def test_a_share_planned_for_a_shared_card_takes_more_of_an_empty_one() -> None:
     run = read_record(EVIDENCE / "h200-x2-2026-11-21-38b-tp-2-vram.yaml", records.SmokeRun)
     asked = ("--gpu", "H200:2", "--model", run.model, "--load", "16", "--vram", "60")
     told = " ".join(recommend_process(*asked).stderr.decode().split())
-    whole = re.search(r"warning: On an empty GPU the same command takes ([\d.]+) GiB: start it after", told)
+    whole = re.search(r"Start the other programs first: alone on the GPU, this takes ([\d.]+) GiB", told)
     assert whole, told
     assert float(whole[1]) * 1024 == pytest.approx(run.ready_mib - run.idle_mib, rel=0.03)
-    assert "On an empty GPU" not in recommend_process(*asked[:-2]).stderr.decode()
+    assert "alone on the GPU" not in recommend_process(*asked[:-2]).stderr.decode()
 
 
 def offered(*asked: str) -> str:

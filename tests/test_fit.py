@@ -515,7 +515,7 @@ def test_runs_that_agree_leave_their_names(tmp_path: Path) -> None:
     asked = replace(calibrate.calibrate(Request(gpu="H100-80G"), [str(name)], STORE), host_scale=1.0, card_scale=1.0)
     assert asked.calibrated_by == "my-own-run"
     assert recommend.recommend(asked, STORE).speed.basis == "calibrated by runs of your own"
-    with pytest.raises(RequestError, match="a record's name"):
+    with pytest.raises(RequestError, match="unprintable characters"):
         replace(asked, calibrated_by="a\nb")
 
 

@@ -47,7 +47,8 @@ FORMS: Mapping[str, re.Pattern[str]] = {
 
 
 FLEET = re.compile(
-    r"^(?:\[(?:Unit|Service)\]|services:|apiVersion: .*|kind: .*|global|defaults|LMDEPLOY=.*|#?FRONT_ADDRESS=.*)$",
+    r"^(?:\[(?:Unit|Service)\]|services:|apiVersion: .*|kind: .*|global|defaults|LMDEPLOY=.*|#?FRONT_ADDRESS=.*"
+    r"|MOST_DOWN=.*)$",
     re.MULTILINE,
 )
 """Lines of a fleet's compose file, units, environment files, manifests or HAProxy's configuration, which
@@ -161,7 +162,7 @@ def _looks_like(text: str) -> str:
     first = text.split("\n", 1)[0]
     if "python" in first:
         return "client" if "urllib.request" in text else "python"
-    if first.startswith("#!"):
+    if first.startswith("#!") and "\nMOST_DOWN=" not in text:
         return "docker" if "docker run" in text else "bash"
     if FLEET.search(text):
         raise UnknownArtefact(

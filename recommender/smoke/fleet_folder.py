@@ -36,9 +36,9 @@ FRONT, LUA = "haproxy.cfg", "front.lua"
 FILES = {"compose.yaml": "compose", "lmdeploy@.service": "systemd", "kustomization.yaml": "k8s"}
 """The file that identifies a format."""
 READ = {
-    "compose": re.compile(r"compose\.yaml|\.env|haproxy\.cfg|front\.(sh|lua)"),
+    "compose": re.compile(r"compose\.yaml|\.env|haproxy\.cfg|front\.(sh|lua)|rollout\.sh"),
     "systemd": re.compile(
-        r"(lmdeploy.*\.(service|target)(\.d/order\.conf)?)|(server(-\d+)?|front)\.env|haproxy\.cfg|front\.(sh|lua)"
+        r"(lmdeploy.*\.(service|target)(\.d/order\.conf)?)|(server(-\d+)?|front)\.env|haproxy\.cfg|front\.(sh|lua)|rollout\.sh"
     ),
 }
 """The files read of each format; others are ignored."""
