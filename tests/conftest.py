@@ -6,11 +6,13 @@ import fcntl
 import os
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from artefacts import Called, Machine, command
+from browser import Visit, chromium, served, visiting
 from hypothesis import HealthCheck, settings
 from seeds import Seeds, folder
 from sitepages import build, why_no_npm
@@ -40,14 +42,17 @@ REPEATING = {
     "test_properties",
     "test_reviews_artefacts",
     "test_reviews_fixing",
+    "test_a_hostile_text_takes_no_longer_than_any",
     "test_every_question_has_the_commands_bytes",
     "test_every_script_of_the_grid_is_bash_and_its_command_is_the_releases",
+    "test_fifty_choices_are_quick",
     "test_json_keeps_the_published_schema",
+    "test_no_command_line_is_a_defect_or_takes_long",
     "test_the_committed_files_are_the_fit",
     "test_what_is_written_now_has_no_drift",
 }
 """Files, and tests of others, that do over and over what further tests do too, as all by Hypothesis do. Counting
-which lines they reach would make them two to three times as long, and adds none."""
+which lines they reach would make them two to three times as long, and adds none. Some hold a time of this process."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -130,6 +135,28 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             build(folder / "site.new")
             (folder / "site.new").rename(folder / "site")
     return folder / "site"
+
+
+# Playwright keeps an event loop running in this thread, which other files' asyncio.run would stumble over: it ends
+# with the file that asks for it.
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def base(browser: Any, site: Path) -> Iterator[str]:
+    """The address of the site below a host, as a published release has it."""
+    with served(site) as address:
+        yield address
+
+
+@pytest.fixture
+def visit(browser: Any, base: str) -> Iterator[Visit]:
+    """A fresh page; an error, a failed request or a request to another host fails the test."""
+    with visiting(browser, base) as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

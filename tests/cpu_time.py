@@ -4,8 +4,6 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 
 LOOP = "import hashlib\nd = b''\nfor n in range(400_000): d = hashlib.sha256(d + str(n).encode()).digest()"
@@ -35,17 +33,6 @@ def loop_seconds_now() -> float:
 def allowed(seconds: float) -> float:
     """Return a limit of CPU time as this machine needs it; never less than is said."""
     return seconds * max(1.0, loop_seconds() / USUAL)
-
-
-@contextmanager
-def untraced() -> Iterator[None]:
-    """Measure no coverage in the block: it makes loops in Python several times as slow."""
-    tracer = sys.gettrace()
-    sys.settrace(None)
-    try:
-        yield
-    finally:
-        sys.settrace(tracer)
 
 
 def slowness() -> float:

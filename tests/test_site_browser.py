@@ -7,14 +7,13 @@ site share; BUILT_SITE names a finished one to try instead. The configurator has
 import gzip
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from browser import Visit, chromium, served, visiting
+from browser import Visit
 from click.testing import CliRunner
 from sitepages import ROOT
 
@@ -54,28 +53,6 @@ REACHED = """() => [...document.querySelectorAll(".md-typeset__scrollwrap, .char
 SHOWN = "selector => [...document.querySelectorAll(selector)].filter(each => each.checkVisibility())"
 PALETTES = "form[data-md-component=palette] label:visible"
 SEARCHED = "query => document.querySelector('#search').dataset.shown === query"
-
-
-# Playwright keeps an event loop running in this thread, which other files' asyncio.run would stumble over: it ends
-# with this file.
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def base(browser: Any, site: Path) -> Iterator[str]:
-    """The address of the site below a host, as a published release has it."""
-    with served(site) as address:
-        yield address
-
-
-@pytest.fixture
-def visit(browser: Any, base: str) -> Iterator[Visit]:
-    """A fresh page; an error, a failed request or a request to another host fails the test."""
-    with visiting(browser, base) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

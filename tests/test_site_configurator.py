@@ -6,13 +6,12 @@ All of it is skipped, and says so, where Chromium, Playwright or npm's registry 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
-from browser import Visit, chromium, served, visiting
+from browser import Visit, visiting
 from questions import FOLDERS, question, words
 
 from recommender.knowledge.load import load
@@ -59,24 +58,6 @@ ASK = """async ([address, form]) => {
   return { files };
 }"""
 """Ask by address, choose the form, and read the files as they are downloaded."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def base(browser: Any, site: Path) -> Iterator[str]:
-    with served(site) as address:
-        yield address
-
-
-@pytest.fixture
-def visit(browser: Any, base: str) -> Iterator[Visit]:
-    with visiting(browser, base) as started:
-        yield started
 
 
 def ready(visit: Visit, path: str = "index.html") -> Any:
