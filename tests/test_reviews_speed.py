@@ -11,8 +11,8 @@ import fuzz_reviews
 import pytest
 from cpu_time import USUAL, loop_seconds_now
 
-ONE, A_SECOND, MANY = 0.5, 40, 200
-"""Seconds of one script: 0.27 for a launch line, 0.37 for an artefact; 0.3 is wanted."""
+ONE, ARTEFACT, A_SECOND, MANY = 0.35, 0.45, 40, 200
+"""Seconds of one script: 0.27 for a launch line and 0.32 for an artefact on an idle machine; 0.3 is wanted."""
 TRIES = 5
 """A machine that others work on makes processor time longer too, never shorter: the best of these counts."""
 TOLD = ("--gpu", "A100-80G", "--load", "16")
@@ -62,14 +62,14 @@ def _compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def test_one_script_takes_half_a_second(tmp_path: Path) -> None:
+def test_one_script_takes_a_third_of_a_second(tmp_path: Path) -> None:
     """A whole process, from its start to its end; for a script, and for an artefact that says its own request."""
     script = tmp_path / "serve.sh"
     script.write_text("lmdeploy serve api_server OpenGVLab/InternVL3-8B-AWQ --tp 2 --cache-max-entry-count 0.2\n")
     assert best(review(str(script)), ONE) <= ONE
     made = next(original for original in fuzz_reviews.originals()["scripts"] if "Made by" in original.text)
     script.write_text(made.text, encoding="utf-8")
-    assert best(review(str(script)), ONE) <= ONE
+    assert best(review(str(script)), ARTEFACT) <= ARTEFACT
 
 
 @pytest.mark.parametrize("form", ["text", "sarif"])

@@ -29,9 +29,11 @@ from recommender.review.rules import surroundings
 
 
 def _check(case: Case) -> Diagnostics:
-    if not case.release_known or _needed(case):
+    if not case.release_known:
         return
     for violation in checks.broken(case, "vision-host-memory", extra=_tokens(case)):
+        if _needed(case):
+            return
         remedy = f"{violation.record.remedy.rstrip('.')}, or use 0.18.0, which no longer pins it."
         yield Diagnostic(checks.place(case, "max-prefill-token-num"), violation.message, remedy)
 
