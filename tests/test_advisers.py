@@ -7,8 +7,10 @@ import pytest
 from variants import IMAGES, STORE, TEXT, configuration, resolve, store_with, variant
 
 from recommender.choose import advisers, batch_room
+from recommender.choose.recommend import recommend_adviser
 from recommender.choose.select import predict
 from recommender.common.errors import RequestError, UnknownName
+from recommender.request.request import Request
 
 
 def setting(option: str, value: str, **changed: Any) -> Any:
@@ -82,6 +84,16 @@ def test_what_is_added_and_left_out_is_told() -> None:
         "trust-remote-code": "true",
     }
     assert made.settings["session-len"].reason == "Added with --with."
+
+
+def test_the_engine_that_is_asked_for_runs_the_advice() -> None:
+    """With --backend, whatever the adviser says; --with may repeat it and not contradict it."""
+    request = Request(gpu="H100-80G", backend="pytorch", model="qwen2.5-7b-instruct")
+    made = recommend_adviser(request, "defaults")
+    assert made.config.backend == "pytorch"
+    assert recommend_adviser(request, "defaults", {"backend": "pytorch"}).config == made.config
+    with pytest.raises(RequestError, match="--backend pytorch and --with backend=turbomind contradict"):
+        recommend_adviser(request, "defaults", {"backend": "turbomind"})
 
 
 def test_defaults_are_followed_like_an_adviser_without_settings() -> None:

@@ -147,7 +147,9 @@ def test_ranges_of_an_unmeasured_engine_are_wider() -> None:
     )
     assert fast.speed.basis == "modelled from measurements on the same GPU"
     assert slow.speed.basis == "modelled from measurements of the other engine"
-    assert slow.speed.rps.high / slow.speed.rps.low > 2 * fast.speed.rps.high / fast.speed.rps.low
+    widened = STORE.coefficients["unmeasured-engine-spread"].value ** 2 * fast.speed.rps.high / fast.speed.rps.low
+    assert widened > 1.5 * fast.speed.rps.high / fast.speed.rps.low
+    assert slow.speed.rps.high / slow.speed.rps.low == pytest.approx(widened)
     assert all(each.basis == "assumed" for each in slow.memory.items if each.name in ("context", "workspace"))
 
 
@@ -168,7 +170,7 @@ def test_a_session_is_never_shortened(tokens: int) -> None:
 
 
 def test_the_pytorch_engine_may_take_longer_to_start() -> None:
-    """62 s where TurboMind took 18 s: whoever waits for a start waits so many times as long."""
+    """As the longest of its own starts did: whoever waits for a start waits for so much longer."""
     request = Request("h100-sxm-80g", model="llama-3.1-8b-instruct", workload="chat")
     patience = [compose.patience_s(recommend(replace(request, backend=each))) for each in ("turbomind", "pytorch")]
-    assert patience[1] - patience[0] == pytest.approx((62 / 18 - 1) * compose.STARTS * longest_start(), rel=0.02)
+    assert patience[1] - patience[0] == pytest.approx(compose.STARTS * (92.6 - longest_start()), rel=0.02)

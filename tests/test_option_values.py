@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import pytest
 from artefacts import GPUS, KNOWLEDGE, MODELS, RELEASES, command
+from cpu_time import allowed
 from packaging.version import Version
 
 from recommender import api
@@ -33,8 +34,8 @@ LINES = int(os.environ.get("COMMAND_LINES", "1000"))
 SEED = int(os.environ.get("SEED", "20261123"))
 HANDLED = {0, 1, 2, 3}
 """Exit codes that are an answer; 4 is a broken knowledge base and 70 a defect."""
-MOST_S = 10.0
-"""CPU seconds that no command line may take: three on an idle machine, with room for a busy one."""
+MOST_S = 20.0
+"""CPU seconds that no command line may take: eight on an idle machine, more under coverage."""
 
 VALUES = (
     *("0", "1", "-1", "2", "8", "007", "+4", " 5 ", "65536", "2147483647", "2147483648"),
@@ -249,7 +250,7 @@ def test_no_command_line_is_a_defect_or_takes_long() -> None:
         assert status in HANDLED, (words, err)
         assert "Traceback" not in out + err, words
         assert status != 2 or err.count("\n") == 1, (words, err)
-        assert spent < MOST_S, (words, spent)
+        assert spent < allowed(MOST_S), (words, spent)
     assert min(seen[0], seen[1], seen[2]) > LINES / 50, seen
 
 

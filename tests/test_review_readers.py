@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from cpu_time import allowed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripts import given_options, only_launch, text_at
@@ -812,7 +813,7 @@ def test_a_hostile_text_takes_no_longer_than_any(kind: Kind, unit: str) -> None:
     began = time.process_time()
     read("x", text, kind)
     took = time.process_time() - began
-    assert took < 3  # a third of it on an idle machine
+    assert took < allowed(6)  # under coverage; a quarter of it without
 
 
 def test_a_text_that_is_too_long_is_not_read() -> None:

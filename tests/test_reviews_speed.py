@@ -9,7 +9,7 @@ from pathlib import Path
 
 import fuzz_reviews
 import pytest
-from cpu_time import USUAL, loop_seconds_now
+from cpu_time import start_slowness
 
 ONE, ARTEFACT, A_SECOND, MANY = 0.35, 0.45, 40, 200
 """Seconds of one script: 0.27 for a launch line and 0.32 for an artefact on an idle machine; 0.3 is wanted."""
@@ -25,7 +25,7 @@ def spent(command: list[str]) -> float:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert run.returncode in (0, 1), run.stderr
     taken = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return taken / max(1.0, loop_seconds_now() / USUAL)
+    return taken / start_slowness()  # most of it is starting and importing, too
 
 
 def best(command: list[str], bar: float) -> float:

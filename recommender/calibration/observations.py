@@ -26,14 +26,18 @@ from recommender.common.plain import Plain
 from recommender.common.units import MIB
 from recommender.estimate import memory, speed
 from recommender.estimate.configuration import Configuration
+from recommender.estimate.engines.engine import engine_of
 from recommender.estimate.scheduler.simulation import KEEPS_UP
 from recommender.knowledge import records, run_figures
+from recommender.knowledge.engines import EngineName
 from recommender.knowledge.index import read_record
 from recommender.knowledge.run_figures import numbers
 from recommender.knowledge.store import Store
 from recommender.render import artefact
 from recommender.request.resolved_request import ResolvedRequest
 
+FITTED_ENGINE: EngineName = "turbomind"
+"""The coefficients are fitted to its runs; what another engine takes more or less is in coefficients of its own."""
 Values: TypeAlias = Mapping[str, float]
 DONE = attrgetter("done")
 
@@ -68,12 +72,12 @@ class Observation:
 
 
 def observations(folder: Path, store: Store) -> list[Observation]:
-    """Return what the records of a folder measured of predictable runs. Raises KnowledgeError."""
+    """Return what a folder's records measured of predictable runs of ``FITTED_ENGINE``. Raises KnowledgeError."""
     found: list[Observation] = []
     for path in sorted(folder.glob("*.yaml")):
         run = read_record(path, records.SmokeRun)
         try:
-            found += observe_run(run, store)
+            found += [each for each in observe_run(run, store) if each.config.backend == FITTED_ENGINE]
         except artefact.UNUSABLE as error:
             raise KnowledgeError(f"{path}: cannot be predicted: {error}; fix the record") from None
     return found
@@ -95,7 +99,8 @@ def observe_run(run: records.SmokeRun, store: Store) -> Iterator[Observation]:
         resolved = replace(resolved, store=store)
         return Observation(run.id, run.model, run.gpu, launch, resolved, config, concurrency, kept, workload, driven)
 
-    yield observation(recommendation.resolved, 0, {"memory": float(run.ready_mib - run.idle_mib)})
+    most = max(phase.peak_mib for phase in run.phases) if run.phases and engine_of(config).GROWS else run.ready_mib
+    yield observation(recommendation.resolved, 0, {"memory": float(most - run.idle_mib)})
     for phase in run.phases:
         got = run_figures.figures(phase)
         if not _is_usable(phase, got):

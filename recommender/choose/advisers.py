@@ -76,8 +76,18 @@ def follow(resolved: ResolvedRequest, name: str, added: Mapping[str, str], left_
             raise RequestError(f"--with {option}: value missing; write --with {option}=VALUE")
         _check(resolved, option, extra[option])
     settings = {option: setting for option, setting in settings.items() if option not in without}
+    settings |= _asked_engine(resolved.request.backend, extra)
     settings |= {option: AdvisedValue(value, "Added with --with.") for option, value in extra.items()}
     return GivenSettings(adviser_id, full_name, settings, tuple(sorted(extra.items())), without)
+
+
+def _asked_engine(backend: str, extra: Mapping[str, str]) -> dict[str, AdvisedValue]:
+    """Return the setting that --backend makes, whatever the adviser says. Raises RequestError against --with."""
+    if backend == "auto":
+        return {}
+    if extra.get("backend", backend) != backend:
+        raise RequestError(f"--backend {backend} and --with backend={extra['backend']} contradict; remove one")
+    return {"backend": AdvisedValue(backend, "Asked for with --backend.")}
 
 
 def _check(resolved: ResolvedRequest, option: str, text: str) -> None:

@@ -140,6 +140,8 @@ def _load(text: str, read: Any) -> Any:
         raise
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, OverflowError) as error:
         said = one_line(error).replace(' in "<unicode string>",', " at")
+        if "nesting depth" in said:  # PyYAML's own limit, from 6.0.4 on
+            said = "nested too deeply to read"
         raise Unreadable(f"invalid YAML: {said[:300]}; fix it there") from None
     except RecursionError:
         raise Unreadable("invalid YAML: nested too deeply to read; fix it there") from None

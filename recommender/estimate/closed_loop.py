@@ -17,6 +17,7 @@ class ServiceTimes(NamedTuple):
     A token misses the share ``expert_missed`` of them; each one but the first counts as
     ``expert_spread`` of a token that is routed by chance. Their kernels take at least ``expert_launches``
     to launch. A pass with prefill takes ``expert_pass`` for the experts, whatever it holds; ``prefill`` includes one.
+    A pass with prompts takes at least ``prompt_floor`` to launch.
     ``full_pass`` is the prefill of an iteration that uses the whole prefill budget.
     ``step_hidable`` is the part of ``step_base`` that reads weights, which a prefill in the same pass hides.
     """
@@ -32,6 +33,7 @@ class ServiceTimes(NamedTuple):
     expert_spread: float = 0.0
     expert_pass: float = 0.0
     expert_launches: float = 0.0
+    prompt_floor: float = 0.0
 
     def step(self, requests: float) -> float:
         """Return the ms of one iteration with ``requests`` requests and no prefill."""

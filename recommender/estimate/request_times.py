@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from recommender.estimate import model_shape, vision_shape
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.configuration import Configuration
+from recommender.estimate.engines.engine import engine_of
 from recommender.estimate.linear_attention import state_bytes
 from recommender.estimate.terms.all_reduce import estimate_image_ms, estimate_pass_ms
 from recommender.estimate.terms.expert_times import ExpertTimes, estimate_experts
@@ -71,6 +72,7 @@ def _fixed_times(
         prefill=model_shape.prefill_flops(model, inputs) / dense + encode + exchange,
         full_pass=full_pass + estimate_pass_ms(resolved, tp, full_tokens, coefficients),
         expert_pass=experts.whole_pass,
+        prompt_floor=engine_of(config).prompt_launch_ms(model, coefficients),
         **_step_times(resolved, config, inputs + resolved.output_tokens // 2, dense, bandwidth, coefficients, experts),
     )
     passes = max(-(-inputs // full_tokens), 1)
@@ -102,8 +104,7 @@ def _step_times(
     rows_ns = coefficients["step-quantised-row-ns"] if _is_4_bit(model) else 0.0
     kernels = rows_ns * model_shape.inner_rows(model, tp) / 1e6
     return {
-        "step_base": coefficients["step-ms"]
-        + coefficients["step-layer-ms"] * model.text.layers
+        "step_base": engine_of(config).step_launch_ms(model, coefficients)
         + max(kernels, read)
         + head / bandwidth
         + estimate_pass_ms(resolved, tp, 1, coefficients),

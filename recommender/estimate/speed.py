@@ -125,8 +125,14 @@ COEFFICIENTS = (
     "shared-step-share",
     "tail-alone",
     "tail-queue",
+    "pytorch-prompt-layer-ms",
+    "pytorch-step-share",
 )
-HOST_COEFFICIENTS = tuple(name for name in COEFFICIENTS if "-host-" in name or name == "request-overhead-ms")
+HOST_COEFFICIENTS = (
+    *(name for name in COEFFICIENTS if "-host-" in name),
+    "request-overhead-ms",
+    "pytorch-prompt-layer-ms",
+)
 GPU_COEFFICIENTS = (
     "step-ms",
     "step-layer-ms",
@@ -284,7 +290,7 @@ def estimate_server(
     later_tokens = resolved.output_tokens - 1
     alone = estimate_times(resolved, config, False, coefficients)
     # A pass reads all weights, however short its text. The prefill of an image was measured with them.
-    least = 0.0 if resolved.images else alone.step(1)
+    least = max(alone.prompt_floor, 0.0 if resolved.images else alone.step(1))
     first = coefficients["request-overhead-ms"] + alone.prepare + max(alone.prefill, least)
     whole = first + later_tokens * alone.step(1)
     if concurrency == 1:

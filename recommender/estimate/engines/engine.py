@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from recommender.estimate.configuration import Configuration
     from recommender.estimate.memory_items import MemoryItem
+    from recommender.knowledge.records import Model
     from recommender.request.resolved_request import ResolvedRequest
 
 
@@ -19,9 +20,11 @@ class Engine(Protocol):
     """What differs between the engines. A module of this folder is one; its docstrings cite the engine's code.
 
     ``DECODE_ROUNDS``: passes of decoding after which waiting prompts get one of their own; 0 where a pass mixes both.
+    ``GROWS``: memory is highest under load, not when the server is ready.
     """
 
     DECODE_ROUNDS: int
+    GROWS: bool
 
     def forward_tokens(self, prefill_tokens: int, max_batch_size: int, tp: int, /) -> int:
         """Return the most tokens of one forward pass."""
@@ -40,6 +43,12 @@ class Engine(Protocol):
 
     def region_for(self, resolved: ResolvedRequest, config: Configuration, tokens: int, /) -> int:
         """Return the bytes of a region that holds these tokens for certain."""
+
+    def prompt_launch_ms(self, model: Model, coefficients: Mapping[str, float], /) -> float:
+        """Return the ms that a pass with prompts takes at least, to launch."""
+
+    def step_launch_ms(self, model: Model, coefficients: Mapping[str, float], /) -> float:
+        """Return the ms of a decoding step beside reading and arithmetic: launches, gaps, choosing the tokens."""
 
     def workspace(self, resolved: ResolvedRequest, config: Configuration, forward: int, /) -> MemoryItem:
         """Return the buffers beside the cache."""

@@ -4,7 +4,7 @@ Weights load first. Of what is then free, the engine keeps work buffers and the 
 gives a share of the rest to the KV cache, in blocks (lmdeploy/pytorch/engine/executor/base.py:409-426). CUDA graphs of
 decoding come after it, one for each power of two up to the batch (backends/graph_runner.py:24-32).
 
-No run has measured this engine's memory yet, so what is not in its code is assumed, with wide ends.
+What is not in its code was measured in six starts on one H200, or is assumed with wide ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from recommender.estimate.model_shape import kv_bytes_per_token, weight_bytes
 from recommender.estimate.vision_shape import BYTES_16_BIT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from recommender.estimate.configuration import Configuration
+    from recommender.knowledge.records import Model
     from recommender.request.resolved_request import ResolvedRequest
 
 DECODE_ROUNDS = 16
@@ -32,6 +35,8 @@ SPARE_STATES = ((Version("0.14.0"), 2), (Version("0.12.3"), 1), (Version("0.0"),
 LOGITS_OF_PROMPTS = Version("0.9.2")
 """From here on the buffers that are kept apart are for 16-bit logits, of the batch twice; before, for logits of every
 prompt token (0.7.0 lmdeploy/pytorch/engine/model_agent.py:51: 7 bytes for each word)."""
+GROWS = True
+"""PyTorch's allocator takes what passes need as they come, up to 3 GiB after the start on an H200."""
 RESERVED_BLOCKS = 1
 """Blocks for padding (engine/config_builder.py: num_reserved_gpu_blocks)."""
 BEYOND_SESSION = 1
@@ -97,6 +102,17 @@ def region_for(resolved: ResolvedRequest, config: Configuration, tokens: int) ->
     """Return the bytes of a region that holds these tokens, also as one session."""
     block = kv_bytes_per_token(resolved.model, config.kv_bits, config.tp) * config.block_len
     return (-(-tokens // config.block_len) + BEYOND_SESSION + RESERVED_BLOCKS) * block
+
+
+def prompt_launch_ms(model: Model, coefficients: Mapping[str, float]) -> float:
+    """Return the ms in which Python launches the kernels of a pass with prompts: no CUDA graph holds them."""
+    return coefficients["pytorch-prompt-layer-ms"] * model.text.layers
+
+
+def step_launch_ms(model: Model, coefficients: Mapping[str, float]) -> float:
+    """Return the ms of a decoding step beside reading and arithmetic: a CUDA graph holds its kernels."""
+    launches = coefficients["step-ms"] + coefficients["step-layer-ms"] * model.text.layers
+    return coefficients["pytorch-step-share"] * launches
 
 
 def workspace(resolved: ResolvedRequest, config: Configuration, forward: int) -> MemoryItem:

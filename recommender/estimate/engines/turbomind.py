@@ -18,11 +18,16 @@ from recommender.estimate.memory_items import MemoryItem, embedding_bytes, make_
 from recommender.estimate.model_shape import kv_bytes_per_token
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from recommender.estimate.configuration import Configuration
+    from recommender.knowledge.records import Model
     from recommender.request.resolved_request import ResolvedRequest
 
 DECODE_ROUNDS = 0
 """A pass mixes prompts and decoding."""
+GROWS = False
+"""The warm-up takes all of it (0.16.0 src/turbomind/turbomind.cc, WarmUp)."""
 POOLED_WARM_UP = Version("0.12.0")
 # Prompt lengths that the warm-up tries: 0.16.0 src/turbomind/kernels/gemm/tuner/params.cc:66-101
 WARM_UP_STEPS = (
@@ -82,6 +87,16 @@ def region_for(resolved: ResolvedRequest, config: Configuration, tokens: int) ->
     block = kv_bytes_per_token(model, config.kv_bits, config.tp) * config.block_len
     region = region_bytes(-(-tokens // config.block_len), block, version >= SLAB_ALLOCATOR)
     return region + state_region(model, config.tp, version, batch, batch)
+
+
+def prompt_launch_ms(model: Model, coefficients: Mapping[str, float]) -> float:
+    """Return 0: C++ launches a pass faster than the GPU works."""
+    return 0.0
+
+
+def step_launch_ms(model: Model, coefficients: Mapping[str, float]) -> float:
+    """Return the ms of a decoding step beside reading and arithmetic."""
+    return coefficients["step-ms"] + coefficients["step-layer-ms"] * model.text.layers
 
 
 def workspace(resolved: ResolvedRequest, config: Configuration, forward: int) -> MemoryItem:

@@ -81,5 +81,6 @@ class AlternatingSimulation(Simulation):
             ended.append((int(entry[0]), entry[1]))
             if not whole:
                 break
-        length = max(spent + self.server.times.expert_pass, self.server.times.step(1))
+        times = self.server.times
+        length = max(spent + times.expert_pass, times.prompt_floor, times.step(1))
         return Passes(1, length, 0, len(ended), ended)

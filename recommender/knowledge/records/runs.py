@@ -283,6 +283,11 @@ class SmokeRun(Record):
         return self.checkpoint.startswith("random")
 
     @property
+    def engine(self) -> str:
+        """The engine that the artefact asks for: the one that ran, or the run failed."""
+        return next((each.asked for each in self.effective if each.name == "backend"), "turbomind")
+
+    @property
     def cores(self) -> int:
         """CPU cores that the servers may use."""
         return len(cores(self.pinned)) or self.cpus

@@ -44,12 +44,13 @@ def rule(case: Case) -> Diagnostics:
         return
     by_kind = {probe.kind: probe for probe in container.probes}
     probe = by_kind.get("startup") or by_kind.get("liveness")
-    if probe is None or _patience(probe) >= longest_start():
+    longest = longest_start("pytorch" if checks.engine(case) == "pytorch" else "turbomind")
+    if probe is None or _patience(probe) >= longest:
         return
     yield Diagnostic(
         probe.place,
         f"The {probe.kind} probe gives up after {_patience(probe):.0f} s; startups of small models took up to"
-        f" {longest_start():.0f} s.",
+        f" {longest:.0f} s.",
         "Kubernetes restarts the container before the model is loaded, forever; add a patient startupProbe.",
     )
 
