@@ -12,7 +12,7 @@ from recommender.estimate.uncertainty import Basis
 from recommender.fleet.aim import Aim
 from recommender.fleet.rate_search import ServerState
 from recommender.fleet.sizing import RANGE_END, FleetPlan, HostKind, Limit, SizedFleet, Unfit, cost
-from recommender.render.json_schema import output_schema
+from recommender.knowledge.json_schema import output_schema
 
 FORMAT = 2
 

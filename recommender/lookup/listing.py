@@ -15,7 +15,7 @@ from recommender.common.plain import Plain
 from recommender.common.terminal import cut
 from recommender.common.text import did_you_mean, shorten
 from recommender.estimate.model_shape import weight_bytes
-from recommender.render.json_schema import output_schema
+from recommender.knowledge.json_schema import output_schema
 
 if TYPE_CHECKING:
     from recommender.knowledge import records

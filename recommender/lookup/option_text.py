@@ -7,7 +7,7 @@ from typing import Any
 
 from recommender.common.terminal import block, labelled, plain, wrap
 from recommender.lookup.option import KnownIssue, OptionAdvice, OptionEra, OptionInfo, OptionVerdict
-from recommender.render.json_schema import output_schema
+from recommender.knowledge.json_schema import output_schema
 from recommender.render.summary import cite
 
 FORMAT = 1

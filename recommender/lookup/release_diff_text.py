@@ -8,7 +8,7 @@ from typing import Any
 
 from recommender.common.terminal import block, labelled, plain, wrap
 from recommender.lookup.release_diff import ChangedOption, Diff, MovedOption, ReleaseChange, ReleaseRecord
-from recommender.render.json_schema import output_schema
+from recommender.knowledge.json_schema import output_schema
 
 FORMAT = 1
 COMMA = re.compile(r",\s*")

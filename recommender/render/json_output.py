@@ -15,7 +15,7 @@ from recommender.estimate.published_figures import PublishedFigure
 from recommender.estimate.similar_runs import SimilarRun
 from recommender.estimate.speed import Speed
 from recommender.render import seal
-from recommender.render.json_schema import output_schema
+from recommender.knowledge.json_schema import output_schema
 from recommender.request.request import Request
 
 FORMAT = 1

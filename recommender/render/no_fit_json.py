@@ -8,7 +8,7 @@ from recommender.choose.constraints import ConstraintFinding
 from recommender.choose.recommend import NothingFits
 from recommender.choose.relax import RequestChange
 from recommender.render.json_output import plain
-from recommender.render.json_schema import output_schema
+from recommender.knowledge.json_schema import output_schema
 
 FORMAT = 1
 

@@ -7,7 +7,7 @@ from typing import Any
 from recommender.choose.recommend import Recommendation
 from recommender.common.terminal import plain
 from recommender.knowledge import records, run_figures
-from recommender.render.json_schema import output_schema
+from recommender.knowledge.json_schema import output_schema
 from recommender.smoke.failures import KINDS
 from recommender.smoke.report import Goal, ReportRow, check_goals, memory_rows, outcome, phase_rows
 

@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 
 from recommender.common.terminal import plain
 from recommender.common.version import __version__
-from recommender.render.json_schema import output_schema
+from recommender.knowledge.json_schema import output_schema
 from recommender.review.engine import Review
 from recommender.review.output.text import counts, silent, sources
 from recommender.review.rule import Finding, Severity

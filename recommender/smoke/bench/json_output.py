@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from recommender.common.terminal import plain
-from recommender.render.json_schema import output_schema
+from recommender.knowledge.json_schema import output_schema
 from recommender.smoke.bench import statistics
 from recommender.smoke.bench.ask import ImageAnswer, ScriptRun
 from recommender.smoke.bench.comparison import MADE_UP, ScriptComparison, differing_settings, model, one_pass
