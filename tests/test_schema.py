@@ -3,11 +3,13 @@
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import click
 import pytest
 import yaml
+from artefacts import KNOWLEDGE
 from click.testing import CliRunner
 from schemas import FOLDER, objects, valid
 
@@ -127,6 +129,17 @@ def test_a_program_reads_why_nothing_fits(tmp_path: Path) -> None:
     assert found["others"][0]["options"].startswith("recommend plan --rps 200")
     assert output(*words, "-o", str(tmp_path / "made.json")) == ""
     assert not list(tmp_path.iterdir())
+
+
+def test_a_program_reads_what_is_wrong_with_the_records(tmp_path: Path) -> None:
+    """None in what is committed; of a broken copy each with its file."""
+    words = ["knowledge", "check", "--json"]
+    assert valid("knowledge-check", output(*words))["problems"] == []
+    shutil.copytree(KNOWLEDGE, tmp_path / "knowledge", ignore=shutil.ignore_patterns("evidence"))
+    (tmp_path / "knowledge" / "evidence" / "earlier").mkdir(parents=True)
+    (tmp_path / "knowledge" / "gpus" / "l4.yaml").write_text("id: [\n")
+    found = valid("knowledge-check", output(*words, "--knowledge", str(tmp_path / "knowledge")))
+    assert "knowledge/gpus/l4.yaml" in {each["file"] for each in found["problems"]}
 
 
 CORPUS = sorted((Path(__file__).parent / "reviews" / "corpus").glob("*.yaml"))

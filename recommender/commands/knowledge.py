@@ -40,8 +40,9 @@ def command() -> None:
 
 
 @command.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @knowledge_option
-def check(folder: Path | None) -> None:
+def check(as_json: bool, folder: Path | None) -> None:
     """Check every record against its type, the other records and the extracted facts.
 
     Each problem is one line, "file: field: what is wrong: how to fix it". No network is used.
@@ -50,14 +51,20 @@ def check(folder: Path | None) -> None:
     Example:
       recommend knowledge check
       recommend knowledge check --knowledge ../copy/knowledge
+      recommend knowledge check --json
     """
     from recommender.commands.schema import schemas
     from recommender.maintenance.run_linters import check as run
 
     result = run(knowledge_of(folder), schemas())
-    for problem in result.problems:
-        click.echo(str(problem))
-    click.echo(str(result), err=bool(result.problems))
+    if as_json:
+        from recommender.maintenance.json_output import to_json
+
+        click.echo(to_json(result), nl=False)
+    else:
+        for problem in result.problems:
+            click.echo(str(problem))
+        click.echo(str(result), err=bool(result.problems))
     sys.exit(1 if result.problems else 0)
 
 

@@ -33,6 +33,7 @@ OUTPUTS = {
     "plan": ("recommend plan --json", "fleet.json_output"),
     "smoke": ("recommend smoke --json", "smoke.json_output"),
     "campaign": ("recommend campaign --ranking --json", "smoke.campaign.sweep"),
+    "knowledge-check": ("recommend knowledge check --json", "maintenance.json_output"),
     "bench-prompt": ("recommend bench-prompt --json", "smoke.bench.json_output"),
 }
 """By the name of an output's schema: what prints the output, and the module whose ``schema()`` makes it."""

@@ -1,0 +1,34 @@
+"""What ``recommend knowledge check --json`` prints, and its JSON Schema."""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from recommender.maintenance.knowledge_folder import Problem
+from recommender.maintenance.linters import LINTERS
+from recommender.maintenance.run_linters import LintResult
+from recommender.render.json_schema import output_schema
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class KnowledgeCheck:
+    """The JSON form of a check. ``unverified`` facts name no source."""
+
+    format: int
+    records: int
+    linters: int
+    unverified: int
+    problems: tuple[Problem, ...]
+
+
+def to_json(result: LintResult) -> str:
+    """Return a check as JSON text in ASCII."""
+    check = KnowledgeCheck(FORMAT, result.records, len(LINTERS), result.unverified, result.problems)
+    return json.dumps(asdict(check), indent=2) + "\n"
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of what ``--json`` writes."""
+    return output_schema(KnowledgeCheck, "KnowledgeCheck", FORMAT)
