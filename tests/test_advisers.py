@@ -92,7 +92,7 @@ def test_the_engine_that_is_asked_for_runs_the_advice() -> None:
     made = recommend_adviser(request, "defaults")
     assert made.config.backend == "pytorch"
     assert recommend_adviser(request, "defaults", {"backend": "pytorch"}).config == made.config
-    with pytest.raises(RequestError, match="--backend pytorch and --with backend=turbomind contradict"):
+    with pytest.raises(RequestError, match="--with backend=turbomind: you asked for the pytorch engine too"):
         recommend_adviser(request, "defaults", {"backend": "turbomind"})
 
 

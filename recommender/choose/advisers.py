@@ -86,8 +86,8 @@ def _asked_engine(backend: str, extra: Mapping[str, str]) -> dict[str, AdvisedVa
     if backend == "auto":
         return {}
     if extra.get("backend", backend) != backend:
-        raise RequestError(f"--backend {backend} and --with backend={extra['backend']} contradict; remove one")
-    return {"backend": AdvisedValue(backend, "Asked for with --backend.")}
+        raise RequestError(f"--with backend={extra['backend']}: you asked for the {backend} engine too; remove one")
+    return {"backend": AdvisedValue(backend, "You asked for this engine.")}
 
 
 def _check(resolved: ResolvedRequest, option: str, text: str) -> None:

@@ -128,11 +128,8 @@ COEFFICIENTS = (
     "pytorch-prompt-layer-ms",
     "pytorch-step-share",
 )
-HOST_COEFFICIENTS = (
-    *(name for name in COEFFICIENTS if "-host-" in name),
-    "request-overhead-ms",
-    "pytorch-prompt-layer-ms",
-)
+BY_HOST = ("-host-", "request-overhead-ms", "pytorch-prompt-layer-ms")
+HOST_COEFFICIENTS = tuple(name for name in COEFFICIENTS if any(part in name for part in BY_HOST))
 GPU_COEFFICIENTS = (
     "step-ms",
     "step-layer-ms",

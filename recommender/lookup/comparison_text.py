@@ -11,8 +11,8 @@ from recommender.choose.reasons import has_source
 from recommender.common.terminal import labelled, wrap
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.speed import Speed
-from recommender.lookup.comparison import OURS, ComparedSetting, ComparedValue, Comparison, rejections, unknown_options
 from recommender.knowledge.json_schema import output_schema
+from recommender.lookup.comparison import OURS, ComparedSetting, ComparedValue, Comparison, rejections, unknown_options
 from recommender.render.summary import cite, gib
 from recommender.request.request import Request
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from recommender.common.terminal import block, labelled, plain, wrap
-from recommender.lookup.option import KnownIssue, OptionAdvice, OptionEra, OptionInfo, OptionVerdict
 from recommender.knowledge.json_schema import output_schema
+from recommender.lookup.option import KnownIssue, OptionAdvice, OptionEra, OptionInfo, OptionVerdict
 from recommender.render.summary import cite
 
 FORMAT = 1

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from recommender.common.terminal import block, labelled, plain, wrap
-from recommender.lookup.release_diff import ChangedOption, Diff, MovedOption, ReleaseChange, ReleaseRecord
 from recommender.knowledge.json_schema import output_schema
+from recommender.lookup.release_diff import ChangedOption, Diff, MovedOption, ReleaseChange, ReleaseRecord
 
 FORMAT = 1
 COMMA = re.compile(r",\s*")

@@ -4,10 +4,10 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from recommender.knowledge.json_schema import output_schema
 from recommender.maintenance.knowledge_folder import Problem
 from recommender.maintenance.linters import LINTERS
 from recommender.maintenance.run_linters import LintResult
-from recommender.render.json_schema import output_schema
 
 FORMAT = 1
 

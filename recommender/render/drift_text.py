@@ -6,8 +6,8 @@ from typing import Any
 
 from recommender.common.terminal import wrap
 from recommender.common.text import one_line, printable
-from recommender.render.drift import Difference, Drift, Kind
 from recommender.knowledge.json_schema import output_schema
+from recommender.render.drift import Difference, Drift, Kind
 from recommender.render.seal import REQUEST
 
 FORMAT = 1

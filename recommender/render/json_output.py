@@ -14,8 +14,8 @@ from recommender.estimate.memory_items import MemoryItem
 from recommender.estimate.published_figures import PublishedFigure
 from recommender.estimate.similar_runs import SimilarRun
 from recommender.estimate.speed import Speed
-from recommender.render import seal
 from recommender.knowledge.json_schema import output_schema
+from recommender.render import seal
 from recommender.request.request import Request
 
 FORMAT = 1

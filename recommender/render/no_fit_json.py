@@ -7,8 +7,8 @@ from typing import Any
 from recommender.choose.constraints import ConstraintFinding
 from recommender.choose.recommend import NothingFits
 from recommender.choose.relax import RequestChange
-from recommender.render.json_output import plain
 from recommender.knowledge.json_schema import output_schema
+from recommender.render.json_output import plain
 
 FORMAT = 1
 

@@ -15,8 +15,8 @@ from recommender.common.errors import RequestError
 from recommender.common.parse import parse_yaml
 from recommender.common.user_file import Unreadable, read_bytes
 from recommender.knowledge import records
-from recommender.knowledge.run_figures import RunFigures, figures
 from recommender.knowledge.json_schema import output_schema
+from recommender.knowledge.run_figures import RunFigures, figures
 from recommender.smoke.campaign.plan import ParsedPlan, PlannedRun, Rung, name_of_phase
 from recommender.smoke.failures import KINDS
 
