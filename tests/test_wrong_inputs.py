@@ -14,7 +14,7 @@ from recommender.cli import main
 
 # Exit code, command line, and what its line says.
 CASES = """
-2 | --load single | --gpu is missing; give one, such as --gpu A100-80G
+2 | --load single | --gpu is missing, such as --gpu A100-80G
 2 | --gpu A100-80G qwen3-8b | no such command 'qwen3-8b': did you mean --model qwen3-8b?
 2 | A100:2 | no such command 'A100:2': did you mean --gpu A100:2?
 2 | -gpu L4 | no such option -g; did you mean --gpu?

@@ -111,7 +111,7 @@ def read(
     ``loads`` and ``workloads`` are the named ones. Raises RequestError.
     """
     if not options.get("gpu"):
-        raise RequestError("--gpu is missing; give one, such as --gpu A100-80G (examples: recommend --help)")
+        raise RequestError("--gpu is missing, such as --gpu A100-80G; see recommend --help")
     values: dict[str, Any] = {
         name: options[name] for name in ("model", "goal", "kv", "lmdeploy", "revision", "backend") if name in options
     }
