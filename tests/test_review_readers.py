@@ -802,6 +802,11 @@ HOSTILE: list[tuple[Kind, str]] = [
     *(("bash", unit) for unit in ["A=$A$A\n", "f() { f; f; }\nf\n", "x=1\n", "bash -c 'bash -c ", "2>&1 `", "é "]),
     *(("python", unit) for unit in ["(", "-", "a.", "f(", "x=x\n", "'", "lambda:", "a=f'{a}{a}'\n", "if x:\n "]),
     *(("kubernetes", unit) for unit in ["[", "{", "- ", "&a [*a]\n", "a:\n ", "? ", "- - ", "a: &a {<<: *a}\n"]),
+    *(
+        ("hcl", unit)
+        for unit in ["{", "a = [", "<<A\n", '"${', "a = b(", "a {\n", "x = y\n", "#", "locals { a = local.a }\n"]
+    ),
+    *(("markdown", unit) for unit in ["```\n", "``` ", "> ~~~\n", "```sh\n$ x\n```\n"]),
     *(("docker", unit) for unit in ["FROM ", 'CMD ["', "ENV A=1 ", "\\\n"]),
 ]
 
@@ -985,3 +990,104 @@ def test_how_many_of_a_service_there_are() -> None:
     )
     containers = [launch.container for launch in read("compose.yaml", text).launches]
     assert [container and container.replicas for container in containers] == [1, 3, 2]
+
+
+TERRAFORM = """\
+# lmdeploy in containers and on an instance
+locals { model = "Qwen/Qwen3-8B" }
+variable "tp" {
+  type    = number
+  default = 2
+}
+resource "aws_ecs_task_definition" "llm" {
+  container_definitions = jsonencode([{
+    image   = "openmmlab/lmdeploy:v0.18.0"
+    command = ["lmdeploy", "serve", "api_server", local.model, "--tp", tostring(var.tp), "--dtype", var.other]
+  }])
+}
+resource "aws_instance" "llm" {
+  user_data = <<-EOT
+    #!/bin/bash
+    MODEL=${local.model}
+    lmdeploy serve api_server $${MODEL} --tp ${var.tp} \\
+      --eager-mode
+  EOT
+}
+output "command" { value = join(" ", ["lmdeploy", "serve", "api_server", "é", "--model-name", "a\\"b"]) }
+"""
+
+
+def test_hcl_gives_its_words_their_places() -> None:
+    """Lists, here-documents and join; variables and locals have the values that the file gives, at their places."""
+    script = read("main.tf", TERRAFORM)
+    listed, written, joined = script.launches
+    for launch in (listed, written):
+        assert launch.model.value == "Qwen/Qwen3-8B"
+        assert text_at(TERRAFORM, launch.model.written) == "Qwen/Qwen3-8B"
+        assert given_options(launch)["--tp"] == ["2"]
+    assert listed.container.image.value == "openmmlab/lmdeploy:v0.18.0"
+    assert joined.model.value == "é"
+    assert [text_at(TERRAFORM, launch.model.place) for launch in script.launches] == [
+        '"Qwen/Qwen3-8B"',
+        "$${MODEL}",
+        '"é"',
+    ]
+    (problem,) = script.problems
+    assert "var.other" in problem.message
+    assert text_at(TERRAFORM, problem.place) == "var.other"
+    comments = [comment.text for comment in script.comments]
+    assert comments == ["# lmdeploy in containers and on an instance", "#!/bin/bash"]
+
+
+def test_what_is_not_hcl_is_said() -> None:
+    """And what can be read beside it is."""
+    script = read("a.nomad", 'task "x" {\n  config { args = ["lmdeploy", "serve", "api_server", "m"] }\n}\n}}} = [\n')
+    assert [launch.model.value for launch in script.launches] == ["m"]
+    assert any(problem.message == "this is not valid HCL" for problem in script.problems)
+
+
+MARKDOWN = """\
+Run `lmdeploy serve api_server nothing`, or as here:
+
+```bash
+lmdeploy serve api_server one \\
+  --tp 2
+```
+
+1. At a prompt
+
+   ```console
+   $ lmdeploy serve api_server two --tp 3
+   INFO started
+   ```
+
+~~~python
+from lmdeploy import pipeline
+pipe = pipeline("three")
+~~~
+
+```text
+lmdeploy serve api_server four
+```
+"""
+
+
+def test_markdown_starts_what_its_blocks_start() -> None:
+    """By the block's language, at its place; a block of another language is not followed, prose starts nothing."""
+    script = read("README.md", MARKDOWN)
+    models = [launch.model for launch in script.launches]
+    assert [model.value for model in models] == ["one", "two", "three"]
+    assert [text_at(MARKDOWN, model.written) for model in models] == ["one", "two", "three"]
+    (problem,) = script.problems
+    assert problem.place.line == MARKDOWN[: MARKDOWN.index("four")].count("\n") + 1
+
+
+def test_a_recipe_of_just_knows_its_variables() -> None:
+    """Those of the file, and the defaults of its parameters."""
+    text = 'model := "a"\n\nserve port="8000":\n    @lmdeploy serve api_server {{model}} --server-port {{ port }}'
+    text += " --tp {{tp}}\n"
+    script = read("justfile", text)
+    (launch,) = script.launches
+    assert launch.model.value == "a"
+    assert given_options(launch)["--server-port"] == ["8000"]
+    assert "{{tp}}" in script.problems[0].message

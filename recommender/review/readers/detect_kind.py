@@ -21,6 +21,8 @@ READERS = {
     "kubernetes": "readers.manifest",
     "systemd": "readers.unit_file",
     "steps": "readers.steps",
+    "hcl": "readers.hcl_file",
+    "markdown": "readers.markdown",
     "lines": "readers.lines",
 }
 ENDINGS: dict[Kind, str] = {
@@ -29,7 +31,9 @@ ENDINGS: dict[Kind, str] = {
     "systemd": ".service",
     "steps": ".yml .yaml .json",
     "lines": ".mk .conf .ini",
-    "other": ".bat .cmd .tf .hcl .nomad .toml .js .ts .mjs .go .rs .java .rb .md .rst .xml .cfg .env",
+    "hcl": ".tf .hcl .nomad",
+    "markdown": ".md .markdown",
+    "other": ".bat .cmd .toml .js .ts .mjs .go .rs .java .rb .rst .xml .cfg .env",
 }
 SUFFIXES: dict[str, Kind] = {ending: kind for kind, endings in ENDINGS.items() for ending in endings.split()}
 LINES = pattern(r"(?i)(?:gnu)?makefile(?:\..*)?|procfile(?:\..*)?|justfile|crontab")

@@ -1,4 +1,4 @@
-"""Read files whose lines are commands: Makefiles, Procfiles, programs of supervisord."""
+"""Read files whose lines are commands: Makefiles, justfiles, Procfiles, programs of supervisord."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,11 @@ PAIR = pattern(r"([A-Za-z_]\w*)=(?:\"([^\"\n]*)\"|([^,\n]*))")
 SECTION = pattern(r"\[[^\]\n]*\]")
 # `$(NAME)` of make and `%(ENV_NAME)s` of supervisord are variables; `$$` is the shell's dollar.
 VARIABLE = pattern(r"\$\{(\w+)\}")
-MACRO = pattern(r"\$\((?P<make>\w+)\)|%\((?:ENV_)?(?P<super>\w+)\)[sd]|\$(?=\$)")
+MACRO = pattern(r"\$\((?P<make>\w+)\)|\{\{[ \t]*(?P<just>\w+)[ \t]*\}\}|%\((?:ENV_)?(?P<super>\w+)\)[sd]|\$(?=\$)")
+# A justfile: its recipes are indented with blanks too, and their parameters have defaults.
+JUSTFILE = pattern(r"(?i)(?:.*[/\\])?\.?justfile")
+RECIPE = pattern(r"[ \t]+[@-]*(?P<recipe>.*)", re.DOTALL)
+PARAMETER = pattern(r"[ \t][+*$]?(?P<name>[A-Za-z_][\w-]*)=(?P<value>\"[^\"\n]*\"|'[^'\n]*')")
 
 
 def read(script: Script) -> Script:
@@ -32,7 +36,7 @@ def read(script: Script) -> Script:
     run = new_run(page)
     comments: list[Comment] = []
     made: dict[str, Word] = {}
-    lines = list(_lines(code))
+    lines, just = list(_lines(code)), bool(JUSTFILE.fullmatch(script.path))
     sections = any(SECTION.fullmatch(code.code[start:end].strip()) for start, end in lines)
     for at, (start, end) in enumerate(lines):
         line = code.code[start:end]
@@ -41,7 +45,10 @@ def read(script: Script) -> Script:
             comments.append(Comment(code.code[first:end], page.place(first, end)))
         elif not sections and (assigned := ASSIGNED.fullmatch(line)):
             made[assigned["name"]] = _word(page, assigned["value"].strip(), start + assigned.start("value"))
-        elif command := COMMAND.fullmatch(line):
+        elif just and line[:1] not in (" ", "\t"):
+            for given in PARAMETER.finditer(line):
+                made[given["name"]] = _word(page, given["value"], start + given.start("value"))
+        elif command := (RECIPE if just else COMMAND).fullmatch(line):
             group = command.lastgroup or "recipe"
             environment = made | _environment(page, code.code, lines, at) if group == "ini" else made
             _start(run, _plain(code.part(start + command.start(group), end)), environment)
@@ -56,7 +63,9 @@ def _lines(code: Mapped) -> Iterator[tuple[int, int]]:
 
 
 def _word(page: SourceText, text: str, start: int) -> Word:
-    known = "$" not in text and "%(" not in text
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        text, start = text[1:-1], start + 1
+    known = not any(sign in text for sign in ("$", "%(", "{{"))
     return page.word(Field((Piece(text if known else None, start, start + len(text)),), start, start + len(text)))
 
 
@@ -79,7 +88,7 @@ def _plain(text: Mapped) -> Mapped:
     places: list[int] = []
     done = 0
     for match in MACRO.finditer(text.code):
-        name = match["make"] or match["super"]
+        name = match["make"] or match["just"] or match["super"]
         new = f"${{{name}}}" if name else ""
         parts += [text.code[done : match.start()], new]
         places += [*text.at[done : match.start()], *[text.at[match.start()]] * len(new)]

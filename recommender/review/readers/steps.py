@@ -4,7 +4,7 @@ No key is required: a text or list that starts a server is a command wherever it
 variables of the maps around it apply, and the image is the nearest one above.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from recommender.common.pattern import pattern
@@ -24,7 +24,7 @@ PROGRAM = ("command", "entrypoint", "cmd", "program")
 INSTALL = pattern(r"\b(?:install|add)\b[^\n]*\blmdeploy\b")
 # Expressions of GitHub, Ansible and Helm, Azure, Terraform: the last name in them is the variable.
 MACRO = pattern(
-    r"(?:\$\{\{-?\s*|\{\{-?\s*|\$\(|\$\{(?=\w+\.))\.?(?:[\w\[\]'-]+\.)*(?P<name>\w+)[^{}()\n]*(?:-?\}\}|\)|\})"
+    r"(?:\$\{\{-?\s*|\{\{-?\s*|\$\(|\$\{(?=\w+[.}]))\.?(?:[\w\[\]'-]+\.)*(?P<name>\w+)[^{}()\n]*(?:-?\}\}|\)|\})"
 )
 MOST_COMMANDS = 300
 DEEPEST = 40
@@ -46,10 +46,15 @@ def read(script: Script) -> Script:
     except UnreadableYaml as problem:
         at = min(problem.at, len(script.text))
         return replace(script, problems=(ReadProblem(str(problem), page.place(at, at)),))
+    return read_nodes(replace(script, comments=comments_of(page, roots)), page, roots)
+
+
+def read_nodes(script: Script, page: SourceText, roots: Sequence[Node], around: Around | None = None) -> Script:
+    """Read the commands of a file's nodes; ``around`` is what the file sets for all."""
     reader = _Reader(page, new_run(page))
     for root in roots:
-        reader.visit(root, Around(), 0)
-    return complete_script(replace(script, comments=comments_of(page, roots)), reader.run, [])
+        reader.visit(root, around or Around(), 0)
+    return complete_script(script, reader.run, [])
 
 
 class _Reader:

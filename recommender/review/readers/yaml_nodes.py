@@ -199,7 +199,9 @@ def _width(text: str, at: int, style: str) -> int:
 
 
 def word(text: str, node: Node) -> Field:
-    """Return a scalar as one word."""
+    """Return a scalar as one word; an expression (style ``$``) is unknown."""
+    if node.style == "$":
+        return Field((Piece(None),), node.start, node.end)
     whole = map_scalar(text, node)
     return Field(tuple(_runs(whole)), node.start, node.end, quoted=node.style in ("'", '"'))
 

@@ -7,7 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-Kind = Literal["command", "bash", "python", "docker", "compose", "kubernetes", "systemd", "steps", "lines", "other"]
+Kind = Literal[
+    "command",
+    "bash",
+    "python",
+    "docker",
+    "compose",
+    "kubernetes",
+    "systemd",
+    "steps",
+    "lines",
+    "hcl",
+    "markdown",
+    "other",
+]
 """``steps``: YAML or JSON of any tool. ``lines``: a line is a command, as in a Makefile. ``other``: not read."""
 Starts = Literal["api_server", "proxy", "pipeline", "tool"]
 ENGINES = ("TurbomindEngineConfig", "PytorchEngineConfig")

@@ -34,7 +34,7 @@ class Unparsed(Exception):
 
 @cache
 def _parser() -> Parser:
-    """Return the parser of bash: the only use of tree-sitter. Raise Unparsed where it is not installed."""
+    """Return the parser of bash. Raise Unparsed where it is not installed."""
     try:
         import tree_sitter_bash
         from tree_sitter import Language, Parser
@@ -48,7 +48,11 @@ def parse(code: str) -> tuple[Node, bool]:
     if len(PIPE.findall(code)) > MOST_PIPES or code.count("=(") > MOST_ARRAYS or code.count("`") > MOST_BACKTICKS:
         raise Unparsed("too many pipes, arrays or backticks; the text was not read")
     code = NOTHING.sub(lambda match: " " * len(match[0]), code)
-    data = BOTH_WAYS.sub("< ", OUTSIDE.sub(",", code)).encode("ascii")
+    return parse_with(_parser(), BOTH_WAYS.sub("< ", OUTSIDE.sub(",", code)).encode("ascii"))
+
+
+def parse_with(parser: Parser, data: bytes) -> tuple[Node, bool]:
+    """Return a text's tree by some grammar, and whether it is complete."""
     began, late = time.thread_time(), False
 
     def read(offset: int, _: Any) -> bytes:
@@ -56,7 +60,7 @@ def parse(code: str) -> tuple[Node, bool]:
         late = late or time.thread_time() - began > MOST_SECONDS
         return b"" if late else data[offset : offset + CHUNK]
 
-    return _parser().parse(read).root_node, not late
+    return parser.parse(read).root_node, not late
 
 
 def children(node: Node) -> list[Node]:

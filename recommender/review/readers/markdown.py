@@ -1,0 +1,43 @@
+"""Read the code blocks of Markdown: what a README tells its readers to start."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from recommender.common.pattern import pattern
+from recommender.review.script.model import Script
+
+BLOCK = pattern(
+    r"(?m)^(?P<indent>[ \t>]*)(?P<fence>```+|~~~+)[ \t]*(?P<language>[\w+-]*)[^\n]*\n(?P<code>(?:[^\n]*\n)*?)"
+    r"(?P=indent)(?P=fence)[ \t]*$"
+)
+NAMES = {
+    **dict.fromkeys(("", "sh", "bash", "shell", "zsh", "console", "shell-session", "terminal"), "block.sh"),
+    **dict.fromkeys(("python", "py", "python3"), "block.py"),
+    **dict.fromkeys(("yaml", "yml", "json"), "block.yaml"),
+    **dict.fromkeys(("hcl", "terraform", "tf", "nomad"), "block.hcl"),
+    "dockerfile": "Dockerfile",
+    "makefile": "Makefile",
+    "ini": "block.service",
+    "systemd": "block.service",
+}
+"""By a block's language, the name of a file of that kind. Other blocks are not read."""
+PROMPT = pattern(r"(?m)^[ \t]*\$ (?P<line>(?:[^\n\\]|\\.|\\\n)*)")
+
+
+def read(script: Script) -> Script:
+    """Leave the blocks to the readers of their kinds. Prose starts nothing."""
+    blocks = list(BLOCK.finditer(script.text))
+    embedded = tuple(part for block in blocks for part in _parts(script.text, block))
+    ends = [0, *(end for block in blocks for end in block.span()), len(script.text)]
+    prose = tuple(zip(ends[::2], ends[1::2], strict=True))
+    return replace(script, embedded=embedded, followed=(*script.followed, *prose))
+
+
+def _parts(text: str, block: re.Match[str]) -> Iterator[tuple[str, int, int]]:
+    """Yield the name and range of a block, or of each line after a prompt."""
+    name, (start, end) = NAMES.get(block["language"].lower()), block.span("code")
+    prompts = list(PROMPT.finditer(text, start, end)) if name == "block.sh" else []
+    if name:
+        yield from ((name, *each.span("line")) for each in prompts)
+        yield from () if prompts else ((name, start, end),)
