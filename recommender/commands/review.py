@@ -38,10 +38,10 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 EXAMPLES = """\b
 FILE is a script (bash, Python), a Dockerfile, a compose file, a Kubernetes
 manifest, a systemd unit, a workflow or job in YAML, JSON or HCL, a Makefile,
-Markdown, or a folder with such files; - is a script or a bare command line on stdin. Nothing
-that is read is run. Environment files are read if they are beside FILE. What
-cannot be followed is a warning (LMD002). A rule that needs an unknown GPU,
-model or load is skipped; the last lines list such rules.
+Markdown, or a folder with such files; - is a script or a bare command line on
+stdin. Nothing that is read is run. Environment files are read if they are
+beside FILE. What cannot be followed is a warning (LMD002). A rule that needs
+an unknown GPU, model or load is skipped; the last lines list such rules.
 
 \b
 Examples:
