@@ -74,6 +74,7 @@ CASES = """
 2 | --gpu L4 --workload chatt | --workload 'chatt': use one of agent
 2 | --gpu L4 --model qwen2.5-7b-instruct --image 448x448 | is a text model; remove --image
 2 | --gpu L4 --image 448 | write WIDTHxHEIGHT
+2 | --gpu L4 --image 100000x100000 | LMDeploy's server refuses images above 178,956,970 pixels
 2 | --gpu L4 --image 448x448:0.5,100x100:0.1 | the shares add up to 0.6
 2 | --gpu L4 --text-only --image 448x448 | exclude each other; remove one
 2 | --gpu L4 --isl 512:100 | p99 is below p50

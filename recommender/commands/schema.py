@@ -65,7 +65,7 @@ def command(name: str | None) -> None:
     known = _names()
     if name is None:
         told = EVIDENCE | {each: text for each, (text, _) in OUTPUTS.items()}
-        terminal.show(f"{each:<16}{told.get(each, f'a record: {each}')}, version {__version__}" for each in known)
+        terminal.show(f"{each:<17}{told.get(each, f'a record: {each}')}, version {__version__}" for each in known)
         return
     name = SAME.get(name, name)
     if name not in known:

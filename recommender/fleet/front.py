@@ -60,7 +60,7 @@ class Limits:
 
     @property
     def at_server(self) -> int:
-        """Requests at one server, including those whose images it still prepares."""
+        """Requests at one server, including those that it still prepares."""
         return self.running + self.waiting
 
     @property

@@ -21,6 +21,9 @@ MAX_COUNT = 64
 MAX_CONCURRENCY = 4096
 MAX_TOKENS = 2_000_000
 MAX_SIDE = 100_000
+MAX_PIXELS = 178_956_970
+"""Pillow, with which LMDeploy opens images (0.18.0 lmdeploy/vl/media/image.py:25), refuses more: twice its
+MAX_IMAGE_PIXELS (https://pillow.readthedocs.io/en/stable/reference/Image.html#PIL.Image.open)."""
 MAX_IMAGES = 64
 MAX_TURNS = 200
 MAX_SIZES = 20
@@ -184,6 +187,8 @@ class Request:
             ("--max-context", self.max_context, 0, MAX_TOKENS),
         ):
             _whole(option, count, low, high)
+        if self.images > 0:
+            _check_pixels("--image", self.image_width, self.image_height)
         for option, number, most in (
             ("--rps", self.rps, 100_000),
             ("--p99", self.p99_ms, MAX_MS),
@@ -231,6 +236,14 @@ class Request:
             )
 
 
+def _check_pixels(option: str, width: int, height: int) -> None:
+    if width * height > MAX_PIXELS:
+        raise RequestError(
+            f"{option} {width}x{height}: LMDeploy's server refuses images above {MAX_PIXELS:,} pixels (Pillow's limit)"
+            "; give the size that clients send"
+        )
+
+
 def read_mix(text: str) -> tuple[tuple[int, int, float], ...]:
     """Return width, height and share of each image size of a mix; shares add up to 1. Raises RequestError."""
     sizes = []
@@ -241,6 +254,7 @@ def read_mix(text: str) -> tuple[tuple[int, int, float], ...]:
         width, height = (int(side) for side in match.groups()[:2])
         _whole("--images side", min(width, height), 1, MAX_SIDE)
         _whole("--images side", max(width, height), 1, MAX_SIDE)
+        _check_pixels("--images", width, height)
         sizes.append((width, height, float(match[3])))
     total = math.fsum(share for *_, share in sizes)
     if sizes and (abs(total - 1) > SHARE_SLACK or min(share for *_, share in sizes) <= 0):
