@@ -22,7 +22,10 @@ Runs: TypeAlias = Mapping[str, records.SmokeRun]
 
 @dataclass(frozen=True, order=True, slots=True)
 class RequestLoad:
-    """One load: ``concurrency`` requests at a time, or ``rps`` arriving. ``image``: width x height; empty: text."""
+    """One load: ``concurrency`` requests at a time, or ``rps`` arriving. ``image``: width x height; empty: text.
+
+    ``workload`` is that of lengths that vary, whose medians the tokens are; empty elsewhere.
+    """
 
     image: str
     images: int
@@ -30,13 +33,15 @@ class RequestLoad:
     output_tokens: int
     concurrency: int
     rps: float
+    workload: str = ""
 
     @property
     def requests(self) -> str:
         """Return what one request has, as text."""
         images = f"{count(self.images, 'image')} of {self.image}" if self.images > 1 else self.image or "text"
         tokens = f"{self.input_tokens:,} in, " if self.input_tokens else ""
-        return f"{images}, {tokens}{self.output_tokens} out"
+        workload = f"{self.workload} (medians): " if self.workload else ""
+        return f"{workload}{images}, {tokens}{self.output_tokens} out"
 
     @property
     def pressure(self) -> str:
@@ -170,14 +175,32 @@ def _phases(run: records.SmokeRun, field: str, tokens: bool) -> Iterator[tuple[R
     for phase in run.phases:
         figures = _figures_of(phase)
         value: float = getattr(figures, field)
-        if value and not (phase.failures or phase.drawn) and figures.trusted:
-            counted = phase.input_tokens if tokens else 0
-            yield (
-                RequestLoad(
-                    phase.image, phase.images, counted, phase.output_tokens, phase.concurrency, phase.arrivals_rps
-                ),
-                value,
+        drawn = phase.drawn
+        if not value or phase.failures or not figures.trusted or (drawn and (drawn.trace_speed or drawn.image_mix)):
+            continue
+        counted, output = phase.input_tokens if tokens else 0, phase.output_tokens
+        if drawn:  # the requests of one workload come in one order; how many of them a phase answers differs
+            counted, output = (
+                round(statistics.median(run_figures.numbers(each))) for each in (drawn.prompts, drawn.outputs)
             )
+        yield (
+            RequestLoad(
+                phase.image,
+                phase.images,
+                counted,
+                output,
+                phase.concurrency,
+                phase.arrivals_rps,
+                _workload_name(drawn) if drawn else "",
+            ),
+            value,
+        )
+
+
+def _workload_name(drawn: records.DrawnLoad) -> str:
+    prefix = f" with a prefix of {drawn.prefix_tokens:,}" if drawn.prefix_tokens else ""
+    turns = f", {drawn.turns} turns" if drawn.turns > 1 else ""
+    return f"{drawn.workload or 'lengths that vary'}{prefix}{turns}"
 
 
 @cache
