@@ -244,9 +244,9 @@ RUNS = sorted(
     (path.stem, number)
     for path in (KNOWLEDGE / "evidence").glob("*.yaml")
     for number, phase in enumerate(read_record(path, records.SmokeRun).phases)
-    if phase.arrivals_rps and phase.images
+    if phase.arrivals_rps and phase.images and not phase.drawn
 )
-"""Of text the fit judges the times under arrivals."""
+"""Of text the fit judges the times under arrivals. Mixed sizes and lengths that vary are not simulated with images."""
 
 
 def server_of(run: records.SmokeRun, phase: records.Phase) -> OpenServer:
@@ -268,16 +268,19 @@ def beside(name: str, number: int) -> tuple[list[int], LoadFigures, float]:
 
 def test_runs_with_poisson_arrivals() -> None:
     """Servers that requests arrived at by themselves. Both pages say what is so: medians of the H100's runs are within
-    25 %; LMDeploy's defaults on an H200, with a thread for each core, took up to 1.8 times as long."""
+    25 %, of an H200's with four threads within 11 %; with a thread for each core, LMDeploy's default, it took up to
+    1.8 times as long."""
     every = {each: beside(*each) for each in RUNS}
     off = {each: found.latency.p50 / statistics.median(times) - 1 for each, (times, found, _) in every.items()}
     crowded = [value for (name, _), value in off.items() if name == "h200-loads-2026-11-24-vision-rates"]
     threads = [value for (name, _), value in off.items() if name.startswith("h100")]
-    assert (len(threads), len(crowded)) == (9, 3)
-    assert len(off) == 12
+    four = [value for (name, _), value in off.items() if name == "h200-loads-2026-11-24-vision-omp-rates"]
+    assert (len(threads), len(crowded), len(four)) == (9, 3, 3)
+    assert len(off) == 15
+    assert max(map(abs, four)) <= 0.11
     assert max(map(abs, threads)) <= 0.255
     assert sum(abs(value) <= 0.1 for value in threads) == 6
-    assert sorted(round(value, 2) for value in crowded) == [-0.42, -0.29, -0.05]
+    assert sorted(round(value, 2) for value in crowded) == [-0.42, -0.31, -0.05]
     busiest = max(busy for *_, busy in every.values())
     for page in ("site/concepts/front.md", "site/concepts/front.vi.md"):
         text = " ".join((KNOWLEDGE.parent / page).read_text("utf-8").split())
