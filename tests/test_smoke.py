@@ -660,7 +660,7 @@ def test_seconds_are_driven_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     clean(ran)
     (phase,) = json.loads(ran.out)["run"]["phases"]
     assert phase["window_requests"] > 5
-    assert phase["window_s"] >= 1
+    assert phase["window_s"] >= 0.99  # a timer may come a tick of the clock early
 
 
 # --- a terminal ----------------------------------------------------------------------------------
