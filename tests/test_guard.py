@@ -229,7 +229,7 @@ def test_a_fork_storm_is_ended(token: str, tmp_path: Path) -> None:
     """Processes that fork all the time, some into new sessions, are ended while they do."""
     with Guard() as guard:
         guard.start([sys.executable, "-ISc", HYDRA], environment(token), tmp_path / "log", tmp_path)
-        settled(token, 6)
+        settled(token, 4)  # three heads move on so fast that one look at the processes may miss them
         time.sleep(0.2)
         begin = time.monotonic()
         assert guard.stop(0.1) in ("killed", "terminated")
