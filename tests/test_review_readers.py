@@ -804,7 +804,18 @@ HOSTILE: list[tuple[Kind, str]] = [
     *(("kubernetes", unit) for unit in ["[", "{", "- ", "&a [*a]\n", "a:\n ", "? ", "- - ", "a: &a {<<: *a}\n"]),
     *(
         ("hcl", unit)
-        for unit in ["{", "a = [", "<<A\n", '"${', "a = b(", "a {\n", "x = y\n", "#", "locals { a = local.a }\n"]
+        for unit in [
+            "{",
+            "a = [",
+            "<<A\n",
+            '"${',
+            "a = b(",
+            "a {\n",
+            "x = y\n",
+            "#",
+            "locals { a = local.a }\n",
+            "locals { a = [local.a, local.a] }\n",
+        ]
     ),
     *(("markdown", unit) for unit in ["```\n", "``` ", "> ~~~\n", "```sh\n$ x\n```\n"]),
     *(("docker", unit) for unit in ["FROM ", 'CMD ["', "ENV A=1 ", "\\\n"]),

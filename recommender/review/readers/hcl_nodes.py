@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from typing import TYPE_CHECKING
 
-from recommender.review.readers.yaml_nodes import DEEPEST, Node
-from recommender.review.shell.grammar import OUTSIDE, Unparsed, parse_with
+from recommender.review.readers.yaml_nodes import DEEPEST, MOST_EVENTS, Node
+from recommender.review.shell.grammar import OUTSIDE, Unparsed, parse_with, parser_of
 
 if TYPE_CHECKING:
     import tree_sitter
 
 TRANSPARENT = frozenset({"expression", "literal_value", "collection_value", "body", "template_expr", "one_line_block"})
-PASSED_ON = frozenset(
-    {"jsonencode", "yamlencode", "concat", "tolist", "tostring", "tonumber", "compact", "flatten", "trimspace"}
-)
+PASSED_ON = frozenset({"jsonencode", "yamlencode", "tolist", "tostring", "tonumber", "compact", "flatten", "trimspace"})
 """Functions of Terraform whose result holds what they are given."""
 DEFAULTS = {"variable": "var", "locals": "local"}
 """Blocks that give names a value, with how a name is used."""
-
-
-@cache
-def _parser() -> tree_sitter.Parser:
-    """Return the parser of HCL. Raise Unparsed where it is not installed."""
-    try:
-        import tree_sitter_hcl
-        from tree_sitter import Language, Parser
-    except ImportError:
-        raise Unparsed("HCL is not read without tree-sitter-hcl") from None
-    return Parser(Language(tree_sitter_hcl.language()))
 
 
 class HclFile:
@@ -41,7 +27,9 @@ class HclFile:
     def __init__(self, text: str) -> None:
         """Read a text. Raise Unparsed."""
         self.text = text
-        top, complete = parse_with(_parser(), OUTSIDE.sub(",", text).encode("ascii"))
+        self.left = MOST_EVENTS
+        """Values that may still be read: locals may use each other, and themselves, many times over."""
+        top, complete = parse_with(parser_of("tree_sitter_hcl", "HCL is"), OUTSIDE.sub(",", text).encode("ascii"))
         if not complete:
             raise Unparsed("this file takes too long to read")
         self.comments = [(node.start_byte, node.end_byte) for node in _walk(top) if node.type == "comment"]
@@ -49,7 +37,7 @@ class HclFile:
         self.error_at = error.start_byte if error else None
         self.known: dict[str, tree_sitter.Node] = dict(self._list_known(top))
         self.root = self._map(top, 0)
-        self.values = {name.partition(".")[2]: self._value(node, 0, known=False) for name, node in self.known.items()}
+        self.values = {name.partition(".")[2]: self._value(node, 0) for name, node in self.known.items()}
 
     def _list_known(self, top: tree_sitter.Node) -> Iterator[tuple[str, tree_sitter.Node]]:
         """Yield the expressions of variables' defaults and of locals, by the name that uses them."""
@@ -90,11 +78,12 @@ class HclFile:
     def _key(self, node: tree_sitter.Node) -> Node:
         return Node(node.start_byte, node.end_byte, self._label(node))
 
-    def _value(self, node: tree_sitter.Node, depth: int, known: bool = True) -> Node:
+    def _value(self, node: tree_sitter.Node, depth: int) -> Node:
         """Return an expression's node; what the file does not determine has the style ``$``."""
         while node.type in TRANSPARENT and len(node.named_children) == 1:
             node = node.named_children[0]
-        if depth > DEEPEST:
+        self.left -= 1
+        if depth > DEEPEST or self.left < 0:
             return Node(node.start_byte, node.end_byte, "", "$")
         if node.type == "object":
             return self._map(node, depth)
@@ -102,35 +91,34 @@ class HclFile:
             items = [self._value(child, depth + 1) for child in node.named_children if child.type == "expression"]
             return Node(node.start_byte, node.end_byte, items=items, kind="list")
         if node.type in ("string_lit", "quoted_template"):
-            return self._string(node, depth, known)
+            return self._string(node, depth)
         if node.type == "heredoc_template":
             return self._heredoc(node)
         if node.type == "function_call":
             return self._call(node, depth)
         if node.type in ("numeric_lit", "bool_lit"):
             return Node(node.start_byte, node.end_byte, self._text(node))
-        return self._used(node, self._text(node), depth, known)
+        return self._used(node, self._text(node), depth)
 
-    def _used(self, node: tree_sitter.Node, name: str, depth: int, known: bool) -> Node:
+    def _used(self, node: tree_sitter.Node, name: str, depth: int) -> Node:
         """Return the value of a variable or a local of the file, at its place there."""
-        if known and name in self.known:
-            return self._value(self.known[name], depth + 1, known=False)
+        if name in self.known:
+            return self._value(self.known[name], depth + 1)
         return Node(node.start_byte, node.end_byte, "", "$")
 
-    def _string(self, node: tree_sitter.Node, depth: int, known: bool) -> Node:
+    def _string(self, node: tree_sitter.Node, depth: int) -> Node:
         inner = self.text[node.start_byte + 1 : node.end_byte - 1]
         if inner.startswith("${") and inner.endswith("}") and inner.count("${") == 1:
-            return self._used(node, inner[2:-1].strip(), depth, known)
+            return self._used(node, inner[2:-1].strip(), depth)
         value = inner.replace("$${", "${").replace('\\"', '"').replace("\\n", "\n").replace("\\\\", "\\")
         return Node(node.start_byte, node.end_byte, value, '"')
 
     def _heredoc(self, node: tree_sitter.Node) -> Node:
         """Return a here-document's text; ``<<-`` takes its indentation off."""
-        named = [child for child in node.named_children if child.type != "heredoc_identifier"]
         start, end = self.text.find("\n", node.start_byte) + 1, node.named_children[-1].start_byte
         lines = self.text[start:end].rstrip(" \t").split("\n")
         indents = [len(line) - len(line.lstrip()) for line in lines if line.strip()]
-        cut = min(indents, default=0) if named and self._text(named[0]) == "<<-" else 0
+        cut = min(indents, default=0) if self._text(node.named_children[0]) == "<<-" else 0
         value = "\n".join(line[cut:] for line in lines).replace("$${", "${")
         return Node(node.start_byte, end, value, "|")
 

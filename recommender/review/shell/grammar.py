@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from recommender.common.pattern import pattern
@@ -33,14 +34,15 @@ class Unparsed(Exception):
 
 
 @cache
-def _parser() -> Parser:
-    """Return the parser of bash. Raise Unparsed where it is not installed."""
+def parser_of(grammar: str, what: str) -> Parser:
+    """Return the parser of a grammar's package. Raise Unparsed, with what is not read, where it is not installed."""
     try:
-        import tree_sitter_bash
         from tree_sitter import Language, Parser
+
+        language = import_module(grammar).language()
     except ImportError:
-        raise Unparsed("shell commands are not read without tree-sitter") from None
-    return Parser(Language(tree_sitter_bash.language()))
+        raise Unparsed(f"{what} not read without {grammar.replace('_', '-')}") from None
+    return Parser(Language(language))
 
 
 def parse(code: str) -> tuple[Node, bool]:
@@ -48,7 +50,8 @@ def parse(code: str) -> tuple[Node, bool]:
     if len(PIPE.findall(code)) > MOST_PIPES or code.count("=(") > MOST_ARRAYS or code.count("`") > MOST_BACKTICKS:
         raise Unparsed("too many pipes, arrays or backticks; the text was not read")
     code = NOTHING.sub(lambda match: " " * len(match[0]), code)
-    return parse_with(_parser(), BOTH_WAYS.sub("< ", OUTSIDE.sub(",", code)).encode("ascii"))
+    parser = parser_of("tree_sitter_bash", "shell commands are")
+    return parse_with(parser, BOTH_WAYS.sub("< ", OUTSIDE.sub(",", code)).encode("ascii"))
 
 
 def parse_with(parser: Parser, data: bytes) -> tuple[Node, bool]:
