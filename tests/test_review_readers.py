@@ -1050,6 +1050,17 @@ def test_hcl_gives_its_words_their_places() -> None:
     assert comments == ["# lmdeploy in containers and on an instance", "#!/bin/bash"]
 
 
+def test_locals_that_use_each_other_are_counted() -> None:
+    """Each twice the one before, and one itself: without a limit that is 2^27 values."""
+    doubled = "".join(f"  b{number} = [local.b{number - 1}, local.b{number - 1}]\n" for number in range(1, 28))
+    text = f'locals {{\n  a = [local.a, local.a]\n  b0 = "lmdeploy"\n{doubled}}}\nx "y" {{ command = local.b27 }}\n'
+    began = time.process_time()
+    script = read("a.tf", text)
+    assert time.process_time() - began < allowed(6)
+    assert not script.launches
+    assert script.problems
+
+
 def test_what_is_not_hcl_is_said() -> None:
     """And what can be read beside it is."""
     script = read("a.nomad", 'task "x" {\n  config { args = ["lmdeploy", "serve", "api_server", "m"] }\n}\n}}} = [\n')
