@@ -67,7 +67,8 @@ def _split_parameters(vision: VisionShape, hidden: int, resident: bool = False) 
     else:
         projector = merged * hidden + hidden * hidden + hidden
         outside += width + width * ((vision.positions or patches(vision)) + 2) + 2 * merged
-    if vision.projector:
+    if vision.projector:  # as SigLIP and Gemma 3 have it: no class token, a norm after the layers and one before these
+        outside = _patch_inputs(vision) * width + width * ((vision.positions or patches(vision)) + 1) + 3 * width
         projector = sum(matrix.inputs * matrix.outputs for matrix in vision.projector)
         outside += sum(matrix.outputs for matrix in vision.projector if matrix.bias)
     return vision.layers * attention, vision.layers * mlp + projector, vision.layers * whole + outside

@@ -14,7 +14,9 @@ from recommender.smoke.weights.layouts import (
     CHANNELS,
     CHAT_LAYOUT,
     DECODERS,
+    GEMMA3,
     INTERN_S2,
+    QWEN3_VL,
     QWEN35,
     QWEN_VL,
     S1_LAYOUT,
@@ -79,7 +81,9 @@ def config(model: Model, mark: Mapping[str, Any], ids: Mapping[str, Any]) -> dic
     own = {"auto_map": {"AutoConfig": f"{_module()}.SyntheticVisionModelConfig"}}
     if model.architecture in _MODEL_TYPES:
         common |= own
-    if model.architecture in QWEN35:
+    if model.architecture == GEMMA3:
+        return common | _gemma_config(model, text, ids)
+    if model.architecture in (*QWEN35, *QWEN3_VL):
         return common | qwen35.config(model, text, dict(tokenizer.special_tokens(model).ids))
     if model.architecture in QWEN_VL:
         return text | common | _qwen_config(model)
@@ -116,6 +120,8 @@ def _module() -> str:
 def _rope_scaling(model: Model) -> dict[str, Any] | None:
     """Return the family's published RoPE scaling; it does not affect memory."""
     name, positions, head = family(model), model.text.max_positions, model.text.head_dim
+    if model.architecture in QWEN3_VL:
+        return {"rope_type": "default", "mrope_interleaved": True, "mrope_section": [head * 3 // 16, head * 5 // 32, head * 5 // 32]}
     if model.architecture in QWEN_VL:
         return {"type": "mrope", "rope_type": "default", "mrope_section": [head // 8, head * 3 // 16, head * 3 // 16]}
     if name == "gptoss":
@@ -159,6 +165,9 @@ def _text_config(model: Model, ids: Mapping[str, Any]) -> dict[str, Any]:
     if text.latent:
         del settings["head_dim"]
         settings |= _latent_config(model)
+    if decoder.centered and not text.linear:
+        settings |= _gemma_text(text)
+    settings |= _window_config(text)
     if decoder.remote:
         settings |= {"bias": text.attention_bias == "qkvo", "qkv_bias": biased}
     settings |= _mixture_config(model)
@@ -171,7 +180,7 @@ def _latent_config(model: Model) -> dict[str, Any]:
     (latent,) = model.text.latent
     return {
         "num_key_value_heads": model.text.heads,
-        "q_lora_rank": latent.query_rank,
+        "q_lora_rank": latent.query_rank or None,
         "kv_lora_rank": latent.rank,
         "qk_rope_head_dim": latent.rope,
         "qk_nope_head_dim": latent.key,
@@ -185,8 +194,8 @@ def _mixture_config(model: Model) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for mixture in text.mixture:
         settings |= {"num_experts_per_tok": mixture.per_token}
-        if mixture.corrected:
-            settings |= _corrected(text, mixture)
+        if mixture.corrected or mixture.ungated:
+            settings |= _routed(text, mixture)
         elif name in ("MixtralForCausalLM", "GptOssForCausalLM"):
             settings |= {"num_local_experts": mixture.experts, "intermediate_size": mixture.intermediate}
         else:
@@ -199,29 +208,60 @@ def _mixture_config(model: Model) -> dict[str, Any]:
             }
         if mixture.sets:
             settings["num_blocks"] = mixture.sets
-        if mixture.shared and not mixture.corrected:
+        if mixture.shared and "n_routed_experts" not in settings:
             settings["shared_expert_intermediate_size"] = mixture.shared
-    for window in text.window:
-        every = text.layers // window.layers
-        kinds = ("full_attention", "sliding_attention")
-        settings["sliding_window"] = window.tokens
-        settings["layer_types"] = [kinds[number % every == 0] for number in range(text.layers)]
     return settings
 
 
-def _corrected(text: TextShape, mixture: Mixture) -> dict[str, Any]:
-    """Return the keys of GLM's experts."""
-    return {
+def _window_config(text: TextShape) -> dict[str, Any]:
+    """Return the keys of layers that look back a window; the last of each group sees everything."""
+    for window in text.window:
+        every = text.layers // (text.layers - window.layers)
+        kinds = ("sliding_attention", "full_attention")
+        types = [kinds[number % every == every - 1] for number in range(text.layers)]
+        return {"sliding_window": window.tokens, "layer_types": types}
+    return {}
+
+
+def _gemma_text(text: TextShape) -> dict[str, Any]:
+    """Return the keys that only Gemma's language models have."""
+    keys: dict[str, Any] = {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": text.head_dim}
+    capped = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
+    apart = {"attn_logit_softcapping": None, "final_logit_softcapping": None, "rope_local_base_freq": 1e4}
+    return keys | (apart if text.qk_norm else capped)
+
+
+def _gemma_config(model: Model, text: dict[str, Any], ids: Mapping[str, Any]) -> dict[str, Any]:
+    vision = model.vision[0]
+    encoder = {
+        "model_type": "siglip_vision_model",
+        "hidden_size": vision.hidden,
+        "intermediate_size": vision.intermediate,
+        "num_hidden_layers": vision.layers,
+        "num_attention_heads": vision.heads,
+        "image_size": vision.image,
+        "patch_size": vision.patch,
+        "vision_use_head": False,
+    }
+    marks = {"boi_token_index": ids["image_start"], "eoi_token_index": ids["image_end"]}
+    named = marks | {"image_token_index": ids["image"], "mm_tokens_per_image": vision.tokens_per_tile}
+    return {"model_type": "gemma3", "text_config": text, "vision_config": encoder, **named}
+
+
+def _routed(text: TextShape, mixture: Mixture) -> dict[str, Any]:
+    """Return the keys of GLM's and DeepSeek's experts."""
+    scored = {"scoring_func": "sigmoid", "topk_method": "noaux_tc", "norm_topk_prob": True}
+    plain = {"scoring_func": "softmax", "topk_method": "greedy", "norm_topk_prob": False}
+    return (scored if mixture.corrected else plain) | {
         "n_routed_experts": mixture.experts,
         "n_shared_experts": mixture.shared // mixture.intermediate,
         "moe_intermediate_size": mixture.intermediate,
         "first_k_dense_replace": mixture.dense_layers,
         "mlp_layer_types": ["dense"] * mixture.dense_layers + ["sparse"] * (text.layers - mixture.dense_layers),
-        "norm_topk_prob": True,
-        "routed_scaling_factor": 1.8,
+        "moe_layer_freq": 1,
+        "routed_scaling_factor": 1.8 if mixture.corrected else 1.0,
         "n_group": 1,
         "topk_group": 1,
-        "topk_method": "noaux_tc",
     }
 
 

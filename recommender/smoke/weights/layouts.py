@@ -1,7 +1,7 @@
 """Which models get random weights, and how their architectures name and store tensors.
 
-Read in LMDeploy's wheel 0.18.0: ``lmdeploy/turbomind/models`` (names), ``weight_format.py`` and ``converter.py``
-(quantisation and data types it accepts).
+Read in LMDeploy's wheel 0.18.0: ``lmdeploy/turbomind/models`` and, for what only the PyTorch engine serves,
+``lmdeploy/pytorch/models`` (names), ``weight_format.py`` and ``converter.py`` (quantisation and data types accepted).
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ INTERN_S2 = {
 """Those of them that Transformers has no class for."""
 QWEN35 = {"Qwen3_5ForConditionalGeneration": "qwen3_5", "Qwen3_5MoeForConditionalGeneration": "qwen3_5_moe"} | INTERN_S2
 """Architectures with linear attention and an encoder with learned positions, and their model types."""
+QWEN3_VL = {"Qwen3VLForConditionalGeneration": "qwen3_vl", "Qwen3VLMoeForConditionalGeneration": "qwen3_vl_moe"}
+"""Architectures with that encoder and ordinary attention, and their model types."""
+GEMMA3 = "Gemma3ForConditionalGeneration"
 ITEM_BYTES = {"F16": 2, "BF16": 2, "F32": 4, "I32": 4, "U8": 1, "F8_E4M3": 1}
 NIBBLES = 8
 """4-bit weights a 32-bit word."""
@@ -77,21 +80,38 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """How an architecture names its experts; ``linears`` are gate, up and down. ``packed``: one tensor holds all."""
+    """How an architecture names its experts; ``linears`` are gate, up and down. ``packed``: one tensor holds all.
+
+    ``shared`` names what every token passes: ``shared_expert`` has a gate of its own, ``shared_experts`` has none.
+    ``corrected``: a bias corrects which experts are chosen.
+    """
 
     block: str
     router: str
     linears: tuple[str, str, str]
     packed: bool = False
-    shared: bool = False
+    bias: bool = False
+    shared: str = ""
+    corrected: bool = False
+    dense_layers: bool = False
 
 
 _EACH = ("gate_proj", "up_proj", "down_proj")
+_GATED = Experts("mlp", "gate", _EACH, shared="shared_expert")
+_CORRECTED = Experts("mlp", "gate", _EACH, shared="shared_experts", corrected=True, dense_layers=True)
+_TWO_NORMS = ("input_layernorm", "post_attention_layernorm")
+_GEMMA_NORMS = (*_TWO_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
+_GLM_NORMS = (*_TWO_NORMS, "post_self_attn_layernorm", "post_mlp_layernorm")
 
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """How one decoder architecture differs from the others."""
+    """How one decoder architecture differs from the others.
+
+    ``fused``: InternLM2's names, with one tensor for queries, keys and values. ``joined``: which of ``qkv_proj`` and
+    ``gate_up_proj`` are stored as one tensor. ``norms``: a layer's. ``centered``: norms add one to what is stored.
+    ``latent``: keys and values are compressed.
+    """
 
     model_type: str
     theta: float
@@ -100,6 +120,10 @@ class Decoder:
     qk_norm: bool = False
     remote: bool = False
     experts: Experts | None = None
+    joined: tuple[str, ...] = ()
+    norms: tuple[str, ...] = _TWO_NORMS
+    centered: bool = False
+    latent: bool = False
 
 
 DECODERS: Mapping[str, Decoder] = {
@@ -108,17 +132,37 @@ DECODERS: Mapping[str, Decoder] = {
     "LlamaForCausalLM": Decoder("llama", 5e5, 1e-5),
     "InternLM2ForCausalLM": Decoder("internlm2", 1e6, 1e-5, fused=True, remote=True),
     "InternLM3ForCausalLM": Decoder("internlm3", 5e7, 1e-5, remote=True),
-    "Qwen2MoeForCausalLM": Decoder("qwen2_moe", 1e6, 1e-6, experts=Experts("mlp", "gate", _EACH, shared=True)),
-    "Qwen3MoeForCausalLM": Decoder("qwen3_moe", 1e6, 1e-6, qk_norm=True, experts=Experts("mlp", "gate", _EACH)),
+    "Qwen2MoeForCausalLM": Decoder("qwen2_moe", 1e6, 1e-6, experts=_GATED),
+    "Qwen3MoeForCausalLM": Decoder(
+        "qwen3_moe", 1e6, 1e-6, qk_norm=True, experts=Experts("mlp", "gate", _EACH, dense_layers=True)
+    ),
     "MixtralForCausalLM": Decoder(
         "mixtral", 1e6, 1e-5, experts=Experts("block_sparse_moe", "gate", ("w1", "w3", "w2"))
     ),
-    "GptOssForCausalLM": Decoder("gpt_oss", 1.5e5, 1e-5, experts=Experts("mlp", "router", _EACH, packed=True)),
-    "Qwen3_5ForConditionalGeneration": Decoder("qwen3_5_text", 1e7, 1e-6, qk_norm=True),
-    "Glm4MoeLiteForCausalLM": Decoder("glm4_moe_lite", 1e6, 1e-5, experts=Experts("mlp", "gate", _EACH, shared=True)),
+    "GptOssForCausalLM": Decoder(
+        "gpt_oss", 1.5e5, 1e-5, experts=Experts("mlp", "router", _EACH, packed=True, bias=True)
+    ),
+    "Qwen3_5ForConditionalGeneration": Decoder("qwen3_5_text", 1e7, 1e-6, qk_norm=True, centered=True),
     **dict.fromkeys(
         ["Qwen3_5MoeForConditionalGeneration", *INTERN_S2],
-        Decoder("qwen3_5_moe_text", 1e7, 1e-6, qk_norm=True, experts=Experts("mlp", "gate", _EACH, shared=True)),
+        Decoder("qwen3_5_moe_text", 1e7, 1e-6, qk_norm=True, centered=True, experts=_GATED),
+    ),
+    LATENT: Decoder("glm4_moe_lite", 1e6, 1e-5, experts=_CORRECTED, latent=True),
+    # These run on the PyTorch engine only.
+    "MistralForCausalLM": Decoder("mistral", 1e6, 1e-5),
+    "Phi3ForCausalLM": Decoder("phi3", 1e4, 1e-5, joined=("qkv_proj", "gate_up_proj")),
+    "Gemma2ForCausalLM": Decoder("gemma2", 1e4, 1e-6, norms=_GEMMA_NORMS, centered=True),
+    GEMMA3: Decoder("gemma3_text", 1e6, 1e-6, qk_norm=True, norms=_GEMMA_NORMS, centered=True),
+    "Glm4ForCausalLM": Decoder("glm4", 1e4, 1e-5, joined=("gate_up_proj",), norms=_GLM_NORMS),
+    "Glm4MoeForCausalLM": Decoder("glm4_moe", 1e6, 1e-5, experts=_CORRECTED),
+    "DeepseekV2ForCausalLM": Decoder(
+        "deepseek_v2", 1e4, 1e-6, latent=True,
+        experts=Experts("mlp", "gate", _EACH, shared="shared_experts", dense_layers=True),
+    ),
+    "DeepseekV3ForCausalLM": Decoder("deepseek_v3", 1e4, 1e-6, experts=_CORRECTED, latent=True),
+    "Qwen3VLForConditionalGeneration": Decoder("qwen3_vl_text", 5e6, 1e-6, qk_norm=True),
+    "Qwen3VLMoeForConditionalGeneration": Decoder(
+        "qwen3_vl_moe_text", 5e6, 1e-6, qk_norm=True, experts=Experts("mlp", "gate", _EACH, packed=True)
     ),
 }
 FAMILIES = {
@@ -177,20 +221,20 @@ def check_model(model: Model) -> None:
     """Raise WeightsError for a model whose weights TurboMind would not load as written."""
     text, name = model.text, decoder_name(model)
     decoder = DECODERS[name]
-    sees = model.architecture in (*TILED, *QWEN_VL, *QWEN35)
+    sees = model.architecture in (*TILED, *QWEN_VL, *QWEN35, *QWEN3_VL, GEMMA3)
     hybrid = model.architecture in QWEN35
-    tiled = model.architecture in TILED
     faults = [
         (sees != bool(model.vision), f"vision does not go with {model.architecture}", "fix the record's vision"),
         (text.qk_norm != decoder.qk_norm, f"text.qk_norm is not what {name} has", "fix the record"),
         (bool(text.mixture) != bool(decoder.experts), f"text.mixture is not what {name} has", "fix the record"),
         (bool(text.linear) != hybrid, f"text.linear is not what {name} has", "fix the record"),
-        (bool(text.latent) != (name == LATENT), f"text.latent is not what {name} has", "fix the record"),
+        (text.post_norms != (len(decoder.norms) > len(_TWO_NORMS)), f"text.post_norms is not what {name} has", "fix the record"),
+        (bool(text.latent) != decoder.latent, f"text.latent is not what {name} has", "fix the record"),
         (bool(text.latent and model.quantization), "the loader wants 16-bit latent attention", "use 16-bit weights"),
         (hybrid and bool(model.quantization), "quantised linear attention is not supported", "use 16-bit weights"),
         (text.heads % text.kv_heads != 0, "text.heads is no multiple of text.kv_heads", "fix the record"),
         *(fault for mixture in text.mixture for fault in _mixture_faults(model, mixture, decoder.experts)),
-        *(fault for vision in model.vision for fault in _vision_faults(vision, tiled, hybrid)),
+        *(fault for vision in model.vision for fault in _vision_faults(vision, model.architecture)),
         *_quantization_faults(model),
     ]
     for broken, what, fix in faults:
@@ -202,28 +246,29 @@ _Faults = Iterator[tuple[bool, str, str]]
 
 
 def _mixture_faults(model: Model, mixture: Mixture, experts: Experts | None) -> _Faults:
-    packed, shared = bool(experts and experts.packed), bool(experts and experts.shared)
-    text = model.text
-    yield mixture.bias != packed, "text.mixture.bias is not what the architecture has", "fix the record"
+    text, bias, shared = model.text, bool(experts and experts.bias), bool(experts and experts.shared)
+    yield mixture.bias != bias, "text.mixture.bias is not what the architecture has", "fix the record"
     yield bool(mixture.shared) != shared, "text.mixture.shared is not what the architecture has", "fix the record"
-    sinks = text.attention_sinks == bool(text.window) == packed
+    sinks = text.attention_sinks == bool(text.window) == bias
     yield not sinks, "text.attention_sinks and text.window are not what the architecture has", "fix the record"
     name = decoder_name(model)
     yield bool(mixture.sets) != (name == MOBIUS), "text.mixture.sets is not what the architecture has", "fix the record"
-    odd = mixture.corrected != (name == LATENT)
+    odd = mixture.corrected != bool(experts and experts.corrected)
     yield odd, "text.mixture.corrected is not what the architecture has", "fix the record"
-    dense = bool(mixture.dense_layers) and name not in ("Qwen3MoeForCausalLM", LATENT)
+    dense = bool(mixture.dense_layers and experts and not experts.dense_layers)
     yield dense, "the loader wants experts in every layer", "fix text.mixture.dense_layers"
 
 
-def _vision_faults(vision: VisionShape, tiled: bool, hybrid: bool) -> _Faults:
-    yield (
-        bool(vision.positions) != hybrid,
-        "vision.positions is not what the architecture has",
-        "fix the record's vision",
-    )
-    yield bool(vision.pixels) == tiled, "vision.pixels is not what the architecture has", "fix the record's vision"
-    yield tiled and not vision.layer_scale, "the loader wants layer scales", "fix vision.layer_scale"
+def _vision_faults(vision: VisionShape, architecture: str) -> _Faults:
+    learned, stacked = architecture in (*QWEN35, *QWEN3_VL), architecture in QWEN3_VL
+    for name, found, wanted in (
+        ("positions", vision.positions, learned),
+        ("pixels", vision.pixels, learned or architecture in QWEN_VL),
+        ("deepstack", vision.deepstack, stacked),
+        ("projector", vision.projector, architecture == GEMMA3),
+    ):
+        yield bool(found) != wanted, f"vision.{name} is not what the architecture has", "fix the record's vision"
+    yield architecture in TILED and not vision.layer_scale, "the loader wants layer scales", "fix vision.layer_scale"
 
 
 def _quantization_faults(model: Model) -> _Faults:
@@ -237,8 +282,7 @@ def _quantization_faults(model: Model) -> _Faults:
         kind = (packed.method, packed.bits, packed.group, packed.version)
         known = kind == QUANTIZED.get(packed.method)
         yield not known, f"quantisation {kind} is not supported", "use AWQ, GPTQ, FP8, MXFP4 or 16-bit weights"
-        together = bool(experts and experts.packed)
-        odd = (packed.method == "mxfp4") != together
+        odd = (packed.method == "mxfp4") != bool(experts and experts.packed)
         yield odd, f"{packed.method} does not go with {decoder_name(model)}", "fix the record's quantization"
         widths = wide if packed.method == "mxfp4" else [text.hidden, text.heads * text.head_dim, *wide]
         broken = any(width % packed.group for width in widths)

@@ -1,6 +1,7 @@
-"""Tensors and configuration of Qwen3.5: linear attention, output gates, and an encoder with learned positions.
+"""Tensors and configuration of Qwen3.5 and Qwen3-VL: an encoder with learned positions; of the first, linear attention.
 
-Names and keys are those that LMDeploy's wheel 0.18.0 reads in ``lmdeploy/turbomind/models/qwen3_5.py``.
+Names and keys are those that LMDeploy's wheel 0.18.0 reads in ``lmdeploy/turbomind/models/qwen3_5.py`` and
+``lmdeploy/pytorch/models/qwen3_vl.py``.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from recommender.estimate.linear_attention import attention_layers, convolved_width, value_width
-from recommender.smoke.weights.layouts import CHANNELS, QWEN35, Tensor
+from recommender.smoke.weights.layouts import CHANNELS, QWEN3_VL, QWEN35, Tensor
 from recommender.smoke.weights.vision_tensors import dense, norm
 
 if TYPE_CHECKING:
@@ -60,9 +61,11 @@ def vision(shape: VisionShape, hidden: int, kind: str) -> Iterator[Tensor]:
         yield from dense(f"{block}mlp.linear_fc1", width, shape.intermediate, kind, True)
         yield from dense(f"{block}mlp.linear_fc2", shape.intermediate, width, kind, True)
     merged = round(1 / shape.downsample**2) * width
-    yield from norm(f"{VISION_STEM}merger.norm", width, kind, True)
-    yield from dense(f"{VISION_STEM}merger.linear_fc1", merged, merged, kind, True)
-    yield from dense(f"{VISION_STEM}merger.linear_fc2", merged, hidden, kind, True)
+    deep = [f"deepstack_merger_list.{number}" for number in range(shape.deepstack)]
+    for name in ("merger", *deep):
+        yield from norm(f"{VISION_STEM}{name}.norm", merged if name in deep else width, kind, True)
+        yield from dense(f"{VISION_STEM}{name}.linear_fc1", merged, merged, kind, True)
+        yield from dense(f"{VISION_STEM}{name}.linear_fc2", merged, hidden, kind, True)
 
 
 def text_config(text: TextShape, theta: float) -> dict[str, Any]:
@@ -89,7 +92,7 @@ def text_config(text: TextShape, theta: float) -> dict[str, Any]:
 
 def config(model: Model, text: dict[str, Any], ids: dict[str, int]) -> dict[str, Any]:
     """Return what the configuration holds beside the keys of all vision models."""
-    shape, kind = model.vision[0], QWEN35[model.architecture]
+    shape, kind = model.vision[0], (QWEN35 | QWEN3_VL)[model.architecture]
     encoder = {
         "model_type": kind,
         "depth": shape.layers,
@@ -103,7 +106,7 @@ def config(model: Model, text: dict[str, Any], ids: dict[str, int]) -> dict[str,
         "num_position_embeddings": shape.positions,
         "out_hidden_size": model.text.hidden,
         "hidden_act": "gelu_pytorch_tanh",
-        "deepstack_visual_indexes": [],
+        "deepstack_visual_indexes": [shape.layers // 4 * number - (shape.layers == 24) for number in range(1, 1 + shape.deepstack)],
         "dtype": model.text.dtype,
     }
     words = {"vision_start": "<|vision_start|>", "vision_end": "<|vision_end|>"}

@@ -6,12 +6,22 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from recommender.smoke.weights import qwen35
-from recommender.smoke.weights.layouts import DECODERS, NIBBLES, QWEN35, QWEN_VL, S1_LAYOUT, Tensor, decoder_name
-from recommender.smoke.weights.vision_tensors import dense, qwen_vision, tiled_vision
+from recommender.smoke.weights.layouts import (
+    DECODERS,
+    GEMMA3,
+    NIBBLES,
+    QWEN3_VL,
+    QWEN35,
+    QWEN_VL,
+    S1_LAYOUT,
+    Tensor,
+    decoder_name,
+)
+from recommender.smoke.weights.vision_tensors import dense, qwen_vision, siglip_vision, tiled_vision
 
 if TYPE_CHECKING:
     from recommender.knowledge.records import Mixture, Model, TextShape
-    from recommender.smoke.weights.layouts import Experts
+    from recommender.smoke.weights.layouts import Decoder, Experts
 
 FLOATS = {"float16": "F16", "bfloat16": "BF16"}
 
@@ -22,7 +32,9 @@ def tensors(model: Model) -> Iterator[Tensor]:
     for vision in model.vision:
         if model.architecture in QWEN_VL:
             yield from qwen_vision(vision, model.text.hidden, float_type)
-        elif model.architecture in QWEN35:
+        elif model.architecture == GEMMA3:
+            yield from siglip_vision(vision, model.text.hidden, float_type)
+        elif model.architecture in (*QWEN35, *QWEN3_VL):
             yield from qwen35.vision(vision, model.text.hidden, float_type)
         else:
             yield from tiled_vision(vision, model.text.hidden, float_type, model.architecture)
@@ -69,7 +81,7 @@ def _stem(model: Model) -> tuple[str, str]:
     """Return the prefixes of the decoder's names and of the output head's name."""
     if not model.vision or model.architecture in QWEN_VL:
         return "model.", ""
-    if model.architecture in (S1_LAYOUT, *QWEN35):
+    if model.architecture in (S1_LAYOUT, *QWEN35, *QWEN3_VL):
         return "model.language_model.", ""
     return "language_model.model.", "language_model."
 
@@ -78,59 +90,67 @@ def _text(model: Model, kind: str) -> Iterator[Tensor]:
     text, decoder = model.text, DECODERS[decoder_name(model)]
     stem, top = _stem(model)
     embed, head = ("tok_embeddings", "output") if decoder.fused else ("embed_tokens", "lm_head")
-    before, after = ("attention_norm", "ffn_norm") if decoder.fused else ("input_layernorm", "post_attention_layernorm")
+    norms = ("attention_norm", "ffn_norm") if decoder.fused else decoder.norms
     method = model.quantization[0].method if model.quantization else ""
-    centered = model.architecture in QWEN35
     common = "" if method == "mxfp4" else method  # that one quantises experts only
     yield Tensor(f"{stem}{embed}.weight", kind, (text.vocab, text.hidden), "normal")
     for shared in text.mixture:
         yield from _sets(f"{stem}meta_mlp.", text.hidden, shared, kind)
     for number in range(text.layers):
         layer = f"{stem}layers.{number}."
-        yield _norm(layer + before, text.hidden, kind, centered)
+        for norm in norms:
+            yield _norm(layer + norm, text.hidden, kind, decoder.centered)
         if linear := qwen35.linear_layer(text, number):
             for name, inputs, outputs in qwen35.linear_matrices(linear, text.hidden):
                 yield from _linear(f"{layer}linear_attn.{name}", inputs, outputs, kind, False, common)
             yield from qwen35.linear_rest(layer, linear, kind)
         else:
-            yield from _attention_tensors(layer, text, decoder.fused, kind, common)
+            yield from _attention_tensors(layer, text, decoder, kind, common)
         mixture = next((each for each in text.mixture if number >= each.dense_layers), None)
         if mixture and decoder.experts:
             yield from _mixture(f"{layer}{decoder.experts.block}.", text.hidden, mixture, decoder.experts, kind, method)
         else:
-            for name, inputs, outputs in _mlp(text, decoder.fused):
+            for name, inputs, outputs in _mlp(text, decoder):
                 yield from _linear(layer + name, inputs, outputs, kind, False, common)
-        yield _norm(layer + after, text.hidden, kind, centered)
-    yield _norm(f"{stem}norm", text.hidden, kind, centered)
+    yield _norm(f"{stem}norm", text.hidden, kind, decoder.centered)
     if not text.tied_embeddings:
         yield Tensor(f"{top}{head}.weight", kind, (text.vocab, text.hidden), "normal")
 
 
-def _attention_tensors(layer: str, text: TextShape, fused: bool, kind: str, method: str) -> Iterator[Tensor]:
+def _attention_tensors(layer: str, text: TextShape, decoder: Decoder, kind: str, method: str) -> Iterator[Tensor]:
     for latent in text.latent:
-        for norm, width in (("q_a", latent.query_rank), ("kv_a", latent.rank)):
-            yield _norm(f"{layer}self_attn.{norm}_layernorm", width, kind)
-    for name, inputs, outputs, bias in _attention(text, fused):
+        if latent.query_rank:
+            yield _norm(f"{layer}self_attn.q_a_layernorm", latent.query_rank, kind)
+        yield _norm(f"{layer}self_attn.kv_a_layernorm", latent.rank, kind)
+    for name, inputs, outputs, bias in _attention(text, decoder):
         yield from _linear(layer + name, inputs, outputs, kind, bias, method)
     for name in ("q_norm", "k_norm") if text.qk_norm else ():
-        yield _norm(f"{layer}self_attn.{name}", text.head_dim, kind, bool(text.linear))
+        yield _norm(f"{layer}self_attn.{name}", text.head_dim, kind, decoder.centered)
     if text.attention_sinks:
         yield Tensor(f"{layer}self_attn.sinks", kind, (text.heads,), "normal")
 
 
-def _attention(text: TextShape, fused: bool) -> Iterator[tuple[str, int, int, bool]]:
+def _attention(text: TextShape, decoder: Decoder) -> Iterator[tuple[str, int, int, bool]]:
     for latent in text.latent:
-        yield "self_attn.q_a_proj", text.hidden, latent.query_rank, False
-        yield "self_attn.q_b_proj", latent.query_rank, text.heads * (latent.key + latent.rope), False
+        wide = text.heads * (latent.key + latent.rope)
+        if latent.query_rank:
+            yield "self_attn.q_a_proj", text.hidden, latent.query_rank, False
+            yield "self_attn.q_b_proj", latent.query_rank, wide, False
+        else:
+            yield "self_attn.q_proj", text.hidden, wide, False
         yield "self_attn.kv_a_proj_with_mqa", text.hidden, latent.rank + latent.rope, False
         yield "self_attn.kv_b_proj", latent.rank, text.heads * (latent.key + latent.value), False
         yield "self_attn.o_proj", text.heads * latent.value, text.hidden, False
         return
     query, keys = text.heads * text.head_dim, text.kv_heads * text.head_dim
     biased, all_biased = text.attention_bias != "none", text.attention_bias == "qkvo"
-    if fused:
+    if decoder.fused:
         yield "attention.wqkv", text.hidden, query + 2 * keys, biased
         yield "attention.wo", query, text.hidden, all_biased
+        return
+    if "qkv_proj" in decoder.joined:
+        yield "self_attn.qkv_proj", text.hidden, query + 2 * keys, biased
+        yield "self_attn.o_proj", query, text.hidden, all_biased
         return
     gated = 2 if text.linear else 1  # each query head is followed by its output gate
     for name, width in (("q", gated * query), ("k", keys), ("v", keys)):
@@ -138,8 +158,12 @@ def _attention(text: TextShape, fused: bool) -> Iterator[tuple[str, int, int, bo
     yield "self_attn.o_proj", query, text.hidden, all_biased
 
 
-def _mlp(text: TextShape, fused: bool) -> Iterator[tuple[str, int, int]]:
-    names = ("feed_forward.w1", "feed_forward.w3", "feed_forward.w2") if fused else ()
+def _mlp(text: TextShape, decoder: Decoder) -> Iterator[tuple[str, int, int]]:
+    if "gate_up_proj" in decoder.joined:
+        yield "mlp.gate_up_proj", text.hidden, 2 * text.intermediate
+        yield "mlp.down_proj", text.intermediate, text.hidden
+        return
+    names = ("feed_forward.w1", "feed_forward.w3", "feed_forward.w2") if decoder.fused else ()
     gate, up, down = names or ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
     yield from ((name, text.hidden, text.intermediate) for name in (gate, up))
     yield down, text.intermediate, text.hidden
@@ -156,11 +180,11 @@ def _mixture(
         yield from _packed(f"{block}experts.", hidden, mixture, kind, method)
         return
     parts = [(f"{block}experts.{number}.", mixture.intermediate) for number in range(own)]
-    if mixture.corrected:
-        parts.append((f"{block}shared_experts.", mixture.shared))
+    if experts.shared:
+        parts.append((f"{block}{experts.shared}.", mixture.shared))
+    if experts.corrected:
         yield Tensor(f"{block}{experts.router}.e_score_correction_bias", "F32", (own,), "normal")
-    elif mixture.shared:
-        parts.append((f"{block}shared_expert.", mixture.shared))
+    elif experts.shared == "shared_expert":
         yield from _linear(f"{block}shared_expert_gate", hidden, 1, kind, False, "")
     gate, up, down = experts.linears
     for expert, width in parts:
@@ -179,7 +203,7 @@ def _sets(block: str, hidden: int, mixture: Mixture, kind: str) -> Iterator[Tens
 
 
 def _packed(block: str, hidden: int, mixture: Mixture, kind: str, method: str) -> Iterator[Tensor]:
-    """Yield the experts of a layer as gpt-oss stores them: all in one tensor, 16-bit ones with inputs first."""
+    """Yield a layer's experts where all are in one tensor, 16-bit ones with inputs first (gpt-oss, Qwen3-VL)."""
     count = mixture.experts
     for name, inputs, outputs in (
         ("gate_up_proj", hidden, 2 * mixture.intermediate),
@@ -190,4 +214,5 @@ def _packed(block: str, hidden: int, mixture: Mixture, kind: str, method: str) -
             yield Tensor(f"{block}{name}_scales", "U8", (count, outputs, inputs // 32), "exponents")
         else:
             yield Tensor(f"{block}{name}", kind, (count, inputs, outputs), "normal")
-        yield Tensor(f"{block}{name}_bias", kind, (count, outputs), "normal")
+        if mixture.bias:
+            yield Tensor(f"{block}{name}_bias", kind, (count, outputs), "normal")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from recommender.smoke.filler import WORDS, made_up_word
-from recommender.smoke.weights.layouts import CHAT_LAYOUT, QWEN35, TILED, WeightsError, by_family
+from recommender.smoke.weights.layouts import CHAT_LAYOUT, GEMMA3, QWEN3_VL, QWEN35, TILED, WeightsError, by_family
 
 if TYPE_CHECKING:
     from recommender.knowledge.records import Model
@@ -23,7 +23,7 @@ HALVES = [0.5, 0.5, 0.5]
 BLANK = "\u0120"
 """The letter of a blank in byte-level vocabularies."""
 _QWEN_PROCESSORS = {
-    **dict.fromkeys(QWEN35, "Qwen3VLProcessor"),
+    **dict.fromkeys((*QWEN35, *QWEN3_VL), "Qwen3VLProcessor"),
     "Qwen2VLForConditionalGeneration": "Qwen2VLProcessor", "Qwen2_5_VLForConditionalGeneration": "Qwen2_5_VLProcessor",
 }  # fmt: skip
 IMAGE_MEAN, IMAGE_STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
@@ -55,8 +55,12 @@ _QWEN = _consecutive_ids(151643, _QWEN_WORDS)
 _QWEN_END = ("<|im_end|>", "<|endoftext|>")
 _PIECES = {"<unk>": 0, "<s>": 1, "</s>": 2}
 _QWEN_IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
+_IMAGE_MARKS = {**dict.fromkeys(TILED, "<img><IMG_CONTEXT></img>\n"), GEMMA3: "<start_of_image>"}
 _CHATML = ("<|im_start|>", "\n", "<|im_end|>\n", "")
 _GLM_WORDS = "<|endoftext|> [MASK] [gMASK] [sMASK] <sop> <eop> <|system|> <|user|> <|assistant|> <|observation|>"
+_GEMMA = {"<pad>": 0, "<eos>": 1, "<bos>": 2, "<unk>": 3}
+_GEMMA_IMAGE = {"<start_of_image>": 255999, "<end_of_image>": 256000, "<image_soft_token>": 262144}
+_DEEPSEEK = _consecutive_ids(100000, "<\uff5cbegin\u2581of\u2581sentence\uff5c> <\uff5cend\u2581of\u2581sentence\uff5c>")
 _LLAMA_3 = {"<|begin_of_text|>": 128000, "<|end_of_text|>": 128001, "<|finetune_right_pad_id|>": 128004}
 _LLAMA_3 |= {"<|start_header_id|>": 128006, "<|end_header_id|>": 128007, "<|eom_id|>": 128008, "<|eot_id|>": 128009}
 _LLAMA_3 |= {"<|python_tag|>": 128010}
@@ -72,10 +76,29 @@ FAMILIES: Mapping[str, SpecialTokens] = {
     "qwen3.5": SpecialTokens(
         _consecutive_ids(248044, _QWEN_WORDS), "<|endoftext|>", _QWEN_END, "<|endoftext|>", _CHATML, 248066
     ),
-    "glm4": SpecialTokens(
+    "glm4moelite": SpecialTokens(
         _consecutive_ids(154820, _GLM_WORDS), "<|endoftext|>", ("<|endoftext|>", "<|user|>", "<|observation|>"),
         "<|endoftext|>", ("", "", "", "[gMASK]<sop>"), 154856,
     ),
+    "glm4": SpecialTokens(
+        _consecutive_ids(151329, _GLM_WORDS), "<|endoftext|>", ("<|endoftext|>", "<|user|>", "<|observation|>"),
+        "<|endoftext|>", ("", "", "", "[gMASK]<sop>"), 151343,
+    ),
+    "deepseek": SpecialTokens(
+        _DEEPSEEK, "<\uff5cbegin\u2581of\u2581sentence\uff5c>", ("<\uff5cend\u2581of\u2581sentence\uff5c>",),
+        "<\uff5cend\u2581of\u2581sentence\uff5c>", ("", "\n", "<\uff5cend\u2581of\u2581sentence\uff5c>",
+        "<\uff5cbegin\u2581of\u2581sentence\uff5c>"), 100002,
+    ),
+    "gemma2": SpecialTokens(
+        _GEMMA | {"<start_of_turn>": 106, "<end_of_turn>": 107}, "<bos>", ("<end_of_turn>", "<eos>"), "<pad>",
+        ("<start_of_turn>", "\n", "<end_of_turn>\n", "<bos>"), 108,
+    ),
+    "gemma3": SpecialTokens(
+        _GEMMA | {"<start_of_turn>": 105, "<end_of_turn>": 106} | _GEMMA_IMAGE, "<bos>", ("<end_of_turn>", "<eos>"),
+        "<pad>", ("<start_of_turn>", "\n", "<end_of_turn>\n", "<bos>"), 262145,
+    ),
+    "phi3": SpecialTokens(_PIECES, "<s>", ("</s>",), "</s>", ("", "\n", "</s>", "<s>"), 32000),
+    "mistral": SpecialTokens(_PIECES, "<s>", ("</s>",), "</s>", ("", "\n", "</s>", "<s>"), 32000),
     "gptoss": SpecialTokens(
         _HARMONY, "<|startoftext|>", ("<|return|>", "<|endoftext|>", "<|call|>"), "<|endoftext|>",
         ("<|start|>", "<|message|>", "<|end|>", ""), 200019,
@@ -126,7 +149,10 @@ def role_ids(model: Model) -> dict[str, Any]:
     tokens = special_tokens(model)
     ids_by_role: dict[str, Any] = {"bos": tokens.ids[tokens.bos], "pad": tokens.ids[tokens.pad]}
     ids_by_role["eos"] = [tokens.ids[word] for word in tokens.eos]
-    if model.vision:
+    if model.architecture == GEMMA3:
+        roles = {"image": "<image_soft_token>", "image_start": "<start_of_image>", "image_end": "<end_of_image>"}
+        ids_by_role |= {role: tokens.ids[word] for role, word in roles.items()}
+    elif model.vision:
         ids_by_role["image"] = tokens.ids["<IMG_CONTEXT>" if model.architecture in TILED else "<|image_pad|>"]
     return ids_by_role
 
@@ -198,7 +224,7 @@ def chat_template(model: Model) -> str:
     # As many bytes as the real template's default system prompt has tokens.
     preface = "\n" * max(0, model.chat_tokens - marks)
     opening, closing = _quoted(before), _quoted(after)
-    image = _quoted("<img><IMG_CONTEXT></img>\n" if model.architecture in TILED else _QWEN_IMAGE)
+    image = _quoted(_IMAGE_MARKS.get(model.architecture, _QWEN_IMAGE))
     return (
         f"{{{{ {_quoted(first)} }}}}"
         f"{{% if messages[0]['role'] != 'system' %}}{{{{ {_quoted(preface)} }}}}{{% endif %}}"
@@ -241,6 +267,9 @@ def tokenizer_files(model: Model) -> dict[str, Any]:
     }
     if model.architecture in _QWEN_PROCESSORS:
         settings |= {"processor_class": _QWEN_PROCESSORS[model.architecture]}
+    elif model.architecture == GEMMA3:
+        words = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
+        settings |= {"extra_special_tokens": words, **words, "processor_class": "Gemma3Processor"}
     elif model.vision and model.architecture != CHAT_LAYOUT:
         settings |= _image_words(tokens) | {"processor_class": "InternVLProcessor"}
     return {
@@ -268,6 +297,11 @@ def _processors(model: Model) -> dict[str, Any]:
         clip = {"image_processor_type": "CLIPImageProcessor", "crop_size": vision.image, "size": vision.image}
         return {"preprocessor_config.json": clip | colours | {"do_center_crop": True}}
     size = {"height": vision.image, "width": vision.image}
+    if model.architecture == GEMMA3:
+        halves = {"image_mean": HALVES, "image_std": HALVES, "resample": 2, "size": size, "do_rescale": True}
+        named = {"processor_class": "Gemma3Processor", "image_seq_length": vision.tokens_per_tile}
+        kind = {"image_processor_type": "Gemma3ImageProcessor", "rescale_factor": 1 / 255}
+        return {"preprocessor_config.json": colours | halves | named | kind, "processor_config.json": named}
     common = colours | {"size": size, "do_rescale": True, "rescale_factor": 1 / 255, "do_convert_rgb": True}
     common["processor_class"] = "InternVLProcessor"
     tiles = {"crop_to_patches": True, "min_patches": vision.min_tiles, "max_patches": vision.max_tiles}
@@ -280,8 +314,8 @@ def _processors(model: Model) -> dict[str, Any]:
 
 def _qwen_processors(model: Model) -> dict[str, Any]:
     """Return the files of a processor that keeps an image's shape, with its pixels under both of their names."""
-    vision, rule, hybrid = model.vision[0], model.vision[0].pixels[0], model.architecture in QWEN35
-    mean, deviation = (HALVES, HALVES) if hybrid else (CLIP_MEAN, CLIP_STD)
+    vision, rule, newer = model.vision[0], model.vision[0].pixels[0], model.architecture in (*QWEN35, *QWEN3_VL)
+    mean, deviation = (HALVES, HALVES) if newer else (CLIP_MEAN, CLIP_STD)
     common: dict[str, Any] = {
         "do_convert_rgb": True, "do_normalize": True, "do_rescale": True, "do_resize": True,
         "image_mean": mean, "image_std": deviation, "resample": 3, "rescale_factor": 1 / 255,
@@ -292,7 +326,7 @@ def _qwen_processors(model: Model) -> dict[str, Any]:
     }  # fmt: skip
     return {
         "preprocessor_config.json": common
-        | {"image_processor_type": f"Qwen2VLImageProcessor{'Fast' if hybrid else ''}"},
+        | {"image_processor_type": f"Qwen2VLImageProcessor{'Fast' if newer else ''}"},
         "video_preprocessor_config.json": common
-        | {"video_processor_type": f"Qwen{3 if hybrid else 2}VLVideoProcessor"},
+        | {"video_processor_type": f"Qwen{3 if newer else 2}VLVideoProcessor"},
     }
