@@ -3,7 +3,9 @@
 Run ``python tests/loader_names.py WHEEL``, where WHEEL is an unpacked wheel of LMDeploy, in an environment with this
 project, its test group, torch (no GPU), transformers, mmengine-lite and tqdm. The classes of lmdeploy/turbomind/models
 run as they are, on tensors without data; a stand-in takes the place of the C++ module. A tensor that a loader asks for
-and that is not written ends the run, and so does one that is written and never read.
+and that is not written ends the run, and so does one that is written and never read. Of the models that only the
+PyTorch engine serves, ``tests/cases/class_names.yaml`` has the tensors of Transformers' class: run it without WHEEL and
+with Transformers 4.57, as version 5 names experts otherwise.
 """
 
 from __future__ import annotations
@@ -30,9 +32,18 @@ MODELS = (
     "llama-3.1-8b-fp8", "mixtral-8x7b-awq", "qwen2-57b-a14b", "qwen2-vl-2b-instruct", "qwen2.5-7b-instruct-awq",
     "qwen2.5-vl-7b-gptq", "qwen3-30b-a3b-fp8", "qwen3-30b-a3b-gptq", "qwen3-8b", "qwen3.5-35b-a3b", "qwen3.5-9b",
 )  # fmt: skip
+OF_CLASSES = (
+    "deepseek-v2-lite-chat", "gemma-2-9b-it", "gemma-3-4b-it", "glm-4-9b-0414", "glm-4.5-air",
+    "mistral-7b-instruct-v0.3", "moonlight-16b-a3b-instruct", "phi-4", "qwen3-vl-30b-a3b-instruct",
+    "qwen3-vl-4b-instruct",
+)  # fmt: skip
+"""Models that only the PyTorch engine serves."""
 HEAD = """\
 # Tensors that LMDeploy 0.18.0 reads of small models, by python tests/loader_names.py. N is a layer's or an expert's
 # number. Each entry: what stands before the last two dots, the parts between them, the endings.
+"""
+HEAD_OF_CLASSES = """\
+# Tensors of Transformers' classes for small models, by python tests/loader_names.py, written as loader_names.yaml is.
 """
 NUMBERED = re.compile(r"\b(layers?|blocks|experts)\.\d+\.")
 
@@ -197,6 +208,28 @@ def read_names(model: Model) -> list[str]:
     return sorted({NUMBERED.sub(r"\1.N.", original[key]) for key in read})
 
 
+def class_names(model: Model) -> list[str]:
+    """Return the names that Transformers' class has, as they are published; raise where a shape differs."""
+    torch = importlib.import_module("torch")
+    transformers = importlib.import_module("transformers")
+    with tempfile.TemporaryDirectory() as folder:
+        config = transformers.AutoConfig.from_pretrained(str(write.ensure_checkpoint(model, Path(folder)).folder))
+    with torch.device("meta"):
+        made = getattr(transformers, model.architecture)(config)
+    tied = {"lm_head.weight"} if config.get_text_config().tie_word_embeddings else set()
+    found = {name: tuple(part.shape) for name, part in made.state_dict().items() if name not in tied}
+    if model.architecture == layouts.GEMMA3:  # the class renames what it loads
+        found = {
+            re.sub(r"^model\.", "", name.replace("model.language_model.", "language_model.model.")): shape
+            for name, shape in found.items()
+        }
+    written = {tensor.name: tuple(tensor.shape) for tensor in tensors.tensors(model)}
+    if found != written:
+        differ = sorted({name for name, _ in found.items() ^ written.items()})
+        raise SystemExit(f"{model.id}: {', '.join(differ[:5])}")
+    return sorted({NUMBERED.sub(r"\1.N.", name) for name in found})
+
+
 def lines(names: list[str]) -> list[str]:
     """Return names with a common beginning and the same endings on one line."""
     endings: dict[str, list[str]] = {}
@@ -210,13 +243,18 @@ def lines(names: list[str]) -> list[str]:
     return [f'  - "{first} | {" ".join(middle)} | {found}"' for (first, found), middle in groups.items()]
 
 
-def main(wheel: str) -> None:
+def write_names(file: str, head: str, names: dict[str, list[str]]) -> None:
+    text = head + "".join("\n".join([f"{name}:", *lines(found)]) + "\n" for name, found in names.items())
+    (Path(__file__).parent / "cases" / file).write_text(text, encoding="utf-8")
+
+
+def main(wheel: str = "") -> None:
+    if not wheel:
+        names = {name: class_names(layouts.as_written(small(name))) for name in OF_CLASSES}
+        return write_names("class_names.yaml", HEAD_OF_CLASSES, names)
     prepare(wheel)
-    text = HEAD
-    for name in MODELS:
-        text += "\n".join([f"{name}:", *lines(read_names(layouts.as_written(small(name))))]) + "\n"
-    (Path(__file__).parent / "cases" / "loader_names.yaml").write_text(text, encoding="utf-8")
+    write_names("loader_names.yaml", HEAD, {name: read_names(layouts.as_written(small(name))) for name in MODELS})
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -693,10 +693,10 @@ def test_no_model_is_listed(body: bytes) -> None:
         assert server.model() == ""
 
 
-def proved(structured: bool, **answers: bytes) -> list[str]:
+def proved(structured: bool, random: bool = False, **answers: bytes) -> list[str]:
     bodies = iter(answers.values())
     with serving(lambda path: (200, b"" if path == "/health" else next(bodies))) as server:
-        return list(checks.check_server(server, [server], "m", FOUND.resolved, "", 0, structured))
+        return list(checks.check_server(server, [server], "m", FOUND.resolved, "", 0, structured, random))
 
 
 def test_proofs_one_after_another() -> None:
@@ -711,6 +711,32 @@ def test_proofs_one_after_another() -> None:
     assert "this release refuses it" in proved(False, text=chat("Hello"))[-1]
     with pytest.raises(Failure, match="accident_detected is missing"):
         proved(True, text=chat("Hello"), form=chat("{}"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "begins"),
+    [
+        ("{\n\n \n", True),
+        ('{\r\t"accident_detected":\n\n', True),
+        ('{"accident_detected', True),
+        ("", False),
+        ("\n\n", False),
+        ("The answer is", False),
+        ('{"accident_detected" false', False),
+    ],
+)
+def test_random_weights_need_not_end_their_json(answer: str, begins: bool) -> None:
+    """Cut off by the limit, an answer must be JSON as far as it goes; real weights must end theirs."""
+    cut = {"text": chat("Hello"), "form": chat(answer, finish="length")}
+    if begins:
+        assert "begins as JSON does" in proved(True, random=True, **cut)[-1]
+    else:
+        with pytest.raises(Failure, match="not JSON|no text"):
+            proved(True, random=True, **cut)
+    with pytest.raises(Failure):
+        proved(True, **cut)
+    with pytest.raises(Failure):
+        proved(True, random=True, text=chat("Hello"), form=chat(answer))
 
 
 def test_variables_that_catch_loopback(monkeypatch: pytest.MonkeyPatch) -> None:

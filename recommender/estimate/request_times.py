@@ -100,7 +100,9 @@ def _step_times(
     head = model_shape.head_bytes(model, tp)
     read = (model_shape.decode_bytes(model, tp, 0) - head) / bandwidth
     # States of linear attention are read and written.
-    context_bytes = model_shape.kv_read_bytes(model, config.kv_bits, context, tp) + 2 * state_bytes(model, tp)
+    context_ms = (model_shape.kv_read_bytes(model, config.kv_bits, context, tp) + 2 * state_bytes(model, tp)) / bandwidth
+    if model.text.latent:
+        context_ms /= coefficients["latent-read-share"]
     rows_ns = coefficients["step-quantised-row-ns"] if _is_4_bit(model) else 0.0
     kernels = rows_ns * model_shape.inner_rows(model, tp) / 1e6
     return {
@@ -109,7 +111,7 @@ def _step_times(
         + head / bandwidth
         + estimate_pass_ms(resolved, tp, 1, coefficients),
         # One more token in the pass, without its attention to earlier tokens: that is bound by memory.
-        "step_row": context_bytes / bandwidth + model_shape.prefill_flops(model, 1) / dense,
+        "step_row": context_ms + model_shape.prefill_flops(model, 1) / dense,
         "step_hidable": max(kernels, read),
         "expert_most": experts.most,
         "expert_missed": experts.missed,

@@ -118,6 +118,7 @@ COEFFICIENTS = (
     "expert-spread",
     "vision-passes",
     "bandwidth-efficiency",
+    "latent-read-share",
     "parallel-efficiency",
     "reduction-ms",
     "link-efficiency",
@@ -139,6 +140,7 @@ GPU_COEFFICIENTS = (
     "expert-layer-ms",
     "expert-efficiency-quantised",
     "bandwidth-efficiency",
+    "latent-read-share",
     "reduction-ms",
 )
 EXPERT_COEFFICIENTS = tuple(name for name in COEFFICIENTS if name.startswith("expert-"))

@@ -90,6 +90,13 @@ def text_config(text: TextShape, theta: float) -> dict[str, Any]:
     return settings
 
 
+def _stacked_layers(shape: VisionShape) -> list[int]:
+    """Return the layers whose outputs join the language model's first ones; those of Qwen3-VL's two encoders."""
+    published = {24: [5, 11, 17], 27: [8, 16, 24]}
+    spread = [shape.layers * number // (shape.deepstack + 1) for number in range(1, shape.deepstack + 1)]
+    return published.get(shape.layers, spread) if shape.deepstack else []
+
+
 def config(model: Model, text: dict[str, Any], ids: dict[str, int]) -> dict[str, Any]:
     """Return what the configuration holds beside the keys of all vision models."""
     shape, kind = model.vision[0], (QWEN35 | QWEN3_VL)[model.architecture]
@@ -106,7 +113,7 @@ def config(model: Model, text: dict[str, Any], ids: dict[str, int]) -> dict[str,
         "num_position_embeddings": shape.positions,
         "out_hidden_size": model.text.hidden,
         "hidden_act": "gelu_pytorch_tanh",
-        "deepstack_visual_indexes": [shape.layers // 4 * number - (shape.layers == 24) for number in range(1, 1 + shape.deepstack)],
+        "deepstack_visual_indexes": _stacked_layers(shape),
         "dtype": model.text.dtype,
     }
     words = {"vision_start": "<|vision_start|>", "vision_end": "<|vision_end|>"}
