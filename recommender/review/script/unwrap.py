@@ -40,6 +40,7 @@ PYTHON = pattern(r"(?:pypy|python)[\d.]*")
 SIZE = pattern(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 URL_PATH = pattern(r"https?://[^/\s\"']+(/[^\s\"'|;)]*)")
+TOOLS = frozenset({"lite", "chat", "convert", "check_env"})
 DEEPEST = 12
 
 
@@ -194,7 +195,9 @@ def _wrapper(page: SourceText, unwrapped: Unwrapped, name: str) -> None:
 def _starts(fields: list[Field], at: int, texts: list[str | None]) -> bool:
     """Return whether a known program is here, not an option's value."""
     name = program(fields[at])
-    if name == "lmdeploy" or fields[at].value is None:
+    if name == "lmdeploy":  # or the name of an environment: `conda run -n lmdeploy lmdeploy serve`
+        return _serves(fields, at) or (at + 1 < len(fields) and fields[at + 1].value in TOOLS)
+    if fields[at].value is None:
         return _serves(fields, at) or (name == "" and _serves(fields[at:], 0)) or _python_at(fields, at)
     if PYTHON.fullmatch(name):
         return _python_at(fields, at)
