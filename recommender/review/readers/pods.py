@@ -41,8 +41,8 @@ def pods(page: SourceText, roots: Sequence[Node]) -> Iterator[ContainerCommand]:
             if container.kind == "map" and left:
                 left -= 1
                 started = _pod_container(page, node, container, maps)
-                targets = (*started.container.targets, *(services if alone else ()))
-                yield replace(started, container=started.container._replace(replicas=count, targets=targets))
+                led = services if alone and len(containers.items) == 1 else ()
+                yield replace(started, container=started.container._replace(replicas=count, services=led))
         own = node.get("spec", "replicas")
         below = replicas(own) if own else count
         stack += reversed([(value, below) for _, value in node.pairs])

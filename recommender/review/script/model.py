@@ -90,6 +90,8 @@ class Container(NamedTuple):
     published: tuple[Word, ...] = ()
     targets: tuple[Word, ...] = ()
     """Ports of the container, where others expect the server."""
+    services: tuple[Word, ...] = ()
+    """Ports to which the Services of the file lead."""
     restart: Word | None = None
     probes: tuple[Probe, ...] = ()
     replicas: int | None = 1

@@ -149,6 +149,8 @@ def _shell(unwrapped: Unwrapped) -> None:
 FILLED = frozenset({"parallel", "xargs"})
 """Programs that replace braces by words of their input."""
 WRAP = pattern(r"--wrap=")
+DETACHED = pattern(r"-d[A-Za-z]*")
+"""``tmux new -d`` and ``screen -dmS`` return at once."""
 
 
 def _filled(field: Field) -> Field:
@@ -161,6 +163,8 @@ HEADS = WRAPPERS | SHELLS | DOCKERS | {"lmdeploy"}
 def _wrapper(page: SourceText, unwrapped: Unwrapped, name: str) -> None:
     """Skip the wrapper's own options to the first known program."""
     environment = dict(unwrapped.environment)
+    if name in ("tmux", "screen") and any(DETACHED.fullmatch(field.known) for field in unwrapped.fields[1:]):
+        unwrapped.background = True
     if name in FILLED:
         unwrapped.fields = [_filled(field) for field in unwrapped.fields]
     texts = [field.value for field in unwrapped.fields]

@@ -124,5 +124,7 @@ def _merge_arrays(given: list[Variable]) -> Variable:
         shared += 1
     if not shared or first.word is None:
         return first.unknown()
+    if all(longest[: len(variable.words or ())] == variable.words for variable in given):
+        return first._replace(words=longest)  # a branch appends what is known
     place = first.word.place
     return first._replace(words=(*longest, Field((Piece(None),), place.start, place.end, many=True, optional=True)))
