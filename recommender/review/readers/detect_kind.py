@@ -29,9 +29,9 @@ ENDINGS: dict[Kind, str] = {
     "bash": ".sh .bash .zsh .ksh .slurm .sbatch .job .ps1",
     "python": ".py .pyw",
     "systemd": ".service",
-    "steps": ".yml .yaml .json",
+    "steps": ".yml .yaml .json .jsonc",
     "lines": ".mk .conf .ini",
-    "hcl": ".tf .hcl .nomad",
+    "hcl": ".tf .tfvars .hcl .nomad",
     "markdown": ".md .markdown",
     "other": ".bat .cmd .toml .js .ts .mjs .go .rs .java .rb .rst .xml .cfg .env",
 }

@@ -116,18 +116,8 @@ def _environment(page: SourceText, code: str, lines: list[tuple[int, int]], at: 
 
 def _plain(text: Mapped) -> Mapped:
     """Replace the tool's variables by those of the shell, at their places."""
-    parts: list[str] = []
-    places: list[int] = []
-    done = 0
-    for match in MACRO.finditer(text.code):
-        name = match["make"] or match["just"] or match["super"]
-        new = f"${{{name}}}" if name else ""
-        parts += [text.code[done : match.start()], new]
-        places += [*text.at[done : match.start()], *[text.at[match.start()]] * len(new)]
-        if new:
-            places[-1] = text.at[match.end() - 1]
-        done = match.end()
-    return Mapped("".join((*parts, text.code[done:])), [*places, *text.at[done:]]) if parts else text
+    named = ((match, match["make"] or match["just"] or match["super"]) for match in MACRO.finditer(text.code))
+    return text.replaced((*match.span(), f"${{{name}}}" if name else "") for match, name in named)
 
 
 def _start(run: Run, line: Mapped, environment: dict[str, Word]) -> None:

@@ -23,6 +23,10 @@ def variables(page: SourceText, node: Node | None, known: dict[str, Word] | None
         if variable is not None and key.value not in (None, "<<"):
             environment[key.text] = variable
     for item in node.items if node else ():
+        if item.kind == "map":  # of ECS and Azure: - name: A, value: b
+            name, given = item.get("name"), one_word(page, item.get("value"), COMPOSE, known)
+            environment |= {name.text: given} if name is not None and name.text and given is not None else {}
+            continue
         field = _expand(word(page.text, item), COMPOSE, known or {})
         assigned = ASSIGNED.match(field.known)
         if assigned:
@@ -52,7 +56,8 @@ def words(page: SourceText, node: Node | None, pattern: re.Pattern[str], known: 
         if item.kind != "scalar":
             continue
         text = map_scalar(page.text, item)
-        inner = unescape(text)
+        named = (match for match in CLUSTER.finditer(text.code) if pattern is CLUSTER and match["name"] in known)
+        inner = unescape(text.replaced((*match.span(), f"${{{match['name']}}}") for match in named))
         field = replace(_expand(word(page.text, item), pattern, known), inner=(inner, 0, len(inner.code), False))
         fields.append(field)
     return fields

@@ -41,7 +41,7 @@ def pods(page: SourceText, roots: Sequence[Node]) -> Iterator[ContainerCommand]:
             if container.kind == "map" and left:
                 left -= 1
                 started = _pod_container(page, node, container, maps)
-                led = services if alone and len(containers.items) == 1 else ()
+                led = services if alone and containers and len(containers.items) == 1 else ()
                 yield replace(started, container=started.container._replace(replicas=count, services=led))
         own = node.get("spec", "replicas")
         below = replicas(own) if own else count

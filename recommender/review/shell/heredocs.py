@@ -94,7 +94,7 @@ def leftovers(shell: Shell, root: Node) -> None:
         at = mapped.at[match.start()]
         node = next(_quoted(root, match.start()), None)
         done = [*run.followed, *((start, end) for _, start, end in run.embedded)]
-        if node is None or any(start <= at < end for start, end in done):
+        if node is None or match.end() > node.end_byte or any(start <= at < end for start, end in done):
             continue
         if _only_shown(shell, node):
             run.followed.append(mapped.span(node.start_byte, node.end_byte))
