@@ -27,7 +27,7 @@ def variables(page: SourceText, node: Node | None, known: dict[str, Word] | None
             name, given = item.get("name"), one_word(page, item.get("value"), COMPOSE, known)
             environment |= {name.text: given} if name is not None and name.text and given is not None else {}
             continue
-        field = _expand(word(page.text, item), COMPOSE, known or {})
+        field = expand(word(page.text, item), COMPOSE, known or {})
         assigned = ASSIGNED.match(field.known)
         if assigned:
             environment[assigned[1]] = page.word(field.after(assigned.end(), page.text))
@@ -41,7 +41,7 @@ def one_word(
     if node is None or node.kind != "scalar":
         return None
     field = word(page.text, node)
-    return page.word(_expand(field, pattern, known or {}) if pattern else field)
+    return page.word(expand(field, pattern, known or {}) if pattern else field)
 
 
 def words(page: SourceText, node: Node | None, pattern: re.Pattern[str], known: dict[str, Word]) -> list[Field]:
@@ -58,7 +58,7 @@ def words(page: SourceText, node: Node | None, pattern: re.Pattern[str], known: 
         text = map_scalar(page.text, item)
         named = (match for match in CLUSTER.finditer(text.code) if pattern is CLUSTER and match["name"] in known)
         inner = unescape(text.replaced((*match.span(), f"${{{match['name']}}}") for match in named))
-        field = replace(_expand(word(page.text, item), pattern, known), inner=(inner, 0, len(inner.code), False))
+        field = replace(expand(word(page.text, item), pattern, known), inner=(inner, 0, len(inner.code), False))
         fields.append(field)
     return fields
 
@@ -77,7 +77,7 @@ def unescape(text: Mapped) -> Mapped:
     return text.without(gone) if gone else text
 
 
-def _expand(field: Field, pattern: re.Pattern[str], known: dict[str, Word]) -> Field:
+def expand(field: Field, pattern: re.Pattern[str], known: dict[str, Word]) -> Field:
     """Replace a word's variables whose values the file contains."""
     if not any("$" in (piece.text or "") for piece in field.pieces):
         return field

@@ -35,6 +35,8 @@ LITERALS = ("{", "[")
 """How dictionaries and lists of Python begin: known, though no single word.
 
 In a command such a beginning is a placeholder: of an f-string, Ansible or Helm."""
+OF_PLATFORM = pattern(r"\$\{NOMAD_\w+\}")
+"""What Nomad sets when it places a task, as the number of a port."""
 MOST = 10
 MOST_NAMED = 6
 LONGEST = 60
@@ -89,6 +91,7 @@ def _unknown(launch: Launch) -> Iterator[ReadProblem]:
     words += [word for word in launch.extra if word.value is None]
     if launch.starts == "pipeline":
         words = [word for word in words if not word.raw.startswith(LITERALS)]
+    words = [word for word in words if not OF_PLATFORM.search(word.raw)]
     if words:
         words.sort(key=lambda word: word.place)
         names = list(dict.fromkeys(_shown(word) for word in words))
