@@ -15,7 +15,7 @@ MOST_CHARACTERS = 2**20
 READERS = {
     "command": "shell.walker",
     "bash": "shell.walker",
-    "python": "readers.python_file",
+    "python": "readers.python.file",
     "docker": "shell.walker",
     "compose": "readers.manifest",
     "kubernetes": "readers.manifest",
@@ -26,14 +26,14 @@ READERS = {
     "lines": "readers.lines",
 }
 ENDINGS: dict[Kind, str] = {
-    "bash": ".sh .bash .zsh .ksh .slurm .sbatch .job .ps1",
-    "python": ".py .pyw",
-    "systemd": ".service",
+    "bash": ".sh .bash .zsh .ksh .slurm .sbatch .job .ps1 .bat .cmd",
+    "python": ".py .pyw .ipynb",
+    "systemd": ".service .container",
     "steps": ".yml .yaml .json .jsonc",
     "lines": ".mk .conf .ini",
     "hcl": ".tf .tfvars .hcl .nomad",
-    "markdown": ".md .markdown",
-    "other": ".bat .cmd .toml .js .ts .mjs .go .rs .java .rb .rst .xml .cfg .env",
+    "markdown": ".md .markdown .rst",
+    "other": ".toml .js .ts .mjs .go .rs .java .rb .xml .cfg .env",
 }
 SUFFIXES: dict[str, Kind] = {ending: kind for kind, endings in ENDINGS.items() for ending in endings.split()}
 LINES = pattern(r"(?i)(?:gnu)?makefile(?:\..*)?|procfile(?:\..*)?|justfile|crontab")
@@ -67,7 +67,10 @@ def _with_embedded(script: Script) -> Script:
         inner = script.text[start:end]
         blank = "".join(char if char == "\n" else " " for char in script.text[:start])
         path = f"{script.path.rpartition('/')[0]}/{name.rpartition('/')[2]}" if "/" in script.path else name
-        found = _read(path, blank + inner, kind_of(name, inner))
+        kind = kind_of(name, inner)
+        found = _read(
+            path, _indented(blank) + inner if kind == "python" and inner[:1].isspace() else blank + inner, kind
+        )
         script = replace(
             script,
             launches=(*script.launches, *(launch._replace(guarded=True) for launch in found.launches)),
@@ -77,6 +80,11 @@ def _with_embedded(script: Script) -> Script:
             problems=(*script.problems, *found.problems),
         )
     return script
+
+
+def _indented(blank: str) -> str:
+    """Return the blanks before an indented block of Python with a line that such a block may follow."""
+    return re.sub(r"  {4}(?= *\n\s*\Z)", "if 1:", blank, count=1)
 
 
 def _read(path: str, text: str, kind: Kind | None) -> Script:
@@ -89,6 +97,10 @@ def _read(path: str, text: str, kind: Kind | None) -> Script:
     name = READERS[kind]
     if kind == "docker" and is_dockerfile(path, text):
         name = "readers.dockerfile"
+    elif kind == "bash" and path.lower().endswith((".ps1", ".bat", ".cmd")):
+        name = "shell.windows"
+    elif kind == "python" and path.lower().endswith(".ipynb"):
+        name = "readers.python.notebook"
     reader = cast(Callable[[Script], Script], import_module(f"recommender.review.{name}").read)
     try:
         return reader(script)

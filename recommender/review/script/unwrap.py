@@ -25,7 +25,7 @@ _QUIET = """
     echo printf grep egrep pgrep pkill kill killall which type cat tee logger ls pip pip3 test [ [[ man help sed awk
     log info warn error die apt apt-get brew npm git alias export read ps rm cp mv touch mkdir cd curl wget systemctl
     journalctl supervisorctl nc python3-config conda-lock watch tail head less lsof fuser nvidia-smi jq source . : say
-    unset local declare set shift trap return exit basename dirname
+    Write-Host Write-Output unset local declare set shift trap return exit basename dirname
 """
 QUIET = frozenset(_QUIET.split())
 # Options of `docker run` without a value.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from recommender.common.pattern import pattern
 from recommender.review.script import beside
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Container, ReadProblem, Script, Span, Word
+from recommender.review.script.moved import moved
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText, line_starts
 from recommender.review.script.variables import Variable
 from recommender.review.shell.nested import walk
@@ -57,25 +57,11 @@ def run_script(run: Run, path: str, environment: Mapping[str, Word], container: 
     inner.container = container
     export(inner, environment)
     walk(inner, Mapped.whole(found.text))
-    run.launches += [(_placed(launch, place), None) for launch, _ in inner.launches]
-    run.tools += [_placed(tool, place) for tool in inner.tools]
+    run.launches += [(moved(launch, lambda _: place), None) for launch, _ in inner.launches]
+    run.tools += [moved(tool, lambda _: place) for tool in inner.tools]
     run.elsewhere = True
     run.unread += [ReadProblem(f"{path}: {problem.message}", place) for problem in inner.problems()]
     return bool(inner.launches or inner.tools)
-
-
-def _placed(value: Any, place: Span) -> Any:
-    """Return what was read in another file, all of it at one place of this one."""
-    if isinstance(value, Span):
-        return place
-    if isinstance(value, Word):
-        return value._replace(place=place, written=None)
-    if isinstance(value, Mapping):
-        return {name: _placed(each, place) for name, each in value.items()}
-    if isinstance(value, tuple):
-        parts = [_placed(each, place) for each in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    return value
 
 
 def _name(field: Field) -> str:

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from recommender.common.pattern import pattern
-from recommender.review.readers.python_scopes import Scopes, last_name
+from recommender.review.readers.python.scopes import Scopes, last_name
 from recommender.review.script.source_map import Field, Piece, SourceText, limited
 from recommender.review.shell.words import split_pieces
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from itertools import takewhile
 
 from recommender.common.pattern import pattern
-from recommender.review.readers.python_scopes import last_name
-from recommender.review.readers.python_values import Values
+from recommender.review.readers.python.scopes import last_name
+from recommender.review.readers.python.values import Values
 from recommender.review.script.launches import Surroundings, launch
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Launch, Word

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from recommender.common.parse import parse_python
 from recommender.common.user_file import Unreadable
-from recommender.review.readers.python_processes import Processes, dictionary, named
-from recommender.review.readers.python_scopes import last_name
-from recommender.review.readers.python_values import Values
+from recommender.review.readers.python.processes import Processes, dictionary, named
+from recommender.review.readers.python.scopes import last_name
+from recommender.review.readers.python.values import Values
 from recommender.review.script.model import ENGINES, Comment, GivenOption, Launch, ReadProblem, Script, Word
 from recommender.review.script.source_map import Mapped, SourceText
 
