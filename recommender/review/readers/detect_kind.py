@@ -33,9 +33,10 @@ ENDINGS: dict[Kind, str] = {
     "lines": ".mk .conf .ini",
     "hcl": ".tf .tfvars .hcl .nomad",
     "markdown": ".md .markdown .rst",
-    "other": ".toml .js .ts .mjs .go .rs .java .rb .xml .cfg .env",
+    "other": ".toml .js .ts .mjs .cjs .tsx .go .rs .java .kt .rb .lua .groovy .php .xml .cfg .env",
 }
 SUFFIXES: dict[str, Kind] = {ending: kind for kind, endings in ENDINGS.items() for ending in endings.split()}
+OTHER_NAMES = pattern(r"(?:jenkins|vagrant|rake|tilt|brew|gem)file")
 LINES = pattern(r"(?i)(?:gnu)?makefile(?:\..*)?|procfile(?:\..*)?|justfile|crontab")
 STEPS = pattern(r"(?m)^[ \t]*(?:-[ \t]+)?(?:steps|stages|script|before_script)[ \t]*:")
 """Keys of a workflow, whose services are not compose's."""
@@ -120,6 +121,8 @@ def kind_of(path: str, text: str) -> Kind:
         return "docker"
     if LINES.fullmatch(name):
         return "lines"
+    if OTHER_NAMES.fullmatch(name):
+        return "other"
     if SUFFIXES.get(suffix) == "steps":
         return _manifest(text) or ("compose" if "compose" in name else "steps")
     if suffix in SUFFIXES and not (SUFFIXES[suffix] == "lines" and UNIT.match(text) and STARTS.search(text)):

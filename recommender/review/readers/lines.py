@@ -12,9 +12,11 @@ from recommender.review.shell.nested import walk
 from recommender.review.shell.state import Run, Where, complete_script, export
 from recommender.review.shell.walker import new_run
 
-# A recipe's line, `name: command` of a Procfile, `command=` of supervisord or another ini file.
+# A line of a crontab, a recipe's line, `name: command` of a Procfile, `command=` of supervisord or another ini file.
 COMMAND = pattern(
-    r"\t[@+-]*(?P<recipe>.*)|[\w-]+:[ \t]+(?P<proc>.*)|(?:command|exec\w*|cmd)[ \t]*=[ \t]*(?P<ini>.*)", re.DOTALL
+    r"(?:@\w+|(?:[\d*][\w*,/-]*[ \t]+){4}[\d*][\w*,/-]*)[ \t]+(?P<cron>.*)|\t[@+-]*(?P<recipe>.*)"
+    r"|[\w-]+:[ \t]+(?P<proc>.*)|(?:command|exec\w*|cmd)[ \t]*=[ \t]*(?P<ini>.*)",
+    re.DOTALL,
 )
 # `NAME = value` of make, with its operators.
 ASSIGNED = pattern(

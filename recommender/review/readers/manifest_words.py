@@ -1,7 +1,7 @@
 """Expand the words and variables of compose files and Kubernetes manifests."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from recommender.common.pattern import pattern
@@ -13,6 +13,11 @@ from recommender.review.script.unwrap import ASSIGNED
 # What compose and Kubernetes expand before the container sees it.
 COMPOSE = pattern(r"\$(?:(?P<dollar>\$)|(?P<name>\w+)|\{(?P<braced>\w+)(?:(?P<sign>:?[-+?])(?P<rest>[^{}]*))?\})")
 CLUSTER = pattern(r"\$(?:(?P<dollar>\$)|\((?P<name>[\w.-]+)\))")
+
+# Expressions of GitHub, Ansible and Helm, Azure, Terraform: the last name in them is the variable.
+MACRO = pattern(
+    r"(?:\$\{\{-?\s*|\{\{-?\s*|\$\(|\$\{(?=\w+[.}]))\.?(?:[\w\[\]'-]+\.)*(?P<name>\w+)[^{}()\n]*(?:-?\}\}|\)|\})"
+)
 
 
 def variables(page: SourceText, node: Node | None, known: dict[str, Word] | None = None) -> dict[str, Word]:
@@ -108,3 +113,12 @@ def _replace_variable(piece: Piece, match: re.Match[str], known: dict[str, Word]
     if given is not None and given.value is not None and given.written is not None:
         return Piece(given.value, given.written.start, given.written.end)
     return Piece(given.value if given is not None else None)
+
+
+def expressions(text: Mapped, known: Mapping[str, Word]) -> Mapped:
+    """Replace expressions of the tool by variables of the shell, at their places."""
+    return text.replaced(
+        (*match.span(), f"${{{match['name']}}}")
+        for match in MACRO.finditer(text.code)
+        if match["name"] in known or not match[0].startswith("$(")  # a command substitution
+    )

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field, replace
 
 from recommender.common.pattern import pattern
 from recommender.review.readers.container_command import whole
-from recommender.review.readers.manifest_words import one_word, variables, words
+from recommender.review.readers.manifest_words import MACRO, expressions, one_word, variables, words
 from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, comments_of, documents, map_scalar
 from recommender.review.script.mentions import LAUNCH
-from recommender.review.script.model import Container, ReadProblem, Script, Word
-from recommender.review.script.source_map import Field, Mapped, SourceText
+from recommender.review.script.model import Container, ReadProblem, Script, Span, Word
+from recommender.review.script.moved import moved
+from recommender.review.script.source_map import Field, SourceText, line_starts
 from recommender.review.script.variables import Variables
 from recommender.review.shell.nested import start, walk
-from recommender.review.shell.state import Run, Where, complete_script, export
+from recommender.review.shell.state import Frame, Run, Where, complete_script, export
 from recommender.review.shell.walker import new_run
 
 ENVIRONMENTS = ("env", "envs", "environment", "variables", "vars", "env_vars")
@@ -27,13 +28,18 @@ ARGUMENTS = ("args", "arguments", "command")
 INSTALL = pattern(r"\b(?:install|add)\b[^\n]*\blmdeploy\b|\b(?:curl|wget)\b[^\n]*\|")
 NAMED = ("lmdeploy", "curl", "wget")
 """What a part of the file mentions that is worth reading."""
-INPUTS = (("on", "workflow_dispatch", "inputs"), ("on", "workflow_call", "inputs"), ("parameters",), ("spec", "inputs"))
+INPUTS = (
+    ("on", "workflow_dispatch", "inputs"),
+    ("on", "workflow_call", "inputs"),
+    ("inputs",),
+    ("parameters",),
+    ("spec", "inputs"),
+)
 """Where workflows declare what their caller may give, with defaults."""
 JSON_COMMENT = pattern(r"(\"(?:[^\"\\\n]|\\.)*\")|//[^\n]*|/\*.*?\*/", re.DOTALL)
-# Expressions of GitHub, Ansible and Helm, Azure, Terraform: the last name in them is the variable.
-MACRO = pattern(
-    r"(?:\$\{\{-?\s*|\{\{-?\s*|\$\(|\$\{(?=\w+[.}]))\.?(?:[\w\[\]'-]+\.)*(?P<name>\w+)[^{}()\n]*(?:-?\}\}|\)|\})"
-)
+STARTS = pattern(r"(?m)^[ \t]*\[Service\][ \t]*$(?:\n(?!\[).*)*?\n[ \t]*ExecStart[ \t]*=")
+UNKNOWN = "\0"
+"""The mark of the reader of units for what only the host knows."""
 MOST_COMMANDS = 300
 DEEPEST = 40
 
@@ -158,9 +164,35 @@ class _Reader:
                 continue
             if prose:
                 run.followed.append((node.start, node.end))
+            elif self.left and STARTS.search(node.text):
+                self.left -= 1
+                self._unit(node, around)
             elif self.left:
                 self.left -= 1
-                walk(run, _plain(map_scalar(self.page.text, node), around.environment), Where())
+                walk(run, expressions(map_scalar(self.page.text, node), around.environment), Where())
+
+    def _unit(self, node: Node, around: Around) -> None:
+        """Read the text of a unit, as cloud-init and Ansible write it."""
+        from recommender.review.readers import unit_file
+
+        run, known = self.run, around.environment
+        whole = map_scalar(self.page.text, node)
+        signs = [match for match in MACRO.finditer(whole.code) if match[0].startswith("{{")]
+        values = (word.value if (word := known.get(match["name"])) else None for match in signs)
+        text = whole.replaced(
+            (*match.span(), UNKNOWN if value is None else value) for match, value in zip(signs, values, strict=True)
+        )
+        found = unit_file.read(Script("inner.service", "systemd", text.code, lines=line_starts(text.code)))
+
+        def place(span: Span) -> Span:
+            return self.page.place(*text.span(span.start, span.end))
+
+        for launch in moved(found.launches, place):
+            loop = launch.loop
+            run.launches.append((launch, Frame(loop.place, loop.endless, loop.pauses) if loop else None))
+        run.unread += moved(found.problems, place)
+        run.followed.append((node.start, node.end))
+        run.elsewhere = True
 
 
 def _gpus(node: Node) -> int | None:
@@ -178,12 +210,3 @@ def _gpus(node: Node) -> int | None:
 def _literal(word: Word) -> Word:
     """Return a variable; one whose value is an expression of the tool is unknown."""
     return word._replace(value=None, written=None) if MACRO.search(word.value or "") else word
-
-
-def _plain(text: Mapped, known: Mapping[str, Word]) -> Mapped:
-    """Replace expressions of the tool by variables of the shell, at their places."""
-    return text.replaced(
-        (*match.span(), f"${{{match['name']}}}")
-        for match in MACRO.finditer(text.code)
-        if match["name"] in known or not match[0].startswith("$(")  # a command substitution
-    )

@@ -122,4 +122,6 @@ def _place(words: list[Word], launch: Launch) -> Span:
 def _nothing(script: Script) -> Iterator[ReadProblem]:
     """Yield a problem for a file that mentions LMDeploy in its code and starts nothing."""
     what = "LMDeploy is mentioned, but this file starts no server that the review can follow"
-    yield from (ReadProblem(what, place) for place in islice(_outside(script, NAME, _comments(script)), 1))
+    prose = script.followed if script.kind == "markdown" else ()
+    places = _outside(script, NAME, [*_comments(script), *prose])
+    yield from (ReadProblem(what, place) for place in islice(places, 1))

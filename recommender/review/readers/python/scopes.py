@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 NAMED = (*FUNCTIONS, ast.ClassDef)
 CHANGING = frozenset({"append", "extend", "insert", "remove", "pop", "clear"})
+DECLARES = frozenset({"add_argument", "option"})
+"""Calls that declare an option: of argparse, and of click, where a function takes it as a parameter."""
 PARSED = frozenset({"parse_args", "parse_known_args", "parse_args_into_dataclasses"})
 USUAL = frozenset({"args", "opt", "opts", "options", "arguments", "cli_args", "flags", "ns", "namespace"})
 """Names of parsed arguments, where a function takes them as a parameter."""
@@ -99,7 +101,7 @@ class Scopes:
     def _call(self, node: ast.Call) -> None:
         name = last_name(node.func)
         self.calls.setdefault(name, []).append(node)
-        if name == "add_argument":
+        if name in DECLARES:
             given = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
             texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
             long = next((text for text in texts if text.startswith("--")), texts[0] if texts else "")
@@ -147,7 +149,8 @@ class Scopes:
             for arg, value in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
             if value is not None
         }
-        return defaults.get(name)
+        declared = self.arguments.get(name, []) if function.decorator_list else []
+        return defaults.get(name) or (declared[0] if len(declared) == 1 and name in parameters else None)
 
     def attribute(self, node: ast.Attribute) -> ast.expr | None:
         """Return what ``args.x`` or ``self.x`` stands for."""
