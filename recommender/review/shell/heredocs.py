@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 RUNS_STDIN = SHELLS | {"ssh", "sbatch", "qsub", "bsub", "at", "batch", "su", "kubectl", "oc", *DOCKERS}
 """Programs that run the script on their standard input."""
-SCRIPT = pattern(r"(?:^|/)(?:cron\.d/)?[\w@.-]*?(?:\.(?:sh|bash|zsh|service|ya?ml|py|slurm|sbatch|conf|json)|file|run|start|(?<=cron\.d/)[\w-]+)$")
+SCRIPT = pattern(
+    r"(?:^|/)(?:cron\.d/)?[\w@.-]*?"
+    r"(?:\.(?:sh|bash|zsh|service|ya?ml|py|slurm|sbatch|conf|json)|file|run|start|(?<=cron\.d/)[\w-]+)$"
+)
 QUOTED = ("string", "raw_string", "heredoc_body", "translated_string")
 PRINTED = pattern(r"\\?(\\n\\)(?=\n)")
 MOST_MENTIONS = 20
