@@ -85,7 +85,13 @@ def _with_embedded(script: Script) -> Script:
 
 def _indented(blank: str) -> str:
     """Return the blanks before an indented block of Python with a line that such a block may follow."""
-    return re.sub(r"  {4}(?= *\n\s*\Z)", "if 1:", blank, count=1)
+    end = len(blank)
+    for _ in range(MOST_EMBEDDED):
+        end = blank.rfind("\n", 0, end)
+        start = blank.rfind("\n", 0, max(end, 0)) + 1
+        if end - start >= len("if 1:"):
+            return f"{blank[:start]}if 1:{blank[start + len('if 1:') :]}"
+    return blank
 
 
 def _read(path: str, text: str, kind: Kind | None) -> Script:

@@ -22,6 +22,7 @@ HEREDOC = pattern(r"<<-?[\"']?(?P<word>\w+)[\"']?(?P<rest>[^\n]*)")
 PAIR = pattern(r"\b([A-Za-z_]\w*)=(\"(?:[^\"\\]|\\.)*\"|'[^']*'|\S*)")
 
 
+MOST_NAMES = 20
 COPIED = "COPY "
 """Begins the name of a file that is written here, where others have an instruction's."""
 
@@ -153,7 +154,7 @@ def _start(run: Run, stage: _Stage) -> None:
     place = run.page.place(*last.span(0, len(last.code)))
     container = Container(place, image=stage.image, probes=stage.probes)
     entrypoint, command = _list(stage.entrypoint), _list(stage.command)
-    for name in re.findall(r"[\w.-]+", last.code):
+    for name in re.findall(r"[\w.-]+", last.code)[:MOST_NAMES]:
         if name in stage.files:
             run.container = container
             export(run, stage.environment)

@@ -36,8 +36,8 @@ INPUTS = (
     ("spec", "inputs"),
 )
 """Where workflows declare what their caller may give, with defaults."""
-JSON_COMMENT = pattern(r"(\"(?:[^\"\\\n]|\\.)*\")|//[^\n]*|/\*.*?\*/", re.DOTALL)
-STARTS = pattern(r"(?m)^[ \t]*\[Service\][ \t]*$(?:\n(?!\[).*)*?\n[ \t]*ExecStart[ \t]*=")
+JSON_COMMENT = pattern(r"(\"(?:[^\"\\\n]|\\.)*+\"?)|//[^\n]*|/\*(?:.*?\*/|.*)", re.DOTALL)
+STARTS = pattern(r"(?m)^[ \t]*\[Service\][ \t]*$(?:\n(?![ \t]*\[).*)*?\n[ \t]*ExecStart[ \t]*=")
 UNKNOWN = "\0"
 """The mark of the reader of units for what only the host knows."""
 MOST_COMMANDS = 300

@@ -6,6 +6,7 @@ shell, which is reported.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 
 from recommender.common.pattern import pattern
 from recommender.review.script.model import Script
@@ -17,14 +18,14 @@ from recommender.review.shell.walker import new_run
 Change = tuple[int, int, str]
 _QUOTED = r"\"[^\"\n]*\"|'[^'\n]*'"
 POWERSHELL = pattern(
-    rf"""(?P<note><\#.*?\#>|(?<![^\s;])\#[^\n]*)
+    r"""(?P<note><\#(?:.*?\#>|.*)|(?<![^\s;])\#[^\n]*)
     |(?P<join>`[ \t]*\n)
     |(?P<head>(?im:^[ \t]*param[ \t]*\())
     |(?P<set>(?m:^|(?<=;))[ \t]*(?:\[[^\]\n]*\][ \t]*)*\$(?P<env>[Ee]nv:)?(?P<name>\w+)[ \t]*(?P<equals>\+?=)[ \t]*)
-    |(?P<list>@\((?P<items>(?:{_QUOTED}|[^()])*)\))
+    |(?P<list>@\()
     |(?P<splat>(?<=\s)@(?P<array>[A-Za-z]\w*))
     |(?P<call>(?m:^[ \t]*&[ \t]+))
-    |(?P<used>\$\{{?[Ee]nv:(?P<variable>\w+)\}}?)
+    |(?P<used>\$\{?[Ee]nv:(?P<variable>\w+)\}?)
     |(?P<slash>\\)""",
     re.VERBOSE | re.DOTALL,
 )
@@ -47,6 +48,7 @@ BATCH = pattern(
 USED = pattern(r"%([A-Za-z_]\w*)%")
 PARAMETER = pattern(r"\s*(?:\[(?:[^\[\]\"']|\"[^\"\n]*\")*\]\s*)*\$(?P<name>\w+)\s*(?P<equals>=\s*)?")
 WITHIN = pattern(rf"(?P<quoted>{_QUOTED})|(?P<opens>[(\[{{])|(?P<closes>[)\]}}])|(?P<comma>,)")
+MOST_LISTS, MOST_CHANGES = 10, 20_000
 KEPT = frozenset({"note", "join", "used", "slash"})
 """What is replaced among the parameters of a script too."""
 
@@ -56,12 +58,12 @@ def read(script: Script) -> Script:
     run = new_run(SourceText(script))
     run.elsewhere = True
     changes = _powershell if script.path.lower().endswith(".ps1") else _batch
-    problems = walk(run, Mapped.whole(script.text).replaced(sorted(changes(script.text))))
+    problems = walk(run, Mapped.whole(script.text).replaced(sorted(islice(changes(script.text), MOST_CHANGES))))
     return complete_script(script, run, problems)
 
 
 def _powershell(text: str) -> Iterator[Change]:
-    inside = range(0)
+    inside, lists = range(0), 0
     for match in POWERSHELL.finditer(text):
         kind, (start, end) = match.lastgroup or "", match.span()
         if kind == "head" and not inside:
@@ -72,10 +74,10 @@ def _powershell(text: str) -> Iterator[Change]:
                 yield from _parameter(text, first, last)
         elif start in inside and kind not in KEPT:
             continue
-        elif kind == "list":
+        elif kind == "list" and lists < MOST_LISTS:
+            lists += 1
             yield start, start + 1, ""
-            yield from ((at, at + 1, " ") for at in _commas(text, start + 2)[0])
-            yield from ((at, at + 1, "/") for at in range(start, end) if text[at] == "\\")
+            yield from ((at, at + 1, " ") for at in _commas(text, end)[0])
         elif kind in NEW:
             yield start, end, NEW[kind](match)
 

@@ -19,7 +19,9 @@ from recommender.review.shell.walker import new_run
 BASH = pattern(r"\s*%%(?:bash|sh|script[ \t]+(?:ba)?sh)\b[^\n]*\n")
 OTHER_CELL = pattern(r"\s*%%(?!time|capture)\w+")
 # A line for the shell, a magic, or a question.
-SPECIAL = pattern(r"(?m)^[ \t]*(?:[\w, ]+=[ \t]*)?(?:(?P<shell>!+(?:[^\n\\]|\\.|\\\n)*)|[%?][^\n]*)")
+SPECIAL = pattern(
+    r"(?m)^[ \t]*+(?P<all>(?:\w[\w, ]*+=[ \t]*)?(?:(?P<shell>!+(?:[^\n\\]|\\.|\\\n)*)|%{1,2}[A-Za-z][^\n]*|\?[^\n]*))"
+)
 SET = pattern(r"[ \t]*%(?:set_)?env[ \t]+(?P<name>\w+)[= ](?P<value>[^\n]*)")
 
 
@@ -94,7 +96,7 @@ def _python(run: Run, cell: Mapped, environment: dict[str, Word], problems: list
         elif given := SET.fullmatch(match[0]):
             place = run.page.place(*cell.span(*match.span()))
             environment[given["name"]] = Word(given["value"], given["value"].strip("\"' "), place)
-    plain = cell.replaced((match.start(), match.end(), "pass") for match in SPECIAL.finditer(cell.code))
+    plain = cell.replaced((*match.span("all"), "pass") for match in SPECIAL.finditer(cell.code))
     try:
         parse_python(plain.code)
     except (SyntaxError, Unreadable):
