@@ -44,6 +44,8 @@ TEXTS = [
     ("x.sh", f'TP=2\nwhile getopts "t:" o; do case $o in t) TP=$OPTARG ;; esac; done\n{SERVE} --tp $TP', "2"),
     ("x.sh", f'TP=2\nwhile [ $# -gt 0 ]; do case $1 in --tp) TP="$2"; shift 2 ;; esac; done\n{SERVE} --tp $TP', "2"),
     ("x.sh", f'TP=2\n[ -n "$1" ] && TP=$1\n{SERVE} --tp $TP', "2"),
+    ("x.sh", f'f() {{ {SERVE} "${{@:2}}"; }}\nf 0 --tp 2', "2"),
+    ("x.sh", f'A=(--tp 2 --tp 4)\n{SERVE} "${{A[@]:2:2}}"', "4"),
     ("x.sh", f"TP=2\nTP=$1\n{SERVE} --tp $TP", None),
     ("Makefile", f"TP = 2\nFLAGS = --tp\nFLAGS += $(TP)\nserve:\n\t{SERVE} $(FLAGS)\n", "2"),
     ("justfile", f'tp := env("TP", "2")\nserve:\n    {SERVE} --tp {{{{ tp }}}}\n', "2"),
@@ -65,6 +67,7 @@ TEXTS = [
     ("x.rst", f"Text\n\n.. code-block:: bash\n\n   {SERVE} --tp 2\n\nMore\n", "2"),
     ("x.ps1", f'param([int]$Tp = 2)\n$env:A = "b"\n{SERVE} `\n  --tp $Tp\n', "2"),
     ("x.ps1", "$a = @(\n  'serve', 'api_server', 'm',\n  '--tp', 2\n)\n& lmdeploy @a\n", "2"),
+    ("x.ps1", f"if (Test-Path x) {{\n  $env:A = 'b'\n}} else {{\n  throw 'no'\n}}\n{SERVE} --tp 2\n", "2"),
     ("x.bat", f"@echo off\nset TP=2\n{SERVE} ^\n  --tp %TP%\n", "2"),
     ("x.cmd", f'if "%TP%"=="" set TP=2\ncmd /k "{SERVE} --tp %TP%"\n', "2"),
     ("x.py", f'import os\nm, n = "m", 2\nos.system(f"""{SERVE} \\\\\n  --tp {{n}}""")\n', "2"),
@@ -153,6 +156,13 @@ def test_a_list_in_an_unknown_language_is_not_taken_for_read() -> None:
     """The words of the command are strings of their own, which no shell runs."""
     found = review("x.unknown", 'run = ["lmdeploy", "serve", "api_server", "m"]\nx = 1\n')
     assert "LMD002" in {finding.rule.id for finding in found.findings}
+
+
+def test_an_option_that_the_caller_may_set_is_no_finding() -> None:
+    """A variable that a script uses only if it is set need not be known."""
+    text = f'A=()\n[[ -n "${{N:-}}" ]] && A+=(--session-len "$N")\n{SERVE} "${{A[@]}}"\n'
+    assert not [finding for finding in review("x.sh", text).findings if finding.rule.id == "LMD002"]
+    assert review("x.sh", text.replace("-n", "-f")).findings
 
 
 def test_prose_that_mentions_lmdeploy_starts_nothing() -> None:

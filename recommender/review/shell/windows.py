@@ -18,7 +18,9 @@ from recommender.review.shell.walker import new_run
 Change = tuple[int, int, str]
 _QUOTED = r"\"[^\"\n]*\"|'[^'\n]*'"
 POWERSHELL = pattern(
-    r"""(?P<note><\#(?:.*?\#>|.*)|(?<![^\s;])\#[^\n]*)
+    r"""(?P<note><\#(?:.*?\#>|.*)|(?<![^\s;])\#[^\n]*
+        |(?im:^[ \t]*(?:\}[ \t]*)?(?:(?:if|else\w*|foreach|for|while|do|try|catch|finally|function|switch)\b
+            (?![^\n]*lmdeploy)[^\n]*|[{}][ \t]*$)))
     |(?P<join>`[ \t]*\n)
     |(?P<head>(?im:^[ \t]*param[ \t]*\())
     |(?P<set>(?m:^|(?<=;))[ \t]*(?:\[[^\]\n]*\][ \t]*)*\$(?P<env>[Ee]nv:)?(?P<name>\w+)[ \t]*(?P<equals>\+?=)[ \t]*)

@@ -28,6 +28,7 @@ ALL_WORDS = pattern(
 SOME_WORDS = pattern(r"\$\{(?:\w+\[[@*]\]|[@*]).*\}")
 ELEMENT = pattern(r"\$\{(?P<array>\w+)\[\"?(?:\$\{?(?P<variable>\w+)\}?|(?P<key>[\w./-]+))\"?\]\}")
 KEY = pattern(r"\[([^\]\n]+)\]=")
+SLICE = pattern(r"\$\{(?:@|(?P<array>\w+)\[@\]):[ \t]*(?P<first>\d{1,4})(?::(?P<count>\d{1,4}))?\}")
 LONGEST_ARRAY = 80
 DEEPEST = 30
 PLAIN = frozenset({"word", "number"})
@@ -59,7 +60,7 @@ class Words:
                 return [Field((Piece(raw, start, end),), start, end)]
         several = self._array(node)
         if several:
-            return self._elements(several, state, start, end)
+            return self._sliced(self.raw(node), several, state, start, end)
         if kind != "string" and kind != "raw_string" and BRACES.search(self._bare(node)):
             return [Field((Piece(None),), start, end, many=True)]
         pieces = limited(self.pieces(node, state))
@@ -260,6 +261,16 @@ class Words:
         if match and not (quoted and "*" in body):  # "${A[*]}" is one word
             return match["array"] or match["guarded"] or "@", quoted
         return ("?", quoted) if match or SOME_WORDS.fullmatch(body) else None
+
+    def _sliced(self, raw: str, array: tuple[str, bool], state: Variables, start: int, end: int) -> list[Field]:
+        """Return the words of an array, or those of ``${ARRAY[@]:1:2}``."""
+        sliced = SLICE.fullmatch(raw.strip('"'))
+        if sliced is None:
+            return self._elements(array, state, start, end)
+        words = self._elements((sliced["array"] or "@", array[1]), state, start, end)
+        first = int(sliced["first"]) - (not sliced["array"])  # the arguments count from 1
+        last = first + int(sliced["count"]) if sliced["count"] else None
+        return words if any(word.many for word in words) or first < 0 else words[first:last]
 
     def _elements(self, array: tuple[str, bool], state: Variables, start: int, end: int) -> list[Field]:
         name, quoted = array
