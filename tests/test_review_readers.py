@@ -891,11 +891,11 @@ def test_a_command_in_double_quotes_goes_on_behind_a_backslash(start: str) -> No
 
 
 def test_an_array_that_a_branch_appends_to_is_read_whole() -> None:
-    """The words that one branch appends are read too; the launch is unsure, because they may be absent."""
+    """The words that one branch appends are read too, as if it were always taken."""
     text = 'args=(--tp 2)\nif a; then args+=(--session-len 8); fi\nlmdeploy serve api_server m "${args[@]}"\n'
     launch = only_launch(text)
     assert given_options(launch) == {"--tp": ["2"], "--session-len": ["8"]}
-    assert launch.unsure
+    assert not launch.unsure
     assert text_at(text, launch.options[0].whole) == "--tp 2"
     other = only_launch('if a; then args=(--tp 2); else args=(--dp 2); fi\nlmdeploy serve api_server m "${args[@]}"\n')
     assert (other.options, other.unsure) == ((), True)

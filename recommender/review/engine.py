@@ -204,7 +204,8 @@ class _Run:
         """Yield a rule's findings; a crash ends them."""
         try:
             for diagnostic in self._diagnostics(rule):
-                yield Finding(rule, self.script.path, diagnostic)
+                kept = diagnostic if self.script.repairable else diagnostic._replace(fix=None)
+                yield Finding(rule, self.script.path, kept)
         except Exception as error:
             if os.environ.get("RECOMMEND_DEBUG"):
                 raise

@@ -95,8 +95,8 @@ def architecture_of(name: str) -> str:
     last = normal(folder).replace(".", "")
     keys = _keys()
     hub = HUB.fullmatch(name) is not None  # a folder may be called after anything
-    fitting = [key for key in keys if last.startswith(key) and (hub or last[len(key) :][:1].isdigit())]
-    found = keys[max(fitting, key=len)] if fitting else ""
+    begun = max((key for key in keys if last.startswith(key)), key=len, default="")
+    found = keys[begun] if begun and (hub or last[len(begun) :][:1].isdigit()) else ""
     return "" if SEES.search(folder) and READS.search(found) else found
 
 

@@ -12,7 +12,8 @@ from recommender.review.readers.detect_kind import is_named_kind
 from recommender.review.script.source import Source, read
 
 _ENDINGS = """
-    .sh .bash .zsh .slurm .sbatch .py .yml .yaml .json .service .conf .ini .mk .tf .hcl .nomad .bat .cmd .ps1
+    .sh .bash .zsh .slurm .sbatch .py .ipynb .yml .yaml .json .jsonc .service .container .conf .ini .mk .tf .tfvars .hcl
+    .nomad .bat .cmd .ps1
 """
 ENDINGS = tuple(_ENDINGS.split())
 FOLDERS = frozenset({".github", ".gitlab", ".azure", ".circleci", ".ci", ".devcontainer", ".buildkite"})

@@ -51,6 +51,8 @@ class ValueChange:
 
 def optimize(source: Source, review: Review, look: Callable[[Source], Review]) -> tuple[Source, list[str]]:
     """Return the rewritten file and a line per change. Idempotent."""
+    if not review.script.repairable:
+        return source, ["1: not optimized: this file does not hold the command as it runs"]
     current, current_review, messages = source, review, list[str]()
     for turn in range(ROUNDS):
         changes, notes = _changes(current_review)

@@ -15,7 +15,7 @@ MOST_CHARACTERS = 2**20
 READERS = {
     "command": "shell.walker",
     "bash": "shell.walker",
-    "python": "readers.python_file",
+    "python": "readers.python.file",
     "docker": "shell.walker",
     "compose": "readers.manifest",
     "kubernetes": "readers.manifest",
@@ -26,16 +26,17 @@ READERS = {
     "lines": "readers.lines",
 }
 ENDINGS: dict[Kind, str] = {
-    "bash": ".sh .bash .zsh .ksh .slurm .sbatch .job .ps1",
-    "python": ".py .pyw",
-    "systemd": ".service",
-    "steps": ".yml .yaml .json",
+    "bash": ".sh .bash .zsh .ksh .slurm .sbatch .job .ps1 .bat .cmd",
+    "python": ".py .pyw .ipynb",
+    "systemd": ".service .container",
+    "steps": ".yml .yaml .json .jsonc",
     "lines": ".mk .conf .ini",
-    "hcl": ".tf .hcl .nomad",
-    "markdown": ".md .markdown",
-    "other": ".bat .cmd .toml .js .ts .mjs .go .rs .java .rb .rst .xml .cfg .env",
+    "hcl": ".tf .tfvars .hcl .nomad",
+    "markdown": ".md .markdown .rst",
+    "other": ".toml .js .ts .mjs .cjs .tsx .go .rs .java .kt .rb .lua .groovy .php .xml .cfg .env",
 }
 SUFFIXES: dict[str, Kind] = {ending: kind for kind, endings in ENDINGS.items() for ending in endings.split()}
+OTHER_NAMES = pattern(r"(?:jenkins|vagrant|rake|tilt|brew|gem)file")
 LINES = pattern(r"(?i)(?:gnu)?makefile(?:\..*)?|procfile(?:\..*)?|justfile|crontab")
 STEPS = pattern(r"(?m)^[ \t]*(?:-[ \t]+)?(?:steps|stages|script|before_script)[ \t]*:")
 """Keys of a workflow, whose services are not compose's."""
@@ -67,7 +68,10 @@ def _with_embedded(script: Script) -> Script:
         inner = script.text[start:end]
         blank = "".join(char if char == "\n" else " " for char in script.text[:start])
         path = f"{script.path.rpartition('/')[0]}/{name.rpartition('/')[2]}" if "/" in script.path else name
-        found = _read(path, blank + inner, kind_of(name, inner))
+        kind = kind_of(name, inner)
+        found = _read(
+            path, _indented(blank) + inner if kind == "python" and inner[:1].isspace() else blank + inner, kind
+        )
         script = replace(
             script,
             launches=(*script.launches, *(launch._replace(guarded=True) for launch in found.launches)),
@@ -77,6 +81,17 @@ def _with_embedded(script: Script) -> Script:
             problems=(*script.problems, *found.problems),
         )
     return script
+
+
+def _indented(blank: str) -> str:
+    """Return the blanks before an indented block of Python with a line that such a block may follow."""
+    end = len(blank)
+    for _ in range(MOST_EMBEDDED):
+        end = blank.rfind("\n", 0, end)
+        start = blank.rfind("\n", 0, max(end, 0)) + 1
+        if end - start >= len("if 1:"):
+            return f"{blank[:start]}if 1:{blank[start + len('if 1:') :]}"
+    return blank
 
 
 def _read(path: str, text: str, kind: Kind | None) -> Script:
@@ -89,6 +104,10 @@ def _read(path: str, text: str, kind: Kind | None) -> Script:
     name = READERS[kind]
     if kind == "docker" and is_dockerfile(path, text):
         name = "readers.dockerfile"
+    elif kind == "bash" and path.lower().endswith((".ps1", ".bat", ".cmd")):
+        name = "shell.windows"
+    elif kind == "python" and path.lower().endswith(".ipynb"):
+        name = "readers.python.notebook"
     reader = cast(Callable[[Script], Script], import_module(f"recommender.review.{name}").read)
     try:
         return reader(script)
@@ -108,6 +127,8 @@ def kind_of(path: str, text: str) -> Kind:
         return "docker"
     if LINES.fullmatch(name):
         return "lines"
+    if OTHER_NAMES.fullmatch(name):
+        return "other"
     if SUFFIXES.get(suffix) == "steps":
         return _manifest(text) or ("compose" if "compose" in name else "steps")
     if suffix in SUFFIXES and not (SUFFIXES[suffix] == "lines" and UNIT.match(text) and STARTS.search(text)):

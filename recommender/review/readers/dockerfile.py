@@ -5,18 +5,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from recommender.common.pattern import pattern
+from recommender.review.readers.manifest_words import COMPOSE, expand
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Comment, Container, Probe, Script, Word
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
 from recommender.review.script.unwrap import probe_path
 from recommender.review.script.variables import Variables
 from recommender.review.shell.nested import start, walk
+from recommender.review.shell.sourced import run_script
 from recommender.review.shell.state import Run, Where, complete_script, export
 from recommender.review.shell.walker import new_run
 
 INSTRUCTION = pattern(r"[ \t]*([A-Za-z]+)[ \t]+")
 STRING = pattern(r'"((?:[^"\\\n]|\\.)*+)("?)')
+HEREDOC = pattern(r"<<-?[\"']?(?P<word>\w+)[\"']?(?P<rest>[^\n]*)")
 PAIR = pattern(r"\b([A-Za-z_]\w*)=(\"(?:[^\"\\]|\\.)*\"|'[^']*'|\S*)")
+
+
+MOST_NAMES = 20
+COPIED = "COPY "
+"""Begins the name of a file that is written here, where others have an instruction's."""
 
 
 @dataclass
@@ -28,6 +36,10 @@ class _Stage:
     command: Mapped | None = None
     image: Word | None = None
     probes: tuple[Probe, ...] = ()
+    arguments: dict[str, Word] = field(default_factory=dict)
+    """What ARG sets for the build."""
+    files: dict[str, Mapped] = field(default_factory=dict)
+    """The files that here-documents write, by the last part of their path."""
 
 
 def read(script: Script) -> Script:
@@ -42,14 +54,19 @@ def read(script: Script) -> Script:
         if name == "FROM":
             word = re.search(r"(?<!\S)(?!--)\S+", part.code)
             span = part.span(*word.span()) if word else part.span(0, 0)
-            stage = _Stage(image=page.word(Field((Piece(word[0] if word else "", *span),), *span)))
+            field = expand(Field((Piece(word[0] if word else "", *span),), *span), COMPOSE, stage.arguments)
+            stage = _Stage(image=page.word(field), arguments=stage.arguments)
         elif name in ("ENTRYPOINT", "CMD"):
             setattr(stage, "entrypoint" if name == "ENTRYPOINT" else "command", part)
             stage.command = None if name == "ENTRYPOINT" else stage.command
         elif name == "RUN":
             built.append(part)
-        elif name == "ENV":
-            _variables(page, part, stage)
+        elif name.startswith(COPIED):
+            stage.files[name.removeprefix(COPIED)] = part
+        elif name in ("ENV", "ARG"):
+            found = _variables(page, part, stage.arguments | stage.environment)
+            stage.arguments |= found if name == "ARG" else {}
+            stage.environment |= found if name == "ENV" else {}
         elif name == "HEALTHCHECK" and not part.code.strip().upper().startswith("NONE"):
             stage.probes = (Probe("healthcheck", page.place(*part.span(0, len(part.code))), probe_path(part.code)),)
     run = new_run(page)
@@ -66,10 +83,15 @@ def read(script: Script) -> Script:
 def _instructions(code: str, page: SourceText, comments: list[Comment]) -> Iterator[tuple[str, int, int]]:
     """Yield each instruction's name and range; a trailing backslash continues it."""
     at, name, start = 0, "", 0
+    document, body = "", 0
     for line in code.splitlines(keepends=True):
         end = at + len(line)
         bare = line.strip()
-        if bare.startswith("#"):
+        if document:
+            if bare == document:
+                yield name, body, at
+                document = name = ""
+        elif bare.startswith("#"):
             first = at + line.index("#")
             comments.append(
                 Comment(page.text[first : at + len(line.rstrip())], page.place(first, at + len(line.rstrip())))
@@ -78,27 +100,34 @@ def _instructions(code: str, page: SourceText, comments: list[Comment]) -> Itera
             match = INSTRUCTION.match(line) if not name else None
             if match:
                 name, start = match[1].upper(), at + match.end()
-            if name and not bare.endswith("\\"):
+            written = HEREDOC.search(line) if name in ("RUN", "COPY", "ADD") else None
+            if written:
+                last = written["rest"].split()[-1:] or [""]
+                document, body = written["word"], end
+                name = name if name == "RUN" else f"{COPIED}{last[0].rpartition('/')[2]}"
+            elif name and not bare.endswith("\\"):
                 yield name, start, at + len(line.rstrip())
                 name = ""
         at = end
 
 
-def _variables(page: SourceText, part: Mapped, stage: _Stage) -> None:
-    """Read ``ENV A=b C=d`` and the old ``ENV A b``."""
+def _variables(page: SourceText, part: Mapped, known: dict[str, Word]) -> dict[str, Word]:
+    """Return what ``ENV A=b C=d`` sets, and the old ``ENV A b``; ``known`` is what was set before."""
+    found: dict[str, Word] = {}
     pairs = list(PAIR.finditer(part.code))
     if not pairs or not PAIR.match(part.code.lstrip()):
         old = re.match(r"\s*([A-Za-z_]\w*)\s+(.*\S)", part.code)
         if old:
             span = part.span(*old.span(2))
-            stage.environment[old[1]] = page.word(Field((Piece(old[2], *span),), *span))
-        return
+            found[old[1]] = page.word(Field((Piece(old[2], *span),), *span))
+        return found
     for match in pairs:
         raw, quoted = match[2], match[2][:1] in ("'", '"') and len(match[2]) > 1
         inner = part.span(match.start(2) + quoted, match.end(2) - quoted)
         text = raw[1:-1] if quoted else raw
-        piece = Piece(None if "$" in text else text, *inner)
-        stage.environment[match[1]] = page.word(Field((piece,), *part.span(*match.span(2)), quoted=quoted))
+        field = Field((Piece(text, *inner),), *part.span(*match.span(2)), quoted=quoted)
+        found[match[1]] = page.word(expand(field, COMPOSE, known))
+    return found
 
 
 def _list(part: Mapped | None) -> list[Field] | None:
@@ -125,6 +154,14 @@ def _start(run: Run, stage: _Stage) -> None:
     place = run.page.place(*last.span(0, len(last.code)))
     container = Container(place, image=stage.image, probes=stage.probes)
     entrypoint, command = _list(stage.entrypoint), _list(stage.command)
+    for name in re.findall(r"[\w.-]+", last.code)[:MOST_NAMES]:
+        if name in stage.files:
+            run.container = container
+            export(run, stage.environment)
+            walk(run, stage.files[name], Where())
+            return
+        if name.endswith(".sh") and run_script(run, name, stage.environment, container, place):
+            return
     if entrypoint is None or (command is None and not entrypoint):
         run.container = container
         export(run, stage.environment)

@@ -1,7 +1,7 @@
 """Read files whose lines are commands: Makefiles, justfiles, Procfiles, programs of supervisord."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from recommender.common.pattern import pattern
@@ -12,12 +12,17 @@ from recommender.review.shell.nested import walk
 from recommender.review.shell.state import Run, Where, complete_script, export
 from recommender.review.shell.walker import new_run
 
-# A recipe's line, `name: command` of a Procfile, `command=` of supervisord or another ini file.
+# A line of a crontab, a recipe's line, `name: command` of a Procfile, `command=` of supervisord or another ini file.
 COMMAND = pattern(
-    r"\t[@+-]*(?P<recipe>.*)|[\w-]+:[ \t]+(?P<proc>.*)|(?:command|exec\w*|cmd)[ \t]*=[ \t]*(?P<ini>.*)", re.DOTALL
+    r"(?:@\w+|(?:[\d*][\w*,/-]*[ \t]+){4}[\d*][\w*,/-]*)[ \t]+(?P<cron>.*)|\t[@+-]*(?P<recipe>.*)"
+    r"|[\w-]+:[ \t]+(?P<proc>.*)|(?:command|exec\w*|cmd)[ \t]*=[ \t]*(?P<ini>.*)",
+    re.DOTALL,
 )
-# `NAME = value` of make, with its four operators.
-ASSIGNED = pattern(r"(?:export[ \t]+)?(?P<name>[A-Za-z_]\w*)[ \t]*(?:[:?]{0,2}=)[ \t]*(?P<value>.*)", re.DOTALL)
+# `NAME = value` of make, with its operators.
+ASSIGNED = pattern(
+    r"(?:export[ \t]+)?(?P<name>[A-Za-z_]\w*)[ \t]*(?P<more>\+?)[:?]{0,3}=[ \t]*(?P<value>.*)", re.DOTALL
+)
+MADE = pattern(r"\$[({](\w+)[)}]")
 ENVIRONMENT = pattern(r"environment[ \t]*=[ \t]*(?P<pairs>.*)", re.DOTALL)
 PAIR = pattern(r"([A-Za-z_]\w*)=(?:\"([^\"\n]*)\"|([^,\n]*))")
 SECTION = pattern(r"\[[^\]\n]*\]")
@@ -27,7 +32,15 @@ MACRO = pattern(r"\$\((?P<make>\w+)\)|\{\{[ \t]*(?P<just>\w+)[ \t]*\}\}|%\((?:EN
 # A justfile: its recipes are indented with blanks too, and their parameters have defaults.
 JUSTFILE = pattern(r"(?i)(?:.*[/\\])?\.?justfile")
 RECIPE = pattern(r"[ \t]+[@-]*(?P<recipe>.*)", re.DOTALL)
+JUST_VALUE = pattern(
+    r"(?:env(?:_var_or_default)?\([ \t]*[\"'][^\"'\n]*[\"'][ \t]*,[ \t]*)?(?P<value>\"[^\"\n]*\"|'[^'\n]*')[ \t]*\)?"
+)
 PARAMETER = pattern(r"[ \t][+*$]?(?P<name>[A-Za-z_][\w-]*)=(?P<value>\"[^\"\n]*\"|'[^'\n]*')")
+
+
+LINE = pattern(r"(?:[^\n\\]|\\.|\\\n)*", re.DOTALL)
+# In a file with sections, an indented line continues the one before.
+CONTINUED = pattern(r"(?:[^\n\\]|\\.|\\\n)*(?:\n[ \t]+[^\s\[#;][^\n]*)*", re.DOTALL)
 
 
 def read(script: Script) -> Script:
@@ -38,28 +51,49 @@ def read(script: Script) -> Script:
     made: dict[str, Word] = {}
     lines, just = list(_lines(code)), bool(JUSTFILE.fullmatch(script.path))
     sections = any(SECTION.fullmatch(code.code[start:end].strip()) for start, end in lines)
+    lines = list(_lines(code, CONTINUED)) if sections else lines
     for at, (start, end) in enumerate(lines):
         line = code.code[start:end]
         if line.lstrip()[:1] in ("#", ";"):
             first = start + len(line) - len(line.lstrip())
             comments.append(Comment(code.code[first:end], page.place(first, end)))
         elif not sections and (assigned := ASSIGNED.fullmatch(line)):
-            made[assigned["name"]] = _word(page, assigned["value"].strip(), start + assigned.start("value"))
+            made[assigned["name"]] = _assigned(page, assigned, start, just, made)
         elif just and line[:1] not in (" ", "\t"):
             for given in PARAMETER.finditer(line):
                 made[given["name"]] = _word(page, given["value"], start + given.start("value"))
         elif command := (RECIPE if just else COMMAND).fullmatch(line):
             group = command.lastgroup or "recipe"
             environment = made | _environment(page, code.code, lines, at) if group == "ini" else made
-            _start(run, _plain(code.part(start + command.start(group), end)), environment)
+            part = code.part(start + command.start(group), end)
+            part = Mapped(part.code.replace("\n", " "), part.at) if sections else part
+            _start(run, _plain(part), environment)
     return complete_script(replace(script, comments=tuple(comments)), run, [])
 
 
-def _lines(code: Mapped) -> Iterator[tuple[int, int]]:
+def _lines(code: Mapped, one: re.Pattern[str] = LINE) -> Iterator[tuple[int, int]]:
     """Yield the ranges of lines; a backslash at the end joins the next one."""
-    for match in re.finditer(r"(?:[^\n\\]|\\.|\\\n)*", code.code, re.DOTALL):
+    for match in one.finditer(code.code):
         if match[0].strip():
             yield match.span()
+
+
+def _assigned(page: SourceText, match: re.Match[str], start: int, just: bool, made: Mapping[str, Word]) -> Word:
+    """Return the value of an assignment, with the variables that the lines before it set."""
+    text, at = match["value"].strip(), start + match.start("value")
+    if just:  # an expression: only a text, or the default of an environment variable, is known
+        given = JUST_VALUE.fullmatch(text)
+        return _word(page, given["value"], at + given.start("value")) if given else _word(page, "$", at)
+    before = made.get(match["name"]) if match["more"] else None
+    names = MADE.findall(text)
+    if before is None and not names:
+        return _word(page, text, at)
+    word = page.word(Field((Piece(None),), at, at + len(text), match["name"]))
+    known = [made[name].value if name in made else None for name in names]
+    if None in known or "$" in MADE.sub("", text) or (before is not None and before.value is None):
+        return word
+    added = MADE.sub(lambda macro: made[macro[1]].value or "", text)
+    return word._replace(value=f"{before.value} {added}" if before is not None else added)
 
 
 def _word(page: SourceText, text: str, start: int) -> Word:
@@ -84,18 +118,8 @@ def _environment(page: SourceText, code: str, lines: list[tuple[int, int]], at: 
 
 def _plain(text: Mapped) -> Mapped:
     """Replace the tool's variables by those of the shell, at their places."""
-    parts: list[str] = []
-    places: list[int] = []
-    done = 0
-    for match in MACRO.finditer(text.code):
-        name = match["make"] or match["just"] or match["super"]
-        new = f"${{{name}}}" if name else ""
-        parts += [text.code[done : match.start()], new]
-        places += [*text.at[done : match.start()], *[text.at[match.start()]] * len(new)]
-        if new:
-            places[-1] = text.at[match.end() - 1]
-        done = match.end()
-    return Mapped("".join((*parts, text.code[done:])), [*places, *text.at[done:]]) if parts else text
+    named = ((match, match["make"] or match["just"] or match["super"]) for match in MACRO.finditer(text.code))
+    return text.replaced((*match.span(), f"${{{name}}}" if name else "") for match, name in named)
 
 
 def _start(run: Run, line: Mapped, environment: dict[str, Word]) -> None:

@@ -1,7 +1,7 @@
 """Expand the words and variables of compose files and Kubernetes manifests."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from recommender.common.pattern import pattern
@@ -14,6 +14,11 @@ from recommender.review.script.unwrap import ASSIGNED
 COMPOSE = pattern(r"\$(?:(?P<dollar>\$)|(?P<name>\w+)|\{(?P<braced>\w+)(?:(?P<sign>:?[-+?])(?P<rest>[^{}]*))?\})")
 CLUSTER = pattern(r"\$(?:(?P<dollar>\$)|\((?P<name>[\w.-]+)\))")
 
+# Expressions of GitHub, Ansible and Helm, Azure, Terraform: the last name in them is the variable.
+MACRO = pattern(
+    r"(?:\$\{\{-?\s*|\{\{-?\s*|\$\(|\$\{(?=\w+[.}]))\.?(?:[\w\[\]'-]+\.)*(?P<name>\w+)[^{}()\n]*(?:-?\}\}|\)|\})"
+)
+
 
 def variables(page: SourceText, node: Node | None, known: dict[str, Word] | None = None) -> dict[str, Word]:
     """Return a service's ``environment``, a map or a list; ``known`` are the variables that compose expands."""
@@ -23,7 +28,11 @@ def variables(page: SourceText, node: Node | None, known: dict[str, Word] | None
         if variable is not None and key.value not in (None, "<<"):
             environment[key.text] = variable
     for item in node.items if node else ():
-        field = _expand(word(page.text, item), COMPOSE, known or {})
+        if item.kind == "map":  # of ECS and Azure: - name: A, value: b
+            name, given = item.get("name"), one_word(page, item.get("value"), COMPOSE, known)
+            environment |= {name.text: given} if name is not None and name.text and given is not None else {}
+            continue
+        field = expand(word(page.text, item), COMPOSE, known or {})
         assigned = ASSIGNED.match(field.known)
         if assigned:
             environment[assigned[1]] = page.word(field.after(assigned.end(), page.text))
@@ -37,7 +46,7 @@ def one_word(
     if node is None or node.kind != "scalar":
         return None
     field = word(page.text, node)
-    return page.word(_expand(field, pattern, known or {}) if pattern else field)
+    return page.word(expand(field, pattern, known or {}) if pattern else field)
 
 
 def words(page: SourceText, node: Node | None, pattern: re.Pattern[str], known: dict[str, Word]) -> list[Field]:
@@ -52,8 +61,9 @@ def words(page: SourceText, node: Node | None, pattern: re.Pattern[str], known: 
         if item.kind != "scalar":
             continue
         text = map_scalar(page.text, item)
-        inner = unescape(text)
-        field = replace(_expand(word(page.text, item), pattern, known), inner=(inner, 0, len(inner.code), False))
+        named = (match for match in CLUSTER.finditer(text.code) if pattern is CLUSTER and match["name"] in known)
+        inner = unescape(text.replaced((*match.span(), f"${{{match['name']}}}") for match in named))
+        field = replace(expand(word(page.text, item), pattern, known), inner=(inner, 0, len(inner.code), False))
         fields.append(field)
     return fields
 
@@ -72,7 +82,7 @@ def unescape(text: Mapped) -> Mapped:
     return text.without(gone) if gone else text
 
 
-def _expand(field: Field, pattern: re.Pattern[str], known: dict[str, Word]) -> Field:
+def expand(field: Field, pattern: re.Pattern[str], known: dict[str, Word]) -> Field:
     """Replace a word's variables whose values the file contains."""
     if not any("$" in (piece.text or "") for piece in field.pieces):
         return field
@@ -103,3 +113,12 @@ def _replace_variable(piece: Piece, match: re.Match[str], known: dict[str, Word]
     if given is not None and given.value is not None and given.written is not None:
         return Piece(given.value, given.written.start, given.written.end)
     return Piece(given.value if given is not None else None)
+
+
+def expressions(text: Mapped, known: Mapping[str, Word]) -> Mapped:
+    """Replace expressions of the tool by variables of the shell, at their places."""
+    return text.replaced(
+        (*match.span(), f"${{{match['name']}}}")
+        for match in MACRO.finditer(text.code)
+        if match["name"] in known or not match[0].startswith("$(")  # a command substitution
+    )

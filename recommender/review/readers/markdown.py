@@ -1,4 +1,4 @@
-"""Read the code blocks of Markdown: what a README tells its readers to start."""
+"""Read the code blocks of Markdown and reStructuredText: what a README tells its readers to start."""
 
 import re
 from collections.abc import Iterator
@@ -10,6 +10,10 @@ from recommender.review.script.model import Script
 BLOCK = pattern(
     r"(?m)^(?P<indent>[ \t>]*)(?P<fence>```+|~~~+)[ \t]*(?P<language>[\w+-]*)[^\n]*\n(?P<code>(?:[^\n]*\n)*?)"
     r"(?P=indent)(?P=fence)[ \t]*$"
+)
+DIRECTIVE = pattern(
+    r"(?m)^(?P<indent>[ \t]*)\.\. (?:code-block|code|sourcecode|prompt)::[ \t]*(?P<language>[\w+-]*)[^\n]*\n"
+    r"(?:(?P=indent)[ \t]+:[^\n]*\n)*(?P<code>(?:[ \t]*\n|(?P=indent)[ \t]+[^\n]*(?:\n|\Z))*)"
 )
 NAMES = {
     **dict.fromkeys(("", "sh", "bash", "shell", "zsh", "console", "shell-session", "terminal"), "block.sh"),
@@ -27,7 +31,8 @@ PROMPT = pattern(r"(?m)^[ \t]*\$ (?P<line>(?:[^\n\\]|\\.|\\\n)*)")
 
 def read(script: Script) -> Script:
     """Leave the blocks to the readers of their kinds. Prose starts nothing."""
-    blocks = list(BLOCK.finditer(script.text))
+    block = DIRECTIVE if script.path.lower().endswith(".rst") else BLOCK
+    blocks = list(block.finditer(script.text))
     embedded = tuple(part for block in blocks for part in _parts(script.text, block))
     ends = [0, *(end for block in blocks for end in block.span()), len(script.text)]
     prose = tuple(zip(ends[::2], ends[1::2], strict=True))

@@ -13,13 +13,15 @@ from recommender.review.readers.container_command import (
     true,
     whole,
 )
-from recommender.review.readers.manifest_words import CLUSTER, one_word, words
-from recommender.review.readers.yaml_nodes import Node
+from recommender.review.readers.manifest_words import CLUSTER, expressions, one_word, words
+from recommender.review.readers.yaml_nodes import Node, map_scalar
 from recommender.review.script.model import Container, Probe, ReadProblem, Word
-from recommender.review.script.source_map import SourceText
+from recommender.review.script.source_map import Field, Piece, SourceText
 from recommender.review.script.unwrap import probe_path, size_of
 
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+SINGLE = ("container", "script")
+"""Where a template of Argo has its only container."""
 GPU = "nvidia.com/gpu"
 
 
@@ -37,12 +39,13 @@ def pods(page: SourceText, roots: Sequence[Node]) -> Iterator[ContainerCommand]:
             continue
         seen.add(id(node))
         containers = node.get("containers") if node.kind == "map" else None
-        for container in containers.items[:MOST_CONTAINERS] if containers else ():
+        single = [found for key in SINGLE if node.kind == "map" and (found := node.get(key)) is not None]
+        for container in [*(containers.items[:MOST_CONTAINERS] if containers else ()), *single]:
             if container.kind == "map" and left:
                 left -= 1
                 started = _pod_container(page, node, container, maps)
-                targets = (*started.container.targets, *(services if alone else ()))
-                yield replace(started, container=started.container._replace(replicas=count, targets=targets))
+                led = services if alone and containers and len(containers.items) == 1 else ()
+                yield replace(started, container=started.container._replace(replicas=count, services=led))
         own = node.get("spec", "replicas")
         below = replicas(own) if own else count
         stack += reversed([(value, below) for _, value in node.pairs])
@@ -94,6 +97,14 @@ def _pod_container(page: SourceText, pod: Node, container: Node, maps: Mapping[s
         environment[name.text] = word or Word(page.text[place.start : place.end], None, place)
     command = words(page, container.get("command"), CLUSTER, environment)
     arguments = words(page, container.get("args"), CLUSTER, environment)
+    script = container.get("source")
+    if script is not None and script.kind == "scalar":
+        text = expressions(map_scalar(page.text, script), environment)
+        inner = (text, 0, len(text.code), False)
+        arguments = [
+            Field((Piece("-c"),), script.start, script.start),
+            Field((), script.start, script.end, inner=inner),
+        ]
     around = _around_container(page, pod, container)
     return ContainerCommand([*command, *arguments], environment, around, unread=unread)
 

@@ -4,28 +4,42 @@ No key is required: a text or list that starts a server is a command wherever it
 variables of the maps around it apply, and the image is the nearest one above.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from recommender.common.pattern import pattern
-from recommender.review.readers.manifest_words import one_word, variables, words
+from recommender.review.readers.container_command import whole
+from recommender.review.readers.manifest_words import MACRO, expressions, one_word, variables, words
 from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, comments_of, documents, map_scalar
 from recommender.review.script.mentions import LAUNCH
-from recommender.review.script.model import Container, ReadProblem, Script, Word
-from recommender.review.script.source_map import Field, Mapped, SourceText
+from recommender.review.script.model import Container, ReadProblem, Script, Span, Word
+from recommender.review.script.moved import moved
+from recommender.review.script.source_map import Field, SourceText, line_starts
 from recommender.review.script.variables import Variables
 from recommender.review.shell.nested import start, walk
-from recommender.review.shell.state import Run, Where, complete_script, export
+from recommender.review.shell.state import Frame, Run, Where, complete_script, export
 from recommender.review.shell.walker import new_run
 
 ENVIRONMENTS = ("env", "envs", "environment", "variables", "vars", "env_vars")
 PROSE = frozenset({"name", "displayName", "description", "title", "summary", "help", "comment", "msg", "id", "label"})
-PROGRAM = ("command", "entrypoint", "cmd", "program")
-INSTALL = pattern(r"\b(?:install|add)\b[^\n]*\blmdeploy\b")
-# Expressions of GitHub, Ansible and Helm, Azure, Terraform: the last name in them is the variable.
-MACRO = pattern(
-    r"(?:\$\{\{-?\s*|\{\{-?\s*|\$\(|\$\{(?=\w+[.}]))\.?(?:[\w\[\]'-]+\.)*(?P<name>\w+)[^{}()\n]*(?:-?\}\}|\)|\})"
+PROGRAM = ("entryPoint", "entrypoint", "command", "cmd", "program")
+ARGUMENTS = ("args", "arguments", "command")
+INSTALL = pattern(r"\b(?:install|add)\b[^\n]*\blmdeploy\b|\b(?:curl|wget)\b[^\n]*\|")
+NAMED = ("lmdeploy", "curl", "wget")
+"""What a part of the file mentions that is worth reading."""
+INPUTS = (
+    ("on", "workflow_dispatch", "inputs"),
+    ("on", "workflow_call", "inputs"),
+    ("inputs",),
+    ("parameters",),
+    ("spec", "inputs"),
 )
+"""Where workflows declare what their caller may give, with defaults."""
+JSON_COMMENT = pattern(r"(\"(?:[^\"\\\n]|\\.)*+\"?)|//[^\n]*|/\*(?:.*?\*/|.*)", re.DOTALL)
+STARTS = pattern(r"(?m)^[ \t]*\[Service\][ \t]*$(?:\n(?![ \t]*\[).*)*?\n[ \t]*ExecStart[ \t]*=")
+UNKNOWN = "\0"
+"""The mark of the reader of units for what only the host knows."""
 MOST_COMMANDS = 300
 DEEPEST = 40
 
@@ -42,7 +56,7 @@ def read(script: Script) -> Script:
     """Read a YAML or JSON file."""
     page = SourceText(script)
     try:
-        roots = documents(script.text)
+        roots = documents(_without_comments(script.text))
     except UnreadableYaml as problem:
         at = min(problem.at, len(script.text))
         return replace(script, problems=(ReadProblem(str(problem), page.place(at, at)),))
@@ -53,8 +67,31 @@ def read_nodes(script: Script, page: SourceText, roots: Sequence[Node], around: 
     """Read the commands of a file's nodes; ``around`` is what the file sets for all."""
     reader = _Reader(page, new_run(page))
     for root in roots:
-        reader.visit(root, around or Around(), 0)
+        reader.visit(root, around or Around(_defaults(page, root)), 0)
     return complete_script(script, reader.run, [])
+
+
+def _without_comments(text: str) -> str:
+    """Return JSON with its comments replaced by blanks: YAML knows neither of their two forms."""
+    if text.lstrip()[:1] not in ("{", "[") or not ("//" in text or "/*" in text):
+        return text
+    return JSON_COMMENT.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
+
+
+def _defaults(page: SourceText, root: Node) -> dict[str, Word]:
+    """Return the defaults of a workflow's inputs and of a template's parameters."""
+    found: dict[str, Word] = {}
+    for path in INPUTS:
+        declared = root.get(*path) if root.kind == "map" else None
+        pairs = declared.pairs if declared else []
+        pairs = [*pairs, *((name, item) for item in (declared.items if declared else ()) if (name := item.get("name")))]
+        for name, value in pairs:
+            word = one_word(page, value.get("default"))
+            found |= {name.text: _literal(word)} if word is not None else {}
+    cards = one_word(page, root.get("resources", "accelerators") if root.kind == "map" else None)
+    if cards is not None and cards.value:  # SkyPilot: L4:8
+        found["SKYPILOT_NUM_GPUS_PER_NODE"] = cards._replace(value=cards.value.partition(":")[2] or "1", written=None)
+    return found
 
 
 class _Reader:
@@ -68,18 +105,22 @@ class _Reader:
 
     def visit(self, node: Node, around: Around, depth: int) -> None:
         """Read the commands of a node and of those below."""
-        if id(node) in self.seen or depth > DEEPEST or "lmdeploy" not in self.page.text[node.start : node.end]:
+        text = self.page.text[node.start : node.end]
+        if id(node) in self.seen or depth > DEEPEST or not any(name in text for name in NAMED):
             return
         self.seen.add(id(node))
         if node.kind == "map":
             around = self._around(node, around)
             program = next((found for key in PROGRAM if (found := node.get(key)) is not None), None)
-            arguments = node.get("args") or node.get("arguments")
-            if program is not None and arguments is not None and arguments.kind == "list":
+            arguments = next((found for key in ARGUMENTS if (found := node.get(key)) is not None), None)
+            whole = program is not None and arguments is not None and arguments.kind == "list"
+            if whole and program is not None and arguments is not None and program is not arguments:
                 fields = [*words(self.page, program, MACRO, dict(around.environment)), *self._words(arguments, around)]
                 start(self.run, fields, dict(around.environment), around.container)
+                self.seen |= {id(program), id(arguments)}
             for key, value in node.pairs:
-                self._value(key.text, value, around, depth)
+                if id(value) not in self.seen:
+                    self._value(key.text, value, around, depth)
         else:
             for item in node.items:
                 self.visit(item, around, depth + 1)
@@ -93,7 +134,7 @@ class _Reader:
         word = one_word(self.page, image)
         if word is None:
             return replace(around, environment=environment)
-        return Around(environment, Container(word.place, image=_literal(word), shm_known=False))
+        return Around(environment, Container(word.place, image=_literal(word), gpus=_gpus(node), shm_known=False))
 
     def _words(self, node: Node, around: Around) -> list[Field]:
         return words(self.page, node, MACRO, dict(around.environment))
@@ -123,27 +164,49 @@ class _Reader:
                 continue
             if prose:
                 run.followed.append((node.start, node.end))
+            elif self.left and STARTS.search(node.text):
+                self.left -= 1
+                self._unit(node, around)
             elif self.left:
                 self.left -= 1
-                walk(run, _plain(map_scalar(self.page.text, node), around.environment), Where())
+                walk(run, expressions(map_scalar(self.page.text, node), around.environment), Where())
+
+    def _unit(self, node: Node, around: Around) -> None:
+        """Read the text of a unit, as cloud-init and Ansible write it."""
+        from recommender.review.readers import unit_file
+
+        run, known = self.run, around.environment
+        whole = map_scalar(self.page.text, node)
+        signs = [match for match in MACRO.finditer(whole.code) if match[0].startswith("{{")]
+        values = (word.value if (word := known.get(match["name"])) else None for match in signs)
+        text = whole.replaced(
+            (*match.span(), UNKNOWN if value is None else value) for match, value in zip(signs, values, strict=True)
+        )
+        found = unit_file.read(Script("inner.service", "systemd", text.code, lines=line_starts(text.code)))
+
+        def place(span: Span) -> Span:
+            return self.page.place(*text.span(span.start, span.end))
+
+        for launch in moved(found.launches, place):
+            loop = launch.loop
+            run.launches.append((launch, Frame(loop.place, loop.endless, loop.pauses) if loop else None))
+        run.unread += moved(found.problems, place)
+        run.followed.append((node.start, node.end))
+        run.elsewhere = True
+
+
+def _gpus(node: Node) -> int | None:
+    """Return how many GPUs a task of ECS, or a container of Ansible, is given."""
+    requests = node.get("device_requests") or node.get("resourceRequirements")
+    for request in requests.items if requests else ():
+        ids, count = request.get("device_ids"), request.get("count")
+        if ids is not None and ids.items:
+            return len(ids.items)
+        kind = request.get("type")
+        return whole(request.get("value") if kind is not None and kind.text == "GPU" else count)
+    return None
 
 
 def _literal(word: Word) -> Word:
     """Return a variable; one whose value is an expression of the tool is unknown."""
     return word._replace(value=None, written=None) if MACRO.search(word.value or "") else word
-
-
-def _plain(text: Mapped, known: Mapping[str, Word]) -> Mapped:
-    """Replace expressions of the tool by variables of the shell, at their places."""
-    parts: list[str] = []
-    places: list[int] = []
-    done = 0
-    for match in MACRO.finditer(text.code):
-        if match[0].startswith("$(") and match["name"] not in known:
-            continue  # a command substitution
-        new = f"${{{match['name']}}}"
-        start, end = match.span()
-        parts += [text.code[done:start], new]
-        places += [*text.at[done:start], *[text.at[start]] * (len(new) - 1), text.at[end - 1]]
-        done = end
-    return Mapped("".join((*parts, text.code[done:])), [*places, *text.at[done:]]) if parts else text

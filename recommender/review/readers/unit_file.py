@@ -23,7 +23,7 @@ from recommender.review.readers.unit_words import (
     specifiers,
 )
 from recommender.review.script.beside import VARIABLE
-from recommender.review.script.model import ReadProblem, Script, Span, Use
+from recommender.review.script.model import Container, ReadProblem, Script, Span, Use
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
 from recommender.review.shell.nested import start
 from recommender.review.shell.state import Frame, Run, TooMuch, complete_script
@@ -92,7 +92,7 @@ def read(script: Script) -> Script:
     try:
         for command in _commands(unit):
             environment = {name: given.word for name, given in unit.environment.items()}
-            start(unit.run, command.fields, environment, place=command.place)
+            start(unit.run, command.fields, environment, _container(unit), command.place)
     except TooMuch:
         message = "reading takes too long; only the beginning was read"
         unit.sheet.problems.append(ReadProblem(message, unit.page.place(0, 0)))
@@ -129,6 +129,22 @@ def _restarts(unit: Unit) -> Frame | None:
     return Frame(place, True, pauses=counts or pause is None or _is_positive(pause.code))
 
 
+def _image(unit: Unit) -> Mapped | None:
+    return unit.sheet.value("Image", "Container")
+
+
+def _container(unit: Unit) -> Container | None:
+    """Return the container of a Quadlet unit of Podman."""
+    image = _image(unit)
+    if image is None:
+        return None
+    published = [setting.value for setting in unit.sheet.in_effect("PublishPort")]
+    words = [
+        unit.page.word(Field(tuple(pieces_of(part)), *part.span(0, len(part.code)))) for part in (image, *published)
+    ]
+    return Container(words[0].place, image=words[0], published=tuple(words[1:]), shm_known=False)
+
+
 def _is_positive(span: str) -> bool:
     """Return whether a number or time span is above zero."""
     return bool(re.search(r"[1-9]|infinity", span))
@@ -141,7 +157,7 @@ def _commands(unit: Unit) -> Iterator[UnitCommand]:
     """Yield the ExecStart= commands; an empty one resets those before it."""
     variables = UnitVariables(unit.page, unit.sheet, unit.known, unit.run.spend)
     unit.environment, unit.complete = variables.gather(), variables.complete
-    for setting in unit.sheet.in_effect("ExecStart")[:MOST_COMMANDS]:
+    for setting in [*unit.sheet.in_effect("ExecStart"), *unit.sheet.in_effect("Exec")][:MOST_COMMANDS]:
         try:
             yield from list(_split_commands(unit, setting.value))
         except Unbalanced as error:
@@ -189,6 +205,8 @@ def _command(unit: Unit, value: Mapped, first: UnitItem, arguments: list[UnitIte
 def _check_program(unit: Unit, value: Mapped, first: UnitItem, code: str) -> None:
     """Report a program that systemd rejects; the command is still read."""
     message = ""
+    if _image(unit) is not None:  # the words of a container
+        return
     if "$" in code:
         message = "systemd does not accept a variable as the program; write /usr/bin/env -- before it"
     elif "/" in code and not code.startswith(("/", UNKNOWN)):

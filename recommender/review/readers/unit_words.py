@@ -45,8 +45,9 @@ class UnitSheet:
     problems: list[ReadProblem] = field(default_factory=list)
 
     def service(self, name: str) -> Iterator[UnitSetting]:
-        """Yield the [Service] settings of a name."""
-        return (setting for setting in self.settings if setting.section == "Service" and setting.name == name)
+        """Yield the settings of a name in [Service], and in the [Container] of a Quadlet unit."""
+        where = ("Service", "Container")
+        return (setting for setting in self.settings if setting.section in where and setting.name == name)
 
     def in_effect(self, name: str) -> list[UnitSetting]:
         """Return a repeatable setting's entries since the last empty one."""

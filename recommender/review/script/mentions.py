@@ -35,6 +35,10 @@ LITERALS = ("{", "[")
 """How dictionaries and lists of Python begin: known, though no single word.
 
 In a command such a beginning is a placeholder: of an f-string, Ansible or Helm."""
+OF_PLATFORM = pattern(r"\$\{NOMAD_\w+\}")
+"""What Nomad sets when it places a task, as the number of a port."""
+GUARDED = pattern(r"-n\s+\"?\$\{?(\w+)(?::?-)?\}?\"?\s*\]\]?\s*(?:&&|;?\s*then\b)")
+"""A variable that a script uses only if its caller sets it."""
 MOST = 10
 MOST_NAMED = 6
 LONGEST = 60
@@ -46,8 +50,9 @@ def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
     yield from unfollowed
     if MADE_BY in script.text[:HEAD]:  # a generated file documents its variables
         return
+    optional = frozenset(GUARDED.findall(script.text))
     for launch in (*script.launches, *script.tools):
-        yield from _unknown(launch)
+        yield from _unknown(launch, optional)
     if named and not (script.launches or script.tools or script.problems or unfollowed):
         yield from _nothing(script)
 
@@ -76,7 +81,7 @@ def _outside(script: Script, what: re.Pattern[str], ranges: list[tuple[int, int]
             yield script.place(*match.span())
 
 
-def _unknown(launch: Launch) -> Iterator[ReadProblem]:
+def _unknown(launch: Launch, optional: frozenset[str]) -> Iterator[ReadProblem]:
     """Yield one problem for the words of a launch that the file does not determine."""
     words = [*launch.unread]
     words += [launch.model] if launch.model and launch.model.value is None else []
@@ -89,6 +94,7 @@ def _unknown(launch: Launch) -> Iterator[ReadProblem]:
     words += [word for word in launch.extra if word.value is None]
     if launch.starts == "pipeline":
         words = [word for word in words if not word.raw.startswith(LITERALS)]
+    words = [word for word in words if not OF_PLATFORM.search(word.raw) and word.variable not in optional]
     if words:
         words.sort(key=lambda word: word.place)
         names = list(dict.fromkeys(_shown(word) for word in words))
@@ -119,4 +125,6 @@ def _place(words: list[Word], launch: Launch) -> Span:
 def _nothing(script: Script) -> Iterator[ReadProblem]:
     """Yield a problem for a file that mentions LMDeploy in its code and starts nothing."""
     what = "LMDeploy is mentioned, but this file starts no server that the review can follow"
-    yield from (ReadProblem(what, place) for place in islice(_outside(script, NAME, _comments(script)), 1))
+    prose = script.followed if script.kind == "markdown" else ()
+    places = _outside(script, NAME, [*_comments(script), *prose])
+    yield from (ReadProblem(what, place) for place in islice(places, 1))

@@ -90,6 +90,8 @@ class Container(NamedTuple):
     published: tuple[Word, ...] = ()
     targets: tuple[Word, ...] = ()
     """Ports of the container, where others expect the server."""
+    services: tuple[Word, ...] = ()
+    """Ports to which the Services of the file lead."""
     restart: Word | None = None
     probes: tuple[Probe, ...] = ()
     replicas: int | None = 1
@@ -195,6 +197,8 @@ class Script:
     loops: tuple[Loop, ...] = ()
     error_exit: Span | None = None
     """The place of ``set -e`` or an equivalent."""
+    repairable: bool = True
+    """Each launch is written in this file as it is read."""
     windows: bool = False
     """Its lines end with carriage returns."""
     lines: tuple[int, ...] = field(default=(0,), repr=False)

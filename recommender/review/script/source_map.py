@@ -55,6 +55,18 @@ class Mapped(NamedTuple):
         # An escaped dollar stays for the inner shell to expand.
         return Mapped(code, self.at[start:end]).without(gone)
 
+    def replaced(self, changes: Iterable[tuple[int, int, str]]) -> Mapped:
+        """Return the text with ranges replaced, in their order; a new text has the place of the old one."""
+        parts: list[str] = []
+        places: list[int] = []
+        done = 0
+        for start, end, new in changes:
+            parts += [self.code[done:start], new]
+            places += self.at[done:start]
+            places += [*[self.at[start]] * (len(new) - 1), self.at[end - 1]] if new else []
+            done = end
+        return Mapped("".join((*parts, self.code[done:])), [*places, *self.at[done:]]) if done else self
+
     def without(self, gone: set[int]) -> Mapped:
         """Return the text without the characters at these indices."""
         kept = [index for index in range(len(self.code)) if index not in gone]

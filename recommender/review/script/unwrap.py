@@ -25,7 +25,7 @@ _QUIET = """
     echo printf grep egrep pgrep pkill kill killall which type cat tee logger ls pip pip3 test [ [[ man help sed awk
     log info warn error die apt apt-get brew npm git alias export read ps rm cp mv touch mkdir cd curl wget systemctl
     journalctl supervisorctl nc python3-config conda-lock watch tail head less lsof fuser nvidia-smi jq source . : say
-    unset local declare set shift trap return exit basename dirname
+    Write-Host Write-Output unset local declare set shift trap return exit basename dirname
 """
 QUIET = frozenset(_QUIET.split())
 # Options of `docker run` without a value.
@@ -40,6 +40,7 @@ PYTHON = pattern(r"(?:pypy|python)[\d.]*")
 SIZE = pattern(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 URL_PATH = pattern(r"https?://[^/\s\"']+(/[^\s\"'|;)]*)")
+TOOLS = frozenset({"lite", "chat", "convert", "check_env"})
 DEEPEST = 12
 
 
@@ -148,6 +149,8 @@ def _shell(unwrapped: Unwrapped) -> None:
 FILLED = frozenset({"parallel", "xargs"})
 """Programs that replace braces by words of their input."""
 WRAP = pattern(r"--wrap=")
+DETACHED = pattern(r"-d[A-Za-z]*")
+"""``tmux new -d`` and ``screen -dmS`` return at once."""
 
 
 def _filled(field: Field) -> Field:
@@ -160,6 +163,8 @@ HEADS = WRAPPERS | SHELLS | DOCKERS | {"lmdeploy"}
 def _wrapper(page: SourceText, unwrapped: Unwrapped, name: str) -> None:
     """Skip the wrapper's own options to the first known program."""
     environment = dict(unwrapped.environment)
+    if name in ("tmux", "screen") and any(DETACHED.fullmatch(field.known) for field in unwrapped.fields[1:]):
+        unwrapped.background = True
     if name in FILLED:
         unwrapped.fields = [_filled(field) for field in unwrapped.fields]
     texts = [field.value for field in unwrapped.fields]
@@ -194,7 +199,9 @@ def _wrapper(page: SourceText, unwrapped: Unwrapped, name: str) -> None:
 def _starts(fields: list[Field], at: int, texts: list[str | None]) -> bool:
     """Return whether a known program is here, not an option's value."""
     name = program(fields[at])
-    if name == "lmdeploy" or fields[at].value is None:
+    if name == "lmdeploy":  # or the name of an environment: `conda run -n lmdeploy lmdeploy serve`
+        return _serves(fields, at) or (at + 1 < len(fields) and fields[at + 1].value in TOOLS)
+    if fields[at].value is None:
         return _serves(fields, at) or (name == "" and _serves(fields[at:], 0)) or _python_at(fields, at)
     if PYTHON.fullmatch(name):
         return _python_at(fields, at)

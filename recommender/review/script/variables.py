@@ -122,6 +122,8 @@ def _merge_arrays(given: list[Variable]) -> Variable:
         if any(word != words[0] for word in words):
             break
         shared += 1
+    if all(longest[: len(variable.words or ())] == variable.words for variable in given):
+        return first._replace(words=longest)  # a branch appends what is known
     if not shared or first.word is None:
         return first.unknown()
     place = first.word.place

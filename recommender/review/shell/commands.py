@@ -18,6 +18,7 @@ from recommender.review.shell.heredocs import quiet
 from recommender.review.shell.nested import read_nested
 from recommender.review.shell.sourced import exported_file, source
 from recommender.review.shell.state import Run, Where
+from recommender.review.shell.survey import GIVEN
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 REDIRECTS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirect", "comment"})
 PAUSES = frozenset({"sleep", "usleep", "inotifywait"})
+BRANCHES = frozenset({"if_statement", "elif_clause", "else_clause", "case_item", "list"})
+DEEPEST_BRANCH = 12
 MOST_WORDS = 5000
 # More pieces than this come from a text built to grow without limit.
 MOST_PIECES = 300
@@ -67,6 +70,20 @@ def _normalises(raw: str, name: str) -> bool:
     return re.match(rf"\"?\$\{{{re.escape(name)}(?:[%#^,@]|//?|:-?\d)", raw) is not None
 
 
+def _keeps_default(shell: Shell, node: Node) -> bool:
+    """Return whether a branch sets a variable to what the caller gives: then the value before is its default."""
+    value, above = node.child_by_field_name("value"), node.parent
+    if value is None or not GIVEN.fullmatch(shell.words.raw(value)):
+        return False
+    for _ in range(DEEPEST_BRANCH):
+        if above is None or above.type in ("function_definition", "program"):
+            return False
+        if above.type in BRANCHES:
+            return True
+        above = above.parent
+    return False
+
+
 def _value(shell: Shell, node: Node, name: str, before: Variable | None, old: Variable | None) -> Variable:
     """Return an assignment's value, appended to the old one for ``+=``."""
     page, state, value = shell.run.page, shell.run.state, node.child_by_field_name("value")
@@ -90,6 +107,8 @@ def _value(shell: Shell, node: Node, name: str, before: Variable | None, old: Va
             pieces = None
         word = word._replace(value=None, written=None) if pieces is None else page.word(replace(field, pieces=pieces))
     shell.run.spend(len(pieces or ()) // 3)
+    if field.value is None and old is not None and old.text is not None and _keeps_default(shell, node):
+        return old
     if pieces is not None and old is not None and _normalises(shell.words.raw(value), name):
         return old
     if pieces is not None and (len(pieces) > MOST_PIECES or (len(pieces) == 1 and pieces[0].text is None)):

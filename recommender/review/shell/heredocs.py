@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 RUNS_STDIN = SHELLS | {"ssh", "sbatch", "qsub", "bsub", "at", "batch", "su", "kubectl", "oc", *DOCKERS}
 """Programs that run the script on their standard input."""
-SCRIPT = pattern(r"(?:^|/)[\w@.-]*?(?:\.(?:sh|bash|zsh|service|ya?ml|py|slurm|sbatch|conf|json)|file|run|start)$")
+SCRIPT = pattern(
+    r"(?:^|/)(?:cron\.d/)?[\w@.-]*?"
+    r"(?:\.(?:sh|bash|zsh|service|ya?ml|py|slurm|sbatch|conf|json)|file|run|start|(?<=cron\.d/)[\w-]+)$"
+)
 QUOTED = ("string", "raw_string", "heredoc_body", "translated_string")
 PRINTED = pattern(r"\\?(\\n\\)(?=\n)")
 MOST_MENTIONS = 20
@@ -94,7 +97,7 @@ def leftovers(shell: Shell, root: Node) -> None:
         at = mapped.at[match.start()]
         node = next(_quoted(root, match.start()), None)
         done = [*run.followed, *((start, end) for _, start, end in run.embedded)]
-        if node is None or any(start <= at < end for start, end in done):
+        if node is None or match.end() > node.end_byte or any(start <= at < end for start, end in done):
             continue
         if _only_shown(shell, node):
             run.followed.append(mapped.span(node.start_byte, node.end_byte))

@@ -2,7 +2,7 @@
 
 from recommender.review.script.launches import Surroundings, launch
 from recommender.review.script.model import Container, ReadProblem, Span, Word
-from recommender.review.script.source_map import Field, Mapped
+from recommender.review.script.source_map import Field, Mapped, SourceText
 from recommender.review.script.unwrap import Unwrapped, unwrap
 from recommender.review.shell import grammar
 from recommender.review.shell.state import MOST_DEPTH, Run, TooMuch, Where, export
@@ -51,7 +51,7 @@ def start(
 
 def read_nested(run: Run, unwrapped: Unwrapped, where: Where) -> bool:
     """Read the script in a word, as of ``bash -c``; return whether that worked."""
-    text = _text(run, unwrapped.nested) if unwrapped.nested else None
+    text = script_text(run.page, unwrapped.nested) if unwrapped.nested else None
     if text is None or where.depth > MOST_DEPTH // 2:
         return False
     run.spend(3)
@@ -69,7 +69,7 @@ def read_nested(run: Run, unwrapped: Unwrapped, where: Where) -> bool:
     return True
 
 
-def _text(run: Run, field: Field | None) -> Mapped | None:
+def script_text(page: SourceText, field: Field | None) -> Mapped | None:
     """Return the script within a word, with the place of each character; what is unknown stays unknown to the shell."""
     if field is None:
         return None
@@ -80,9 +80,12 @@ def _text(run: Run, field: Field | None) -> Mapped | None:
     places: list[int] = []
     for piece in field.pieces:
         text = "$?" if piece.text is None else piece.text
-        exact = piece.text is not None and run.page.text[piece.start : piece.end] == piece.text
+        exact = piece.text is not None and page.text[piece.start : piece.end] == piece.text
         parts.append(text)
-        places += range(piece.start, piece.end) if exact else [max(piece.start, field.start)] * len(text)
+        if piece.text is None and piece.start >= 0:
+            places += [piece.start, max(piece.start, piece.end - 1)]
+        else:
+            places += range(piece.start, piece.end) if exact else [max(piece.start, field.start)] * len(text)
     code = "".join(parts)
     unknown = any(piece.text is None for piece in field.pieces)
     return None if code == "" or code == "$?" or (unknown and "'" in code) else Mapped(code, places)

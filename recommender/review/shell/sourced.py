@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from recommender.common.pattern import pattern
 from recommender.review.script import beside
-from recommender.review.script.model import ReadProblem, Script, Word
+from recommender.review.script.mentions import LAUNCH
+from recommender.review.script.model import Container, ReadProblem, Script, Span, Word
+from recommender.review.script.moved import moved
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText, line_starts
 from recommender.review.script.variables import Variable
 from recommender.review.shell.nested import walk
-from recommender.review.shell.state import Run, Where
+from recommender.review.shell.state import Run, Where, export
 
 # Sourced scripts that set up a shell but leave the script's variables alone.
 HARMLESS = pattern(
@@ -43,6 +46,22 @@ def source(run: Run, fields: list[Field], where: Where) -> None:
     for name, variable in list(inner.state.variables.items())[:MOST_VARIABLES]:
         if variable != run.state.variables.get(name):
             run.state.variables[name] = _moved(variable, fields[0], Word(fields[0].known, None, place))
+
+
+def run_script(run: Run, path: str, environment: Mapping[str, Word], container: Container | None, place: Span) -> bool:
+    """Follow a script beside the file, whose servers start at ``place``; return whether it starts any."""
+    found = beside.read(run.page.script.path, path)
+    if found is None or not LAUNCH.search(found.text):
+        return False
+    inner = Run(SourceText(Script(found.path, "bash", found.text, lines=line_starts(found.text))), run.walker)
+    inner.container = container
+    export(inner, environment)
+    walk(inner, Mapped.whole(found.text))
+    run.launches += [(moved(launch, lambda _: place), None) for launch, _ in inner.launches]
+    run.tools += [moved(tool, lambda _: place) for tool in inner.tools]
+    run.elsewhere = True
+    run.unread += [ReadProblem(f"{path}: {problem.message}", place) for problem in inner.problems()]
+    return bool(inner.launches or inner.tools)
 
 
 def _name(field: Field) -> str:

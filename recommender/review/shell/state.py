@@ -86,6 +86,8 @@ class Run:
     unread: list[ReadProblem] = field(default_factory=list)
     sourced: bool = False
     """A sourced file could not be read, so that any variable may be set."""
+    elsewhere: bool = False
+    """A launch is in another file, or in a text that is not written as it is read: repairs would break it."""
     exported: set[str] = field(default_factory=set)
     container: Container | None = None
     error_exit: Span | None = None
@@ -155,6 +157,7 @@ def complete_script(script: Script, run: Run, problems: list[ReadProblem]) -> Sc
         ),
         loops=tuple(sorted((frame.loop() for frame in run.loops.values()), key=lambda loop: loop.place)),
         error_exit=run.error_exit,
+        repairable=script.repairable and not run.elsewhere,
     )
 
 

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from recommender.common.pattern import pattern
 from recommender.review.script.model import Comment, ReadProblem, Use
 from recommender.review.script.source_map import Mapped, SourceText
 
@@ -26,6 +27,8 @@ _ARITHMETIC = """
     arithmetic_expansion compound_statement c_style_for_statement
 """
 ARITHMETIC = frozenset(_ARITHMETIC.split())
+GIVEN = pattern(r"\"?\$(?:[1-9]|OPTARG|\{(?:[1-9]|OPTARG)(?:[#%][^{}]*)?\})\"?")
+"""What the caller gives: an argument of the script, or of one of its options."""
 READERS = frozenset({"read", "mapfile", "readarray", "getopts", "unset"})
 
 
@@ -106,6 +109,9 @@ def _use(result: Survey, page: SourceText, mapped: Mapped, node: Node, split: bo
 
 def _name(result: Survey, page: SourceText, mapped: Mapped, node: Node, parent: str) -> None:
     name = mapped.code[node.start_byte : node.end_byte]
+    value = node.parent.child_by_field_name("value") if node.parent and parent == "variable_assignment" else None
+    if value is not None and GIVEN.fullmatch(mapped.code, value.start_byte, value.end_byte):
+        return  # what the value is afterwards depends on the branch, see commands.py
     if parent in ("variable_assignment", "for_statement", "select_statement"):
         result.sets.append((node.start_byte, name))
     elif parent in ARITHMETIC:

@@ -26,6 +26,9 @@ ALL_WORDS = pattern(
     r"\$[@*]|\$\{[@*]\}|\$\{(?P<array>\w+)\[[@*]\]\}|\$\{(?P<guarded>\w+)\[@\]\+\"\$\{(?P=guarded)\[@\]\}\"\}"
 )
 SOME_WORDS = pattern(r"\$\{(?:\w+\[[@*]\]|[@*]).*\}")
+ELEMENT = pattern(r"\$\{(?P<array>\w+)\[\"?(?:\$\{?(?P<variable>\w+)\}?|(?P<key>[\w./-]+))\"?\]\}")
+KEY = pattern(r"\[([^\]\n]+)\]=")
+SLICE = pattern(r"\$\{(?:@|(?P<array>\w+)\[@\]):[ \t]*(?P<first>\d{1,4})(?::(?P<count>\d{1,4}))?\}")
 LONGEST_ARRAY = 80
 DEEPEST = 30
 PLAIN = frozenset({"word", "number"})
@@ -57,7 +60,7 @@ class Words:
                 return [Field((Piece(raw, start, end),), start, end)]
         several = self._array(node)
         if several:
-            return self._elements(several, state, start, end)
+            return self._sliced(self.raw(node), several, state, start, end)
         if kind != "string" and kind != "raw_string" and BRACES.search(self._bare(node)):
             return [Field((Piece(None),), start, end, many=True)]
         pieces = limited(self.pieces(node, state))
@@ -159,8 +162,11 @@ class Words:
 
     def _expansion(self, node: Node, state: Variables, quoted: bool, depth: int) -> Iterator[Piece]:
         name, operator, rest = self._split_expansion(node)
+        element = self._element(node, state) if name == "[]" else None
         variable = state.get(name) if name else None
-        if operator in (":-", "-", ":=", "="):
+        if element is not None:
+            yield from (piece._replace(splits=not quoted) for piece in element)
+        elif operator in (":-", "-", ":=", "="):
             yield from self._default(node, (name, operator, rest), state, quoted, depth)
         elif operator in (":+", "+") and variable is not None and variable.text is not None:
             if variable.text or operator == "+":
@@ -171,6 +177,24 @@ class Words:
             yield from (piece._replace(splits=not quoted) for piece in variable.words[0].pieces)
         else:
             yield self._unknown(node, not quoted)
+
+    def _element(self, node: Node, state: Variables) -> tuple[Piece, ...] | None:
+        """Return ``${ARRAY[INDEX]}``, if the index is known and nothing is cut from the element."""
+        match = ELEMENT.fullmatch(self.raw(node))
+        variable = state.get(match["array"]) if match else None
+        if match is None or variable is None or variable.words is None:
+            return None
+        index = state.get(match["variable"]) if match["variable"] else None
+        key = index.text if index is not None else match["key"]
+        for at, word in enumerate(variable.words):
+            keyed = KEY.match(word.known)
+            if word.many or key is None:
+                return None
+            if keyed and keyed[1].strip("\"'") == key:
+                return word.after(keyed.end(), self.page.text).pieces
+            if not keyed and key == str(at):
+                return word.pieces
+        return None
 
     def _unknown(self, node: Node, splits: bool) -> Piece:
         return Piece(None, *self.mapped.span(node.start_byte, node.end_byte), splits)
@@ -237,6 +261,16 @@ class Words:
         if match and not (quoted and "*" in body):  # "${A[*]}" is one word
             return match["array"] or match["guarded"] or "@", quoted
         return ("?", quoted) if match or SOME_WORDS.fullmatch(body) else None
+
+    def _sliced(self, raw: str, array: tuple[str, bool], state: Variables, start: int, end: int) -> list[Field]:
+        """Return the words of an array, or those of ``${ARRAY[@]:1:2}``."""
+        sliced = SLICE.fullmatch(raw.strip('"'))
+        if sliced is None:
+            return self._elements(array, state, start, end)
+        words = self._elements((sliced["array"] or "@", array[1]), state, start, end)
+        first = int(sliced["first"]) - (not sliced["array"])  # the arguments count from 1
+        last = first + int(sliced["count"]) if sliced["count"] else None
+        return words if any(word.many for word in words) or first < 0 else words[first:last]
 
     def _elements(self, array: tuple[str, bool], state: Variables, start: int, end: int) -> list[Field]:
         name, quoted = array

@@ -24,6 +24,7 @@ from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 SHELL = pattern(r"\b(?:ba|da)?sh\b[\"',\s\]-]+(?:-\w+[\"',\s]+)*-\w*c\b")
 ENDS = pattern(r"[ \t]*(?:\d?>>?[ \t]*+&?[^\s>&]++[ \t]*+)*+&[ \t]*(?:disown[ \t]*)?(?=[\"'\]\n]|\Z)")
+WAITS = pattern(r"\b(?:wait|exec|tail|sleep|while|until|for|python\d?|node|nginx|supervisord|uvicorn|lmdeploy)\b")
 NEXT = pattern(r"[ \t]*\n(?P<indent>[ \t]*)(?P<first>[^\s'\"\]])")
 
 
@@ -37,11 +38,13 @@ def rule(case: Case) -> Diagnostics:
     container, launch, text = case.launch.container, case.launch, case.script.text
     if container is None or launch.starts == "pipeline":
         return
+    below = text[launch.place.end : container.place.start]  # of a script that a Dockerfile writes, its CMD
+    ends = launch.background and case.script.kind == "docker" and below and not WAITS.search(below)
     before = text[container.place.start : launch.place.start]
     end = ENDS.match(text, launch.place.end) or ENDS.match(text, max(launch.place.end - 1, 0))
-    if end and _goes_on(text, launch.place.start, end.end()):
+    if end and not ends and _goes_on(text, launch.place.start, end.end()):
         return
-    if SHELL.search(before) and end and before.rstrip(" \t\n|>-\\")[-1:] in ("'", '"'):
+    if ends or (SHELL.search(before) and end and before.rstrip(" \t\n|>-\\")[-1:] in ("'", '"')):
         yield Diagnostic(
             launch.place,
             "The container's command starts the server in the background and exits, so the container stops.",

@@ -42,17 +42,17 @@ def rule(case: Case) -> Diagnostics:
                 f"The {probe.kind} probe asks port {asked.value}, but the server listens on {port}.",
                 "The probe never succeeds; use the port of --server-port.",
             )
-    for words, published in ((container.published, True), (container.targets, False)):
+    listed = ((container.published, "published"), (container.targets, "named"), (container.services, "a Service's"))
+    for words, what in listed:
         ports = {int(match[1]): word for word in words if (match := MAPPED.fullmatch(word.value or ""))}
-        if not ports or port in ports or len(ports) < len(words) or (published and _host_only(words)):
+        if not ports or port in ports or len(ports) < len(words) or (what == "published" and _host_only(words)):
             continue
         number, word = next(iter(ports.items()))
         yield Diagnostic(
             word.written or word.place,
-            f"Port {number} of the container is {'published' if published else 'named'}, but the server listens on"
-            f" {port}.",
+            f"Port {number} of the container is {what}, but the server listens on {port}.",
             "Nothing answers there; set --server-port, or use the server's port.",
-            severity=None if published else "warning",
+            severity="warning" if what == "named" else None,
         )
 
 

@@ -1,7 +1,8 @@
 """A server without a model
 
 ## What it does
-Reports `lmdeploy serve api_server` without a model.
+Reports `lmdeploy serve api_server` without a model, and a model that is a variable in a list of words, which no shell
+expands: the JSON form of CMD in a Dockerfile, or the arguments of a pod.
 
 ## Why
 The model is the only required argument: a repository name or a folder. No option sets it; `--model-name` only sets
@@ -17,15 +18,27 @@ Put the model right after `api_server`:
     lmdeploy serve api_server internlm/internlm2_5-7b-chat --model-name chat
 """
 
+from recommender.common.pattern import pattern
 from recommender.review import checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
+
+LITERAL = pattern(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})(?:/.*)?")
+EXPANDED = frozenset({"steps", "hcl"})
+"""Kinds whose tools may expand the variables of a list."""
 
 
 @launch_rule(
     "error", sources=("flags/model-name", "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/cli/serve.py")
 )
 def rule(case: Case) -> Diagnostics:
-    launch = case.launch
+    launch, model = case.launch, case.launch.model
+    literal = model is not None and LITERAL.fullmatch(model.value or "")
+    if model is not None and literal and checks.server(case) and case.script.kind not in EXPANDED:
+        yield Diagnostic(
+            model.place,
+            f"No shell expands {model.value} here, so the model has that name.",
+            "Run the command through a shell, as with sh -c; in a pod write $(NAME).",
+        )
     if not checks.server(case) or launch.model is not None or launch.unsure or launch.extra or case.script.problems:
         return  # an unread part may contain it
     if any(option.name in ("-h", "--help") for option in launch.options):

@@ -1,11 +1,12 @@
 """A command that LMDeploy does not have
 
 ## What it does
-Reports `lmdeploy serve` followed by anything but `api_server` or `proxy`.
+Reports `lmdeploy serve` followed by anything but `api_server` or `proxy`, and the Python function `lmdeploy.serve`.
 
 ## Why
 The word after `serve` says what to start, so `lmdeploy serve MODEL` never worked. `serve gradio` and `lmdeploy
-convert` were removed in 0.10.0. `serve api_client` and `triton_client` are not servers.
+convert` were removed in 0.10.0. `serve api_client` and `triton_client` are not servers. The function `lmdeploy.serve`
+only raises NotImplementedError since 0.12.0.
 
 ## Bad
 
@@ -25,10 +26,18 @@ from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, launch_r
 
 GONE = frozenset({"gradio", "triton_client"})
 WITHOUT = Version("0.10.0")
+WITHOUT_FUNCTION = Version("0.12.0")
 OTHERS = frozenset({"api_client", "gradio", "triton_client"})
 
 
-@launch_rule("error", sources=("claims/serve-without-api-server", "claims/gradio-built-in"))
+@launch_rule(
+    "error",
+    sources=(
+        "claims/serve-without-api-server",
+        "claims/gradio-built-in",
+        "https://github.com/InternLM/lmdeploy/blob/v0.12.0/lmdeploy/api.py",
+    ),
+)
 def rule(case: Case) -> Diagnostics:
     word = case.launch.instead
     if word is None or word.value is None or word.value.startswith("-"):
@@ -40,6 +49,14 @@ def rule(case: Case) -> Diagnostics:
             "Newer releases stop at it; a separate web interface can use api_server instead.",
             severity="warning",
         )
+        return
+    if case.launch.starts == "pipeline":
+        if case.resolved.version >= WITHOUT_FUNCTION:
+            yield Diagnostic(
+                word.place,
+                "lmdeploy.serve() was removed in 0.12.0.",
+                "It only raises NotImplementedError; start lmdeploy serve api_server as a process.",
+            )
         return
     if word.value in OTHERS:
         return

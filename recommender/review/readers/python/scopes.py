@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 NAMED = (*FUNCTIONS, ast.ClassDef)
 CHANGING = frozenset({"append", "extend", "insert", "remove", "pop", "clear"})
+DECLARES = frozenset({"add_argument", "option"})
+"""Calls that declare an option: of argparse, and of click, where a function takes it as a parameter."""
 PARSED = frozenset({"parse_args", "parse_known_args", "parse_args_into_dataclasses"})
 USUAL = frozenset({"args", "opt", "opts", "options", "arguments", "cli_args", "flags", "ns", "namespace"})
 """Names of parsed arguments, where a function takes them as a parameter."""
@@ -39,6 +41,8 @@ class Scopes:
         self.functions: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
         self.parents: dict[int, ast.AST] = {}
         self.results: dict[str, ast.expr | None] = {}
+        self.fields: dict[str, dict[str, ast.expr]] = {}
+        """The values that classes give to their fields."""
         self._visit(tree)
 
     def _visit(self, tree: ast.Module) -> None:
@@ -74,6 +78,10 @@ class Scopes:
                 scope.growth.setdefault(called.value.id, []).append((node, block))
         elif isinstance(node, FUNCTIONS):
             self.functions.setdefault(node.name, []).append(node)
+        elif isinstance(node, ast.ClassDef):
+            given = (each for each in node.body if isinstance(each, ast.AnnAssign) and each.value is not None)
+            named = ((each.target, each.value) for each in given)
+            self.fields[node.name] = {name.id: value for name, value in named if isinstance(name, ast.Name) and value}
         if isinstance(node, ast.Call):
             self._call(node)
         scope.times.update(_binds(node))
@@ -81,6 +89,9 @@ class Scopes:
     def _assign(self, target: ast.expr, value: ast.expr, scope: Scope, block: int) -> None:
         if isinstance(target, ast.Name):
             scope.values[target.id] = value, block
+        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            for one, its in zip(target.elts, value.elts, strict=True):
+                self._assign(one, its, scope, block) if isinstance(one, ast.Name) else None
         elif isinstance(target, ast.Tuple) and target.elts and isinstance(target.elts[0], ast.Name):
             if isinstance(value, ast.Call) and last_name(value.func) == "parse_known_args":
                 scope.values[target.elts[0].id] = value, block
@@ -90,7 +101,7 @@ class Scopes:
     def _call(self, node: ast.Call) -> None:
         name = last_name(node.func)
         self.calls.setdefault(name, []).append(node)
-        if name == "add_argument":
+        if name in DECLARES:
             given = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
             texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
             long = next((text for text in texts if text.startswith("--")), texts[0] if texts else "")
@@ -138,7 +149,8 @@ class Scopes:
             for arg, value in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
             if value is not None
         }
-        return defaults.get(name)
+        declared = self.arguments.get(name, []) if function.decorator_list else []
+        return defaults.get(name) or (declared[0] if len(declared) == 1 and name in parameters else None)
 
     def attribute(self, node: ast.Attribute) -> ast.expr | None:
         """Return what ``args.x`` or ``self.x`` stands for."""
@@ -147,8 +159,34 @@ class Scopes:
         values = self.attributes.get(node.attr, [])
         if node.value.id == "self" and len(values) == 1:
             return values[0]
+        if (owner := self._class_of(node.value)) in self.fields:
+            return self._field(owner, node.attr)
         defaults = self.arguments.get(node.attr, [])
         return defaults[0] if len(defaults) == 1 and self._is_parsed(node.value) else None
+
+    def _class_of(self, name: ast.Name) -> str:
+        """Return the class of an object: of ``self``, of a parameter by its annotation, or as it was created."""
+        scope: Scope | None = self.at.get(id(name))
+        if name.id == "self":
+            return scope.owner if scope else ""
+        value = self.find(name)
+        if isinstance(value, ast.Call):
+            return last_name(value.func)
+        while scope is not None:
+            for each in _parameters(scope.function) if scope.function else ():
+                if each.arg == name.id and each.annotation is not None:
+                    return last_name(each.annotation)
+            scope = scope.parent
+        return ""
+
+    def _field(self, owner: str, name: str) -> ast.expr | None:
+        """Return the value of a class's field; None if an object is created with another."""
+        calls = self.calls.get(owner, [])
+        given = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == name]
+        unknown = any(call.args or any(keyword.arg is None for keyword in call.keywords) for call in calls)
+        if unknown or name in self.attributes or len(given) > 1 or (given and len(calls) > 1):
+            return None
+        return given[0] if given else self.fields[owner].get(name)
 
     def _is_parsed(self, name: ast.Name) -> bool:
         value = self.find(name)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 
 from recommender.common.parse import parse_python
 from recommender.common.user_file import Unreadable
-from recommender.review.readers.python_processes import Processes, dictionary, named
-from recommender.review.readers.python_scopes import last_name
-from recommender.review.readers.python_values import Values
-from recommender.review.script.model import ENGINES, Comment, GivenOption, Launch, ReadProblem, Script, Word
+from recommender.review.readers.python.processes import Processes, dictionary, named
+from recommender.review.readers.python.scopes import last_name
+from recommender.review.readers.python.values import Values
+from recommender.review.script.model import ENGINES, Comment, Container, GivenOption, Launch, ReadProblem, Script, Word
 from recommender.review.script.source_map import Mapped, SourceText
 
 CONFIGS = frozenset({*ENGINES, "VisionConfig", "ChatTemplateConfig", "GenerationConfig", "SpeculativeConfig"})
@@ -203,7 +203,11 @@ class _File:
                 self._add_configuration(name, value, parts)
             else:
                 parts.options.append(self._option(name, value, keyword, "pipeline"))
-        return self._launch_of(node, model, parts)
+        called = last_name(node.func)
+        gone = self.known.get(called, called) == "serve"  # of old releases: a server, as a function
+        place = self.page.place(*self.values.span(node.func))
+        launch = self._launch_of(node, model, parts)
+        return launch._replace(instead=Word("serve", "serve", place)) if gone else launch
 
     def _launch_of(self, node: ast.Call, model: ast.expr | None, parts: _Parts) -> Launch:
         return Launch(
@@ -215,8 +219,22 @@ class _File:
             extra=tuple(self.page.word(self.values.field(arg)) for arg in node.args[len(PARAMETERS) :]),
             unsure=parts.unsure,
             unread=tuple(parts.unread),
+            container=self._actor(node),
             engine=parts.engine,
         )
+
+    def _actor(self, node: ast.Call) -> Container | None:
+        """Return the GPUs of the actor around a call: ``@ray.remote(num_gpus=1)`` limits what it sees."""
+        around: ast.AST | None = node
+        while around is not None:
+            for each in around.decorator_list if isinstance(around, ast.ClassDef | ast.FunctionDef) else ():
+                given = {word.arg: word.value for word in each.keywords} if isinstance(each, ast.Call) else {}
+                options = given.get("ray_actor_options")
+                cards = given.get("num_gpus") or (dict(dictionary(options)).get("num_gpus") if options else None)
+                if isinstance(cards, ast.Constant) and isinstance(cards.value, int):
+                    return Container(self.page.place(*self.values.span(each)), gpus=cards.value, shm_known=False)
+            around = self.values.scopes.parents.get(id(around))
+        return None
 
     def _add_configuration(self, name: str, value: ast.expr, parts: _Parts) -> None:
         """Follow a configuration: created in place, or through a name."""

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from recommender.common.pattern import pattern
-from recommender.review.readers.python_scopes import Scopes, last_name
+from recommender.review.readers.python.scopes import Scopes, last_name
 from recommender.review.script.source_map import Field, Piece, SourceText, limited
 from recommender.review.shell.words import split_pieces
 
@@ -222,11 +222,13 @@ class Values:
         """Return the words of a list by its name, with those that are added to it."""
         value = self.scopes.find(node)
         words = self.command(value, depth + 1) if value is not None else None
-        for added, one, always in self.scopes.grown(node) if words is not None else ():
+        grown = list(self.scopes.grown(node)) if words is not None else []
+        certain = sum(not always for _, _, always in grown) < 2  # of several, some may exclude each other
+        for added, one, always in grown:
             new = [self.field(added)] if one else self.command(added, depth + 1)
             self.followed.append(self.span(added))
             many = Field((Piece(None),), *self.span(added), many=True, optional=new is not None)
-            words = [*(words or ()), *(new or ()), *(() if always and new is not None else (many,))]
+            words = [*(words or ()), *(new or ()), *(() if (always or certain) and new is not None else (many,))]
         return words
 
     def item(self, item: ast.expr, depth: int = 0) -> list[Field]:

@@ -5,20 +5,20 @@ from collections.abc import Iterator, Mapping
 from itertools import takewhile
 
 from recommender.common.pattern import pattern
-from recommender.review.readers.python_scopes import last_name
-from recommender.review.readers.python_values import Values
+from recommender.review.readers.python.scopes import last_name
+from recommender.review.readers.python.values import Values
 from recommender.review.script.launches import Surroundings, launch
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Launch, Word
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
 from recommender.review.script.unwrap import unwrap
-from recommender.review.shell.nested import walk
+from recommender.review.shell.nested import script_text, walk
 from recommender.review.shell.walker import new_run
 
 PROCESSES = frozenset(
     {"run", "Popen", "call", "check_call", "check_output", "execvp", "execv", "spawn", "exec_command"}
 )
-SHELLED = frozenset({"system", "popen", "getoutput", "getstatusoutput", "create_subprocess_shell"})
+SHELLED = frozenset({"system", "system_raw", "popen", "getoutput", "getstatusoutput", "create_subprocess_shell"})
 SHOWS = frozenset(
     {"print", "info", "warning", "error", "debug", "exception", "critical", "log", "echo", "add_argument"}
     | {"ArgumentParser", "RuntimeError", "ValueError", "Exception", "success", "print_help", "ImportError", "secho"}
@@ -109,13 +109,19 @@ class Processes:
         if len(whole.pieces) == 1 and whole.pieces[0].start >= 0:
             yield from self._script(whole.pieces[0], self.environment)
             return
+        if (text := script_text(self.page, whole)) is not None:
+            yield from self._mapped(text, self.environment)
+            return
         words = takewhile(lambda word: not SHELL_SIGNS.search(word.known), self.values.text(first))
         yield from self._process_launches(list(words), node)
 
     def _script(self, piece: Piece, environment: Mapping[str, Word]) -> Iterator[Launch]:
+        yield from self._mapped(Mapped(piece.text or "", range(piece.start, piece.end)), environment)
+
+    def _mapped(self, text: Mapped, environment: Mapping[str, Word]) -> Iterator[Launch]:
         """Yield the launches of a shell text."""
         run = new_run(self.page)
-        walk(run, Mapped(piece.text or "", range(piece.start, piece.end)))
+        walk(run, text)
         yield from run.tools
         yield from (server._replace(environment={**environment, **server.environment}) for server, _ in run.launches)
 

@@ -1,0 +1,1 @@
+"""Read Python: what a file or a notebook starts."""

@@ -1,0 +1,114 @@
+"""Read Jupyter notebooks: Python cells, cells of bash, and lines for the shell."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from recommender.common.parse import parse_python
+from recommender.common.pattern import pattern
+from recommender.common.user_file import Unreadable
+from recommender.review.readers.python import file as python_file
+from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, documents, map_scalar
+from recommender.review.script.model import ReadProblem, Script, Span, Word
+from recommender.review.script.moved import moved
+from recommender.review.script.source_map import Mapped, SourceText, line_starts
+from recommender.review.script.variables import Variables
+from recommender.review.shell.nested import walk
+from recommender.review.shell.state import Run, Where, complete_script, export
+from recommender.review.shell.walker import new_run
+
+BASH = pattern(r"\s*%%(?:bash|sh|script[ \t]+(?:ba)?sh)\b[^\n]*\n")
+OTHER_CELL = pattern(r"\s*%%(?!time|capture)\w+")
+# A line for the shell, a magic, or a question.
+SPECIAL = pattern(
+    r"(?m)^[ \t]*+(?P<all>(?:\w[\w, ]*+=[ \t]*)?(?:(?P<shell>!+(?:[^\n\\]|\\.|\\\n)*)|%{1,2}[A-Za-z][^\n]*|\?[^\n]*))"
+)
+SET = pattern(r"[ \t]*%(?:set_)?env[ \t]+(?P<name>\w+)[= ](?P<value>[^\n]*)")
+
+
+def read(script: Script) -> Script:
+    """Read a notebook. Its cells are one program, in the order of the file."""
+    page = SourceText(script)
+    try:
+        roots = documents(script.text)
+    except UnreadableYaml as problem:
+        at = min(problem.at, len(script.text))
+        return replace(script, problems=(ReadProblem(str(problem), page.place(at, at)),))
+    run, problems = new_run(page), list[ReadProblem]()
+    sources = [source for root in roots for source in _sources(root)]
+    cells = [_join([map_scalar(script.text, node) for node in source]) for source in sources]
+    environment: dict[str, Word] = {}
+    python = _join([_python(run, cell, environment, problems) for cell in cells])
+    inner = Script(script.path, "python", python.code, lines=line_starts(python.code))
+    found = python_file.read(inner)
+
+    def place(span: Span) -> Span:
+        return page.place(*python.span(span.start, span.end))
+
+    done = complete_script(replace(script, repairable=False), run, problems)
+    return replace(
+        done,
+        launches=(*done.launches, *moved(found.launches, place)),
+        tools=(*done.tools, *moved(found.tools, place)),
+        comments=(*done.comments, *moved(found.comments, place)),
+        problems=(*done.problems, *moved(found.problems, place)),
+        followed=(*done.followed, *(python.span(*each) for each in found.followed), *_others(script, sources)),
+    )
+
+
+def _sources(root: Node) -> Iterator[list[Node]]:
+    """Yield the lines of each code cell."""
+    cells = root.get("cells") if root.kind == "map" else None
+    for cell in cells.items if cells else ():
+        kind, source = cell.get("cell_type"), cell.get("source")
+        if kind is not None and kind.text == "code" and source is not None:
+            yield [node for node in (source.items or [source]) if node.kind == "scalar"]
+
+
+def _others(script: Script, sources: list[list[Node]]) -> Iterator[tuple[int, int]]:
+    """Yield the ranges outside the code: texts for people, and what was printed."""
+    at = 0
+    for node in (node for source in sources for node in source):
+        yield at, node.start
+        at = node.end
+    yield at, len(script.text)
+
+
+def _join(texts: list[Mapped]) -> Mapped:
+    """Return texts as one; a cell ends its line."""
+    code, places = [], list[int]()
+    for text in texts:
+        end = "" if not text.code or text.code.endswith("\n") else "\n"
+        code += [text.code, end]
+        places += [*text.at, *([text.at[-1]] if end else [])]
+    return Mapped("".join(code), places)
+
+
+def _python(run: Run, cell: Mapped, environment: dict[str, Word], problems: list[ReadProblem]) -> Mapped:
+    """Follow what a cell gives to the shell; return the rest, which is Python."""
+    bash = BASH.match(cell.code)
+    if bash:
+        _walk(run, cell.part(bash.end(), len(cell.code)), environment)
+    if bash or OTHER_CELL.match(cell.code):
+        return Mapped("", ())
+    for match in SPECIAL.finditer(cell.code):
+        if match["shell"] is not None:
+            _walk(run, cell.part(match.start("shell") + 1, match.end("shell")), environment)
+        elif given := SET.fullmatch(match[0]):
+            place = run.page.place(*cell.span(*match.span()))
+            environment[given["name"]] = Word(given["value"], given["value"].strip("\"' "), place)
+    plain = cell.replaced((*match.span("all"), "pass") for match in SPECIAL.finditer(cell.code))
+    try:
+        parse_python(plain.code)
+    except (SyntaxError, Unreadable):
+        if "lmdeploy" in plain.code:
+            problems.append(ReadProblem("this cell is not valid Python", run.page.place(*cell.span(0, 1))))
+        return Mapped("", ())
+    return plain
+
+
+def _walk(run: Run, text: Mapped, environment: dict[str, Word]) -> None:
+    """Follow one shell text; each runs in a shell of its own."""
+    if "lmdeploy" in text.code:
+        run.state, run.functions = Variables(), {}
+        export(run, environment)
+        walk(run, text, Where())

@@ -1,0 +1,18 @@
+"""Move what was read in one text to its places in another."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from recommender.review.script.model import Span
+
+
+def moved(value: Any, place: Callable[[Span], Span]) -> Any:
+    """Return a launch, a comment or the like with ``place`` applied to each of its places."""
+    if isinstance(value, Span):
+        return place(value)
+    if isinstance(value, Mapping):
+        return {name: moved(each, place) for name, each in value.items()}
+    if isinstance(value, tuple):
+        parts = [moved(each, place) for each in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value

@@ -1,0 +1,134 @@
+"""Write PowerShell scripts and batch files as bash reads them, each character at its place.
+
+Only what launch scripts have: continued lines, variables, lists, comments. Anything else stays and is not valid
+shell, which is reported.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+
+from recommender.common.pattern import pattern
+from recommender.review.script.model import Script
+from recommender.review.script.source_map import Mapped, SourceText
+from recommender.review.shell.nested import walk
+from recommender.review.shell.state import complete_script
+from recommender.review.shell.walker import new_run
+
+Change = tuple[int, int, str]
+_QUOTED = r"\"[^\"\n]*\"|'[^'\n]*'"
+POWERSHELL = pattern(
+    r"""(?P<note><\#(?:.*?\#>|.*)|(?<![^\s;])\#[^\n]*
+        |(?im:^[ \t]*(?:\}[ \t]*)?(?:(?:if|else\w*|foreach|for|while|do|try|catch|finally|function|switch)\b
+            (?![^\n]*lmdeploy)[^\n]*|[{}][ \t]*$)))
+    |(?P<join>`[ \t]*\n)
+    |(?P<head>(?im:^[ \t]*param[ \t]*\())
+    |(?P<set>(?m:^|(?<=;))[ \t]*(?:\[[^\]\n]*\][ \t]*)*\$(?P<env>[Ee]nv:)?(?P<name>\w+)[ \t]*(?P<equals>\+?=)[ \t]*)
+    |(?P<list>@\()
+    |(?P<splat>(?<=\s)@(?P<array>[A-Za-z]\w*))
+    |(?P<call>(?m:^[ \t]*&[ \t]+))
+    |(?P<used>\$\{?[Ee]nv:(?P<variable>\w+)\}?)
+    |(?P<slash>\\)""",
+    re.VERBOSE | re.DOTALL,
+)
+BATCH = pattern(
+    r"""(?P<note>(?im:^[ \t]*@?(?:rem\b|::?|echo\b|goto\b|exit\b|(?:(?:for|if)\b|[()])(?!.*(?:lmdeploy|\bset\b))).*))
+    |(?P<join>\^[ \t]*\n)
+    |(?P<set>(?im:
+        (?:^|(?<=&)|(?<=\())[ \t]*@?
+        (?:if[ \t]+(?:not[ \t]+defined[ \t]+(?P<undefined>\w+)|\"%(?P<empty>\w+)%\"==\"\")[ \t]+)?
+        set[ \t]+(?P<quote>\"?)(?P<name>\w+)=(?P<value>[^\n&\"]*)(?P=quote)
+    ))
+    |(?P<head>(?im:^[ \t]*@?(?:call[ \t]+|start[ \t]+(?:\"[^\"\n]*\"[ \t]+)?(?:/\w+[ \t]+)*|@)))
+    |(?P<shell>(?i:\bcmd(?:\.exe)?[ \t]+/[ck]\b))
+    |(?P<used>%(?P<variable>[A-Za-z_]\w*)%)
+    |(?P<argument>%(?P<number>[1-9]))
+    |(?P<then>(?<!&)&(?!&))
+    |(?P<slash>\\)""",
+    re.VERBOSE,
+)
+USED = pattern(r"%([A-Za-z_]\w*)%")
+PARAMETER = pattern(r"\s*(?:\[(?:[^\[\]\"']|\"[^\"\n]*\")*\]\s*)*\$(?P<name>\w+)\s*(?P<equals>=\s*)?")
+WITHIN = pattern(rf"(?P<quoted>{_QUOTED})|(?P<opens>[(\[{{])|(?P<closes>[)\]}}])|(?P<comma>,)")
+MOST_LISTS, MOST_CHANGES = 10, 20_000
+KEPT = frozenset({"note", "join", "used", "slash"})
+"""What is replaced among the parameters of a script too."""
+
+
+def read(script: Script) -> Script:
+    """Read a script of Windows. It is not repaired: bash's way of continuing lines is not its own."""
+    run = new_run(SourceText(script))
+    run.elsewhere = True
+    changes = _powershell if script.path.lower().endswith(".ps1") else _batch
+    problems = walk(run, Mapped.whole(script.text).replaced(sorted(islice(changes(script.text), MOST_CHANGES))))
+    return complete_script(script, run, problems)
+
+
+def _powershell(text: str) -> Iterator[Change]:
+    inside, lists = range(0), 0
+    for match in POWERSHELL.finditer(text):
+        kind, (start, end) = match.lastgroup or "", match.span()
+        if kind == "head" and not inside:
+            commas, close = _commas(text, end)
+            inside = range(start, close)
+            yield start, end, ""
+            for first, last in zip([end, *(at + 1 for at in commas)], [*commas, close], strict=True):
+                yield from _parameter(text, first, last)
+        elif start in inside and kind not in KEPT:
+            continue
+        elif kind == "list" and lists < MOST_LISTS:
+            lists += 1
+            yield start, start + 1, ""
+            yield from ((at, at + 1, " ") for at in _commas(text, end)[0])
+        elif kind in NEW:
+            yield start, end, NEW[kind](match)
+
+
+def _commas(text: str, start: int) -> tuple[list[int], int]:
+    """Return the commas up to the bracket that closes here, and the place of that bracket."""
+    depth, commas = 0, list[int]()
+    for match in WITHIN.finditer(text, start):
+        depth += (match["opens"] is not None) - (match["closes"] is not None)
+        if depth < 0:
+            return commas, match.start()
+        commas += [match.start()] if match["comma"] and depth == 0 else []
+    return commas, len(text)
+
+
+def _parameter(text: str, start: int, end: int) -> Iterator[Change]:
+    """Yield what makes a parameter with a default an assignment; one without is left out, so it is unknown."""
+    match = PARAMETER.match(text, start, end)
+    if match and match["equals"]:
+        yield start, match.end(), f"\n{match['name']}="
+        yield end, min(end + 1, len(text)), ""
+    else:
+        yield start, min(end + 1, len(text)), ""
+
+
+def _batch(text: str) -> Iterator[Change]:
+    for match in BATCH.finditer(text):
+        kind, value = match.lastgroup or "", match.span("value")
+        if kind == "set":
+            asked = match["undefined"] or match["empty"]
+            before = f'[ -z "${asked}" ] && ' if asked else ""
+            yield match.start(), value[0], f'{before}export {match["name"]}="'
+            yield from ((at, at + 1, "/") for at in range(*value) if text[at] == "\\")
+            yield from ((*used.span(), f"${{{used[1]}}}") for used in USED.finditer(text, *value))
+            yield value[1], match.end(), '"'
+        else:
+            yield *match.span(), NEW[kind](match)
+
+
+NEW: Mapping[str, Callable[[re.Match[str]], str]] = {
+    "note": lambda match: "# " + match[0].replace("\n", " "),
+    "join": lambda _: "\\\n",
+    "set": lambda match: f"{'export ' if match['env'] else ''}{match['name']}{match['equals']}",
+    "splat": lambda match: f'"${{{match["array"]}[@]}}"',
+    "head": lambda _: "",
+    "call": lambda _: "",
+    "used": lambda match: f"${{{match['variable']}}}",
+    "shell": lambda _: "bash -c",
+    "argument": lambda match: f"${match['number']}",
+    "then": lambda _: ";",
+    "slash": lambda _: "/",
+}

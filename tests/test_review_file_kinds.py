@@ -1,0 +1,170 @@
+"""Kinds of files and ways of writing commands: a small text each, and the server that it starts."""
+
+import json
+from pathlib import Path
+
+import pytest
+from scripts import given_options, only_launch, text_at
+
+from recommender.review.engine import review
+from recommender.review.readers.detect_kind import kind_of, read
+from recommender.review.script.model import Launch
+
+SERVE = "lmdeploy serve api_server m"
+DATACLASS = """
+import subprocess
+class C:
+    n: int = 2
+def f(c: C):
+    subprocess.run(["lmdeploy", "serve", "api_server", "m", "--tp", str(c.n)])
+"""
+CLICK = """
+import click, os
+@click.option("--n", default=2)
+def f(n):
+    os.execvp("lmdeploy", ["lmdeploy", "serve", "api_server", "m", "--tp", str(n)])
+"""
+INPUTS = f"""
+on: {{workflow_dispatch: {{inputs: {{tp: {{default: 2}}}}}}}}
+run: {SERVE} --tp ${{{{ inputs.tp }}}}
+"""
+TASK = json.dumps({"command": ["sh", "-c", f"{SERVE} --tp $TP"], "environment": [{"name": "TP", "value": "2"}]})
+
+
+def launch_in(text: str, path: str) -> Launch:
+    return only_launch(text, None, path)
+
+
+# Path, text, and the values of --tp.
+TEXTS = [
+    ("x.sh", f"conda run -n lmdeploy {SERVE} --tp 2", "2"),
+    ("x.sh", f"uvx --from lmdeploy {SERVE} --tp 2", "2"),
+    ("x.sh", f"declare -A N=([a]=2 [b]=4)\nK=b\n{SERVE} --tp ${{N[$K]}}", "4"),
+    ("x.sh", f"N=(1 2)\n{SERVE} --tp ${{N[1]}}", "2"),
+    ("x.sh", f'TP=2\nwhile getopts "t:" o; do case $o in t) TP=$OPTARG ;; esac; done\n{SERVE} --tp $TP', "2"),
+    ("x.sh", f'TP=2\nwhile [ $# -gt 0 ]; do case $1 in --tp) TP="$2"; shift 2 ;; esac; done\n{SERVE} --tp $TP', "2"),
+    ("x.sh", f'TP=2\n[ -n "$1" ] && TP=$1\n{SERVE} --tp $TP', "2"),
+    ("x.sh", f'f() {{ {SERVE} "${{@:2}}"; }}\nf 0 --tp 2', "2"),
+    ("x.sh", f'A=(--tp 2 --tp 4)\n{SERVE} "${{A[@]:2:2}}"', "4"),
+    ("x.sh", f"TP=2\nTP=$1\n{SERVE} --tp $TP", None),
+    ("Makefile", f"TP = 2\nFLAGS = --tp\nFLAGS += $(TP)\nserve:\n\t{SERVE} $(FLAGS)\n", "2"),
+    ("justfile", f'tp := env("TP", "2")\nserve:\n    {SERVE} --tp {{{{ tp }}}}\n', "2"),
+    ("justfile", f"tp := `nproc`\nserve:\n    {SERVE} --tp {{{{ tp }}}}\n", None),
+    ("llm.conf", f"[program:llm]\ncommand={SERVE}\n  --tp 2\n", "2"),
+    ("crontab", f"@reboot cd /srv && {SERVE} --tp 2\n", "2"),
+    ("crontab", f"*/5 0-3 * * * {SERVE} --tp 2\n", "2"),
+    ("x.json", json.dumps({"entryPoint": SERVE.split(), "command": ["--tp", "2"]}), "2"),
+    ("x.json", TASK, "2"),
+    ("x.json", f'{{\n  // a comment\n  "run": "{SERVE} --tp 2" /* one more */\n}}', "2"),
+    ("x.yml", INPUTS, "2"),
+    ("x.yml", f"parameters: [{{name: tp, default: 2}}]\nsteps: [bash: '{SERVE} --tp ${{{{ parameters.tp }}}}']\n", "2"),
+    ("x.yml", f"resources: {{accelerators: 'L4:8'}}\nrun: {SERVE} --tp $SKYPILOT_NUM_GPUS_PER_NODE\n", "8"),
+    ("x.yml", f"vars: {{tp: 2}}\ncontent: |\n  [Service]\n  ExecStart=/bin/{SERVE} --tp {{{{ tp }}}}\n", "2"),
+    ("x.tfvars", 'command = ["lmdeploy", "serve", "api_server", "m", "--tp", "2"]\n', "2"),
+    ("Dockerfile", f"ARG N=2\nFROM x\nARG N=2\nENV TP=$N\nCMD {SERVE} --tp $TP\n", "2"),
+    ("Dockerfile", f'FROM x\nCOPY <<EOF /go.sh\n{SERVE} --tp 2\nEOF\nCMD ["/go.sh"]\n', "2"),
+    ("x.container", f"[Container]\nImage=x\nExec={SERVE} --tp 2\n", "2"),
+    ("x.rst", f"Text\n\n.. code-block:: bash\n\n   {SERVE} --tp 2\n\nMore\n", "2"),
+    ("x.ps1", f'param([int]$Tp = 2)\n$env:A = "b"\n{SERVE} `\n  --tp $Tp\n', "2"),
+    ("x.ps1", "$a = @(\n  'serve', 'api_server', 'm',\n  '--tp', 2\n)\n& lmdeploy @a\n", "2"),
+    ("x.ps1", f"if (Test-Path x) {{\n  $env:A = 'b'\n}} else {{\n  throw 'no'\n}}\n{SERVE} --tp 2\n", "2"),
+    ("x.bat", f"@echo off\nset TP=2\n{SERVE} ^\n  --tp %TP%\n", "2"),
+    ("x.cmd", f'if "%TP%"=="" set TP=2\ncmd /k "{SERVE} --tp %TP%"\n', "2"),
+    ("x.py", f'import os\nm, n = "m", 2\nos.system(f"""{SERVE} \\\\\n  --tp {{n}}""")\n', "2"),
+    ("x.py", DATACLASS, "2"),
+    ("x.py", CLICK, "2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "text", "value"), TEXTS, ids=range(len(TEXTS)))
+def test_a_value_is_read(path: str, text: str, value: str | None) -> None:
+    """The server and the value of its option are found; a value that only a run knows is unknown."""
+    assert given_options(launch_in(text, path))["--tp"] == [value]
+
+
+def notebook(*cells: str) -> str:
+    """A notebook whose other parts mention a server too."""
+    text = {"cell_type": "markdown", "source": [f"run {SERVE}"]}
+    code = [
+        {"cell_type": "code", "source": cell.splitlines(keepends=True), "outputs": [{"text": [f"{SERVE} --tp 3\n"]}]}
+        for cell in cells
+    ]
+    return json.dumps({"cells": [text, *code]}, indent=1)
+
+
+def test_cells_of_a_notebook_are_read() -> None:
+    """Lines for the shell, cells of bash and Python; what was printed starts nothing."""
+    text = notebook(
+        "%env TP=2\n%pip install lmdeploy",
+        f'if True:\n    !{SERVE} \\\n      --tp $TP --model-name "a b"',
+        f"%%bash\n{SERVE} --tp 4",
+        "from lmdeploy import pipeline, TurbomindEngineConfig",
+        'p = pipeline("m", backend_config=TurbomindEngineConfig(tp=8))',
+    )
+    script = read("x.ipynb", text)
+    assert [given_options(launch) for launch in script.launches] == [
+        {"--tp": ["2"], "--model-name": ["a b"]},
+        {"--tp": ["4"]},
+        {"tp": ["8"]},
+    ]
+    assert not script.problems
+    assert text_at(text, script.launches[2].options[0].whole) == "tp=8"
+    assert text_at(text, script.launches[1].options[0].whole) == "--tp 4"
+
+
+@pytest.mark.parametrize("text", ["[1", "{}", '{"cells": 1}', notebook("lmdeploy serve ("), notebook("%%html\n<b>")])
+def test_a_broken_notebook_is_no_crash(text: str) -> None:
+    """Whatever it holds, a review comes out."""
+    assert not review("x.ipynb", text).defects
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("x.ipynb", notebook(f"!{SERVE} --cache-max-entry-count 2 --num_tokens 1")),
+        ("x.ps1", f"{SERVE} `\n --enable-metrics\n"),
+        ("x.bat", f"{SERVE} ^\n --enable-metrics\n"),
+    ],
+)
+def test_texts_that_are_not_written_as_they_run_are_not_repaired(path: str, text: str) -> None:
+    """A repair there would break the notebook's JSON or the other shell's lines."""
+    found = review(path, text, {"lmdeploy": "0.18.0"})
+    assert found.findings
+    assert not any(finding.fix for finding in found.findings)
+
+
+def test_a_dockerfiles_script_is_followed(tmp_path: Path) -> None:
+    """A script beside it runs with the image's variables; its findings are at the instruction that runs it."""
+    (tmp_path / "go.sh").write_text(f'#!/bin/sh\nexec {SERVE} --tp "$TP" --enable-metrics\n')
+    text = 'FROM openmmlab/lmdeploy:v0.18.0\nENV TP=2\nCOPY go.sh /\nENTRYPOINT ["/go.sh"]\n'
+    found = review(str(tmp_path / "Dockerfile"), text)
+    assert [given_options(launch)["--tp"] for launch in found.script.launches] == [["2"]]
+    assert {(finding.rule.id, finding.place.line) for finding in found.findings if finding.severity == "error"} == {
+        ("LMD102", 4)
+    }
+    assert not any(finding.fix for finding in found.findings)
+
+
+@pytest.mark.parametrize("path", ["Jenkinsfile", "x.groovy", "x.kt", "x.ts"])
+def test_other_languages_are_never_green(path: str) -> None:
+    """Their servers are reported as not read."""
+    assert kind_of(path, "") == "other"
+    assert [finding.rule.id for finding in review(path, f"sh '{SERVE}'").findings] == ["LMD002"]
+
+
+def test_a_list_in_an_unknown_language_is_not_taken_for_read() -> None:
+    """The words of the command are strings of their own, which no shell runs."""
+    found = review("x.unknown", 'run = ["lmdeploy", "serve", "api_server", "m"]\nx = 1\n')
+    assert "LMD002" in {finding.rule.id for finding in found.findings}
+
+
+def test_an_option_that_the_caller_may_set_is_no_finding() -> None:
+    """A variable that a script uses only if it is set need not be known."""
+    text = f'A=()\n[[ -n "${{N:-}}" ]] && A+=(--session-len "$N")\n{SERVE} "${{A[@]}}"\n'
+    assert not [finding for finding in review("x.sh", text).findings if finding.rule.id == "LMD002"]
+    assert review("x.sh", text.replace("-n", "-f")).findings
+
+
+def test_prose_that_mentions_lmdeploy_starts_nothing() -> None:
+    """A README of a client is no finding."""
+    assert not review("README.md", "For servers such as LMDeploy.\n\n```bash\npip install x\n```\n").findings
