@@ -247,6 +247,18 @@ def test_a_mount_point_is_written_file_by_file(tmp_path: Path) -> None:
     assert names(tmp_path) == ["disk"]
 
 
+def test_a_folder_with_much_else_is_not_moved(folder: Path) -> None:
+    """Such as a home: its inode stays, also where the files are in many folders."""
+    for number in range(334):
+        (folder / f"mine{number}/deeper").mkdir(parents=True)
+        (folder / f"mine{number}/deeper/file").touch()
+    before = folder.stat().st_ino
+    assert not write.write(NEW, folder).whole
+    assert folder.stat().st_ino == before
+    assert names(folder.parent) == ["fleet"]
+    assert encoded(NEW).items() <= tree(folder).items()
+
+
 def test_without_the_system_call(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on systems that have no such exchange."""
     monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: object())

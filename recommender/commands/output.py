@@ -87,8 +87,8 @@ def write_folder(layout: Layout, form: str, name: str, *, force: bool) -> None:
         for path in paths:
             click.echo(f"{masked(str(path))}: {what}", err=True)
     if not written.whole:
-        told = "each file was written whole, but not the folder in one step: the system cannot replace it"
-        click.echo(f"{masked(name)}: {told}", err=True)
+        told = "each file was written whole, but not the folder in one step"
+        click.echo(f"{masked(name)}: {told}; it is a mount point, or holds much else", err=True)
     try:
         Path.cwd()
     except OSError:

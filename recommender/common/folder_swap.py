@@ -21,6 +21,8 @@ NOT_HERE = frozenset(
 """Errors of a folder that cannot be swapped: a mount point, a read-only parent, a file system without hard links."""
 NAMES = 2
 """Names that a staged file has until the swap: its own, and the one in the folder as it was."""
+MOST_ENTRIES = 1000
+"""Files and folders that a folder may hold. One with more is a home or a project, not to be moved for some files."""
 WORK, COPY = "recommend-folder-", "copy"
 
 
@@ -43,7 +45,7 @@ def staged(folder: Path) -> Iterator[Path]:
             work = Path(tempfile.mkdtemp(prefix=WORK, dir=folder.parent))
             stack.callback(_remove, work)
             copy = work / COPY
-            _link(folder, copy) if folder.exists() else copy.mkdir()
+            _link(folder, copy, MOST_ENTRIES) if folder.exists() else copy.mkdir()
         yield copy
         _sync(copy)
         with _explain(folder):
@@ -81,18 +83,25 @@ def _is_ours(entry: os.DirEntry[str]) -> bool:
     return mine and {each.name for each in os.scandir(entry.path)} <= {COPY}
 
 
-def _link(there: Path, copy: Path) -> None:
-    """Copy a folder and those below it, with their owners and modes; link all else."""
+def _link(there: Path, copy: Path, most: int) -> int:
+    """Copy a folder and those below it, with their owners and modes; link all else. Return how many more there may be.
+
+    Raises CannotSwap for more than ``most`` entries, and OSError.
+    """
     copy.mkdir()
     found, made = there.stat(), copy.stat()
     if (found.st_uid, found.st_gid) != (made.st_uid, made.st_gid):
         os.chown(copy, found.st_uid, found.st_gid)
     for entry in os.scandir(there):
+        most -= 1
+        if most < 0:
+            raise CannotSwap(errno.EFBIG, "Too many files", str(there))
         if entry.is_dir(follow_symlinks=False):
-            _link(Path(entry.path), copy / entry.name)
+            most = _link(Path(entry.path), copy / entry.name, most)
         else:
             os.link(entry.path, copy / entry.name, follow_symlinks=False)
     shutil.copystat(there, copy)
+    return most
 
 
 def _sync(folder: Path) -> None:
