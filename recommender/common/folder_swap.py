@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import fcntl
 import os
@@ -118,10 +117,13 @@ def _swap(copy: Path, folder: Path) -> None:
     if not os.path.lexists(folder):
         copy.rename(folder)
         return
-    system = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(system, "renameat2"):
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    if system.renameat2(AT_FDCWD, os.fsencode(copy), AT_FDCWD, os.fsencode(folder), RENAME_EXCHANGE):
+    try:
+        import ctypes  # late: a browser's Python has none
+
+        exchange = ctypes.CDLL(None, use_errno=True).renameat2
+    except (ImportError, AttributeError):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)) from None
+    if exchange(AT_FDCWD, os.fsencode(copy), AT_FDCWD, os.fsencode(folder), RENAME_EXCHANGE):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
