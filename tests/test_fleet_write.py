@@ -23,6 +23,7 @@ from recommender.common import folder_swap
 from recommender.common.errors import RequestError
 from recommender.fleet import write
 from recommender.fleet.layout import Layout
+from recommender.fleet.systemd import KEYS
 
 ROOT = KNOWLEDGE.parent
 OLD = {"front.cfg": "old front\n", "server-1.env": "one\n", "server-2.env": "two\n", "s@2.d/order.conf": "after\n"}
@@ -267,12 +268,16 @@ def test_without_the_system_call(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     assert names(folder.parent) == ["fleet"]
 
 
-def test_a_failure_names_the_users_path(folder: Path) -> None:
+def test_a_failure_names_the_users_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file with another name elsewhere: nothing changes, and the message has no temporary path."""
     os.link(folder / "front.cfg", folder.parent / "other")
     with pytest.raises(OSError, match="2 names") as caught:
         write.write(NEW, folder)
     assert caught.value.filename == str(folder / "front.cfg")
+    monkeypatch.chdir(folder.parent)
+    with pytest.raises(OSError, match="2 names") as caught:
+        write.write(NEW, Path("fleet"))
+    assert caught.value.filename == "fleet/front.cfg"
     assert tree(folder) == encoded(OLD)
     assert names(folder.parent) == ["fleet", "other"]
 
@@ -338,6 +343,22 @@ def test_the_command_says_what_went_and_what_stayed(tmp_path: Path, monkeypatch:
     assert not (fleet / "server.env").exists()
     assert (fleet / "front.env").read_text() == "MINE=1\n"
     assert f"{Path('front.env')}: kept" in said
+
+
+@pytest.mark.parametrize("form", ["systemd", "k8s"])
+def test_a_revision_of_the_command_needs_no_edit(tmp_path: Path, form: str) -> None:
+    """It is in the files again when they are written for other hosts; so are keys that somebody set."""
+    fleet = tmp_path / "fleet"
+    name = {"systemd": "server.env", "k8s": "deployment.yaml"}[form]
+    for hosts in ("L4:4", "L4:2"):
+        status, _, said = command(*words(hosts, form), "--revision", "abc123", "-o", str(fleet))
+        assert status == 0, said
+        assert "abc123" in (fleet / name).read_text().partition("request:")[2].partition("\n")[2]
+        if form == "k8s":
+            assert "set REVISION" not in (fleet / "kustomization.yaml").read_text()
+        else:
+            assert (fleet / "api-keys").read_text() == (KEYS if hosts == "L4:4" else "secret\n")
+            (fleet / "api-keys").write_text("secret\n")
 
 
 def test_real_renderings_replace_each_other(tmp_path: Path) -> None:

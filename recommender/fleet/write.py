@@ -76,13 +76,14 @@ def write(files: Mapping[str, str], folder: Path) -> Written:
     changes, whole = _find_changes(files, where), True
     paths = tuple(folder / name for name in files if name not in SECRETS or name in changes.texts)
     if changes.texts or changes.removed:
-        try:
-            with folder_swap.staged(where) as copy, _name_folder(copy, where):
-                changes = _find_changes(files, copy)  # another run may have written meanwhile
-                _apply(changes, copy, folder_swap.NAMES)
-        except folder_swap.CannotSwap:
-            whole = False
-            _apply(changes, where, 1)
+        with _name_folder(where, folder):
+            try:
+                with folder_swap.staged(where) as copy, _name_folder(copy, where):
+                    changes = _find_changes(files, copy)  # another run may have written meanwhile
+                    _apply(changes, copy, folder_swap.NAMES)
+            except folder_swap.CannotSwap:
+                whole = False
+                _apply(changes, where, 1)
     removed, kept = (tuple(folder / name for name in names) for names in (changes.removed, changes.kept))
     return Written(paths, removed, kept, whole)
 
@@ -107,13 +108,13 @@ def _find_changes(files: Mapping[str, str], folder: Path) -> _Changes:
 
 
 @contextlib.contextmanager
-def _name_folder(copy: Path, folder: Path) -> Iterator[None]:
+def _name_folder(own: Path, known: Path) -> Iterator[None]:
     """Let an error name the path that the user knows."""
     try:
         yield
     except OSError as error:
         if error.filename:
-            error.filename = str(error.filename).replace(str(copy), str(folder))
+            error.filename = str(error.filename).replace(str(own), str(known))
         raise
 
 
