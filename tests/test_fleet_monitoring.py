@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -124,6 +125,18 @@ def test_names_of_expressions() -> None:
     assert names(text) == {"lmdeploy:a_bucket", "b", "up"}
 
 
+def test_lines_that_are_cited_say_it() -> None:
+    """In the wheel, where it is unpacked at LMDEPLOY_SOURCE."""
+    root = os.environ.get("LMDEPLOY_SOURCE")
+    cited = [*monitoring.CITES.values(), *(source for _, _, source in monitoring.HISTOGRAMS.values())]
+    for each in cited:
+        match = re.fullmatch(r"0\.18\.0 (lmdeploy/[\w/]+\.py):(\d+)", each)
+        assert match, each
+        if root:
+            line = Path(root, match[1]).read_text().splitlines()[int(match[2]) - 1]
+            assert re.search(r"lmdeploy:|_force_log|RequestStats\(|REGISTRY|stream_response=True", line), (each, line)
+
+
 def test_buckets_are_those_of_the_release() -> None:
     """A goal between two of them counts as the next; as Prometheus 2 and 3 write it."""
     text = (CASES / "lmdeploy-0.18.0.prom").read_text()
@@ -140,7 +153,6 @@ def test_buckets_are_those_of_the_release() -> None:
 @pytest.mark.alone
 def test_haproxy_exposes_them(tmp_path: Path) -> None:
     """A scrape of the installed one, with a fleet's own configuration."""
-    import os
     import socket
     import time
     from urllib.request import urlopen

@@ -40,6 +40,7 @@ CITES = {
     "waiting": "0.18.0 lmdeploy/metrics/loggers.py:182",
     "cache": "0.18.0 lmdeploy/metrics/loggers.py:190",
     "tokens": "0.18.0 lmdeploy/metrics/loggers.py:202",
+    "steps": "0.18.0 lmdeploy/serve/core/chat_runner.py:125",
     "registry": "0.18.0 lmdeploy/serve/openai/api_server.py:200",
 }
 FAST, SLOW = 14.4, 6.0
