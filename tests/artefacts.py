@@ -134,7 +134,8 @@ def need(tool: str) -> str:
     """The path of a system tool, also of root's; skips the test, naming the tool, where it is missing."""
     path = shutil.which(tool, path=f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin")
     if path is None:
-        pytest.skip(f"{tool} is not installed; .ci/run installs it (apt-get install {tool})")
+        package = {"promtool": "prometheus", "systemd-analyze": "systemd"}.get(tool, tool)
+        pytest.skip(f"{tool} is not installed; .ci/run installs it (apt-get install {package})")
     return path
 
 

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TOOLS = ("bash", "chromium", "git", "haproxy", "shellcheck", "systemd-analyze", "tmux")
+TOOLS = ("bash", "chromium", "git", "haproxy", "promtool", "shellcheck", "systemd-analyze", "tmux")
 OTHERS = {"chromium": ("chromium-browser", "google-chrome")}
 """Names that will do as well."""
 MOST_WORKERS = 4

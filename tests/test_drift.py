@@ -472,7 +472,7 @@ def test_a_file_that_cannot_be_written_is_told(serve: Path, monkeypatch: pytest.
 def test_a_fleets_files_are_left_alone(tmp_path: Path, form: str) -> None:
     """They have no seal: nothing is said of values in them, and nothing written over them."""
     asked = Request(gpu="l40s", gpu_count=2, concurrency=32)
-    for path in write.write(write.render_files(Layout(recommend(asked)), form), tmp_path):
+    for path in write.write(write.render_files(Layout(recommend(asked)), form), tmp_path).paths:
         text = path.read_text()
         if "# request: " in text:
             done = run(path, "--update", "--discard-edits")

@@ -89,7 +89,9 @@ def documents(text: str) -> list[Manifest]:
 
 @cache
 def manifests(at: int) -> dict[tuple[str, str], Manifest]:
-    read = [each for name, text in files(at).items() if name.endswith(".yaml") for each in documents(text)]
+    """Those of the base; see test_fleet_monitoring.py for the others."""
+    base = {name: text for name, text in files(at).items() if name.endswith(".yaml") and "/" not in name}
+    read = [each for text in base.values() for each in documents(text)]
     return {(each["kind"], each.get("metadata", {}).get("name", "")): each for each in read}
 
 
@@ -214,7 +216,8 @@ def test_names_and_labels_agree(at: int) -> None:
     mounted = listed["configMapGenerator"][0]["files"]
     assert mounted == [front.NAME, front.STARTER, front.LUA]
     assert {*listed["resources"], *mounted} <= set(files(at))
-    assert set(files(at)) - {*listed["resources"], *mounted, "kustomization.yaml"} <= {
+    base = {name for name in files(at) if "/" not in name}
+    assert base - {*listed["resources"], *mounted, "kustomization.yaml"} <= {
         "secret.example.yaml",
         "download.yaml",
     }
@@ -595,6 +598,7 @@ def test_kustomize_builds_it_and_a_site_overrides_it(at: int, tmp_path: Path) ->
     for folder in (base, site):
         folder.mkdir()
     for name, text in files(at).items():
+        (base / name).parent.mkdir(exist_ok=True)
         (base / name).write_text(text, encoding="utf-8")
     head = files(at)["kustomization.yaml"]
     shown = re.search(r"(?:^#   (?:  )*\S.*\n)+(?=#\n# No namePrefix)", head, re.MULTILINE)

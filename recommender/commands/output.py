@@ -56,7 +56,8 @@ def require_no_work(option: str, path: Path, text: str) -> None:
 def write_folder(layout: Layout, form: str, name: str, *, force: bool) -> None:
     """Write a fleet's files into a folder and print their paths; exit with one line where it cannot be written.
 
-    Without ``force`` no file is replaced that somebody edited or made. Raises RequestError if no folder is named.
+    Without ``force`` no file is replaced that somebody edited or made. Files that went, stayed or lost edits are named
+    on stderr. Raises RequestError if no folder is named.
     """
     from pathlib import Path
 
@@ -66,14 +67,29 @@ def write_folder(layout: Layout, form: str, name: str, *, force: bool) -> None:
         raise RequestError(f"--format {form} writes several files; name a folder for them, such as -o fleet")
     made, folder = write.render_files(layout, form), Path(name)
     try:
-        if not force and (work := write.find_work(made, folder)):
+        work = write.find_work(made, folder)
+        if work and not force:
             more = f" and {len(work) - 1} more" if len(work) > 1 else ""
             told = "edited by hand, or not written by recommend; name another folder, or add --force to overwrite"
             fail(f"-o {masked(str(work[0]))}{more}: {told}", MACHINE)
-        paths = write.write(made, folder)
+        written = write.write(made, folder)
     except OSError as error:
         shown = masked(str(error.filename or name))
         why = "a file" if isinstance(error, (FileExistsError, NotADirectoryError)) else error.strerror or error
         fail(f"-o: cannot write {shown}: {why}; name a writable folder", MACHINE)
-    for path in paths:
+    for path in written.paths:
         click.echo(path)
+    for paths, what in (
+        (work, "overwritten, with the edits in it"),
+        (written.removed, "removed: this fleet does not have it"),
+        (written.kept, "kept, because it was edited by hand; this fleet does not use it"),
+    ):
+        for path in paths:
+            click.echo(f"{masked(str(path))}: {what}", err=True)
+    if not written.whole:
+        told = "each file was written whole, but not the folder in one step"
+        click.echo(f"{masked(name)}: {told}; it is a mount point, or holds much else", err=True)
+    try:
+        Path.cwd()
+    except OSError:
+        click.echo("this shell is in the folder that was replaced; run: cd .", err=True)

@@ -27,7 +27,7 @@ NOTHING_FITS = 1
 TAKEN = (
     *("model", "workload", "trace", "rps", "burstiness", "image", "text_only", "prompt_tokens", "output_tokens"),
     *("prefix_tokens", "turns", "max_context", "ttft", "tpot", "latency", "p99", "backend", "kv", "lmdeploy"),
-    "calibrate",
+    *("revision", "calibrate"),
 )
 """Options of the main job with the same meaning here."""
 

@@ -14,12 +14,13 @@ KEPT = ("user.", "system.posix_acl_")
 """Extended attributes that are a file's own; others are the kernel's, which may refuse or recompute them."""
 
 
-def write(path: Path, text: str, *, executable: bool = False) -> None:
+def write(path: Path, text: str, *, executable: bool = False, names: int = 1) -> None:
     """Write a text file atomically: readers see the old text or the new one, never a part. Raises OSError.
 
     Of a symbolic link, the target is replaced. An existing file keeps its owner, group, mode, access control list and
     other extended attributes; if it cannot, or has hard links, the write is refused. A new file gets its mode from the
-    umask and ``executable``. A device or a pipe is written to, not replaced.
+    umask and ``executable``. A device or a pipe is written to, not replaced. ``names``: the most hard links that a file
+    may have; the others keep the old text.
     """
     try:
         there = path.stat()
@@ -32,9 +33,9 @@ def write(path: Path, text: str, *, executable: bool = False) -> None:
     if there and not stat.S_ISREG(there.st_mode):
         path.write_text(text, encoding="utf-8")
         return
-    if there and there.st_nlink > 1:
-        names = f"it has {there.st_nlink} names (hard links), and the others would keep the old text"
-        raise OSError(errno.EMLINK, f"{names}; copy it to a file of its own first", str(path))
+    if there and there.st_nlink > names:
+        why = f"it has {there.st_nlink - names + 1} names (hard links), and the others would keep the old text"
+        raise OSError(errno.EMLINK, f"{why}; copy it to a file of its own first", str(path))
     _replace(path.resolve(), text, 0o777 if executable else 0o666, there)
 
 

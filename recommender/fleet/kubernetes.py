@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from recommender.common.errors import RequestError
 from recommender.common.text import count
 from recommender.common.units import GIB
-from recommender.fleet import front
+from recommender.fleet import front, monitoring
+from recommender.fleet.autoscaling import scale
 from recommender.knowledge.conditions import version
 from recommender.knowledge.eras import within
 from recommender.knowledge.names import PART
@@ -35,7 +37,15 @@ ALWAYS = (
     "pdb",
     "networkpolicy",
     "secret.example",
+    "monitoring/kustomization",
+    "monitoring/podmonitor",
+    "monitoring/rules",
+    "keda/kustomization",
+    "keda/scaledobject",
+    "hpa/kustomization",
+    "hpa/hpa",
 )
+DASHBOARD = "monitoring/dashboard.json"
 MODELS = "/models"
 SERVERS = "lmdeploy-servers"
 """The headless Service: its name resolves to the address of each pod that is ready."""
@@ -135,8 +145,9 @@ def files(layout: Layout) -> dict[str, str]:
     Raises RequestError for a model's name that Kubernetes cannot hold.
     """
     names = _names(layout)
-    manifests = [*ALWAYS, *(["download"] if names["hub"] else [])]
-    paths = (*(f"k8s/{manifest}.yaml" for manifest in manifests), f"k8s/{front.NAME}", front.STARTER, front.LUA)
+    names |= monitoring.context(layout, names["limits"]) | {"scale": scale(layout, names["size"])}
+    manifests = [f"{manifest}.yaml" for manifest in (*ALWAYS, *(["download"] if names["hub"] else []))]
+    paths = (*(f"k8s/{name}" for name in (*manifests, DASHBOARD, front.NAME)), front.STARTER, front.LUA)
     return {
         path.removeprefix("k8s/"): _environment().get_template(f"{TEMPLATES}{path}.j2").render(names) for path in paths
     }
@@ -183,7 +194,7 @@ def products(names: tuple[str, ...]) -> tuple[str, ...]:
 @cache
 def _environment() -> Environment:
     environment = template.environment().overlay()
-    environment.filters = environment.filters | {"yaml": quoted, "kube": kube}
+    environment.filters = environment.filters | {"yaml": quoted, "kube": kube, "json": json.dumps}
     return environment
 
 

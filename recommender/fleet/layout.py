@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from recommender.choose.recommend import Recommendation, recommend
-from recommender.fleet.aim import Aim
+from recommender.fleet.aim import Aim, TimeGoal
 from recommender.fleet.sizing import FleetPlan, SizedFleet, servers_of
 from recommender.request.request import LEAST
 
@@ -13,7 +13,8 @@ class Layout:
     """Identical hosts, each with the servers of ``recommendation.config``.
 
     While ``spare`` of them are down, the others hold the load. A request may wait ``wait_ms`` in the load balancer
-    within the goals; 0: there is none. ``burst`` requests arrive together.
+    within the goals; 0: there is none. ``burst`` requests arrive together. At the peak, ``peak`` times the mean rate,
+    ``requests`` are at each server, running and waiting; 0: nobody planned it. ``goals`` are the plan's.
     """
 
     recommendation: Recommendation
@@ -21,6 +22,9 @@ class Layout:
     spare: int = 1
     wait_ms: float = 0.0
     burst: float = 1.0
+    peak: float = 1.5
+    requests: float = 0.0
+    goals: tuple[TimeGoal, ...] = ()
 
     @property
     def most_down(self) -> tuple[int, str]:
@@ -44,7 +48,9 @@ def lay_out(fleet: SizedFleet, plan: FleetPlan) -> Layout:
     concurrency = config.max_batch_size * servers_of(kind, config)
     request = replace(fleet.resolved.request, gpu_count=kind.cards, cpus=kind.cpus, concurrency=concurrency)
     made = recommend(request, plan.resolved.store, room=False)
-    return Layout(made, fleet.hosts, fleet.spare, _wait_ms(fleet, plan.aim), plan.aim.burst)
+    aim = plan.aim
+    wait_ms = _wait_ms(fleet, aim)
+    return Layout(made, fleet.hosts, fleet.spare, wait_ms, aim.burst, aim.peak, fleet.at.requests, aim.goals)
 
 
 def _wait_ms(fleet: SizedFleet, aim: Aim) -> float:
