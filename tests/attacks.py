@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import multiprocessing
 import os
+import pkgutil
 import random
 import resource
 import signal
@@ -23,13 +25,13 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import NoReturn
 
 from cpu_time import allowed
 
-from recommender import cli
+from recommender import cli, commands
 from recommender.knowledge.load import load
 from recommender.review import engine
 
@@ -92,7 +94,11 @@ YAML = (
     (REVIEW, "deployment.yaml", POD),
     (("campaign", "--list", "PLAN", "results.jsonl"), "plan.yaml", ""),
     (("--gpu", "H100-80G", "--calibrate"), "run.yaml", ""),
-    (("campaign", "--pack", "packed", "knowledge/campaigns/h100.yaml", "results.jsonl"), "packed/run.yaml", ""),
+    (
+        ("campaign", "--pack", "packed", "knowledge/campaigns/h200-mixtures.yaml", "results.jsonl"),
+        "packed/run.yaml",
+        "",
+    ),
     (("knowledge", "check", "--knowledge"), "known/gpus/h100.yaml", ""),
 )
 
@@ -498,7 +504,7 @@ def _json_artefact(chance: random.Random, size: int) -> Files:
     }
 
 
-@family(("campaign", "--list", "knowledge/campaigns/h100.yaml"), most=4_000_000)
+@family(("campaign", "--list", "knowledge/campaigns/h200-mixtures.yaml"), most=4_000_000)
 def _json_results(chance: random.Random, size: int) -> Files:
     line = '{"id": "a", "digest": "b", "code": 0, "seconds": 1, "said": "", "evidence": "a: [x]"}\n'
     return {
@@ -593,10 +599,10 @@ def _strange(folder: Path, name: str, kind: str) -> None:
 PLACES: tuple[tuple[tuple[str, ...], str], ...] = (
     (REVIEW, "a.sh"), (REVIEW, "a.py"), (REVIEW, "compose.yaml"), (CHECK, "a.sh"), (SMOKE, "a.sh"), (SMOKE, "a.py"),
     (("--gpu", "H100-80G", "--calibrate"), "run.yaml"), (("campaign", "--list", "PLAN", "results.jsonl"), "plan.yaml"),
-    (("campaign", "--list", "knowledge/campaigns/h100.yaml"), "results.jsonl"), ((*REVIEW, "a.sh"), ".recommend.toml"), ((*REVIEW, "a.sh"), "pyproject.toml"),
+    (("campaign", "--list", "knowledge/campaigns/h200-mixtures.yaml"), "results.jsonl"), ((*REVIEW, "a.sh"), ".recommend.toml"), ((*REVIEW, "a.sh"), "pyproject.toml"),
     (("--gpu", "H100-80G", "--model", "FOLDER"), "model/config.json"), (("--gpu", "H100-80G", "--model", "FOLDER"), "model/a.safetensors"),
     ((*REVIEW, "a.service"), "e.env"), (("smoke", "--dry-run", "fleet"), "fleet/haproxy.cfg"), (("smoke", "--dry-run", "fleet"), "fleet/.env"),
-    (("campaign", "--pack", "packed", "knowledge/campaigns/h100.yaml", "results.jsonl"), "packed/run.yaml"), ((*REVIEW, "."), "a.sh"), (("check", "--update"), "a.sh"), (("review", "--fix"), "a.sh"),
+    (("campaign", "--pack", "packed", "knowledge/campaigns/h200-mixtures.yaml", "results.jsonl"), "packed/run.yaml"), ((*REVIEW, "."), "a.sh"), (("check", "--update"), "a.sh"), (("review", "--fix"), "a.sh"),
     (("bench-prompt", "serve.sh", "serve.sh", "--images", "pictures", "--gpu", "H100-80G", "--schema", "FILE"), "schema.json"),
     (("bench-prompt", "serve.sh", "serve.sh", "--images", "pictures", "--gpu", "H100-80G", "--labels", "FILE"), "labels.csv"),
     (("knowledge", "check", "--knowledge", "known"), "known/gpus/h100.yaml"),
@@ -678,9 +684,19 @@ def _words(folder: Path, command: tuple[str, ...], name: str) -> tuple[str, ...]
     return (*words, first if name.startswith(("fleet", "known")) else name)
 
 
+@cache
+def _warm() -> None:
+    """Import what every fork would import again, and read the knowledge."""
+    for module in pkgutil.iter_modules(commands.__path__, f"{commands.__name__}."):
+        importlib.import_module(module.name)
+    engine.rules()
+    load()
+
+
 def run(words: tuple[str, ...], folder: Path, name: str) -> Outcome:
     """Run a command in a folder, in a fork of this process, under limits; return what it took and what is wrong."""
     most = allowed(REVIEW_S if words[0] == "review" else SECONDS)  # measured once, before the first fork
+    _warm()
     with tempfile.TemporaryFile() as out:
         mapped, resident = (int(pages) * resource.getpagesize() for pages in STATM.read_text().split()[:2])
         child = os.fork()
@@ -769,8 +785,7 @@ def main(arguments: list[str] | None = None) -> int:
             f"{folder}: {' '.join(outcome.command)}\n{outcome.code}, {outcome.seconds:.1f} s, {outcome.mib:.0f} MiB {outcome.wrong}\n{outcome.said[-2000:]}"
         )
         return bool(outcome.wrong)
-    engine.rules()
-    load()
+    _warm()
     numbers = range(options.first, options.first + options.count)
     with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
         outcomes = list(pool.imap(partial(one, options.seed), numbers))

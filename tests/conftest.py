@@ -6,6 +6,7 @@ import fcntl
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,9 @@ REPEATING = {
 }
 """Files, and tests of others, that do over and over what further tests do too, as all by Hypothesis do. Counting
 which lines they reach would make them two to three times as long, and adds none. Some hold a time of this process."""
+COUNTED_CASES = 10
+"""Of a test with many cases the first ones count which lines they reach, and every so manieth of the rest."""
+seen_cases: Counter[tuple[str, str]] = Counter()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -70,8 +74,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """Lets coverage pass over the tests that repeat; pytest-cov's own mark for it does nothing in a worker of xdist."""
-    names = {item.path.stem, getattr(item, "originalname", "")}
-    if not names & REPEATING and not getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+    if _counts_lines(item):
         return (yield)
     tracer = sys.gettrace()
     sys.settrace(None)
@@ -79,6 +82,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
         return (yield)
     finally:
         sys.settrace(tracer)
+
+
+def _counts_lines(item: pytest.Item) -> bool:
+    test = item.path.stem, getattr(item, "originalname", "")
+    case = seen_cases[test]
+    seen_cases[test] += 1
+    if REPEATING.intersection(test) or getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+        return False
+    return case < COUNTED_CASES or not case % COUNTED_CASES
 
 
 @pytest.fixture

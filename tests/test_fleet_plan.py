@@ -434,14 +434,14 @@ def test_the_help_fits_a_terminal() -> None:
 
 @pytest.mark.alone
 def test_fifty_choices_are_quick() -> None:
-    """50 choices in under 36 s of this process's time, on the slowest cards too."""
+    """50 choices in under 25 s of this process's time, on the slowest cards too."""
     gpus = sorted(name for name, each in STORE.gpus.items() if "-mig-" not in name and each.memory_mib > 20_000)[:25]
     begun = time.process_time()
     for gpu in gpus:
         for tp in (1, 2):
             size_fleet(Request(gpu=gpu), HostKind(gpu, 4, tp, 64), Aim(200, 900), STORE)
     assert len(gpus) == 25
-    assert time.process_time() - begun < allowed(36)
+    assert time.process_time() - begun < allowed(25)
 
 
 @pytest.mark.parametrize("form", ["compose", "systemd", "k8s"])
@@ -643,6 +643,16 @@ def test_several_hundred_hosts_are_quick() -> None:
     assert found.hosts > 100
     assert work[1] < 2 * work[0]
     assert work[1] < 30_000
+
+
+def test_large_bursts_are_quick() -> None:
+    """Few groups of a thousand requests are simulated, and none of them where the servers are far too busy."""
+    arrivals._simulate.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrivals, "Pool", counting(work := [0]))
+        found = fleet(HostKind("h100-sxm-80g", 8, 2, 128), Aim(200, 800, burst=1000))
+    assert found.down.p99_ms <= 800.000001
+    assert work[0] < 200_000
 
 
 def counting(work: list[int]) -> Any:

@@ -249,7 +249,9 @@ def with_coefficients(store: Store, values: Values) -> Store:
     """Return the store with other values of coefficients."""
     changed = copy.copy(store)
     coefficients: dict[str, Any] = {
-        name: Plain({**vars(coefficient), "value": values.get(name, coefficient.value)})
+        name: Plain({**vars(coefficient), "value": value})
+        if (value := values.get(name, coefficient.value)) != coefficient.value
+        else coefficient
         for name, coefficient in store.coefficients.items()
     }
     changed.coefficients = MappingProxyType(coefficients)

@@ -29,7 +29,7 @@ MOST_SHARES = 4
 QUEUED = 1000
 """Requests that wait at first where a server's capacity is simulated, at least."""
 COUNTED = (1000, 40_000)
-"""Requests that count: at least and at most."""
+"""Requests that count: at least and at most; fewer with less than half of the effort."""
 GROUPS = 10
 """Of requests that come in groups, so many groups at least."""
 WANDERING = 25
@@ -104,7 +104,7 @@ def _simulate(server: OpenServer, rate: float, pooled: int, shares: int, togethe
     few = FEW if together > 1 else 2 * FEW
     wandering = WANDERING * max(few / (pooled * shares), 0.5) * group / (1 - busy) ** 2
     least = max(COUNTED[0] * min(group, FEW), GROUPS * group)
-    counted = int(min(max(min(effort, 1) * wandering, effort * least), COUNTED[1]))
+    counted = int(min(max(min(effort, 1) * wandering, effort * least), min(2 * effort, 1) * COUNTED[1]))
     running, step = server.running(rate)
     # Requests that are met running: those that come first find the servers as busy as later ones do, and those that
     # come last keep them so until all that count are answered.

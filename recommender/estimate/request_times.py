@@ -42,6 +42,15 @@ def estimate_times(
     return ServiceTimes(*(math.fsum(map(mul, shares, times)) for times in zip(*each, strict=True)))
 
 
+def add_load(
+    alone: ServiceTimes, resolved: ResolvedRequest, config: Configuration, coefficients: Mapping[str, float]
+) -> ServiceTimes:
+    """Return the demands of a request where others compete for the host's cores: only its preprocessing differs."""
+    if resolved.image_sizes:
+        return estimate_times(resolved, config, True, coefficients)
+    return alone._replace(prepare=_prepare_ms(resolved, config, True, coefficients))
+
+
 def _fixed_times(
     resolved: ResolvedRequest, config: Configuration, loaded: bool, coefficients: Mapping[str, float]
 ) -> ServiceTimes:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from recommender.estimate import given_requests, load_profile, uncertainty
 from recommender.estimate.closed_loop import ServiceTimes, share_gpu, solve_loop
 from recommender.estimate.configuration import Configuration
-from recommender.estimate.request_times import estimate_times
+from recommender.estimate.request_times import add_load, estimate_times
 from recommender.estimate.scheduler.passes import Answer
 from recommender.estimate.scheduler.simulation import LoadFigures, Timed
 from recommender.estimate.uncertainty import Basis, Range, derive_rate, find_basis, find_widening, make_range
@@ -296,7 +296,7 @@ def estimate_server(
         limit = _find_limit(alone, resolved.output_tokens, 1)
         tail = whole * coefficients["tail-alone"]
         return PointEstimate(whole, whole, tail, first, alone.step(1), 1e3 / whole, limit, first, alone.step(1))
-    times = estimate_times(resolved, config, True, coefficients)
+    times = add_load(alone, resolved, config, coefficients)
     limit = _find_limit(times, resolved.output_tokens, min(concurrency, config.max_batch_size))
     within, token = _load_server(resolved, config, times, concurrency, coefficients)
     token = max(token, alone.step(1))

@@ -32,7 +32,9 @@ EXACT, MOST_SHAPED = 16, 256
 UNBOUNDED = 2**31
 FIRST_RUNG = 20
 """The rung that is tried first: three quarters busy."""
-RUNG_GROWTH = 0.08
+MOST_GROWTH = 64
+"""Times as many hosts are tried next, at most."""
+RUNG_GROWTH = 0.13
 """The usual growth of a time from a rung to the next, as a logarithm."""
 
 
@@ -82,7 +84,7 @@ class RateSearch:
     """Servers and what is asked of a fleet of them.
 
     ``ceiling``: requests/s of a server that its cores and network allow. Servers are ``slow`` times as slow as
-    predicted. ``effort`` as in ``OpenServer.at``. ``first``: the rung to try first.
+    predicted. ``effort`` as in ``OpenServer.at``. ``like``: a search that found about the same rungs.
     """
 
     server: OpenServer
@@ -92,7 +94,7 @@ class RateSearch:
     ceiling: float = math.inf
     slow: float = 1.0
     effort: float = 1.0
-    first: int = FIRST_RUNG
+    like: RateSearch | None = field(default=None, compare=False)
     sustained: dict[int, float] = field(default_factory=dict, compare=False)
 
     @property
@@ -117,19 +119,19 @@ class RateSearch:
         if self.aim.missed(self.server.alone, self.tail, self.slow):
             return 0
         least = self._hosts_for(TOP)
-        low, hosts = least - 1, max(near, least)
-        while low < below - 1 and (needed := self._needed(hosts)) > hosts:
-            if needed == UNBOUNDED and self.highest_rung(MOST_SHAPED) < 0:  # nor do many more
+        low, high, hosts = least - 1, UNBOUNDED, max(near, least)
+        # More servers in one queue keep the goals at a higher rate. So of hosts that need fewer, at least these are
+        # needed, and hosts that need more need at most these.
+        while low < below - 1 and high - low > 1:
+            needed = self._needed(hosts)
+            if needed <= hosts:
+                high, low = hosts, max(low, needed - 1)
+            elif needed == UNBOUNDED and self.highest_rung(MOST_SHAPED) < 0:  # nor do many more
                 return 0
-            low, hosts = hosts, min(needed, 2 * hosts)
-        step = 1
-        while low < below - 1 and hosts - low > 1:  # more servers in one queue keep the goals at a higher rate
-            middle = max(hosts - step, (low + hosts) // 2)
-            if self._needed(middle) <= middle:
-                hosts, step = middle, 2 * step
             else:
-                low = middle
-        return hosts if hosts < below else 0
+                low, needed = hosts, min(needed, MOST_GROWTH * hosts)
+            hosts = min(max(needed, low + 1), high - 1)
+        return high if high < below else 0
 
     def highest_rung(self, hosts: int) -> float:
         """Return the highest place on the ladder at which so many hosts keep the goals; -1 if there is none."""
@@ -142,8 +144,7 @@ class RateSearch:
         """Find the highest place on the ladder that keeps the goals: between the known rungs, then next to them."""
         top = TOP if servers >= FEW else TOP - 3
         (low, kept), (high, missed) = (-1, 0.0), (top + 1, 0.0)
-        near = [int(rung) for rung in self.sustained.values() if rung >= 0]
-        rung = near[-1] if near else self.first
+        rung = min(self._first_rung(servers), top)
         while high - low > 1:
             over = self._over(rung, servers)
             if over > 0:
@@ -156,6 +157,18 @@ class RateSearch:
                 rung -= round(math.copysign(min(1 + abs(over) / RUNG_GROWTH, 8), over))
             rung = min(max(rung, low + 1), high - 1)
         return low if low in (-1, top) else low + self._share(low, servers)
+
+    def _first_rung(self, servers: int) -> int:
+        """Return the rung to try first: that of about as many servers, or the one that a simple queue would keep."""
+        known = {**(self.like.sustained if self.like else {}), **self.sustained}
+        if known:
+            return max(int(known[min(known, key=lambda other: abs(math.log(other / servers)))]), 0)
+        busy = 1.0
+        for figure, quantile, most_ms in (goal[1:] for goal in self.aim.goals if goal.figure != "tpot"):
+            left = most_ms / self.slow - self.tail.time(self.tail.alone, figure, quantile)
+            times = 1 if quantile == "mean" else math.log(100)
+            busy = min(busy, 1 - times * self.aim.burst * 1e3 / (servers * self.server.capacity) / max(left, LEAST))
+        return round(min(max(rung_at(max(busy, 1e-9)), 0), FIRST_RUNG))
 
     def _over(self, rung: int, servers: int) -> float:
         """Return the logarithm of a time over its goal, of the goal that is missed most."""
@@ -197,7 +210,7 @@ class RateSearch:
         place = max(rung_at(busy), 0.0) if busy < 1 else math.inf
         if place > TOP:
             return None
-        found, kept = self._figures_between(place, servers), self.highest_rung(hosts)
+        found, kept = self._figures_between(place, servers), self.sustained.get(servers, 0.0)
         if self.aim.goals and place < kept:  # a lower rate takes no longer, whatever few requests say
             found = combine(min, found, self._figures_between(kept, servers))
         found = replace(found, rps=rate, tokens=found.tokens / found.rps * rate)

@@ -148,15 +148,15 @@ def size_fleet(request: Request, kind: HostKind, aim: Aim, store: Store) -> Size
         if ceiling <= 0:
             return _too_few_cores(resolved, kind, chosen.best.config)
         searches.append(_Search(kind, loaded, chosen, aim, ceiling, outer))
-    best, rough, hosts = searches[-1], searches[-1].rates(), UNBOUNDED
+    best, rough, hosts = searches[-1], searches[-1].rates(effort=ROUGH), UNBOUNDED
     for search in reversed(searches):  # a larger batch seldom takes more hosts
-        rates = search.rates(effort=ROUGH)
+        rates = search.rates(effort=ROUGH, like=rough)
         if found := rates.find(below=hosts):
             best, rough, hosts = search, rates, found
     if hosts == UNBOUNDED:
         return _fleet(best, best.rates(), 0)
     effort = LONG if any(goal.figure == "ttft" for goal in aim.goals) else 1.0
-    return _fleet(best, best.rates(first=int(rough.highest_rung(hosts)), effort=effort), hosts)
+    return _fleet(best, best.rates(effort=effort, like=rough), hosts)
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class _Search:
         return open_server(self.resolved, self.choice.best.config, self.choice.best.memory.kv_tokens)
 
     def rates(self, **how: Any) -> RateSearch:
-        """Return the search for a rate; ``effort`` and ``first`` as there."""
+        """Return the search for a rate; ``effort`` and ``like`` as there."""
         normal = NormalDist()
         slow = math.pow(self.slow, normal.inv_cdf(self.aim.confidence) / normal.inv_cdf(RANGE_END))
         # Requests without images were not measured so.
@@ -226,7 +226,9 @@ def _fleet(made: _Search, search: RateSearch, near: int) -> SizedFleet | Unfit:
     up, down = search.state(hosts), search.state(needed)
     assert up is not None
     assert down is not None
-    slower = made.rates(effort=ROUGH).state(needed, made.slow)
+    up = replace(up, figures=combine(min, up.figures, down.figures))  # whatever few requests say
+    slowest = search if search.slow >= made.slow else made.rates(effort=ROUGH)
+    slower = slowest.state(needed, made.slow)
     if slower:  # of few requests, which may all have been lucky
         slower = replace(slower, figures=combine(max, slower.figures, down.figures))
     return SizedFleet(

@@ -6,6 +6,8 @@ of a real one, so texts of the same length have the same tokens.
 
 from __future__ import annotations
 
+from functools import cache
+from itertools import product
 from random import Random
 from string import ascii_lowercase
 from zlib import crc32
@@ -52,8 +54,11 @@ def write_filler(beginning: str, chars: int) -> str:
 
 def made_up_word(number: int) -> str:
     """Return a word of letters that is unique to the number and none of WORDS."""
-    letters = []
-    for _ in range(MADE_UP):
-        number, place = divmod(number, len(ascii_lowercase))
-        letters.append(ascii_lowercase[place])
-    return "".join(letters)
+    halves = _half_words()
+    return halves[number % len(halves)] + halves[number // len(halves) % len(halves)]
+
+
+@cache
+def _half_words() -> list[str]:
+    """Return all halves of made-up words: a vocabulary has a hundred thousand words."""
+    return ["".join(reversed(letters)) for letters in product(ascii_lowercase, repeat=MADE_UP // 2)]
