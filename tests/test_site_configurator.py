@@ -24,7 +24,7 @@ QUESTIONS = 300
 FIRST = ["--model", "internvl3-8b-awq", "--gpu", "h100-sxm-80g", "--load", "16"]
 READY = "() => document.querySelector('#configurator')?.dataset.engine === 'ready'"
 WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
-WARNED = {"model": "internvl3-8b-awq", "gpu": "h100-sxm-80g", "load": "16", "kv": "int4"}
+WARNED = {"model": "internvl3-8b-awq", "gpu": "h100-sxm-80g", "load": "16", "lmdeploy": "0.16.0"}
 """A question whose answer has a warning."""
 ANSWERED = """form => {
   const { asked, shown } = document.querySelector("#configurator").dataset;

@@ -113,6 +113,7 @@ def option_pairs(data: SiteData) -> dict[str, Pairs]:
             *(reason.text for reason in option.reasons),
             *(need.because for need in needs if need.option == option.id),
             *briefs(option),
+            option.unset,
         ]
         own = pairs(data, ours if option.setting and option.emit != "never" else ())
         theirs = {single(each.reason): each.reason_vi for each in advised if each.option == option.id}

@@ -17,8 +17,12 @@ export class Answer {
     tile.querySelector(`.${part}`).replaceChildren(...children);
   }
 
-  #basis(tile, name, why, measured) {
-    this.#put(tile, "basis", make("span", { class: `mark ${name}`, title: why }, this.texts[name]), ...(measured ?? []));
+  /** Say what a figure rests on, each kind with its figures on a line. */
+  #basis(tile, name, why, figures, run, measured) {
+    const pair = (mark, text) => make("span", { class: "pair" }, mark, " ", make("span", {}, text));
+    const made = pair(make("span", { class: `mark ${name}`, title: why }, this.texts[name]), figures);
+    const link = run && make("a", { href: this.#run(run.run), class: "mark measured", title: run.run }, this.texts.measured);
+    this.#put(tile, "basis", made, ...(link ? [" ", pair(link, measured)] : []));
   }
 
   show(answer) {
@@ -56,7 +60,7 @@ export class Answer {
     const gib = Object.fromEntries(parts.map(([name, size]) => [name, figure(size, 2)]));
     this.#put(tile, "detail", fill(texts.parts, { weights: gib.weights, cache: gib["kv cache"], tokens: cache[0].toLocaleString("en") }));
     const only = parts.every(each => each[4] === "measured") ? "measured" : "modelled";
-    this.#basis(tile, only, range(texts, total), [` ${range(texts, total)}`]);
+    this.#basis(tile, only, range(texts, total), range(texts, total));
   }
 
   #speed({ speed, measured, defaults, servers }) {
@@ -68,20 +72,13 @@ export class Answer {
     this.#put(tile, "detail", also.join(" · "));
     const scale = unit === "s" ? 1000 : 1;
     const times = value => (value === speed.latency_ms[2] ? `${figure(value / scale)} ${unit}` : figure(value / scale));
-    this.#basis(tile, kind(speed.basis), this.#text(speed.basis), this.#range(speed.latency_ms, times, measured, measured && fill(texts.median, { ms: measured.p50_ms })));
+    this.#basis(tile, kind(speed.basis), this.#text(speed.basis), range(texts, speed.latency_ms, times), measured, measured && fill(texts.median, { ms: measured.p50_ms }));
     const rate = this.tile("rate");
     this.#put(rate, "figure", make("b", {}, figure(speed.rps[0])), ` ${texts.rps}`);
     const than = !defaults ? "" : !defaults.fits ? texts["defaults-fail"] :
       defaults.gain[1] <= 1 && defaults.gain[2] >= 1 ? texts["defaults-same"] : fill(texts["defaults-gain"], { gain: figure(defaults.gain[0], 1) });
     this.#put(rate, "detail", [servers > 1 ? fill(texts.servers, { servers }) : "", than].filter(Boolean).join(" · "));
-    this.#basis(rate, kind(speed.basis), this.#text(speed.basis), this.#range(speed.rps, figure, measured, measured && `${figure(measured.rps)} ${texts.rps}`));
-  }
-
-  #range(values, show, measured, figures) {
-    const shown = [` ${range(this.texts, values, show)}`];
-    if (!measured) return shown;
-    const link = make("a", { href: this.#run(measured.run), class: "mark measured", title: measured.run }, this.texts.measured);
-    return [...shown, make("br"), link, ` ${figures}`];
+    this.#basis(rate, kind(speed.basis), this.#text(speed.basis), range(texts, speed.rps, figure), measured, measured && `${figure(measured.rps)} ${texts.rps}`);
   }
 
   #run(id) {
@@ -111,12 +108,17 @@ export class Answer {
     return said(reason, this.reasons.options?.[id], this.reasons.said);
   }
 
+  /** What holds without the option: a value, or in words where it differs. */
+  #default(option) {
+    return translated(option.default, this.reasons.options?.[option.id]) ?? option.default;
+  }
+
   /** The full reason of an option; `short` for a mouse that hovers. */
   explain(option, short) {
     const { texts } = this;
     const reason = make("p", {}, this.#reason(option));
     const head = make("p", { class: "head" }, make("code", {}, option.name), ` ${option.value}`,
-      ...(option.default !== option.value ? [make("small", {}, ` ${fill(texts.default, { default: option.default || texts.none })}`)] : []));
+      ...(option.default !== option.value ? [make("small", {}, ` ${fill(texts.default, { default: this.#default(option) || texts.none })}`)] : []));
     if (short) return [head, reason];
     const sources = option.sources.map(({ text, href, run }) =>
       make("li", {}, href || run ? make("a", { href: href || this.#run(run) }, text) : text));
@@ -145,7 +147,7 @@ export class Answer {
     const { texts } = this;
     const rows = options.map(option => {
       const name = make("a", { href: this.pages.options[option.id] }, make("code", {}, option.name));
-      return make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, option.value), make("td", {}, option.default || "–"),
+      return make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, option.value), make("td", {}, this.#default(option) || "–"),
         make("td", {}, this.#reason(option)));
     });
     const head = texts.columns.split("|").map(each => make("th", { scope: "col" }, each));

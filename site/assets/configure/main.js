@@ -84,6 +84,7 @@ function reveal(found) {
   at("#refusal").hidden = !refused;
   at("#given").classList.toggle("stale", refused);
   at("#given").inert = refused;
+  at("#given").hidden = refused && !state.options;  // no earlier answer to go back to
   for (const each of root.querySelectorAll(".said")) each.replaceChildren();
   if (refused) {
     root.dataset.shown = `refused ${state.asked}`;
