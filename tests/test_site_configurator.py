@@ -208,6 +208,7 @@ def test_an_answer_has_nothing_for_axe(visit: Visit, axe: str, name: str) -> Non
     page = ready(visit, f"{name}?{urlencode(WARNED)}")
     visit.wait(ANSWERED, "bash")
     assert page.locator("#notes .warning").count()
+    assert page.locator(":is(#title, #load, #notes) [lang=en]").count() == 0
     page.locator("#file .why").first.press("Enter")
     page.evaluate(axe)
     for palette in ("default", "slate"):

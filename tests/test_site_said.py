@@ -99,6 +99,27 @@ def test_what_rules_find_is_translated(visit: Visit) -> None:
     assert untranslated(visit, "vi/check.html", [*texts]) == []
 
 
+EXAMPLES = {
+    "2 concurrent requests: 1 image of 448x448 (70%), 1280x720 (30%), 330 input and 64 output tokens; "
+    "20 of each input are the same": "2 request đồng thời: 1 ảnh 448x448 (70%), 1280x720 (30%), 330 token đầu vào và "
+    "64 token đầu ra; 20 token đầu vào giống nhau ở mọi request",
+    "--gpu: unknown GPU 'H1000': did you mean h100-sxm-80g, h200-sxm?": "--gpu: không biết GPU 'H1000': có phải bạn "
+    "muốn h100-sxm-80g, h200-sxm?",
+    "20 requests/s may be too many: at most 30.4 are served (17.2 to 53.8). Beyond that the queue grows without end.": (
+        "20 request/s có thể là quá nhiều: nhiều nhất phục vụ được 30.4 (17.2 đến 53.8). Vượt mức đó, hàng đợi dài ra "
+        "mãi."
+    ),
+    "Nothing that anybody says.": None,
+}
+"""Texts of several pieces: by templates, by what fills their places, and sentence by sentence."""
+
+
+def test_a_text_is_put_together_from_its_pieces(visit: Visit) -> None:
+    """Places are filled with what stands there, translated as far as it is text; a text is translated whole or not."""
+    visit.open("vi/index.html")
+    assert visit.page.evaluate(TRANSLATED, [("", "", text) for text in EXAMPLES]) == [*EXAMPLES.values()]
+
+
 @pytest.mark.parametrize(
     ("code", "found"),
     [

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from recommender.knowledge import records
 from recommender.review import engine
 from recommender.site.i18n.extraction import templates
 from recommender.site.i18n.translation import by_template, plain, single
@@ -109,16 +110,22 @@ def option_pairs(data: SiteData) -> dict[str, Pairs]:
     advised = [each for adviser in data.store.advisers.values() for each in adviser.settings if each.reason]
     found = {}
     for option in data.store.options():
-        ours = [
-            *(reason.text for reason in option.reasons),
-            *(need.because for need in needs if need.option == option.id),
-            *briefs(option),
-            option.unset,
-        ]
-        own = pairs(data, ours if option.setting and option.emit != "never" else ())
+        needed = [need.because for need in needs if need.option == option.id]
+        ours = [*(reason.text for reason in option.reasons), *needed, *briefs(option), option.unset]
+        own = pairs(data, ours) if _is_set(option) else []
         theirs = {single(each.reason): each.reason_vi for each in advised if each.option == option.id}
         found[option.id] = own + [[text, single(plain(data.own(text, known)))] for text, known in theirs.items()]
     return {name: each for name, each in found.items() if each}
+
+
+def _is_set(option: records.Option) -> bool:
+    return bool(option.setting) and option.emit != "never"
+
+
+def reason_pairs(data: SiteData) -> Pairs:
+    """Return why we set options, in full and in few words: what the check says of our values."""
+    options = [option for option in data.store.options() if _is_set(option)]
+    return pairs(data, (text for each in options for text in (*(why.text for why in each.reasons), *briefs(each))))
 
 
 def of_answers(data: SiteData) -> dict[str, Any]:

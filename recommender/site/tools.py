@@ -59,6 +59,7 @@ def checker(data: SiteData, _: str) -> Iterator[str]:
                 "texts": texts(data, CHECKER),
                 "rules": "rules/" if data.english else "../rules/",
                 "findings": {} if data.english else said.of_reviews(data),
+                "reasons": [] if data.english else said.reason_pairs(data),
                 "said": [] if data.english else said.of_questions(data),
             }
         ),

@@ -39,10 +39,11 @@ UNUSED = (
     *("unittest", "venv", "webbrowser", "wsgiref", "xmlrpc"),
 )
 """Modules of the standard library that nothing here imports: a quarter of its size."""
-TABLE = re.compile(
-    r"encodings/(cp(?!437|1252)|iso8859_(?!1\b)|mac_|koi8|euc_|big5|gb|hz|iso2022|johab|kz|ptcp|shift|tis|hp_|palm)"
+NOT_READ = re.compile(
+    r"xml/(dom|etree)/|http/(server|cookiejar)\.py|asyncio/windows_"
+    r"|encodings/(cp(?!437|1252)|iso8859_(?!1\b)|mac_|koi8|euc_|big5|gb|hz|iso2022|johab|kz|ptcp|shift|tis|hp_|palm)"
 )
-"""Tables of other encodings than those that UTF-8, zip files and names of hosts need."""
+"""Parts of others: among them, tables of encodings that neither UTF-8, zip files nor names of hosts need."""
 LEVEL = 6
 """Of compression: 9 takes two and a half times as long and saves half a percent."""
 START = ("pyodide.asm.wasm.bin", "stdlib.zip.bin", "app.zip.bin")
@@ -64,7 +65,7 @@ def files() -> Mapping[str, bytes]:
     library = {
         each: standard.read(each)
         for each in standard.namelist()
-        if each.split("/")[0].split(".")[0] not in UNUSED and not TABLE.match(each)
+        if each.split("/")[0].split(".")[0] not in UNUSED and not NOT_READ.match(each)
     }
     archives = {"stdlib.zip": _archive(library), "app.zip": archive_of_app()}
     packed = {name: content for name, content in (whole | archives).items() if name.endswith((".wasm", ".zip"))}

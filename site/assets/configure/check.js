@@ -20,7 +20,7 @@ const engine = pageEngine(({ progress, failed }) => {
 
 const say = text => at("#check-status").replaceChildren(text);
 /** Return what a rule, or any of them, says in the page's language. */
-const said = (text, rule) => translated(text, data.findings[rule], data.findings[""], data.said);
+const said = (text, rule) => translated(text, data.findings[rule], data.findings[""], data.said, data.reasons);
 const fields = () => [...form.elements].filter(each => each.tagName === "INPUT" && each.value.trim());
 
 async function check() {
@@ -90,13 +90,19 @@ function around(text, place, element) {
   return [before, element, after];
 }
 
+/** Return a reason of the command: its line, what changes, and why. */
+function because(text) {
+  const [, head, why] = text.match(/^(?!.*: (?:add it by hand|not optimized): )(\d+: \S.*?: )(.*)$/) ?? [];
+  return head ? [head, said(why)] : [said(text)];
+}
+
 function difference({ stdout, stderr }, nothing) {
   const reasons = stderr.split("\n").filter(line => line.startsWith("recommend review: ")).map(line => line.replace(/^recommend review: script:/, ""));
   const rows = stdout.split("\n").filter((line, place) => line && place > 1).map(line => {
     const kind = { "+": "added", "-": "removed", "@": "place" }[line[0]] ?? "";
     return make("div", { class: `row ${kind}` }, make("code", {}, line), "\n");
   });
-  return [...(rows.length ? rows : [make("p", { class: "clean" }, nothing)]), ...(reasons.length ? [make("ul", { class: "reasons" }, ...reasons.map(each => make("li", {}, said(each))))] : [])];
+  return [...(rows.length ? rows : [make("p", { class: "clean" }, nothing)]), ...(reasons.length ? [make("ul", { class: "reasons" }, ...reasons.map(each => make("li", {}, ...because(each))))] : [])];
 }
 
 function show() {

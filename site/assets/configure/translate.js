@@ -59,13 +59,19 @@ function row(text, known) {
   return known.done.get(text);
 }
 
-function piece(text, known, fits) {
+function exact(text, known, fits) {
   for (const each of known.templates) {
     const found = text.match(each.whole);
     if (found && fits(found)) return filled(each, found, known);
   }
-  const short = text.endsWith(".") && piece(text.slice(0, -1), known, fits);
-  return short ? `${short}.` : null;
+  return null;
+}
+
+/** Translate a piece, also where it has the full stop of its template no more, or one besides it. */
+function piece(text, known, fits) {
+  const stopped = text.endsWith(".");
+  const own = exact(text, known, fits) ?? exact(stopped ? text.slice(0, -1) : `${text}.`, known, fits);
+  return own && own.replace(/\.$/, "") + (stopped ? "." : "");
 }
 
 /** Translate a text whose first piece ends at a separator, or at the end of a sentence. */
@@ -88,11 +94,11 @@ function filled({ own, names }, found, known) {
   return names.reduce((text, name, at) => text.replaceAll(name, () => value(found[at + 1], known)), own);
 }
 
-/** Translate what fills a place as far as it is text: the piece before a full stop too, or each part of a list. */
+/** Translate what fills a place as far as it is text, or each part of a list. */
 function value(text, known) {
   if (!LETTERS.test(text)) return text;
   const [, before, middle, after] = text.match(/^([\s,;:]*)(.*?)(\s*)$/s);
-  const own = row(middle, known) ?? row(`${middle}.`, known)?.replace(/\.$/, "");
+  const own = row(middle, known);
   if (own) return before + own + after;
   const parts = middle.split(/([,;:] )/);
   return parts.length > 1 ? before + parts.map(part => value(part, known)).join("") + after : text;
