@@ -13,12 +13,19 @@ from questions import STORE, WRONG, question, words
 from test_review_rules import RULES, reviewed, table
 
 from recommender.site.browser.answer import answer
+from recommender.site.browser.run import folder_with
 from recommender.site.i18n.extraction import templates
 
 RANDOM = 60
 VISION, TEXT = "internvl3-8b", "qwen2.5-7b-instruct"
 GPUS = {gpu.compute_capability: gpu.id for gpu in STORE.gpus.values()}
 """A GPU of each generation."""
+TRACES = {
+    "good.csv": "timestamp,input_tokens,output_tokens\n0,100,20\n1,120,30\n2,100,20\n",
+    "other.csv": "name,size\na,1\n",
+    "empty.csv": "",
+    "packed.csv": "\x1f\x8b",
+}
 NO_TEXT = re.compile(r"(--)?[a-z_-]+ [\w./-]+")
 """The exception: a repair that is only an option and its value."""
 TRANSLATED = """async texts => {
@@ -50,6 +57,7 @@ def asked() -> Iterator[list[str]]:
     for name, values in WRONG.items():
         yield from each(name, values)
     yield words([*usual.items(), ("gpu", "l4")])
+    yield from (["--model", TEXT, "--gpu", "h100-sxm-80g", "--trace", name] for name in (*TRACES, "missing.csv"))
     yield from (words(question(number)[0]) for number in range(RANDOM))
 
 
@@ -78,7 +86,8 @@ def untranslated(visit: Visit, path: str, texts: Sequence[tuple[str, str, str]])
 
 def test_what_questions_are_answered_is_translated(visit: Visit) -> None:
     """Title, load, assumptions, notes, warnings, reasons, refusals with their offers."""
-    answers = [answer(each) for each in asked()]
+    with folder_with(TRACES):
+        answers = [answer(each) for each in asked()]
     assert len(answers) > 120
     assert sum(each["exit"] != 0 for each in answers) > 20
     texts = [*dict.fromkeys(text for each in answers for text in said(each) if text[2])]

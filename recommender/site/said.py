@@ -27,8 +27,8 @@ QUESTION = (
     "choose/advisers.py", "choose/recommend.py", "choose/relax.py", "choose/select.py", "common/text.py",
     "estimate/speed.py", "estimate/uncertainty.py", "knowledge/names.py", "knowledge/option_values.py",
     "request/command_line.py", "request/detect_gpu.py", "request/lengths.py", "request/load_lengths.py",
-    "request/question.py", "request/request.py", "request/resolved_request.py", "request/trace_load.py",
-    "request/unknown_model.py",
+    "request/question.py", "request/request.py", "request/resolved_request.py", "request/trace.py",
+    "request/trace_formats.py", "request/trace_load.py", "request/trace_rows.py", "request/unknown_model.py",
 )  # fmt: skip
 """Modules that refuse a question, name a way out, or make a part of an answer."""
 REVIEW = (
@@ -48,7 +48,7 @@ COMPOSED = (
     "LMDeploy {word}", "model {word}", "card {word}", "card {0} (not {1})", "the model's newest revision",
     "workload {0} ({1})", "{0} tokens of text in", "1 token of text in", "{word} out", "answers in JSON",
     "one request at a time", "{0} CPU cores", "1 CPU core",
-    "{0}: unknown GPU {1}", "--model: unknown model {0}",
+    "--trace {0}: {1}", "no rows", "{0}: unknown GPU {1}", "--model: unknown model {0}",
     "use {0}", "use {0} x {1}", "{0} x {1}", "remove {0}", "preprocessing",
     "{0} does nothing here: in LMDeploy {1} nothing reads it",
     "only {0}", "{0} and {1} more", "{word} ({share})",
