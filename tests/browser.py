@@ -22,6 +22,9 @@ PREFIX = "/lmdeploy-recommender/latest/"
 """Path of a published release below its host; links from the root would break there."""
 PATIENCE = 300_000
 """Time in ms after which a wait counts as endless: no busy machine needs it."""
+AXE = """options => axe.run(document, options).then(done => done.violations
+  .filter(each => ["serious", "critical"].includes(each.impact))
+  .map(each => [each.id, each.nodes.length, each.nodes[0].target.join(" "), each.nodes[0].failureSummary]))"""
 ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-background-networking"]
 
 
@@ -121,3 +124,9 @@ def visiting(browser: Browser, base: str, **settings: Any) -> Iterator[Visit]:
         assert visit.complaints == []
     finally:
         context.close()
+
+
+def violations(visit: Visit, options: dict[str, Any]) -> list[Any]:
+    """Serious and critical violations on the page, once nothing moves on it any more."""
+    visit.wait("() => document.getAnimations().every(each => each.playState !== 'running')")
+    return list(visit.page.evaluate(AXE, {"resultTypes": ["violations"], **options}))

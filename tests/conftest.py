@@ -172,6 +172,13 @@ def visit(browser: Any, base: str) -> Iterator[Visit]:
 
 
 @pytest.fixture(scope="session")
+def axe() -> str:
+    """The script of axe, which finds what readers with disabilities cannot use."""
+    engine = pytest.importorskip("axe_playwright_python.base", reason="NO AXE: accessibility was not tried")
+    return str(engine.AXE_SCRIPT)
+
+
+@pytest.fixture(scope="session")
 def npm_packages() -> None:
     """The packages of npm that run the recommender in a browser; what needs them is skipped, and says so, without."""
     if why_no_npm():

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
-from browser import Visit, visiting
+from browser import Visit, violations, visiting
 from questions import FOLDERS, question, words
 
 from recommender.knowledge.load import load
@@ -23,6 +23,9 @@ STORE = load()
 QUESTIONS = 300
 FIRST = ["--model", "internvl3-8b-awq", "--gpu", "h100-sxm-80g", "--load", "16"]
 READY = "() => document.querySelector('#configurator')?.dataset.engine === 'ready'"
+WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+WARNED = {"model": "internvl3-8b-awq", "gpu": "h100-sxm-80g", "load": "16", "lmdeploy": "0.16.0"}
+"""A question whose answer has a warning."""
 ANSWERED = """form => {
   const { asked, shown } = document.querySelector("#configurator").dataset;
   return shown === `${form} ${asked}`;
@@ -86,7 +89,7 @@ def test_every_question_has_the_commands_bytes(visit: Visit) -> None:
             assert re.sub(r"^(Not understood|Nothing fits): ", "", reason) in one_line(expected.stderr), values
         elif "wrong" in shown:
             outcomes["no such form"] += 1
-            assert f"recommend: {shown['wrong']}" == expected.stderr, values
+            assert f"recommend: {shown['wrong']}" == expected.stderr.rstrip("\n"), values
         else:
             outcomes["answered"] += 1
             files = expected.files if folder else {next(iter(shown["files"])): expected.stdout}
@@ -196,8 +199,26 @@ def test_the_answer_is_near_the_top(visit: Visit, name: str, width: int, height:
     visit.wait(ANSWERED, "bash")
     boxes = [page.locator(f"#tile-{tile}").bounding_box() for tile in ("memory", "latency", "rate")]
     assert all(box and box["y"] + box["height"] <= screens * height for box in boxes), boxes
-    wider = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    assert page.evaluate(wider) == 0
+    assert page.evaluate(WIDER) == 0
+
+
+@pytest.mark.parametrize("name", ["index.html", "vi/index.html"])
+def test_an_answer_has_nothing_for_axe(visit: Visit, axe: str, name: str) -> None:
+    """With an open reason and a warning, in both palettes and both widths; nothing scrolls sideways."""
+    page = ready(visit, f"{name}?{urlencode(WARNED)}")
+    visit.wait(ANSWERED, "bash")
+    assert page.locator("#notes .warning").count()
+    assert page.locator(":is(#title, #load, #notes) [lang=en]").count() == 0
+    page.locator("#file .why").first.press("Enter")
+    page.evaluate(axe)
+    for palette in ("default", "slate"):
+        visit.wait("name => document.body.dataset.mdColorScheme === name", palette)
+        for width, height in ((1440, 900), (390, 844)):
+            page.set_viewport_size({"width": width, "height": height})
+            visit.wait("width => document.documentElement.clientWidth === width", width)
+            assert page.evaluate(WIDER) == 0
+            assert violations(visit, {}) == [], (palette, width)
+        page.locator("form[data-md-component=palette] label:visible").click()
 
 
 def test_reasons_open_at_their_line(visit: Visit) -> None:

@@ -5,18 +5,17 @@ All texts are here and in ``site/overrides/configurator.html``, so that they can
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from recommender.estimate.coverage import list_measured_gpus
 from recommender.knowledge.names import PART
-from recommender.site import markup
+from recommender.site import markup, said
 from recommender.site.browser import bundle, stored
 from recommender.site.html_templates import fill, to_json
 from recommender.site.i18n.translation import plain
 from recommender.site.pages.options import guided
-from recommender.site.site_data import SiteData, briefs
+from recommender.site.site_data import SiteData
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
@@ -91,7 +90,8 @@ def configurator(data: SiteData, _: str) -> Iterator[str]:
         "configurator.html",
         t=lambda words: plain(data.t(words)),
         start=stored.FIRST,
-        first=first.answer,
+        title=said.at_first(data, first.answer["title"]),
+        load=said.at_first(data, first.answer["load"]),
         words=first.words,
         forms={form: label for form, (label, _) in FORMS.items()},
         images=IMAGES,
@@ -128,7 +128,7 @@ def _page_data(data: SiteData) -> dict[str, Any]:
         "pages": _pages(data),
         "stored": {each.words: each.name for each in answers},
         "first": {"name": first.name, "answer": first.answer},
-        "reasons": {} if data.english else _reasons(data),
+        "reasons": {} if data.english else said.of_answers(data),
     }
 
 
@@ -158,33 +158,6 @@ def _pages(data: SiteData) -> dict[str, Any]:
         if option.setting
     }
     return {"options": options, "runs": f"{up}runs.html"}
-
-
-def _reasons(data: SiteData) -> dict[str, Any]:
-    """Return the sentences of reasons and messages with their translations, by option and by constraint."""
-    needs = [need for model in data.store.models.values() for need in model.needs]
-    options = {
-        option.id: [
-            *(reason.text for reason in option.reasons),
-            *dict.fromkeys(need.because for need in needs if need.option == option.id),
-            *briefs(option),
-        ]
-        for option in data.store.options()
-        if option.setting and option.emit != "never"
-    }
-    constraints = {each.id: [each.message] for each in data.store.constraints.values() if each.severity == "warn"}
-    return {"options": _translated(data, options), "constraints": _translated(data, constraints)}
-
-
-SENTENCE = re.compile(r"(?<=\.) (?=[A-Z0-9{])")
-"""Between two sentences: reasons share many, so each is translated once."""
-
-
-def _translated(data: SiteData, texts: Mapping[str, Sequence[str]]) -> dict[str, list[list[str]]]:
-    sentences = {
-        name: dict.fromkeys(part for text in every for part in SENTENCE.split(text)) for name, every in texts.items()
-    }
-    return {name: [[each, plain(data.t(each))] for each in every] for name, every in sentences.items()}
 
 
 def stored_table(data: SiteData) -> Iterator[str]:

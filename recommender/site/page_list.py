@@ -65,9 +65,9 @@ _Settings.add_multi_constructor("!", lambda *_: None)
 
 
 def labels() -> Iterator[str]:
-    """Yield the texts of ``mkdocs.yml``: description, palettes and navigation."""
+    """Yield the texts of ``mkdocs.yml``: description, licence, palettes and navigation."""
     config = yaml.load((data_root() / "mkdocs.yml").read_text("utf-8"), Loader=_Settings)
-    yield config["site_description"]
+    yield from (config["site_description"], config["copyright"])
     yield from (palette["toggle"]["name"] for palette in config["theme"]["palette"])
     yield from _names(config["nav"])
 

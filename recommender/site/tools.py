@@ -7,6 +7,7 @@ from typing import Any
 
 from recommender.review import engine
 from recommender.review.output.rule_list import title
+from recommender.site import said
 from recommender.site.browser import bundle
 from recommender.site.html_templates import fill, to_json
 from recommender.site.i18n.translation import plain
@@ -53,7 +54,15 @@ def checker(data: SiteData, _: str) -> Iterator[str]:
         example=EXAMPLE,
         newest=data.newest.id,
         runtime=runtime(),
-        data=to_json({"texts": texts(data, CHECKER), "rules": "rules/" if data.english else "../rules/"}),
+        data=to_json(
+            {
+                "texts": texts(data, CHECKER),
+                "rules": "rules/" if data.english else "../rules/",
+                "findings": {} if data.english else said.of_reviews(data),
+                "reasons": [] if data.english else said.reason_pairs(data),
+                "said": [] if data.english else said.of_questions(data),
+            }
+        ),
     )
 
 

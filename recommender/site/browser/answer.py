@@ -55,15 +55,16 @@ def answer(words: Sequence[str]) -> dict[str, Any]:
     """Return the answer to a command line's question; ``exit`` is the command's."""
     try:
         options = root.make_context("recommend", list(words)).params
+        recommendation = build_recommendation(options)
     except click.ClickException as error:
         return _misunderstood(BAD_REQUEST, usage_text(error).partition("; see ")[0])
-    try:
-        recommendation = build_recommendation(options)
     except NothingFits as error:
         ways = (error.change, *error.others) if error.change else error.others
         offers = [{"options": way.options, "text": way.text} for way in ways]
         offers = offers or list(_larger(error))
-        return {"exit": NOTHING_FITS, "error": error.nothing.binding.message, "option": "", "offers": offers}
+        binding = error.nothing.binding
+        refusal = {"error": binding.message, "constraint": binding.constraint, "option": ""}
+        return {"exit": NOTHING_FITS, **refusal, "offers": offers}
     except UserError as error:
         return _misunderstood(error.exit_code, as_typed(str(error), [each.opts for each in root.params], words))
     shown = describe(recommendation, {name for name, value in options.items() if value})

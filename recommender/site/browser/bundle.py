@@ -12,6 +12,7 @@ import importlib.util
 import io
 import json
 import os
+import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -32,11 +33,17 @@ BROWSER = "site/browser"
 STAND_INS = "stand_ins"
 """The folder of the modules that are in place of compiled ones."""
 UNUSED = (
-    *("_pyrepl", "ctypes", "curses", "dbm", "doctest", "ensurepip", "ftplib", "idlelib", "imaplib", "mailbox"),
-    *("multiprocessing", "pdb", "pickletools", "poplib", "pydoc", "smtplib", "sqlite3", "test", "tkinter", "turtle"),
-    *("unittest", "venv", "webbrowser", "wsgiref"),
+    *("_pydatetime", "_pyio", "_pyrepl", "bdb", "ctypes", "curses", "dbm", "doctest", "ensurepip", "ftplib"),
+    *("idlelib", "imaplib", "mailbox", "multiprocessing", "optparse", "pdb", "pickletools", "plistlib", "poplib"),
+    *("profile", "pstats", "pydoc", "smtplib", "socketserver", "sqlite3", "test", "tkinter", "trace", "turtle"),
+    *("unittest", "venv", "webbrowser", "wsgiref", "xmlrpc"),
 )
 """Modules of the standard library that nothing here imports: a quarter of its size."""
+NOT_READ = re.compile(
+    r"xml/(dom|etree)/|http/(server|cookiejar)\.py|asyncio/windows_"
+    r"|encodings/(cp(?!437|1252)|iso8859_(?!1\b)|mac_|koi8|euc_|big5|gb|hz|iso2022|johab|kz|ptcp|shift|tis|hp_|palm)"
+)
+"""Parts of others: among them, tables of encodings that neither UTF-8, zip files nor names of hosts need."""
 LEVEL = 6
 """Of compression: 9 takes two and a half times as long and saves half a percent."""
 START = ("pyodide.asm.wasm.bin", "stdlib.zip.bin", "app.zip.bin")
@@ -56,7 +63,9 @@ def files() -> Mapping[str, bytes]:
     whole["pyodide-lock.json"] = json.dumps({"info": lock["info"], "packages": {}}).encode()
     standard = zipfile.ZipFile(io.BytesIO(whole.pop("python_stdlib.zip")))
     library = {
-        each: standard.read(each) for each in standard.namelist() if each.split("/")[0].split(".")[0] not in UNUSED
+        each: standard.read(each)
+        for each in standard.namelist()
+        if each.split("/")[0].split(".")[0] not in UNUSED and not NOT_READ.match(each)
     }
     archives = {"stdlib.zip": _archive(library), "app.zip": archive_of_app()}
     packed = {name: content for name, content in (whole | archives).items() if name.endswith((".wasm", ".zip"))}

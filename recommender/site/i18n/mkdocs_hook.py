@@ -44,6 +44,7 @@ class LanguageState:
 
     palettes: dict[str, Any]
     descriptions: dict[str, str]
+    copyrights: dict[str, str]
     pages: set[str] = field(default_factory=set)
     navigations: dict[str, Navigation] = field(default_factory=dict)
     entries: dict[str, list[list[Any]]] = field(default_factory=dict)
@@ -61,7 +62,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         for palette in palettes[language]:
             palette["toggle"]["name"] = _in(language, palette["toggle"]["name"])
     descriptions = {language: _in(language, config.site_description or "") for language in LANGUAGES}
-    config.extra["languages"] = LanguageState(palettes, descriptions)
+    copyrights = {language: _in(language, config.copyright or "") for language in LANGUAGES}
+    config.extra["languages"] = LanguageState(palettes, descriptions, copyrights)
     # Makes the theme show the switch; overrides/main.html writes the links in the head instead of the theme.
     config.extra["alternate"] = True
     return config
@@ -190,6 +192,7 @@ def on_page_context(context: dict[str, Any], page: Page, config: MkDocsConfig, n
     config.theme["language"] = here
     config.theme["palette"] = state.palettes[here]
     config.site_description = state.descriptions[here]
+    config.copyright = state.copyrights[here]
     context["nav"] = state.navigations.get(here, nav)
     path = page.file.dest_uri.removeprefix(_folder(here))
     context["switch"] = []

@@ -1,31 +1,11 @@
 /* The answer beside the file: tiles, notes, offers and the table of reasons. */
 
 import { figure, fill, make } from "./dom.js";
+import { said, translated } from "./translate.js";
 
 const ms = value => (value >= 10_000 ? [figure(value / 1000, 1), "s"] : [figure(value, value >= 20 ? 0 : 1), "ms"]);
 const range = (texts, [, low, high], show = figure) => fill(texts.range, { low: show(low), high: show(high) });
 const kind = basis => (basis.startsWith("extrapolated") ? "extrapolated" : "modelled");
-
-/** Translate a text sentence by sentence; null if one has no translation. */
-export function translated(text, sentences = []) {
-  const done = [];
-  let rest = text;
-  while (rest) {
-    const found = sentences.map(pair => sentence(rest, pair)).find(Boolean);
-    if (!found) return null;
-    done.push(found.own);
-    rest = rest.slice(found.length).trimStart();
-  }
-  return done.length ? done.join(" ") : null;
-}
-
-/** Return the translation of the sentence at the beginning of a text, by its template with {names}. */
-function sentence(text, [english, own]) {
-  const names = english.match(/\{[^}]+\}/g) ?? [];
-  const pattern = english.split(/\{[^}]+\}/).map(part => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("(.+?)");
-  const found = text.match(new RegExp(`^${pattern}(?= |$)`));
-  return found && { length: found[0].length, own: names.reduce((filled, name, place) => filled.replaceAll(name, () => found[place + 1]), own) };
-}
 
 export class Answer {
   constructor(root, { texts, reasons, pages }, apply, plan) {
@@ -37,25 +17,31 @@ export class Answer {
     tile.querySelector(`.${part}`).replaceChildren(...children);
   }
 
-  #basis(tile, name, why, measured) {
-    this.#put(tile, "basis", make("span", { class: `mark ${name}`, title: why }, this.texts[name]), ...(measured ?? []));
+  /** Say what a figure rests on, each kind with its figures on a line. */
+  #basis(tile, name, why, figures, run, measured) {
+    const pair = (mark, text) => make("span", { class: "pair" }, mark, " ", make("span", {}, text));
+    const made = pair(make("span", { class: `mark ${name}`, title: why }, this.texts[name]), figures);
+    const link = run && make("a", { href: this.#run(run.run), class: "mark measured", title: run.run }, this.texts.measured);
+    this.#put(tile, "basis", made, ...(link ? [" ", pair(link, measured)] : []));
   }
 
   show(answer) {
     const texts = this.texts;
-    this.root.querySelector("#title").textContent = answer.title;
-    this.root.querySelector("#load").textContent = answer.load;
+    this.root.querySelector("#title").replaceChildren(this.said(answer.title));
+    this.root.querySelector("#load").replaceChildren(this.said(answer.load));
     this.#memory(answer.memory);
     this.#speed(answer);
     this.root.querySelector("#notes").replaceChildren(
-      ...answer.warnings.map(each => make("li", { class: "warning", lang: "en" }, this.#own(each.constraint, each.message), " ", each.remedy)),
-      ...answer.notes.map(each => make("li", { lang: "en" }, each)),
-      ...(answer.assumed.length ? [make("li", { lang: "en" }, make("b", {}, texts.assumed), " ", answer.assumed.join(", "))] : []),
+      ...answer.warnings.map(({ constraint, message, remedy }) =>
+        make("li", { class: "warning" }, this.said(message, constraint), " ", this.said(remedy, constraint))),
+      ...answer.notes.map(each => make("li", {}, this.said(each))),
+      ...(answer.assumed.length ? [make("li", {}, make("b", {}, texts.assumed), " ", ...answer.assumed.flatMap((each, at) => (at ? [", ", this.said(each)] : [this.said(each)])))] : []),
     );
   }
 
-  #own(constraint, message) {
-    return translated(message, this.reasons?.constraints?.[constraint]) ?? message;
+  /** Return what the recommender says in the page's language, or marked as English. */
+  said(text, constraint) {
+    return said(text, this.reasons.constraints?.[constraint], this.reasons.said);
   }
 
   #memory({ total, card, parts, at_most: most, cache }) {
@@ -74,7 +60,7 @@ export class Answer {
     const gib = Object.fromEntries(parts.map(([name, size]) => [name, figure(size, 2)]));
     this.#put(tile, "detail", fill(texts.parts, { weights: gib.weights, cache: gib["kv cache"], tokens: cache[0].toLocaleString("en") }));
     const only = parts.every(each => each[4] === "measured") ? "measured" : "modelled";
-    this.#basis(tile, only, range(texts, total), [` ${range(texts, total)}`]);
+    this.#basis(tile, only, range(texts, total), range(texts, total));
   }
 
   #speed({ speed, measured, defaults, servers }) {
@@ -86,20 +72,13 @@ export class Answer {
     this.#put(tile, "detail", also.join(" · "));
     const scale = unit === "s" ? 1000 : 1;
     const times = value => (value === speed.latency_ms[2] ? `${figure(value / scale)} ${unit}` : figure(value / scale));
-    this.#basis(tile, kind(speed.basis), speed.basis, this.#range(speed.latency_ms, times, measured, measured && fill(texts.median, { ms: measured.p50_ms })));
+    this.#basis(tile, kind(speed.basis), this.#text(speed.basis), range(texts, speed.latency_ms, times), measured, measured && fill(texts.median, { ms: measured.p50_ms }));
     const rate = this.tile("rate");
     this.#put(rate, "figure", make("b", {}, figure(speed.rps[0])), ` ${texts.rps}`);
     const than = !defaults ? "" : !defaults.fits ? texts["defaults-fail"] :
       defaults.gain[1] <= 1 && defaults.gain[2] >= 1 ? texts["defaults-same"] : fill(texts["defaults-gain"], { gain: figure(defaults.gain[0], 1) });
     this.#put(rate, "detail", [servers > 1 ? fill(texts.servers, { servers }) : "", than].filter(Boolean).join(" · "));
-    this.#basis(rate, kind(speed.basis), speed.basis, this.#range(speed.rps, figure, measured, measured && `${figure(measured.rps)} ${texts.rps}`));
-  }
-
-  #range(values, show, measured, figures) {
-    const shown = [` ${range(this.texts, values, show)}`];
-    if (!measured) return shown;
-    const link = make("a", { href: this.#run(measured.run), class: "mark measured", title: measured.run }, this.texts.measured);
-    return [...shown, make("br"), link, ` ${figures}`];
+    this.#basis(rate, kind(speed.basis), this.#text(speed.basis), range(texts, speed.rps, figure), measured, measured && `${figure(measured.rps)} ${texts.rps}`);
   }
 
   #run(id) {
@@ -107,12 +86,12 @@ export class Answer {
   }
 
   /** Say why there is no answer, and offer those that exist. */
-  refuse(place, { error, offers, option }) {
+  refuse(place, { error, offers, option, constraint }) {
     const output = make("pre", { class: "output", tabindex: 0, lang: "en" });
     const buttons = offers.map(({ options, text, without = [] }) => {
       const button = make("button", { type: "button" }, options);
       button.addEventListener("click", () => (options.startsWith("recommend ") ? this.plan(options, output) : this.apply(options, without)));
-      return make("li", {}, button, text ? ` ${text}` : "");
+      return make("li", {}, button, ...(text ? [" ", this.said(text)] : []));
     });
     if (option && option !== "--gpu") {
       const leave = make("button", { type: "button" }, fill(this.texts.leave, { option }));
@@ -120,18 +99,26 @@ export class Answer {
       buttons.push(make("li", {}, leave));
     }
     place.replaceChildren(
-      make("p", { lang: "en" }, make("b", {}, option ? this.texts["not-understood"] : this.texts["nothing-fits"]), " ", error),
+      make("p", {}, make("b", {}, option ? this.texts["not-understood"] : this.texts["nothing-fits"]), " ", this.said(error, constraint)),
       ...(buttons.length ? [make("p", {}, this.texts.offers), make("ul", {}, ...buttons), output] : []),
     );
+  }
+
+  #reason({ id, reason }) {
+    return said(reason, this.reasons.options?.[id], this.reasons.said);
+  }
+
+  /** What holds without the option: a value, or in words where it differs. */
+  #default(option) {
+    return translated(option.default, this.reasons.options?.[option.id]) ?? option.default;
   }
 
   /** The full reason of an option; `short` for a mouse that hovers. */
   explain(option, short) {
     const { texts } = this;
-    const own = translated(option.reason, this.reasons?.options?.[option.id]);
-    const reason = make("p", { lang: own ? document.documentElement.lang : "en" }, own ?? option.reason);
+    const reason = make("p", {}, this.#reason(option));
     const head = make("p", { class: "head" }, make("code", {}, option.name), ` ${option.value}`,
-      ...(option.default !== option.value ? [make("small", {}, ` ${fill(texts.default, { default: option.default || texts.none })}`)] : []));
+      ...(option.default !== option.value ? [make("small", {}, ` ${fill(texts.default, { default: this.#default(option) || texts.none })}`)] : []));
     if (short) return [head, reason];
     const sources = option.sources.map(({ text, href, run }) =>
       make("li", {}, href || run ? make("a", { href: href || this.#run(run) }, text) : text));
@@ -139,15 +126,19 @@ export class Answer {
     const page = make("a", { href: this.pages.options[option.id] }, texts.page);
     return [
       head, reason,
-      ...(sources.length ? [make("ul", { class: "sources", lang: "en" }, ...sources, ...(option.caveat ? [make("li", {}, option.caveat)] : []))] : [make("p", {}, texts.unverified)]),
+      ...(sources.length ? [make("ul", { class: "sources" }, ...sources, ...(option.caveat ? [make("li", {}, this.said(option.caveat))] : []))] : [make("p", {}, texts.unverified)]),
       ...(advice.length ? [make("p", {}, `${texts.others} ${advice.join(", ")}`)] : []),
       make("p", {}, page),
     ];
   }
 
+  #text(words) {
+    return translated(words, this.reasons.said) ?? words;
+  }
+
   /** Return an option as the file's lines show it: with its reason in a few words, and the language of that. */
   brief(option) {
-    const own = option.brief && translated(option.brief, this.reasons?.options?.[option.id]);
+    const own = translated(option.brief, this.reasons.options?.[option.id]);
     return { ...option, shown: own || option.brief || option.value, lang: own ? document.documentElement.lang : "en" };
   }
 
@@ -155,10 +146,9 @@ export class Answer {
   table(place, { options, left, near, speed }) {
     const { texts } = this;
     const rows = options.map(option => {
-      const own = translated(option.reason, this.reasons?.options?.[option.id]);
       const name = make("a", { href: this.pages.options[option.id] }, make("code", {}, option.name));
-      return make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, option.value), make("td", {}, option.default || "–"),
-        make("td", own ? {} : { lang: "en" }, own ?? option.reason));
+      return make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, option.value), make("td", {}, this.#default(option) || "–"),
+        make("td", {}, this.#reason(option)));
     });
     const head = texts.columns.split("|").map(each => make("th", { scope: "col" }, each));
     const runs = near.map(run => make("li", {}, make("a", { href: this.#run(run.run) }, run.run), ` ${fill(texts.near, run)}`));
@@ -168,8 +158,8 @@ export class Answer {
         make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows))),
       make("p", {}, fill(texts.left, { left })),
       make("h2", {}, texts.basis),
-      make("p", { lang: "en" }, fill(texts.limit, { limit: speed.limit, basis: speed.basis })),
-      ...(runs.length ? [make("ul", { class: "near", lang: "en" }, ...runs)] : []),
+      make("p", {}, fill(texts.limit, { limit: this.#text(speed.limit), basis: this.#text(speed.basis) })),
+      ...(runs.length ? [make("ul", { class: "near" }, ...runs)] : []),
     );
   }
 }

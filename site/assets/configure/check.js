@@ -2,12 +2,14 @@
 
 import { fill, make } from "./dom.js";
 import { pageEngine } from "./engine.js";
+import { said as translated } from "./translate.js";
 
 const FILE = "script";
 const FOUND = 1;  // the exit code with findings; higher ones are failures
 const root = document.getElementById("checker");
 const at = selector => root.querySelector(selector);
-const { texts, rules } = JSON.parse(document.getElementById("checker-data").textContent);
+const data = JSON.parse(document.getElementById("checker-data").textContent);
+const { texts, rules } = data;
 const form = at("form");
 const state = { part: "findings", parts: {}, asked: 0 };
 const engine = pageEngine(({ progress, failed }) => {
@@ -16,7 +18,9 @@ const engine = pageEngine(({ progress, failed }) => {
   else say(texts.working);
 });
 
-const say = text => (at("#check-status").textContent = text);
+const say = text => at("#check-status").replaceChildren(text);
+/** Return what a rule, or any of them, says in the page's language. */
+const said = (text, rule) => translated(text, data.findings[rule], data.findings[""], data.said, data.reasons);
 const fields = () => [...form.elements].filter(each => each.tagName === "INPUT" && each.value.trim());
 
 async function check() {
@@ -30,7 +34,7 @@ async function check() {
   try {
     const found = await run("--format", "json");
     if (turn !== state.asked) return;
-    if (!found.stdout || found.code > FOUND) return say(found.stderr.replace(/^recommend( review)?: /, ""));
+    if (!found.stdout || found.code > FOUND) return say(said(found.stderr.trim().replace(/^recommend( review)?: /, "")));
     const report = JSON.parse(found.stdout);
     const [repaired, optimized] = [await run("--diff", "--unsafe"), await run("--optimize", "--diff")];
     if (turn !== state.asked) return;
@@ -75,9 +79,21 @@ function marked(line, marks) {
 
 function finding({ rule, severity, message, why, fix }) {
   return make("div", { class: `finding ${severity}` },
-    make("p", {}, make("a", { href: `${rules}${rule.toLowerCase()}.html` }, rule), " ", make("b", {}, message)),
-    ...(why ? [make("p", {}, why)] : []),
-    ...(fix ? [make("p", { class: "repair" }, fill(texts.fix, { what: fix.what }))] : []));
+    make("p", {}, make("a", { href: `${rules}${rule.toLowerCase()}.html` }, rule), " ", make("b", {}, said(message, rule))),
+    ...(why ? [make("p", {}, said(why, rule))] : []),
+    ...(fix ? [make("p", { class: "repair" }, ...around(texts.fix, "{what}", said(fix.what, rule)))] : []));
+}
+
+/** Put an element into a text. */
+function around(text, place, element) {
+  const [before, after] = text.split(place);
+  return [before, element, after];
+}
+
+/** Return a reason of the command: its line, what changes, and why. */
+function because(text) {
+  const [, head, why] = text.match(/^(?!.*: (?:add it by hand|not optimized): )(\d+: \S.*?: )(.*)$/) ?? [];
+  return head ? [head, said(why)] : [said(text)];
 }
 
 function difference({ stdout, stderr }, nothing) {
@@ -86,7 +102,7 @@ function difference({ stdout, stderr }, nothing) {
     const kind = { "+": "added", "-": "removed", "@": "place" }[line[0]] ?? "";
     return make("div", { class: `row ${kind}` }, make("code", {}, line), "\n");
   });
-  return [...(rows.length ? rows : [make("p", { class: "clean" }, nothing)]), ...(reasons.length ? [make("ul", { class: "reasons" }, ...reasons.map(each => make("li", {}, each)))] : [])];
+  return [...(rows.length ? rows : [make("p", { class: "clean" }, nothing)]), ...(reasons.length ? [make("ul", { class: "reasons" }, ...reasons.map(each => make("li", {}, ...because(each))))] : [])];
 }
 
 function show() {

@@ -84,15 +84,16 @@ function reveal(found) {
   at("#refusal").hidden = !refused;
   at("#given").classList.toggle("stale", refused);
   at("#given").inert = refused;
+  at("#given").hidden = refused && !state.options;  // no earlier answer to go back to
   for (const each of root.querySelectorAll(".said")) each.replaceChildren();
   if (refused) {
     root.dataset.shown = `refused ${state.asked}`;
     answer.refuse(at("#refusal"), found);
     const name = { load: "amount", concurrency: "amount", rps: "amount" }[found.option?.slice(2)] ?? found.option?.slice(2);
-    const said = name && at(`#said-${CSS.escape(name)}`);
-    if (said) {
-      said.replaceChildren(make("span", { class: "wrong", lang: "en" }, found.error));
-      if (said.closest("details")) said.closest("details").open = true;
+    const place = name && at(`#said-${CSS.escape(name)}`);
+    if (place) {
+      place.replaceChildren(make("span", { class: "wrong" }, answer.said(found.error)));
+      if (place.closest("details")) place.closest("details").open = true;
     }
     return;
   }
@@ -125,7 +126,7 @@ async function file(turn = state.asked) {
 
 function complain(text) {
   at("#files").hidden = true;
-  at("#file").replaceChildren(make("p", { class: "wrong" }, text.replace(/^recommend: /, "")));
+  at("#file").replaceChildren(make("p", { class: "wrong" }, answer.said(text.trim().replace(/^recommend: /, ""))));
 }
 
 function show() {
@@ -190,7 +191,8 @@ function say(text = "", progress) {
 /** No recommender, and no stored answer: offer the stored ones. */
 function unavailable(why) {
   const offers = Object.keys(data.stored).map(key => ({ options: key, text: "" }));
-  reveal({ exit: 2, option: "", error: why ? fill(texts.failed, { why }) : texts["no-wasm"], offers });
+  const error = document.createTextNode(why ? fill(texts.failed, { why }) : texts["no-wasm"]);
+  reveal({ exit: 2, option: "", error, offers });
 }
 
 /** Run another command that an answer offers, such as the plan of a fleet. */

@@ -91,7 +91,7 @@ function row(line, option, texts, explain) {
 
 function hover(element, option, explain) {
   if (element.nextElementSibling?.matches(".reason")) return;
-  element.append(make("div", { class: "hover", "aria-hidden": "true" }, ...explain(option, true)));
+  element.append(make("div", { class: "hover", "aria-hidden": "true", lang: document.documentElement.lang }, ...explain(option, true)));
 }
 
 function toggle(element, hint, option, explain) {
@@ -99,5 +99,5 @@ function toggle(element, hint, option, explain) {
   const open = element.nextElementSibling?.matches(".reason") ? element.nextElementSibling : null;
   hint.setAttribute("aria-expanded", String(!open));
   if (open) open.remove();
-  else element.after(make("div", { class: "reason" }, ...explain(option, false)));
+  else element.after(make("div", { class: "reason", lang: document.documentElement.lang }, ...explain(option, false)));
 }
