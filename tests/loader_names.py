@@ -251,7 +251,8 @@ def write_names(file: str, head: str, names: dict[str, list[str]]) -> None:
 def main(wheel: str = "") -> None:
     if not wheel:
         names = {name: class_names(layouts.as_written(small(name))) for name in OF_CLASSES}
-        return write_names("class_names.yaml", HEAD_OF_CLASSES, names)
+        write_names("class_names.yaml", HEAD_OF_CLASSES, names)
+        return
     prepare(wheel)
     write_names("loader_names.yaml", HEAD, {name: read_names(layouts.as_written(small(name))) for name in MODELS})
 

@@ -731,7 +731,7 @@ def test_random_weights_need_not_end_their_json(answer: str, begins: bool) -> No
     if begins:
         assert "begins as JSON does" in proved(True, random=True, **cut)[-1]
     else:
-        with pytest.raises(Failure, match="not JSON|no text"):
+        with pytest.raises(Failure, match=r"not JSON|no text"):
             proved(True, random=True, **cut)
     with pytest.raises(Failure):
         proved(True, **cut)

@@ -164,7 +164,7 @@ def _clean(tmp_path: Path) -> Iterator[None]:
 
 
 def test_every_record_is_covered() -> None:
-    """Random weights can be written for every model that the newest TurboMind serves, and for most that PyTorch does."""
+    """Random weights can be written for all that the newest TurboMind serves, and for most that PyTorch does."""
     for engine, missing in (("turbomind", set()), ("pytorch", NOT_COVERED)):
         served = {
             model.architecture

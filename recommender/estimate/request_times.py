@@ -109,9 +109,8 @@ def _step_times(
     head = model_shape.head_bytes(model, tp)
     read = (model_shape.decode_bytes(model, tp, 0) - head) / bandwidth
     # States of linear attention are read and written.
-    context_ms = (model_shape.kv_read_bytes(model, config.kv_bits, context, tp) + 2 * state_bytes(model, tp)) / bandwidth
-    if model.text.latent:
-        context_ms /= coefficients["latent-read-share"]
+    context_bytes = model_shape.kv_read_bytes(model, config.kv_bits, context, tp) + 2 * state_bytes(model, tp)
+    rate = bandwidth * (coefficients["latent-read-share"] if model.text.latent else 1.0)
     rows_ns = coefficients["step-quantised-row-ns"] if _is_4_bit(model) else 0.0
     kernels = rows_ns * model_shape.inner_rows(model, tp) / 1e6
     return {
@@ -120,7 +119,7 @@ def _step_times(
         + head / bandwidth
         + estimate_pass_ms(resolved, tp, 1, coefficients),
         # One more token in the pass, without its attention to earlier tokens: that is bound by memory.
-        "step_row": context_ms + model_shape.prefill_flops(model, 1) / dense,
+        "step_row": context_bytes / rate + model_shape.prefill_flops(model, 1) / dense,
         "step_hidable": max(kernels, read),
         "expert_most": experts.most,
         "expert_missed": experts.missed,

@@ -140,7 +140,6 @@ GPU_COEFFICIENTS = (
     "expert-layer-ms",
     "expert-efficiency-quantised",
     "bandwidth-efficiency",
-    "latent-read-share",
     "reduction-ms",
 )
 EXPERT_COEFFICIENTS = tuple(name for name in COEFFICIENTS if name.startswith("expert-"))

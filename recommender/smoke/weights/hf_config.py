@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from recommender.smoke.weights import qwen35, tokenizer
+from recommender.smoke.weights import gemma, qwen35, tokenizer
 from recommender.smoke.weights.layouts import (
     CHANNELS,
     CHAT_LAYOUT,
@@ -82,7 +82,7 @@ def config(model: Model, mark: Mapping[str, Any], ids: Mapping[str, Any]) -> dic
     if model.architecture in _MODEL_TYPES:
         common |= own
     if model.architecture == GEMMA3:
-        return common | _gemma_config(model, text, ids)
+        return common | gemma.config(model, text, ids)
     if model.architecture in (*QWEN35, *QWEN3_VL):
         return common | qwen35.config(model, text, dict(tokenizer.special_tokens(model).ids))
     if model.architecture in QWEN_VL:
@@ -121,7 +121,8 @@ def _rope_scaling(model: Model) -> dict[str, Any] | None:
     """Return the family's published RoPE scaling; it does not affect memory."""
     name, positions, head = family(model), model.text.max_positions, model.text.head_dim
     if model.architecture in QWEN3_VL:
-        return {"rope_type": "default", "mrope_interleaved": True, "mrope_section": [head * 3 // 16, head * 5 // 32, head * 5 // 32]}
+        sections = [head * 3 // 16, head * 5 // 32, head * 5 // 32]
+        return {"rope_type": "default", "mrope_interleaved": True, "mrope_section": sections}
     if model.architecture in QWEN_VL:
         return {"type": "mrope", "rope_type": "default", "mrope_section": [head // 8, head * 3 // 16, head * 3 // 16]}
     if name == "gptoss":
@@ -166,7 +167,7 @@ def _text_config(model: Model, ids: Mapping[str, Any]) -> dict[str, Any]:
         del settings["head_dim"]
         settings |= _latent_config(model)
     if decoder.centered and not text.linear:
-        settings |= _gemma_text(text)
+        settings |= gemma.text_config(text)
     settings |= _window_config(text)
     if decoder.remote:
         settings |= {"bias": text.attention_bias == "qkvo", "qkv_bias": biased}
@@ -221,31 +222,6 @@ def _window_config(text: TextShape) -> dict[str, Any]:
         types = [kinds[number % every == every - 1] for number in range(text.layers)]
         return {"sliding_window": window.tokens, "layer_types": types}
     return {}
-
-
-def _gemma_text(text: TextShape) -> dict[str, Any]:
-    """Return the keys that only Gemma's language models have."""
-    keys: dict[str, Any] = {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": text.head_dim}
-    capped = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
-    apart = {"attn_logit_softcapping": None, "final_logit_softcapping": None, "rope_local_base_freq": 1e4}
-    return keys | (apart if text.qk_norm else capped)
-
-
-def _gemma_config(model: Model, text: dict[str, Any], ids: Mapping[str, Any]) -> dict[str, Any]:
-    vision = model.vision[0]
-    encoder = {
-        "model_type": "siglip_vision_model",
-        "hidden_size": vision.hidden,
-        "intermediate_size": vision.intermediate,
-        "num_hidden_layers": vision.layers,
-        "num_attention_heads": vision.heads,
-        "image_size": vision.image,
-        "patch_size": vision.patch,
-        "vision_use_head": False,
-    }
-    marks = {"boi_token_index": ids["image_start"], "eoi_token_index": ids["image_end"]}
-    named = marks | {"image_token_index": ids["image"], "mm_tokens_per_image": vision.tokens_per_tile}
-    return {"model_type": "gemma3", "text_config": text, "vision_config": encoder, **named}
 
 
 def _routed(text: TextShape, mixture: Mixture) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from recommender.smoke.weights import qwen35
+from recommender.smoke.weights import gemma, qwen35
 from recommender.smoke.weights.layouts import (
     DECODERS,
     GEMMA3,
@@ -17,7 +17,7 @@ from recommender.smoke.weights.layouts import (
     Tensor,
     decoder_name,
 )
-from recommender.smoke.weights.vision_tensors import dense, qwen_vision, siglip_vision, tiled_vision
+from recommender.smoke.weights.vision_tensors import dense, qwen_vision, tiled_vision
 
 if TYPE_CHECKING:
     from recommender.knowledge.records import Mixture, Model, TextShape
@@ -33,7 +33,7 @@ def tensors(model: Model) -> Iterator[Tensor]:
         if model.architecture in QWEN_VL:
             yield from qwen_vision(vision, model.text.hidden, float_type)
         elif model.architecture == GEMMA3:
-            yield from siglip_vision(vision, model.text.hidden, float_type)
+            yield from gemma.vision(vision, model.text.hidden, float_type)
         elif model.architecture in (*QWEN35, *QWEN3_VL):
             yield from qwen35.vision(vision, model.text.hidden, float_type)
         else:

@@ -60,7 +60,9 @@ _CHATML = ("<|im_start|>", "\n", "<|im_end|>\n", "")
 _GLM_WORDS = "<|endoftext|> [MASK] [gMASK] [sMASK] <sop> <eop> <|system|> <|user|> <|assistant|> <|observation|>"
 _GEMMA = {"<pad>": 0, "<eos>": 1, "<bos>": 2, "<unk>": 3}
 _GEMMA_IMAGE = {"<start_of_image>": 255999, "<end_of_image>": 256000, "<image_soft_token>": 262144}
-_DEEPSEEK = _consecutive_ids(100000, "<\uff5cbegin\u2581of\u2581sentence\uff5c> <\uff5cend\u2581of\u2581sentence\uff5c>")
+_DEEPSEEK = _consecutive_ids(
+    100000, "<\uff5cbegin\u2581of\u2581sentence\uff5c> <\uff5cend\u2581of\u2581sentence\uff5c>"
+)
 _LLAMA_3 = {"<|begin_of_text|>": 128000, "<|end_of_text|>": 128001, "<|finetune_right_pad_id|>": 128004}
 _LLAMA_3 |= {"<|start_header_id|>": 128006, "<|end_header_id|>": 128007, "<|eom_id|>": 128008, "<|eot_id|>": 128009}
 _LLAMA_3 |= {"<|python_tag|>": 128010}
@@ -327,6 +329,5 @@ def _qwen_processors(model: Model) -> dict[str, Any]:
     return {
         "preprocessor_config.json": common
         | {"image_processor_type": f"Qwen2VLImageProcessor{'Fast' if newer else ''}"},
-        "video_preprocessor_config.json": common
-        | {"video_processor_type": f"Qwen{3 if newer else 2}VLVideoProcessor"},
+        "video_preprocessor_config.json": common | {"video_processor_type": f"Qwen{3 if newer else 2}VLVideoProcessor"},
     }

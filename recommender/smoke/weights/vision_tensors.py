@@ -123,25 +123,3 @@ def _qwen_layer(vision: VisionShape, layer: str, kind: str) -> Iterator[Tensor]:
     for name in ups:
         yield from dense(layer + name, width, deep, kind, True)
     yield from dense(layer + down, deep, width, kind, True)
-
-
-# --- Gemma 3: SigLIP ------------------------------------------------------------------------
-
-
-def siglip_vision(vision: VisionShape, hidden: int, kind: str) -> Iterator[Tensor]:
-    """Yield the tensors of a SigLIP encoder without a class token, and of Gemma 3's projector."""
-    width, patch, stem = vision.hidden, vision.patch, "vision_tower.vision_model."
-    yield Tensor(f"{stem}embeddings.patch_embedding.weight", kind, (width, CHANNELS, patch, patch), "normal")
-    yield Tensor(f"{stem}embeddings.patch_embedding.bias", kind, (width,), "normal")
-    yield Tensor(f"{stem}embeddings.position_embedding.weight", kind, ((vision.image // patch) ** 2, width), "normal")
-    for number in range(vision.layers):
-        layer = f"{stem}encoder.layers.{number}."
-        for name in ("layer_norm1", "layer_norm2"):
-            yield from norm(layer + name, width, kind, True)
-        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
-            yield from dense(f"{layer}self_attn.{name}", width, width, kind, True)
-        yield from dense(f"{layer}mlp.fc1", width, vision.intermediate, kind, True)
-        yield from dense(f"{layer}mlp.fc2", vision.intermediate, width, kind, True)
-    yield from norm(f"{stem}post_layernorm", width, kind, True)
-    yield Tensor("multi_modal_projector.mm_input_projection_weight", kind, (width, hidden), "normal")
-    yield Tensor("multi_modal_projector.mm_soft_emb_norm.weight", kind, (width,), "normal")
