@@ -19,12 +19,12 @@ ModelKind: TypeAlias = tuple[bool, str, bool, bool]
 def classify_model(model: records.Model) -> ModelKind:
     """Return what makes models behave alike.
 
-    Mixture of experts or dense; quantisation method, or ``""``, and ``linear`` for layers with
-    linear attention; reads images; resizes images by pixels instead of cutting tiles.
+    Mixture of experts or dense; quantisation method, or ``""``, with ``linear`` for layers with
+    linear attention and ``latent`` for compressed keys and values; reads images; resizes images by pixels instead of cutting tiles.
     """
     method: str = model.quantization[0].method if model.quantization else ""
-    if model.text.linear:
-        method = f"{method} linear".strip()
+    attention = "linear" if model.text.linear else "latent" if model.text.latent else ""
+    method = f"{method} {attention}".strip()
     return bool(model.text.mixture), method, bool(model.vision), any(vision.pixels for vision in model.vision)
 
 
