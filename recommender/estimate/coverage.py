@@ -20,7 +20,8 @@ def classify_model(model: records.Model) -> ModelKind:
     """Return what makes models behave alike.
 
     Mixture of experts or dense; quantisation method, or ``""``, with ``linear`` for layers with
-    linear attention and ``latent`` for compressed keys and values; reads images; resizes images by pixels instead of cutting tiles.
+    linear attention and ``latent`` for compressed keys and values; reads images; resizes images
+    by pixels instead of cutting tiles.
     """
     method: str = model.quantization[0].method if model.quantization else ""
     attention = "linear" if model.text.linear else "latent" if model.text.latent else ""
