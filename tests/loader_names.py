@@ -33,9 +33,9 @@ MODELS = (
     "qwen2.5-vl-7b-gptq", "qwen3-30b-a3b-fp8", "qwen3-30b-a3b-gptq", "qwen3-8b", "qwen3.5-35b-a3b", "qwen3.5-9b",
 )  # fmt: skip
 OF_CLASSES = (
-    "deepseek-v2-lite-chat", "gemma-2-9b-it", "gemma-3-4b-it", "glm-4-9b-0414", "glm-4.5-air",
-    "mistral-7b-instruct-v0.3", "moonlight-16b-a3b-instruct", "phi-4", "qwen3-vl-30b-a3b-instruct",
-    "qwen3-vl-4b-instruct",
+    "deepseek-v2-lite-chat", "gemma-2-9b-it", "gemma-3-4b-it", "glm-4-9b-0414", "glm-4.5", "glm-4.5-air",
+    "mistral-7b-instruct-v0.3", "moonlight-16b-a3b-instruct", "phi-4", "qwen3-next-80b-a3b-instruct",
+    "qwen3-vl-30b-a3b-instruct", "qwen3-vl-4b-instruct",
 )  # fmt: skip
 """Models that only the PyTorch engine serves."""
 HEAD = """\

@@ -43,9 +43,9 @@ def covered(model: Model) -> bool:
 
 
 NOT_COVERED = {
-    "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "Glm4MoeForCausalLM", "Glm4vForConditionalGeneration",
+    "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "Glm4vForConditionalGeneration",
     "Llama4ForConditionalGeneration", "LlavaForConditionalGeneration", "MiniCPMV", "Phi3VForCausalLM",
-    "Qwen3NextForCausalLM", "Qwen3OmniMoeForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration",
+    "Qwen3OmniMoeForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration",
 }  # fmt: skip
 """Architectures with a model, served by PyTorch only, that no random weights are written for (FP8 ones of some)."""
 NAMES = sorted(name for name, model in STORE.models.items() if covered(model))
@@ -93,7 +93,10 @@ def small(name: str) -> Model:
     base, top, text = OTHERS.get(name, (name, {}, {}))
     fields = as_dict(STORE.models[base]) | top | {"id": name}
     fields["text"] |= SMALL_TEXT | text
-    fields["text"]["mixture"] = [each | SMALL_MIXTURE for each in fields["text"].get("mixture", [])]
+    fields["text"]["mixture"] = [
+        each | SMALL_MIXTURE | {"dense_layers": min(each.get("dense_layers", 0), 1)}
+        for each in fields["text"].get("mixture", [])
+    ]
     fields["text"]["mixture"] = [
         each | {"sets": 2 if each.get("sets") else 0} | ({"shared": 384} if each.get("shared") else {})
         for each in fields["text"]["mixture"]

@@ -15,6 +15,7 @@ from recommender.smoke.weights.layouts import (
     CHAT_LAYOUT,
     DECODERS,
     GEMMA3,
+    GLM_MOE,
     INTERN_S2,
     QWEN3_VL,
     QWEN35,
@@ -146,7 +147,7 @@ def _text_config(model: Model, ids: Mapping[str, Any]) -> dict[str, Any]:
         "num_hidden_layers": text.layers,
         "num_attention_heads": text.heads,
         "num_key_value_heads": text.kv_heads,
-        "head_dim": text.head_dim,
+        **({} if text.latent else {"head_dim": text.head_dim}),
         "vocab_size": text.vocab,
         "max_position_embeddings": text.max_positions,
         "rms_norm_eps": decoder.eps,
@@ -162,12 +163,8 @@ def _text_config(model: Model, ids: Mapping[str, Any]) -> dict[str, Any]:
     }
     if text.linear:
         del settings["rope_theta"], settings["rope_scaling"], settings["torch_dtype"]
-        settings |= qwen35.text_config(text, decoder.theta)
-    if text.latent:
-        del settings["head_dim"]
-        settings |= _latent_config(model)
-    if decoder.centered and not text.linear:
-        settings |= gemma.text_config(text)
+        settings |= qwen35.text_config(text, decoder.theta, bool(model.vision))
+    settings |= _attention_config(model)
     settings |= _window_config(text)
     if decoder.remote:
         settings |= {"bias": text.attention_bias == "qkvo", "qkv_bias": biased}
@@ -175,6 +172,16 @@ def _text_config(model: Model, ids: Mapping[str, Any]) -> dict[str, Any]:
     for packed in model.quantization:
         settings["quantization_config"] = _quantization(packed)
     return settings
+
+
+def _attention_config(model: Model) -> dict[str, Any]:
+    """Return the keys of attention that only some families have."""
+    text, name = model.text, decoder_name(model)
+    if text.latent:
+        return _latent_config(model)
+    if name == GLM_MOE:
+        return {"use_qk_norm": text.qk_norm}
+    return gemma.text_config(text) if DECODERS[name].centered and not text.linear else {}
 
 
 def _latent_config(model: Model) -> dict[str, Any]:

@@ -35,6 +35,8 @@ QWEN35 = {"Qwen3_5ForConditionalGeneration": "qwen3_5", "Qwen3_5MoeForConditiona
 QWEN3_VL = {"Qwen3VLForConditionalGeneration": "qwen3_vl", "Qwen3VLMoeForConditionalGeneration": "qwen3_vl_moe"}
 """Architectures with that encoder and ordinary attention, and their model types."""
 GEMMA3 = "Gemma3ForConditionalGeneration"
+QWEN3_NEXT = "Qwen3NextForCausalLM"
+GLM_MOE = "Glm4MoeForCausalLM"
 ITEM_BYTES = {"F16": 2, "BF16": 2, "F32": 4, "I32": 4, "U8": 1, "F8_E4M3": 1}
 NIBBLES = 8
 """4-bit weights a 32-bit word."""
@@ -154,7 +156,8 @@ DECODERS: Mapping[str, Decoder] = {
     "Gemma2ForCausalLM": Decoder("gemma2", 1e4, 1e-6, norms=_GEMMA_NORMS, centered=True),
     GEMMA3: Decoder("gemma3_text", 1e6, 1e-6, qk_norm=True, norms=_GEMMA_NORMS, centered=True),
     "Glm4ForCausalLM": Decoder("glm4", 1e4, 1e-5, joined=("gate_up_proj",), norms=_GLM_NORMS),
-    "Glm4MoeForCausalLM": Decoder("glm4_moe", 1e6, 1e-5, experts=_CORRECTED),
+    GLM_MOE: Decoder("glm4_moe", 1e6, 1e-5, experts=_CORRECTED),
+    QWEN3_NEXT: Decoder("qwen3_next", 1e7, 1e-6, qk_norm=True, centered=True, experts=_GATED),
     "DeepseekV2ForCausalLM": Decoder(
         "deepseek_v2",
         1e4,
@@ -221,14 +224,15 @@ def as_written(model: Model) -> Model:
 
 
 def check_model(model: Model) -> None:
-    """Raise WeightsError for a model whose weights TurboMind would not load as written."""
+    """Raise WeightsError for a model whose weights LMDeploy would not load as written."""
     text, name = model.text, decoder_name(model)
     decoder = DECODERS[name]
     sees = model.architecture in (*TILED, *QWEN_VL, *QWEN35, *QWEN3_VL, GEMMA3)
-    hybrid = model.architecture in QWEN35
+    hybrid = model.architecture in (*QWEN35, QWEN3_NEXT)
+    free_norms = name == GLM_MOE  # GLM-4.5 and 4.6 have them, 4.5-Air has none
     faults = [
         (sees != bool(model.vision), f"vision does not go with {model.architecture}", "fix the record's vision"),
-        (text.qk_norm != decoder.qk_norm, f"text.qk_norm is not what {name} has", "fix the record"),
+        (not free_norms and text.qk_norm != decoder.qk_norm, f"text.qk_norm is not what {name} has", "fix the record"),
         (bool(text.mixture) != bool(decoder.experts), f"text.mixture is not what {name} has", "fix the record"),
         (bool(text.linear) != hybrid, f"text.linear is not what {name} has", "fix the record"),
         (text.post_norms == (decoder.norms == _TWO_NORMS), f"text.post_norms is not what {name} has", "fix the record"),

@@ -28,12 +28,16 @@ def linear_layer(text: TextShape, number: int) -> LinearAttention | None:
     return None if (number + 1) % every == 0 else next(iter(text.linear), None)
 
 
-def linear_matrices(linear: LinearAttention, hidden: int) -> Iterator[tuple[str, int, int]]:
-    """Yield name, inputs and outputs of a layer's projections."""
-    yield "in_proj_qkv", hidden, convolved_width(linear)
-    yield "in_proj_z", hidden, value_width(linear)
-    yield "in_proj_b", hidden, linear.value_heads
-    yield "in_proj_a", hidden, linear.value_heads
+def linear_matrices(linear: LinearAttention, hidden: int, joined: bool) -> Iterator[tuple[str, int, int]]:
+    """Yield name, inputs and outputs of a layer's projections; Qwen3-Next has two of them ``joined``."""
+    if joined:
+        yield "in_proj_qkvz", hidden, convolved_width(linear) + value_width(linear)
+        yield "in_proj_ba", hidden, 2 * linear.value_heads
+    else:
+        yield "in_proj_qkv", hidden, convolved_width(linear)
+        yield "in_proj_z", hidden, value_width(linear)
+        yield "in_proj_b", hidden, linear.value_heads
+        yield "in_proj_a", hidden, linear.value_heads
     yield "out_proj", value_width(linear), hidden
 
 
@@ -68,16 +72,18 @@ def vision(shape: VisionShape, hidden: int, kind: str) -> Iterator[Tensor]:
         yield from dense(f"{VISION_STEM}{name}.linear_fc2", merged, hidden, kind, True)
 
 
-def text_config(text: TextShape, theta: float) -> dict[str, Any]:
-    """Return the keys of the language model that no other family has."""
+def text_config(text: TextShape, theta: float, sees: bool) -> dict[str, Any]:
+    """Return the keys of the language model that no other family has; one that ``sees`` rotates in three dimensions."""
     kinds = ["linear_attention" if linear_layer(text, number) else "full_attention" for number in range(text.layers)]
-    rope = {"rope_type": "default", "rope_theta": theta, "partial_rotary_factor": ROTARY_SHARE}
+    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": theta, "partial_rotary_factor": ROTARY_SHARE}
+    if sees:
+        rope |= {"mrope_interleaved": True, "mrope_section": SECTIONS}
     settings: dict[str, Any] = {
         "attn_output_gate": True,
         "dtype": text.dtype,
         "layer_types": kinds,
         "full_attention_interval": text.layers // attention_layers(text),
-        "rope_parameters": rope | {"mrope_interleaved": True, "mrope_section": SECTIONS},
+        "rope_parameters": rope,
     }
     for linear in text.linear:
         settings |= {

@@ -10,6 +10,7 @@ from recommender.smoke.weights.layouts import (
     DECODERS,
     GEMMA3,
     NIBBLES,
+    QWEN3_NEXT,
     QWEN3_VL,
     QWEN35,
     QWEN_VL,
@@ -101,7 +102,7 @@ def _text(model: Model, kind: str) -> Iterator[Tensor]:
         for norm in norms:
             yield _norm(layer + norm, text.hidden, kind, decoder.centered)
         if linear := qwen35.linear_layer(text, number):
-            for name, inputs, outputs in qwen35.linear_matrices(linear, text.hidden):
+            for name, inputs, outputs in qwen35.linear_matrices(linear, text.hidden, model.architecture == QWEN3_NEXT):
                 yield from _linear(f"{layer}linear_attn.{name}", inputs, outputs, kind, False, common)
             yield from qwen35.linear_rest(layer, linear, kind)
         else:
