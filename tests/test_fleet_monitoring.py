@@ -274,6 +274,31 @@ def test_kustomize_adds_a_component_only_where_it_is_asked_for(at: int, name: st
     assert json.loads(board["data"]["lmdeploy.json"])["uid"] == "lmdeploy-fleet"
 
 
+@pytest.mark.parametrize("at", [0, 3, 12, 18])
+def test_the_gateways_route_leads_to_the_load_balancer(at: int) -> None:
+    """Its backend is the Service of the load balancer, and it waits as long as a request may wait and be answered."""
+    every, texts = manifests(at), files(at)
+    route = component(texts, "gateway/route.yaml", "HTTPRoute")
+    (rule,) = route["spec"]["rules"]
+    (backend,) = rule["backendRefs"]
+    service = every["Service", backend["name"]]
+    assert service["spec"]["selector"]["app.kubernetes.io/component"] == "front"
+    assert backend["port"] in {port["port"] for port in service["spec"]["ports"]}
+    (answer,) = re.findall(r"presetenv ANSWER_TIMEOUT (\d+)s", texts["haproxy.cfg"])
+    (queue,) = re.findall(r"presetenv QUEUE_TIMEOUT (\d+)ms", texts["haproxy.cfg"])
+    for given in rule["timeouts"].values():
+        assert re.fullmatch(r"[0-9]{1,5}s", given)  # the API's form
+        assert int(given[:-1]) * 1000 >= int(answer) * 1000 + int(queue)
+    listed = yaml.safe_load(texts["gateway/kustomization.yaml"])
+    assert (listed["kind"], listed["resources"]) == ("Component", ["route.yaml"])
+    head = "\n".join(re.findall(r"^# ( .*)$", texts["gateway/kustomization.yaml"], re.M))
+    (patch,) = yaml.safe_load(head)["patches"]
+    patched = yaml.safe_load(patch["patch"])
+    assert all(patched[key] == route[key] for key in ("apiVersion", "kind"))
+    assert patched["metadata"]["name"] == route["metadata"]["name"]
+    assert patched["spec"]["parentRefs"][0].keys() >= route["spec"]["parentRefs"][0].keys()
+
+
 # --- numbers
 
 

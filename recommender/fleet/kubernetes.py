@@ -44,6 +44,8 @@ ALWAYS = (
     "keda/scaledobject",
     "hpa/kustomization",
     "hpa/hpa",
+    "gateway/kustomization",
+    "gateway/route",
 )
 DASHBOARD = "monitoring/dashboard.json"
 MODELS = "/models"
