@@ -468,7 +468,7 @@ def test_without_errors_of_unseen_starts_the_parts_ends_are_told() -> None:
 
 @pytest.mark.parametrize(
     ("asked", "tp"),
-    [({"gpu": "l4"}, 1), ({"model": "qwen3.5-9b", "images": 0}, 1), ({"gpu": "h200-sxm", "gpu_count": 2}, 2)],
+    [({"gpu": "l4"}, 1), ({"model": "qwen3.5-35b-a3b", "images": 0}, 1), ({"gpu": "h200-sxm", "gpu_count": 2}, 2)],
 )
 def test_what_never_started_may_take_anything_its_parts_allow(asked: dict[str, Any], tp: int) -> None:
     """A card or a kind of model that was not measured, or several cards: each part's own ends."""
