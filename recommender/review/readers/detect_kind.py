@@ -40,6 +40,8 @@ OTHER_NAMES = pattern(r"(?:jenkins|vagrant|rake|tilt|brew|gem)file")
 LINES = pattern(r"(?i)(?:gnu)?makefile(?:\..*)?|procfile(?:\..*)?|justfile|crontab")
 STEPS = pattern(r"(?m)^[ \t]*(?:-[ \t]+)?(?:steps|stages|script|before_script)[ \t]*:")
 """Keys of a workflow, whose services are not compose's."""
+PROCESSES = pattern(r"(?m)^[\"']?processes[\"']?[ \t]*:")
+"""What process-compose starts: programs of the host, no containers."""
 MOST_EMBEDDED = 20
 DOCKERFILE = pattern(r"(?i)^(?:.*[._-])?(?:docker|container)file(?:[._-].*)?$")
 IMPORTS = pattern(
@@ -130,7 +132,7 @@ def kind_of(path: str, text: str) -> Kind:
     if OTHER_NAMES.fullmatch(name):
         return "other"
     if SUFFIXES.get(suffix) == "steps":
-        return _manifest(text) or ("compose" if "compose" in name else "steps")
+        return _manifest(text) or ("compose" if "compose" in name and not PROCESSES.search(text) else "steps")
     if suffix in SUFFIXES and not (SUFFIXES[suffix] == "lines" and UNIT.match(text) and STARTS.search(text)):
         return SUFFIXES[suffix]
     if text.startswith("#!"):

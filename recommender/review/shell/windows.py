@@ -26,6 +26,8 @@ POWERSHELL = pattern(
     |(?P<set>(?m:^|(?<=;))[ \t]*(?:\[[^\]\n]*\][ \t]*)*\$(?P<env>[Ee]nv:)?(?P<name>\w+)[ \t]*(?P<equals>\+?=)[ \t]*)
     |(?P<list>@\()
     |(?P<splat>(?<=\s)@(?P<array>[A-Za-z]\w*))
+    |(?P<process>(?im:^[ \t]*)Start-Process[ \t]+(?:-FilePath[ \t]+)?(?P<program>[\w.:/\\-]+|\"[^\"\n$]*\")
+        [ \t]+(?:-ArgumentList|-Args)[ \t]+\$(?P<words>\w+)[^\n]*)
     |(?P<call>(?m:^[ \t]*&[ \t]+))
     |(?P<used>\$\{?[Ee]nv:(?P<variable>\w+)\}?)
     |(?P<slash>\\)""",
@@ -80,6 +82,10 @@ def _powershell(text: str) -> Iterator[Change]:
             lists += 1
             yield start, start + 1, ""
             yield from ((at, at + 1, " ") for at in _commas(text, end)[0])
+        elif kind == "process":
+            yield start, match.start("program"), ""
+            yield match.end("program"), match.start("words"), ' "${'
+            yield match.end("words"), end, '[@]}"'
         elif kind in NEW:
             yield start, end, NEW[kind](match)
 
