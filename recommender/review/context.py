@@ -19,8 +19,8 @@ from recommender.request import command_line
 from recommender.request.request import MAX_COUNT, Request
 from recommender.request.resolved_request import ResolvedRequest, resolve_request
 from recommender.review.releases import Pinned, covered, release_of
-from recommender.review.script.mentions import HEAD, MADE_BY
 from recommender.review.script import batch_job
+from recommender.review.script.mentions import HEAD, MADE_BY
 from recommender.review.script.model import Launch, Script, Word
 
 if TYPE_CHECKING:

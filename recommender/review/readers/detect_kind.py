@@ -29,11 +29,11 @@ ENDINGS: dict[Kind, str] = {
     "bash": ".sh .bash .zsh .ksh .slurm .sbatch .job .ps1 .bat .cmd",
     "python": ".py .pyw .ipynb",
     "systemd": ".service .container",
-    "steps": ".yml .yaml .json .jsonc",
+    "steps": ".yml .yaml .json .jsonc .toml",
     "lines": ".mk .conf .ini",
     "hcl": ".tf .tfvars .hcl .nomad",
     "markdown": ".md .markdown .rst",
-    "other": ".toml .js .ts .mjs .cjs .tsx .go .rs .java .kt .rb .lua .groovy .php .xml .cfg .env",
+    "other": ".js .ts .mjs .cjs .tsx .go .rs .java .kt .rb .lua .groovy .php .xml .cfg .env",
 }
 SUFFIXES: dict[str, Kind] = {ending: kind for kind, endings in ENDINGS.items() for ending in endings.split()}
 OTHER_NAMES = pattern(r"(?:jenkins|vagrant|rake|tilt|brew|gem)file")
@@ -110,6 +110,8 @@ def _read(path: str, text: str, kind: Kind | None) -> Script:
         name = "shell.windows"
     elif kind == "python" and path.lower().endswith(".ipynb"):
         name = "readers.python.notebook"
+    elif kind == "steps" and path.lower().endswith(".toml"):
+        name = "readers.toml_file"
     reader = cast(Callable[[Script], Script], import_module(f"recommender.review.{name}").read)
     try:
         return reader(script)
@@ -131,7 +133,7 @@ def kind_of(path: str, text: str) -> Kind:
         return "lines"
     if OTHER_NAMES.fullmatch(name):
         return "other"
-    if SUFFIXES.get(suffix) == "steps":
+    if SUFFIXES.get(suffix) == "steps" and suffix != ".toml":
         return _manifest(text) or ("compose" if "compose" in name and not PROCESSES.search(text) else "steps")
     if suffix in SUFFIXES and not (SUFFIXES[suffix] == "lines" and UNIT.match(text) and STARTS.search(text)):
         return SUFFIXES[suffix]
