@@ -36,6 +36,7 @@ MACRO = pattern(r"\$\((?P<make>\w+)\)|\{\{[ \t]*(?P<just>\w+)[ \t]*\}\}|%\((?:EN
 MAKEFILE = pattern(r"(?i)(?:.*[/\\])?(?:(?:gnu)?makefile(?:\.\w+)?|[^/\\]*\.mk)")
 PREREQUISITES = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=]*", re.DOTALL)
 """A rule's line without a recipe: it has names, no commands."""
+INLINE = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=\n]*;(?P<recipe>.*)", re.DOTALL)
 INCLUDED = pattern(r"[-s]?include[ \t]+(?P<name>[^\s$]+)[ \t]*")
 PROCFILE = pattern(r"(?i)(?:.*[/\\])?procfile(?:\..*)?")
 JUSTFILE = pattern(r"(?i)(?:.*[/\\])?\.?justfile")
@@ -75,7 +76,7 @@ def read(script: Script) -> Script:
         elif just and line[:1] not in (" ", "\t"):
             for given in PARAMETER.finditer(line):
                 made[given["name"]] = _word(page, given["value"], start + given.start("value"))
-        elif command := (RECIPE if just else COMMAND).fullmatch(line):
+        elif command := (make and INLINE.fullmatch(line)) or (RECIPE if just else COMMAND).fullmatch(line):
             group = command.lastgroup or "recipe"
             environment = made | _environment(page, code.code, lines, at) if group == "ini" else made
             part = code.part(start + command.start(group), end)

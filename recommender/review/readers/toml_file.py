@@ -16,11 +16,13 @@ from recommender.review.shell.nested import start, walk
 from recommender.review.shell.state import Run, Where, complete_script
 from recommender.review.shell.walker import new_run
 
-_LONG = r"\"\"\"(?:[^\"\\]|\\.|\"(?!\"\"))*+\"\"\"|'''(?:[^']|'(?!''))*+'''"
-_TEXT = rf"(?:{_LONG}|\"(?:[^\"\\\n]|\\.)*+\"|'[^'\n]*+')"
+# Each may lack its end, so that a broken file is read once.
+_LONG = r"\"\"\"(?:[^\"\\]|\\.|\"(?!\"\"))*+(?:\"\"\")?|'''(?:[^']|'(?!''))*+(?:''')?"
+_TEXT = rf"(?:{_LONG}|\"(?:[^\"\\\n]|\\.)*+\"?|'[^'\n]*+'?)"
 TEXT = pattern(rf"(?P<note>\#[^\n]*)|(?P<text>{_TEXT})", re.DOTALL)
 VALUE = pattern(
-    rf"(?P<note>\#[^\n]*)|(?P<key>[\w-]+)[\"']?[ \t]*=[ \t]*(?P<value>{_TEXT}|\[(?:{_TEXT}|\#[^\n]*|[\s,])*+\])|{_TEXT}",
+    rf"(?P<note>\#[^\n]*)|(?P<key>[\w-]+)[\"']?[ \t]*=[ \t]*"
+    rf"(?P<value>{_TEXT}|\[(?:{_TEXT}|\#[^\n]*|[\s,])*+\])|{_TEXT}",
     re.DOTALL,
 )
 MARKS = ('"""', "'''", '"', "'")
@@ -64,4 +66,6 @@ def _start(run: Run, code: Mapped, first: int, last: int) -> None:
 def _inner(first: int, last: int, text: str) -> tuple[int, int, bool]:
     """Return the range within the quotes of a text, and whether backslashes escape in it."""
     mark = next(mark for mark in MARKS if text.startswith(mark, first))
-    return first + len(mark), last - len(mark), mark[0] == '"'
+    begin = first + len(mark)
+    closed = text.startswith(mark, last - len(mark)) and last - len(mark) >= begin
+    return begin, last - len(mark) * closed, mark[0] == '"'

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from recommender.common.pattern import pattern
 from recommender.review.script.model import Script
 
 DIRECTIVE = pattern(r"#SBATCH[ \t]+(?P<given>[^\n]*)")
 GPUS = pattern(
     r"(?:--(?:gpus-per-node|gpus)[= ]|-G[ \t]*)(?:[A-Za-z][\w.-]*:)?(?P<gpus>\d{1,4})(?![\w:,])"
-    r"|--gres[= ]gpu(?::[A-Za-z][\w.-]*)?:(?P<gres>\d{1,4})(?![\w:,])"
+    r"|--gres[= ]gpu(?::[A-Za-z][\w.-]*)?:(?P<gres>\d{1,4})(?![\w:])"
 )
 TOTAL = pattern(r"--gpus[= ]|-G")
 """GPUs of all nodes together."""
@@ -17,6 +19,7 @@ OTHERWISE = pattern(r"--gpus|--gres|-G[ \t]*\d|\bhet-group\b|\b(?:sbatch|salloc)
 """What gives a step, or another job, GPUs of its own."""
 
 
+@lru_cache(maxsize=8)
 def gpus(script: Script) -> int | None:
     """Return how many GPUs a job has on each node; None if it does not say, or if a step may have others."""
     if script.kind != "bash" or "#SBATCH" not in script.text:
@@ -26,7 +29,7 @@ def gpus(script: Script) -> int | None:
     code = "\n".join(line for line in lines if not line.startswith("#"))
     found = list(GPUS.finditer(given))
     nodes = NODES.search(given)
-    if len(found) != 1 or OTHERWISE.search(code) or "hetjob" in given:
+    if len(found) != 1 or OTHERWISE.search(code) or "hetjob" in given or ",gpu" in given:
         return None
     if TOTAL.match(found[0][0]) and nodes is not None and nodes["nodes"] != "1":
         return None
