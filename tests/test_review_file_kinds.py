@@ -227,5 +227,6 @@ def test_a_batch_job_has_the_gpus_that_it_asks_for(lines: str, gpus: int | None)
 
 
 def test_programs_of_supervisord_run_together() -> None:
+    """Two programs on one port: the second server cannot open it."""
     text = f"[program:a]\ncommand={SERVE}\n[program:b]\ncommand={SERVE}\n"
     assert "LMD614" in [finding.rule.id for finding in review("llm.conf", text, {}).findings]

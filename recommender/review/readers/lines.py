@@ -38,6 +38,7 @@ PREREQUISITES = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=]*", re.DOTALL)
 """A rule's line without a recipe: it has names, no commands."""
 INLINE = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=\n]*;(?P<recipe>.*)", re.DOTALL)
 INCLUDED = pattern(r"[-s]?include[ \t]+(?P<name>[^\s$]+)[ \t]*")
+MOST_INCLUDED = 20
 PROCFILE = pattern(r"(?i)(?:.*[/\\])?procfile(?:\..*)?")
 JUSTFILE = pattern(r"(?i)(?:.*[/\\])?\.?justfile")
 RECIPE = pattern(r"[ \t]+[@-]*(?P<recipe>.*)", re.DOTALL)
@@ -59,7 +60,7 @@ def read(script: Script) -> Script:
     comments: list[Comment] = []
     made = _beside(page, ".env", 0, 0) if PROCFILE.fullmatch(script.path) else {}
     lines, just = list(_lines(code)), bool(JUSTFILE.fullmatch(script.path))
-    make = bool(MAKEFILE.fullmatch(script.path))
+    make, left = bool(MAKEFILE.fullmatch(script.path)), MOST_INCLUDED
     sections = any(SECTION.fullmatch(code.code[start:end].strip()) for start, end in lines)
     lines = list(_lines(code, CONTINUED)) if sections else lines
     for at, (start, end) in enumerate(lines):
@@ -67,7 +68,8 @@ def read(script: Script) -> Script:
         if line.lstrip()[:1] in ("#", ";"):
             first = start + len(line) - len(line.lstrip())
             comments.append(Comment(code.code[first:end], page.place(first, end)))
-        elif make and (included := INCLUDED.fullmatch(line)):
+        elif make and left and (included := INCLUDED.fullmatch(line)):
+            left -= 1
             made |= _beside(page, included["name"], start, end)
         elif make and PREREQUISITES.fullmatch(line):
             run.followed.append((start, end))
