@@ -371,7 +371,7 @@ def test_the_likely_memory_is_what_unseen_starts_took() -> None:
     assert memory.likely_range(resolve(gpu="l4", concurrency=16), used, 1) == parts
 
 
-@pytest.mark.parametrize("model", ["qwen3.5-9b", "qwen2.5-vl-7b-instruct", "qwen3-32b-fp8"])
+@pytest.mark.parametrize("model", ["qwen3.5-35b-a3b", "qwen2.5-vl-7b-instruct", "qwen2.5-7b-instruct-gptq-int4"])
 def test_a_kind_of_model_that_never_ran_says_so(model: str) -> None:
     """An unmeasured kind of model has wider ranges of speed and memory, and says so."""
     resolved = resolve(model=model, concurrency=16)

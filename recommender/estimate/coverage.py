@@ -61,10 +61,12 @@ def is_speed_measured(store: Store, model: records.Model) -> bool:
 
 @lru_cache(maxsize=8)
 def _count_measured(store: Store) -> tuple[Counter[tuple[bool, str]], Counter[bool]]:
-    """Return how many measured models have each kind of weights, and each kind of vision model."""
+    """Return how many measured models have each kind of weights, and how many with images each kind of vision model."""
     names = {name for residual in store.residuals.values() for name in residual.models if name in store.models}
-    kinds = [classify_model(store.models[name]) for name in sorted(names)]
-    return Counter(kind[:2] for kind in kinds), Counter(pixels for *_, vision, pixels in kinds if vision)
+    shown = {name for residual in store.residuals.values() if residual.id.endswith("-load") for name in residual.models}
+    weights = Counter(classify_model(store.models[name])[:2] for name in sorted(names))
+    encoders = Counter(classify_model(store.models[name])[3] for name in sorted(names & shown))
+    return weights, encoders
 
 
 @lru_cache(maxsize=8)

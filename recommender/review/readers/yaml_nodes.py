@@ -9,14 +9,19 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recommender.common.pattern import pattern
 from recommender.review.script.model import Comment
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
 
+if TYPE_CHECKING:
+    import yaml
+
 MOST_EVENTS = 60_000
 MOST_SLOW_EVENTS = 6_000
+MOST_TO_PARSE_AGAIN = 50_000
+"""Characters of a text that is parsed once more to word its error."""
 DEEPEST = 60
 MOST_MERGES = 200
 """Maps that are looked in for one key."""
@@ -99,13 +104,27 @@ def documents(text: str) -> list[Node]:
                 raise UnreadableYaml("this YAML is too large or too deep; it was not read", start)
             _take(event, stack, anchors, roots, text)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise UnreadableYaml(
-            f"this is not valid YAML: {(error.problem or 'it ends early')[:200]}", mark.index if mark else start
-        ) from None
+        raise _unreadable(text, error, start) from None
     except (yaml.YAMLError, ValueError, UnicodeError) as error:
         raise UnreadableYaml(f"this is not valid YAML: {str(error).splitlines()[0][:200]}", start) from None
     return roots
+
+
+def _unreadable(text: str, error: yaml.MarkedYAMLError, start: int) -> UnreadableYaml:
+    """Return what is wrong in the words of the parser in Python: a browser has no other."""
+    import yaml
+
+    if len(text) <= MOST_TO_PARSE_AGAIN:
+        try:
+            for _ in yaml.parse(text, Loader=yaml.SafeLoader):
+                pass
+        except yaml.MarkedYAMLError as same:
+            error = same
+    mark = error.problem_mark or error.context_mark
+    at = mark.index if mark else start
+    if "{{" in text[:at].rpartition("\n")[2] + text[at:].partition("\n")[0]:
+        return UnreadableYaml("this is a template; review what it becomes, as helm template prints it", at)
+    return UnreadableYaml(f"this is not valid YAML: {(error.problem or 'it ends early')[:200]}", at)
 
 
 def _take(event: Any, stack: list[Node], anchors: dict[str, Node], roots: list[Node], text: str) -> None:
