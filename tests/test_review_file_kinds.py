@@ -8,6 +8,7 @@ from scripts import given_options, only_launch, text_at
 
 from recommender.review.engine import review
 from recommender.review.readers.detect_kind import kind_of, read
+from recommender.review.script import batch_job
 from recommender.review.script.model import Launch
 
 SERVE = "lmdeploy serve api_server m"
@@ -29,6 +30,17 @@ on: {{workflow_dispatch: {{inputs: {{tp: {{default: 2}}}}}}}}
 run: {SERVE} --tp ${{{{ inputs.tp }}}}
 """
 TASK = json.dumps({"command": ["sh", "-c", f"{SERVE} --tp $TP"], "environment": [{"name": "TP", "value": "2"}]})
+
+TEKTON = f"""
+apiVersion: tekton.dev/v1
+kind: Task
+spec:
+  steps:
+    - image: openmmlab/lmdeploy:v0.18.0
+      script: |
+        #!/bin/sh
+        {SERVE} --tp 2
+"""
 
 
 def launch_in(text: str, path: str) -> Launch:
@@ -57,6 +69,17 @@ TEXTS = [
     ("x.json", TASK, "2"),
     ("x.json", f'{{\n  // a comment\n  "run": "{SERVE} --tp 2" /* one more */\n}}', "2"),
     ("x.yml", INPUTS, "2"),
+    ("Makefile", f"serve: ; {SERVE} --tp 2\nall: serve proxy\n", "2"),
+    ("pyproject.toml", f'[tool.pdm.scripts]\nserve = "{SERVE} --tp 2"  # lmdeploy serve api_server\n', "2"),
+    ("pixi.toml", f'[tasks]\nserve = {{ cmd = "{SERVE} --tp 2", description = "{SERVE}" }}\n', "2"),
+    ("mise.toml", f'[tasks.serve]\nrun = """\n{SERVE} \\\\\n  --tp 2\n"""\n', "2"),
+    ("x.toml", f"cmd = {json.dumps([*SERVE.split(), '--tp', '2'])}\n", "2"),
+    ("x.toml", f"cmd = '{SERVE} --tp 2", "2"),
+    ("process-compose.yaml", f"processes: {{llm: {{command: {SERVE} --tp 2}}}}\n", "2"),
+    ("task.yaml", TEKTON, "2"),
+    ("x.ps1", '$a = @("serve", "api_server", "m", "--tp", "2")\nStart-Process lmdeploy -Args $a -Wait\n', "2"),
+    ("x.ps1", 'Start-Process -Wait -FilePath lmdeploy -ArgumentList "serve", "api_server", "m", "--tp", "2"\n', "2"),
+    ("x.ps1", 'Start-Process lmdeploy -ArgumentList "serve api_server m --tp 2" -NoNewWindow\n', "2"),
     ("x.yml", f"parameters: [{{name: tp, default: 2}}]\nsteps: [bash: '{SERVE} --tp ${{{{ parameters.tp }}}}']\n", "2"),
     ("x.yml", f"resources: {{accelerators: 'L4:8'}}\nrun: {SERVE} --tp $SKYPILOT_NUM_GPUS_PER_NODE\n", "8"),
     ("x.yml", f"vars: {{tp: 2}}\ncontent: |\n  [Service]\n  ExecStart=/bin/{SERVE} --tp {{{{ tp }}}}\n", "2"),
@@ -168,3 +191,42 @@ def test_an_option_that_the_caller_may_set_is_no_finding() -> None:
 def test_prose_that_mentions_lmdeploy_starts_nothing() -> None:
     """A README of a client is no finding."""
     assert not review("README.md", "For servers such as LMDeploy.\n\n```bash\npip install x\n```\n").findings
+
+
+def test_variables_of_files_that_are_read_with_this_one(tmp_path: Path) -> None:
+    """foreman reads the .env beside a Procfile, make what a Makefile includes; a missing file leaves them unknown."""
+    (tmp_path / ".env").write_text("TP=2\n")
+    (tmp_path / "config.mk").write_text("TP := 4\nPORT ?= $(OTHER)\n")
+    for name, text, value in (
+        ("Procfile", f"llm: {SERVE} --tp $TP\n", "2"),
+        ("Makefile", f"-include config.mk\nserve:\n\t{SERVE} --tp $(TP)\n", "4"),
+        ("Makefile", f"include config.mk\nserve:\n\t{SERVE} --tp $(PORT)\n", None),
+        ("Makefile", f"include other.mk\nserve:\n\t{SERVE} --tp $(TP)\n", None),
+    ):
+        launch = launch_in(text, str(tmp_path / name))
+        assert given_options(launch)["--tp"] == [value], text
+
+
+@pytest.mark.parametrize(
+    ("lines", "gpus"),
+    [
+        ("#SBATCH --gres=gpu:a100:2", 2),
+        ("#SBATCH --gres=gpu:2,nvme:1", 2),
+        ("#SBATCH -N 1 -G 4", 4),
+        ("#SBATCH --gpus-per-node=h100:8\n#SBATCH --nodes=2", 8),
+        ("#SBATCH --gpus=8\n#SBATCH --nodes=2", None),
+        ("#SBATCH --gres=gpu:a100:2,gpu:l4:1", None),
+        ("#SBATCH --gres=gpu:2\nsrun --gres=gpu:1 true", None),
+        ("#SBATCH --gpus-per-task=2", None),
+        ("# --gres=gpu:2", None),
+    ],
+)
+def test_a_batch_job_has_the_gpus_that_it_asks_for(lines: str, gpus: int | None) -> None:
+    """Where a step may have others, or the job does not say how many a node has, the number is unknown."""
+    assert batch_job.gpus(read("x.sbatch", f"#!/bin/bash\n{lines}\n{SERVE}\n")) == gpus
+
+
+def test_programs_of_supervisord_run_together() -> None:
+    """Two programs on one port: the second server cannot open it."""
+    text = f"[program:a]\ncommand={SERVE}\n[program:b]\ncommand={SERVE}\n"
+    assert "LMD614" in [finding.rule.id for finding in review("llm.conf", text, {}).findings]

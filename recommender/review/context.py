@@ -19,6 +19,7 @@ from recommender.request import command_line
 from recommender.request.request import MAX_COUNT, Request
 from recommender.request.resolved_request import ResolvedRequest, resolve_request
 from recommender.review.releases import Pinned, covered, release_of
+from recommender.review.script import batch_job
 from recommender.review.script.mentions import HEAD, MADE_BY
 from recommender.review.script.model import Launch, Script, Word
 
@@ -86,7 +87,7 @@ def context(
             answers.pop(excluded, None)
     answers |= given | {name: mine[name] for name in mine.keys() & {"model"}}
     uncovered = None if "lmdeploy" in given else uncovered
-    count = _count(launch, ":" in str(options.get("gpu") or ""), answers)
+    count = _count(launch, ":" in str(options.get("gpu") or ""), answers, batch_job.gpus(script))
     values = {name: value for answer in answers.values() for name, value in answer.items()}
     values["gpu_count"] = count if count is not None else _tensor_parallel(launch)
     return Context(_resolve(store, values), frozenset(answers), count, uncovered)
@@ -210,14 +211,18 @@ def model_of(store: Store, text: str) -> records.Model | None:
 # --- GPU count
 
 
-def _count(launch: Launch | None, given: bool, answers: Mapping[str, Mapping[str, Any]]) -> int | None:
-    """Return how many GPUs the launch sees; ``given``: ``--gpu`` has a count."""
+def _count(
+    launch: Launch | None, given: bool, answers: Mapping[str, Mapping[str, Any]], of_job: int | None
+) -> int | None:
+    """Return how many GPUs the launch sees; ``given``: ``--gpu`` has a count; ``of_job``: a batch job's."""
     visible_count = visible(launch.environment.get("CUDA_VISIBLE_DEVICES")) if launch else None
     if given:
         total = int(answers["gpu"]["gpu_count"])
         return total if visible_count is None else min(total, visible_count)
     if visible_count is None and launch and launch.container:
         visible_count = launch.container.gpus
+    if visible_count is None:
+        visible_count = of_job
     if visible_count is None and answers.get("gpu", {}).get("gpu_count", 1) > 1:
         visible_count = int(answers["gpu"]["gpu_count"])
     return visible_count if visible_count is None or 1 <= visible_count <= MAX_COUNT else None

@@ -75,7 +75,7 @@ def _around_service(page: SourceText, name: Node, service: Node, outside: dict[s
         shm_known=not shared and (size is None or bytes_ is not None) and (ipc is None or "$" not in ipc.text),
         host_ipc=bool(ipc and ipc.text == "host"),
         gpus=_reserved_gpus(service),
-        published=tuple(_published(page, service.get("ports"))),
+        published=tuple(_published(page, service.get("ports"), outside)),
         restart=one_word(page, restart, COMPOSE),
         probes=tuple(_healthcheck(page, service.get("healthcheck"))),
         replicas=replicas(service.get("deploy", "replicas") or service.get("scale")),
@@ -103,11 +103,11 @@ def _reserved_gpus(service: Node) -> int | None:
     return whole(service.get("gpus"))
 
 
-def _published(page: SourceText, ports: Node | None) -> Iterator[Word]:
+def _published(page: SourceText, ports: Node | None, outside: dict[str, Word]) -> Iterator[Word]:
     for item in ports.items if ports else ():
         port = item if item.kind == "scalar" else item.get("published") or item.get("target")
         target, address = item.get("target"), item.get("host_ip")
-        published = one_word(page, port, COMPOSE)
+        published = one_word(page, port, COMPOSE, outside)
         if published is not None and target is not None and port is not target:
             text = f"{address.text + ':' if address else ''}{published.value}:{target.text}"
             published = published._replace(value=text if published.value else None, written=None)

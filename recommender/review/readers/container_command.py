@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from recommender.common.pattern import pattern
 from recommender.review.readers.yaml_nodes import Node
-from recommender.review.script.model import Container, ReadProblem, Word
+from recommender.review.script.model import Container, ReadProblem, Span, Word
 from recommender.review.script.source_map import Field, Mapped, SourceText
 
 DURATION = pattern(r"(\d+(?:\.\d+)?)\s*(ms|us|ns|h|m|s)?")
@@ -40,8 +40,12 @@ def whole(node: Node | None) -> int | None:
 
 def port_of(page: SourceText, node: Node, text: str) -> Word | None:
     """Return the local port that a check's command asks."""
+    return port_asked(page, page.place(node.start, node.end), text)
+
+
+def port_asked(page: SourceText, place: Span, text: str) -> Word | None:
+    """Return the local port that a command asks, at the command's place."""
     match = LOCAL_PORT.search(text)
-    place = page.place(node.start, node.end)
     return Word(page.text[place.start : place.end], match[1], place) if match else None
 
 

@@ -29,17 +29,19 @@ ENDINGS: dict[Kind, str] = {
     "bash": ".sh .bash .zsh .ksh .slurm .sbatch .job .ps1 .bat .cmd",
     "python": ".py .pyw .ipynb",
     "systemd": ".service .container",
-    "steps": ".yml .yaml .json .jsonc",
+    "steps": ".yml .yaml .json .jsonc .toml",
     "lines": ".mk .conf .ini",
     "hcl": ".tf .tfvars .hcl .nomad",
     "markdown": ".md .markdown .rst",
-    "other": ".toml .js .ts .mjs .cjs .tsx .go .rs .java .kt .rb .lua .groovy .php .xml .cfg .env",
+    "other": ".js .ts .mjs .cjs .tsx .go .rs .java .kt .rb .lua .groovy .php .xml .cfg .env",
 }
 SUFFIXES: dict[str, Kind] = {ending: kind for kind, endings in ENDINGS.items() for ending in endings.split()}
 OTHER_NAMES = pattern(r"(?:jenkins|vagrant|rake|tilt|brew|gem)file")
 LINES = pattern(r"(?i)(?:gnu)?makefile(?:\..*)?|procfile(?:\..*)?|justfile|crontab")
 STEPS = pattern(r"(?m)^[ \t]*(?:-[ \t]+)?(?:steps|stages|script|before_script)[ \t]*:")
 """Keys of a workflow, whose services are not compose's."""
+PROCESSES = pattern(r"(?m)^[\"']?processes[\"']?[ \t]*:")
+"""What process-compose starts: programs of the host, no containers."""
 MOST_EMBEDDED = 20
 DOCKERFILE = pattern(r"(?i)^(?:.*[._-])?(?:docker|container)file(?:[._-].*)?$")
 IMPORTS = pattern(
@@ -108,6 +110,8 @@ def _read(path: str, text: str, kind: Kind | None) -> Script:
         name = "shell.windows"
     elif kind == "python" and path.lower().endswith(".ipynb"):
         name = "readers.python.notebook"
+    elif kind == "steps" and path.lower().endswith(".toml"):
+        name = "readers.toml_file"
     reader = cast(Callable[[Script], Script], import_module(f"recommender.review.{name}").read)
     try:
         return reader(script)
@@ -129,8 +133,8 @@ def kind_of(path: str, text: str) -> Kind:
         return "lines"
     if OTHER_NAMES.fullmatch(name):
         return "other"
-    if SUFFIXES.get(suffix) == "steps":
-        return _manifest(text) or ("compose" if "compose" in name else "steps")
+    if SUFFIXES.get(suffix) == "steps" and suffix != ".toml":
+        return _manifest(text) or ("compose" if "compose" in name and not PROCESSES.search(text) else "steps")
     if suffix in SUFFIXES and not (SUFFIXES[suffix] == "lines" and UNIT.match(text) and STARTS.search(text)):
         return SUFFIXES[suffix]
     if text.startswith("#!"):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from recommender.common.pattern import pattern
+from recommender.review.readers.container_command import port_asked
 from recommender.review.readers.manifest_words import COMPOSE, expand
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Comment, Container, Probe, Script, Word
@@ -68,7 +69,9 @@ def read(script: Script) -> Script:
             stage.arguments |= found if name == "ARG" else {}
             stage.environment |= found if name == "ENV" else {}
         elif name == "HEALTHCHECK" and not part.code.strip().upper().startswith("NONE"):
-            stage.probes = (Probe("healthcheck", page.place(*part.span(0, len(part.code))), probe_path(part.code)),)
+            place = page.place(*part.span(0, len(part.code)))
+            port = port_asked(page, place, part.code)
+            stage.probes = (Probe("healthcheck", place, probe_path(part.code), port),)
     run = new_run(page)
     for part in built:  # what is installed, and scripts that are written
         if LAUNCH.search(part.code) or "install" in part.code:

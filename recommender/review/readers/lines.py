@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from recommender.common.pattern import pattern
+from recommender.review.script import beside
 from recommender.review.script.model import Comment, Script, Word
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
 from recommender.review.script.variables import Variables
@@ -18,6 +19,8 @@ COMMAND = pattern(
     r"|[\w-]+:[ \t]+(?P<proc>.*)|(?:command|exec\w*|cmd)[ \t]*=[ \t]*(?P<ini>.*)",
     re.DOTALL,
 )
+TOGETHER = frozenset({"proc", "ini"})
+"""Lines whose programs all run at the same time."""
 # `NAME = value` of make, with its operators.
 ASSIGNED = pattern(
     r"(?:export[ \t]+)?(?P<name>[A-Za-z_]\w*)[ \t]*(?P<more>\+?)[:?]{0,3}=[ \t]*(?P<value>.*)", re.DOTALL
@@ -30,6 +33,13 @@ SECTION = pattern(r"\[[^\]\n]*\]")
 VARIABLE = pattern(r"\$\{(\w+)\}")
 MACRO = pattern(r"\$\((?P<make>\w+)\)|\{\{[ \t]*(?P<just>\w+)[ \t]*\}\}|%\((?:ENV_)?(?P<super>\w+)\)[sd]|\$(?=\$)")
 # A justfile: its recipes are indented with blanks too, and their parameters have defaults.
+MAKEFILE = pattern(r"(?i)(?:.*[/\\])?(?:(?:gnu)?makefile(?:\.\w+)?|[^/\\]*\.mk)")
+PREREQUISITES = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=]*", re.DOTALL)
+"""A rule's line without a recipe: it has names, no commands."""
+INLINE = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=\n]*;(?P<recipe>.*)", re.DOTALL)
+INCLUDED = pattern(r"[-s]?include[ \t]+(?P<name>[^\s$]+)[ \t]*")
+MOST_INCLUDED = 20
+PROCFILE = pattern(r"(?i)(?:.*[/\\])?procfile(?:\..*)?")
 JUSTFILE = pattern(r"(?i)(?:.*[/\\])?\.?justfile")
 RECIPE = pattern(r"[ \t]+[@-]*(?P<recipe>.*)", re.DOTALL)
 JUST_VALUE = pattern(
@@ -48,8 +58,9 @@ def read(script: Script) -> Script:
     page, code = SourceText(script), Mapped.whole(script.text)
     run = new_run(page)
     comments: list[Comment] = []
-    made: dict[str, Word] = {}
+    made = _beside(page, ".env", 0, 0) if PROCFILE.fullmatch(script.path) else {}
     lines, just = list(_lines(code)), bool(JUSTFILE.fullmatch(script.path))
+    make, left = bool(MAKEFILE.fullmatch(script.path)), MOST_INCLUDED
     sections = any(SECTION.fullmatch(code.code[start:end].strip()) for start, end in lines)
     lines = list(_lines(code, CONTINUED)) if sections else lines
     for at, (start, end) in enumerate(lines):
@@ -57,18 +68,32 @@ def read(script: Script) -> Script:
         if line.lstrip()[:1] in ("#", ";"):
             first = start + len(line) - len(line.lstrip())
             comments.append(Comment(code.code[first:end], page.place(first, end)))
+        elif make and left and (included := INCLUDED.fullmatch(line)):
+            left -= 1
+            made |= _beside(page, included["name"], start, end)
+        elif make and PREREQUISITES.fullmatch(line):
+            run.followed.append((start, end))
         elif not sections and (assigned := ASSIGNED.fullmatch(line)):
             made[assigned["name"]] = _assigned(page, assigned, start, just, made)
         elif just and line[:1] not in (" ", "\t"):
             for given in PARAMETER.finditer(line):
                 made[given["name"]] = _word(page, given["value"], start + given.start("value"))
-        elif command := (RECIPE if just else COMMAND).fullmatch(line):
+        elif command := (make and INLINE.fullmatch(line)) or (RECIPE if just else COMMAND).fullmatch(line):
             group = command.lastgroup or "recipe"
             environment = made | _environment(page, code.code, lines, at) if group == "ini" else made
             part = code.part(start + command.start(group), end)
             part = Mapped(part.code.replace("\n", " "), part.at) if sections else part
-            _start(run, _plain(part), environment)
+            _start(run, _plain(part), environment, Where(background=group in TOGETHER))
     return complete_script(replace(script, comments=tuple(comments)), run, [])
+
+
+def _beside(page: SourceText, name: str, start: int, end: int) -> dict[str, Word]:
+    """Return what a file beside this one assigns: foreman's .env, what a Makefile includes."""
+    source = beside.read(page.script.path, name)
+    place = page.place(start, end)
+    assigned = (ASSIGNED.fullmatch(line) for line in (source.text.splitlines() if source else ()))
+    pairs = ((match["name"], match["value"].strip().strip("\"'")) for match in assigned if match)
+    return {name: Word(text, None if "$" in text else text, place, variable=name) for name, text in pairs}
 
 
 def _lines(code: Mapped, one: re.Pattern[str] = LINE) -> Iterator[tuple[int, int]]:
@@ -122,11 +147,11 @@ def _plain(text: Mapped) -> Mapped:
     return text.replaced((*match.span(), f"${{{name}}}" if name else "") for match, name in named)
 
 
-def _start(run: Run, line: Mapped, environment: dict[str, Word]) -> None:
+def _start(run: Run, line: Mapped, environment: dict[str, Word], where: Where) -> None:
     """Follow one command, with variables of its own."""
     named = (environment[match[1]].value or "" for match in VARIABLE.finditer(line.code) if match[1] in environment)
     if not any("lmdeploy" in text or "serve" in text for text in (line.code, *named)):
         return
     run.state, run.functions = Variables(), {}
     export(run, environment)
-    walk(run, line, Where())
+    walk(run, line, where)

@@ -21,6 +21,8 @@ from recommender.review.script.unwrap import probe_path, size_of
 
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 SINGLE = ("container", "script")
+SOURCE = ("source", "script")
+"""Where Argo and a step of Tekton have the text of a script."""
 """Where a template of Argo has its only container."""
 GPU = "nvidia.com/gpu"
 
@@ -38,7 +40,7 @@ def pods(page: SourceText, roots: Sequence[Node]) -> Iterator[ContainerCommand]:
         if id(node) in seen:
             continue
         seen.add(id(node))
-        containers = node.get("containers") if node.kind == "map" else None
+        containers = node.get("containers") or node.get("steps") if node.kind == "map" else None
         single = [found for key in SINGLE if node.kind == "map" and (found := node.get(key)) is not None]
         for container in [*(containers.items[:MOST_CONTAINERS] if containers else ()), *single]:
             if container.kind == "map" and left:
@@ -97,11 +99,13 @@ def _pod_container(page: SourceText, pod: Node, container: Node, maps: Mapping[s
         environment[name.text] = word or Word(page.text[place.start : place.end], None, place)
     command = words(page, container.get("command"), CLUSTER, environment)
     arguments = words(page, container.get("args"), CLUSTER, environment)
-    script = container.get("source")
+    script = next((found for key in SOURCE if (found := container.get(key)) is not None), None)
     if script is not None and script.kind == "scalar":
         text = expressions(map_scalar(page.text, script), environment)
         inner = (text, 0, len(text.code), False)
+        shell = [] if command else [Field((Piece("bash"),), script.start, script.start)]
         arguments = [
+            *shell,
             Field((Piece("-c"),), script.start, script.start),
             Field((), script.start, script.end, inner=inner),
         ]

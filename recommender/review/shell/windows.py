@@ -26,6 +26,11 @@ POWERSHELL = pattern(
     |(?P<set>(?m:^|(?<=;))[ \t]*(?:\[[^\]\n]*\][ \t]*)*\$(?P<env>[Ee]nv:)?(?P<name>\w+)[ \t]*(?P<equals>\+?=)[ \t]*)
     |(?P<list>@\()
     |(?P<splat>(?<=\s)@(?P<array>[A-Za-z]\w*))
+    |(?P<process>(?m:^[ \t]*)Start-Process[ \t]+(?:-(?:NoNewWindow|Wait|PassThru|WindowStyle[ \t]+\w+)[ \t]+)*
+        (?:-FilePath[ \t]+)?(?P<program>[\w.:/\\-]+|\"[^\"\n$]*\")[ \t]+(?:-ArgumentList|-Args)[ \t]+
+        (?:\$(?P<words>\w+)|(?:@\([ \t]*)?
+            (?P<texts>(?:\"[^\"\n]*\"|'[^'\n]*')(?:[ \t]*,[ \t]*(?:\"[^\"\n]*\"|'[^'\n]*'))*)
+        )[^\n]*)
     |(?P<call>(?m:^[ \t]*&[ \t]+))
     |(?P<used>\$\{?[Ee]nv:(?P<variable>\w+)\}?)
     |(?P<slash>\\)""",
@@ -80,6 +85,8 @@ def _powershell(text: str) -> Iterator[Change]:
             lists += 1
             yield start, start + 1, ""
             yield from ((at, at + 1, " ") for at in _commas(text, end)[0])
+        elif kind == "process":
+            yield from _process(match)
         elif kind in NEW:
             yield start, end, NEW[kind](match)
 
@@ -93,6 +100,19 @@ def _commas(text: str, start: int) -> tuple[list[int], int]:
             return commas, match.start()
         commas += [match.start()] if match["comma"] and depth == 0 else []
     return commas, len(text)
+
+
+def _process(match: re.Match[str]) -> Iterator[Change]:
+    """Yield what makes Start-Process a command: its program, and its words in an array, a list or one text."""
+    group = "words" if match["words"] else "texts"
+    first, last = match.span(group)
+    commas = [first + at for at in _commas(match[group], 0)[0]] if group == "texts" else []
+    bare = int(group == "texts" and not commas)  # the program splits the one text into words
+    before, behind = (' "${', '[@]}"') if group == "words" else (" ", "")
+    yield match.start(), match.start("program"), ""
+    yield match.end("program"), first + bare, before
+    yield from ((at, at + 1, " ") for at in commas)
+    yield last - bare, match.end(), behind
 
 
 def _parameter(text: str, start: int, end: int) -> Iterator[Change]:

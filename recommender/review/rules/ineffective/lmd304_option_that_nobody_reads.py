@@ -22,8 +22,9 @@ Remove the option:
 
 from packaging.version import Version
 
-from recommender.review import checks, edits
+from recommender.review import accepted_options, checks, edits
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
+from recommender.review.script.model import GivenOption
 
 NOBODY = frozenset({"nobody"})
 OWN_RULES = frozenset({"vision-max-batch-size"})
@@ -54,6 +55,8 @@ def rule(case: Case) -> Diagnostics:
             continue
         if in_python and flag.id not in STORED:  # the others are lost between the command line and the engine
             continue
+        if in_python and not _of_its_class(case, option):  # LMD109 reports it
+            continue
         if checks.at_default(case, flag.id) and flag.id not in SCHEDULING:
             continue
         unseen = flag.id in SCHEDULING and case.resolved.version >= READ_UP_TO
@@ -64,3 +67,10 @@ def rule(case: Case) -> Diagnostics:
             None if unseen else edits.remove(case.script, option),
             severity="info" if unseen else None,
         )
+
+
+def _of_its_class(case: Case, option: GivenOption) -> bool:
+    """Return whether the configuration class that is called has this keyword."""
+    whose, _, keyword = option.name.rpartition(".")
+    engine = whose or case.launch.engine
+    return not engine or keyword in accepted_options.keywords(case.resolved.release.id, engine)

@@ -1,8 +1,8 @@
 """More GPUs than the server can see
 
 ## What it does
-Reports a `--tp` above the number of GPUs: of the machine (`--gpu NAME:COUNT`), in CUDA_VISIBLE_DEVICES, or in the
-container.
+Reports a `--tp` above the number of GPUs: of the machine (`--gpu NAME:COUNT`), in CUDA_VISIBLE_DEVICES, in the
+container, or in the batch job (`#SBATCH --gres=gpu:2`).
 
 ## Why
 Each process of a tensor-parallel group needs its own GPU; startup fails if there are fewer. With

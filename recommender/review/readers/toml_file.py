@@ -1,0 +1,71 @@
+"""Read commands in TOML: scripts of pyproject.toml, tasks of pixi, mise and others.
+
+As in YAML, no key is required: a text or list that starts a server is a command, unless its key holds prose.
+"""
+
+import re
+from dataclasses import replace
+
+from recommender.common.pattern import pattern
+from recommender.review.readers.steps import PROSE
+from recommender.review.script.mentions import LAUNCH
+from recommender.review.script.model import Comment, Script
+from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
+from recommender.review.script.variables import Variables
+from recommender.review.shell.nested import start, walk
+from recommender.review.shell.state import Run, Where, complete_script
+from recommender.review.shell.walker import new_run
+
+# Each may lack its end, so that a broken file is read once.
+_LONG = r"\"\"\"(?:[^\"\\]|\\.|\"(?!\"\"))*+(?:\"\"\")?|'''(?:[^']|'(?!''))*+(?:''')?"
+_TEXT = rf"(?:{_LONG}|\"(?:[^\"\\\n]|\\.)*+\"?|'[^'\n]*+'?)"
+TEXT = pattern(rf"(?P<note>\#[^\n]*)|(?P<text>{_TEXT})", re.DOTALL)
+VALUE = pattern(
+    rf"(?P<note>\#[^\n]*)|(?P<key>[\w-]+)[\"']?[ \t]*=[ \t]*"
+    rf"(?P<value>{_TEXT}|\[(?:{_TEXT}|\#[^\n]*|[\s,])*+\])|{_TEXT}",
+    re.DOTALL,
+)
+MARKS = ('"""', "'''", '"', "'")
+MOST_COMMANDS = 300
+
+
+def read(script: Script) -> Script:
+    """Read a TOML file. It is not repaired: what is written would need TOML's quotes."""
+    run, code = new_run(SourceText(script)), Mapped.whole(script.text)
+    run.elsewhere = True
+    comments: list[Comment] = []
+    left = MOST_COMMANDS
+    for match in VALUE.finditer(script.text):
+        if match["note"]:
+            comments.append(Comment(match[0], script.place(*match.span())))
+        elif match["value"] and left and LAUNCH.search(match["value"]):
+            left -= 1
+            if match["key"] in PROSE:
+                run.followed.append(match.span())
+            else:
+                _start(run, code, *match.span("value"))
+    return complete_script(replace(script, comments=tuple(comments)), run, [])
+
+
+def _start(run: Run, code: Mapped, first: int, last: int) -> None:
+    """Follow a text, or a list of words or texts."""
+    texts = [_inner(*match.span("text"), code.code) for match in TEXT.finditer(code.code, first, last) if match["text"]]
+    run.state, run.functions, run.container = Variables(), {}, None
+    parts = [code.part(begin, end, escaped) for begin, end, escaped in texts]
+    if code.code[first] == "[" and any(part.code.rpartition("/")[2] == "lmdeploy" for part in parts):
+        fields = [
+            Field((Piece(part.code, begin, end),), begin, end)
+            for part, (begin, end, _) in zip(parts, texts, strict=True)
+        ]
+        start(run, fields, {})
+        return
+    for part in parts:
+        walk(run, part, Where())
+
+
+def _inner(first: int, last: int, text: str) -> tuple[int, int, bool]:
+    """Return the range within the quotes of a text, and whether backslashes escape in it."""
+    mark = next(mark for mark in MARKS if text.startswith(mark, first))
+    begin = first + len(mark)
+    closed = text.startswith(mark, last - len(mark)) and last - len(mark) >= begin
+    return begin, last - len(mark) * closed, mark[0] == '"'

@@ -1,0 +1,36 @@
+"""Find what a batch job of Slurm is given, by its ``#SBATCH`` lines."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from recommender.common.pattern import pattern
+from recommender.review.script.model import Script
+
+DIRECTIVE = pattern(r"#SBATCH[ \t]+(?P<given>[^\n]*)")
+GPUS = pattern(
+    r"(?:--(?:gpus-per-node|gpus)[= ]|-G[ \t]*)(?:[A-Za-z][\w.-]*:)?(?P<gpus>\d{1,4})(?![\w:,])"
+    r"|--gres[= ]gpu(?::[A-Za-z][\w.-]*)?:(?P<gres>\d{1,4})(?![\w:])"
+)
+TOTAL = pattern(r"--gpus[= ]|-G")
+"""GPUs of all nodes together."""
+NODES = pattern(r"(?:--nodes[= ]|-N[ \t]*)(?P<nodes>\S+)")
+OTHERWISE = pattern(r"--gpus|--gres|-G[ \t]*\d|\bhet-group\b|\b(?:sbatch|salloc)\b")
+"""What gives a step, or another job, GPUs of its own."""
+
+
+@lru_cache(maxsize=8)
+def gpus(script: Script) -> int | None:
+    """Return how many GPUs a job has on each node; None if it does not say, or if a step may have others."""
+    if script.kind != "bash" or "#SBATCH" not in script.text:
+        return None
+    lines = script.text.split("\n")
+    given = " ".join(match["given"] for line in lines if (match := DIRECTIVE.fullmatch(line.rstrip())))
+    code = "\n".join(line for line in lines if not line.startswith("#"))
+    found = list(GPUS.finditer(given))
+    nodes = NODES.search(given)
+    if len(found) != 1 or OTHERWISE.search(code) or "hetjob" in given or ",gpu" in given:
+        return None
+    if TOTAL.match(found[0][0]) and nodes is not None and nodes["nodes"] != "1":
+        return None
+    return int(found[0]["gpus"] or found[0]["gres"])
