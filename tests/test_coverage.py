@@ -65,6 +65,13 @@ def test_one_model_makes_no_kind_predictable() -> None:
     assert not measured("qwen2.5-vl-7b-instruct"), "no encoder that resizes by pixels"
 
 
+def test_an_encoder_counts_only_where_images_ran() -> None:
+    """Qwen3.5 ran with texts; so of encoders that resize by pixels, one model's saw images."""
+    assert "qwen2.5-vl-7b-instruct-awq" in STORE.residuals["rps-load"].models
+    assert "qwen3.5-9b" in STORE.residuals["rps-text"].models
+    assert not coverage.is_speed_measured(STORE, STORE.models["qwen2.5-vl-7b-instruct"])
+
+
 def test_cards_of_a_server_were_run_over_nvlink() -> None:
     """Two H100s were run, four were not; nor two of a GPU without NVLink, whatever the records say; one always can."""
     store = fitted(cards=("h100-sxm-80g x1", "h100-sxm-80g x2", "l4 x1", "l4 x2"))

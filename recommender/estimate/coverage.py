@@ -65,7 +65,8 @@ def _count_measured(store: Store) -> tuple[Counter[tuple[bool, str]], Counter[bo
     names = {name for residual in store.residuals.values() for name in residual.models if name in store.models}
     shown = {name for residual in store.residuals.values() if residual.id.endswith("-load") for name in residual.models}
     weights = Counter(classify_model(store.models[name])[:2] for name in sorted(names))
-    encoders = Counter(classify_model(store.models[name])[3] for name in sorted(names & shown))
+    seen = (store.models[name] for name in sorted(names & shown) if store.models[name].vision)
+    encoders = Counter(classify_model(model)[3] for model in seen)
     return weights, encoders
 
 
