@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from browser import Visit
 from questions import STORE, WRONG, question, words
 from test_review_rules import RULES, reviewed, table
 
+from recommender.review import engine
 from recommender.site.browser.answer import answer
 from recommender.site.browser.run import folder_with
 from recommender.site.i18n.extraction import templates
@@ -106,6 +108,26 @@ def test_what_rules_find_is_translated(visit: Visit) -> None:
         if text and not NO_TEXT.fullmatch(text)
     }
     assert untranslated(visit, "vi/check.html", [*texts]) == []
+
+
+UNREAD = {
+    "serve.py": "import lmdeploy\nlmdeploy serve api_server m\n",
+    "serve.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": ["import lmdeploy as ("]}], "nbformat": 4}),
+    "deployment.yaml": "kind: Deployment\nspec:\n  {{- with .replicas }}\n  command: [lmdeploy, serve, api_server]\n",
+    "compose.yaml": "services: {a: {command: lmdeploy serve api_server m\n",
+    "main.tf": "command = [lmdeploy serve api_server\n",
+    "serve.sh": "lmdeploy serve api_server m 'a\n",
+}
+"""Files that name a server and that no reader understands."""
+
+
+def test_what_was_not_read_is_translated(visit: Visit) -> None:
+    """Whatever reader says it: those in folders of their own too."""
+    findings = [(name, found) for name, text in UNREAD.items() for found in engine.review(name, text, {}).findings]
+    unread = [(name, found) for name, found in findings if found.rule.id == engine.UNREAD]
+    assert {name for name, _ in unread} == UNREAD.keys()
+    texts = [("rule", found.rule.id, text) for _, found in unread for text in (found.message, found.diagnostic.why)]
+    assert untranslated(visit, "vi/check.html", texts) == []
 
 
 EXAMPLES = {

@@ -80,7 +80,7 @@ Pairs = list[list[str]]
 
 @cache
 def _of_modules(names: tuple[str, ...]) -> tuple[str, ...]:
-    paths = (path for name in names for path in sorted([PACKAGE / name, *(PACKAGE / name).glob("*.py")]))
+    paths = (path for name in names for path in sorted([PACKAGE / name, *(PACKAGE / name).rglob("*.py")]))
     return tuple(text for path in paths if path.is_file() for text in templates(path))
 
 
