@@ -15,6 +15,8 @@ from recommender.smoke.weights.vision_tensors import dense, norm
 if TYPE_CHECKING:
     from recommender.knowledge.records import Model, TextShape, VisionShape
 
+GEMMA2 = "Gemma2ForCausalLM"
+
 
 def text_config(text: TextShape) -> dict[str, Any]:
     """Return the keys that only Gemma's language models have."""

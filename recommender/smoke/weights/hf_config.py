@@ -165,10 +165,10 @@ def _text_config(model: Model, ids: Mapping[str, Any]) -> dict[str, Any]:
         del settings["rope_theta"], settings["rope_scaling"], settings["torch_dtype"]
         settings |= qwen35.text_config(text, decoder.theta, bool(model.vision))
     settings |= _attention_config(model)
-    settings |= _window_config(text)
     if decoder.remote:
         settings |= {"bias": text.attention_bias == "qkvo", "qkv_bias": biased}
     settings |= _mixture_config(model)
+    settings |= _window_config(text)
     for packed in model.quantization:
         settings["quantization_config"] = _quantization(packed)
     return settings
@@ -181,7 +181,7 @@ def _attention_config(model: Model) -> dict[str, Any]:
         return _latent_config(model)
     if name == GLM_MOE:
         return {"use_qk_norm": text.qk_norm}
-    return gemma.text_config(text) if DECODERS[name].centered and not text.linear else {}
+    return gemma.text_config(text) if name in (gemma.GEMMA2, GEMMA3) else {}
 
 
 def _latent_config(model: Model) -> dict[str, Any]:

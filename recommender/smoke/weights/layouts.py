@@ -102,6 +102,7 @@ _EACH = ("gate_proj", "up_proj", "down_proj")
 _GATED = Experts("mlp", "gate", _EACH, shared="shared_expert")
 _CORRECTED = Experts("mlp", "gate", _EACH, shared="shared_experts", corrected=True, dense_layers=True)
 _TWO_NORMS = ("input_layernorm", "post_attention_layernorm")
+_INTERN_NORMS = ("attention_norm", "ffn_norm")
 _GEMMA_NORMS = (*_TWO_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
 _GLM_NORMS = (*_TWO_NORMS, "post_self_attn_layernorm", "post_mlp_layernorm")
 
@@ -112,14 +113,14 @@ class Decoder:
 
     ``fused``: InternLM2's names, with one tensor for queries, keys and values. ``joined``: which of ``qkv_proj`` and
     ``gate_up_proj`` are stored as one tensor. ``norms``: a layer's. ``centered``: norms add one to what is stored.
-    ``latent``: keys and values are compressed.
+    ``latent``: keys and values are compressed. ``qk_norm`` None: some models have it (GLM-4.5), others not (4.5-Air).
     """
 
     model_type: str
     theta: float
     eps: float
     fused: bool = False
-    qk_norm: bool = False
+    qk_norm: bool | None = False
     remote: bool = False
     experts: Experts | None = None
     joined: tuple[str, ...] = ()
@@ -132,7 +133,7 @@ DECODERS: Mapping[str, Decoder] = {
     "Qwen2ForCausalLM": Decoder("qwen2", 1e6, 1e-6),
     "Qwen3ForCausalLM": Decoder("qwen3", 1e6, 1e-6, qk_norm=True),
     "LlamaForCausalLM": Decoder("llama", 5e5, 1e-5),
-    "InternLM2ForCausalLM": Decoder("internlm2", 1e6, 1e-5, fused=True, remote=True),
+    "InternLM2ForCausalLM": Decoder("internlm2", 1e6, 1e-5, fused=True, remote=True, norms=_INTERN_NORMS),
     "InternLM3ForCausalLM": Decoder("internlm3", 5e7, 1e-5, remote=True),
     "Qwen2MoeForCausalLM": Decoder("qwen2_moe", 1e6, 1e-6, experts=_GATED),
     "Qwen3MoeForCausalLM": Decoder(
@@ -156,7 +157,7 @@ DECODERS: Mapping[str, Decoder] = {
     "Gemma2ForCausalLM": Decoder("gemma2", 1e4, 1e-6, norms=_GEMMA_NORMS, centered=True),
     GEMMA3: Decoder("gemma3_text", 1e6, 1e-6, qk_norm=True, norms=_GEMMA_NORMS, centered=True),
     "Glm4ForCausalLM": Decoder("glm4", 1e4, 1e-5, joined=("gate_up_proj",), norms=_GLM_NORMS),
-    GLM_MOE: Decoder("glm4_moe", 1e6, 1e-5, experts=_CORRECTED),
+    GLM_MOE: Decoder("glm4_moe", 1e6, 1e-5, qk_norm=None, experts=_CORRECTED),
     QWEN3_NEXT: Decoder("qwen3_next", 1e7, 1e-6, qk_norm=True, centered=True, experts=_GATED),
     "DeepseekV2ForCausalLM": Decoder(
         "deepseek_v2",
@@ -229,13 +230,12 @@ def check_model(model: Model) -> None:
     decoder = DECODERS[name]
     sees = model.architecture in (*TILED, *QWEN_VL, *QWEN35, *QWEN3_VL, GEMMA3)
     hybrid = model.architecture in (*QWEN35, QWEN3_NEXT)
-    free_norms = name == GLM_MOE  # GLM-4.5 and 4.6 have them, 4.5-Air has none
     faults = [
         (sees != bool(model.vision), f"vision does not go with {model.architecture}", "fix the record's vision"),
-        (not free_norms and text.qk_norm != decoder.qk_norm, f"text.qk_norm is not what {name} has", "fix the record"),
+        (decoder.qk_norm not in (text.qk_norm, None), f"text.qk_norm is not what {name} has", "fix the record"),
         (bool(text.mixture) != bool(decoder.experts), f"text.mixture is not what {name} has", "fix the record"),
         (bool(text.linear) != hybrid, f"text.linear is not what {name} has", "fix the record"),
-        (text.post_norms == (decoder.norms == _TWO_NORMS), f"text.post_norms is not what {name} has", "fix the record"),
+        (text.post_norms != (len(decoder.norms) > 2), f"text.post_norms is not what {name} has", "fix the record"),
         (bool(text.latent) != decoder.latent, f"text.latent is not what {name} has", "fix the record"),
         (bool(text.latent and model.quantization), "the loader wants 16-bit latent attention", "use 16-bit weights"),
         (hybrid and bool(model.quantization), "quantised linear attention is not supported", "use 16-bit weights"),

@@ -91,7 +91,6 @@ def _text(model: Model, kind: str) -> Iterator[Tensor]:
     text, decoder = model.text, DECODERS[decoder_name(model)]
     stem, top = _stem(model)
     embed, head = ("tok_embeddings", "output") if decoder.fused else ("embed_tokens", "lm_head")
-    norms = ("attention_norm", "ffn_norm") if decoder.fused else decoder.norms
     method = model.quantization[0].method if model.quantization else ""
     common = "" if method == "mxfp4" else method  # that one quantises experts only
     yield Tensor(f"{stem}{embed}.weight", kind, (text.vocab, text.hidden), "normal")
@@ -99,8 +98,8 @@ def _text(model: Model, kind: str) -> Iterator[Tensor]:
         yield from _sets(f"{stem}meta_mlp.", text.hidden, shared, kind)
     for number in range(text.layers):
         layer = f"{stem}layers.{number}."
-        for norm in norms:
-            yield _norm(layer + norm, text.hidden, kind, decoder.centered)
+        first, *others = decoder.norms
+        yield _norm(layer + first, text.hidden, kind, decoder.centered)
         if linear := qwen35.linear_layer(text, number):
             for name, inputs, outputs in qwen35.linear_matrices(linear, text.hidden, model.architecture == QWEN3_NEXT):
                 yield from _linear(f"{layer}linear_attn.{name}", inputs, outputs, kind, False, common)
@@ -113,6 +112,8 @@ def _text(model: Model, kind: str) -> Iterator[Tensor]:
         else:
             for name, inputs, outputs in _mlp(text, decoder):
                 yield from _linear(layer + name, inputs, outputs, kind, False, common)
+        for norm in others:
+            yield _norm(layer + norm, text.hidden, kind, decoder.centered)
     yield _norm(f"{stem}norm", text.hidden, kind, decoder.centered)
     if not text.tied_embeddings:
         yield Tensor(f"{top}{head}.weight", kind, (text.vocab, text.hidden), "normal")

@@ -99,19 +99,19 @@ FAMILIES: Mapping[str, SpecialTokens] = {
         _GEMMA | {"<start_of_turn>": 105, "<end_of_turn>": 106} | _GEMMA_IMAGE, "<bos>", ("<end_of_turn>", "<eos>"),
         "<pad>", ("<start_of_turn>", "\n", "<end_of_turn>\n", "<bos>"), 262145,
     ),
-    "phi3": SpecialTokens(_PIECES, "<s>", ("</s>",), "</s>", ("", "\n", "</s>", "<s>"), 32000),
-    "mistral": SpecialTokens(_PIECES, "<s>", ("</s>",), "</s>", ("", "\n", "</s>", "<s>"), 32000),
     "gptoss": SpecialTokens(
         _HARMONY, "<|startoftext|>", ("<|return|>", "<|endoftext|>", "<|call|>"), "<|endoftext|>",
         ("<|start|>", "<|message|>", "<|end|>", ""), 200019,
     ),
-    "mixtral": SpecialTokens(_PIECES, "<s>", ("</s>",), "</s>", ("", "\n", "</s>", "<s>"), 32000),
+    **dict.fromkeys(
+        ("llama", "mistral", "mixtral", "phi3"),
+        SpecialTokens(_PIECES, "<s>", ("</s>",), "</s>", ("", "\n", "</s>", "<s>"), 32000),
+    ),
     "qwen2": SpecialTokens(_QWEN, "<|endoftext|>", ("<|im_end|>", "<|endoftext|>"), "<|endoftext|>", _CHATML, 151665),
     "llama3": SpecialTokens(
         _LLAMA_3, "<|begin_of_text|>", ("<|eot_id|>", "<|end_of_text|>", "<|eom_id|>"), "<|finetune_right_pad_id|>",
         ("<|start_header_id|>", "<|end_header_id|>\n", "<|eot_id|>", "<|begin_of_text|>"), 128256,
     ),
-    "llama": SpecialTokens(_PIECES, "<s>", ("</s>",), "</s>", ("", "\n", "</s>", "<s>"), 32000),
     "internlm2": SpecialTokens(
         _PIECES
         | _consecutive_ids(92538, "<|plugin|> <|interpreter|> <|action_end|> <|action_start|> <|im_end|> <|im_start|>"),
