@@ -216,7 +216,7 @@ def _questions(
 
     least = min(request.recommendation.resolved.concurrency for request in requests)
     tokens = max(request.recommendation.config.max_tokens for request in requests)
-    if form.schema is not None and any(request.checkpoint.startswith("random") for request in requests):
+    if form.schema is not None and any(request.random_weights for request in requests):
         tokens = max(tokens, LETTERS)
     # The advised tile limit applies to our own scripts; foreign ones have their own clients.
     own_tiles = [

@@ -68,6 +68,11 @@ class RunRequest:
     stream_all: bool = False
 
     @property
+    def random_weights(self) -> bool:
+        """Whether the weights are made up, so that the output is meaningless."""
+        return self.checkpoint.startswith("random")
+
+    @property
     def variables(self) -> dict[str, str]:
         """Return the environment of the launch."""
         return {**self.environment, **self.set_by_smoke}

@@ -230,7 +230,7 @@ class Session:
         first = next((load_asked for load_asked in self.request.loads if load_asked.images), None)
         picture = pictures(first.width, first.height, 1, seed=1)[0] if first else ""
         tiles, schema = self.request.recommendation.config.max_tiles, follows_schema(self.request.recommendation)
-        asked = (model, self.resolved, picture, tiles, schema, self.request.checkpoint.startswith("random"))
+        asked = (model, self.resolved, picture, tiles, schema, self.request.random_weights)
         try:
             for proof in checks.check_server(server, self.backends(), *asked):
                 self.result.checks += (proof,)

@@ -9,7 +9,7 @@ from recommender.review.readers.manifest_words import unescape
 from recommender.review.readers.pods import pods
 from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, comments_of, documents, map_scalar
 from recommender.review.script.mentions import LAUNCH
-from recommender.review.script.model import ReadProblem, Script, Word
+from recommender.review.script.model import Script, Word
 from recommender.review.script.source_map import Mapped, SourceText
 from recommender.review.script.variables import Variables
 from recommender.review.shell.nested import start, walk
@@ -23,8 +23,7 @@ def read(script: Script) -> Script:
     try:
         roots = documents(script.text)
     except UnreadableYaml as problem:
-        at = min(problem.at, len(script.text))
-        return replace(script, problems=(ReadProblem(str(problem), page.place(at, at)),))
+        return problem.unread(page)
     run = new_run(page)
     containers = list(services(page, roots) if script.kind == "compose" else pods(page, roots))
     for started in containers:

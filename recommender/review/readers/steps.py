@@ -13,7 +13,7 @@ from recommender.review.readers.container_command import whole
 from recommender.review.readers.manifest_words import MACRO, expressions, one_word, variables, words
 from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, comments_of, documents, map_scalar
 from recommender.review.script.mentions import LAUNCH
-from recommender.review.script.model import Container, ReadProblem, Script, Span, Word
+from recommender.review.script.model import Container, Script, Span, Word
 from recommender.review.script.moved import moved
 from recommender.review.script.source_map import Field, SourceText, line_starts
 from recommender.review.script.variables import Variables
@@ -58,8 +58,7 @@ def read(script: Script) -> Script:
     try:
         roots = documents(_without_comments(script.text))
     except UnreadableYaml as problem:
-        at = min(problem.at, len(script.text))
-        return replace(script, problems=(ReadProblem(str(problem), page.place(at, at)),))
+        return problem.unread(page)
     return read_nodes(replace(script, comments=comments_of(page, roots)), page, roots)
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from recommender.common.pattern import pattern
-from recommender.review.script.model import Comment
+from recommender.review.script.model import Comment, ReadProblem, Script
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
 
 if TYPE_CHECKING:
@@ -35,6 +35,11 @@ class UnreadableYaml(Exception):
         """``at`` counts characters."""
         super().__init__(message)
         self.at = at
+
+    def unread(self, page: SourceText) -> Script:
+        """Return the script with this as its problem."""
+        at = min(self.at, len(page.script.text))
+        return replace(page.script, problems=(ReadProblem(str(self), page.place(at, at)),))
 
 
 @dataclass(eq=False)

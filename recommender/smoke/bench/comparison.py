@@ -41,7 +41,7 @@ class ScriptComparison:
     @property
     def synthetic(self) -> bool:
         """Return whether a script ran on random weights."""
-        return any(side.request.checkpoint.startswith("random") for side in self.sides.values())
+        return any(side.request.random_weights for side in self.sides.values())
 
     @cached_property
     def failure(self) -> Failure | None:

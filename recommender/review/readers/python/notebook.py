@@ -31,8 +31,7 @@ def read(script: Script) -> Script:
     try:
         roots = documents(script.text)
     except UnreadableYaml as problem:
-        at = min(problem.at, len(script.text))
-        return replace(script, problems=(ReadProblem(str(problem), page.place(at, at)),))
+        return problem.unread(page)
     run, problems = new_run(page), list[ReadProblem]()
     sources = [source for root in roots for source in _sources(root)]
     cells = [_join([map_scalar(script.text, node) for node in source]) for source in sources]
