@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 from artefacts import BASH, found, need
@@ -23,6 +23,7 @@ from artefacts import BASH, found, need
 from recommender.fleet import front
 from recommender.fleet.layout import Layout
 
+T = TypeVar("T")
 CHAT = "/v1/chat/completions"
 DEADLINE_S = 30.0
 BATCH = 16
@@ -178,6 +179,18 @@ class Servers:
 
     def seen(self, name: str) -> int:
         return sum(self.mode(port)[name] for port in self.ports)
+
+    def filled(self, count: int, request: Callable[[], T]) -> list[T]:
+        """So many requests that stay, each begun once a server has the one before.
+
+        Two threads of HAProxy may else choose the same server at the same moment: one of the requests then waits for
+        it, though another server is free.
+        """
+        begun = []
+        for running in range(1, count + 1):
+            begun.append(request())
+            wait(lambda running=running: self.seen("now") == running)
+        return begun
 
     def heal(self) -> None:
         for port in self.ports:

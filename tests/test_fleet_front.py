@@ -167,8 +167,7 @@ def test_requests_of_clients_that_left_cost_nothing(servers: Servers) -> None:
     with servers.front(SERVER_LIMIT="2", QUEUE_LIMIT="1000", QUEUE_TIMEOUT="60s") as made:
         text = asked(hold=True)
         request = f"{HEAD}Content-Length: {len(text)}\r\n\r\n".encode() + text
-        running = [made.connect(request) for _ in range(4)]
-        wait(lambda: servers.seen("now") == 4)
+        running = servers.filled(4, lambda: made.connect(request))
         waiting = [made.connect(request) for _ in range(100)]
         wait(lambda: made.rows()["BACKEND"]["qcur"] == "100")
         for client in waiting:
@@ -238,8 +237,9 @@ def test_no_request_meets_a_connection_that_the_server_may_close(servers: Server
 def test_limits_hold_and_who_finds_no_place_is_told(servers: Servers) -> None:
     """A server never has more requests than its limit; a full queue gives 503 at once, a long wait after its time."""
     with servers.front(SERVER_LIMIT="2", QUEUE_LIMIT="3", QUEUE_TIMEOUT="60s") as made, ThreadPoolExecutor(8) as pool:
-        held = [pool.submit(call, made.url, asked(hold=True)) for _ in range(7)]
-        wait(lambda: servers.seen("now") == 4 and made.rows()["BACKEND"]["qcur"] == "3")
+        held = servers.filled(4, lambda: pool.submit(call, made.url, asked(hold=True)))
+        held += [pool.submit(call, made.url, asked(hold=True)) for _ in range(3)]
+        wait(lambda: made.rows()["BACKEND"]["qcur"] == "3")
         status, body, headers = call(made.url, asked())
         assert (status, json.loads(body)["error"]["code"], headers["retry-after"]) == (503, 503, retry(servers))
         for port in servers.ports:
@@ -248,8 +248,7 @@ def test_limits_hold_and_who_finds_no_place_is_told(servers: Servers) -> None:
         assert max(servers.mode(port)["most"] for port in servers.ports) <= 2
     servers.heal()
     with servers.front(SERVER_LIMIT="1", QUEUE_TIMEOUT="100ms") as made, ThreadPoolExecutor(8) as pool:
-        held = [pool.submit(call, made.url, asked(hold=True)) for _ in range(2)]
-        wait(lambda: servers.seen("now") == 2)
+        servers.filled(2, lambda: pool.submit(call, made.url, asked(hold=True)))
         assert call(made.url, asked())[0] == 503
         for port in servers.ports:
             servers.mode(port, release=2)
@@ -337,8 +336,7 @@ def test_a_comment_is_no_key_for_haproxy_alone(servers: Servers, tmp_path: Path)
 def test_a_key_has_limits_of_its_own(servers: Servers) -> None:
     """Beyond KEY_CONCURRENT at once, or KEY_RATE in ten seconds, a key gets 429, and another one goes on."""
     with servers.front(KEY_CONCURRENT="2") as made, ThreadPoolExecutor(2) as pool:
-        held = [pool.submit(call, made.url, asked(hold=True), Authorization="Bearer one") for _ in range(2)]
-        wait(lambda: servers.seen("now") == 2)
+        held = servers.filled(2, lambda: pool.submit(call, made.url, asked(hold=True), Authorization="Bearer one"))
         status, body, headers = call(made.url, asked(), Authorization="Bearer one")
         assert (status, json.loads(body)["error"]["code"], headers["retry-after"]) == (429, 429, "10")
         assert call(made.url, asked(), Authorization="Bearer two")[0] == 200
@@ -357,11 +355,10 @@ def test_a_key_may_come_first(servers: Servers, tmp_path: Path) -> None:
         servers.front(SERVER_LIMIT="1", QUEUE_TIMEOUT="60s", PRIORITY_FILE=str(tmp_path / "priorities")) as made,
         ThreadPoolExecutor(8) as pool,
     ):
-        waiting = [pool.submit(call, made.url, asked(hold=True)) for _ in range(2)]
-        wait(lambda: servers.seen("now") == 2)
+        servers.filled(2, lambda: pool.submit(call, made.url, asked(hold=True)))
         for count, key in enumerate(("last", "none", "first"), 1):
             text = asked(hold=True, name=key)
-            waiting.append(pool.submit(call, made.url, text, Authorization=f"Bearer {key}"))
+            pool.submit(call, made.url, text, Authorization=f"Bearer {key}")
             wait(lambda count=count: made.rows()["BACKEND"]["qcur"] == str(count))
         one = servers.ports[0]
         for served in range(2, 5):
