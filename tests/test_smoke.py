@@ -448,6 +448,25 @@ def test_evidence_is_never_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "work" / "run.yaml").read_text() == "precious"
 
 
+@pytest.mark.parametrize(("card", "code"), [("NVIDIA H200", 3), ("NVIDIA H100 80GB HBM3", 0), ("NVIDIA Z9", 0)])
+def test_evidence_of_another_gpu_is_refused_before_weights_are_written(tmp_path: Path, card: str, code: int) -> None:
+    """A record says which GPU it is of. A name that no record knows may be the GPU planned for."""
+    words = ("--weights", "random", "--weights-dir", "weights", "--model", "InternVL3-1B")
+    ran = smoke(tmp_path, *words, "--save-evidence", "run.yaml", STANDIN_GPU=card, MODEL="")
+    clean(ran)
+    assert ran.code == code, ran.err
+    assert (ran.work / "weights").exists() == (ran.work / "run.yaml").exists() == (not code)
+    assert ("the plan is for NVIDIA H100 80GB SXM, and this machine has NVIDIA H200" in ran.err) == bool(code)
+
+
+def test_another_gpu_than_planned_for_is_said(tmp_path: Path) -> None:
+    """Without evidence the run goes on: its predictions are for the other GPU."""
+    ran = smoke(tmp_path, STANDIN_GPU="NVIDIA H200")
+    clean(ran)
+    assert ran.code == 0, ran.err
+    assert "this machine has NVIDIA H200: predictions will not match" in ran.err
+
+
 @pytest.mark.parametrize(
     "case", ["file", "edited", "two", "copies", "mps", "own", "text", "garbage", "forks", "excepted"]
 )

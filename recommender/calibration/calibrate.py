@@ -11,11 +11,11 @@ from pathlib import Path
 
 from recommender.calibration.observations import Observation, log_errors, observe_run
 from recommender.calibration.predict import needs_simulation
-from recommender.common.errors import KnowledgeError, RequestError, UnknownName
+from recommender.common.errors import KnowledgeError, RequestError
 from recommender.estimate import speed
 from recommender.knowledge import records
 from recommender.knowledge.index import read_record
-from recommender.knowledge.names import PART, resolve_gpu
+from recommender.knowledge.names import gpu_of_driver, resolve_gpu
 from recommender.knowledge.store import Store
 from recommender.request.request import MAX_SCALE, Request
 
@@ -44,7 +44,7 @@ def calibrate(request: Request, files: Sequence[str], store: Store) -> Request:
     observations: list[Observation] = []
     for name in files:
         run = _read(Path(name))
-        run_gpu = _gpu_of(run, store)
+        run_gpu = gpu_of_driver(store, run.gpu, run.gpu_name)
         if run_gpu != gpu.id:
             raise RequestError(f"--calibrate {name}: measured on {run_gpu}, not on {gpu.id}; give runs on that GPU")
         loads = _loads(run, name, store)
@@ -63,15 +63,6 @@ def calibrate(request: Request, files: Sequence[str], store: Store) -> Request:
         )
     names = " ".join(dict.fromkeys(observation.run for observation in observations))
     return replace(request, host_scale=host, card_scale=engine, calibrated_by=names)
-
-
-def _gpu_of(run: records.SmokeRun, store: Store) -> str:
-    """Return the GPU that a run was made on: by the driver's name for it, where that is known."""
-    try:
-        named, notes = resolve_gpu(store, run.gpu_name)
-    except UnknownName:
-        return run.gpu
-    return run.gpu if notes or PART in run.gpu or named.name == store.gpus[run.gpu].name else named.id
 
 
 def _loads(run: records.SmokeRun, name: str, store: Store) -> list[Observation]:

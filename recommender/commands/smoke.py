@@ -199,8 +199,16 @@ def _run_request(
     artefact.settings(
         recommendation.resolved, script.words(recommendation.resolved, environment)
     )  # refuses values that are no numbers
+    pin = host.check_cores(options["pin"] or "")
     host.check_packages()
     host.check_lmdeploy(recommendation.resolved.release.id, environment)
+    other = host.other_gpu(recommendation, environment)
+    if other:
+        difference = f"the plan is for {recommendation.resolved.gpu.name}, and this machine has {other}"
+        if options["save_evidence"]:
+            raise Failure("machine", f"--save-evidence: {difference}; pass the GPU that the machine has as --gpu")
+        say("")
+        click.echo(f"recommend smoke: {difference}: predictions will not match", err=True)
     model, checkpoint = host.find_model(script, recommendation, options, environment, say)
     return RunRequest(
         artefact=script,
@@ -213,7 +221,7 @@ def _run_request(
         copies=options["copies"],
         mps=options["mps"],
         kill=options["kill"],
-        pin=host.check_cores(options["pin"] or ""),
+        pin=pin,
         seconds=lasting,
         enough=0
         if options["seconds"]

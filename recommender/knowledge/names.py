@@ -86,6 +86,15 @@ def _fits(gpu: records.Gpu, name: str) -> bool:
     return PART not in gpu.id and all(normal(word) in normal(gpu.name) for word in re.split(r"[\s-]+", name))
 
 
+def gpu_of_driver(store: Store, planned: str, driver_name: str) -> str:
+    """Return the id of the GPU that a driver names; the planned one's where the name may mean it or is unknown."""
+    try:
+        named, notes = resolve_gpu(store, driver_name)
+    except UnknownName:
+        return planned
+    return planned if notes or PART in planned or named.name == store.gpus[planned].name else named.id
+
+
 def resolve_model(store: Store, name: str) -> records.Model:
     """Return a checkpoint by its id, hub name or alias. Raises UnknownName with near matches."""
     return resolve("--model: unknown model", name, _model_names(store), "see recommend list models")

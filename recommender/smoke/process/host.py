@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from recommender.common.errors import RequestError
 from recommender.common.text import shorten
+from recommender.knowledge.names import gpu_of_driver
 from recommender.knowledge.records import CORES, cores
 from recommender.smoke.failures import Failure
+from recommender.smoke.process.gpu import Gpus
 
 if TYPE_CHECKING:
     from recommender.choose.recommend import Recommendation
@@ -99,6 +101,13 @@ def check_lmdeploy(release: str, environment: Mapping[str, str]) -> str:
             "other-release", f"LMDeploy {version} is installed for {command[0]}; the artefact is for {release}"
         )
     return version
+
+
+def other_gpu(recommendation: Recommendation, environment: Mapping[str, str]) -> str:
+    """Return what this machine's GPU is called if it is not the one planned for; else an empty text."""
+    planned, cards = recommendation.resolved.gpu, recommendation.config.cards
+    name = Gpus(cards, environment).host().gpu_name
+    return "" if gpu_of_driver(recommendation.resolved.store, planned.id, name) == planned.id else name
 
 
 def find_model(
