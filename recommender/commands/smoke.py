@@ -202,13 +202,7 @@ def _run_request(
     pin = host.check_cores(options["pin"] or "")
     host.check_packages()
     host.check_lmdeploy(recommendation.resolved.release.id, environment)
-    other = host.other_gpu(recommendation, environment)
-    if other:
-        difference = f"the plan is for {recommendation.resolved.gpu.name}, and this machine has {other}"
-        if options["save_evidence"]:
-            raise Failure("machine", f"--save-evidence: {difference}; pass the GPU that the machine has as --gpu")
-        say("")
-        click.echo(f"recommend smoke: {difference}: predictions will not match", err=True)
+    _check_gpu(recommendation, environment, bool(options["save_evidence"]), say)
     model, checkpoint = host.find_model(script, recommendation, options, environment, say)
     return RunRequest(
         artefact=script,
@@ -223,12 +217,25 @@ def _run_request(
         kill=options["kill"],
         pin=pin,
         seconds=lasting,
-        enough=0
-        if options["seconds"]
-        else ENOUGH,  # at high concurrency, clients stay in step for longer than 400 answers
+        enough=0 if options["seconds"] else ENOUGH,  # many clients stay in step for longer than 400 answers
         patience_s=options["patience"],
         stream_all=options["stream"] == "all",
     )
+
+
+def _check_gpu(
+    recommendation: Recommendation, environment: Mapping[str, str], for_evidence: bool, say: Callable[[str], None]
+) -> None:
+    """Say that the machine has another GPU than planned for; raise Failure where evidence would name the wrong one."""
+    from recommender.smoke.process import host
+
+    other = host.other_gpu(recommendation, environment)
+    if other:
+        difference = f"the plan is for {recommendation.resolved.gpu.name}, and this machine has {other}"
+        if for_evidence:
+            raise Failure("machine", f"--save-evidence: {difference}; pass the GPU that the machine has as --gpu")
+        say("")
+        click.echo(f"recommend smoke: {difference}: predictions will not match", err=True)
 
 
 def _check_options(script: Artefact, recommendation: Recommendation, options: dict[str, Any]) -> None:
