@@ -33,7 +33,8 @@ MODELS = (
     "qwen2.5-vl-7b-gptq", "qwen3-30b-a3b-fp8", "qwen3-30b-a3b-gptq", "qwen3-8b", "qwen3.5-35b-a3b", "qwen3.5-9b",
 )  # fmt: skip
 OF_CLASSES = (
-    "deepseek-v2-lite-chat", "gemma-2-9b-it", "gemma-3-4b-it", "glm-4-9b-0414", "glm-4.5", "glm-4.5-air",
+    "deepseek-v2-lite-chat", "gemma-2-9b-it", "gemma-3-4b-it", "glm-4-9b-0414", "glm-4.1v-9b-thinking", "glm-4.5",
+    "glm-4.5-air",
     "mistral-7b-instruct-v0.3", "moonlight-16b-a3b-instruct", "phi-4", "qwen3-next-80b-a3b-instruct",
     "qwen3-vl-30b-a3b-instruct", "qwen3-vl-4b-instruct",
 )  # fmt: skip

@@ -43,7 +43,7 @@ def covered(model: Model) -> bool:
 
 
 NOT_COVERED = {
-    "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "Glm4vForConditionalGeneration",
+    "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM",
     "Llama4ForConditionalGeneration", "LlavaForConditionalGeneration", "MiniCPMV", "Phi3VForCausalLM",
     "Qwen3OmniMoeForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration",
 }  # fmt: skip
@@ -112,7 +112,9 @@ def small(name: str) -> Model:
     fields["vision"] = [each | SMALL_VISION for each in fields.get("vision", [])]
     for vision in fields["vision"]:
         vision["window"] = [each | {"full_layers": 1} for each in vision.get("window", [])]
-        vision["projector"] = [each | {"inputs": 128, "outputs": 128} for each in vision.get("projector", [])]
+        sides = [(512, 128), (128, 128), (128, 768), (384, 128)] if vision.get("gated") else [(128, 128)] * 4
+        matrices = zip(vision.get("projector", []), sides, strict=False)
+        vision["projector"] = [each | dict(zip(("inputs", "outputs"), shape, strict=True)) for each, shape in matrices]
     return Model.model_validate_json(json.dumps(fields))
 
 

@@ -71,6 +71,11 @@ def _split_parameters(vision: VisionShape, hidden: int, resident: bool = False) 
         outside = _patch_inputs(vision) * width + width * ((vision.positions or patches(vision)) + 1) + 3 * width
         projector = sum(matrix.inputs * matrix.outputs for matrix in vision.projector)
         outside += sum(matrix.outputs for matrix in vision.projector if matrix.bias)
+    if (
+        vision.projector and vision.gated
+    ):  # GLM-4.1V: no biases in layers, one norm more with a bias and none before them
+        mlp, whole = 3 * width * deep, whole - 2 * width
+        outside += 2 * hidden - width
     return vision.layers * attention, vision.layers * mlp + projector, vision.layers * whole + outside
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from recommender.smoke.weights import gemma, qwen35, tokenizer
+from recommender.smoke.weights import gemma, glm4v, qwen35, tokenizer
 from recommender.smoke.weights.layouts import (
     CHANNELS,
     CHAT_LAYOUT,
     DECODERS,
     GEMMA3,
+    GLM4V,
     GLM_MOE,
     INTERN_S2,
     QWEN3_VL,
@@ -84,6 +85,8 @@ def config(model: Model, mark: Mapping[str, Any], ids: Mapping[str, Any]) -> dic
         common |= own
     if model.architecture == GEMMA3:
         return common | gemma.config(model, text, ids)
+    if model.architecture == GLM4V:
+        return common | glm4v.config(model, text, tokenizer.special_tokens(model).ids)
     if model.architecture in (*QWEN35, *QWEN3_VL):
         return common | qwen35.config(model, text, dict(tokenizer.special_tokens(model).ids))
     if model.architecture in QWEN_VL:
@@ -179,6 +182,8 @@ def _attention_config(model: Model) -> dict[str, Any]:
     text, name = model.text, decoder_name(model)
     if text.latent:
         return _latent_config(model)
+    if name == GLM4V:
+        return glm4v.text_config(text)
     if name == GLM_MOE:
         return {"use_qk_norm": text.qk_norm}
     return gemma.text_config(text) if name in (gemma.GEMMA2, GEMMA3) else {}

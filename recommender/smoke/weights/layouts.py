@@ -35,6 +35,7 @@ QWEN35 = {"Qwen3_5ForConditionalGeneration": "qwen3_5", "Qwen3_5MoeForConditiona
 QWEN3_VL = {"Qwen3VLForConditionalGeneration": "qwen3_vl", "Qwen3VLMoeForConditionalGeneration": "qwen3_vl_moe"}
 """Architectures with that encoder and ordinary attention, and their model types."""
 GEMMA3 = "Gemma3ForConditionalGeneration"
+GLM4V = "Glm4vForConditionalGeneration"
 QWEN3_NEXT = "Qwen3NextForCausalLM"
 GLM_MOE = "Glm4MoeForCausalLM"
 ITEM_BYTES = {"F16": 2, "BF16": 2, "F32": 4, "I32": 4, "U8": 1, "F8_E4M3": 1}
@@ -157,6 +158,7 @@ DECODERS: Mapping[str, Decoder] = {
     "Gemma2ForCausalLM": Decoder("gemma2", 1e4, 1e-6, norms=_GEMMA_NORMS, centered=True),
     GEMMA3: Decoder("gemma3_text", 1e6, 1e-6, qk_norm=True, norms=_GEMMA_NORMS, centered=True),
     "Glm4ForCausalLM": Decoder("glm4", 1e4, 1e-5, joined=("gate_up_proj",), norms=_GLM_NORMS),
+    GLM4V: Decoder("glm4v_text", 1e4, 1e-5, joined=("gate_up_proj",), norms=_GLM_NORMS),
     GLM_MOE: Decoder("glm4_moe", 1e6, 1e-5, qk_norm=None, experts=_CORRECTED),
     QWEN3_NEXT: Decoder("qwen3_next", 1e7, 1e-6, qk_norm=True, centered=True, experts=_GATED),
     "DeepseekV2ForCausalLM": Decoder(
@@ -228,7 +230,7 @@ def check_model(model: Model) -> None:
     """Raise WeightsError for a model whose weights LMDeploy would not load as written."""
     text, name = model.text, decoder_name(model)
     decoder = DECODERS[name]
-    sees = model.architecture in (*TILED, *QWEN_VL, *QWEN35, *QWEN3_VL, GEMMA3)
+    sees = model.architecture in (*TILED, *QWEN_VL, *QWEN35, *QWEN3_VL, GEMMA3, GLM4V)
     hybrid = model.architecture in (*QWEN35, QWEN3_NEXT)
     faults = [
         (sees != bool(model.vision), f"vision does not go with {model.architecture}", "fix the record's vision"),
@@ -267,12 +269,12 @@ def _mixture_faults(model: Model, mixture: Mixture, experts: Experts | None) -> 
 
 
 def _vision_faults(vision: VisionShape, architecture: str) -> _Faults:
-    learned, stacked = architecture in (*QWEN35, *QWEN3_VL), architecture in QWEN3_VL
+    learned, stacked = architecture in (*QWEN35, *QWEN3_VL, GLM4V), architecture in QWEN3_VL
     for name, found, wanted in (
         ("positions", vision.positions, learned),
         ("pixels", vision.pixels, learned or architecture in QWEN_VL),
         ("deepstack", vision.deepstack, stacked),
-        ("projector", vision.projector, architecture == GEMMA3),
+        ("projector", vision.projector, architecture in (GEMMA3, GLM4V)),
     ):
         yield bool(found) != wanted, f"vision.{name} is not what the architecture has", "fix the record's vision"
     yield architecture in TILED and not vision.layer_scale, "the loader wants layer scales", "fix vision.layer_scale"

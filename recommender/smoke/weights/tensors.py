@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from recommender.smoke.weights import gemma, qwen35
+from recommender.smoke.weights import gemma, glm4v, qwen35
 from recommender.smoke.weights.layouts import (
     DECODERS,
     GEMMA3,
+    GLM4V,
     NIBBLES,
     QWEN3_NEXT,
     QWEN3_VL,
@@ -35,6 +36,8 @@ def tensors(model: Model) -> Iterator[Tensor]:
             yield from qwen_vision(vision, model.text.hidden, float_type)
         elif model.architecture == GEMMA3:
             yield from gemma.vision(vision, model.text.hidden, float_type)
+        elif model.architecture == GLM4V:
+            yield from glm4v.vision(vision, model.text.hidden, float_type)
         elif model.architecture in (*QWEN35, *QWEN3_VL):
             yield from qwen35.vision(vision, model.text.hidden, float_type)
         else:
@@ -82,7 +85,7 @@ def _stem(model: Model) -> tuple[str, str]:
     """Return the prefixes of the decoder's names and of the output head's name."""
     if not model.vision or model.architecture in QWEN_VL:
         return "model.", ""
-    if model.architecture in (S1_LAYOUT, *QWEN35, *QWEN3_VL):
+    if model.architecture in (S1_LAYOUT, GLM4V, *QWEN35, *QWEN3_VL):
         return "model.language_model.", ""
     return "language_model.model.", "language_model."
 

@@ -12,7 +12,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from recommender.smoke.filler import WORDS, made_up_word
-from recommender.smoke.weights.layouts import CHAT_LAYOUT, GEMMA3, QWEN3_VL, QWEN35, TILED, WeightsError, by_family
+from recommender.smoke.weights import glm4v
+from recommender.smoke.weights.layouts import (
+    CHAT_LAYOUT,
+    GEMMA3,
+    GLM4V,
+    QWEN3_VL,
+    QWEN35,
+    TILED,
+    WeightsError,
+    by_family,
+)
 
 if TYPE_CHECKING:
     from recommender.knowledge.records import Model
@@ -22,7 +32,8 @@ CLIP_MEAN, CLIP_STD = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.261302
 HALVES = [0.5, 0.5, 0.5]
 BLANK = "\u0120"
 """The letter of a blank in byte-level vocabularies."""
-_QWEN_PROCESSORS = {
+_PIXEL_PROCESSORS = {
+    GLM4V: "Glm4vProcessor",
     **dict.fromkeys((*QWEN35, *QWEN3_VL), "Qwen3VLProcessor"),
     "Qwen2VLForConditionalGeneration": "Qwen2VLProcessor", "Qwen2_5_VLForConditionalGeneration": "Qwen2_5_VLProcessor",
 }  # fmt: skip
@@ -56,6 +67,7 @@ _QWEN_END = ("<|im_end|>", "<|endoftext|>")
 _PIECES = {"<unk>": 0, "<s>": 1, "</s>": 2}
 _QWEN_IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
 _IMAGE_MARKS = {**dict.fromkeys(TILED, "<img><IMG_CONTEXT></img>\n"), GEMMA3: "<start_of_image>"}
+_IMAGE_MARKS[GLM4V] = "<|begin_of_image|><|image|><|end_of_image|>"
 _CHATML = ("<|im_start|>", "\n", "<|im_end|>\n", "")
 _GLM_WORDS = "<|endoftext|> [MASK] [gMASK] [sMASK] <sop> <eop> <|system|> <|user|> <|assistant|> <|observation|>"
 _GEMMA = {"<pad>": 0, "<eos>": 1, "<bos>": 2, "<unk>": 3}
@@ -136,6 +148,8 @@ def special_tokens(model: Model) -> SpecialTokens:
             f"it should begin with one of {', '.join(FAMILIES)}"
         )
     ids = dict(family_tokens.ids)
+    if model.architecture == GLM4V:
+        ids |= glm4v.TOKENS
     if model.architecture in TILED:
         ids |= {word: family_tokens.images + place for place, word in enumerate(IMAGE_WORDS)}
     if max(ids.values()) >= model.text.vocab or len(ids) + 256 > model.text.vocab:
@@ -155,7 +169,8 @@ def role_ids(model: Model) -> dict[str, Any]:
         roles = {"image": "<image_soft_token>", "image_start": "<start_of_image>", "image_end": "<end_of_image>"}
         ids_by_role |= {role: tokens.ids[word] for role, word in roles.items()}
     elif model.vision:
-        ids_by_role["image"] = tokens.ids["<IMG_CONTEXT>" if model.architecture in TILED else "<|image_pad|>"]
+        word = "<|image|>" if model.architecture == GLM4V else "<|image_pad|>"
+        ids_by_role["image"] = tokens.ids["<IMG_CONTEXT>" if model.architecture in TILED else word]
     return ids_by_role
 
 
@@ -267,8 +282,8 @@ def tokenizer_files(model: Model) -> dict[str, Any]:
         "pad_token": tokens.pad,
         "chat_template": chat_template(model),
     }
-    if model.architecture in _QWEN_PROCESSORS:
-        settings |= {"processor_class": _QWEN_PROCESSORS[model.architecture]}
+    if model.architecture in _PIXEL_PROCESSORS:
+        settings |= {"processor_class": _PIXEL_PROCESSORS[model.architecture]}
     elif model.architecture == GEMMA3:
         words = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
         settings |= {"extra_special_tokens": words, **words, "processor_class": "Gemma3Processor"}
@@ -292,8 +307,8 @@ def _processors(model: Model) -> dict[str, Any]:
     if not model.vision:
         return {}
     vision = model.vision[0]
-    if model.architecture in _QWEN_PROCESSORS:
-        return _qwen_processors(model)
+    if model.architecture in _PIXEL_PROCESSORS:
+        return _pixel_processors(model)
     colours = {"do_normalize": True, "image_mean": IMAGE_MEAN, "image_std": IMAGE_STD, "do_resize": True, "resample": 3}
     if model.architecture == CHAT_LAYOUT:
         clip = {"image_processor_type": "CLIPImageProcessor", "crop_size": vision.image, "size": vision.image}
@@ -314,20 +329,22 @@ def _processors(model: Model) -> dict[str, Any]:
     }
 
 
-def _qwen_processors(model: Model) -> dict[str, Any]:
+def _pixel_processors(model: Model) -> dict[str, Any]:
     """Return the files of a processor that keeps an image's shape, with its pixels under both of their names."""
     vision, rule, newer = model.vision[0], model.vision[0].pixels[0], model.architecture in (*QWEN35, *QWEN3_VL)
     mean, deviation = (HALVES, HALVES) if newer else (CLIP_MEAN, CLIP_STD)
+    kinds = (f"Qwen2VLImageProcessor{'Fast' if newer else ''}", f"Qwen{3 if newer else 2}VLVideoProcessor")
+    if model.architecture == GLM4V:
+        kinds = ("Glm4vImageProcessor", "Glm4vVideoProcessor")
     common: dict[str, Any] = {
         "do_convert_rgb": True, "do_normalize": True, "do_rescale": True, "do_resize": True,
         "image_mean": mean, "image_std": deviation, "resample": 3, "rescale_factor": 1 / 255,
         "patch_size": vision.patch, "temporal_patch_size": rule.frames, "merge_size": round(1 / vision.downsample),
         "min_pixels": rule.least, "max_pixels": rule.most,
         "size": {"shortest_edge": rule.least, "longest_edge": rule.most},
-        "processor_class": _QWEN_PROCESSORS[model.architecture],
+        "processor_class": _PIXEL_PROCESSORS[model.architecture],
     }  # fmt: skip
     return {
-        "preprocessor_config.json": common
-        | {"image_processor_type": f"Qwen2VLImageProcessor{'Fast' if newer else ''}"},
-        "video_preprocessor_config.json": common | {"video_processor_type": f"Qwen{3 if newer else 2}VLVideoProcessor"},
+        "preprocessor_config.json": common | {"image_processor_type": kinds[0]},
+        "video_preprocessor_config.json": common | {"video_processor_type": kinds[1]},
     }
