@@ -27,7 +27,7 @@ BESIDE = (
     *("Pipfile.lock", "pixi.lock", "environment.yml", "environment.yaml", "conda.yaml", "conda.yml", "Dockerfile"),
 )
 """Files that pin what is installed, the surest first."""
-CODE = ("python", "steps", "docker")
+CODE = ("python", "steps", "docker", "program")
 """Kinds whose installations are no shell calls."""
 
 

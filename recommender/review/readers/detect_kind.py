@@ -24,6 +24,7 @@ READERS = {
     "hcl": "readers.hcl_file",
     "markdown": "readers.markdown",
     "lines": "readers.lines",
+    "program": "readers.program_file",
 }
 ENDINGS: dict[Kind, str] = {
     "bash": ".sh .bash .zsh .ksh .slurm .sbatch .job .ps1 .bat .cmd",
@@ -33,17 +34,19 @@ ENDINGS: dict[Kind, str] = {
     "lines": ".mk .conf .ini",
     "hcl": ".tf .tfvars .hcl .nomad",
     "markdown": ".md .markdown .rst",
-    "other": ".js .ts .mjs .cjs .tsx .go .rs .java .kt .rb .lua .groovy .php .xml .cfg .env",
+    "program": ".js .ts .mjs .cjs .jsx .tsx .mts .go .rs .java .kt .kts .groovy .scala .cs",
+    "other": ".rb .lua .php .xml .cfg .env",
 }
 SUFFIXES: dict[str, Kind] = {ending: kind for kind, endings in ENDINGS.items() for ending in endings.split()}
-OTHER_NAMES = pattern(r"(?:jenkins|vagrant|rake|tilt|brew|gem)file")
+PROGRAM_NAMES = pattern(r"jenkinsfile(?:\..*)?")
+OTHER_NAMES = pattern(r"(?:vagrant|rake|tilt|brew|gem)file")
 LINES = pattern(r"(?i)(?:gnu)?makefile(?:\..*)?|procfile(?:\..*)?|justfile|crontab")
 STEPS = pattern(r"(?m)^[ \t]*(?:-[ \t]+)?(?:steps|stages|script|before_script)[ \t]*:")
 """Keys of a workflow, whose services are not compose's."""
 PROCESSES = pattern(r"(?m)^[\"']?processes[\"']?[ \t]*:")
 """What process-compose starts: programs of the host, no containers."""
 MOST_EMBEDDED = 20
-DOCKERFILE = pattern(r"(?i)^(?:.*[._-])?(?:docker|container)file(?:[._-].*)?$")
+DOCKERFILE = pattern(r"(?i)^(?:.*[._-])?(?:docker|container|earth)file(?:[._-].*)?$")
 IMPORTS = pattern(
     r"(?m)^(?:import|from)[ \t]+[\w.]+(?:[ \t]+(?:import|as)\b|[ \t]*$|,)|^\w+[ \t]*=[ \t]*(?:\w+\.)*[A-Za-z]\w*\($"
 )
@@ -131,6 +134,8 @@ def kind_of(path: str, text: str) -> Kind:
         return "docker"
     if LINES.fullmatch(name):
         return "lines"
+    if PROGRAM_NAMES.fullmatch(name):
+        return "program"
     if OTHER_NAMES.fullmatch(name):
         return "other"
     if SUFFIXES.get(suffix) == "steps" and suffix != ".toml":

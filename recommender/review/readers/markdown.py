@@ -20,6 +20,8 @@ NAMES = {
     **dict.fromkeys(("python", "py", "python3"), "block.py"),
     **dict.fromkeys(("yaml", "yml", "json"), "block.yaml"),
     **dict.fromkeys(("hcl", "terraform", "tf", "nomad"), "block.hcl"),
+    **dict.fromkeys(("javascript", "js", "typescript", "ts", "go", "rust", "java", "groovy", "kotlin"), "block.ts"),
+    "toml": "block.toml",
     "dockerfile": "Dockerfile",
     "makefile": "Makefile",
     "ini": "block.service",

@@ -19,9 +19,11 @@ Kind = Literal[
     "lines",
     "hcl",
     "markdown",
+    "program",
     "other",
 ]
-"""``steps``: YAML or JSON of any tool. ``lines``: a line is a command, as in a Makefile. ``other``: not read."""
+"""``steps``: YAML or JSON of any tool. ``lines``: a line is a command, as in a Makefile. ``program``: texts of a
+language without a parser here. ``other``: not read."""
 Starts = Literal["api_server", "proxy", "pipeline", "tool"]
 ENGINES = ("TurbomindEngineConfig", "PytorchEngineConfig")
 
