@@ -187,8 +187,8 @@ def _range(text: str, node: _Node, rest: str, scope: dict[str, Any], output: _Ou
     if looped is None or value is UNKNOWN:
         output.unread.append((node.start, node.end, f"not known from the chart's values: {rest[:60]}"))
         return
-    pairs = value.items() if isinstance(value, Mapping) else enumerate(value if isinstance(value, list) else ())
-    pairs = list(pairs)
+    listed = value if isinstance(value, list) else []
+    pairs: list[tuple[Any, Any]] = list(value.items() if isinstance(value, Mapping) else enumerate(listed))
     for key, each in pairs:
         own = {"": each}
         own |= {f"${looped['key']}": key} if looped["key"] else {}

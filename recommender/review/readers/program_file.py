@@ -109,8 +109,8 @@ class _Reader:
                 if program.kind == "text":
                     before.setdefault(token.text, program)
         for name, fields in self.grown.items():
-            program = before.get(name)
-            self._start([field(program, self.known), *fields] if program else fields)
+            named = before.get(name)
+            self._start([field(named, self.known), *fields] if named else fields)
 
     def _begin(self, at: int) -> None:
         """Note a variable whose value is a list of texts."""

@@ -24,6 +24,7 @@ MOST_SERVERS = 40
 APART = pattern(r"\b(?:else|elif|esac|wait|kill|pkill|killall|exit|return|exec)\b|;;|^[^\S\n]*\}|\(\)", re.MULTILINE)
 REMOVED = pattern(rf"{APART.pattern}|\b(?:stop|rm|down|else)\b", re.MULTILINE)
 """The same between two containers."""
+TRAP = pattern(r"\btrap[ \t]+(?:'[^'\n]*'|\"[^\"\n]*\"|\w+)")
 ANOTHER_HOST = pattern(r"\b(?:ssh|pdsh|clush|srun|sbatch|mpirun|mpiexec|kubectl|oc|gcloud|ansible|ray|salloc)\b")
 PAUSES = pattern(r"\b(?:sleep|until|while|wait|curl|wget|nc|read|timeout)\b|/dev/tcp/")
 REST = pattern(r"(?:[^\\\n]|\\.|\\\n)*")
@@ -208,9 +209,14 @@ def concurrent_pairs(script: Script, *starts: str, containers: bool = False) -> 
     here = [launch for launch in here if (launch.container is not None) == containers]
     for index, later in enumerate(here[:MOST_SERVERS]):
         for earlier in here[:index]:
-            apart = between(script, earlier, later)
-            if earlier.background and apart is not None and not (REMOVED if containers else APART).search(apart):
+            text = between(script, earlier, later)
+            if earlier.background and text is not None and not is_apart(text, REMOVED if containers else APART):
                 yield earlier, later
+
+
+def is_apart(text: str, sign: re.Pattern[str] = APART) -> bool:
+    """Return whether what is before a text may have ended behind it; what a trap does comes later."""
+    return sign.search(TRAP.sub("", text)) is not None
 
 
 def between(script: Script, earlier: Launch, later: Launch) -> str | None:
