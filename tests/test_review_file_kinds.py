@@ -168,7 +168,7 @@ def test_a_dockerfiles_script_is_followed(tmp_path: Path) -> None:
     assert not any(finding.fix for finding in found.findings)
 
 
-@pytest.mark.parametrize("path", ["Jenkinsfile", "x.groovy", "x.kt", "x.ts"])
+@pytest.mark.parametrize("path", ["Vagrantfile", "x.rb", "x.lua", "x.php"])
 def test_other_languages_are_never_green(path: str) -> None:
     """Their servers are reported as not read."""
     assert kind_of(path, "") == "other"
@@ -219,6 +219,12 @@ def test_variables_of_files_that_are_read_with_this_one(tmp_path: Path) -> None:
         ("#SBATCH --gres=gpu:2\nsrun --gres=gpu:1 true", None),
         ("#SBATCH --gpus-per-task=2", None),
         ("# --gres=gpu:2", None),
+        ("#PBS -l select=1:ncpus=8:ngpus=2:mem=64gb", 2),
+        ("#PBS -l nodes=1:ppn=8:gpus=4", 4),
+        ("#PBS -l select=1:ngpus=4+1:ngpus=2", None),
+        ("#PBS -l select=1:ncpus=8", None),
+        ('#BSUB -gpu "num=4:mode=exclusive_process"', 4),
+        ("#BSUB -gpu num=2", 2),
     ],
 )
 def test_a_batch_job_has_the_gpus_that_it_asks_for(lines: str, gpus: int | None) -> None:

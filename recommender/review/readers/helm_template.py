@@ -81,7 +81,7 @@ def read(script: Script, values: dict[str, Any]) -> Script:
     """Read what a template becomes. It is not repaired: the value is in another file."""
     text = COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), script.text)
     output = _Output()
-    root = {**values, "Release": RELEASE, "Capabilities": UNKNOWN}
+    root = {**values, "Release": RELEASE, "Capabilities": UNKNOWN, "Files": UNKNOWN, "Template": UNKNOWN}
     _render(text, _tree(text), {"": root, "$": root}, output)
     rendered = Mapped("".join(output.parts), output.places)
     inner = Script(script.path, "kubernetes", rendered.code, lines=line_starts(rendered.code))

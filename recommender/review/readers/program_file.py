@@ -18,6 +18,7 @@ from recommender.review.readers.program_tokens import (
     OPENS,
     WITHIN,
     Token,
+    assigned,
     constants,
     field,
     last_name,
@@ -43,6 +44,13 @@ CONVERTS = frozenset(
 )
 LISTED = pattern(r"[\w.:]+|[&!<>()\[\]{}?,]")
 """What may stand between a variable's equals sign and the first text of its list."""
+LISTS = {
+    "[": [[], ["&"], ["vec", "!"], ["&", "vec", "!"]],
+    "{": [[], ["[", "]", "string"]],
+    "(": [["List.of"], ["Arrays.asList"], ["listOf"], ["arrayOf"], ["Stream.of"]],
+}
+"""What is before a bracket that opens a list of words."""
+LONGEST_LIST = 4
 MOST_BEFORE = 12
 MOST_WORDS = 400
 MOST_COMMANDS = 200
@@ -118,9 +126,7 @@ class _Reader:
             token = self.tokens[place]
             if token.kind == "text":
                 opened = self.tokens[place - 1].text in OPENS
-                name = next((t.text for t in reversed(self.tokens[max(0, at - 4) : at]) if t.kind == "name"), "")
-                typed = self.tokens[at - 2].text == ":" and at > 2
-                name = self.tokens[at - 3].text if typed else name
+                name = assigned(self.tokens, at)
                 if opened and name:
                     words, end = self._words(place)
                     self.grown[name] = [*words, *self._chain(end)]
@@ -202,17 +208,22 @@ class _Reader:
             depth += (text in OPENS) - (text in CLOSES)
             if depth < 0:
                 break
-            inside = text in ("[", "{") and depth == 1 and at == begin
+            inside = text in OPENS and depth == 1 and self._is_list(begin, at)
             if inside or text == ",":
                 depth -= inside
-                fields += self._word(begin, at)
-                begin = at + 1
                 if inside:
                     inner, at = self._words(at + 1)
                     fields += inner
-                    begin = at + 1
+                else:
+                    fields += self._word(begin, at)
+                begin = at + 1
             at += 1
         return [*fields, *self._word(begin, at)], at
+
+    def _is_list(self, first: int, last: int) -> bool:
+        """Return whether a list opens here: `[`, `&[`, `List.of(`."""
+        before = [token.text for token in self.tokens[first:last]]
+        return before in LISTS[self.tokens[last].text] if len(before) < LONGEST_LIST else False
 
     def _word(self, first: int, last: int) -> list[Field]:
         """Return the word that an expression is; unknown unless it is a text, a number or a constant."""

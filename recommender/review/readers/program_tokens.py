@@ -31,7 +31,9 @@ MOST_TOKENS = 60_000
 OPENS, CLOSES = frozenset("([{"), frozenset(")]}")
 # Tokens between a name and the value that is its default: `process.env.MODEL ?? "m"`.
 ELSE = frozenset({"??", "||"})
-LONGEST_TYPE = 5
+LONGEST_TYPE = 8
+TYPES = frozenset("&'?[]<>")
+"""Signs of a type."""
 
 
 class Token(NamedTuple):
@@ -74,7 +76,7 @@ def constants(given: Sequence[Token]) -> dict[str, Token | None]:
     for at, token in enumerate(given[:-1]):
         if token.text not in ("=", ":=") or token.kind != "sign":
             continue
-        name, value = _assigned(given, at), _value(given, at + 1)
+        name, value = last_name(assigned(given, at)), _value(given, at + 1)
         if name and value is not None:
             known = found.setdefault(name, value)
             if known is not None and known.value != value.value:
@@ -82,14 +84,14 @@ def constants(given: Sequence[Token]) -> dict[str, Token | None]:
     return found
 
 
-def _assigned(given: Sequence[Token], at: int) -> str:
-    """Return the name before an equals sign, with or without a type."""
+def assigned(given: Sequence[Token], at: int) -> str:
+    """Return the name before an equals sign, with or without a type; empty if there is none."""
     for back in range(at - 1, max(at - LONGEST_TYPE, 0), -1):
         if given[back].text == ":" and given[back - 1].kind == "name":
-            return last_name(given[back - 1].text)
-        if given[back].text not in ("&", "'", "?") and given[back].kind != "name":
+            return given[back - 1].text
+        if given[back].text not in TYPES and given[back].kind != "name":
             break
-    return last_name(given[at - 1].text) if at and given[at - 1].kind == "name" else ""
+    return given[at - 1].text if at and given[at - 1].kind == "name" else ""
 
 
 def _value(given: Sequence[Token], at: int) -> Token | None:
