@@ -26,6 +26,10 @@ FOUND = [
     ("x.kt", f'ProcessBuilder(listOf("lmdeploy", {WORDS}, "--tp", "2")).start()'),
     ("Jenkinsfile", "environment { TP = '2' }\nsh '''\n  lmdeploy serve api_server m --tp $TP\n'''"),
     ("Jenkinsfile", 'environment { TP = "2" }\nsh "lmdeploy serve api_server m --tp ${env.TP}"'),
+    (
+        "x.rs",
+        'fn go<\'a>(x: &\'a str) {\n    Command::new("lmdeploy").args(["serve", "api_server", "m", "--tp", "2"]);',
+    ),
     ("x.groovy", 'def tp = 2\nsh """\n  lmdeploy serve api_server m \\\\\n    --tp ${tp}\n"""'),
 ]
 

@@ -107,10 +107,8 @@ def _read(path: str, text: str, kind: Kind | None) -> Script:
     if kind == "other":
         return script
     name = READERS[kind]
-    if kind in ("kubernetes", "steps", "compose") and "{{" in text:
-        helm = import_module("recommender.review.readers.helm_template")
-        if (values := helm.values_of(script)) is not None:
-            return cast(Script, helm.read(script, values))
+    if kind in ("kubernetes", "steps", "compose") and "{{" in text and ".Values." in text:
+        name = "readers.helm_template"
     if kind == "docker" and is_dockerfile(path, text):
         name = "readers.dockerfile"
     elif kind == "bash" and path.lower().endswith((".ps1", ".bat", ".cmd")):

@@ -14,7 +14,7 @@ from typing import Any
 from recommender.common.parse import parse_yaml
 from recommender.common.pattern import pattern
 from recommender.common.user_file import Unreadable
-from recommender.review.readers import manifest
+from recommender.review.readers import manifest, steps
 from recommender.review.readers.helm_values import UNKNOWN, evaluate, written
 from recommender.review.script.beside import STDIN, read_in
 from recommender.review.script.model import ReadProblem, Script, Span
@@ -22,17 +22,16 @@ from recommender.review.script.moved import moved
 from recommender.review.script.source_map import Mapped, line_starts
 
 ACTION = pattern(
-    r"(?P<before>[ \t\n]{0,200}+(?=\{\{-))?\{\{-?\s*+"
+    r"(?P<before>[ \t\n]{0,40}+(?=\{\{-))?\{\{-?\s*+"
     r"(?P<code>(?:[^{}\"`]|\"(?:[^\"\\\n]|\\.)*+\"|`[^`]*+`)*?)\s*(?P<trim>-?)\}\}"
 )
-COMMENT = pattern(r"\{\{-?\s*+/\*(?:[^*]|\*(?!/))*\*/\s*-?\}\}")
+COMMENT = pattern(r"\{\{-?\s*+/\*(?:[^*]|\*(?!/))*+(?:\*/\s*+-?\}\})?")
 SET = pattern(r"\$(?P<name>\w+)\s*:?=\s*(?P<rest>.*)", re.DOTALL)
 LOOPED = pattern(r"(?:\$(?P<key>\w+)\s*,\s*)?(?:\$(?P<value>\w+)\s*:=\s*)?(?P<rest>.*)", re.DOTALL)
 BLOCKS = frozenset({"if", "with", "range", "define", "block"})
 NAME = pattern(r"\w+(?:\.\w+)+")
 RELEASE = {"Name": "release-name", "Namespace": "default", "Service": "Helm"}
 """What helm template takes too."""
-VALUES = ".Values."
 MOST_CHARACTERS = 200_000
 MOST_ACTIONS = 3000
 
@@ -55,9 +54,9 @@ class _Output:
         self.places += places[len(text) - len(kept) :]
 
 
-def values_of(script: Script) -> dict[str, Any] | None:
+def _values_of(script: Script) -> dict[str, Any] | None:
     """Return the values and the names of the chart whose template this is; None if there are none."""
-    if script.path == STDIN or VALUES not in script.text:
+    if script.path == STDIN:
         return None
     folder = Path(script.path).absolute().parent
     while folder.name != "templates" and folder.parent != folder:
@@ -77,8 +76,11 @@ def _read(folder: Path, name: str) -> dict[Any, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def read(script: Script, values: dict[str, Any]) -> Script:
-    """Read what a template becomes. It is not repaired: the value is in another file."""
+def read(script: Script) -> Script:
+    """Read what a template becomes; without its chart, read it as it is. It is not repaired: values are elsewhere."""
+    values = _values_of(script)
+    if values is None:
+        return steps.read(script) if script.kind == "steps" else manifest.read(script)
     text = COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), script.text)
     output = _Output()
     root = {**values, "Release": RELEASE, "Capabilities": UNKNOWN, "Files": UNKNOWN, "Template": UNKNOWN}

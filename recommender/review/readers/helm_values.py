@@ -14,6 +14,9 @@ TOKEN = pattern(
 UNKNOWN = object()
 """What the chart's values do not say."""
 DEEPEST = 20
+LONGEST, LONGEST_VALUE = 2000, 20_000
+"""Characters of an expression, and of what it is."""
+VERB = pattern(r"%[svdq%]")
 Scope = Mapping[str, Any]
 """The variables of a template; the empty name is the dot."""
 
@@ -24,11 +27,13 @@ class Unreadable(Exception):
 
 def evaluate(text: str, scope: Scope) -> Any:
     """Return an expression's value; UNKNOWN if the values do not determine it."""
+    if len(text) > LONGEST:
+        return UNKNOWN
     try:
         reader = _Expression(text, scope)
         value = reader.pipeline(0)
         return value if reader.at == len(reader.tokens) else UNKNOWN
-    except (Unreadable, ArithmeticError, TypeError, ValueError, IndexError):
+    except (Unreadable, ArithmeticError, TypeError, ValueError, IndexError, StopIteration):
         return UNKNOWN
 
 
@@ -85,7 +90,8 @@ class _Expression:
             return arguments[0] if len(arguments) == 1 else UNKNOWN
         if function is None or (UNKNOWN in arguments and text not in ("default", "coalesce")):
             return UNKNOWN
-        return function(arguments)
+        value = function(arguments)
+        return UNKNOWN if isinstance(value, str) and len(value) > LONGEST_VALUE else value
 
     def _operand(self, depth: int) -> Any:
         kind, text = self.tokens[self.at]
@@ -133,7 +139,9 @@ def _indented(given: Sequence[Any], before: str = "") -> str:
 
 
 def _printed(given: Sequence[Any]) -> str:
-    return str(given[0]).replace("%v", "%s") % tuple(given[1:])
+    values = iter(given[1:])
+    shown = {"%%": lambda: "%", "%q": lambda: _quoted([next(values)])}
+    return VERB.sub(lambda verb: shown.get(verb[0], lambda: written(next(values)) or "")(), str(given[0]))
 
 
 def _quoted(given: Sequence[Any]) -> str:

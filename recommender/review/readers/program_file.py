@@ -57,6 +57,7 @@ MOST_COMMANDS = 200
 MOST_WALKED = 3000
 """Tokens of one list, or before a word in one."""
 MOST_STEPS = 200_000
+LONGEST_TEXT = 100_000
 PROGRAM = "lmdeploy"
 
 
@@ -109,9 +110,9 @@ class _Reader:
             elif token.kind == "name" and self.tokens[at + 1].text == "(":
                 owner = token.text[: -len(name)].rstrip(".")
                 if name in GROWS and owner in self.grown:
-                    self.grown[owner] += self._words(at + 2)[0]
-                elif token.text == "append" and self.tokens[at + 2].text in self.grown:
-                    self.grown[self.tokens[at + 2].text] += self._words(at + 4)[0]
+                    self._grow(owner, at + 2)
+                elif token.text == "append" and at + 2 < len(self.tokens):
+                    self._grow(self.tokens[at + 2].text, at + 4)
             elif token.kind == "name" and token.text in self.grown and self.tokens[at - 1].text in (",", "["):
                 program = self.tokens[at - 2]
                 if program.kind == "text":
@@ -119,6 +120,11 @@ class _Reader:
         for name, fields in self.grown.items():
             named = before.get(name)
             self._start([field(named, self.known), *fields] if named else fields)
+
+    def _grow(self, name: str, at: int) -> None:
+        """Add the words at a place to a list."""
+        if name in self.grown and len(self.grown[name]) < MOST_WORDS:
+            self.grown[name] += self._words(at)[0][:MOST_WORDS]
 
     def _begin(self, at: int) -> None:
         """Note a variable whose value is a list of texts."""
@@ -258,6 +264,9 @@ class _Reader:
         """Follow the texts that hold commands of a shell; those for people start nothing."""
         at, left = 0, MOST_COMMANDS
         while at < len(self.tokens) and left:
+            if not self._may_serve(at):
+                at += 1
+                continue
             joined, end = self._joined(at)
             if joined is not None and LAUNCH.search(joined.code):
                 left -= 1
@@ -267,6 +276,16 @@ class _Reader:
                 else:
                     self._walk(joined)
             at = max(end, at + 1)
+
+    def _may_serve(self, at: int) -> bool:
+        """Return whether a text, or one that it is added to, may hold a command."""
+        token = self.tokens[at]
+        added = at + 1 < len(self.tokens) and self.tokens[at + 1].text == "+"
+        return (
+            token.kind == "text"
+            and len(token.text) <= LONGEST_TEXT
+            and (added or "lmdeploy" in token.text or "serve" in token.text)
+        )
 
     def _joined(self, at: int) -> tuple[Mapped | None, int]:
         """Return a text with those that a plus adds to it, and the place behind them."""
