@@ -8,7 +8,7 @@ from scripts import given_options
 
 from recommender.review.engine import review
 from recommender.review.readers.detect_kind import read
-from recommender.review.readers.helm_values import UNKNOWN, evaluate, written
+from recommender.review.readers.helm.values import UNKNOWN, evaluate, written
 from recommender.review.script.model import Script
 
 VALUES: dict[str, Any] = {"a": {"b": "x"}, "n": 3, "on": True, "off": False, "list": ["p", "q"], "empty": ""}

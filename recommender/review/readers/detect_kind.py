@@ -24,7 +24,7 @@ READERS = {
     "hcl": "readers.hcl_file",
     "markdown": "readers.markdown",
     "lines": "readers.lines",
-    "program": "readers.program_file",
+    "program": "readers.programs.file",
 }
 ENDINGS: dict[Kind, str] = {
     "bash": ".sh .bash .zsh .ksh .slurm .sbatch .job .ps1 .bat .cmd",
@@ -38,7 +38,7 @@ ENDINGS: dict[Kind, str] = {
     "other": ".rb .lua .php .xml .cfg .env",
 }
 SUFFIXES: dict[str, Kind] = {ending: kind for kind, endings in ENDINGS.items() for ending in endings.split()}
-PROGRAM_NAMES = pattern(r"jenkinsfile(?:\..*)?")
+PROGRAM_NAMES = pattern(r"(?i)jenkinsfile(?:\..*)?")
 OTHER_NAMES = pattern(r"(?:vagrant|rake|tilt|brew|gem)file")
 LINES = pattern(r"(?i)(?:gnu)?makefile(?:\..*)?|procfile(?:\..*)?|justfile|crontab")
 STEPS = pattern(r"(?m)^[ \t]*(?:-[ \t]+)?(?:steps|stages|script|before_script)[ \t]*:")
@@ -108,7 +108,7 @@ def _read(path: str, text: str, kind: Kind | None) -> Script:
         return script
     name = READERS[kind]
     if kind in ("kubernetes", "steps", "compose") and "{{" in text and ".Values." in text:
-        name = "readers.helm_template"
+        name = "readers.helm.template"
     if kind == "docker" and is_dockerfile(path, text):
         name = "readers.dockerfile"
     elif kind == "bash" and path.lower().endswith((".ps1", ".bat", ".cmd")):
@@ -150,8 +150,8 @@ def kind_of(path: str, text: str) -> Kind:
 
 
 def is_named_kind(name: str) -> bool:
-    """Return whether a file without a telling suffix is read by its name: Dockerfile, Makefile, Procfile…"""
-    return bool(LINES.fullmatch(name)) or bool(DOCKERFILE.match(name))
+    """Return whether a file without a telling suffix is read by its name: Dockerfile, Makefile, Jenkinsfile…"""
+    return any(named.fullmatch(name) for named in (LINES, DOCKERFILE, PROGRAM_NAMES))
 
 
 def is_dockerfile(path: str, text: str) -> bool:

@@ -15,7 +15,7 @@ from recommender.common.parse import parse_yaml
 from recommender.common.pattern import pattern
 from recommender.common.user_file import Unreadable
 from recommender.review.readers import manifest, steps
-from recommender.review.readers.helm_values import UNKNOWN, evaluate, written
+from recommender.review.readers.helm.values import UNKNOWN, evaluate, written
 from recommender.review.script.beside import STDIN, read_in
 from recommender.review.script.model import ReadProblem, Script, Span
 from recommender.review.script.moved import moved

@@ -21,7 +21,7 @@ Scope = Mapping[str, Any]
 """The variables of a template; the empty name is the dot."""
 
 
-class Unreadable(Exception):
+class Unfollowed(Exception):
     """An expression in a form that is not read."""
 
 
@@ -33,7 +33,7 @@ def evaluate(text: str, scope: Scope) -> Any:
         reader = _Expression(text, scope)
         value = reader.pipeline(0)
         return value if reader.at == len(reader.tokens) else UNKNOWN
-    except (Unreadable, ArithmeticError, TypeError, ValueError, IndexError, StopIteration):
+    except (Unfollowed, ArithmeticError, TypeError, ValueError, IndexError, StopIteration):
         return UNKNOWN
 
 
@@ -57,7 +57,7 @@ class _Expression:
         while text[place:].strip():
             match = TOKEN.match(text, place)
             if match is None:
-                raise Unreadable
+                raise Unfollowed
             self.tokens.append((match.lastgroup or "", match[match.lastgroup or 0]))
             place = match.end()
 
@@ -75,7 +75,7 @@ class _Expression:
 
     def _command(self, last: list[Any], depth: int) -> Any:
         if depth > DEEPEST or self.at >= len(self.tokens):
-            raise Unreadable
+            raise Unfollowed
         kind, text = self.tokens[self.at]
         function = FUNCTIONS.get(text) if kind == "name" else None
         if kind == "name" and text not in CONSTANTS:
@@ -83,7 +83,7 @@ class _Expression:
         arguments: list[Any] = []
         while self.at < len(self.tokens) and (kind_ := self.tokens[self.at])[1] not in ("|", ")"):
             if kind_[0] == "sign" and kind_[1] != "(":
-                raise Unreadable
+                raise Unfollowed
             arguments.append(self._operand(depth))
         arguments += last
         if kind != "name" or text in CONSTANTS:
@@ -106,7 +106,7 @@ class _Expression:
             return CONSTANTS.get(text, UNKNOWN)
         value = self.pipeline(depth + 1)  # in brackets
         if not self._sign(")"):
-            raise Unreadable
+            raise Unfollowed
         return value
 
     def _path(self, text: str) -> Any:
@@ -140,8 +140,13 @@ def _indented(given: Sequence[Any], before: str = "") -> str:
 
 def _printed(given: Sequence[Any]) -> str:
     values = iter(given[1:])
-    shown = {"%%": lambda: "%", "%q": lambda: _quoted([next(values)])}
-    return VERB.sub(lambda verb: shown.get(verb[0], lambda: written(next(values)) or "")(), str(given[0]))
+
+    def shown(verb: str) -> str:
+        if verb == "%%":
+            return "%"
+        return _quoted([next(values)]) if verb == "%q" else written(next(values)) or ""
+
+    return VERB.sub(lambda match: shown(match[0]), str(given[0]))
 
 
 def _quoted(given: Sequence[Any]) -> str:

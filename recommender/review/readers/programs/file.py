@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from recommender.common.pattern import pattern
-from recommender.review.readers.program_tokens import (
+from recommender.review.readers.programs.tokens import (
     CLOSES,
     ESCAPE,
     ESCAPES,
