@@ -108,7 +108,7 @@ def _unknown(launch: Launch, optional: frozenset[str], computed: frozenset[str])
         shown = f"{', '.join(names[:MOST_NAMED])}{more}"
         what = f"not known from this file: {shown}; rules skip what depends on it"
         yield ReadProblem(what, _place(words, launch))
-    elif launch.unsure and launch.model is None and launch.starts != "proxy":
+    elif launch.unsure and launch.model is None and launch.starts != "proxy" and not _asks_for_help(launch):
         yield ReadProblem("this file does not say with which model, and with what else, this starts", launch.place)
 
 
@@ -116,6 +116,10 @@ def _is_counted(option: GivenOption, word: Word, computed: frozenset[str]) -> bo
     """Return whether the script itself computes a port or a rank."""
     name = option.name.lstrip("-").replace("_", "-")
     return name in COUNTED and (word.variable in computed or COMPUTED.fullmatch(word.raw) is not None)
+
+
+def _asks_for_help(launch: Launch) -> bool:
+    return any(option.name in ("-h", "--help", "--version") for option in launch.options)
 
 
 def _shown(word: Word) -> str:

@@ -31,6 +31,7 @@ from recommender.review.script.variables import Variable, Variables
 from recommender.review.shell.nested import start, walk
 from recommender.review.shell.state import Where, complete_script
 from recommender.review.shell.walker import new_run
+from recommender.review.shell.words import split_pieces
 
 ENVIRONMENT = pattern(
     r"\b(?P<name>CUDA_VISIBLE_DEVICES|[A-Z]+_NUM_THREADS|LMDEPLOY_\w+|TM_\w+|NCCL_\w+)[\"']?"
@@ -256,6 +257,8 @@ class _Reader:
         if fields and fields[0].value == "serve":
             at = fields[0].start
             fields = [Field((Piece(PROGRAM, at, at),), at, at), *fields]
+        if any(" " in word.known and LAUNCH.search(word.known) for word in fields):
+            fields = [part for word in fields for part in _parts(word)]  # parts of one text
         start(self.run, list(fields), dict(self.environment))
 
     # --- texts
@@ -263,8 +266,9 @@ class _Reader:
     def texts(self) -> None:
         """Follow the texts that hold commands of a shell; those for people start nothing."""
         at, left = 0, MOST_COMMANDS
+        read = {first for first, _ in self.run.followed}
         while at < len(self.tokens) and left:
-            if not self._may_serve(at):
+            if not self._may_serve(at) or self.tokens[at].inner[0] in read:
                 at += 1
                 continue
             joined, end = self._joined(at)
@@ -337,6 +341,13 @@ def _shell_text(token: Token) -> Mapped:
             name = last_name((match["braced"] or match["bare"] or "").strip())
             changes.append((*match.span(), f"${{{name}}}" if name.isidentifier() else "$?"))
     return text.replaced(sorted(changes))
+
+
+def _parts(word: Field) -> Iterator[Field]:
+    """Yield the words of a text in which some are unknown."""
+    for group in split_pieces([piece._replace(splits=True) for piece in word.pieces]):
+        first, last = min(piece.start for piece in group), max(piece.end for piece in group)
+        yield Field(tuple(group), first, last)
 
 
 def _blank_separated(words: Field) -> Iterator[Field]:
