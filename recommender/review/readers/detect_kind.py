@@ -71,6 +71,8 @@ def _with_embedded(script: Script) -> Script:
     """Read the files within a file, as of here-documents, at their places in it."""
     for name, start, end in script.embedded[:MOST_EMBEDDED]:
         inner = script.text[start:end]
+        if mentions.NAME.search(inner) is None:
+            continue
         blank = "".join(char if char == "\n" else " " for char in script.text[:start])
         path = f"{script.path.rpartition('/')[0]}/{name.rpartition('/')[2]}" if "/" in script.path else name
         kind = kind_of(name, inner)
@@ -81,6 +83,7 @@ def _with_embedded(script: Script) -> Script:
             script,
             launches=(*script.launches, *(launch._replace(guarded=True) for launch in found.launches)),
             tools=(*script.tools, *found.tools),
+            calls=(*script.calls, *(call for call in found.calls if call.words and call.words[0].raw.startswith("--"))),
             comments=tuple(sorted({*script.comments, *found.comments}, key=lambda comment: comment.place)),
             followed=(*script.followed, *found.followed),
             problems=(*script.problems, *found.problems),

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from recommender.common.pattern import pattern
+from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Script
 
 BLOCK = pattern(
@@ -28,6 +29,9 @@ NAMES = {
     "systemd": "block.service",
 }
 """By a block's language, the name of a file of that kind. Other blocks are not read."""
+TYPED = pattern(r"(?m)^[ \t>]*(?:\w+=\S+[ \t]+|(?:nohup|env|sudo|exec)[ \t]+)*lmdeploy[ \t]+(?:serve|lite|chat)\b")
+"""A command as one types it: a block with it is no Python, whatever it is called."""
+YAML = pattern(r"(?m)^[ \t>]*(?:-[ \t]+)?[\"']?[\w./-]+[\"']?:(?:[ \t\n]|$)|^[ \t>]*[\[{]")
 PROMPT = pattern(r"(?m)^[ \t]*\$ (?P<line>(?:[^\n\\]|\\.|\\\n)*)")
 
 
@@ -44,6 +48,10 @@ def read(script: Script) -> Script:
 def _parts(text: str, block: re.Match[str]) -> Iterator[tuple[str, int, int]]:
     """Yield the name and range of a block, or of each line after a prompt."""
     name, (start, end) = NAMES.get(block["language"].lower()), block.span("code")
+    if (name == "block.py" and TYPED.search(text, start, end)) or (
+        name == "block.yaml" and LAUNCH.search(text, start, end) and not YAML.search(text, start, end)
+    ):
+        name = "block.sh"
     prompts = list(PROMPT.finditer(text, start, end)) if name == "block.sh" else []
     if name:
         yield from ((name, *each.span("line")) for each in prompts)
