@@ -30,6 +30,7 @@ FOUND = [
         "x.rs",
         'fn go<\'a>(x: &\'a str) {\n    Command::new("lmdeploy").args(["serve", "api_server", "m", "--tp", "2"]);',
     ),
+    ("x.js", "const parts = [`lmdeploy serve api_server m`];\nif (n) parts.push(`--tp 2`);\nreturn parts.join(' ');"),
     ("x.groovy", 'def tp = 2\nsh """\n  lmdeploy serve api_server m \\\\\n    --tp ${tp}\n"""'),
 ]
 

@@ -13,15 +13,15 @@ from functools import cached_property
 from recommender.common.pattern import pattern
 from recommender.review.readers.programs.tokens import (
     CLOSES,
-    ESCAPE,
-    ESCAPES,
     OPENS,
-    WITHIN,
     Token,
     assigned,
+    blank_separated,
     constants,
     field,
     last_name,
+    parts_of,
+    shell_text,
     tokens,
 )
 from recommender.review.script.mentions import LAUNCH
@@ -31,7 +31,6 @@ from recommender.review.script.variables import Variable, Variables
 from recommender.review.shell.nested import start, walk
 from recommender.review.shell.state import Where, complete_script
 from recommender.review.shell.walker import new_run
-from recommender.review.shell.words import split_pieces
 
 ENVIRONMENT = pattern(
     r"\b(?P<name>CUDA_VISIBLE_DEVICES|[A-Z]+_NUM_THREADS|LMDEPLOY_\w+|TM_\w+|NCCL_\w+)[\"']?"
@@ -189,7 +188,7 @@ class _Reader:
                 value = self.tokens[at + 2]
                 if value.kind == "text":
                     self.done.add(at + 2)
-                    return list(_blank_separated(field(value, self.known)))
+                    return list(blank_separated(field(value, self.known)))
                 return self._words(at + 3)[0]
         return []
 
@@ -258,7 +257,7 @@ class _Reader:
             at = fields[0].start
             fields = [Field((Piece(PROGRAM, at, at),), at, at), *fields]
         if any(" " in word.known and LAUNCH.search(word.known) for word in fields):
-            fields = [part for word in fields for part in _parts(word)]  # parts of one text
+            fields = [part for word in fields for part in parts_of(word)]  # parts of one text
         start(self.run, list(fields), dict(self.environment))
 
     # --- texts
@@ -298,7 +297,7 @@ class _Reader:
         while at < len(self.tokens):
             token = self.tokens[at]
             if token.kind == "text":
-                part = _shell_text(token)
+                part = shell_text(token)
                 parts.append(part.code)
                 places += part.at
             elif token.kind == "name" and parts:
@@ -329,33 +328,3 @@ class _Reader:
             pieces = None if word.value is None else (Piece(word.value, *word.place[:2]),)
             found[name] = Variable(pieces, None, word, True)
         return found
-
-
-def _shell_text(token: Token) -> Mapped:
-    """Return a text as a shell gets it: escapes replaced, expressions as variables."""
-    first, last = token.inner
-    text = Mapped(token.value, range(first, last))
-    changes = [(*match.span(), ESCAPES.get(match[1], match[1])) for match in ESCAPE.finditer(text.code)]
-    if token.text[0] in ('"', "`"):
-        for match in WITHIN.finditer(text.code):
-            name = last_name((match["braced"] or match["bare"] or "").strip())
-            changes.append((*match.span(), f"${{{name}}}" if name.isidentifier() else "$?"))
-    return text.replaced(sorted(changes))
-
-
-def _parts(word: Field) -> Iterator[Field]:
-    """Yield the words of a text in which some are unknown."""
-    for group in split_pieces([piece._replace(splits=True) for piece in word.pieces]):
-        first, last = min(piece.start for piece in group), max(piece.end for piece in group)
-        yield Field(tuple(group), first, last)
-
-
-def _blank_separated(words: Field) -> Iterator[Field]:
-    """Yield the words of a text."""
-    for piece in words.pieces:
-        at = 0
-        for part in (piece.text or "").split():
-            at = (piece.text or "").index(part, at)
-            here = piece.cut(at, at + len(part))
-            yield Field((here,), here.start, here.end)
-            at += len(part)

@@ -11,7 +11,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from recommender.common.pattern import pattern
-from recommender.review.script.source_map import Field, Piece
+from recommender.review.script.source_map import Field, Mapped, Piece
+from recommender.review.shell.words import split_pieces
 
 TOKEN = pattern(
     r"""(?P<note>//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?|(?<![^\n])\#![^\n]*)
@@ -138,3 +139,33 @@ def _pieces(token: Token, known: dict[str, Token | None]) -> Iterator[Piece]:
 def unescaped(text: str) -> str:
     """Return a text without its backslashes."""
     return ESCAPE.sub(lambda match: ESCAPES.get(match[1], match[1]), text) if "\\" in text else text
+
+
+def shell_text(token: Token) -> Mapped:
+    """Return a text as a shell gets it: escapes replaced, expressions as variables."""
+    first, last = token.inner
+    text = Mapped(token.value, range(first, last))
+    changes = [(*match.span(), ESCAPES.get(match[1], match[1])) for match in ESCAPE.finditer(text.code)]
+    if token.text[0] in ('"', "`"):
+        for match in WITHIN.finditer(text.code):
+            name = last_name((match["braced"] or match["bare"] or "").strip())
+            changes.append((*match.span(), f"${{{name}}}" if name.isidentifier() else "$?"))
+    return text.replaced(sorted(changes))
+
+
+def parts_of(word: Field) -> Iterator[Field]:
+    """Yield the words of a text in which some are unknown."""
+    for group in split_pieces([piece._replace(splits=True) for piece in word.pieces]):
+        first, last = min(piece.start for piece in group), max(piece.end for piece in group)
+        yield Field(tuple(group), first, last)
+
+
+def blank_separated(words: Field) -> Iterator[Field]:
+    """Yield the words of a text."""
+    for piece in words.pieces:
+        at = 0
+        for part in (piece.text or "").split():
+            at = (piece.text or "").index(part, at)
+            here = piece.cut(at, at + len(part))
+            yield Field((here,), here.start, here.end)
+            at += len(part)
