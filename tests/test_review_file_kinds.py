@@ -238,7 +238,7 @@ def test_programs_of_supervisord_run_together() -> None:
     assert "LMD614" in [finding.rule.id for finding in review("llm.conf", text, {}).findings]
 
 
-@pytest.mark.parametrize("language", ["python", "yaml", "bash", ""])
+@pytest.mark.parametrize("language", ["python", "yaml", "text", "bash", ""])
 def test_a_block_that_is_called_otherwise_holds_commands(language: str) -> None:
     """A line that one types is neither Python nor YAML; what lost its backslash is said."""
     text = f"Serve:\n\n```{language}\nconda activate x\n{SERVE} \n--tp 2\n```\n"

@@ -29,8 +29,11 @@ NAMES = {
     "systemd": "block.service",
 }
 """By a block's language, the name of a file of that kind. Other blocks are not read."""
-TYPED = pattern(r"(?m)^[ \t>]*(?:\w+=\S+[ \t]+|(?:nohup|env|sudo|exec)[ \t]+)*lmdeploy[ \t]+(?:serve|lite|chat)\b")
-"""A command as one types it: a block with it is no Python, whatever it is called."""
+TYPED = pattern(
+    r"(?m)^[ \t>]*(?:\$ )?(?:\w+=\S+[ \t]+|(?:nohup|env|sudo|exec)[ \t]+)*"
+    r"(?:lmdeploy[ \t]+(?:serve|lite|chat)\b|(?:docker|podman)[ \t]+run\b)"
+)
+"""A command as one types it: a block with it holds commands, whatever it is called."""
 YAML = pattern(r"(?m)^[ \t>]*(?:-[ \t]+)?[\"']?[\w./-]+[\"']?:(?:[ \t\n]|$)|^[ \t>]*[\[{]")
 PROMPT = pattern(r"(?m)^[ \t]*\$ (?P<line>(?:[^\n\\]|\\.|\\\n)*)")
 
@@ -48,7 +51,8 @@ def read(script: Script) -> Script:
 def _parts(text: str, block: re.Match[str]) -> Iterator[tuple[str, int, int]]:
     """Yield the name and range of a block, or of each line after a prompt."""
     name, (start, end) = NAMES.get(block["language"].lower()), block.span("code")
-    if (name == "block.py" and TYPED.search(text, start, end)) or (
+    typed = TYPED.search(text, start, end) is not None
+    if (name in (None, "block.py") and typed) or (
         name == "block.yaml" and LAUNCH.search(text, start, end) and not YAML.search(text, start, end)
     ):
         name = "block.sh"
