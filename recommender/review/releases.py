@@ -63,7 +63,12 @@ def _image(launch: Launch | None) -> Iterator[Pinned]:
         yield Pinned(tag[1], image.written or image.place)
 
 
-def _installed(script: Script) -> Iterator[Pinned]:
+@lru_cache(maxsize=8)
+def _installed(script: Script) -> tuple[Pinned, ...]:
+    return tuple(_installations(script))
+
+
+def _installations(script: Script) -> Iterator[Pinned]:
     """Yield the installations of the script that are no comments, and the images that a program names."""
     named = NAMED_IMAGE.finditer(script.text) if script.kind in ("python", "program") else ()
     for match in (*(INSTALLED.finditer(script.text) if "==" in script.text else ()), *named):

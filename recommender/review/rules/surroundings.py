@@ -209,8 +209,8 @@ def concurrent_pairs(script: Script, *starts: str, containers: bool = False) -> 
     here = [launch for launch in here if (launch.container is not None) == containers]
     for index, later in enumerate(here[:MOST_SERVERS]):
         for earlier in here[:index]:
-            text = between(script, earlier, later)
-            if earlier.background and text is not None and not is_apart(text, REMOVED if containers else APART):
+            text = between(script, earlier, later) if earlier.background else None
+            if text is not None and not is_apart(text, REMOVED if containers else APART):
                 yield earlier, later
 
 
