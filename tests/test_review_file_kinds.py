@@ -168,7 +168,7 @@ def test_a_dockerfiles_script_is_followed(tmp_path: Path) -> None:
     assert not any(finding.fix for finding in found.findings)
 
 
-@pytest.mark.parametrize("path", ["Jenkinsfile", "x.groovy", "x.kt", "x.ts"])
+@pytest.mark.parametrize("path", ["Vagrantfile", "x.rb", "x.lua", "x.php"])
 def test_other_languages_are_never_green(path: str) -> None:
     """Their servers are reported as not read."""
     assert kind_of(path, "") == "other"
@@ -219,6 +219,12 @@ def test_variables_of_files_that_are_read_with_this_one(tmp_path: Path) -> None:
         ("#SBATCH --gres=gpu:2\nsrun --gres=gpu:1 true", None),
         ("#SBATCH --gpus-per-task=2", None),
         ("# --gres=gpu:2", None),
+        ("#PBS -l select=1:ncpus=8:ngpus=2:mem=64gb", 2),
+        ("#PBS -l nodes=1:ppn=8:gpus=4", 4),
+        ("#PBS -l select=1:ngpus=4+1:ngpus=2", None),
+        ("#PBS -l select=1:ncpus=8", None),
+        ('#BSUB -gpu "num=4:mode=exclusive_process"', 4),
+        ("#BSUB -gpu num=2", 2),
     ],
 )
 def test_a_batch_job_has_the_gpus_that_it_asks_for(lines: str, gpus: int | None) -> None:
@@ -230,3 +236,45 @@ def test_programs_of_supervisord_run_together() -> None:
     """Two programs on one port: the second server cannot open it."""
     text = f"[program:a]\ncommand={SERVE}\n[program:b]\ncommand={SERVE}\n"
     assert "LMD614" in [finding.rule.id for finding in review("llm.conf", text, {}).findings]
+
+
+@pytest.mark.parametrize("language", ["python", "yaml", "text", "bash", ""])
+def test_a_block_that_is_called_otherwise_holds_commands(language: str) -> None:
+    """A line that one types is neither Python nor YAML; what lost its backslash is said."""
+    text = f"Serve:\n\n```{language}\nconda activate x\n{SERVE} \n--tp 2\n```\n"
+    found = review("README.md", text, {"lmdeploy": "0.18.0"})
+    assert len(found.script.launches) == 1
+    assert [finding.rule.id for finding in found.findings if finding.severity != "info"] == ["LMD317"]
+
+
+def test_a_manifest_in_a_document_stays_one() -> None:
+    """Its keys show that it is YAML, whatever its script is."""
+    text = f"```yaml\nservices:\n  llm:\n    image: x/lmdeploy:v0.18.0\n    command: |\n      {SERVE}\n```\n"
+    (launch,) = read("README.md", text).launches
+    assert launch.container is not None
+
+
+def test_a_command_that_asks_for_help_is_no_unknown_server() -> None:
+    """It starts nothing, so there is no model to know."""
+    text = 'import subprocess\nfor c in [["lmdeploy", "serve", "api_server", "--help"]]:\n    subprocess.run(c)\n'
+    assert "LMD002" not in [finding.rule.id for finding in review("x.py", text).findings]
+
+
+def test_a_script_that_echo_writes_in_a_dockerfile_is_read() -> None:
+    """The lines end with a line end for echo, and a backslash for Docker; a backslash of the script is doubled."""
+    text = (
+        "FROM openmmlab/lmdeploy:v0.18.0\nENV TP=2\nRUN echo '#!/bin/bash\\n\\\n"
+        'exec lmdeploy serve api_server m \\\\\\n\\\n  --tp ${TP}\\n\\\n\' > /start.sh\nCMD ["/start.sh"]\n'
+    )
+    (launch,) = read("Dockerfile", text).launches
+    assert given_options(launch) == {"--tp": ["2"]}
+    assert not launch.extra
+
+
+def test_the_image_that_a_program_names_is_the_release() -> None:
+    """As in Modal, where no container is described otherwise."""
+    text = (
+        f'import os, modal\nimage = modal.Image.from_registry("openmmlab/lmdeploy:v0.9.1-cu12")\nos.system("{SERVE}")\n'
+    )
+    found = review("x.py", text.replace(SERVE, f"{SERVE} --trust-remote-code"))
+    assert "LMD102" in [finding.rule.id for finding in found.findings]

@@ -113,7 +113,7 @@ OPTIONS: list[tuple[str, str | None, dict[str, list[str | None]], list[str], boo
     ("m more", "m", {}, ["more"], False),
     ('m "$@"', "m", {}, [], True),
     ("m $EXTRA_ARGS", "m", {}, [], True),
-    ("m ${X:+--tp 2}", "m", {}, [], True),
+    ("m ${X:+--tp 2}", "m", {"--tp": ["2"]}, [], True),
     ('m --tp 2 "${ARGS[@]}"', "m", {"--tp": ["2"]}, [], True),
     ("$MODEL --tp 2", None, {"--tp": ["2"]}, [], False),
     ("m --tp $TP --ssl", "m", {"--tp": [None], "--ssl": []}, [], False),

@@ -542,6 +542,7 @@ RESTARTS = [
     (["Restart=on-failure", "RestartSec=0", "[Unit]", "StartLimitIntervalSec=0"], False),
     (["Restart=on-failure", "RestartSec=0s", "[Unit]", "StartLimitBurst=0"], False),
     (["Restart=on-failure", "RestartSec=500ms", "[Unit]", "StartLimitIntervalSec=0"], True),
+    (["Restart=always", "[Unit]", "StartLimitIntervalSec=0"], False),
     (["Restart=always", "Restart=no"], None),
 ]
 

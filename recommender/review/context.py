@@ -8,6 +8,8 @@ from dataclasses import fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from packaging.version import Version
+
 from recommender.common.errors import RequestError, UnknownName
 from recommender.common.pattern import pattern
 from recommender.common.text import normal
@@ -89,6 +91,8 @@ def context(
     uncovered = None if "lmdeploy" in given else uncovered
     count = _count(launch, ":" in str(options.get("gpu") or ""), answers, batch_job.gpus(script))
     values = {name: value for answer in answers.values() for name, value in answer.items()}
+    if uncovered is not None and Version(uncovered.release) < Version(next(iter(store.releases))):
+        values["lmdeploy"] = next(iter(store.releases))  # the nearest one
     values["gpu_count"] = count if count is not None else _tensor_parallel(launch)
     return Context(_resolve(store, values), frozenset(answers), count, uncovered)
 

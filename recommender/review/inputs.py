@@ -13,11 +13,11 @@ from recommender.review.script.source import Source, read
 
 _ENDINGS = """
     .sh .bash .zsh .slurm .sbatch .py .ipynb .yml .yaml .json .jsonc .service .container .conf .ini .mk .tf .tfvars .hcl
-    .nomad .bat .cmd .ps1
+    .nomad .bat .cmd .ps1 .js .mjs .cjs .jsx .ts .mts .tsx .go .rs .java .kt .kts .groovy
 """
 ENDINGS = tuple(_ENDINGS.split())
-FOLDERS = frozenset({".github", ".gitlab", ".azure", ".circleci", ".ci", ".devcontainer", ".buildkite"})
-"""Hidden folders with workflows."""
+FOLDERS = frozenset({".github", ".gitlab", ".azure", ".circleci", ".ci", ".devcontainer", ".buildkite", ".vscode"})
+"""Hidden folders with workflows and tasks."""
 PASSED_OVER = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 NAME = b"lmdeploy"
 STDIN = "-"

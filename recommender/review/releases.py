@@ -16,6 +16,7 @@ from recommender.review.script.model import Launch, Script, Span
 
 VERSION = r"(\d{1,4}\.\d{1,4}\.\d{1,4}(?:\.?post\d{1,4})?)"
 IMAGE_TAG = pattern(rf"(?:^|/)lmdeploy:v?{VERSION}(?![\d.])")
+NAMED_IMAGE = pattern(rf"[\"'](?:[\w.:-]+/)+lmdeploy:v?{VERSION}(?![\d.])")
 INSTALLED = pattern(rf"\blmdeploy(?:\[[\w,-]*\])?\s*={{1,3}}\s*[\"']?{VERSION}(?![\d.*])")
 # In uv.lock, poetry.lock and pixi.lock; in Pipfile.lock.
 LOCKED = pattern(
@@ -27,7 +28,7 @@ BESIDE = (
     *("Pipfile.lock", "pixi.lock", "environment.yml", "environment.yaml", "conda.yaml", "conda.yml", "Dockerfile"),
 )
 """Files that pin what is installed, the surest first."""
-CODE = ("python", "steps", "docker")
+CODE = ("python", "steps", "docker", "program")
 """Kinds whose installations are no shell calls."""
 
 
@@ -62,9 +63,15 @@ def _image(launch: Launch | None) -> Iterator[Pinned]:
         yield Pinned(tag[1], image.written or image.place)
 
 
-def _installed(script: Script) -> Iterator[Pinned]:
-    """Yield the installations of the script that are no comments."""
-    for match in INSTALLED.finditer(script.text) if "==" in script.text else ():
+@lru_cache(maxsize=8)
+def _installed(script: Script) -> tuple[Pinned, ...]:
+    return tuple(_installations(script))
+
+
+def _installations(script: Script) -> Iterator[Pinned]:
+    """Yield the installations of the script that are no comments, and the images that a program names."""
+    named = NAMED_IMAGE.finditer(script.text) if script.kind in ("python", "program") else ()
+    for match in (*(INSTALLED.finditer(script.text) if "==" in script.text else ()), *named):
         shown = any(comment.place.start <= match.start() < comment.place.end for comment in script.comments)
         calls = (call for call in script.calls if call.place.start <= match.start() < call.place.end)
         if not shown and (script.kind in CODE or any("install" in (w.value for w in call.words) for call in calls)):

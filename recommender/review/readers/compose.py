@@ -27,15 +27,23 @@ def services(page: SourceText, roots: Sequence[Node]) -> Iterator[ContainerComma
     outside = {name: Word(text, text, place, variable=name) for name, text in given.items()}
     for root in roots:
         listed = root.get("services")
+        awaited = _awaited(listed)
         for name, service in listed.pairs[:MOST_CONTAINERS] if listed else ():
             if service.kind == "map":
-                yield _service(page, name, service, outside)
+                yield _service(page, name, service, outside, awaited=name.text in awaited)
 
 
-def _service(page: SourceText, name: Node, service: Node, outside: dict[str, Word]) -> ContainerCommand:
+def _awaited(services: Node | None) -> set[str]:
+    """Return the services that others wait for until they are healthy."""
+    waited = (service.get("depends_on") for _, service in (services.pairs if services else ()))
+    pairs = (pair for node in waited for pair in (node.pairs if node else ()))
+    return {name.text for name, how in pairs if (on := how.get("condition")) and on.text == "service_healthy"}
+
+
+def _service(page: SourceText, name: Node, service: Node, outside: dict[str, Word], awaited: bool) -> ContainerCommand:
     environment, unread = _environment_files(page, service.get("env_file"))
     environment |= variables(page, service.get("environment"), outside)
-    container = _around_service(page, name, service, outside)
+    container = _around_service(page, name, service, outside, awaited)
     entrypoint, command = service.get("entrypoint"), service.get("command")
     first = words(page, entrypoint, COMPOSE, outside)
     text = command if command is not None else entrypoint
@@ -61,7 +69,7 @@ def _environment_files(page: SourceText, node: Node | None) -> tuple[dict[str, W
     return environment, tuple(problems)
 
 
-def _around_service(page: SourceText, name: Node, service: Node, outside: dict[str, Word]) -> Container:
+def _around_service(page: SourceText, name: Node, service: Node, outside: dict[str, Word], awaited: bool) -> Container:
     size, ipc = service.get("shm_size"), service.get("ipc")
     restart = service.get("restart") or service.get("deploy", "restart_policy", "condition")
     shared = _mounts_shared_memory(service.get("volumes")) or _mounts_shared_memory(service.get("tmpfs"))
@@ -77,7 +85,7 @@ def _around_service(page: SourceText, name: Node, service: Node, outside: dict[s
         gpus=_reserved_gpus(service),
         published=tuple(_published(page, service.get("ports"), outside)),
         restart=one_word(page, restart, COMPOSE),
-        probes=tuple(_healthcheck(page, service.get("healthcheck"))),
+        probes=tuple(_healthcheck(page, service.get("healthcheck"), awaited)),
         replicas=replicas(service.get("deploy", "replicas") or service.get("scale")),
     )
 
@@ -115,7 +123,7 @@ def _published(page: SourceText, ports: Node | None, outside: dict[str, Word]) -
             yield published
 
 
-def _healthcheck(page: SourceText, node: Node | None) -> Iterator[Probe]:
+def _healthcheck(page: SourceText, node: Node | None, awaited: bool) -> Iterator[Probe]:
     test = node.get("test") if node else None
     if node is None or test is None or true(node.get("disable")):
         return
@@ -131,4 +139,5 @@ def _healthcheck(page: SourceText, node: Node | None) -> Iterator[Probe]:
         period_s=seconds(node.get("interval")),
         timeout_s=seconds(node.get("timeout")),
         failures=int(seconds(node.get("retries"))),
+        awaited=awaited,
     )

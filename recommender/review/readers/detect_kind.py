@@ -24,6 +24,7 @@ READERS = {
     "hcl": "readers.hcl_file",
     "markdown": "readers.markdown",
     "lines": "readers.lines",
+    "program": "readers.programs.file",
 }
 ENDINGS: dict[Kind, str] = {
     "bash": ".sh .bash .zsh .ksh .slurm .sbatch .job .ps1 .bat .cmd",
@@ -33,17 +34,19 @@ ENDINGS: dict[Kind, str] = {
     "lines": ".mk .conf .ini",
     "hcl": ".tf .tfvars .hcl .nomad",
     "markdown": ".md .markdown .rst",
-    "other": ".js .ts .mjs .cjs .tsx .go .rs .java .kt .rb .lua .groovy .php .xml .cfg .env",
+    "program": ".js .ts .mjs .cjs .jsx .tsx .mts .go .rs .java .kt .kts .groovy .scala .cs",
+    "other": ".rb .lua .php .xml .cfg .env",
 }
 SUFFIXES: dict[str, Kind] = {ending: kind for kind, endings in ENDINGS.items() for ending in endings.split()}
-OTHER_NAMES = pattern(r"(?:jenkins|vagrant|rake|tilt|brew|gem)file")
+PROGRAM_NAMES = pattern(r"(?i)jenkinsfile(?:\..*)?")
+OTHER_NAMES = pattern(r"(?:vagrant|rake|tilt|brew|gem)file")
 LINES = pattern(r"(?i)(?:gnu)?makefile(?:\..*)?|procfile(?:\..*)?|justfile|crontab")
 STEPS = pattern(r"(?m)^[ \t]*(?:-[ \t]+)?(?:steps|stages|script|before_script)[ \t]*:")
 """Keys of a workflow, whose services are not compose's."""
 PROCESSES = pattern(r"(?m)^[\"']?processes[\"']?[ \t]*:")
 """What process-compose starts: programs of the host, no containers."""
 MOST_EMBEDDED = 20
-DOCKERFILE = pattern(r"(?i)^(?:.*[._-])?(?:docker|container)file(?:[._-].*)?$")
+DOCKERFILE = pattern(r"(?i)^(?:.*[._-])?(?:docker|container|earth)file(?:[._-].*)?$")
 IMPORTS = pattern(
     r"(?m)^(?:import|from)[ \t]+[\w.]+(?:[ \t]+(?:import|as)\b|[ \t]*$|,)|^\w+[ \t]*=[ \t]*(?:\w+\.)*[A-Za-z]\w*\($"
 )
@@ -68,6 +71,8 @@ def _with_embedded(script: Script) -> Script:
     """Read the files within a file, as of here-documents, at their places in it."""
     for name, start, end in script.embedded[:MOST_EMBEDDED]:
         inner = script.text[start:end]
+        if mentions.NAME.search(inner) is None:
+            continue
         blank = "".join(char if char == "\n" else " " for char in script.text[:start])
         path = f"{script.path.rpartition('/')[0]}/{name.rpartition('/')[2]}" if "/" in script.path else name
         kind = kind_of(name, inner)
@@ -78,6 +83,7 @@ def _with_embedded(script: Script) -> Script:
             script,
             launches=(*script.launches, *(launch._replace(guarded=True) for launch in found.launches)),
             tools=(*script.tools, *found.tools),
+            calls=(*script.calls, *(call for call in found.calls if call.words and call.words[0].raw.startswith("--"))),
             comments=tuple(sorted({*script.comments, *found.comments}, key=lambda comment: comment.place)),
             followed=(*script.followed, *found.followed),
             problems=(*script.problems, *found.problems),
@@ -104,6 +110,8 @@ def _read(path: str, text: str, kind: Kind | None) -> Script:
     if kind == "other":
         return script
     name = READERS[kind]
+    if kind in ("kubernetes", "steps", "compose") and "{{" in text and ".Values." in text:
+        name = "readers.helm.template"
     if kind == "docker" and is_dockerfile(path, text):
         name = "readers.dockerfile"
     elif kind == "bash" and path.lower().endswith((".ps1", ".bat", ".cmd")):
@@ -131,6 +139,8 @@ def kind_of(path: str, text: str) -> Kind:
         return "docker"
     if LINES.fullmatch(name):
         return "lines"
+    if PROGRAM_NAMES.fullmatch(name):
+        return "program"
     if OTHER_NAMES.fullmatch(name):
         return "other"
     if SUFFIXES.get(suffix) == "steps" and suffix != ".toml":
@@ -143,8 +153,8 @@ def kind_of(path: str, text: str) -> Kind:
 
 
 def is_named_kind(name: str) -> bool:
-    """Return whether a file without a telling suffix is read by its name: Dockerfile, Makefile, Procfile…"""
-    return bool(LINES.fullmatch(name)) or bool(DOCKERFILE.match(name))
+    """Return whether a file without a telling suffix is read by its name: Dockerfile, Makefile, Jenkinsfile…"""
+    return any(named.fullmatch(name) for named in (LINES, DOCKERFILE, PROGRAM_NAMES))
 
 
 def is_dockerfile(path: str, text: str) -> bool:

@@ -41,6 +41,7 @@ INCLUDED = pattern(r"[-s]?include[ \t]+(?P<name>[^\s$]+)[ \t]*")
 MOST_INCLUDED = 20
 PROCFILE = pattern(r"(?i)(?:.*[/\\])?procfile(?:\..*)?")
 JUSTFILE = pattern(r"(?i)(?:.*[/\\])?\.?justfile")
+DOTENV = pattern(r"(?m)^set[ \t]+dotenv-(?:load|required)\b(?![ \t]*:=[ \t]*false)")
 RECIPE = pattern(r"[ \t]+[@-]*(?P<recipe>.*)", re.DOTALL)
 JUST_VALUE = pattern(
     r"(?:env(?:_var_or_default)?\([ \t]*[\"'][^\"'\n]*[\"'][ \t]*,[ \t]*)?(?P<value>\"[^\"\n]*\"|'[^'\n]*')[ \t]*\)?"
@@ -58,8 +59,9 @@ def read(script: Script) -> Script:
     page, code = SourceText(script), Mapped.whole(script.text)
     run = new_run(page)
     comments: list[Comment] = []
-    made = _beside(page, ".env", 0, 0) if PROCFILE.fullmatch(script.path) else {}
     lines, just = list(_lines(code)), bool(JUSTFILE.fullmatch(script.path))
+    dotenv = PROCFILE.fullmatch(script.path) or (just and DOTENV.search(script.text))
+    made = _beside(page, ".env", 0, 0) if dotenv else {}
     make, left = bool(MAKEFILE.fullmatch(script.path)), MOST_INCLUDED
     sections = any(SECTION.fullmatch(code.code[start:end].strip()) for start, end in lines)
     lines = list(_lines(code, CONTINUED)) if sections else lines

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from recommender.common.pattern import pattern
+from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Script
 
 BLOCK = pattern(
@@ -20,12 +21,20 @@ NAMES = {
     **dict.fromkeys(("python", "py", "python3"), "block.py"),
     **dict.fromkeys(("yaml", "yml", "json"), "block.yaml"),
     **dict.fromkeys(("hcl", "terraform", "tf", "nomad"), "block.hcl"),
+    **dict.fromkeys(("javascript", "js", "typescript", "ts", "go", "rust", "java", "groovy", "kotlin"), "block.ts"),
+    "toml": "block.toml",
     "dockerfile": "Dockerfile",
     "makefile": "Makefile",
     "ini": "block.service",
     "systemd": "block.service",
 }
 """By a block's language, the name of a file of that kind. Other blocks are not read."""
+TYPED = pattern(
+    r"(?m)^[ \t>]*(?:\$ )?(?:\w+=\S+[ \t]+|(?:nohup|env|sudo|exec)[ \t]+)*"
+    r"(?:lmdeploy[ \t]+(?:serve|lite|chat)\b|(?:docker|podman)[ \t]+run\b)"
+)
+"""A command as one types it: a block with it holds commands, whatever it is called."""
+YAML = pattern(r"(?m)^[ \t>]*(?:-[ \t]+)?[\"']?[\w./-]+[\"']?:(?:[ \t\n]|$)|^[ \t>]*[\[{]")
 PROMPT = pattern(r"(?m)^[ \t]*\$ (?P<line>(?:[^\n\\]|\\.|\\\n)*)")
 
 
@@ -42,6 +51,11 @@ def read(script: Script) -> Script:
 def _parts(text: str, block: re.Match[str]) -> Iterator[tuple[str, int, int]]:
     """Yield the name and range of a block, or of each line after a prompt."""
     name, (start, end) = NAMES.get(block["language"].lower()), block.span("code")
+    typed = TYPED.search(text, start, end) is not None
+    if (name in (None, "block.py") and typed) or (
+        name == "block.yaml" and LAUNCH.search(text, start, end) and not YAML.search(text, start, end)
+    ):
+        name = "block.sh"
     prompts = list(PROMPT.finditer(text, start, end)) if name == "block.sh" else []
     if name:
         yield from ((name, *each.span("line")) for each in prompts)

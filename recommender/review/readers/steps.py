@@ -21,9 +21,9 @@ from recommender.review.shell.nested import start, walk
 from recommender.review.shell.state import Frame, Run, Where, complete_script, export
 from recommender.review.shell.walker import new_run
 
-ENVIRONMENTS = ("env", "envs", "environment", "variables", "vars", "env_vars")
+ENVIRONMENTS = ("env", "envs", "environment", "Environment", "variables", "vars", "env_vars")
 PROSE = frozenset({"name", "displayName", "description", "title", "summary", "help", "comment", "msg", "id", "label"})
-PROGRAM = ("entryPoint", "entrypoint", "command", "cmd", "program")
+PROGRAM = ("entryPoint", "entrypoint", "command", "cmd", "program", "module")
 ARGUMENTS = ("args", "arguments", "command")
 INSTALL = pattern(r"\b(?:install|add)\b[^\n]*\blmdeploy\b|\b(?:curl|wget)\b[^\n]*\|")
 NAMED = ("lmdeploy", "curl", "wget")
@@ -122,14 +122,17 @@ class _Reader:
                     self._value(key.text, value, around, depth)
         else:
             for item in node.items:
-                self.visit(item, around, depth + 1)
+                if any(word.kind == "scalar" for word in item.items):  # runcmd of cloud-init: a list of lists
+                    self._value("", item, around, depth)
+                else:
+                    self.visit(item, around, depth + 1)
 
     def _around(self, node: Node, around: Around) -> Around:
         environment = dict(around.environment)
         for name in ENVIRONMENTS:
             own = variables(self.page, node.get(name))
             environment |= {key: _literal(word) for key, word in own.items()}
-        image = node.get("image", "name") or node.get("container", "image") or node.get("image")
+        image = node.get("image", "name") or node.get("container", "image") or _of_task(node, "image")
         word = one_word(self.page, image)
         if word is None:
             return replace(around, environment=environment)
@@ -149,7 +152,10 @@ class _Reader:
             else:
                 self._text(value.items, around, key in PROSE)
             for item in value.items:
-                self.visit(item, around, depth + 1) if item.kind != "scalar" else None
+                if item.kind == "list":
+                    self._value("", item, around, depth + 1)
+                elif item.kind != "scalar":
+                    self.visit(item, around, depth + 1)
         else:
             self.visit(value, around, depth + 1)
 
@@ -196,14 +202,19 @@ class _Reader:
 
 def _gpus(node: Node) -> int | None:
     """Return how many GPUs a task of ECS, or a container of Ansible, is given."""
-    requests = node.get("device_requests") or node.get("resourceRequirements")
+    requests = node.get("device_requests") or _of_task(node, "resourceRequirements")
     for request in requests.items if requests else ():
         ids, count = request.get("device_ids"), request.get("count")
         if ids is not None and ids.items:
             return len(ids.items)
-        kind = request.get("type")
-        return whole(request.get("value") if kind is not None and kind.text == "GPU" else count)
+        kind = _of_task(request, "type")
+        return whole(_of_task(request, "value") if kind is not None and kind.text == "GPU" else count)
     return None
+
+
+def _of_task(node: Node, name: str) -> Node | None:
+    """Return a value of ECS by its name in a task, or in CloudFormation."""
+    return node.get(name) or node.get(name[0].upper() + name[1:])
 
 
 def _literal(word: Word) -> Word:

@@ -9,11 +9,11 @@ from dataclasses import replace
 from recommender.common.pattern import pattern
 from recommender.review.readers.steps import PROSE
 from recommender.review.script.mentions import LAUNCH
-from recommender.review.script.model import Comment, Script
+from recommender.review.script.model import Comment, Script, Word
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
 from recommender.review.script.variables import Variables
 from recommender.review.shell.nested import start, walk
-from recommender.review.shell.state import Run, Where, complete_script
+from recommender.review.shell.state import Run, Where, complete_script, export
 from recommender.review.shell.walker import new_run
 
 # Each may lack its end, so that a broken file is read once.
@@ -26,6 +26,9 @@ VALUE = pattern(
     re.DOTALL,
 )
 MARKS = ('"""', "'''", '"', "'")
+TABLE = pattern(r"(?m)^[ \t]*\[\[?[ \t]*(?P<name>[\w.\"' -]+?)[ \t]*\]\]?[ \t]*(?:#[^\n]*)?$")
+ENVIRONMENTS = ("env", "environment", "variables", "vars", "activation.env")
+"""The last names of tables that set variables of the commands."""
 MOST_COMMANDS = 300
 
 
@@ -35,6 +38,7 @@ def read(script: Script) -> Script:
     run.elsewhere = True
     comments: list[Comment] = []
     left = MOST_COMMANDS
+    environment = _environment(run.page)
     for match in VALUE.finditer(script.text):
         if match["note"]:
             comments.append(Comment(match[0], script.place(*match.span())))
@@ -43,21 +47,41 @@ def read(script: Script) -> Script:
             if match["key"] in PROSE:
                 run.followed.append(match.span())
             else:
-                _start(run, code, *match.span("value"))
+                _start(run, code, environment, *match.span("value"))
     return complete_script(replace(script, comments=tuple(comments)), run, [])
 
 
-def _start(run: Run, code: Mapped, first: int, last: int) -> None:
+def _environment(page: SourceText) -> dict[str, Word]:
+    """Return the variables of the file's tables, as `[env]` of mise; unknown where tables differ."""
+    found: dict[str, Word] = {}
+    heads = list(TABLE.finditer(page.text))
+    ends = [*(head.start() for head in heads[1:]), len(page.text)]
+    for head, end in zip(heads, ends, strict=False):
+        if head["name"].rpartition(".")[2] not in ENVIRONMENTS:
+            continue
+        for match in VALUE.finditer(page.text, head.end(), end):
+            if match["value"] and match["value"][0] in "\"'":
+                first, last, _ = _inner(*match.span("value"), page.text)
+                text, place = page.text[first:last], page.place(first, last)
+                known = not any(sign in text for sign in ("{{", "$", "\\"))
+                word = Word(text, text if known else None, place, place if known else None, variable=match["key"])
+                before = found.setdefault(match["key"], word)
+                found[match["key"]] = word if before.value == word.value else word._replace(value=None, written=None)
+    return found
+
+
+def _start(run: Run, code: Mapped, environment: dict[str, Word], first: int, last: int) -> None:
     """Follow a text, or a list of words or texts."""
     texts = [_inner(*match.span("text"), code.code) for match in TEXT.finditer(code.code, first, last) if match["text"]]
     run.state, run.functions, run.container = Variables(), {}, None
+    export(run, environment)
     parts = [code.part(begin, end, escaped) for begin, end, escaped in texts]
     if code.code[first] == "[" and any(part.code.rpartition("/")[2] == "lmdeploy" for part in parts):
         fields = [
             Field((Piece(part.code, begin, end),), begin, end)
             for part, (begin, end, _) in zip(parts, texts, strict=True)
         ]
-        start(run, fields, {})
+        start(run, fields, dict(environment))
         return
     for part in parts:
         walk(run, part, Where())

@@ -25,6 +25,7 @@ from recommender.review.readers.unit_words import (
 from recommender.review.script.beside import VARIABLE
 from recommender.review.script.model import Container, ReadProblem, Script, Span, Use
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
+from recommender.review.script.unwrap import size_of
 from recommender.review.shell.nested import start
 from recommender.review.shell.state import Frame, Run, TooMuch, complete_script
 from recommender.review.shell.walker import new_run
@@ -42,6 +43,9 @@ OF_SYSTEMD = pattern(
 RESTARTS = frozenset({"always", "on-failure", "on-abnormal", "on-abort", "on-watchdog"})
 """Values of Restart= that restart a crashed server."""
 LIMITS = ("StartLimitIntervalSec", "StartLimitInterval", "StartLimitBurst")
+MOUNTS = ("PodmanArgs", "Volume", "Tmpfs", "Mount")
+SHARED = pattern(r"/dev/shm|--shm-size|--ipc|--pod\b")
+"""What gives a container of Podman other shared memory."""
 MOST_COMMANDS = 300
 WORTH = 200
 """Characters of a variable's value that count as one step of work."""
@@ -118,7 +122,7 @@ def _unit(script: Script) -> Unit:
 
 
 def _restarts(unit: Unit) -> Frame | None:
-    """Return Restart= as a loop; it spins if it neither waits nor has a limit."""
+    """Return Restart= as a loop; it spins if it has no limit and waits only the 100 ms of the default, or less."""
     restart = unit.sheet.value("Restart")
     if restart is None or restart.code not in RESTARTS:
         return None
@@ -126,7 +130,7 @@ def _restarts(unit: Unit) -> Frame | None:
     limits = [unit.sheet.value(limit, "Unit", "Service") for limit in LIMITS]
     counts = all(limit is None or _is_positive(limit.code) for limit in limits)
     place = unit.page.place(*restart.span(0, len(restart.code)))
-    return Frame(place, True, pauses=counts or pause is None or _is_positive(pause.code))
+    return Frame(place, True, pauses=counts or (pause is not None and _is_positive(pause.code)))
 
 
 def _image(unit: Unit) -> Mapped | None:
@@ -142,7 +146,13 @@ def _container(unit: Unit) -> Container | None:
     words = [
         unit.page.word(Field(tuple(pieces_of(part)), *part.span(0, len(part.code)))) for part in (image, *published)
     ]
-    return Container(words[0].place, image=words[0], published=tuple(words[1:]), shm_known=False)
+    size = unit.sheet.value("ShmSize", "Container")
+    bytes_ = size_of(size.code) if size else None
+    other = any(SHARED.search(setting.value.code) for key in MOUNTS for setting in unit.sheet.in_effect(key))
+    cards = [setting.value.code.rpartition("=")[2] for setting in unit.sheet.in_effect("AddDevice")]
+    gpus = len(cards) if cards and all(card.isdecimal() for card in cards) else None
+    known = not other and (size is None or bytes_ is not None)
+    return Container(words[0].place, words[0], bytes_, known, gpus=gpus, published=tuple(words[1:]))
 
 
 def _is_positive(span: str) -> bool:

@@ -22,6 +22,9 @@ MOST_SERVERS = 40
 
 # If one of these is between two servers, the second may run instead of the first, or after it.
 APART = pattern(r"\b(?:else|elif|esac|wait|kill|pkill|killall|exit|return|exec)\b|;;|^[^\S\n]*\}|\(\)", re.MULTILINE)
+REMOVED = pattern(rf"{APART.pattern}|\b(?:stop|rm|down|else)\b", re.MULTILINE)
+"""The same between two containers."""
+TRAP = pattern(r"\btrap[ \t]+(?:'[^'\n]*'|\"[^\"\n]*\"|\w+)")
 ANOTHER_HOST = pattern(r"\b(?:ssh|pdsh|clush|srun|sbatch|mpirun|mpiexec|kubectl|oc|gcloud|ansible|ray|salloc)\b")
 PAUSES = pattern(r"\b(?:sleep|until|while|wait|curl|wget|nc|read|timeout)\b|/dev/tcp/")
 REST = pattern(r"(?:[^\\\n]|\\.|\\\n)*")
@@ -197,20 +200,37 @@ def proxy_port() -> str:
     return load().constraints["port-not-the-proxys"].require[0].split()[-1]
 
 
-def concurrent_pairs(script: Script, *starts: str) -> Iterator[tuple[Launch, Launch]]:
-    """Yield pairs of launches that certainly run on one host at the same time, the earlier first."""
+def concurrent_pairs(script: Script, *starts: str, containers: bool = False) -> Iterator[tuple[Launch, Launch]]:
+    """Yield pairs of launches that certainly run on one host at the same time, the earlier first.
+
+    ``containers``: the launches in containers instead of those outside.
+    """
     here = [launch for launch in script.launches if launch.starts in starts and _on_this_host(script, launch)]
+    here = [launch for launch in here if (launch.container is not None) == containers]
     for index, later in enumerate(here[:MOST_SERVERS]):
         for earlier in here[:index]:
-            between = code(script, earlier.place.end, later.place.start)
-            if earlier.background and earlier.place.end <= later.place.start and not APART.search(between):
+            text = between(script, earlier, later) if earlier.background else None
+            if text is not None and not is_apart(text, REMOVED if containers else APART):
                 yield earlier, later
 
 
+def is_apart(text: str, sign: re.Pattern[str] = APART) -> bool:
+    """Return whether what is before a text may have ended behind it; what a trap does comes later."""
+    return sign.search(TRAP.sub("", text)) is not None
+
+
+def between(script: Script, earlier: Launch, later: Launch) -> str | None:
+    """Return the text between two launches, or between the calls of their functions; None if it does not order them."""
+    first, second = earlier.called or earlier.place, later.called or later.place
+    if first == second:
+        first, second = earlier.place, later.place
+    return code(script, first.end, second.start) if first.end <= second.start else None
+
+
 def _on_this_host(script: Script, launch: Launch) -> bool:
-    """Return whether a launch certainly runs on the script's own host, outside a container."""
+    """Return whether a launch certainly runs on the script's own host."""
     start = script.text.rfind("\n", 0, launch.place.start) + 1
-    return launch.container is None and not ANOTHER_HOST.search(script.text[start : launch.place.start])
+    return not ANOTHER_HOST.search(script.text[start : launch.place.start])
 
 
 def share_gpu(script: Script, *servers: Launch) -> bool:

@@ -1,4 +1,4 @@
-"""Find what a batch job of Slurm is given, by its ``#SBATCH`` lines."""
+"""Find what a batch job of Slurm, PBS or LSF is given, by its ``#SBATCH``, ``#PBS`` or ``#BSUB`` lines."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from functools import lru_cache
 from recommender.common.pattern import pattern
 from recommender.review.script.model import Script
 
-DIRECTIVE = pattern(r"#SBATCH[ \t]+(?P<given>[^\n]*)")
+DIRECTIVE = pattern(r"#(?:SBATCH|PBS|BSUB)[ \t]+(?P<given>[^\n]*)")
 GPUS = pattern(
     r"(?:--(?:gpus-per-node|gpus)[= ]|-G[ \t]*)(?:[A-Za-z][\w.-]*:)?(?P<gpus>\d{1,4})(?![\w:,])"
     r"|--gres[= ]gpu(?::[A-Za-z][\w.-]*)?:(?P<gres>\d{1,4})(?![\w:])"
+    r"|(?<=[:= ,])n?gpus=(?P<pbs>\d{1,4})(?!\w)|-gpu[ \t]+[\"']?num=(?P<lsf>\d{1,4})(?!\w)"
 )
+MARKS = ("#SBATCH", "#PBS", "#BSUB")
 TOTAL = pattern(r"--gpus[= ]|-G")
 """GPUs of all nodes together."""
 NODES = pattern(r"(?:--nodes[= ]|-N[ \t]*)(?P<nodes>\S+)")
@@ -22,7 +24,7 @@ OTHERWISE = pattern(r"--gpus|--gres|-G[ \t]*\d|\bhet-group\b|\b(?:sbatch|salloc)
 @lru_cache(maxsize=8)
 def gpus(script: Script) -> int | None:
     """Return how many GPUs a job has on each node; None if it does not say, or if a step may have others."""
-    if script.kind != "bash" or "#SBATCH" not in script.text:
+    if script.kind != "bash" or not any(mark in script.text for mark in MARKS):
         return None
     lines = script.text.split("\n")
     given = " ".join(match["given"] for line in lines if (match := DIRECTIVE.fullmatch(line.rstrip())))
@@ -33,4 +35,4 @@ def gpus(script: Script) -> int | None:
         return None
     if TOTAL.match(found[0][0]) and nodes is not None and nodes["nodes"] != "1":
         return None
-    return int(found[0]["gpus"] or found[0]["gres"])
+    return int(found[0][found[0].lastgroup or "gpus"])

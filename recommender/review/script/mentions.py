@@ -16,7 +16,7 @@ from recommender.common.pattern import pattern
 from recommender.review.script.model import ReadProblem
 
 if TYPE_CHECKING:
-    from recommender.review.script.model import Launch, Script, Span, Word
+    from recommender.review.script.model import GivenOption, Launch, Script, Span, Word
 
 # The words of a command, in a line or in a list of any language.
 _GAP = r"(?:[\s\"',\\]|\\n)+"
@@ -37,8 +37,12 @@ LITERALS = ("{", "[")
 In a command such a beginning is a placeholder: of an f-string, Ansible or Helm."""
 OF_PLATFORM = pattern(r"\$\{NOMAD_\w+\}")
 """What Nomad sets when it places a task, as the number of a port."""
-GUARDED = pattern(r"-n\s+\"?\$\{?(\w+)(?::?-)?\}?\"?\s*\]\]?\s*(?:&&|;?\s*then\b)")
+GUARDED = pattern(r"-n\s+\"?\$\{?(\w+)(?::?-)?\}?\"?\s*\]\]?\s*(?:&&|;?\s*then\b)|\$\{(\w+):?\+")
 """A variable that a script uses only if its caller sets it."""
+COMPUTED = pattern(r"\"?\$\(\([^\n]*\)\)\"?")
+"""What a shell computes, as the port of one of several servers."""
+COUNTED = frozenset({"server-port", "node-rank", "dp-rank"})
+"""Options that differ between the servers of a script, so that it computes their values."""
 MOST = 10
 MOST_NAMED = 6
 LONGEST = 60
@@ -50,9 +54,11 @@ def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
     yield from unfollowed
     if MADE_BY in script.text[:HEAD]:  # a generated file documents its variables
         return
-    optional = frozenset(GUARDED.findall(script.text))
+    optional = frozenset(name for match in GUARDED.finditer(script.text) for name in match.groups() if name)
+    values = ((each.name, each.word.raw) for each in script.assignments)
+    computed = frozenset(name for name, raw in values if COMPUTED.fullmatch(raw))
     for launch in (*script.launches, *script.tools):
-        yield from _unknown(launch, optional)
+        yield from _unknown(launch, optional, computed)
     if named and not (script.launches or script.tools or script.problems or unfollowed):
         yield from _nothing(script)
 
@@ -81,7 +87,7 @@ def _outside(script: Script, what: re.Pattern[str], ranges: list[tuple[int, int]
             yield script.place(*match.span())
 
 
-def _unknown(launch: Launch, optional: frozenset[str]) -> Iterator[ReadProblem]:
+def _unknown(launch: Launch, optional: frozenset[str], computed: frozenset[str]) -> Iterator[ReadProblem]:
     """Yield one problem for the words of a launch that the file does not determine."""
     words = [*launch.unread]
     words += [launch.model] if launch.model and launch.model.value is None else []
@@ -89,7 +95,7 @@ def _unknown(launch: Launch, optional: frozenset[str]) -> Iterator[ReadProblem]:
         word
         for option in launch.options
         for word in option.values
-        if word.value is None and not is_unjudged(option.name)
+        if word.value is None and not is_unjudged(option.name) and not _is_counted(option, word, computed)
     ]
     words += [word for word in launch.extra if word.value is None]
     if launch.starts == "pipeline":
@@ -102,8 +108,18 @@ def _unknown(launch: Launch, optional: frozenset[str]) -> Iterator[ReadProblem]:
         shown = f"{', '.join(names[:MOST_NAMED])}{more}"
         what = f"not known from this file: {shown}; rules skip what depends on it"
         yield ReadProblem(what, _place(words, launch))
-    elif launch.unsure and launch.model is None and launch.starts != "proxy":
+    elif launch.unsure and launch.model is None and launch.starts != "proxy" and not _asks_for_help(launch):
         yield ReadProblem("this file does not say with which model, and with what else, this starts", launch.place)
+
+
+def _is_counted(option: GivenOption, word: Word, computed: frozenset[str]) -> bool:
+    """Return whether the script itself computes a port or a rank."""
+    name = option.name.lstrip("-").replace("_", "-")
+    return name in COUNTED and (word.variable in computed or COMPUTED.fullmatch(word.raw) is not None)
+
+
+def _asks_for_help(launch: Launch) -> bool:
+    return any(option.name in ("-h", "--help", "--version") for option in launch.options)
 
 
 def _shown(word: Word) -> str:

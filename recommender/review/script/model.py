@@ -19,9 +19,11 @@ Kind = Literal[
     "lines",
     "hcl",
     "markdown",
+    "program",
     "other",
 ]
-"""``steps``: YAML or JSON of any tool. ``lines``: a line is a command, as in a Makefile. ``other``: not read."""
+"""``steps``: YAML or JSON of any tool. ``lines``: a line is a command, as in a Makefile. ``program``: texts of a
+language without a parser here. ``other``: not read."""
 Starts = Literal["api_server", "proxy", "pipeline", "tool"]
 ENGINES = ("TurbomindEngineConfig", "PytorchEngineConfig")
 
@@ -76,6 +78,8 @@ class Probe(NamedTuple):
     period_s: float = 0.0
     timeout_s: float = 0.0
     failures: int = 0
+    awaited: bool = False
+    """Another service starts only once it succeeds, and not at all if it fails first."""
 
 
 class Container(NamedTuple):
@@ -134,6 +138,8 @@ class Launch(NamedTuple):
     """Words whose number or text the file does not determine, such as ``"$@"``."""
     command: str = ""
     """Of a tool: its words after lmdeploy, such as ``lite auto_awq``."""
+    called: Span | None = None
+    """Where the script calls the function that starts it."""
 
 
 class Assignment(NamedTuple):

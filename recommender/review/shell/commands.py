@@ -191,6 +191,8 @@ def command(shell: Shell, node: Node, where: Where, behind: list[Node]) -> None:
     if name in run.functions and name is not None:
         kept = dict(run.state.variables)
         run.state.variables |= prefixes
+        if not run.inside:
+            run.site = shell.place(node)
         shell.call(name, tuple(fields[1:]), where)
         run.follow(fields[1:])
         for prefix_name in prefixes:

@@ -26,7 +26,7 @@ SCRIPT = pattern(
     r"(?:\.(?:sh|bash|zsh|service|ya?ml|py|slurm|sbatch|conf|json)|file|run|start|(?<=cron\.d/)[\w-]+)$"
 )
 QUOTED = ("string", "raw_string", "heredoc_body", "translated_string")
-PRINTED = pattern(r"\\?(\\n\\)(?=\n)")
+PRINTED = pattern(r"(?P<escape>\\(?=\\\\n\\\n))?\\?(?P<end>\\n\\)(?=\n)")
 MOST_MENTIONS = 20
 
 
@@ -109,7 +109,8 @@ def leftovers(shell: Shell, root: Node) -> None:
 
 def _plain_lines(text: Mapped) -> Mapped:
     """Return a script that echo prints: of a Dockerfile, its lines end with a backslash, an n, and a backslash."""
-    gone = {at for match in PRINTED.finditer(text.code) for at in range(*match.span(1))}
+    spans = (match.span(group) for match in PRINTED.finditer(text.code) for group in ("escape", "end"))
+    gone = {at for span in spans for at in range(*span)}
     return text.without(gone) if gone else text
 
 

@@ -23,7 +23,7 @@ def walk(run: Run, mapped: Mapped, where: Where | None = None) -> list[ReadProbl
         shell.statements(root, where or Where())
         for name in list(run.functions) if where is None else ():
             if not run.called.get(name):
-                run.state.arguments = None
+                run.state.arguments, run.site = None, None
                 shell.call(name, None, Where())
         shell.leftovers(root)
     except TooMuch:

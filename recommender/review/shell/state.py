@@ -73,6 +73,8 @@ class Run:
     functions: dict[str, tuple[Shell, Node]] = field(default_factory=dict)
     called: dict[str, int] = field(default_factory=dict)
     inside: list[str] = field(default_factory=list)
+    site: Span | None = None
+    """The place of the outermost call of a function."""
     locals: list[dict[str, Variable | None]] = field(default_factory=list)
     frames: list[Frame] = field(default_factory=list)
     loops: dict[tuple[int, int], Frame] = field(default_factory=dict)
@@ -112,7 +114,7 @@ class Run:
         if server.starts == "tool":
             self.tools += [server] if server not in self.tools[-20:] else []
         else:
-            self.launches.append((server, frame))
+            self.launches.append((server._replace(called=self.site if self.inside else None), frame))
 
     def problems(self) -> tuple[ReadProblem, ...]:
         """Return the problems, each once."""

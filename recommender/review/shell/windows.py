@@ -6,6 +6,7 @@ shell, which is reported.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 
 from recommender.common.pattern import pattern
@@ -23,14 +24,15 @@ POWERSHELL = pattern(
             (?![^\n]*lmdeploy)[^\n]*|[{}][ \t]*$)))
     |(?P<join>`[ \t]*\n)
     |(?P<head>(?im:^[ \t]*param[ \t]*\())
-    |(?P<set>(?m:^|(?<=;))[ \t]*(?:\[[^\]\n]*\][ \t]*)*\$(?P<env>[Ee]nv:)?(?P<name>\w+)[ \t]*(?P<equals>\+?=)[ \t]*)
-    |(?P<list>@\()
-    |(?P<splat>(?<=\s)@(?P<array>[A-Za-z]\w*))
-    |(?P<process>(?m:^[ \t]*)Start-Process[ \t]+(?:-(?:NoNewWindow|Wait|PassThru|WindowStyle[ \t]+\w+)[ \t]+)*
+    |(?P<process>(?m:^[ \t]*)(?:\$\w+[ \t]*=[ \t]*)?Start-Process[ \t]+
+        (?:-(?:NoNewWindow|Wait|PassThru|WindowStyle[ \t]+\w+)[ \t]+)*
         (?:-FilePath[ \t]+)?(?P<program>[\w.:/\\-]+|\"[^\"\n$]*\")[ \t]+(?:-ArgumentList|-Args)[ \t]+
         (?:\$(?P<words>\w+)|(?:@\([ \t]*)?
             (?P<texts>(?:\"[^\"\n]*\"|'[^'\n]*')(?:[ \t]*,[ \t]*(?:\"[^\"\n]*\"|'[^'\n]*'))*)
         )[^\n]*)
+    |(?P<set>(?m:^|(?<=;))[ \t]*(?:\[[^\]\n]*\][ \t]*)*\$(?P<env>[Ee]nv:)?(?P<name>\w+)[ \t]*(?P<equals>\+?=)[ \t]*)
+    |(?P<list>@\()
+    |(?P<splat>(?<=\s)@(?P<array>[A-Za-z]\w*))
     |(?P<call>(?m:^[ \t]*&[ \t]+))
     |(?P<used>\$\{?[Ee]nv:(?P<variable>\w+)\}?)
     |(?P<slash>\\)""",
@@ -66,7 +68,19 @@ def read(script: Script) -> Script:
     run.elsewhere = True
     changes = _powershell if script.path.lower().endswith(".ps1") else _batch
     problems = walk(run, Mapped.whole(script.text).replaced(sorted(islice(changes(script.text), MOST_CHANGES))))
-    return complete_script(script, run, problems)
+    return _without_foreign(complete_script(script, run, problems))
+
+
+def _without_foreign(script: Script) -> Script:
+    """Return a script without the problems outside its launches: what bash would refuse there is Windows' own syntax.
+
+    A server in text that was not followed is reported by its mention.
+    """
+    if not script.launches:
+        return script
+    places = [launch.place for launch in script.launches]
+    kept = (each for each in script.problems if any(p.start <= each.place.start <= p.end for p in places))
+    return replace(script, problems=tuple(kept))
 
 
 def _powershell(text: str) -> Iterator[Change]:

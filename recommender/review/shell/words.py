@@ -35,6 +35,8 @@ PLAIN = frozenset({"word", "number"})
 SPECIAL = pattern(r"[\\{$\"'`]")
 QUOTED = frozenset({"string", "raw_string", "ansi_c_string"})
 EXPANSIONS = frozenset({"simple_expansion", "expansion"})
+ALWAYS_SET = {"HOME": "~", "PWD": "."}
+"""Variables that every shell has, and what stands for their folders."""
 UNTOLD = frozenset({"command_substitution", "process_substitution", "arithmetic_expansion"})
 
 
@@ -175,6 +177,11 @@ class Words:
             yield from (piece._replace(splits=not quoted) for piece in variable.pieces)
         elif operator == "" and variable is not None and variable.words and not variable.words[0].many:
             yield from (piece._replace(splits=not quoted) for piece in variable.words[0].pieces)
+        elif operator == "" and variable is None and name in ALWAYS_SET:
+            yield Piece(ALWAYS_SET[name], *self.mapped.span(node.start_byte, node.end_byte))
+        elif operator in (":+", "+") and rest and not quoted:
+            yield from self._rest(node, rest, state, quoted, depth)  # as if the caller had set it
+            yield from (Piece(" ", splits=True), Piece(None, splits=True, optional=True))
         else:
             yield self._unknown(node, not quoted)
 

@@ -44,7 +44,7 @@ OPTION = "--cache-max-entry-count"
 def rule(script: Script) -> Diagnostics:
     sums: dict[int, float] = {}
     for earlier, later in surroundings.concurrent_pairs(script, "api_server"):
-        between = surroundings.code(script, earlier.place.end, later.place.start)
+        between = surroundings.between(script, earlier, later) or ""
         before, own = _ratio(earlier), _ratio(later)
         if before is None or own is None or surroundings.PAUSES.search(between):
             continue

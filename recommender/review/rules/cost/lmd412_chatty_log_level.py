@@ -27,7 +27,7 @@ LOUD = ("DEBUG", "NOTSET", "REQUEST")
 
 @option_rule("log-level", "warning", sources=("flags/log-level", "claims/lower-log-level-saves-time"))
 def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
-    level = ((setting.text if setting else None) or "").upper()
+    level = (setting.text if setting else None) or ""
     if not checks.server(case) or level not in (*LOUD, "INFO"):
         return
     loud = level in LOUD

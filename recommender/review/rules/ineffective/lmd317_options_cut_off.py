@@ -28,7 +28,7 @@ from recommender.common.text import shorten
 from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.script.model import Call, Launch, Script
 
-KINDS = ("bash", "command", "docker", "lines", "steps")
+KINDS = ("bash", "command", "docker", "lines", "steps", "markdown")
 
 
 @script_rule("warning", sources=("https://www.shellcheck.net/wiki/SC1101", "https://www.shellcheck.net/wiki/SC2215"))

@@ -2,7 +2,7 @@
 
 ## What it does
 Reports a curl or wget request to a server that the same script just started in the background, without waiting for it
-or after a fixed pause.
+or after a fixed pause. After a pause it is a warning only under `set -e`, where a refused request ends the script.
 
 ## Why
 The port stays closed until the model is loaded: tens of seconds for an 8B model, longer for a larger model or a slow
@@ -45,7 +45,7 @@ def rule(script: Script) -> Diagnostics:
             continue
         between = surroundings.code(script, launch.place.end, request.place.start)
         line = script.text.rfind("\n", 0, request.place.start) + 1
-        if WAITS.search(between) or surroundings.APART.search(between) or _guarded(script, line, request):
+        if WAITS.search(between) or surroundings.is_apart(between) or _guarded(script, line, request):
             continue
         paused = [call for call in script.calls if _sleeps(call, launch, request)]
         yield Diagnostic(
@@ -54,7 +54,7 @@ def rule(script: Script) -> Diagnostics:
             if paused
             else "The request is sent while the server still loads the model.",
             "The port stays closed until the model is loaded, for tens of seconds or minutes; retry until it responds.",
-            severity="info" if paused else None,
+            severity="info" if paused and script.error_exit is None else None,
         )
 
 

@@ -30,9 +30,10 @@ from recommender.review import checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.script.model import Probe
 
-# The defaults of Kubernetes.
+# The defaults of Kubernetes, and of Docker where they differ.
 PERIOD_S = 10
 FAILURES = 3
+COMPOSE_PERIOD_S = 30
 
 
 @launch_rule(
@@ -40,20 +41,28 @@ FAILURES = 3
 )
 def rule(case: Case) -> Diagnostics:
     container = case.launch.container
-    if not checks.server(case) or container is None or case.script.kind != "kubernetes":
+    if not checks.server(case) or container is None:
         return
-    by_kind = {probe.kind: probe for probe in container.probes}
-    probe = by_kind.get("startup") or by_kind.get("liveness")
     longest = longest_start("pytorch" if checks.engine(case) == "pytorch" else "turbomind")
-    if probe is None or _patience(probe) >= longest:
+    for probe in container.probes:
+        if probe.awaited and _patience(probe, COMPOSE_PERIOD_S) < longest:
+            yield Diagnostic(
+                probe.place,
+                f"The health check gives up after {_patience(probe, COMPOSE_PERIOD_S):.0f} s; startups of small models"
+                f" took up to {longest:.0f} s.",
+                "The services that wait for it with service_healthy then do not start; add a start_period of minutes.",
+            )
+    by_kind = {probe.kind: probe for probe in container.probes} if case.script.kind == "kubernetes" else {}
+    killer = by_kind.get("startup") or by_kind.get("liveness")
+    if killer is None or _patience(killer) >= longest:
         return
     yield Diagnostic(
-        probe.place,
-        f"The {probe.kind} probe gives up after {_patience(probe):.0f} s; startups of small models took up to"
+        killer.place,
+        f"The {killer.kind} probe gives up after {_patience(killer):.0f} s; startups of small models took up to"
         f" {longest:.0f} s.",
         "Kubernetes restarts the container before the model is loaded, forever; add a patient startupProbe.",
     )
 
 
-def _patience(probe: Probe) -> float:
-    return probe.initial_s + (probe.period_s or PERIOD_S) * (probe.failures or FAILURES)
+def _patience(probe: Probe, period: float = PERIOD_S) -> float:
+    return probe.initial_s + (probe.period_s or period) * (probe.failures or FAILURES)

@@ -22,13 +22,17 @@ Give each server its own `--server-port`:
     wait
 """
 
+from collections.abc import Sequence
+
 from recommender.common.pattern import pattern
 from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
-from recommender.review.script.model import Script, Word
+from recommender.review.script.model import Launch, Script, Word
 
-# A loop over at least two listed values.
-SEVERAL = pattern(r"for\s+\w+\s+in\s+(?:[^\s;$`]+[ \t]+[^\s;]|\{\d+\.\.\d+\})")
+# A loop over at least two listed values, over an array, or over numbers.
+SEVERAL = pattern(
+    r"for\s+\w+\s+in\s+(?:[^\s;$`]+[ \t]+[^\s;]|\{\d+\.\.\d+\}|\"\$\{!?\w+\[@\]\}\"|\$\(seq\s|`seq\s)|for\s*\(\("
+)
 LEAVES = pattern(r"\b(?:wait|break|kill|pkill|ssh|continue|exit)\b")
 PUBLISHED = pattern(r"(?:(?:0\.0\.0\.0|127\.0\.0\.1):)?(\d+):\d+(?:/tcp)?")
 
@@ -45,12 +49,14 @@ def rule(script: Script) -> Diagnostics:
         kind = "proxy" if earlier.starts == "proxy" else "server"
         yield Diagnostic(
             option.whole if option else later.place,
-            f"The {kind} on line {earlier.place.line} already uses port {port}.",
+            f"The {kind} on line {(earlier.called or earlier.place).line} already uses port {port}.",
             "The second one loads the model and fails when it opens the port; give each its own port.",
         )
     yield from _in_loop(script)
     if script.kind == "compose":
-        yield from _published(script)
+        yield from _published(script.launches)
+    for earlier, later in surroundings.concurrent_pairs(script, "api_server", "proxy", containers=True):
+        yield from _published([earlier, later])
 
 
 def _in_loop(script: Script) -> Diagnostics:
@@ -70,17 +76,23 @@ def _in_loop(script: Script) -> Diagnostics:
                 break
 
 
-def _published(script: Script) -> Diagnostics:
+def _published(launches: Sequence[Launch]) -> Diagnostics:
+    """Compare the published ports of containers that run at the same time."""
     owners: dict[str, tuple[int, Word]] = {}
-    for launch in script.launches:
+    for number, launch in enumerate(launches):
         for word in launch.container.published if launch.container else ():
             match = PUBLISHED.fullmatch(word.value or "")
             if match is None:
                 continue
-            owner, first = owners.setdefault(match[1], (launch.place.start, word))
-            if owner != launch.place.start and first.place.start != word.place.start:
-                yield Diagnostic(
-                    word.written or word.place,
-                    f"Line {first.place.line} already publishes port {match[1]} of the host.",
-                    "The second container does not start; give each its own port.",
-                )
+            owner, first = owners.setdefault(match[1], (number, word))
+            if owner == number:
+                continue
+            if first.place != word.place:
+                message = f"Line {first.place.line} already publishes port {match[1]} of the host."
+            elif launch.called is not None:
+                message = f"Each container of this function publishes port {match[1]} of the host."
+            else:
+                continue
+            yield Diagnostic(
+                word.written or word.place, message, "The second container does not start; give each its own port."
+            )

@@ -2,7 +2,7 @@
 
 ## What it does
 Reports a `--tp` above the number of GPUs: of the machine (`--gpu NAME:COUNT`), in CUDA_VISIBLE_DEVICES, in the
-container, or in the batch job (`#SBATCH --gres=gpu:2`).
+container, or in the batch job (`#SBATCH --gres=gpu:2`, `#PBS -l ngpus=2`, `#BSUB -gpu num=2`).
 
 ## Why
 Each process of a tensor-parallel group needs its own GPU; startup fails if there are fewer. With

@@ -22,10 +22,13 @@ from recommender.review import checks
 from recommender.review.rule import Case
 from recommender.review.rules.constraint_rule import constraint_rule
 
+SCALES = frozenset({"hf-overrides", "rope-scaling-factor"})
+
 
 def _unstretched(case: Case) -> bool:
     """Return whether nothing scales the model's positions; an author's own config.json may."""
-    if {"hf-overrides", "rope-scaling-factor"} & case.settings.keys() or checks.stretched_by_name(case.launch):
+    eras = [checks.era(case, flag) for _, flag in checks.options(case) if flag.id in SCALES]
+    if any(era is None or set(era.read_by) != {"nobody"} for era in eras) or checks.stretched_by_name(case.launch):
         return False
     return not (checks.local(case) and checks.literal(case.launch))
 
