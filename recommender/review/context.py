@@ -89,7 +89,7 @@ def context(
             answers.pop(excluded, None)
     answers |= given | {name: mine[name] for name in mine.keys() & {"model"}}
     uncovered = None if "lmdeploy" in given else uncovered
-    count = _count(launch, ":" in str(options.get("gpu") or ""), answers, batch_job.gpus(script))
+    count = _count(script, launch, ":" in str(options.get("gpu") or ""), answers, batch_job.gpus(script))
     values = {name: value for answer in answers.values() for name, value in answer.items()}
     if uncovered is not None and Version(uncovered.release) < Version(next(iter(store.releases))):
         values["lmdeploy"] = next(iter(store.releases))  # the nearest one
@@ -216,10 +216,11 @@ def model_of(store: Store, text: str) -> records.Model | None:
 
 
 def _count(
-    launch: Launch | None, given: bool, answers: Mapping[str, Mapping[str, Any]], of_job: int | None
+    script: Script, launch: Launch | None, given: bool, answers: Mapping[str, Mapping[str, Any]], of_job: int | None
 ) -> int | None:
     """Return how many GPUs the launch sees; ``given``: ``--gpu`` has a count; ``of_job``: a batch job's."""
-    visible_count = visible(launch.environment.get("CUDA_VISIBLE_DEVICES")) if launch else None
+    word = launch.environment.get("CUDA_VISIBLE_DEVICES") if launch else None
+    visible_count = 1 if word and _counts_single_gpus(script, word) else visible(word)
     if given:
         total = int(answers["gpu"]["gpu_count"])
         return total if visible_count is None else min(total, visible_count)
@@ -237,6 +238,22 @@ def visible(word: Word | None) -> int | None:
     if word is None or not word.value or not word.value.strip():
         return None
     return len([device for device in word.value.split(",") if device.strip()])
+
+
+LOOP = pattern(
+    r"\bfor[ \t]+(?P<name>\w+)[ \t]+in[ \t]+(?P<values>[^;\n]+)|\bfor[ \t]*\(\([ \t]*(?P<counter>\w+)[ \t]*=[ \t]*\d"
+)
+SINGLE = pattern(r"\d+(?:[ \t]+\d+)*|\{\d+\.\.\d+\}|\"?\$\{![A-Za-z_]\w*\[@\]\}\"?|\$\(seq [^,()]*\)")
+"""Numbers: a list of them, ``{0..3}``, the indices of an array, or what seq counts."""
+
+
+def _counts_single_gpus(script: Script, word: Word) -> bool:
+    """Return whether a value is a variable of shell loops that count: one GPU at a time."""
+    name = word.raw.strip('"').removeprefix("$").strip("{}")
+    if word.value is not None or not word.raw.strip('"').startswith("$"):
+        return False
+    loops = [loop for loop in LOOP.finditer(script.text) if name in (loop["name"], loop["counter"])]
+    return bool(loops) and all(loop["counter"] or SINGLE.fullmatch(loop["values"].strip()) for loop in loops)
 
 
 def _tensor_parallel(launch: Launch | None) -> int:

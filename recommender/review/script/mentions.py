@@ -39,8 +39,11 @@ OF_PLATFORM = pattern(r"\$\{NOMAD_\w+\}")
 """What Nomad sets when it places a task, as the number of a port."""
 GUARDED = pattern(r"-n\s+\"?\$\{?(\w+)(?::?-)?\}?\"?\s*\]\]?\s*(?:&&|;?\s*then\b)|\$\{(\w+):?\+")
 """A variable that a script uses only if its caller sets it."""
-COMPUTED = pattern(r"\"?\$\(\([^\n]*\)\)\"?")
-"""What a shell computes, as the port of one of several servers."""
+COMPUTED = pattern(
+    r"\"?\$\(\([^\n]*\)\)\"?|\"?\$\{\w+\[\$?\{?\w+\}?\]\}\"?"
+    r"|(?:str|int|String)\([\w \t+*-]+\)|[fF][\"']\{[\w \t+*-]+\}[\"']?"
+)
+"""What a shell or a program computes, or takes from a list, as the port of one of several servers."""
 COUNTED = frozenset({"server-port", "node-rank", "dp-rank"})
 """Options that differ between the servers of a script, so that it computes their values."""
 MOST = 10
