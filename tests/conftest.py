@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from artefacts import Called, Machine, command
+from artefacts import KNOWLEDGE, Called, Machine, command
 from browser import Visit, chromium, served, visiting
 from hypothesis import HealthCheck, settings
 from seeds import Seeds, folder
 from sitepages import build, why_no_npm
+
+from recommender.common.parse import duplicate_keys
+from recommender.knowledge.index import read_record
+from recommender.knowledge.records import Record
+from recommender.maintenance import knowledge_folder
+from recommender.maintenance.linters import files
 
 # Under nohup, or behind a shell's &, these are ignored, and every process that a test starts would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -120,6 +128,55 @@ def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp
         return answer
 
     return run
+
+
+@pytest.fixture(scope="session")
+def _knowledge(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, tuple[bytes, os.stat_result]]:
+    """One copy of the knowledge for all tests: its files, what is in each, and its state."""
+    folder = shutil.copytree(KNOWLEDGE, tmp_path_factory.mktemp("checkout") / "knowledge")
+    return {path: (path.read_bytes(), path.stat()) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def copy(_knowledge: dict[Path, tuple[bytes, os.stat_result]]) -> Iterator[Path]:
+    """That copy; whatever a test changes in it is put back."""
+    folder = next(path for path in _knowledge if path.name == "GUIDELINES.md").parent
+    yield folder
+    for path in [path for path in folder.rglob("*") if path.is_file() and path not in _knowledge]:
+        path.unlink()
+    for path, (content, state) in _knowledge.items():
+        if not path.is_file() or _state(path.stat()) != _state(state):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            _knowledge[path] = content, path.stat()
+
+
+def _state(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+_read: dict[tuple[str, bytes, type[Record]], Record] = {}
+
+
+def _read_once(path: Path, kind: type[Record]) -> Record:
+    key = (path.name, path.read_bytes(), kind)
+    if key not in _read:
+        _read[key] = read_record(path, kind)
+    return _read[key]
+
+
+@cache
+def _duplicate_keys(text: str) -> list[tuple[int, str]]:
+    return list(duplicate_keys(text))
+
+
+@pytest.fixture(scope="module")
+def _records_are_read_once() -> Iterator[None]:
+    """Reading a file that did not change gives the record that was read before: the same, and ten times faster."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(knowledge_folder, "read_record", _read_once)
+        patch.setattr(files, "duplicate_keys", _duplicate_keys)
+        yield
 
 
 @pytest.fixture(scope="session")
