@@ -1,9 +1,9 @@
 """Every check of this checkout: linter, types, the site, tests. README's second command ends here.
 
 Runs all of them, also after one failed, and exits 1 if any did. Arguments go to pytest. The tests run in two parts:
-as many files at a time as there are cores, and then, one after the other, those that watch the clock or start
-servers (marked ``alone``). With RECORDS=<folder> each part writes its outcomes there as JUnit XML. COVERAGE=1 counts
-the lines that the tests reach, which takes two to three times as long.
+as many files at a time as there are cores, and then, one after the other, those that keep time (marked ``alone``).
+With RECORDS=<folder> each part writes its outcomes there as JUnit XML. COVERAGE=1 counts the lines that the tests
+reach, which takes two to three times as long.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ def main() -> int:
     """Runs the checks and says how each ended."""
     # The tools and the recommend command installed beside this interpreter come first.
     env = os.environ | {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would each compile the recommender
     ended = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, command in checks(sys.argv[1:], Path(folder, "site")).items():

@@ -8,13 +8,13 @@ import yaml
 from packaging.version import Version
 
 from recommender.knowledge import records
+from recommender.knowledge.index import read_record
 from recommender.knowledge.load import data_root, load
 from recommender.maintenance.knowledge_folder import KnowledgeFolder, read
 from recommender.maintenance.linters import LINTERS
 
 KNOWLEDGE = data_root() / "knowledge"
-BASE = read(KNOWLEDGE)
-THREADS = {thread.id: thread for _, thread in BASE.records_of(records.Thread)}
+THREADS = {path.stem: read_record(path, records.Thread) for path in sorted((KNOWLEDGE / "threads").glob("*.yaml"))}
 LEAST = 30
 pytestmark = pytest.mark.usefixtures("_records_are_read_once")
 
