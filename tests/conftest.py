@@ -22,6 +22,7 @@ from seeds import Seeds, folder
 from sitepages import build, why_no_npm
 
 from recommender.common.parse import duplicate_keys
+from recommender.knowledge import index
 from recommender.knowledge.index import read_record
 from recommender.knowledge.records import Record
 from recommender.maintenance import knowledge_folder
@@ -185,7 +186,8 @@ def _duplicate_keys(text: str) -> list[tuple[int, str]]:
 def _records_are_read_once() -> Iterator[None]:
     """Reading a file that did not change gives the record that was read before: the same, and ten times faster."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(knowledge_folder, "read_record", _read_once)
+        for module in (index, knowledge_folder):
+            patch.setattr(module, "read_record", _read_once)
         patch.setattr(files, "duplicate_keys", _duplicate_keys)
         yield
 
