@@ -51,6 +51,9 @@ FIRST = ("test_site_browser", "test_smoke", "test_fit", "test_site_configurator"
 """Files that take longest: begun last, one of them would be waited for while the other cores idle."""
 CLOCKS = ("test_load", "test_reviews_speed")
 """Files that keep time: tests/run.py lets nothing else run beside them."""
+SERVERS = ("test_bench_prompt", "test_campaign", "test_fleet_front", "test_guard", "test_smoke", "test_smoke_fleet",
+           "test_smoke_parts", "test_standin")  # fmt: skip
+"""Files that start servers or kill what they started; a busy machine makes them slow, not wrong."""
 
 REPEATING = {
     "test_properties",
@@ -74,6 +77,7 @@ seen_cases: Counter[tuple[str, str]] = Counter()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "alone: keeps time, and so runs after the others, one at a time")
+    config.addinivalue_line("markers", "servers: starts servers, which is tried with one Python")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -84,10 +88,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the files that need the machine for themselves, and puts the long ones first."""
+    """Marks the files that need the machine for themselves or start servers, and puts the long ones first."""
     for item in items:
-        if item.path.stem in CLOCKS:
-            item.add_marker("alone")
+        for marker, files_marked in (("alone", CLOCKS), ("servers", SERVERS)):
+            if item.path.stem in files_marked:
+                item.add_marker(marker)
     items.sort(key=lambda item: FIRST.index(item.path.stem) if item.path.stem in FIRST else len(FIRST))
 
 
