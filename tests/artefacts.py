@@ -41,6 +41,8 @@ GOALS = ("latency", "throughput", "memory", "balanced")
 KV = ("auto", "fp16", "int8", "int4")
 IMAGES = ((448, 448), (1280, 720), (300, 2000), (4000, 3000))
 BASH = shutil.which("bash") or "bash"
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+"""The number of this process among those that run tests side by side: each takes other ports."""
 Called = Callable[..., tuple[int, str, str]]
 """A command to be called with its words: status, stdout, stderr."""
 
@@ -320,6 +322,13 @@ def command(*words: str) -> tuple[int, str, str]:
     for stream in (out, err):
         stream.seek(0)
     return status, out.read(), err.read()
+
+
+def recommend_here(*words: str) -> subprocess.CompletedProcess[bytes]:
+    """What ``recommend_process`` returns, in this process: for tests of what a command says."""
+    with contextlib.chdir(KNOWLEDGE.parent):
+        status, out, err = command(*words)
+    return subprocess.CompletedProcess(words, status, out.encode(), err.encode())
 
 
 def recommend_process(

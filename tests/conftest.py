@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from artefacts import Called, Machine, command
+import yaml
+from artefacts import KNOWLEDGE, Called, Machine, command
 from browser import Visit, chromium, served, visiting
 from hypothesis import HealthCheck, settings
 from seeds import Seeds, folder
 from sitepages import build, why_no_npm
 
+from recommender.common.parse import duplicate_keys
+from recommender.knowledge import index
+from recommender.knowledge.index import read_record
+from recommender.knowledge.records import Record
+from recommender.maintenance import knowledge_folder
+from recommender.maintenance.linters import files
+
 # Under nohup, or behind a shell's &, these are ignored, and every process that a test starts would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# LibYAML's parser gives the same as Python's and is ten times as fast.
+yaml.safe_load = partial(yaml.load, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 settings.register_profile(
     "house",
@@ -33,11 +46,14 @@ settings.register_profile("search", parent=settings.get_profile("house"), derand
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 
 
-FIRST = ("test_fit", "test_site_configurator", "test_site_browser", "test_properties")
+FIRST = ("test_site_browser", "test_smoke", "test_fit", "test_site_configurator", "test_smoke_fleet",
+         "test_fleet_plan", "test_fleet_front", "test_fleet_queueing", "test_properties", "test_campaign")  # fmt: skip
 """Files that take longest: begun last, one of them would be waited for while the other cores idle."""
-CLOCKS = ("test_bench_prompt", "test_campaign", "test_guard", "test_load", "test_reviews_speed", "test_smoke",
-          "test_fleet_front", "test_smoke_fleet", "test_smoke_parts", "test_standin")  # fmt: skip
-"""Files that start servers, keep time or kill what they started: tests/run.py lets nothing else run beside them."""
+CLOCKS = ("test_load", "test_reviews_speed")
+"""Files that keep time: tests/run.py lets nothing else run beside them."""
+SERVERS = ("test_bench_prompt", "test_campaign", "test_fleet_front", "test_guard", "test_smoke", "test_smoke_fleet",
+           "test_smoke_parts", "test_standin")  # fmt: skip
+"""Files that start servers or kill what they started; a busy machine makes them slow, not wrong."""
 
 REPEATING = {
     "test_properties",
@@ -60,14 +76,23 @@ seen_cases: Counter[tuple[str, str]] = Counter()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "alone: watches the clock, and so runs after the others, one at a time")
+    config.addinivalue_line("markers", "alone: keeps time, and so runs after the others, one at a time")
+    config.addinivalue_line("markers", "servers: starts servers, which is tried with one Python")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Passes over the files that have no test to run alone, where those are asked for: reading all takes long."""
+    if config.option.markexpr != "alone" or collection_path.suffix != ".py" or collection_path.stem in CLOCKS:
+        return None
+    return "pytest.mark.alone" not in collection_path.read_text("utf-8") or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the files that need the machine for themselves, and puts the long ones first."""
+    """Marks the files that need the machine for themselves or start servers, and puts the long ones first."""
     for item in items:
-        if item.path.stem in CLOCKS:
-            item.add_marker("alone")
+        for marker, files_marked in (("alone", CLOCKS), ("servers", SERVERS)):
+            if item.path.stem in files_marked:
+                item.add_marker(marker)
     items.sort(key=lambda item: FIRST.index(item.path.stem) if item.path.stem in FIRST else len(FIRST))
 
 
@@ -120,6 +145,56 @@ def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp
         return answer
 
     return run
+
+
+@pytest.fixture(scope="session")
+def _knowledge(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, tuple[bytes, os.stat_result]]:
+    """One copy of the knowledge for all tests: its files, what is in each, and its state."""
+    folder = shutil.copytree(KNOWLEDGE, tmp_path_factory.mktemp("checkout") / "knowledge")
+    return {path: (path.read_bytes(), path.stat()) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def copy(_knowledge: dict[Path, tuple[bytes, os.stat_result]]) -> Iterator[Path]:
+    """That copy; whatever a test changes in it is put back."""
+    folder = next(path for path in _knowledge if path.name == "GUIDELINES.md").parent
+    yield folder
+    for path in [path for path in folder.rglob("*") if path.is_file() and path not in _knowledge]:
+        path.unlink()
+    for path, (content, state) in _knowledge.items():
+        if not path.is_file() or _state(path.stat()) != _state(state):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            _knowledge[path] = content, path.stat()
+
+
+def _state(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+_read: dict[tuple[str, bytes, type[Record]], Record] = {}
+
+
+def _read_once(path: Path, kind: type[Record]) -> Record:
+    key = (path.name, path.read_bytes(), kind)
+    if key not in _read:
+        _read[key] = read_record(path, kind)
+    return _read[key]
+
+
+@cache
+def _duplicate_keys(text: str) -> list[tuple[int, str]]:
+    return list(duplicate_keys(text))
+
+
+@pytest.fixture(scope="module")
+def _records_are_read_once() -> Iterator[None]:
+    """Reading a file that did not change gives the record that was read before: the same, and ten times faster."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (index, knowledge_folder):
+            patch.setattr(module, "read_record", _read_once)
+        patch.setattr(files, "duplicate_keys", _duplicate_keys)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
-from artefacts import BASH, found, need
+from artefacts import BASH, WORKER, found, need
 
 from recommender.fleet import front
 from recommender.fleet.layout import Layout
@@ -101,9 +101,10 @@ asyncio.run(main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))
 
 
 def free_ports(count: int) -> int:
-    """The first of so many free ports in a row, below those that the system hands out; each process looks elsewhere."""
+    """The first of so many free ports in a row, below those that the system hands out; each worker looks elsewhere."""
     slots = 12_000 // count
-    for slot in range(os.getpid(), os.getpid() + slots):
+    begin = WORKER * slots // 4 + os.getpid() % 100
+    for slot in range(begin, begin + slots):
         first = 20_000 + slot % slots * count
         try:
             for port in range(first, first + count):

@@ -1,8 +1,9 @@
-"""Every check of this checkout: linter, types, the site, tests with coverage. README's second command ends here.
+"""Every check of this checkout: linter, types, the site, tests. README's second command ends here.
 
 Runs all of them, also after one failed, and exits 1 if any did. Arguments go to pytest. The tests run in two parts:
-as many files at a time as there are cores, and then, one after the other, those that watch the clock or start
-servers (marked ``alone``). With RECORDS=<folder> each part writes its outcomes there as JUnit XML.
+as many files at a time as there are cores, and then, one after the other, those that keep time (marked ``alone``).
+With RECORDS=<folder> each part writes its outcomes there as JUnit XML. COVERAGE=1 counts the lines that the tests
+reach, which takes two to three times as long.
 """
 
 from __future__ import annotations
@@ -30,18 +31,10 @@ def checks(words: list[str], site: Path) -> dict[str, list[str]]:
     commands = {"ruff": ["-m", "ruff", "check", "."], "mypy": ["-m", "mypy", "--strict"]}
     if not words:  # a few chosen tests build it only if they read it
         commands["site"] = ["tests/sitepages.py", str(site)]
-    commands["tests"] = ["-m", "pytest", "-rs", *several, "-m", "not alone", "--cov", "--cov-report=", *words]
-    commands["tests alone"] = [
-        "-m",
-        "pytest",
-        "-rs",
-        "-m",
-        "alone",
-        "--cov",
-        "--cov-append",
-        "--cov-report=term",
-        *words,
-    ]
+    counted = ("--cov", "--cov-report="), ("--cov", "--cov-append", "--cov-report=term")
+    first, second = counted if "COVERAGE" in os.environ else ((), ())
+    commands["tests"] = ["-m", "pytest", "-rs", *several, "-m", "not alone", *first, *words]
+    commands["tests alone"] = ["-m", "pytest", "-rs", "-m", "alone", *second, *words]
     return commands
 
 
@@ -49,6 +42,7 @@ def main() -> int:
     """Runs the checks and says how each ended."""
     # The tools and the recommend command installed beside this interpreter come first.
     env = os.environ | {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would each compile the recommender
     ended = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, command in checks(sys.argv[1:], Path(folder, "site")).items():

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from artefacts import Machine, recommend_process, requests, shellcheck
+from artefacts import Machine, recommend_here, requests, shellcheck
 from click.testing import CliRunner
 from hypothesis import given, settings
 from test_properties import fits
@@ -53,18 +53,18 @@ def test_hostile_names_stay_words(machine: Machine, tmp_path: Path) -> None:
 def test_a_missing_commit_is_said_before_anything_starts(machine: Machine) -> None:
     """The command names the page with the commits; a pinned one needs nothing."""
     page = "https://huggingface.co/OpenGVLab/InternVL3-8B-AWQ/commits/main"
-    bare = recommend_process(*MAIN, "--format", "command", "-q").stdout.decode()
+    bare = recommend_here(*MAIN, "--format", "command", "-q").stdout.decode()
     done = machine.run(bare, REVISION="")
     assert done.returncode
     assert page in done.stderr
     assert not machine.calls()
-    pinned = recommend_process(*MAIN, "--format", "command", "--revision", "abc1234")
+    pinned = recommend_here(*MAIN, "--format", "command", "--revision", "abc1234")
     assert machine.words(pinned.stdout.decode(), REVISION="")[-2:] == ["--revision", "abc1234"]
     assert b"REVISION" not in pinned.stdout + pinned.stderr
     for form in ("bash", "command"):
-        text = recommend_process(*MAIN, "--format", form, "-q").stdout.decode()
+        text = recommend_here(*MAIN, "--format", form, "-q").stdout.decode()
         assert page in " ".join(line.lstrip("# ") for line in text.split("set -euo")[0].splitlines())
-    assert page.encode() in recommend_process(*MAIN).stderr
+    assert page.encode() in recommend_here(*MAIN).stderr
 
 
 @pytest.mark.parametrize("comments", COMMENTS)
@@ -103,6 +103,6 @@ def test_a_setting_has_one_line_of_comment() -> None:
 
 def test_comments_are_those_of_the_script() -> None:
     """Another format has none to choose."""
-    done = recommend_process(*MAIN, "--format", "python", "--comments", "none")
+    done = recommend_here(*MAIN, "--format", "python", "--comments", "none")
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"--comments none: only --format bash" in done.stderr

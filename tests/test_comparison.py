@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from artefacts import RELEASES, parser, recommend_process
+from artefacts import RELEASES, parser, recommend_here
 from click.testing import CliRunner
 
 from recommender.choose import recommend
@@ -112,12 +112,12 @@ def test_the_page_is_80_columns_wide(asked: dict[str, Any]) -> None:
 def test_nothing_that_fits_leaves_the_advisers() -> None:
     """Status 1, the page without ours on stdout, and why on stderr; the JSON says null."""
     words = ("compare", "--gpu", "T4", "--model", "internvl3-38b")
-    done = recommend_process(*words)
+    done = recommend_here(*words)
     assert done.returncode == 1
     assert b"  gemini " in done.stdout
     assert b"  ours " not in done.stdout
     assert b"nothing fits" in done.stderr
-    read = json.loads(recommend_process(*words, "--json").stdout)
+    read = json.loads(recommend_here(*words, "--json").stdout)
     assert read["ours"] is None
     assert read["nothing_fits"]
 
@@ -138,6 +138,6 @@ def test_the_json_is_complete() -> None:
 
 def test_a_question_is_needed() -> None:
     """Without a GPU: status 2, one line."""
-    done = recommend_process("compare")
+    done = recommend_here("compare")
     assert done.returncode == 2
     assert done.stderr.count(b"\n") == 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 import pytest
-from artefacts import recommend_process
+from artefacts import recommend_here
 from click.shell_completion import ShellComplete
 
 from recommender.cli import root
@@ -160,7 +160,7 @@ def test_it_is_fast() -> None:
 )
 def test_errors_name_the_option_as_typed(words: tuple[str, ...], said: str) -> None:
     """One line, with no other name of it."""
-    done = recommend_process("--gpu", "A100-80G", *words)
+    done = recommend_here("--gpu", "A100-80G", *words)
     assert done.returncode == 2
     assert said in done.stderr.decode()
 

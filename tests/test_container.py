@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from artefacts import BASH, RELEASES, Machine, found, parser, recommend_process, shellcheck, text
+from artefacts import BASH, RELEASES, Machine, found, parser, recommend_here, shellcheck, text
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -102,7 +102,7 @@ def test_a_value_is_bare_or_refused(value: str) -> None:
 def test_a_value_with_a_blank_is_refused() -> None:
     """Status 2, one line, nothing on stdout."""
     words = ("--gpu", "A100-80G", "--follow", "defaults", "--with", "chat-template=a b", "--format", "env")
-    done = recommend_process(*words)
+    done = recommend_here(*words)
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"CHAT_TEMPLATE" in done.stderr
     assert done.stderr.count(b"\n") == 1
@@ -192,7 +192,7 @@ def test_remote_code_wants_a_revision(machine: Machine) -> None:
 def test_several_servers_are_refused() -> None:
     """Status 2, one line that names what to use instead."""
     words = ("--gpu", "A100-80G:4", "--load", "high", "--goal", "throughput", "--format", "docker")
-    done = recommend_process(*words)
+    done = recommend_here(*words)
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"--format bash" in done.stderr
     assert done.stderr.count(b"\n") == 1
@@ -220,6 +220,6 @@ def test_docker_artefacts_are_executable(tmp_path: Path) -> None:
     """-o makes the docker script executable, the env file not."""
     for form, executable in (("docker", True), ("env", False)):
         path = tmp_path / form
-        done = recommend_process("--gpu", "A100-80G", "--format", form, "-q", "-o", str(path))
+        done = recommend_here("--gpu", "A100-80G", "--format", form, "-q", "-o", str(path))
         assert done.returncode == 0, done.stderr
         assert bool(path.stat().st_mode & 0o100) == executable

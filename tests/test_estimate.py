@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from artefacts import recommend_process
+from artefacts import recommend_here
 from click.testing import CliRunner
 
 from recommender.choose import recommend
@@ -107,16 +107,16 @@ def test_a_share_planned_for_a_shared_card_takes_more_of_an_empty_one() -> None:
     """What the report says of an otherwise empty card is what InternVL3-38B took of two such H200s."""
     run = read_record(EVIDENCE / "h200-x2-2026-11-21-38b-tp-2-vram.yaml", records.SmokeRun)
     asked = ("--gpu", "H200:2", "--model", run.model, "--load", "16", "--vram", "60")
-    told = " ".join(recommend_process(*asked).stderr.decode().split())
+    told = " ".join(recommend_here(*asked).stderr.decode().split())
     whole = re.search(r"Start the other programs first: alone on the GPU, this takes ([\d.]+) GiB", told)
     assert whole, told
     assert float(whole[1]) * 1024 == pytest.approx(run.ready_mib - run.idle_mib, rel=0.03)
-    assert "alone on the GPU" not in recommend_process(*asked[:-2]).stderr.decode()
+    assert "alone on the GPU" not in recommend_here(*asked[:-2]).stderr.decode()
 
 
 def offered(*asked: str) -> str:
     """What the report says of less detail, in one line; nothing where it is silent."""
-    done = recommend_process("--gpu", "H100-80G", "--load", "16", *asked, "-v")
+    done = recommend_here("--gpu", "H100-80G", "--load", "16", *asked, "-v")
     assert done.returncode == 0
     return " ".join(done.stderr.decode().split()).partition("FEWER TILES")[2].partition("SETTINGS")[0]
 
@@ -125,7 +125,7 @@ def test_less_detail_is_offered_and_not_taken() -> None:
     """What fewer tiles would bring, with the tokens that servers counted of such requests, and rates near theirs."""
     part = offered("--image", "1280x720")
     assert "--tiles 0,6 serve.sh serve.sh" in part
-    client = recommend_process("--gpu", "H100-80G", "--load", "16", "--image", "1280x720", "--format", "client")
+    client = recommend_here("--gpu", "H100-80G", "--load", "16", "--image", "1280x720", "--format", "client")
     assert "MOST_TILES = 12" in client.stdout.decode()
     for name, most in (("h100-2026-11-22-tiles-6", 6), ("h100-2026-11-21-tiles-1", 1)):
         run = read_record(EVIDENCE / f"{name}.yaml", records.SmokeRun)
@@ -167,7 +167,7 @@ def test_no_less_detail_is_offered_where_there_is_none(asked: tuple[str, ...]) -
 def test_what_less_detail_is_offered(asked: tuple[str, ...], most: list[int], tokens: list[int]) -> None:
     """Each limit that makes less of the images, with the tokens of the prompt."""
     words = asked if "--gpu" in asked else ("--gpu", "H100-80G", *asked)
-    done = recommend_process("--load", "16", *words, "-v")
+    done = recommend_here("--load", "16", *words, "-v")
     found = re.findall(r"max_dynamic_patch (\d+): ([\d,]+) input tokens", done.stderr.decode())
     assert found == [(str(limit), f"{count:,}") for limit, count in zip(most, tokens, strict=True)]
 
@@ -175,11 +175,11 @@ def test_what_less_detail_is_offered(asked: tuple[str, ...], most: list[int], to
 def test_less_detail_meets_a_goal_that_nothing_else_does() -> None:
     """Where a goal is missed: the fewer tiles that keep to it, as an estimate of that script foretells."""
     asked = ("--gpu", "L4", "--load", "4", "--image", "1280x720", "--model", "internvl3-2b")
-    done = recommend_process(*asked, "--p99", "1200")
+    done = recommend_here(*asked, "--p99", "1200")
     said = " ".join(done.stderr.decode().split())
     assert done.returncode == 0
     assert "includes the goal: measure it; clients that send max_dynamic_patch 6 meet the goal" in said, said
-    made = json.loads(recommend_process(*asked, "--p99", "1200", "--format", "json").stdout)
+    made = json.loads(recommend_here(*asked, "--p99", "1200", "--format", "json").stdout)
     words = [*made["command"][4:], *(f"{name}={value}" for name, value in made["environment"].items())]
     whole, _ = told(*asked, "--", *words)
     fewer, _ = told(*asked, "--", *words, "max_dynamic_patch=6")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from types import MappingProxyType
@@ -50,6 +51,12 @@ STORE = load()
 COMMITTED = {name: each.value for name, each in STORE.coefficients.items()}
 FITTED = [name for name, each in STORE.coefficients.items() if each.basis == "fitted"]
 MODELS = ("internvl3-8b-awq", "internvl3-14b-awq", "internvl3-8b", "internvl3-2b", "qwen2.5-7b-instruct")
+
+
+@cache
+def measured() -> list[Observation]:
+    """What the committed runs measured."""
+    return fit_command.evidence(KNOWLEDGE, STORE)
 
 
 def invented(values: dict[str, float], noise: float = 0.0, gpu: str = "h100-sxm-80g") -> list[Observation]:
@@ -260,7 +267,7 @@ def test_what_was_free_counts_where_memory_was_asked_for() -> None:
 
 def test_a_fit_does_not_hang_on_the_last_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begun a millionth beside the middle it ends at the same place: machines round differently, CI holds us to it."""
-    known = [each for each in merge_repeats(fit_command.evidence(KNOWLEDGE, STORE)) if not each.concurrency]
+    known = [each for each in merge_repeats(measured()) if not each.concurrency]
     stage, *_ = fit.list_stages(known, STORE)
     found = []
     for middle in (fit.MIDDLE, fit.MIDDLE + 1e-6):
@@ -372,10 +379,9 @@ def test_calibration_finds_a_slower_host_or_card(host: float, card: float) -> No
 
 def test_one_run_of_the_same_card_does_little_harm() -> None:
     """Starts on one H100, each alone calibrating: it costs what is foretold of the others 2.5 % at most."""
-    runs = [
-        read_record(path, records.SmokeRun) for path in sorted((KNOWLEDGE / "evidence").glob("h100-2026-11-21-*.yaml"))
-    ]
-    known = [found for run in runs[::12] if (found := [each for each in observe_run(run, STORE) if each.concurrency])]
+    runs = [path.stem for path in sorted((KNOWLEDGE / "evidence").glob("h100-2026-11-21-*.yaml"))][::12]
+    loads = [[each for each in measured() if each.run == run and each.concurrency] for run in runs]
+    known = [found for found in loads if found]
     others = merge_repeats([each for found in known for each in found])[::2]
 
     def off(factors: tuple[float, float], run: str) -> float:
@@ -476,9 +482,7 @@ def test_calibrated_requests_say_so_and_remake_without_the_file() -> None:
     assert asked.calibrated_by == EVIDENCE.stem
     assert found.speed.basis == "calibrated by runs of your own"
     assert EVIDENCE.stem in report(found).partition("SPEED")[2][:100]
-    every = [
-        each for each in observations(EVIDENCE.parent, STORE) if each.run == EVIDENCE.stem and each.concurrency == 16
-    ]
+    every = [each for each in measured() if each.run == EVIDENCE.stem and each.concurrency == 16]
     (one,) = [each for each in every if each.resolved.image_width == 448]
     plain = predict(one, COMMITTED)["rps"]
     scaled = predict(one, dict(speed.scale_coefficients(STORE, asked.host_scale, asked.card_scale)) | rest())["rps"]

@@ -13,7 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from artefacts import recommend_process
+from artefacts import recommend_here
 from hypothesis import given, settings
 from layouts import GRID, flag_words, hostile, layout, names, variables
 
@@ -87,7 +87,7 @@ def test_review_finds_nothing(tmp_path: Path, name: str) -> None:
     request = layout(name).recommendation
     gpu = f"{request.request.gpu}:{request.request.gpu_count}"
     words = ["--gpu", gpu, "--load", str(request.resolved.concurrency), "--format", "text"]
-    done = recommend_process("review", str(path), *words)
+    done = recommend_here("review", str(path), *words)
     said = done.stdout.decode()
     assert done.returncode == 0, said
     assert f" {request.config.servers} launch" in said

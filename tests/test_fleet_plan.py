@@ -432,7 +432,6 @@ def test_the_help_fits_a_terminal() -> None:
     assert max(map(len, out.splitlines())) <= 80
 
 
-@pytest.mark.alone
 def test_fifty_choices_are_quick() -> None:
     """50 choices in under 25 s of this process's time, on the slowest cards too."""
     gpus = sorted(name for name, each in STORE.gpus.items() if "-mig-" not in name and each.memory_mib > 20_000)[:25]

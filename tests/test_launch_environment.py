@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from artefacts import BASH, RECORD, Machine, recommend_process, text
+from artefacts import BASH, RECORD, Machine, command, recommend_process, text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layouts import layout
@@ -417,7 +417,9 @@ NAMES = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_local_model_is_absolute_in_every_format(machine: Machine, name: str) -> None:
+def test_a_local_model_is_absolute_in_every_format(
+    machine: Machine, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Elsewhere ``org/thing`` is a repository on the hub."""
     work = machine.folder / "work"
     (machine.folder / "far" / "inside").mkdir(parents=True)
@@ -427,14 +429,14 @@ def test_a_local_model_is_absolute_in_every_format(machine: Machine, name: str) 
     (folder / "config.json").write_text(json.dumps(CONFIG))
     path, out = str(folder), machine.folder / "out"
 
+    monkeypatch.setenv("HOME", str(machine.folder / "home"))
+    monkeypatch.chdir(work)
+
     def recommend(form: str, *words: str) -> str:
-        done = recommend_process(
-            *("--gpu", "H100-80G", "--load", "single", f"--model={name}", "-q", "--format", form, *words),
-            environment=os.environ | {"HOME": str(machine.folder / "home"), "PYTHONPATH": str(data_root())},
-            cwd=work,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.decode()
+        asked = ("--gpu", "H100-80G", "--load", "single", f"--model={name}", "-q", "--format", form)
+        status, out, err = command(*asked, *words)
+        assert status == 0, err
+        return out
 
     for form in ("bash", "docker"):
         body = recommend(form)

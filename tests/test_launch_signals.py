@@ -17,8 +17,12 @@ from recommender.fleet import kubernetes
 EVERY = pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 NAMESPACE = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child")
 """Makes what it starts the first process of a PID namespace, as in a container."""
-# Ends on TERM after it has said so, as LMDeploy finishes its requests.
-SERVER = RECORD + 'trap \'echo TERM >"$RECORD/told"; kill "$!"; exit 0\' TERM\nsleep 60 &\nwait\n'
+# Ends on TERM after it has said so, as LMDeploy finishes its requests. It heeds TERM before it says that it runs.
+SERVER = f"""#!/bin/bash
+trap 'echo TERM >"$RECORD/told"; kill "$!"; exit 0' TERM
+sleep 60 &
+{RECORD}wait
+"""
 
 
 @pytest.fixture

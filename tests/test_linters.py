@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,8 @@ from click.testing import CliRunner, Result
 from recommender.commands.knowledge import command
 from recommender.commands.schema import schemas
 from recommender.common.errors import MaintenanceError
-from recommender.knowledge.index import read_record
 from recommender.knowledge.load import data_root
-from recommender.knowledge.records import Record
 from recommender.knowledge.store import FOLDERS
-from recommender.maintenance import knowledge_folder
 from recommender.maintenance.knowledge_folder import read
 from recommender.maintenance.linters import LINTERS
 from recommender.maintenance.run_linters import EXCEPTIONS, Excepted, check
@@ -27,41 +23,7 @@ from recommender.maintenance.run_linters import EXCEPTIONS, Excepted, check
 KNOWLEDGE = data_root() / "knowledge"
 SCHEMAS = schemas()
 TEMPLATES = ("flag", "gpu", "model", "claim", "constraint", "thread", "release")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _records_are_read_once() -> Iterator[None]:
-    """Reading a file that did not change gives the record that was read before: the same, and ten times faster."""
-    known: dict[tuple[str, bytes, type[Record]], Record] = {}
-
-    def remembering(path: Path, kind: type[Record]) -> Record:
-        key = (path.name, path.read_bytes(), kind)
-        if key not in known:
-            known[key] = read_record(path, kind)
-        return known[key]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(knowledge_folder, "read_record", remembering)
-        yield
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One copy of the knowledge for all tests of this file."""
-    return Path(shutil.copytree(KNOWLEDGE, tmp_path_factory.mktemp("checkout") / "knowledge"))
-
-
-@pytest.fixture
-def copy(shared: Path) -> Iterator[Path]:
-    """The copy; whatever a test changes in it is put back."""
-    before = {path: path.read_bytes() for path in shared.rglob("*") if path.is_file()}
-    yield shared
-    for path in [path for path in shared.rglob("*") if path.is_file() and path not in before]:
-        path.unlink()
-    for path, content in before.items():
-        if not path.is_file() or path.read_bytes() != content:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+pytestmark = pytest.mark.usefixtures("_records_are_read_once")
 
 
 APPEND, WHOLE = "", "(whole file)"

@@ -30,7 +30,7 @@ from recommender.render.formats import render
 from recommender.request.request import Request
 from recommender.review import engine
 
-LINES = int(os.environ.get("COMMAND_LINES", "1000"))
+LINES = int(os.environ.get("COMMAND_LINES", "500"))
 SEED = int(os.environ.get("SEED", "20261123"))
 HANDLED = {0, 1, 2, 3}
 """Exit codes that are an answer; 4 is a broken knowledge base and 70 a defect."""
@@ -239,7 +239,7 @@ def line(random_: random.Random) -> list[str]:
 
 
 def test_no_command_line_is_a_defect_or_takes_long() -> None:
-    """A thousand random ones: an answer or one line of error, never exit 70 or a traceback, and within seconds."""
+    """Five hundred random ones: an answer or one line of error, never exit 70 or a traceback, and within seconds."""
     random_, seen = random.Random(SEED), Counter[int]()
     for _ in range(LINES):
         words = line(random_)

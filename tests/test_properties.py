@@ -181,6 +181,7 @@ def test_more_of_a_shared_card_never_costs_feasibility(request: Request) -> None
     assert monotone(outcomes), list(zip(sizes, outcomes, strict=True))
 
 
+@cache
 def with_memory(mib: int) -> Store:
     """The knowledge with an A10 of another memory size; all else stays as it is."""
     index = {

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from artefacts import recommend_process
+from artefacts import recommend_here
 from click.testing import CliRunner
 
 from recommender.choose.recommend import recommend
@@ -90,7 +90,7 @@ def test_a_wrong_schema_is_one_line(text: str | None, wrong: str, tmp_path: Path
     path = tmp_path / "schema.json"
     if text is not None:
         path.write_text(text)
-    done = recommend_process(*TEXT, "--schema", str(path))
+    done = recommend_here(*TEXT, "--schema", str(path))
     assert (done.returncode, done.stdout) == (2, b"")
     (line,) = done.stderr.decode().splitlines()
     assert line.startswith("recommend: --schema ")

@@ -177,9 +177,9 @@ def test_rules_name_what_they_fill_in() -> None:
 
 def test_an_unknown_release_is_one_line() -> None:
     """Status 2 and what is near."""
-    from artefacts import recommend_process
+    from artefacts import recommend_here
 
-    done = recommend_process("diff", "0.9.2", "0.18.1")
+    done = recommend_here("diff", "0.9.2", "0.18.1")
     assert done.returncode == 2
     assert b"did you mean 0.18.0" in done.stderr
     assert done.stderr.count(b"\n") == 1

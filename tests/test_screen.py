@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 import pytest
-from artefacts import recommend_process, requests
+from artefacts import recommend_here, requests
 from hypothesis import given, settings
 from test_properties import fits
 
@@ -26,7 +26,7 @@ MAIN = ("--gpu", "A100-80G", "--load", "single")
 
 
 def told(*words: str) -> str:
-    done = recommend_process(*words)
+    done = recommend_here(*words)
     assert done.returncode == 0, done.stderr
     return done.stderr.decode()
 
@@ -104,7 +104,7 @@ FORMS = ("bash", "command", "python", "client", "env", "docker", "json", "compos
 def test_every_format_says_what_was_assumed_and_what_is_next(form: str, tmp_path: Path) -> None:
     """The commands under "why" and "measure" are understood; "why" writes no file and prints the report alone."""
     file = tmp_path / "made"
-    done = recommend_process(*MAIN, "--format", form, "-o", str(file))
+    done = recommend_here(*MAIN, "--format", form, "-o", str(file))
     said = done.stderr.decode()
     assert (done.returncode, len(said.splitlines()) <= 30) == (0, True), said
     assert "\nassumed  LMDeploy 0.18.0" in said
@@ -115,12 +115,12 @@ def test_every_format_says_what_was_assumed_and_what_is_next(form: str, tmp_path
     assert form == "json" or str(file) in steps["start"]
     words = shlex.split(steps["why"])
     assert words == ["recommend", *MAIN, "--format", "report"]
-    why = recommend_process(*words[1:])
+    why = recommend_here(*words[1:])
     assert (why.returncode, why.stderr) == (0, b"")
     assert b"\n    [0.18.0 lmdeploy/" in why.stdout
     measure = shlex.split(steps["measure"].partition("recommend smoke ")[2])
     assert measure == ([str(file)] if form in ("bash", "python", "compose", "systemd") else list(MAIN))
-    assert recommend_process("smoke", *measure, "--dry-run").returncode == 0
+    assert recommend_here("smoke", *measure, "--dry-run").returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,11 @@ def test_why_asks_the_same_without_its_output(line: str, kept: str) -> None:
 def test_a_model_with_code_asks_for_a_commit() -> None:
     """Without one the script would stop: the screen says so; with one it starts as it is."""
     assert "start    REVISION=COMMIT bash serve.sh" in told(*MAIN)
-    pinned = recommend_process(*MAIN, "--revision", "0123abc")
+    pinned = recommend_here(*MAIN, "--revision", "0123abc")
     assert b"REVISION=${REVISION:-0123abc}" in pinned.stdout
     assert "start    bash serve.sh" in pinned.stderr.decode()
     assert "start    bash serve.sh" in told(*MAIN, "--model", "qwen2.5-7b-instruct")
-    assert recommend_process(*MAIN, "--revision", "a b").returncode == 2
+    assert recommend_here(*MAIN, "--revision", "a b").returncode == 2
 
 
 GIVEN = re.compile(r"^  (\S+) +\S+ +\S", re.M)
@@ -216,7 +216,7 @@ def test_times_from_ten_seconds_on_are_in_seconds() -> None:
     said = told(*shlex.split("--gpu A100-80G:8 --model llama-3.1-70b-instruct --workload chat --rps 6"))
     assert re.search(r"^  latency +\d\d\.\d s +\d\d\.\d to \d\d\.\d ", said, re.M)
     assert re.search(r"^  TPOT +\d{3} ms", said, re.M)
-    done = recommend_process("--gpu", "A100-80G", "--latency", "8s", "--load", "1000")
+    done = recommend_here("--gpu", "A100-80G", "--latency", "8s", "--load", "1000")
     assert re.search(rb"is \d\d\.\d s; the goal is 8 s\.", done.stderr)
     shown = {0.1234: "0.123 ms", 6.94: "6.9 ms", 141.4: "141 ms", 1326.4: "1,326 ms", 9999: "9,999 ms", 2000: "2 s",
              1500: "1.5 s", 21863: "21.9 s", 679_439.432: "679 s", 50.0: "50 ms", 5.0: "5 ms"}  # fmt: skip
@@ -234,7 +234,7 @@ def test_edits_by_hand_are_kept(tmp_path: Path) -> None:
     script = tmp_path / "serve.sh"
     for words, code in (((), 0), (("--load", "4"), 0), (("--load", "8"), 3), (("--load", "8", "--force"), 0)):
         before = script.read_text() if script.exists() else ""
-        done = recommend_process("--gpu", "A100-80G", *words, "-q", "-o", str(script))
+        done = recommend_here("--gpu", "A100-80G", *words, "-q", "-o", str(script))
         assert (done.returncode, (script.read_text() != before)) == (code, not code), words
         if "4" in words:
             script.write_text(script.read_text().replace("SERVER_PORT:-23333", "SERVER_PORT:-8000"))
@@ -251,7 +251,7 @@ def test_no_work_of_a_person_is_lost(form: str, tmp_path: Path) -> None:
 
     def write(words: tuple[str, ...], *more: str) -> int:
         before = file.read_bytes() if file.exists() else b""
-        done = recommend_process(*words, "-o", str(file), *more)
+        done = recommend_here(*words, "-o", str(file), *more)
         assert (file.read_bytes() == before) or done.returncode == 0
         assert done.stderr.count(b"\n") == (done.returncode != 0)
         return done.returncode
@@ -282,11 +282,11 @@ def test_no_work_of_a_person_is_lost(form: str, tmp_path: Path) -> None:
 def test_a_skill_of_your_own_is_kept(tmp_path: Path) -> None:
     """Neither file is written where one of them would replace another text."""
     (tmp_path / "examples.md").write_text("mine\n")
-    done = recommend_process("mcp", "--skill", str(tmp_path))
+    done = recommend_here("mcp", "--skill", str(tmp_path))
     assert (done.returncode, done.stderr.count(b"\n")) == (3, 1)
     assert [path.name for path in tmp_path.iterdir()] == ["examples.md"]
-    assert recommend_process("mcp", "--skill", str(tmp_path), "--force").returncode == 0
-    assert recommend_process("mcp", "--skill", str(tmp_path)).returncode == 0
+    assert recommend_here("mcp", "--skill", str(tmp_path), "--force").returncode == 0
+    assert recommend_here("mcp", "--skill", str(tmp_path)).returncode == 0
     assert (tmp_path / "examples.md").read_text() != "mine\n"
 
 
@@ -294,19 +294,19 @@ def test_a_folder_keeps_what_somebody_edited_or_made(tmp_path: Path) -> None:
     """Nothing is written beside it either; what recommend wrote is replaced, and --force replaces all."""
     words = ("--gpu", "L4", "-q", "--format", "compose", "-o")
     folder, own = tmp_path / "fleet", tmp_path / "own"
-    assert recommend_process(*words, str(folder)).returncode == 0
-    assert recommend_process(*words, str(folder), "--load", "4").returncode == 0
+    assert recommend_here(*words, str(folder)).returncode == 0
+    assert recommend_here(*words, str(folder), "--load", "4").returncode == 0
     edited = (folder / "compose.yaml").read_text() + "# mine\n"
     (folder / "compose.yaml").write_text(edited)
     own.mkdir()
     (own / "haproxy.cfg").write_text("mine\n")
     for place, name in ((folder, "compose.yaml"), (own, "haproxy.cfg")):
         before = {path: path.read_text() for path in place.iterdir()}
-        done = recommend_process(*words, str(place))
+        done = recommend_here(*words, str(place))
         assert (done.returncode, done.stderr.count(b"\n")) == (3, 1)
         assert f"-o {place / name}: edited by hand" in done.stderr.decode()
         assert {path: path.read_text() for path in place.iterdir()} == before
-    assert recommend_process(*words, str(folder), "--force").returncode == 0
+    assert recommend_here(*words, str(folder), "--force").returncode == 0
     assert (folder / "compose.yaml").read_text() != edited
 
 
@@ -322,7 +322,7 @@ def commands(group: click.Group = root, prefix: tuple[str, ...] = ()) -> list[tu
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
 def test_help_is_one_screen(words: tuple[str, ...]) -> None:
     """At most 40 lines of 80 columns, no text cut off, a way to the rest, and examples last."""
-    done = recommend_process(*words, "--help")
+    done = recommend_here(*words, "--help")
     lines = done.stdout.decode().splitlines()
     assert done.returncode == 0
     assert len(lines) <= 40
@@ -335,7 +335,7 @@ def test_help_is_one_screen(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("typed", ["reviw", "smok", "plna", "benchprompt"])
 def test_a_mistyped_command_gets_the_nearest(typed: str) -> None:
     """One line that names it."""
-    done = recommend_process(typed)
+    done = recommend_here(typed)
     said = done.stderr.decode()
     assert (done.returncode, said.count("\n")) == (2, 1)
     assert any(f"did you mean {name}" in said for name in COMMANDS), said
@@ -344,5 +344,5 @@ def test_a_mistyped_command_gets_the_nearest(typed: str) -> None:
 @pytest.mark.parametrize("typed", ["recommend", "recomend"])
 def test_the_main_command_typed_twice(typed: str) -> None:
     """The error says to leave the word out."""
-    done = recommend_process(typed, "--gpu", "L4")
+    done = recommend_here(typed, "--gpu", "L4")
     assert (done.returncode, done.stderr.decode().count("leave the word out")) == (2, 1)

@@ -26,7 +26,7 @@ from typing import Any
 
 import pytest
 import yaml
-from artefacts import wait_for
+from artefacts import WORKER, wait_for
 from fleet import made_ahead, uses
 from schemas import valid
 from standin.machine import Standin
@@ -40,7 +40,7 @@ from recommender.smoke.failures import KINDS
 RECOMMEND = (sys.executable, "-m", "recommender")
 AT_ONCE = 4
 # Below the ports that the kernel gives to clients, so that nothing else takes one between the look and the use.
-_PORTS = itertools.count(10000 + os.getpid() % 1000 * 10, 4)
+_PORTS = itertools.count(10000 + WORKER * 2000 + os.getpid() % 100 * 10, 4)
 BUSY_S = 100.0
 
 

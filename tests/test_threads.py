@@ -1,7 +1,6 @@
 """Threads that users meet: the records as a whole, and what the linter of threads tells."""
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -9,14 +8,15 @@ import yaml
 from packaging.version import Version
 
 from recommender.knowledge import records
+from recommender.knowledge.index import read_record
 from recommender.knowledge.load import data_root, load
 from recommender.maintenance.knowledge_folder import KnowledgeFolder, read
 from recommender.maintenance.linters import LINTERS
 
 KNOWLEDGE = data_root() / "knowledge"
-BASE = read(KNOWLEDGE)
-THREADS = {thread.id: thread for _, thread in BASE.records_of(records.Thread)}
+THREADS = {path.stem: read_record(path, records.Thread) for path in sorted((KNOWLEDGE / "threads").glob("*.yaml"))}
 LEAST = 30
+pytestmark = pytest.mark.usefixtures("_records_are_read_once")
 
 
 def test_there_are_threads_of_many_options() -> None:
@@ -49,16 +49,6 @@ def test_an_error_is_searched_as_it_is_logged() -> None:
     for thread in THREADS.values():
         assert "{" not in thread.error, thread.id
         assert not re.search(r"^\s|\s$|\n", thread.error), thread.id
-
-
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    """The knowledge with one thread, to be broken."""
-    place = tmp_path / "knowledge"
-    shutil.copytree(KNOWLEDGE, place, ignore=shutil.ignore_patterns("evidence", "claims"))
-    for folder in ("evidence/earlier", "claims"):
-        (place / folder).mkdir(parents=True)
-    return place
 
 
 def told(copy: Path, **fields: object) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from artefacts import recommend_process
+from artefacts import recommend_here
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -658,12 +658,12 @@ def test_what_a_trace_says_is_replayed(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     path.write_text("\n".join(json.dumps(row | {"hash_ids": []}) for row in rows))
     words = ("--gpu", "H100-80G", "--model", "llama-3.1-8b-instruct", "--trace", str(path))
-    done = recommend_process(*words)
+    done = recommend_here(*words)
     assert done.returncode == 0
     screen = " ".join(done.stderr.decode().split())
     assert "replayed: 40 requests of the trace as they came" in screen
     p99 = float(screen.partition("as they came; TTFT")[2].partition("p99 ")[2].split()[0])
     assert b"replay" not in done.stdout
-    missing = " ".join(recommend_process(*words, "--ttft", f"p99:{p99 - 1:g}ms").stderr.decode().split())
+    missing = " ".join(recommend_here(*words, "--ttft", f"p99:{p99 - 1:g}ms").stderr.decode().split())
     assert "misses --ttft" in missing
-    assert "replayed:" not in recommend_process(*words, "--rps", "3").stderr.decode()
+    assert "replayed:" not in recommend_here(*words, "--rps", "3").stderr.decode()

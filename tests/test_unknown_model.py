@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from artefacts import extracted, recommend_process
+from artefacts import extracted, recommend_here
 
 from recommender.choose.recommend import recommend
 from recommender.common.errors import CheckpointError, UnknownName
@@ -69,7 +69,7 @@ def test_what_only_pytorch_serves_is_said_so(name: str, architecture: str) -> No
     """By the table of the release's wheel."""
     facts = extracted().release("0.18.0")
     assert architecture in facts.entries("pytorch") - facts.entries("turbomind")
-    done = recommend_process("--gpu", "H100-80G", "--model", name)
+    done = recommend_here("--gpu", "H100-80G", "--model", name)
     assert (done.returncode, done.stdout) == (2, b"")
     (line,) = done.stderr.decode().splitlines()
     assert f"({architecture}) with its PyTorch engine only" in line

@@ -58,10 +58,10 @@ class KnowledgeFolder:
         """Yield every record of a type with its file, in a fixed order."""
         yield from ((file, record) for file, record in self.records() if isinstance(record, record_type))
 
-    def parts(self) -> Iterator[tuple[str, str, Record]]:
-        """Yield every record and every record within one, with the file and the field that holds it."""
-        for file, record in self.records():
-            yield from ((file, where, part) for where, part in _parts(record, ""))
+    @cached_property
+    def parts(self) -> tuple[tuple[str, str, Record], ...]:
+        """Return every record and every record within one, with the file and the field that holds it."""
+        return tuple((file, where, part) for file, record in self.records() for where, part in _parts(record, ""))
 
     @cached_property
     def texts(self) -> dict[str, str]:

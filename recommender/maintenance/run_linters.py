@@ -89,6 +89,6 @@ def check(folder: Path, schemas: Mapping[str, str], exceptions: tuple[Excepted, 
 
 def _count_unverified(knowledge: KnowledgeFolder) -> int:
     """Count facts whose sources are all empty. Reasons are not counted: theirs are their option's."""
-    parts = (part for _, _, part in knowledge.parts() if not isinstance(part, records.Reason))
+    parts = (part for _, _, part in knowledge.parts if not isinstance(part, records.Reason))
     sources = (getattr(part, "sources", None) for part in parts)
     return sum(isinstance(source, records.Sources) and source.empty for source in sources)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 
 Grid = tuple[int, int]
 
@@ -18,6 +19,7 @@ def _divisors(number: int) -> Iterator[Grid]:
     return ((columns, number // columns) for columns in range(1, number + 1) if number % columns == 0)
 
 
+@lru_cache(maxsize=4096)
 def canvas(width: int, height: int, side: int, most: int) -> Grid:
     """Return the canvas that the image fits with the least enlarging, else the one that shrinks it least.
 

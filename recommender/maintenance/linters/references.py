@@ -59,7 +59,7 @@ def references(knowledge: KnowledgeFolder) -> Iterator[Problem]:
         for where, kind, name in _references(record):
             if name not in known[kind]:
                 yield _dangling(file, where, kind.removesuffix("s"), name, known[kind])
-    for file, where, part in knowledge.parts():
+    for file, where, part in knowledge.parts:
         if isinstance(part, records.Sources):
             for field, kind, name in _listed(f"{where}.evidence", "evidence", part.evidence):
                 if name not in measured:

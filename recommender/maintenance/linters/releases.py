@@ -78,7 +78,7 @@ def releases(knowledge: KnowledgeFolder) -> Iterator[Problem]:
     Ranges, sources, measurements, conditions. Repair: name a release of knowledge/releases/, or add it first.
     """
     known = knowledge.names["releases"]
-    for file, where, part in knowledge.parts():
+    for file, where, part in knowledge.parts:
         for name, version in _versions(part):
             if version and version not in known:
                 alike = [release for release in known if release.startswith(version)] or known

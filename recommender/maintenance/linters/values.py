@@ -24,7 +24,7 @@ def conditions(knowledge: KnowledgeFolder) -> Iterator[Problem]:
     A constraint is evaluated before anything is estimated unless its conditions compare an
     estimate; only then may its message name one. Repair: the table of names is in GUIDELINES.md.
     """
-    for file, where, part in knowledge.parts():
+    for file, where, part in knowledge.parts:
         if not isinstance(part, (records.Reason, records.Constraint, records.NeededOption)):
             continue
         names: list[str] = []
@@ -111,7 +111,7 @@ def numbers(knowledge: KnowledgeFolder) -> Iterator[Problem]:
 
     low <= value <= high for coefficients, low <= high for figures. Repair: correct the value.
     """
-    for file, where, part in knowledge.parts():
+    for file, where, part in knowledge.parts:
         if isinstance(part, records.Coefficient):
             if not (part.low <= part.value <= part.high and math.isfinite(part.low) and math.isfinite(part.high)):
                 what = f"low {part.low:g}, value {part.value:g}, high {part.high:g} are not in order"
