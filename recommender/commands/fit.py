@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recommender.commands.knowledge_files import FILE, knowledge_of, write_whole
+from recommender.commands.knowledge_files import knowledge_of, knowledge_option, write_whole
 from recommender.commands.short_help import ShortCommand
 from recommender.common.errors import MaintenanceError
 from recommender.common.progress import QUIET_S
@@ -29,7 +29,7 @@ TOLERANCE = 0.005
 @click.command(cls=ShortCommand)
 @click.option("--check", "only_check", is_flag=True, help="Write nothing; exit 1 if a file differs.")
 @click.option("--worst", metavar="N", default=0, type=click.IntRange(0, 1000), help="Show the N largest errors. [0]")
-@click.option("--knowledge", "folder", metavar="DIR", type=FILE, help="The knowledge folder. [that of this checkout]")
+@knowledge_option
 def fit(only_check: bool, worst: int, folder: Path | None) -> None:
     """Fit the coefficients to knowledge/evidence, and judge them by runs left out.
 

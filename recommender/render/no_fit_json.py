@@ -1,14 +1,14 @@
 """Why nothing fits a request, as JSON, and its JSON Schema."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from recommender.choose.constraints import ConstraintFinding
 from recommender.choose.recommend import NothingFits
 from recommender.choose.relax import RequestChange
+from recommender.common.terminal import plain
 from recommender.knowledge.json_schema import output_schema
-from recommender.render.json_output import plain
 
 FORMAT = 1
 
@@ -40,7 +40,7 @@ def to_json(error: NothingFits) -> str:
         rejected=dict(nothing.rejected),
         notes=error.resolved.notes,
     )
-    return json.dumps(asdict(found, dict_factory=plain), indent=2) + "\n"
+    return json.dumps(plain(found), indent=2) + "\n"
 
 
 def schema() -> dict[str, Any]:
