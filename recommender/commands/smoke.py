@@ -121,9 +121,7 @@ def command(artefact: Path | None, **options: Any) -> None:
     seconds = positive_float("--seconds", options["seconds"], 3600) if options["seconds"] else 0.0
     lasting = seconds or (QUICK_S if options["quick"] else LONG_S)
     # Mistakes are refused before anything is made or started.
-    driven = phases.parse_loads(
-        options["phases"], recommendation, lasting
-    )  # refuse mistakes before anything is made or started
+    driven = phases.parse_loads(options["phases"], recommendation, lasting)
     _check_options(script, recommendation, options)
     if options["dry_run"]:
         from recommender.smoke.dryrun import dry_run

@@ -102,7 +102,9 @@ def schema() -> dict[str, Any]:
 
 def lines(comparison: Comparison) -> Iterator[str]:
     """Yield the text of 80 columns."""
-    yield from predictions(comparison)
+    yield from head(comparison)
+    yield ""
+    yield from _table(comparison)
     yield ""
     yield "SETTINGS"
     yield from wrap(
@@ -111,13 +113,6 @@ def lines(comparison: Comparison) -> Iterator[str]:
     for compared in comparison.settings:
         yield ""
         yield from setting(compared, comparison.resolved.release.id)
-
-
-def predictions(comparison: Comparison) -> Iterator[str]:
-    """Yield the request, and of each configuration whether it fits and what is predicted."""
-    yield from head(comparison)
-    yield ""
-    yield from _table(comparison)
 
 
 def head(comparison: Comparison) -> Iterator[str]:

@@ -75,11 +75,6 @@ class FleetArtefact(Artefact):
 
     texts: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def foreign(self) -> bool:
-        """Return False: only folders that recommend wrote can be read."""
-        return False
-
     def read_servers(self, environment: Mapping[str, str]) -> tuple[FleetServer, ...]:
         """Return the servers of one host; raise RequestError if they cannot be read."""
         read = _read_compose if self.kind == "compose" else _read_systemd
