@@ -193,12 +193,10 @@ def _run_request(
     from recommender.smoke.process import host
     from recommender.smoke.result import RunRequest
 
-    environment = dict(os.environ)
-    artefact.settings(
-        recommendation.resolved, script.words(recommendation.resolved, environment)
-    )  # refuses values that are no numbers
+    environment, resolved = dict(os.environ), recommendation.resolved
+    artefact.settings(resolved, script.words(resolved, environment))  # refuses values that are no numbers
     host.check_packages()
-    host.check_lmdeploy(recommendation.resolved.release.id, environment)
+    host.check_lmdeploy(resolved.release.id, environment)
     model, checkpoint = host.find_model(script, recommendation, options, environment, say)
     return RunRequest(
         artefact=script,
@@ -213,9 +211,8 @@ def _run_request(
         kill=options["kill"],
         pin=host.check_cores(options["pin"] or ""),
         seconds=lasting,
-        enough=0
-        if options["seconds"]
-        else ENOUGH,  # at high concurrency, clients stay in step for longer than 400 answers
+        # At high concurrency, clients stay in step for longer than 400 answers.
+        enough=0 if options["seconds"] else ENOUGH,
         patience_s=options["patience"],
         stream_all=options["stream"] == "all",
     )
@@ -247,15 +244,12 @@ def _run(
 
     result = run(request, say)
     say("")
-    evidence_record = record.build_record(
-        evidence[1] if evidence else "run", request, result, time.strftime("%Y-%m-%d")
-    )
+    name = evidence[1] if evidence else "run"
+    evidence_record = record.build_record(name, request, result, time.strftime("%Y-%m-%d"))
     if evidence and result.ready_mib:
         record.save(evidence[0], evidence_record)
-    if options["as_json"]:
-        click.echo(json_output.to_json(request.recommendation, evidence_record), nl=False)
-    else:
-        click.echo(report.text(request.recommendation, evidence_record), nl=False)
+    write = json_output.to_json if options["as_json"] else report.text
+    click.echo(write(request.recommendation, evidence_record), nl=False)
     if not result.memory_back:
         click.echo("recommend smoke: GPU memory was not freed; see nvidia-smi", err=True)
     if evidence:

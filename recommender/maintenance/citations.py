@@ -103,14 +103,11 @@ def verify_all(sources: Iterable[Cited], open_text: OpenText) -> CheckedCitation
         if text is None:
             skipped.append(cited)
             continue
-        if isinstance(text, FileNotFoundError):
-            problem: CitationProblem | None = CitationProblem(cited, str(text))
-        else:
-            problem = check(cited, text)
-        if problem is None:
-            held += 1
-        else:
+        missing = CitationProblem(cited, str(text)) if isinstance(text, FileNotFoundError) else None
+        if problem := missing or check(cited, str(text)):
             problems.append(problem)
+        else:
+            held += 1
     return CheckedCitations(tuple(problems), held, tuple(skipped))
 
 

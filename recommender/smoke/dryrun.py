@@ -84,12 +84,9 @@ def _commands(script: Artefact, recommendation: Recommendation, environment: Map
     words = script.words(recommendation.resolved, environment)
     model = script.values(environment).get("MODEL") or recommendation.resolved.model_source
     if isinstance(script, FleetArtefact):
-        places = [
-            (server.cards, *server.words) for server in script.servers(recommendation, ANYWHERE | dict(environment))
-        ]
-        commands = [
-            f"  CUDA_VISIBLE_DEVICES={card} lmdeploy serve api_server {shlex.join(place)}" for card, *place in places
-        ]
+        servers = script.servers(recommendation, ANYWHERE | dict(environment))
+        command = "lmdeploy serve api_server"
+        commands = [f"  CUDA_VISIBLE_DEVICES={each.cards} {command} {shlex.join(each.words)}" for each in servers]
         return [*commands, f"  haproxy -db -f {FRONT}"]
     if script.kind == "bash":
         return [f"  lmdeploy serve api_server {shlex.quote(model)} {shlex.join(words)}"]

@@ -132,7 +132,8 @@ class FleetArtefact(Artefact):
 
     def words(self, resolved: ResolvedRequest, environment: Mapping[str, str]) -> tuple[str, ...]:
         """Return the options that all servers share."""
-        return _common_options(self.read_servers(ANYWHERE | dict(environment))[0].words[1:])
+        words = self.read_servers(ANYWHERE | dict(environment))[0].words[1:]
+        return tuple(word for word, before in zip(words, ("", *words), strict=False) if not {word, before} & OWN)
 
     def model(self, environment: Mapping[str, str]) -> str:
         """Return the model that the servers load."""
@@ -174,11 +175,6 @@ ANYWHERE = {"REVISION": "main"}
 """Required variables that no setting depends on."""
 LIMITS = ("SERVER_LIMIT", "QUEUE_LIMIT", "QUEUE_TIMEOUT", "ANSWER_TIMEOUT", "BODY_LIMIT", "HASH_BYTES", "HASH_HEADER")
 """HAProxy's variables that may affect a measurement."""
-
-
-def _common_options(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the options without those that differ from server to server."""
-    return tuple(word for word, before in zip(words, ("", *words), strict=False) if not {word, before} & OWN)
 
 
 def read(folder: Path) -> FleetArtefact:

@@ -86,17 +86,21 @@ class Results:
         """Return the line that settles a run, or None if it must run (again)."""
         cut = []
         for line in self._by.get((launch.id, launch.digest), ()):
-            if line.code != TIME_LIMIT and not is_stopped(line.code):
-                if line.code not in MACHINE:
-                    return line
-            else:
+            if is_cut_short(line.code):
                 cut.append(line)
+            elif line.code not in MACHINE:
+                return line
         return cut[-1] if len(cut) >= TRIES else None
 
 
 def is_stopped(code: int) -> bool:
     """Return whether a signal ended a run."""
     return code < 0 or code > 128
+
+
+def is_cut_short(code: int) -> bool:
+    """Return whether a signal or the time limit ended a run."""
+    return code == TIME_LIMIT or is_stopped(code)
 
 
 # --- what a record says of each load --------------------------------------------------------------
