@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from recommender.common.terminal import block, labelled, plain, wrap
-from recommender.knowledge.json_schema import output_schema
 from recommender.lookup.option import KnownIssue, OptionAdvice, OptionEra, OptionInfo, OptionVerdict
 from recommender.render.summary import cite
 
@@ -23,11 +21,6 @@ READERS = {"turbomind": "TurboMind", "pytorch": "the PyTorch engine", "server": 
 def as_json(option: OptionInfo) -> dict[str, object]:
     """Return ``format``, which rises when a field changes its meaning, and the fields of ``OptionInfo``."""
     return {"format": FORMAT, **plain(option)}
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of ``explain --json``."""
-    return output_schema(OptionInfo, "Explain", FORMAT)
 
 
 def lines(option: OptionInfo, vi: bool = False) -> Iterator[str]:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from recommender.common.terminal import block, labelled, plain, wrap
-from recommender.knowledge.json_schema import output_schema
 from recommender.lookup.release_diff import ChangedOption, Diff, MovedOption, ReleaseChange, ReleaseRecord
 
 FORMAT = 1
@@ -18,11 +17,6 @@ COMMA = re.compile(r",\s*")
 def as_json(diff: Diff) -> dict[str, Any]:
     """Return ``format``, which rises when a field changes its meaning, and the fields of ``Diff``."""
     return {"format": FORMAT, **plain(diff)}
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of ``diff --json``."""
-    return output_schema(Diff, "Diff", FORMAT)
 
 
 def lines(diff: Diff) -> Iterator[str]:

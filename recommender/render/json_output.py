@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any
 
 from recommender.choose.constraints import ConstraintFinding
 from recommender.choose.reasons import Explanation
@@ -14,7 +13,6 @@ from recommender.estimate.memory_items import MemoryItem
 from recommender.estimate.published_figures import PublishedFigure
 from recommender.estimate.similar_runs import SimilarRun
 from recommender.estimate.speed import Speed
-from recommender.knowledge.json_schema import output_schema
 from recommender.render import seal
 from recommender.request.request import Request
 
@@ -230,8 +228,3 @@ def to_json(recommendation: Recommendation) -> str:
     made = plain(published(recommendation))
     made["rendered"] = seal.read(json.dumps(made), "json").checksum_line
     return json.dumps(made, indent=2, ensure_ascii=True) + "\n"
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of what ``--format json`` writes."""
-    return output_schema(Published, "Recommendation", FORMAT)

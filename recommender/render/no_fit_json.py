@@ -2,13 +2,11 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 from recommender.choose.constraints import ConstraintFinding
 from recommender.choose.recommend import NothingFits
 from recommender.choose.relax import RequestChange
 from recommender.common.terminal import plain
-from recommender.knowledge.json_schema import output_schema
 
 FORMAT = 1
 
@@ -41,8 +39,3 @@ def to_json(error: NothingFits) -> str:
         notes=error.resolved.notes,
     )
     return json.dumps(plain(found), indent=2) + "\n"
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of what ``--json`` writes where nothing fits."""
-    return output_schema(NoFit, "NothingFits", FORMAT)

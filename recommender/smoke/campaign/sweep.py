@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -15,7 +14,6 @@ from recommender.common.errors import RequestError
 from recommender.common.parse import parse_yaml
 from recommender.common.user_file import Unreadable, read_bytes
 from recommender.knowledge import records
-from recommender.knowledge.json_schema import output_schema
 from recommender.knowledge.run_figures import RunFigures, figures
 from recommender.smoke.campaign.plan import ParsedPlan, PlannedRun, Rung, name_of_phase
 from recommender.smoke.failures import KINDS
@@ -233,11 +231,6 @@ class Published:
     format: int
     campaign: str
     loads: tuple[Ranking, ...]
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of ``campaign --ranking --json``."""
-    return output_schema(Published, "Campaign", FORMAT)
 
 
 def ranking(plan: ParsedPlan, results: Results, load: str) -> Ranking:
