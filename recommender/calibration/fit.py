@@ -15,14 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from recommender.calibration.observations import (
-    Observation,
-    is_simulated,
-    log_errors,
-    merge_repeats,
-    predict,
-    simulate,
-)
+from recommender.calibration.observations import Observation, is_simulated, log_errors, merge_repeats, predict, simulate
 from recommender.calibration.predict import needs_simulation
 from recommender.estimate import speed
 from recommender.knowledge.store import Store

@@ -29,10 +29,7 @@ def lines(diff: Diff) -> Iterator[str]:
     yield from block("REQUIREMENTS", requirements(diff))
     for title, rules in (("RULES THAT NO LONGER APPLY", diff.rules_gone), ("RULES THAT APPLY NOW", diff.rules_new)):
         yield from block(title, (line for rule in rules for line in _rule(rule)))
-    for title, threads in (
-        ("KNOWN ISSUES GONE", diff.threads_gone),
-        ("NEW KNOWN ISSUES", diff.threads_new),
-    ):
+    for title, threads in (("KNOWN ISSUES GONE", diff.threads_gone), ("NEW KNOWN ISSUES", diff.threads_new)):
         yield from block(title, (line for thread in threads for line in (*_item(thread.text), f"    {thread.more}")))
     for title, claims in (
         ("VERDICTS THAT NO LONGER APPLY", diff.claims_gone),

@@ -142,13 +142,7 @@ def published(compared: ScriptComparison) -> Published:
         settings=differing_settings(compared),
         agreement=Agreement(contrast.agreement, contrast.itself, contrast.beyond),
         accuracy=Accuracy(
-            accuracy.a,
-            accuracy.again,
-            accuracy.b,
-            accuracy.pairs,
-            accuracy.low,
-            accuracy.high,
-            accuracy.difference,
+            accuracy.a, accuracy.again, accuracy.b, accuracy.pairs, accuracy.low, accuracy.high, accuracy.difference
         )
         if accuracy
         else None,
