@@ -34,6 +34,6 @@ def command(old: str, new: str, short: bool, as_json: bool) -> None:
     store = load()
     diff = release_diff.diff(store, resolve_release(store, old), resolve_release(store, new))
     if as_json:
-        terminal.show_json(release_diff_text.as_json(diff))
+        terminal.show_json({"format": release_diff_text.FORMAT, **terminal.plain(diff)})
     else:
         terminal.show(short_text.diff(diff) if short else release_diff_text.lines(diff))

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from recommender.common.terminal import block, labelled, plain, wrap
+from recommender.common.terminal import block, labelled, wrap
 from recommender.lookup.release_diff import ChangedOption, Diff, MovedOption, ReleaseChange, ReleaseRecord
 
 FORMAT = 1
+"""Of the JSON form; it rises when a field changes its meaning."""
 COMMA = re.compile(r",\s*")
 """Between the parts of a version range; with a blank behind it a line may break there."""
-
-
-def as_json(diff: Diff) -> dict[str, Any]:
-    """Return ``format``, which rises when a field changes its meaning, and the fields of ``Diff``."""
-    return {"format": FORMAT, **plain(diff)}
 
 
 def lines(diff: Diff) -> Iterator[str]:

@@ -54,9 +54,9 @@ class Gpus:
         """Return the GPUs' name and size, the driver, and the host's cores."""
         first = self._handles[0]
         return Host(
-            gpu_name=self._nvml.nvmlDeviceGetName(first),
+            gpu_name=_text(self._nvml.nvmlDeviceGetName(first)),
             gpu_count=len(self._handles),
-            driver=self._nvml.nvmlSystemGetDriverVersion(),
+            driver=_text(self._nvml.nvmlSystemGetDriverVersion()),
             memory_mib=round(self._nvml.nvmlDeviceGetMemoryInfo(first).total / MIB),
             cpus=len(os.sched_getaffinity(0)),
             cpu_name=_cpu_name(),
@@ -83,6 +83,10 @@ def _visible_indices(environment: Mapping[str, str], available: int) -> list[int
             break
         indices.append(index)
     return indices
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _cpu_name() -> str:
