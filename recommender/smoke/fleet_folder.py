@@ -256,15 +256,8 @@ def _read_systemd(fleet: FleetArtefact, environment: Mapping[str, str]) -> tuple
             if lacking:
                 raise RequestError(f"{fleet.name}/server.env: {lacking} is not set but lmdeploy@.service uses it")
             options = [expand(word, variables, where) for word in words]
-            servers.append(
-                FleetServer(
-                    f"lmdeploy@{number[1]}",
-                    tuple(options),
-                    unit_variables,
-                    unit_variables.get("CUDA_VISIBLE_DEVICES", ""),
-                    port_option(options, where),
-                )
-            )
+            cards, port = unit_variables.get("CUDA_VISIBLE_DEVICES", ""), port_option(options, where)
+            servers.append(FleetServer(f"lmdeploy@{number[1]}", tuple(options), unit_variables, cards, port))
     return tuple(servers)
 
 
