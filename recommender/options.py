@@ -144,9 +144,7 @@ QUESTION = {
         "--prefix-tokens", metavar="N", help="Tokens that every prompt begins with; part of --input-tokens."
     ),
     "turns": RequestOption(
-        "--turns",
-        metavar="N",
-        help="Requests per conversation; each prompt repeats the conversation so far. [1]",
+        "--turns", metavar="N", help="Requests per conversation; each prompt repeats the conversation so far. [1]"
     ),
     "max_context": RequestOption(
         "--max-context", metavar="N", help="Most tokens of prompt and answer together; longer prompts are cut."
@@ -168,16 +166,12 @@ QUESTION = {
         "--ttft", metavar="[Q:]TIME", help="Goal for the time to first token: 500ms for the mean, p99:2s for the p99."
     ),
     "tpot": RequestOption(
-        "--tpot",
-        metavar="[Q:]TIME",
-        help="Goal for the time per output token after the first, as --ttft.",
+        "--tpot", metavar="[Q:]TIME", help="Goal for the time per output token after the first, as --ttft."
     ),
     "latency": RequestOption("--latency", metavar="[Q:]TIME", help="Goal for the time of a whole request, as --ttft."),
     "p99": RequestOption("--p99", metavar="TIME", help="Time within which 99 % of requests must finish."),
     "headroom": RequestOption(
-        "--headroom",
-        metavar="F|%",
-        help="Plan for more load than given: 1.2 or 20% adds a fifth. [1]",
+        "--headroom", metavar="F|%", help="Plan for more load than given: 1.2 or 20% adds a fifth. [1]"
     ),
     "vram": RequestOption(
         "--vram", metavar="SIZE", help="GPU memory for this server on a shared GPU, as 20, 20GB or 20GiB."
@@ -190,10 +184,7 @@ QUESTION = {
         shell_complete=names("", "auto", "fp16", "int8", "int4"),
     ),
     "lmdeploy": RequestOption(
-        "--lmdeploy",
-        metavar="VERSION",
-        help="Target LMDeploy release. [0.18.0]",
-        shell_complete=names("releases"),
+        "--lmdeploy", metavar="VERSION", help="Target LMDeploy release. [0.18.0]", shell_complete=names("releases")
     ),
     "backend": RequestOption(
         "--backend",

@@ -189,7 +189,7 @@ def read_names(model: Model) -> list[str]:
     kinds = {"F16": torch.float16, "BF16": torch.bfloat16, "I32": torch.int32, "U8": torch.uint8}
     kinds |= {"F8_E4M3": torch.float8_e4m3fn, "F32": torch.float32}
     with tempfile.TemporaryDirectory() as folder:
-        made = write.ensure_checkpoint(model, Path(folder)).folder
+        made = write.ensure_checkpoint(model, Path(folder))
         config = transformers.AutoConfig.from_pretrained(str(made), trust_remote_code=True)
     run = loader(model, config)
     store = checkpoint.SafetensorsCheckpoint.__new__(checkpoint.SafetensorsCheckpoint)
@@ -214,7 +214,7 @@ def class_names(model: Model) -> list[str]:
     torch = importlib.import_module("torch")
     transformers = importlib.import_module("transformers")
     with tempfile.TemporaryDirectory() as folder:
-        config = transformers.AutoConfig.from_pretrained(str(write.ensure_checkpoint(model, Path(folder)).folder))
+        config = transformers.AutoConfig.from_pretrained(str(write.ensure_checkpoint(model, Path(folder))))
     with torch.device("meta"):
         made = getattr(transformers, model.architecture)(config)
     tied = {"lm_head.weight"} if config.get_text_config().tie_word_embeddings else set()

@@ -9,6 +9,7 @@ import pytest
 from recommender.common.errors import MaintenanceError
 from recommender.knowledge.records import CodeSource, Release, Sources
 from recommender.maintenance import citations
+from recommender.maintenance.knowledge_folder import KnowledgeFolder
 
 TEXT = "alpha\nbeta\ngamma\nbeta two\n\nbeta three\n"
 
@@ -78,9 +79,13 @@ def test_citations_are_found_however_deep() -> None:
         cuda="12",
         sources=Sources(code=(source, source)),
     )
-    found = list(citations.citations(record, "r.yaml"))
-    assert [item.where for item in found] == ["r.yaml: sources.code[0]", "r.yaml: sources.code[1]"]
+    knowledge = KnowledgeFolder(Path("knowledge"), {"releases": {"0.18.0": record}}, (), {})
+    found = list(citations.citations(knowledge))
+    file = "knowledge/releases/0.18.0.yaml"
+    assert [item.where for item in found] == [f"{file}: sources.code[0]", f"{file}: sources.code[1]"]
     assert {item.source for item in found} == {source}
+    assert list(citations.citations(knowledge, "releases/0.18")) == found
+    assert list(citations.citations(knowledge, "flags/")) == []
 
 
 @pytest.fixture

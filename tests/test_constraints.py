@@ -76,7 +76,7 @@ def test_those_that_need_an_estimate_are_told_apart() -> None:
     values = {"config.tp": 2, "gpu.count": 1, "estimate.rps": 5.0}
 
     def found(estimated: tuple[bool, ...]) -> list[str]:
-        return [each.constraint for each in constraints.evaluate(among, values, estimated=estimated)]
+        return [each.record.id for each in constraints.find_violated(among, values, estimated=estimated)]
 
     assert found((False,)) == ["plain"]
     assert found((True,)) == ["required", "conditional"]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from test_shapes import load
 
 from recommender.request.image_grids import RULES, canvas, rows, slices
-from recommender.request.image_tokens import image_tokens, most_image_tokens, prompt_image_tokens, tiles
+from recommender.request.image_tokens import image_tokens, most_image_tokens, tiles
 
 SCOUT, PHI, MINICPM = (
     load(name).vision[0] for name in ("llama-4-scout-17b-16e-instruct", "phi-3.5-vision-instruct", "minicpm-v-2.6")
@@ -68,8 +68,8 @@ def test_slices(size: tuple[int, int], grid: tuple[int, int]) -> None:
 def test_tokens_of_a_canvas() -> None:
     """1280 by 720: 12 squares and the whole image, 144 tokens each, a mark after each square, three around."""
     assert tiles(SCOUT, 1280, 720) == 13
-    assert prompt_image_tokens(SCOUT, 1280, 720) == 13 * 144 + 12 + 3
-    assert prompt_image_tokens(SCOUT, 300, 300) == 144 + 3
+    assert image_tokens(SCOUT, 1280, 720) + SCOUT.wrapper_tokens == 13 * 144 + 12 + 3
+    assert image_tokens(SCOUT, 300, 300) + SCOUT.wrapper_tokens == 144 + 3
 
 
 def test_tokens_of_rows() -> None:
@@ -81,8 +81,8 @@ def test_tokens_of_rows() -> None:
 
 def test_tokens_of_slices() -> None:
     """64 tokens for the whole image and for each slice; two marks a slice, a line's end between rows, six around."""
-    assert prompt_image_tokens(MINICPM, 1280, 720) == 7 * 64 + 6 * 2 + 1 + 6
-    assert prompt_image_tokens(MINICPM, 400, 300) == 64 + 6
+    assert image_tokens(MINICPM, 1280, 720) + MINICPM.wrapper_tokens == 7 * 64 + 6 * 2 + 1 + 6
+    assert image_tokens(MINICPM, 400, 300) + MINICPM.wrapper_tokens == 64 + 6
 
 
 @pytest.mark.parametrize("name", ["gemma-3-4b-it", "llava-1.5-7b-hf"])

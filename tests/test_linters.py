@@ -18,7 +18,7 @@ from recommender.knowledge.load import data_root
 from recommender.knowledge.store import FOLDERS
 from recommender.maintenance.knowledge_folder import read
 from recommender.maintenance.linters import LINTERS
-from recommender.maintenance.run_linters import EXCEPTIONS, Excepted, check
+from recommender.maintenance.run_linters import EXCEPTIONS, check
 
 KNOWLEDGE = data_root() / "knowledge"
 SCHEMAS = schemas()
@@ -194,7 +194,7 @@ def test_an_absent_folder_is_told(copy: Path) -> None:
 
 def test_an_exception_hides_its_problem_and_is_told_when_stale(copy: Path) -> None:
     """What is excepted is not told; an exception that hides nothing is."""
-    excepted = Excepted("numbers", f"knowledge/{TILE}", "value", "a test")
+    excepted = ("numbers", f"knowledge/{TILE}", "value")
     stale = check(copy, SCHEMAS, (*EXCEPTIONS, excepted)).problems
     assert [problem.field for problem in stale] == ["EXCEPTIONS"]
     assert "is stale: remove it" in str(stale[0])

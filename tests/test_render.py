@@ -53,6 +53,7 @@ from recommender.choose import recommend as pipeline
 from recommender.choose.candidates import tiers
 from recommender.choose.recommend import NothingFits, Recommendation, recommend
 from recommender.choose.select import predict
+from recommender.commands.schema import schemas
 from recommender.common.errors import RequestError
 from recommender.knowledge.load import load
 from recommender.render import json_output
@@ -727,7 +728,7 @@ def test_json_keeps_the_published_schema(request: Request) -> None:
 @cache
 def validator() -> jsonschema.Draft202012Validator:
     """The published schema, itself checked."""
-    schema = json_output.schema()
+    schema = json.loads(schemas()["recommendation.json"])
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from recommender.choose.candidates import tiers
 from recommender.knowledge.load import load as load_store
 from recommender.knowledge.records import Model, VisionShape
-from recommender.request.image_tokens import image_tokens, prompt_image_tokens, resized, tiles
+from recommender.request.image_tokens import image_tokens, resized, tiles
 from recommender.request.request import Request
 from recommender.request.resolved_request import resolve_request
 
@@ -85,7 +85,9 @@ def test_image_tokens(width: int, height: int, limit: int | None, expected: int)
 def test_markers_are_counted_once_an_image() -> None:
     """Begin mark, end mark and line break, whatever the number of tiles."""
     for width, height in ((448, 448), (1280, 720)):
-        assert prompt_image_tokens(VISION, width, height) - image_tokens(VISION, width, height) == 3
+        case = resolve_request(Request(gpu="h100-sxm", images=1, image_width=width, image_height=height), STORE)
+        without = case.prompt_tokens + case.model.chat_tokens
+        assert case.input_tokens() - without - image_tokens(VISION, width, height) == 3
 
 
 def test_without_thumbnail() -> None:
@@ -275,7 +277,7 @@ def test_resized(name: str, width: int, height: int, across: int, down: int) -> 
     assert down in high
     assert resized(vision, width, height) == (side * across, side * down)
     assert image_tokens(vision, width, height) == across * down
-    assert prompt_image_tokens(vision, width, height) == across * down + 2
+    assert vision.wrapper_tokens == 2
     assert tiles(vision, width, height) == -(-across * down // 256)
 
 

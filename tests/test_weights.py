@@ -157,7 +157,7 @@ def read(folder: Path, name: str) -> np.ndarray[Any, Any]:
 
 
 @pytest.fixture(scope="module")
-def awq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[write.Checkpoint]:
+def awq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """One small AWQ checkpoint that tests read and none changes."""
     root = tmp_path_factory.mktemp("awq")
     yield write.ensure_checkpoint(small("internvl3-8b-awq"), root)
@@ -222,12 +222,12 @@ def test_written_folder_reads_back(name: str, tmp_path: Path) -> None:
     """Headers hold the computed bytes exactly, data lie without gaps, and the shape reads back from config.json."""
     model = layouts.as_written(small(name))
     made = write.ensure_checkpoint(small(name), tmp_path)
-    assert [*tmp_path.iterdir()] == [made.folder]
-    assert made.bytes == model_shape.weight_bytes(model) == checkpoint.weight_bytes(made.folder)
-    index = json.loads((made.folder / "model.safetensors.index.json").read_text())
-    assert index["metadata"]["total_size"] == made.bytes
+    assert [*tmp_path.iterdir()] == [made]
+    assert model_shape.weight_bytes(model) == checkpoint.weight_bytes(made)
+    index = json.loads((made / "model.safetensors.index.json").read_text())
+    assert index["metadata"]["total_size"] == model_shape.weight_bytes(model)
     seen = set()
-    for path in made.folder.glob("*.safetensors"):
+    for path in made.glob("*.safetensors"):
         head, begin = header(path)
         del head["__metadata__"]
         spans = sorted(tuple(entry["data_offsets"]) for entry in head.values())
@@ -238,12 +238,12 @@ def test_written_folder_reads_back(name: str, tmp_path: Path) -> None:
         seen |= set(head)
     assert seen == set(index["weight_map"])
     if any(each.architecture == model.architecture for each in STORE.models.values()):
-        found, size, _ = checkpoint.read(made.folder, STORE)
+        found, size, _ = checkpoint.read(made, STORE)
         fields = ("hidden", "layers", "heads", "kv_heads", "head_dim", "intermediate", "vocab", "tied_embeddings")
         for field in (*fields, "max_positions", "dtype"):
             assert getattr(found.text, field) == getattr(model.text, field), field
         assert (found.architecture, found.quantization) == (model.architecture, model.quantization)
-        assert size == made.bytes
+        assert size == model_shape.weight_bytes(model)
 
 
 def test_tensor_names() -> None:
@@ -343,41 +343,41 @@ def test_what_is_not_covered_is_refused(model: Model, says: str, tmp_path: Path)
 # --- values ---------------------------------------------------------------------------------
 
 
-def test_same_seed_same_bytes(tmp_path: Path, awq: write.Checkpoint) -> None:
+def test_same_seed_same_bytes(tmp_path: Path, awq: Path) -> None:
     """Every file is the same at another place and time; another seed changes the weights and the mark only."""
     model = small("internvl3-8b-awq")
-    again = digests(write.ensure_checkpoint(model, tmp_path / "again").folder)
-    other = digests(write.ensure_checkpoint(model, tmp_path / "other", 1).folder)
-    assert again == digests(awq.folder)
+    again = digests(write.ensure_checkpoint(model, tmp_path / "again"))
+    other = digests(write.ensure_checkpoint(model, tmp_path / "other", 1))
+    assert again == digests(awq)
     differ = {name for name in again if again[name] != other[name]}
     assert differ == {"config.json", "README.md", *(name for name in again if name.endswith(".safetensors"))}
 
 
-def test_known_bytes(awq: write.Checkpoint) -> None:
+def test_known_bytes(awq: Path) -> None:
     """The values are those of the format's number: whoever changes them raises it."""
-    norm = read(awq.folder, "language_model.model.norm.weight")
-    first = read(awq.folder, "language_model.model.layers.0.self_attn.q_proj.qweight").tobytes()
+    norm = read(awq, "language_model.model.norm.weight")
+    first = read(awq, "language_model.model.layers.0.self_attn.q_proj.qweight").tobytes()
     assert (norm == 1).all()
     assert (write.FORMAT, hashlib.sha256(first).hexdigest()[:16]) == (2, "a716fa5878623331")
 
 
-def test_weights_are_symmetric(awq: write.Checkpoint) -> None:
+def test_weights_are_symmetric(awq: Path) -> None:
     """4-bit values lie evenly around their zero point, never 0; 16-bit ones around zero; tensors differ."""
     layer = "language_model.model.layers.0."
-    words = read(awq.folder, layer + "mlp.gate_proj.qweight")
+    words = read(awq, layer + "mlp.gate_proj.qweight")
     steps = np.stack([(words >> (4 * k)) & 15 for k in range(8)]).astype(int) - 8
     counts = np.bincount((steps + 8).ravel(), minlength=16) / steps.size
     assert counts[0] == 0
     assert abs(steps.mean()) < 0.05
     assert np.allclose(counts[[*range(1, 8), *range(9, 16)]], 1 / 16, atol=0.003)
-    assert (read(awq.folder, layer + "mlp.gate_proj.qzeros") == 0x88888888).all()
-    scales = read(awq.folder, layer + "mlp.gate_proj.scales").astype(np.float32)
+    assert (read(awq, layer + "mlp.gate_proj.qzeros") == 0x88888888).all()
+    scales = read(awq, layer + "mlp.gate_proj.scales").astype(np.float32)
     assert abs(steps.std() * scales.mean() / values.DEVIATION - 1) < 0.05
-    table = read(awq.folder, "language_model.model.embed_tokens.weight")[:20000].astype(np.float32)
+    table = read(awq, "language_model.model.embed_tokens.weight")[:20000].astype(np.float32)
     assert abs(table.mean()) < 1e-4
     assert abs(table.std() / values.DEVIATION - 1) < 0.02
     assert len(np.unique(table[:5000], axis=0)) == 5000
-    assert (words != read(awq.folder, layer + "mlp.up_proj.qweight")).mean() > 0.9
+    assert (words != read(awq, layer + "mlp.up_proj.qweight")).mean() > 0.9
 
 
 def test_eight_and_four_bit_floats_are_symmetric(tmp_path: Path) -> None:
@@ -387,12 +387,12 @@ def test_eight_and_four_bit_floats_are_symmetric(tmp_path: Path) -> None:
     e4m3 = np.where(exponents, (1 + mantissa / 8) * 2.0 ** (exponents - 7), mantissa / 8 * 2.0**-6)
     e4m3 = np.where((bits & 127) == 127, np.nan, e4m3 * np.where(bits >> 7, -1, 1))
     e2m1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
-    fp8 = write.ensure_checkpoint(small("qwen3-30b-a3b-fp8"), tmp_path / "fp8").folder
+    fp8 = write.ensure_checkpoint(small("qwen3-30b-a3b-fp8"), tmp_path / "fp8")
     name = "model.layers.1.mlp.experts.3.up_proj.weight"
     weights, scale = e4m3[read(fp8, name)], read(fp8, f"{name}_scale_inv")
     assert (weights.shape, scale.shape) == ((384, 128), (3, 1))
     wanted = [(weights * np.repeat(scale, 128, axis=0), 0.2)]
-    oss = write.ensure_checkpoint(small("gpt-oss-20b"), tmp_path / "oss").folder
+    oss = write.ensure_checkpoint(small("gpt-oss-20b"), tmp_path / "oss")
     name = "language_model.model.layers.1.mlp.experts.gate_up_proj"
     blocks, powers = read(oss, f"{name}_blocks"), read(oss, f"{name}_scales").astype(int) - 127
     assert (blocks.shape, powers.shape) == ((4, 768, 4, 16), (4, 768, 4))
@@ -405,7 +405,7 @@ def test_eight_and_four_bit_floats_are_symmetric(tmp_path: Path) -> None:
 
 def test_gptq_zero_points(tmp_path: Path) -> None:
     """The loader adds one to a stored zero point; the values lie around the sum."""
-    folder = write.ensure_checkpoint(small("internlm3-8b-gptq"), tmp_path / "made").folder
+    folder = write.ensure_checkpoint(small("internlm3-8b-gptq"), tmp_path / "made")
     name = "model.layers.0.mlp.down_proj"
     assert (read(folder, f"{name}.qzeros") == 0x77777777).all()
     words = read(folder, f"{name}.qweight")
@@ -423,7 +423,7 @@ def test_gpt_oss_is_written_inside_a_vision_model() -> None:
     assert layouts.as_written(other) is other
 
 
-def test_activations_stay_small(awq: write.Checkpoint) -> None:
+def test_activations_stay_small(awq: Path) -> None:
     """A deep stack of the MLP's real width keeps the residual stream far below what 16-bit floats hold."""
     blocks = {key[0]: block for key, block in values.blocks(STORE.models["internvl3-8b-awq"], 0).items()}
     words, steps = np.frombuffer(blocks["nibbles"], "<u4"), np.frombuffer(blocks["scales"], "<f2")
@@ -491,11 +491,11 @@ def test_words_are_tokens(name: str) -> None:
     assert encoder.encode(encoder.decode(words), add_special_tokens=False).ids == words
 
 
-def test_config_names_the_same_ids(awq: write.Checkpoint) -> None:
+def test_config_names_the_same_ids(awq: Path) -> None:
     """bos and eos agree in config.json, generation_config.json and the tokenizer."""
-    config = json.loads((awq.folder / "config.json").read_text())
-    generation = json.loads((awq.folder / "generation_config.json").read_text())
-    settings = json.loads((awq.folder / "tokenizer_config.json").read_text())
+    config = json.loads((awq / "config.json").read_text())
+    generation = json.loads((awq / "generation_config.json").read_text())
+    settings = json.loads((awq / "tokenizer_config.json").read_text())
     words = tokenizer.vocabulary(small("internvl3-8b-awq"))
     assert generation["eos_token_id"] == [151645, 151643]
     assert words[settings["eos_token"]] == config["llm_config"]["eos_token_id"] == 151645
@@ -518,13 +518,13 @@ def test_template_takes_the_records_tokens(name: str) -> None:
 # --- folders --------------------------------------------------------------------------------
 
 
-def test_mark(awq: write.Checkpoint, tmp_path: Path) -> None:
+def test_mark(awq: Path, tmp_path: Path) -> None:
     """The folder says that it is synthetic; others carry no mark."""
-    mark = write.read_mark(awq.folder)
+    mark = write.read_mark(awq)
     assert mark is not None
     assert mark.items() >= {"weights": "random", "seed": 0, "shapes_of": "OpenGVLab/InternVL3-8B-AWQ"}.items()
     assert mark["made_by"] == "lmdeploy-recommender"
-    assert "NOT OpenGVLab/InternVL3-8B-AWQ" in (awq.folder / "README.md").read_text()
+    assert "NOT OpenGVLab/InternVL3-8B-AWQ" in (awq / "README.md").read_text()
     assert write.read_mark(tmp_path) is None
     for text in ("{}", "[]", "{", '{"synthetic": true}', '{"synthetic": {"made_by": "else"}}'):
         (tmp_path / "config.json").write_text(text)
@@ -535,14 +535,13 @@ def test_ensure_reuses_and_refuses(tmp_path: Path) -> None:
     """A complete folder is used at once; one that is something else is left as it is."""
     model = small("internvl3-1b")
     made = write.ensure_checkpoint(model, tmp_path)
-    assert made.folder == tmp_path / "random-internvl3-1b-seed0"
-    before = {path: path.stat().st_mtime_ns for path in made.folder.iterdir()}
-    again = write.ensure_checkpoint(model, tmp_path)
-    assert (again.folder, again.bytes, again.seconds) == (made.folder, made.bytes, 0.0)
-    assert {path: path.stat().st_mtime_ns for path in made.folder.iterdir()} == before
+    assert made == tmp_path / "random-internvl3-1b-seed0"
+    before = {path: path.stat().st_mtime_ns for path in made.iterdir()}
+    assert write.ensure_checkpoint(model, tmp_path) == made
+    assert {path: path.stat().st_mtime_ns for path in made.iterdir()} == before
     with pytest.raises(WeightsError, match="differs from what this version writes"):
         write.ensure_checkpoint(changed("internvl3-1b", layers=1), tmp_path)
-    shard = next(made.folder.glob("*.safetensors"))
+    shard = next(made.glob("*.safetensors"))
     os.truncate(shard, shard.stat().st_size - 2)
     with pytest.raises(WeightsError, match="differs from what this version writes"):
         write.ensure_checkpoint(model, tmp_path)
@@ -552,7 +551,7 @@ def test_ensure_reuses_and_refuses(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="was not made by"):
         write.ensure_checkpoint(model, tmp_path, 7)
     assert (other / "mine.txt").read_text() == "keep"
-    assert sorted(path.name for path in tmp_path.iterdir()) == [made.folder.name, other.name]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [made.name, other.name]
 
 
 def test_full_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -585,9 +584,10 @@ def test_interrupted_write_leaves_nothing(
     monkeypatch.setattr(os, "pwrite", real)
     left = [tmp_path / f".random-internvl3-{size}-seed0.partial-1" for size in ("1b", "8b")]
     left[0].mkdir()  # as a killed process would leave it
-    assert write.ensure_checkpoint(small("internvl3-1b"), tmp_path).seconds > 0
+    made = write.ensure_checkpoint(small("internvl3-1b"), tmp_path)
+    written = made.stat().st_ino
     left[1].mkdir()
-    assert write.ensure_checkpoint(small("internvl3-1b"), tmp_path).seconds == 0
+    assert write.ensure_checkpoint(small("internvl3-1b"), tmp_path).stat().st_ino == written
     assert [path.name for path in tmp_path.iterdir()] == ["random-internvl3-1b-seed0"]
 
 
@@ -596,7 +596,7 @@ def test_two_at_once_write_once(tmp_path: Path) -> None:
     model, said = small("internvl3-1b"), []
     handle = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
-    found: list[write.Checkpoint] = []
+    found: list[Path] = []
     waits = threading.Event()
 
     def say(text: str) -> None:
@@ -606,10 +606,12 @@ def test_two_at_once_write_once(tmp_path: Path) -> None:
     thread = threading.Thread(target=lambda: found.append(write.ensure_checkpoint(model, tmp_path, say=say)))
     thread.start()
     assert waits.wait(10)
-    write.ensure_checkpoint(model, tmp_path / "elsewhere").folder.rename(tmp_path / "random-internvl3-1b-seed0")
+    other = write.ensure_checkpoint(model, tmp_path / "elsewhere").rename(tmp_path / "random-internvl3-1b-seed0")
+    written = other.stat().st_ino
     os.close(handle)
     thread.join(20)
-    assert found[0].seconds == 0.0
+    assert found == [other]
+    assert other.stat().st_ino == written
     assert "waiting" in said[0]
 
 

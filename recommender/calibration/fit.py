@@ -15,14 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from recommender.calibration.observations import (
-    Observation,
-    is_simulated,
-    log_errors,
-    merge_repeats,
-    predict,
-    simulate,
-)
+from recommender.calibration.observations import Observation, is_simulated, log_errors, merge_repeats, predict, simulate
 from recommender.calibration.predict import needs_simulation
 from recommender.estimate import speed
 from recommender.knowledge.store import Store
@@ -86,10 +79,20 @@ def solve(observations: Sequence[Observation], store: Store) -> dict[str, float]
     The terms of experts come last, from mixtures only: with the loads' simulation, because all of those vary in length,
     and with the other coefficients as dense models gave them.
     """
-    values = {name: coefficient.value for name, coefficient in store.coefficients.items()}
+    values = read_values(store)
     for stage in list_stages(observations, store):
         values |= _solve(stage, values)
     return values
+
+
+def read_values(store: Store) -> dict[str, float]:
+    """Return the value of each coefficient, by name."""
+    return {name: coefficient.value for name, coefficient in store.coefficients.items()}
+
+
+def list_fitted(store: Store) -> list[str]:
+    """Return the names of the coefficients that a fit decides."""
+    return [name for name, coefficient in store.coefficients.items() if coefficient.basis == "fitted"]
 
 
 def list_stages(observations: Sequence[Observation], store: Store) -> tuple[Stage, ...]:
@@ -102,7 +105,7 @@ def list_stages(observations: Sequence[Observation], store: Store) -> tuple[Stag
             mixtures.append(each)
         elif is_fitted(each):
             loads.append(each)
-    fitted = [name for name, coefficient in store.coefficients.items() if coefficient.basis == "fitted"]
+    fitted = list_fitted(store)
     memory = [name for name in fitted if name not in speed.COEFFICIENTS]
     dense = [name for name in fitted if name in set(speed.COEFFICIENTS) - set(speed.EXPERT_COEFFICIENTS)]
 

@@ -14,7 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from recommender.calibration.fit import is_fitted, is_mixture_load, list_improvable, predict_load, solve
+from recommender.calibration.fit import (
+    is_fitted,
+    is_mixture_load,
+    list_fitted,
+    list_improvable,
+    predict_load,
+    read_values,
+    solve,
+)
 from recommender.calibration.observations import Observation, is_simulated, log_errors
 from recommender.knowledge.store import Store
 
@@ -54,7 +62,7 @@ def solve_folds(observations: Sequence[Observation], store: Store, say: Callable
         fits = {}
         for fold, unseen in _unseen(folds, observations):
             values = found[unseen].get()
-            fits[fold.title] = {name: values[name] for name in _fitted(store)}
+            fits[fold.title] = {name: values[name] for name in list_fitted(store)}
             say(f"fitted without {fold.name}")
     return fits
 
@@ -89,7 +97,7 @@ def _unseen(folds: Sequence[Fold], observations: Sequence[Observation]) -> Itera
 def held_out_errors(observations: Sequence[Observation], store: Store, fits: Fits) -> list[HeldOutError]:
     """Predict every observation by the fits that did not see its model, its configuration, or its workload."""
     errors: list[HeldOutError] = []
-    kept = {name: coefficient.value for name, coefficient in store.coefficients.items()}
+    kept = read_values(store)
     for fold in list_folds(observations):
         values = {**kept, **fits[fold.title]}
         for place in fold.left_out:
@@ -159,12 +167,8 @@ def _solve_without(left_out: tuple[int, ...]) -> dict[str, float]:
 
 def _improve_without(left_out: tuple[int, ...], fitted: tuple[tuple[str, float], ...]) -> list[str]:
     seen, store = _seen_without(left_out)
-    values = {name: coefficient.value for name, coefficient in store.coefficients.items()}
+    values = read_values(store)
     return list(list_improvable(seen, store, values | dict(fitted)))
-
-
-def _fitted(store: Store) -> list[str]:
-    return [name for name, coefficient in store.coefficients.items() if coefficient.basis == "fitted"]
 
 
 def as_json(fits: Fits) -> str:

@@ -31,7 +31,7 @@ from recommender.estimate.scheduler.simulation import KEEPS_UP
 from recommender.knowledge import records, run_figures
 from recommender.knowledge.engines import EngineName
 from recommender.knowledge.index import read_record
-from recommender.knowledge.run_figures import numbers
+from recommender.knowledge.run_figures import numbers, write_numbers
 from recommender.knowledge.store import Store
 from recommender.render import artefact
 from recommender.request.resolved_request import ResolvedRequest
@@ -220,15 +220,16 @@ def _answer(
     answers = sorted(speed.answer_driven(resolved, config, phase.concurrency, values, cache, driven), key=DONE)
     opened, closed = min(answer.sent for answer in answers), max(answer.sent for answer in answers)
     done = [round(answer.done - opened) for answer in answers]
+    answered = write_numbers(answer.output for answer in answers)
     same = phase.model_copy(
         update={
-            "latencies_ms": _text(answer.done - answer.sent for answer in answers),
-            "gaps_ms": _text(end - before for before, end in zip([0, *done], done, strict=False)),
-            "ttft_ms": _text(answer.first - answer.sent for answer in answers),
+            "latencies_ms": write_numbers(answer.done - answer.sent for answer in answers),
+            "gaps_ms": write_numbers(end - before for before, end in zip([0, *done], done, strict=False)),
+            "ttft_ms": write_numbers(answer.first - answer.sent for answer in answers),
             "streamed": "",
             "window_s": (closed - opened) / 1000,
             "window_requests": sum(answer.done <= closed for answer in answers),
-            "drawn": phase.drawn.model_copy(update={"output_tokens": _text(answer.output for answer in answers)}),
+            "drawn": phase.drawn.model_copy(update={"output_tokens": answered}),
         }
     )
     got = run_figures.figures(same)
@@ -239,10 +240,6 @@ def _figures(got: run_figures.RunFigures) -> dict[str, float]:
     """Return what a phase tells: short ones have no p99, others no TTFT."""
     figures = {"latency": got.p50_ms, "ttft": got.ttft_ms, "token": got.token_ms, "p99": got.p99_ms, "rps": got.rps}
     return {name: value for name, value in figures.items() if value}
-
-
-def _text(values: Iterable[float]) -> str:
-    return " ".join(str(round(value)) for value in values)
 
 
 def with_coefficients(store: Store, values: Values) -> Store:

@@ -148,13 +148,10 @@ def explain_violated(
 
 
 def evaluate(
-    parsed: Iterable[ParsedConstraint],
-    values: Mapping[str, Value],
-    severity: str = "reject",
-    estimated: tuple[bool, ...] = (True, False),
+    parsed: Iterable[ParsedConstraint], values: Mapping[str, Value], severity: str = "reject"
 ) -> tuple[ConstraintFinding, ...]:
-    """Return the violated constraints of one severity with their messages; ``estimated`` as in ``find_violated``."""
-    return explain_violated(find_violated(parsed, values, severity, estimated), values)
+    """Return the violated constraints of one severity with their messages."""
+    return explain_violated(find_violated(parsed, values, severity), values)
 
 
 def _names(prefix: str, fields: str) -> Mapping[str, str]:

@@ -191,7 +191,6 @@ def _find_reason(option: records.Option, values: Mapping[str, Value]) -> tuple[s
     return option.summary, option.sources, fill(option.brief, values)
 
 
-@lru_cache(maxsize=4096)
 @lru_cache(maxsize=512)
 def _list_advice(store: Store, option: str) -> tuple[Advice, ...]:
     return tuple(

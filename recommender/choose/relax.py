@@ -239,10 +239,7 @@ def _larger_cards(resolved: ResolvedRequest) -> Iterator[Relaxation]:
 
     Of GPUs with equal memory and generation, only the first is tried.
     """
-    whole = [gpu for gpu in resolved.store.gpus.values() if PART not in gpu.id]
-    by_size = sorted(whole, key=lambda gpu: (gpu.memory_mib, gpu.id), reverse=True)
-    alike = {(gpu.compute_capability, gpu.memory_mib // 1024): gpu for gpu in by_size}
-    gpus = sorted(alike.values(), key=lambda gpu: (gpu.memory_mib, gpu.id))
+    gpus = distinct_gpus(resolved.store)
     if not _any_helps(resolved, gpus):
         return
     current, least = Version(resolved.gpu.compute_capability), resolved.request.gpu_count

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from recommender.choose.recommend import Recommendation
     from recommender.render.artefact import Artefact
     from recommender.smoke.bench.answers import Form
-    from recommender.smoke.bench.ask import Folder, Question
+    from recommender.smoke.bench.ask import Question
     from recommender.smoke.bench.comparison import ScriptComparison
     from recommender.smoke.result import RunRequest
 
@@ -151,8 +151,9 @@ def _compare(
     options: dict[str, Any],
     say: Callable[[str], None],
 ) -> None:
-    """Check everything checkable, run A and B, print the comparison and exit."""
+    """Check everything checkable, run A, and B unless A's launch failed; print the comparison and exit."""
     from recommender.smoke.bench import answers, ask
+    from recommender.smoke.bench.comparison import ScriptComparison
     from recommender.smoke.process import host
 
     host.check_packages()
@@ -164,7 +165,9 @@ def _compare(
     )
     requests = [_run_request(script, recommendation, options, say) for script, recommendation in pair]
     questions = _questions(requests, tiles, form, options)
-    compared = _run_both(requests, questions, folder, options, labels, say)
+    a = ask.run_script("A", requests[0], questions[0], folder.pictures, say)
+    b = None if a.failure else ask.run_script("B", requests[1], questions[1], folder.pictures, say)
+    compared = ScriptComparison(a, b, folder, str(options["images"]), labels)
     say("")
     _print_report(compared, as_json=options["as_json"])
     if compared.failure:
@@ -195,12 +198,11 @@ def _run_request(
     artefact.settings(resolved, script.words(resolved, environment))  # refuses values that are no numbers
     host.check_lmdeploy(resolved.release.id, environment)
     folder, checkpoint = host.find_model(script, recommendation, options, environment, say)
+    load = Load(1, 0.0, resolved.images, resolved.image_width, resolved.image_height)  # its picture is in the checks
     return RunRequest(
         artefact=script,
         recommendation=recommendation,
-        loads=(
-            Load(1, 0.0, resolved.images, resolved.image_width, resolved.image_height),
-        ),  # its picture is in the checks
+        loads=(load,),
         environment=environment,
         set_by_smoke=host.launch_variables(folder, environment),
         checkpoint=checkpoint,
@@ -233,23 +235,6 @@ def _questions(
         )
         for most, rounds in zip(tiles or own_tiles, (2 if options["repeat"] else 1, 1), strict=True)
     ]
-
-
-def _run_both(
-    requests: list[RunRequest],
-    questions: list[Question],
-    folder: Folder,
-    options: Mapping[str, Any],
-    labels: Mapping[str, Any] | None,
-    say: Callable[[str], None],
-) -> ScriptComparison:
-    """Run A, then B unless A's launch failed."""
-    from recommender.smoke.bench.ask import run_script
-    from recommender.smoke.bench.comparison import ScriptComparison
-
-    a = run_script("A", requests[0], questions[0], folder.pictures, say)
-    b = None if a.failure else run_script("B", requests[1], questions[1], folder.pictures, say)
-    return ScriptComparison(a, b, folder, str(options["images"]), labels)
 
 
 def _print_report(compared: ScriptComparison, *, as_json: bool) -> None:

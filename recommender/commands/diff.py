@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from recommender.commands.short_help import ShortCommand, exclude
+from recommender.options import names
 
 HELP = """\b
 Examples:
@@ -14,16 +15,9 @@ Examples:
 """
 
 
-def _complete(_context: click.Context, _parameter: click.Parameter, prefix: str) -> list[str]:
-    """Return the releases that begin with a prefix."""
-    from recommender.knowledge.load import load
-
-    return [release for release in load().releases if release.startswith(prefix)]
-
-
 @click.command("diff", cls=ShortCommand, epilog=HELP)
-@click.argument("old", shell_complete=_complete)
-@click.argument("new", shell_complete=_complete)
+@click.argument("old", shell_complete=names("releases"))
+@click.argument("new", shell_complete=names("releases"))
 @click.option("--short", is_flag=True, help="The most important, on about one screen.")
 @click.option("--json", "as_json", is_flag=True, help="Print the complete result as JSON.")
 def command(old: str, new: str, short: bool, as_json: bool) -> None:
@@ -40,6 +34,6 @@ def command(old: str, new: str, short: bool, as_json: bool) -> None:
     store = load()
     diff = release_diff.diff(store, resolve_release(store, old), resolve_release(store, new))
     if as_json:
-        terminal.show_json(release_diff_text.as_json(diff))
+        terminal.show_json({"format": release_diff_text.FORMAT, **terminal.plain(diff)})
     else:
         terminal.show(short_text.diff(diff) if short else release_diff_text.lines(diff))

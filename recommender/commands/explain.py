@@ -66,6 +66,6 @@ def command(flag: str, lmdeploy: str | None, short: bool, vi: bool, as_json: boo
 
     info = api.explain(flag, lmdeploy or "")
     if as_json:
-        terminal.show_json(option_text.as_json(info))
+        terminal.show_json({"format": option_text.FORMAT, **terminal.plain(info)})
     else:
         terminal.show(short_text.explain(info, vi) if short else option_text.lines(info, vi))

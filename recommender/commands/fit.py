@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recommender.commands.knowledge_files import FILE, knowledge_of, write_whole
+from recommender.commands.knowledge_files import knowledge_of, knowledge_option, write_whole
 from recommender.commands.short_help import ShortCommand
 from recommender.common.errors import MaintenanceError
 from recommender.common.progress import QUIET_S
@@ -29,7 +29,7 @@ TOLERANCE = 0.005
 @click.command(cls=ShortCommand)
 @click.option("--check", "only_check", is_flag=True, help="Write nothing; exit 1 if a file differs.")
 @click.option("--worst", metavar="N", default=0, type=click.IntRange(0, 1000), help="Show the N largest errors. [0]")
-@click.option("--knowledge", "folder", metavar="DIR", type=FILE, help="The knowledge folder. [that of this checkout]")
+@knowledge_option
 def fit(only_check: bool, worst: int, folder: Path | None) -> None:
     """Fit the coefficients to knowledge/evidence, and judge them by runs left out.
 
@@ -43,7 +43,7 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
       recommend knowledge fit --worst 20
       recommend knowledge fit --check
     """
-    from recommender.calibration.fit import solve
+    from recommender.calibration.fit import list_fitted, read_values, solve
     from recommender.calibration.held_out import as_json, held_out_errors, read_fits, solve_folds
     from recommender.calibration.residual_records import residuals
     from recommender.knowledge.load import load
@@ -56,7 +56,7 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
     observations, kept = evidence(place, store), place / FITS
     say(f"{'checking the fits' if only_check else 'fitting'} to {len(observations)} observations")
     if only_check:
-        values, fits = {name: record.value for name, record in store.coefficients.items()}, read_fits(kept)
+        values, fits = read_values(store), read_fits(kept)
         _require_best(observations, store, fits)
     else:
         values, fits = solve(observations, store), solve_folds(observations, store, say)
@@ -65,7 +65,7 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
     click.echo(table(figures))
     for error in sorted(errors, key=lambda error: -abs(error.log))[:worst]:
         click.echo(f"{error.figure:<14} {error.error:>+7.0%}  {error.observation.what} (without {error.part})")
-    fitted = {name: values[name] for name, record in store.coefficients.items() if record.basis == "fitted"}
+    fitted = {name: values[name] for name in list_fitted(store)}
     wanted = files(place, fitted, figures) | {kept: as_json(fits)}
     differing, state = _bring_up_to_date(place, wanted, only_check), "stale" if only_check else "changed"
     click.echo(f"{len(fitted)} coefficients, {len(figures)} residuals, {differing} {state}")
@@ -84,11 +84,10 @@ def _bring_up_to_date(place: Path, wanted: Mapping[Path, str], only_check: bool)
 
 def _require_best(observations: list[Observation], store: Store, fits: Fits) -> None:
     """Raise MaintenanceError if the committed fit, or a kept one, is not at its best for what it saw."""
-    from recommender.calibration.fit import list_improvable
+    from recommender.calibration.fit import list_improvable, read_values
     from recommender.calibration.held_out import list_stale
 
-    values = {name: record.value for name, record in store.coefficients.items()}
-    stale = [f"{name} is not at its best" for name in list_improvable(observations, store, values)]
+    stale = [f"{name} is not at its best" for name in list_improvable(observations, store, read_values(store))]
     if stale := [*stale, *list_stale(observations, store, fits)]:
         raise MaintenanceError(f"{len(stale)} fits are stale; run recommend knowledge fit: {'; '.join(stale[:5])}")
 

@@ -190,7 +190,7 @@ def verify(wheels: Path | None, repository: Path | None, only: str, folder: Path
     knowledge = read(knowledge_of(folder))
     if repository is not None and not repository.is_dir():
         raise MaintenanceError(f"--repository: {repository} is not a folder; name a clone of LMDeploy's repository")
-    cited = [source for file, record in knowledge.records() if only in file for source in citations(record, file)]
+    cited = list(citations(knowledge, only))
     if only and not any(only in file for file, _ in knowledge.records()):
         raise click.BadParameter(f"no record's file has {only!r} in its name", param_hint="--only")
     cited.sort(key=lambda citation: (citation.source.release, citation.source.path))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
@@ -13,21 +11,18 @@ from recommender.common.errors import MaintenanceError
 from recommender.knowledge.load import data_root
 from recommender.knowledge.store import FOLDERS
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
 FILE = click.Path(path_type=Path)
 
 
-def knowledge_option(command: Command) -> Command:
-    """Add the option that names another knowledge folder than this checkout's."""
-    help_text = "The knowledge folder. [that of this checkout]"
-    return click.option("--knowledge", "folder", metavar="DIR", type=FILE, help=help_text)(command)
-
-
-def wheels_option(command: Command) -> Command:
-    """Add the option that names the folder of LMDeploy's wheels."""
-    help_text = "Folder of LMDeploy wheels; missing ones are downloaded into it. [a user cache]"
-    return click.option("--wheels", metavar="DIR", type=FILE, help=help_text)(command)
+knowledge_option = click.option(
+    "--knowledge", "folder", metavar="DIR", type=FILE, help="The knowledge folder. [that of this checkout]"
+)
+wheels_option = click.option(
+    "--wheels",
+    metavar="DIR",
+    type=FILE,
+    help="Folder of LMDeploy wheels; missing ones are downloaded into it. [a user cache]",
+)
 
 
 def knowledge_of(folder: Path | None) -> Path:

@@ -22,21 +22,21 @@ Examples:
   recommend --gpu A100-80G --json -q | python -m json.tool
 """
 OUTPUTS = {
-    "recommendation": ("recommend --json, recommend estimate --json", "render.json_output"),
-    "nothing-fits": ("recommend --json where nothing fits", "render.no_fit_json"),
-    "compare": ("recommend compare --json", "lookup.comparison_text"),
-    "explain": ("recommend explain --json", "lookup.option_text"),
-    "diff": ("recommend diff --json", "lookup.release_diff_text"),
-    "list": ("recommend list --json", "lookup.listing"),
-    "review": ("recommend review --format json", "review.output.json_output"),
-    "check": ("recommend check --json", "render.drift_text"),
-    "plan": ("recommend plan --json", "fleet.json_output"),
-    "smoke": ("recommend smoke --json", "smoke.json_output"),
-    "campaign": ("recommend campaign --ranking --json", "smoke.campaign.sweep"),
-    "knowledge-check": ("recommend knowledge check --json", "maintenance.json_output"),
-    "bench-prompt": ("recommend bench-prompt --json", "smoke.bench.json_output"),
+    "recommendation": ("recommend --json, recommend estimate --json", "render.json_output", "Published"),
+    "nothing-fits": ("recommend --json where nothing fits", "render.no_fit_json", "NoFit"),
+    "compare": ("recommend compare --json", "lookup.comparison_text", "Published"),
+    "explain": ("recommend explain --json", "lookup.option_text", "OptionInfo"),
+    "diff": ("recommend diff --json", "lookup.release_diff_text", "Diff"),
+    "list": ("recommend list --json", "lookup.listing", "Published"),
+    "review": ("recommend review --format json", "review.output.json_output", "Published"),
+    "check": ("recommend check --json", "render.drift_text", "Published"),
+    "plan": ("recommend plan --json", "fleet.json_output", "Published"),
+    "smoke": ("recommend smoke --json", "smoke.json_output", "Published"),
+    "campaign": ("recommend campaign --ranking --json", "smoke.campaign.sweep", "Published"),
+    "knowledge-check": ("recommend knowledge check --json", "maintenance.json_output", "KnowledgeCheck"),
+    "bench-prompt": ("recommend bench-prompt --json", "smoke.bench.json_output", "Published"),
 }
-"""By the name of an output's schema: what prints the output, and the module whose ``schema()`` makes it."""
+"""By the name of an output's schema: what prints the output, its type's module, with the ``FORMAT``, and its type."""
 EVIDENCE = {"smoke-run": "recommend smoke --save-evidence"}
 SAME = {"recommend": "recommendation", "estimate": "recommendation"}
 """Other names of a schema, so that every command's name is one."""
@@ -64,7 +64,7 @@ def command(name: str | None) -> None:
 
     known = _names()
     if name is None:
-        told = EVIDENCE | {each: text for each, (text, _) in OUTPUTS.items()}
+        told = EVIDENCE | {each: text for each, (text, *_) in OUTPUTS.items()}
         terminal.show(f"{each:<17}{told.get(each, f'a record: {each}')}, version {__version__}" for each in known)
         return
     name = SAME.get(name, name)
@@ -76,12 +76,15 @@ def command(name: str | None) -> None:
 def schemas() -> dict[str, str]:
     """The text of every file of knowledge/schema/, by name: one a record type, and the JSON outputs'."""
     from recommender.knowledge.index import TYPES
+    from recommender.knowledge.json_schema import output_schema
 
     made: dict[str, dict[str, Any]] = {}
     kinds: dict[str, type[BaseModel]] = {_kebab(kind.__name__): kind for kind in TYPES.values()}
     for name, kind in sorted(kinds.items()):
         made[name] = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | kind.model_json_schema()
-    made |= {name: import_module(f"recommender.{module}").schema() for name, (_, module) in OUTPUTS.items()}
+    for name, (_, place, output) in OUTPUTS.items():
+        module, title = import_module(f"recommender.{place}"), "".join(map(str.capitalize, name.split("-")))
+        made[name] = output_schema(getattr(module, output), title, module.FORMAT)
     return {f"{name}.json": _write(each) for name, each in made.items()}
 
 

@@ -121,9 +121,7 @@ def command(artefact: Path | None, **options: Any) -> None:
     seconds = positive_float("--seconds", options["seconds"], 3600) if options["seconds"] else 0.0
     lasting = seconds or (QUICK_S if options["quick"] else LONG_S)
     # Mistakes are refused before anything is made or started.
-    driven = phases.parse_loads(
-        options["phases"], recommendation, lasting
-    )  # refuse mistakes before anything is made or started
+    driven = phases.parse_loads(options["phases"], recommendation, lasting)
     _check_options(script, recommendation, options)
     if options["dry_run"]:
         from recommender.smoke.dryrun import dry_run
@@ -195,13 +193,11 @@ def _run_request(
     from recommender.smoke.process import host
     from recommender.smoke.result import RunRequest
 
-    environment = dict(os.environ)
-    artefact.settings(
-        recommendation.resolved, script.words(recommendation.resolved, environment)
-    )  # refuses values that are no numbers
+    environment, resolved = dict(os.environ), recommendation.resolved
+    artefact.settings(resolved, script.words(resolved, environment))  # refuses values that are no numbers
     pin = host.check_cores(options["pin"] or "")
     host.check_packages()
-    host.check_lmdeploy(recommendation.resolved.release.id, environment)
+    host.check_lmdeploy(resolved.release.id, environment)
     _check_gpu(recommendation, environment, bool(options["save_evidence"]), say)
     model, checkpoint = host.find_model(script, recommendation, options, environment, say)
     return RunRequest(
@@ -264,15 +260,12 @@ def _run(
 
     result = run(request, say)
     say("")
-    evidence_record = record.build_record(
-        evidence[1] if evidence else "run", request, result, time.strftime("%Y-%m-%d")
-    )
+    name = evidence[1] if evidence else "run"
+    evidence_record = record.build_record(name, request, result, time.strftime("%Y-%m-%d"))
     if evidence and result.ready_mib:
         record.save(evidence[0], evidence_record)
-    if options["as_json"]:
-        click.echo(json_output.to_json(request.recommendation, evidence_record), nl=False)
-    else:
-        click.echo(report.text(request.recommendation, evidence_record), nl=False)
+    write = json_output.to_json if options["as_json"] else report.text
+    click.echo(write(request.recommendation, evidence_record), nl=False)
     if not result.memory_back:
         click.echo("recommend smoke: GPU memory was not freed; see nvidia-smi", err=True)
     if evidence:

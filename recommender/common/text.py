@@ -48,8 +48,12 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
 
 def shorten(text: str, limit: int = 60) -> str:
     """Return a user's text in quotes, cut at a limit and without control characters."""
-    shown = masked(text[: limit + 1])
-    return repr(shown if len(shown) <= limit else shown[:limit] + "...")
+    return repr(clip(text, limit))
+
+
+def clip(text: str, limit: int) -> str:
+    """Return text cut at a limit, without control characters."""
+    return masked(text[:limit]) + ("..." if len(text) > limit else "")
 
 
 def masked(text: str) -> str:

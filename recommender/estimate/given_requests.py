@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING
 from recommender.estimate.load_profile import TimesOf, describe_request, describe_server, shared_row_ms
 from recommender.estimate.scheduler.passes import Answer, SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.prefix_cache import find_hits
-from recommender.estimate.scheduler.simulation import (
-    LoadFigures,
-    answer_arrivals,
-    answer_sequence,
-    simulate_replay,
-)
+from recommender.estimate.scheduler.simulation import LoadFigures, answer_arrivals, answer_sequence, simulate_replay
 
 if TYPE_CHECKING:
     from recommender.estimate.configuration import Configuration

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from recommender.estimate import model_shape
 from recommender.estimate.configuration import Configuration
+from recommender.estimate.similar_runs import doublings
 from recommender.request.resolved_request import ResolvedRequest
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _compare_gpus(first: records.Gpu, second: records.Gpu) -> float:
     if first.id == second.id:
         return 0.0
     rates = [max(rate.tera for rate in gpu.rates if "16" in rate.precision) for gpu in (first, second)]
-    return _doublings(first.bandwidth_gb_s, second.bandwidth_gb_s) + _doublings(*rates)
+    return doublings(first.bandwidth_gb_s, second.bandwidth_gb_s) + doublings(*rates)
 
 
 def _compare_models(table: PublishedTable, resolved: ResolvedRequest, config: Configuration) -> float:
@@ -86,16 +86,12 @@ def _compare_models(table: PublishedTable, resolved: ResolvedRequest, config: Co
     bits = 4 if table.weights == "awq" else 16
     asked = resolved.model.quantization[0].bits if resolved.model.quantization else 16
     sizes = [model_shape.linear_parameters(model) for model in (resolved.store.models[table.model], resolved.model)]
-    return _doublings(sizes[0] * bits / table.tp, sizes[1] * asked / config.tp)
+    return doublings(sizes[0] * bits / table.tp, sizes[1] * asked / config.tp)
 
 
 def _compare_loads(load: PublishedLoad, resolved: ResolvedRequest) -> float:
     """Return how much a load differs, in doublings; lengths that were not published do not count."""
-    apart = _doublings(load.concurrency, resolved.concurrency)
+    apart = doublings(load.concurrency, resolved.concurrency)
     for known, asked in ((load.input_tokens, resolved.input_tokens()), (load.output_tokens, resolved.output_tokens)):
-        apart += _doublings(known, asked) / 2 if known else 0.0
+        apart += doublings(known, asked) / 2 if known else 0.0
     return apart
-
-
-def _doublings(first: float, second: float) -> float:
-    return abs(math.log2((first or 1) / (second or 1)))

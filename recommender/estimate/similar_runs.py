@@ -73,22 +73,23 @@ def _compare_runs(resolved: ResolvedRequest, config: Configuration, run: RunSumm
     """Return how much a run's launch differs from ``config``, in doublings."""
     apart = OTHER_MODEL * (run.model != resolved.model.id) + OTHER_GPU * (run.gpu != resolved.gpu.id)
     apart += OTHER_ENGINE * (run.engine != config.backend)
-    apart += _doublings(run.batch, config.max_batch_size) / 2 + _doublings(run.threads, config.omp_threads) / 2
-    apart += _doublings(run.prefill_tokens, config.prefill_tokens) / 2
+    apart += doublings(run.batch, config.max_batch_size) / 2 + doublings(run.threads, config.omp_threads) / 2
+    apart += doublings(run.prefill_tokens, config.prefill_tokens) / 2
     # The session length barely matters, but distinguishes equal launches from similar ones.
-    return apart + _doublings(run.session, config.session_len) / 8
+    return apart + doublings(run.session, config.session_len) / 8
 
 
 def _compare_loads(resolved: ResolvedRequest, prompt: int, load: RunLoad) -> float:
     """Return how much a measured load differs from the request's, in doublings."""
-    apart = _doublings(load.concurrency, resolved.concurrency)
-    apart += _doublings(load.output_tokens, resolved.output_tokens) / 2
+    apart = doublings(load.concurrency, resolved.concurrency)
+    apart += doublings(load.output_tokens, resolved.output_tokens) / 2
     pixels = resolved.images * resolved.image_width * resolved.image_height
-    longer = _doublings(load.input_tokens, prompt)
+    longer = doublings(load.input_tokens, prompt)
     if not pixels or not load.pixels:
         return apart + longer + (TEXT_FOR_IMAGES if bool(pixels) != bool(load.pixels) else 0.0)
-    return apart + max(_doublings(load.pixels, pixels), longer)
+    return apart + max(doublings(load.pixels, pixels), longer)
 
 
-def _doublings(first: int, second: int) -> float:
+def doublings(first: float, second: float) -> float:
+    """Return how much two figures differ, in doublings; a 0 counts as 1."""
     return abs(math.log2((first or 1) / (second or 1)))

@@ -97,54 +97,48 @@ def version(text: str) -> Version:
     return Version(text)
 
 
-def unknown(name: str, text: str, names: Mapping[str, Kind] = NAMES) -> ConditionError:
+def unknown(name: str, text: str) -> ConditionError:
     """Return the error for a name that is not in the vocabulary, with the nearest names."""
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+    near = difflib.get_close_matches(name, NAMES, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}?" if near else "the names are in knowledge/GUIDELINES.md"
     return ConditionError(f"{text!r}: unknown name {name!r}; {hint}")
 
 
-def parse(text: str, names: Mapping[str, Kind] = NAMES) -> Condition:
-    """Parse one condition. Raises ConditionError with the text and what to write instead."""
-    return _known(text) if names is NAMES else _read(text, names)
-
-
-def _read(text: str, names: Mapping[str, Kind]) -> Condition:
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Condition:
+    """Parse one condition; cached. Raises ConditionError with the text and what to write instead."""
     match = _SHAPE.fullmatch(text.strip())
     if match is None:
         raise ConditionError(f"{text!r}: write NAME OPERATOR OPERAND, such as: gpu.count >= 2")
     name, sign, operand = match.groups()
-    if name not in names:
-        raise unknown(name, text, names)
-    kind = names[name]
+    if name not in NAMES:
+        raise unknown(name, text)
+    kind = NAMES[name]
     if sign not in OPERATORS[kind]:
         raise ConditionError(f"{text!r}: {name} is a {kind}; use one of {', '.join(OPERATORS[kind])}")
-    if operand in names:
-        if names[operand] != kind or sign.endswith("in"):
+    if operand in NAMES:
+        if NAMES[operand] != kind or sign.endswith("in"):
             raise ConditionError(f"{text!r}: {name} is a {kind}; {sign} cannot compare it with {operand}")
         return Condition(text, (name, operand), _test(text, name, _COMPARE[sign], None, operand))
     right: object
     if sign.endswith("in"):
         if not (operand.startswith("[") and operand.endswith("]") and operand[1:-1].strip()):
             raise ConditionError(f"{text!r}: after {sign!r} write a list, such as: {name} {sign} [a, b]")
-        right = tuple(_literal(item.strip(), kind, text, names) for item in operand[1:-1].split(","))
+        right = tuple(_literal(item.strip(), kind, text) for item in operand[1:-1].split(","))
     else:
-        right = _literal(operand, kind, text, names)
+        right = _literal(operand, kind, text)
     if sign == "multiple of" and right == 0:
         raise ConditionError(f"{text!r}: nothing is a multiple of 0; write a number above 0")
     return Condition(text, (name,), _test(text, name, _COMPARE[sign], right))
 
 
-_known = lru_cache(maxsize=4096)(lambda text: _read(text, NAMES))
-
-
-def _literal(item: str, kind: Kind, text: str, names: Mapping[str, Kind]) -> Value:
+def _literal(item: str, kind: Kind, text: str) -> Value:
     """Return an operand that is not a name as a value of its kind."""
     quoted = re.fullmatch(r'"([^"]*)"', item)
     if kind == "text" and quoted:
         return quoted[1]
     if re.fullmatch(r"(gpu|model|request|config|estimate)\.\w+", item):
-        raise unknown(item, text, names)
+        raise unknown(item, text)
     try:
         if kind == "number" and re.fullmatch(r"-?\d+", item):
             return int(item)

@@ -78,12 +78,9 @@ def other_variants(store: Store, gpu: records.Gpu, name: str) -> list[str]:
     """Return the other GPUs that an ambiguous name may mean; none of a name that means one."""
     if normal(name) not in map(normal, gpu.ambiguous):
         return []
-    return sorted(other.id for other in store.gpus.values() if other is not gpu and _fits(other, name))
-
-
-def _fits(gpu: records.Gpu, name: str) -> bool:
-    """Return whether a whole GPU's name has all words of this one."""
-    return PART not in gpu.id and all(normal(word) in normal(gpu.name) for word in re.split(r"[\s-]+", name))
+    words = [normal(word) for word in re.split(r"[\s-]+", name)]
+    others = (other for other in store.gpus.values() if other is not gpu and PART not in other.id)
+    return sorted(other.id for other in others if all(word in normal(other.name) for word in words))
 
 
 def gpu_of_driver(store: Store, planned: str, driver_name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -51,6 +51,11 @@ class RunFigures:
 def numbers(text: str) -> list[int]:
     """Return the whole numbers of a record's text."""
     return [int(number) for number in text.split()]
+
+
+def write_numbers(values: Iterable[float]) -> str:
+    """Return numbers, rounded, as the text of a record."""
+    return " ".join(str(round(value)) for value in values)
 
 
 def quantile(values: Sequence[float], part: float) -> float:

@@ -15,65 +15,42 @@ if TYPE_CHECKING:
     from recommender.knowledge.published_loads import PublishedTable
 
 
-class RunSummary(Protocol):
+class RunSummary:
     """What the recommender reads of a run; ``index.read_record`` gives the whole record."""
 
-    @property
-    def id(self) -> str: ...
-    @property
-    def lmdeploy(self) -> str: ...
-    @property
-    def startup_s(self) -> float: ...
-    @property
-    def random_weights(self) -> bool: ...
-    @property
-    def gpu(self) -> str: ...
-    @property
-    def model(self) -> str: ...
-    @property
-    def engine(self) -> str: ...
-    @property
-    def mps(self) -> bool: ...
-    @property
-    def batch(self) -> int: ...
-    @property
-    def prefill_tokens(self) -> int: ...
-    @property
-    def session(self) -> int: ...
-    @property
-    def threads(self) -> int: ...
-    @property
-    def loads(self) -> tuple[RunLoad, ...]: ...
+    id: str
+    lmdeploy: str
+    startup_s: float
+    random_weights: bool
+    gpu: str
+    model: str
+    engine: str
+    mps: bool
+    batch: int
+    prefill_tokens: int
+    session: int
+    threads: int
+    loads: tuple[RunLoad, ...]
 
 
-class RunLoad(Protocol):
+class RunLoad:
     """One closed-loop load of a run: its requests, requests/s, and the median latency in ms."""
 
-    @property
-    def concurrency(self) -> int: ...
-    @property
-    def image(self) -> str: ...
-    @property
-    def pixels(self) -> int: ...
-    @property
-    def input_tokens(self) -> int: ...
-    @property
-    def output_tokens(self) -> int: ...
-    @property
-    def rps(self) -> float: ...
-    @property
-    def p50_ms(self) -> float: ...
+    concurrency: int
+    image: str
+    pixels: int
+    input_tokens: int
+    output_tokens: int
+    rps: float
+    p50_ms: float
 
 
-class EarlierRuns(Protocol):
+class EarlierRuns:
     """What the recommender reads of measurements from before there were runs."""
 
-    @property
-    def id(self) -> str: ...
-    @property
-    def lmdeploy(self) -> str: ...
-    @property
-    def startup_s(self) -> float: ...
+    id: str
+    lmdeploy: str
+    startup_s: float
 
 
 class Store:
@@ -103,7 +80,7 @@ class Store:
     def __init__(self, index: str | bytes) -> None:
         """Read an index made by ``index.compile_index``. Raises ValueError for a broken one."""
         kinds = json.loads(index, object_hook=Plain)
-        for kind in (*FOLDERS, "measured"):
+        for kind in Store.__annotations__:
             setattr(self, kind, MappingProxyType(vars(vars(kinds)[kind])))
 
     def options(self) -> Iterator[records.Option]:
@@ -113,27 +90,11 @@ class Store:
         yield from self.client.values()
 
 
-FOLDERS: Mapping[str, str] = {
-    "releases": "releases",
-    "flags": "flags",
-    "environment": "environment",
-    "client": "client",
-    "gpus": "gpus",
-    "models": "models",
+FOLDERS: Mapping[str, str] = {kind: kind for kind in Store.__annotations__ if kind != "measured"} | {
     "loads": "workloads/loads",
-    "workloads": "workloads",
-    "constraints": "constraints",
-    "advisers": "advisers",
-    "disagreements": "disagreements",
-    "scenarios": "scenarios",
-    "claims": "claims",
-    "threads": "threads",
-    "coefficients": "coefficients",
-    "residuals": "residuals",
-    "evidence": "evidence",
     "probes": "evidence/earlier",
-    "published": "published",
 }
+"""The folder of each kind of record, within knowledge/."""
 
 
 class Named(Protocol):

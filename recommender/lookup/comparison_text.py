@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from recommender.choose.constraints import ConstraintFinding
 from recommender.choose.reasons import has_source
 from recommender.common.terminal import labelled, wrap
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.speed import Speed
-from recommender.knowledge.json_schema import output_schema
 from recommender.lookup.comparison import OURS, ComparedSetting, ComparedValue, Comparison, rejections, unknown_options
 from recommender.render.summary import cite, gib
 from recommender.request.request import Request
@@ -95,14 +94,11 @@ def _outcome(recommendation: Recommendation) -> ComparedOutcome:
     )
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of ``compare --json``."""
-    return output_schema(Published, "Compare", FORMAT)
-
-
 def lines(comparison: Comparison) -> Iterator[str]:
     """Yield the text of 80 columns."""
-    yield from predictions(comparison)
+    yield from head(comparison)
+    yield ""
+    yield from _table(comparison)
     yield ""
     yield "SETTINGS"
     yield from wrap(
@@ -111,13 +107,6 @@ def lines(comparison: Comparison) -> Iterator[str]:
     for compared in comparison.settings:
         yield ""
         yield from setting(compared, comparison.resolved.release.id)
-
-
-def predictions(comparison: Comparison) -> Iterator[str]:
-    """Yield the request, and of each configuration whether it fits and what is predicted."""
-    yield from head(comparison)
-    yield ""
-    yield from _table(comparison)
 
 
 def head(comparison: Comparison) -> Iterator[str]:

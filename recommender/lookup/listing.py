@@ -15,7 +15,6 @@ from recommender.common.plain import Plain
 from recommender.common.terminal import cut
 from recommender.common.text import did_you_mean, shorten
 from recommender.estimate.model_shape import weight_bytes
-from recommender.knowledge.json_schema import output_schema
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
@@ -146,11 +145,6 @@ class Published:
 def published(kind: str, words: Sequence[str], found: Sequence[Any]) -> Published:
     """Return a list ready to be written."""
     return Published(FORMAT, kind, tuple(words), len(found), tuple(found))
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of ``list --json``."""
-    return output_schema(Published, "List", FORMAT)
 
 
 def lines(kind: str, records: Sequence[Any], total: int, width: int = sys.maxsize) -> Iterator[str]:

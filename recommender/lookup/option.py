@@ -186,11 +186,6 @@ def _holds(record: Any, release: records.Release) -> bool:
     return within(record.since, record.until, version(release.id))
 
 
-def _newest(store: Store, claim: records.Claim, release: records.Release) -> str:
-    """Return the release asked for, or the newest that the claim is about if it is not about that one."""
-    return release.id if _holds(claim, release) else newest_about(store, claim)
-
-
 def _eras(store: Store, flag: records.Flag, release: records.Release) -> Iterator[OptionEra]:
     releases = sorted(store.releases, key=version)
     for era in flag.eras:
@@ -212,6 +207,7 @@ def _eras(store: Store, flag: records.Flag, release: records.Release) -> Iterato
 def _verdicts(store: Store, option: records.Option, release: records.Release) -> Iterator[OptionVerdict]:
     for claim in sorted(store.claims.values(), key=lambda claim: (bool(claim.when), len(claim.options))):
         if option.id in claim.options:
+            holds = _holds(claim, release)
             yield OptionVerdict(
                 claim=claim.id,
                 statement=claim.statement,
@@ -220,10 +216,10 @@ def _verdicts(store: Store, option: records.Option, release: records.Release) ->
                 because=claim.because,
                 since=claim.since,
                 until=claim.until,
-                holds=_holds(claim, release),
+                holds=holds,
                 measured=tuple(measured_lines(store, claim.id)),
                 sources=claim.sources,
-                caveat=code_caveat(store, claim.sources, _newest(store, claim, release)),
+                caveat=code_caveat(store, claim.sources, release.id if holds else newest_about(store, claim)),
             )
 
 

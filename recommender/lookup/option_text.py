@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from recommender.common.terminal import block, labelled, plain, wrap
-from recommender.knowledge.json_schema import output_schema
+from recommender.common.terminal import block, labelled, wrap
 from recommender.lookup.option import KnownIssue, OptionAdvice, OptionEra, OptionInfo, OptionVerdict
 from recommender.render.summary import cite
 
 FORMAT = 1
+"""Of the JSON form; it rises when a field changes its meaning."""
 KINDS = {
     "flag": "option of lmdeploy serve api_server",
     "environment": "environment variable of the server",
@@ -18,16 +17,6 @@ KINDS = {
 }
 TYPES = {"str": "text", "int": "a whole number", "float": "a number", "json": "JSON"}
 READERS = {"turbomind": "TurboMind", "pytorch": "the PyTorch engine", "server": "the server", "nobody": "nothing"}
-
-
-def as_json(option: OptionInfo) -> dict[str, object]:
-    """Return ``format``, which rises when a field changes its meaning, and the fields of ``OptionInfo``."""
-    return {"format": FORMAT, **plain(option)}
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of ``explain --json``."""
-    return output_schema(OptionInfo, "Explain", FORMAT)
 
 
 def lines(option: OptionInfo, vi: bool = False) -> Iterator[str]:

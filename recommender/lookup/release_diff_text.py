@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from recommender.common.terminal import block, labelled, plain, wrap
-from recommender.knowledge.json_schema import output_schema
+from recommender.common.terminal import block, labelled, wrap
 from recommender.lookup.release_diff import ChangedOption, Diff, MovedOption, ReleaseChange, ReleaseRecord
 
 FORMAT = 1
+"""Of the JSON form; it rises when a field changes its meaning."""
 COMMA = re.compile(r",\s*")
 """Between the parts of a version range; with a blank behind it a line may break there."""
-
-
-def as_json(diff: Diff) -> dict[str, Any]:
-    """Return ``format``, which rises when a field changes its meaning, and the fields of ``Diff``."""
-    return {"format": FORMAT, **plain(diff)}
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of ``diff --json``."""
-    return output_schema(Diff, "Diff", FORMAT)
 
 
 def lines(diff: Diff) -> Iterator[str]:
@@ -35,10 +24,7 @@ def lines(diff: Diff) -> Iterator[str]:
     yield from block("REQUIREMENTS", requirements(diff))
     for title, rules in (("RULES THAT NO LONGER APPLY", diff.rules_gone), ("RULES THAT APPLY NOW", diff.rules_new)):
         yield from block(title, (line for rule in rules for line in _rule(rule)))
-    for title, threads in (
-        ("KNOWN ISSUES GONE", diff.threads_gone),
-        ("NEW KNOWN ISSUES", diff.threads_new),
-    ):
+    for title, threads in (("KNOWN ISSUES GONE", diff.threads_gone), ("NEW KNOWN ISSUES", diff.threads_new)):
         yield from block(title, (line for thread in threads for line in (*_item(thread.text), f"    {thread.more}")))
     for title, claims in (
         ("VERDICTS THAT NO LONGER APPLY", diff.claims_gone),

@@ -43,9 +43,6 @@ class Standin:
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         return ()
 
-    def __getitem__(self, key: object) -> Any:
-        return Standin()
-
     def __iter__(self) -> Iterator[Any]:
         return iter(())
 
@@ -70,7 +67,7 @@ class Standin:
     def __or__(self, other: object) -> Any:
         return Standin()
 
-    __ror__ = __add__ = __radd__ = __sub__ = __mul__ = __truediv__ = __and__ = __or__
+    __getitem__ = __ror__ = __add__ = __radd__ = __sub__ = __mul__ = __truediv__ = __and__ = __or__
 
     def __lt__(self, other: object) -> bool:
         return False

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel
-
 from recommender.common.errors import MaintenanceError
 from recommender.knowledge.provenance import in_wheel
 from recommender.knowledge.records import CodeSource
+from recommender.maintenance.knowledge_folder import KnowledgeFolder
 
 PLATFORMS = ("manylinux2014_x86_64", "manylinux_2_17_x86_64", "manylinux_2_28_x86_64")
 PYTHONS = ("3.10", "3.12")
@@ -60,21 +59,11 @@ class CheckedCitations:
         return f"{counts}, {len(self.skipped)} skipped (outside the wheel; name a checkout of LMDeploy's repository)"
 
 
-def citations(record: BaseModel, where: str) -> Iterator[Cited]:
-    """Yield every code source in a record, however deep, with the path of fields that leads to it."""
-    for name in type(record).model_fields:
-        yield from _within(getattr(record, name), f"{where}: {name}")
-
-
-def _within(value: object, where: str) -> Iterator[Cited]:
-    if isinstance(value, CodeSource):
-        yield Cited(where, value)
-    elif isinstance(value, BaseModel):
-        for name in type(value).model_fields:
-            yield from _within(getattr(value, name), f"{where}.{name}")
-    elif isinstance(value, (tuple, list)):
-        for index, item in enumerate(value):
-            yield from _within(item, f"{where}[{index}]")
+def citations(knowledge: KnowledgeFolder, only: str = "") -> Iterator[Cited]:
+    """Yield the code sources of records whose file has ``only`` in its name, with the fields that lead to each."""
+    for file, where, part in knowledge.parts():
+        if only in file and isinstance(part, CodeSource):
+            yield Cited(f"{file}: {where}", part)
 
 
 def lines_with(text: str, token: str, near: int) -> tuple[int, ...]:
@@ -114,14 +103,11 @@ def verify_all(sources: Iterable[Cited], open_text: OpenText) -> CheckedCitation
         if text is None:
             skipped.append(cited)
             continue
-        if isinstance(text, FileNotFoundError):
-            problem: CitationProblem | None = CitationProblem(cited, str(text))
-        else:
-            problem = check(cited, text)
-        if problem is None:
-            held += 1
-        else:
+        missing = CitationProblem(cited, str(text)) if isinstance(text, FileNotFoundError) else None
+        if problem := missing or check(cited, str(text)):
             problems.append(problem)
+        else:
+            held += 1
     return CheckedCitations(tuple(problems), held, tuple(skipped))
 
 

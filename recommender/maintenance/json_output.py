@@ -2,9 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any
 
-from recommender.knowledge.json_schema import output_schema
 from recommender.maintenance.knowledge_folder import Problem
 from recommender.maintenance.linters import LINTERS
 from recommender.maintenance.run_linters import LintResult
@@ -27,8 +25,3 @@ def to_json(result: LintResult) -> str:
     """Return a check as JSON text in ASCII."""
     check = KnowledgeCheck(FORMAT, result.records, len(LINTERS), result.unverified, result.problems)
     return json.dumps(asdict(check), indent=2) + "\n"
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of what ``--json`` writes."""
-    return output_schema(KnowledgeCheck, "KnowledgeCheck", FORMAT)

@@ -1,52 +1,33 @@
 """Run the linters over a knowledge folder and sum up the problems."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from recommender.knowledge import records
 from recommender.maintenance.knowledge_folder import KnowledgeFolder, Problem, read
 from recommender.maintenance.linters import LINTERS
 
-
-@dataclass(frozen=True)
-class Excepted:
-    """An accepted problem, with the reason."""
-
-    linter: str
-    file: str
-    field: str
-    why: str
-
-
-EXCEPTIONS: tuple[Excepted, ...] = (
-    Excepted(
-        "support",
-        "knowledge/models/deepseek-v2-lite-chat.yaml",
-        "support (turbomind)",
+Place: TypeAlias = tuple[str, str, str]
+"""A linter, a file and a field in it."""
+EXCEPTIONS: Mapping[Place, str] = {
+    ("support", "knowledge/models/deepseek-v2-lite-chat.yaml", "support (turbomind)"): (
         "until 0.12.1 TurboMind cached a key and a value of 192 for each head, ten times the record's latent vector "
-        "(0.10.2 lmdeploy/turbomind/deploy/source_model/deepseek2.py:98); 0.14.0 dropped the architecture",
+        "(0.10.2 lmdeploy/turbomind/deploy/source_model/deepseek2.py:98); 0.14.0 dropped the architecture"
     ),
-    Excepted(
-        "support",
-        "knowledge/models/moonlight-16b-a3b-instruct.yaml",
-        "support (pytorch)",
-        "releases before 0.10.0 choose the chat template by name and have none of Moonlight",
+    ("support", "knowledge/models/moonlight-16b-a3b-instruct.yaml", "support (pytorch)"): (
+        "releases before 0.10.0 choose the chat template by name and have none of Moonlight"
     ),
-    Excepted(
-        "support",
-        "knowledge/models/phi-4.yaml",
-        "support (pytorch)",
-        "releases before 0.10.0 choose the chat template by name and have none of Phi-4",
+    ("support", "knowledge/models/phi-4.yaml", "support (pytorch)"): (
+        "releases before 0.10.0 choose the chat template by name and have none of Phi-4"
     ),
-    Excepted(
-        "support",
-        "knowledge/models/phi-4-mini-instruct.yaml",
-        "support (pytorch)",
-        "releases before 0.8.0 have no chat template of Phi-4-mini; the documentation lists it from 0.8.0 on",
+    ("support", "knowledge/models/phi-4-mini-instruct.yaml", "support (pytorch)"): (
+        "releases before 0.8.0 have no chat template of Phi-4-mini; the documentation lists it from 0.8.0 on"
     ),
-)
+}
+"""Accepted problems, each with the reason."""
 
 
 @dataclass(frozen=True)
@@ -64,23 +45,22 @@ class LintResult:
         )
 
 
-def check(folder: Path, schemas: Mapping[str, str], exceptions: tuple[Excepted, ...] = EXCEPTIONS) -> LintResult:
+def check(folder: Path, schemas: Mapping[str, str], exceptions: Collection[Place] = EXCEPTIONS) -> LintResult:
     """Run every linter over a knowledge folder; ``schemas`` are the texts of its schema/ by file name.
 
     Raises MaintenanceError where there is no such folder.
     """
     knowledge = read(folder, schemas)
-    by_place = {(exception.linter, exception.file, exception.field): exception for exception in exceptions}
     problems: list[Problem] = []
     used = set()
     for name, linter in LINTERS.items():
         for problem in linter(knowledge):
             place = (name, problem.file, problem.field)
-            if place in by_place:
+            if place in exceptions:
                 used.add(place)
             else:
                 problems.append(problem)
-    for place in (place for place in by_place if place not in used):
+    for place in (place for place in exceptions if place not in used):
         what = f"the exception of {place[0]} for {place[1]}: {place[2]} is stale"
         problems.append(Problem("recommender/maintenance/run_linters.py", "EXCEPTIONS", what, "remove it"))
     problems.sort(key=lambda problem: (problem.file, [part.zfill(9) for part in re.findall(r"\d+|\D+", problem.field)]))

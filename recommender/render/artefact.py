@@ -270,15 +270,11 @@ def settings(resolved: ResolvedRequest, words: tuple[str, ...]) -> dict[str, str
 def require_server_port(script: Artefact, resolved: ResolvedRequest) -> None:
     """Raise RequestError if copies of the artefact would all listen on one port."""
     if settings(resolved, script.words(resolved, {"SERVER_PORT": "1"})).get("port") != "1":
-        option = _port_option(resolved)
+        option = next(flag.option for flag in resolved.store.flags.values() if flag.setting == "port")
         raise RequestError(
             "--copies: this script does not take its port from SERVER_PORT, so all copies would use the same one; "
             f'give it {option} "$SERVER_PORT", and --follow another --with {option.removeprefix("--")}=23333'
         )
-
-
-def _port_option(resolved: ResolvedRequest) -> str:
-    return next(flag.option for flag in resolved.store.flags.values() if flag.setting == "port")
 
 
 def _keywords(text: str) -> dict[tuple[str, str], ast.expr]:

@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 from recommender.common.terminal import wrap
 from recommender.common.text import one_line, printable
-from recommender.knowledge.json_schema import output_schema
 from recommender.render.drift import Difference, Drift, Kind
 from recommender.render.seal import REQUEST
 
@@ -51,11 +49,6 @@ def published(drifts: Sequence[Drift], errors: Sequence[str]) -> Published:
         for each in drifts
     )
     return Published(FORMAT, tuple(files), tuple(errors))
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of ``check --json``."""
-    return output_schema(Published, "Check", FORMAT)
 
 
 def summary(drift: Drift) -> str:

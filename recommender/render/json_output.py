@@ -1,20 +1,18 @@
 """A complete recommendation as JSON, and its JSON Schema."""
 
 import json
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from recommender.choose.constraints import ConstraintFinding
 from recommender.choose.reasons import Explanation
 from recommender.choose.recommend import Recommendation
-from recommender.common.plain import Plain
+from recommender.common.terminal import plain
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.memory import likely_range
 from recommender.estimate.memory_items import MemoryItem
 from recommender.estimate.published_figures import PublishedFigure
 from recommender.estimate.similar_runs import SimilarRun
 from recommender.estimate.speed import Speed
-from recommender.knowledge.json_schema import output_schema
 from recommender.render import seal
 from recommender.request.request import Request
 
@@ -227,22 +225,6 @@ def command(recommendation: Recommendation) -> list[str]:
 
 def to_json(recommendation: Recommendation) -> str:
     """Return the complete recommendation as JSON text in ASCII."""
-    made = asdict(published(recommendation), dict_factory=plain)
+    made = plain(published(recommendation))
     made["rendered"] = seal.read(json.dumps(made), "json").checksum_line
     return json.dumps(made, indent=2, ensure_ascii=True) + "\n"
-
-
-def plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the fields of a dataclass, with records and tuples as JSON has them."""
-    return {name: _value(value) for name, value in pairs}
-
-
-def _value(value: Any) -> Any:
-    if isinstance(value, Plain):
-        return {name: _value(field) for name, field in vars(value).items()}
-    return [_value(item) for item in value] if isinstance(value, tuple) else value
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of what ``--format json`` writes."""
-    return output_schema(Published, "Recommendation", FORMAT)

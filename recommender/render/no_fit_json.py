@@ -1,14 +1,12 @@
 """Why nothing fits a request, as JSON, and its JSON Schema."""
 
 import json
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from recommender.choose.constraints import ConstraintFinding
 from recommender.choose.recommend import NothingFits
 from recommender.choose.relax import RequestChange
-from recommender.knowledge.json_schema import output_schema
-from recommender.render.json_output import plain
+from recommender.common.terminal import plain
 
 FORMAT = 1
 
@@ -40,9 +38,4 @@ def to_json(error: NothingFits) -> str:
         rejected=dict(nothing.rejected),
         notes=error.resolved.notes,
     )
-    return json.dumps(asdict(found, dict_factory=plain), indent=2) + "\n"
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of what ``--json`` writes where nothing fits."""
-    return output_schema(NoFit, "NothingFits", FORMAT)
+    return json.dumps(plain(found), indent=2) + "\n"

@@ -6,7 +6,7 @@ import subprocess
 from collections import Counter
 
 from recommender.common.errors import NoGpu, RequestError
-from recommender.common.text import masked
+from recommender.common.text import clip
 
 QUERY = ("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
 
@@ -26,12 +26,7 @@ def detect() -> tuple[str, int]:
     if len(kinds) > 1:
         listed = ", ".join(f"{count} x {name}" for name, count in kinds)
         raise RequestError(
-            f"--gpu auto: {_cut(listed, 160)} found; all GPUs of a server must be the same model (tp); "
-            f"name one, such as --gpu '{_cut(kinds[0][0], 60)}:{kinds[0][1]}'"
+            f"--gpu auto: {clip(listed, 160)} found; all GPUs of a server must be the same model (tp); "
+            f"name one, such as --gpu '{clip(kinds[0][0], 60)}:{kinds[0][1]}'"
         )
     return kinds[0][0], len(names)
-
-
-def _cut(text: str, limit: int) -> str:
-    shown = masked(text)
-    return shown if len(shown) <= limit else shown[:limit] + "..."

@@ -136,8 +136,3 @@ def most_image_tokens(vision: VisionShape, max_tiles: int | None = None) -> int:
     most = most_tiles(vision, max_tiles)
     tokens = (most + (1 if vision.thumbnail and most > 1 else 0)) * vision.tokens_per_tile
     return tokens + (marks(vision.cut, (1, most), vision.tokens_per_tile) if vision.cut in RULES else 0)
-
-
-def prompt_image_tokens(vision: VisionShape, width: int, height: int, max_tiles: int | None = None) -> int:
-    """Return the prompt tokens of one image, with its markers."""
-    return image_tokens(vision, width, height, max_tiles) + vision.wrapper_tokens

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from recommender.common.errors import RequestError
 from recommender.request.lengths import read_lengths, spread
-from recommender.request.request import MAX_TOKENS, Request
+from recommender.request.request import MAX_TOKENS, Request, check_room
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
@@ -89,11 +89,7 @@ def _check_context(most: int, prefix: int, prompt: int, outputs: tuple[int, ...]
             f"--max-context {most}: a later turn needs {least:,} tokens for the prefix ({prefix:,}), one exchange and "
             f"the next ({own:,} + {answer:,} each); allow more, or use --turns 1"
         )
-    if 0 < most <= prefix + outputs[-1]:
-        raise RequestError(
-            f"--max-context {most}: {'prefix and answer' if prefix else 'an answer'} alone may take "
-            f"{prefix + outputs[-1]:,} tokens; allow more, or ask for less"
-        )
+    check_room(most, prefix, outputs[-1])
 
 
 def prompt_in_turn(prompt: int, output: int, turn: int, prefix: int, most: int) -> int:

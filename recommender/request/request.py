@@ -229,11 +229,16 @@ class Request:
                 "its own; the prefix is part of --input-tokens"
             )
         longest = self.output_p99 or self.output_tokens or (outputs[-1] if outputs else 0)
-        if self.max_context and self.prefix_tokens + longest >= self.max_context:
-            raise RequestError(
-                f"--max-context {self.max_context}: {'prefix and answer' if self.prefix_tokens else 'an answer'} alone "
-                f"may take {self.prefix_tokens + longest:,} tokens; allow more, or ask for less"
-            )
+        check_room(self.max_context, self.prefix_tokens, longest)
+
+
+def check_room(most: int, prefix: int, answer: int) -> None:
+    """Raise RequestError if a limit of tokens leaves no room for a prompt of its own; 0 is no limit."""
+    if 0 < most <= prefix + answer:
+        raise RequestError(
+            f"--max-context {most}: {'prefix and answer' if prefix else 'an answer'} alone may take "
+            f"{prefix + answer:,} tokens; allow more, or ask for less"
+        )
 
 
 def _check_pixels(option: str, width: int, height: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from recommender.common.text import normal
 from recommender.common.timestamps import number, seconds
 from recommender.request.trace_prefix import Beginning, Prefixes
-from recommender.request.trace_rows import Row
+from recommender.request.trace_rows import Row, inner
 
 MOST_TOKENS = 2_000_000
 """Of one request; no model has a longer context."""
@@ -114,11 +114,11 @@ class RowField:
     def of(self, row: Row) -> Any:
         """Return a row's value; None where it has none."""
         if self.path:
-            return row.get(self.path[0]) if len(self.path) == 1 else _inner(row, self.path)
+            return row.get(self.path[0]) if len(self.path) == 1 else inner(row, *self.path)
         if self._searches < MOST_SEARCHES:
             self._searches += 1
             for path in self._paths:
-                value = _inner(row, path)
+                value = inner(row, *path)
                 if value is not None:
                     self.path = path
                     return value
@@ -127,13 +127,6 @@ class RowField:
     def unit(self) -> str:
         """Return the unit that the name of a time says; empty if none."""
         return UNITS.get(self.path[0], "") if self.path else ""
-
-
-def _inner(row: Row, path: tuple[str, ...]) -> Any:
-    value: Any = row
-    for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
 
 
 def format_of(row: Row) -> Format | None:
@@ -244,5 +237,5 @@ def _contents(message: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
         elif isinstance(part, dict) and isinstance(part.get("text"), str):
             yield True, part["text"]
         elif isinstance(part, dict) and part.get("type") in ("image_url", "input_image", "image"):
-            url = _inner(part, ("image_url", "url")) or part.get("image_url")
+            url = inner(part, "image_url", "url") or part.get("image_url")
             yield False, url if isinstance(url, str) else ""

@@ -100,11 +100,8 @@ def _arrivals(request: Request, trace: Trace) -> dict[str, Any]:
 def _images(request: Request, trace: Trace) -> dict[str, Any]:
     if request.images >= 0:
         return {}
-    return (
-        {"images": min(trace.images, MAX_IMAGES), "image_width": SIDE, "image_height": SIDE}
-        if trace.images
-        else {"images": 0}
-    )
+    sides = {"image_width": SIDE, "image_height": SIDE} if trace.images else {}
+    return {"images": min(trace.images, MAX_IMAGES)} | sides
 
 
 def _notes(request: Request, trace: Trace, learned: dict[str, Any]) -> tuple[str, ...]:

@@ -152,8 +152,8 @@ class Rows:
             if not isinstance(entry, dict):
                 yield NO_OBJECT
             elif isinstance(entry.get("benchmarks"), list):
-                for run in filter(_is_object, entry["benchmarks"]):
-                    yield from self._guidellm(run)
+                for run in entry["benchmarks"]:
+                    yield from self._guidellm(run) if isinstance(run, dict) else ()
             elif "input_lens" in entry or {"completed", "total_input_tokens"} <= entry.keys():
                 yield from self._vllm(entry)
             else:
@@ -176,11 +176,11 @@ class Rows:
         for status in ("errored", "incomplete"):
             yield from [f"failed: {status}"] * len(self._first(by_status.get(status)))
         good = self._first(by_status.get("successful"))
-        strategy = _inner(run, "config", "strategy", "type_") or _inner(run, "args", "strategy", "type_")
+        strategy = inner(run, "config", "strategy", "type_") or inner(run, "args", "strategy", "type_")
         if strategy in CLOSED:
             self.no_arrivals = f"the strategy {strategy} sends requests when others end"
-        made = _inner(run, "metrics", "request_totals", "successful")
-        made = number(made if made is not None else _inner(run, "run_stats", "requests_made", "successful")) or 0
+        made = inner(run, "metrics", "request_totals", "successful")
+        made = number(made if made is not None else inner(run, "run_stats", "requests_made", "successful")) or 0
         if made > len(good):
             self.no_arrivals = f"the report keeps {len(good):,} of {made:,.0f} requests"
         for request in good:
@@ -232,15 +232,12 @@ def _parse(line: str) -> Any:
         raise Unreadable(NOT_JSON) from None
 
 
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _inner(value: Any, *names: str) -> Any:
+def inner(value: Any, *names: str) -> Any:
+    """Return what is in objects within objects under these names; None where there is nothing."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value

@@ -7,7 +7,7 @@ import io
 import shlex
 import subprocess
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from recommender.common.errors import RequestError
@@ -84,12 +84,9 @@ def _commands(script: Artefact, recommendation: Recommendation, environment: Map
     words = script.words(recommendation.resolved, environment)
     model = script.values(environment).get("MODEL") or recommendation.resolved.model_source
     if isinstance(script, FleetArtefact):
-        places = [
-            (server.cards, *server.words) for server in script.servers(recommendation, ANYWHERE | dict(environment))
-        ]
-        commands = [
-            f"  CUDA_VISIBLE_DEVICES={card} lmdeploy serve api_server {shlex.join(place)}" for card, *place in places
-        ]
+        servers = script.servers(recommendation, ANYWHERE | dict(environment))
+        command = "lmdeploy serve api_server"
+        commands = [f"  CUDA_VISIBLE_DEVICES={each.cards} {command} {shlex.join(each.words)}" for each in servers]
         return [*commands, f"  haproxy -db -f {FRONT}"]
     if script.kind == "bash":
         return [f"  lmdeploy serve api_server {shlex.quote(model)} {shlex.join(words)}"]
@@ -145,12 +142,9 @@ def find_edits(script: Artefact, recommendation: Recommendation) -> list[str]:
     text = render(recommendation, script.kind)
     fresh = Artefact(script.kind, script.name, text, script.head)
     fresh_values, script_values = fresh.values({}), script.values({})
-    names = [
-        name for name in fresh_values.keys() | script_values.keys() if fresh_values.get(name) != script_values.get(name)
-    ]
-    rendered = set(_code_lines(text, script.kind))
-    lines = [number for number, line in _numbered_lines(script) if line not in rendered]
-    return sorted(names) + [f"line {number}" for number in lines[:5]]
+    names = {name for name, _ in fresh_values.items() ^ script_values.items()}
+    lines = _edited_lines(script.text, _code_lines(text, script.kind), script.kind)
+    return sorted(names) + [f"line {number}" for number in lines]
 
 
 def _find_fleet_edits(fleet: FleetArtefact, recommendation: Recommendation) -> list[str]:
@@ -169,13 +163,15 @@ def _find_fleet_edits(fleet: FleetArtefact, recommendation: Recommendation) -> l
 def _find_file_edits(name: str, text: str, fresh: str, kind: str) -> list[str]:
     """Return the changed lines of a file; without any, the first missing line."""
     rendered, actual = Counter(_code_lines(fresh, kind)), Counter(_code_lines(text, kind))
-    edited_lines = [
-        n for n, line in enumerate(text.split("\n"), 1) if line.strip() not in rendered and _code_lines(line, kind)
-    ]
-    lacking = "" if edited_lines else next(iter(rendered - actual), "")
-    return [f"{name} line {number}" for number in edited_lines[:5]] + (
-        [f"{name} (without {lacking[:60]!r})"] if lacking else []
-    )
+    edited = [f"{name} line {number}" for number in _edited_lines(text, rendered, kind)]
+    lacking = "" if edited else next(iter(rendered - actual), "")
+    return edited + ([f"{name} (without {lacking[:60]!r})"] if lacking else [])
+
+
+def _edited_lines(text: str, rendered: Collection[str], kind: str) -> list[int]:
+    """Return the numbers of the first lines of code that were not rendered."""
+    lines = enumerate(text.split("\n"), 1)
+    return [number for number, line in lines if line.strip() not in rendered and _code_lines(line, kind)][:5]
 
 
 def _code_lines(text: str, kind: str) -> list[str]:
@@ -183,8 +179,3 @@ def _code_lines(text: str, kind: str) -> list[str]:
     return [
         line for line in lines if line and not line.startswith("#") and not (kind == "bash" and ASSIGNED.match(line))
     ]
-
-
-def _numbered_lines(script: Artefact) -> list[tuple[int, str]]:
-    code = set(_code_lines(script.text, script.kind))
-    return [(n, line.strip()) for n, line in enumerate(script.text.split("\n"), 1) if line.strip() in code]

@@ -13,8 +13,6 @@ from recommender.request.request import read_mix
 from recommender.smoke.client.conversation import Drawn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from recommender.choose.recommend import Recommendation
     from recommender.request.resolved_request import ResolvedRequest
     from recommender.smoke.result import Load
@@ -76,10 +74,7 @@ def conversations_of(recommendation: Recommendation, load: Load, drawn: records.
 
 
 def _draw_trace(load: Load) -> records.DrawnLoad:
-    def written(values: Iterable[float]) -> str:
-        return " ".join(str(round(value)) for value in values)
-
-    at, prompts, outputs, shared_with, shared = (written(column) for column in zip(*load.replay, strict=True))
+    at, prompts, outputs, shared_with, shared = map(run_figures.write_numbers, zip(*load.replay, strict=True))
     return records.DrawnLoad(
         prompts=prompts,
         outputs=outputs,

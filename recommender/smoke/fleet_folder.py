@@ -75,11 +75,6 @@ class FleetArtefact(Artefact):
 
     texts: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def foreign(self) -> bool:
-        """Return False: only folders that recommend wrote can be read."""
-        return False
-
     def read_servers(self, environment: Mapping[str, str]) -> tuple[FleetServer, ...]:
         """Return the servers of one host; raise RequestError if they cannot be read."""
         read = _read_compose if self.kind == "compose" else _read_systemd
@@ -137,7 +132,8 @@ class FleetArtefact(Artefact):
 
     def words(self, resolved: ResolvedRequest, environment: Mapping[str, str]) -> tuple[str, ...]:
         """Return the options that all servers share."""
-        return _common_options(self.read_servers(ANYWHERE | dict(environment))[0].words[1:])
+        words = self.read_servers(ANYWHERE | dict(environment))[0].words[1:]
+        return tuple(word for word, before in zip(words, ("", *words), strict=False) if not {word, before} & OWN)
 
     def model(self, environment: Mapping[str, str]) -> str:
         """Return the model that the servers load."""
@@ -179,11 +175,6 @@ ANYWHERE = {"REVISION": "main"}
 """Required variables that no setting depends on."""
 LIMITS = ("SERVER_LIMIT", "QUEUE_LIMIT", "QUEUE_TIMEOUT", "ANSWER_TIMEOUT", "BODY_LIMIT", "HASH_BYTES", "HASH_HEADER")
 """HAProxy's variables that may affect a measurement."""
-
-
-def _common_options(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the options without those that differ from server to server."""
-    return tuple(word for word, before in zip(words, ("", *words), strict=False) if not {word, before} & OWN)
 
 
 def read(folder: Path) -> FleetArtefact:
@@ -265,15 +256,8 @@ def _read_systemd(fleet: FleetArtefact, environment: Mapping[str, str]) -> tuple
             if lacking:
                 raise RequestError(f"{fleet.name}/server.env: {lacking} is not set but lmdeploy@.service uses it")
             options = [expand(word, variables, where) for word in words]
-            servers.append(
-                FleetServer(
-                    f"lmdeploy@{number[1]}",
-                    tuple(options),
-                    unit_variables,
-                    unit_variables.get("CUDA_VISIBLE_DEVICES", ""),
-                    port_option(options, where),
-                )
-            )
+            cards, port = unit_variables.get("CUDA_VISIBLE_DEVICES", ""), port_option(options, where)
+            servers.append(FleetServer(f"lmdeploy@{number[1]}", tuple(options), unit_variables, cards, port))
     return tuple(servers)
 
 

@@ -203,9 +203,8 @@ class FleetSession(Session):
         target, shape = self.load_target(load_asked, servers, model)
         shape = self.size_shape(target, shape, load_asked)
         seconds = death.before_s + RESTART_S + death.after_s + 1.5 * self.result.startup_s
-        plan = load.LoadPlan(
-            load_asked.concurrency, 0.0, seconds, enough=0, limit_s=seconds + 2 * self.request.patience_s
-        )
+        limit = seconds + 2 * self.request.patience_s
+        plan = load.LoadPlan(load_asked.concurrency, 0.0, seconds, enough=0, limit_s=limit)
         outcome = load.run(target, shape, plan, death.tick)
         if not death.dead:
             early = Failure("request-failed", "the load ended before a server was killed")

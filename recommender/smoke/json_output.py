@@ -2,12 +2,10 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 from recommender.choose.recommend import Recommendation
 from recommender.common.terminal import plain
 from recommender.knowledge import records, run_figures
-from recommender.knowledge.json_schema import output_schema
 from recommender.smoke.failures import KINDS
 from recommender.smoke.report import Goal, ReportRow, check_goals, memory_rows, outcome, phase_rows
 
@@ -65,8 +63,3 @@ def to_json(recommendation: Recommendation, run: records.SmokeRun) -> str:
 
 def _rows(rows: list[ReportRow]) -> tuple[Row, ...]:
     return tuple(Row(row.name, row.measured, row.predicted, row.low, row.high, row.error) for row in rows)
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of ``smoke --json``."""
-    return output_schema(Published, "Smoke", FORMAT)

@@ -64,10 +64,8 @@ def _replay(text: str, speed: float, recommendation: Recommendation, seconds: fl
     if not request.replay:
         missing = "pass --trace FILE, a file of requests with times"
         if request.trace_requests and request.rps:
-            missing = (
-                "requests with images are not replayed; leave out options that replace what the trace says: --rps, "
-            )
-            missing += "--burstiness, --image and lengths"
+            missing = "requests with images are not replayed; leave out options that replace what the trace says: "
+            missing += "--rps, --burstiness, --image and lengths"
         elif request.trace_requests:
             missing = "the trace has no times, or all are the same; name one with times, and leave out options that "
             missing += "replace them, such as --load"

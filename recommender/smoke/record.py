@@ -14,6 +14,7 @@ from recommender.common import atomic_write
 from recommender.common.errors import RequestError
 from recommender.common.text import masked
 from recommender.knowledge import records
+from recommender.knowledge.run_figures import write_numbers
 from recommender.render.template import request_json
 
 if TYPE_CHECKING:
@@ -45,7 +46,10 @@ def build_record(name: str, request: RunRequest, result: RunResult, today: str) 
         launch_sha256=artefact.launch_sha256(resolved),
         environment=artefact.exported({}),
         command=tuple(word or "''" for word in artefact.words(resolved, {})),
-        set_by_smoke=tuple(f"{name}={_portable(value)}" for name, value in sorted(request.set_by_smoke.items())),
+        set_by_smoke=tuple(  # of a path its last part: no record names this machine's folders
+            f"{name}={Path(value).name if value.startswith('/') else value}"
+            for name, value in sorted(request.set_by_smoke.items())
+        ),
         copies=request.copies,
         mps=request.mps,
         pinned=request.pin,
@@ -70,11 +74,6 @@ def build_record(name: str, request: RunRequest, result: RunResult, today: str) 
     )
 
 
-def _portable(value: str) -> str:
-    """Return a path's last part, so that no record names this machine's folders."""
-    return Path(value).name if value.startswith("/") else value
-
-
 def clean_message(text: str) -> str:
     """Return a server's message on one line, without paths, at most 400 characters."""
     return re.sub(r"(?<![^\s'\"(=:,])/(?!/)[^ '\"]*/", "", masked(text))[:400]
@@ -83,8 +82,8 @@ def clean_message(text: str) -> str:
 def _phase(measured: LoadResult) -> records.Phase:
     load, outcome, drawn = measured.load, measured.outcome, measured.drawn
     if drawn:
-        counted = {"input_tokens": _text([taken for taken, _ in outcome.tokens])}
-        counted["output_tokens"] = _text([given for _, given in outcome.tokens])
+        counted = {"input_tokens": write_numbers([taken for taken, _ in outcome.tokens])}
+        counted["output_tokens"] = write_numbers([given for _, given in outcome.tokens])
         drawn = drawn.model_copy(update=counted)
     all_streamed = len(outcome.ttft_ms) == len(outcome.latencies_ms)
     return records.Phase(
@@ -96,10 +95,10 @@ def _phase(measured: LoadResult) -> records.Phase:
         output_tokens=outcome.output_tokens,
         window_s=round(outcome.window_s, 3),
         window_requests=outcome.window_requests,
-        latencies_ms=_text(outcome.latencies_ms),
-        gaps_ms=_text(_steps([round(end) for end in outcome.ends_ms])),
-        ttft_ms=_text(outcome.ttft_ms),
-        streamed="" if all_streamed else _text(_steps([place + 1 for place in outcome.streamed])),
+        latencies_ms=write_numbers(outcome.latencies_ms),
+        gaps_ms=write_numbers(_steps([round(end) for end in outcome.ends_ms])),
+        ttft_ms=write_numbers(outcome.ttft_ms),
+        streamed="" if all_streamed else write_numbers(_steps([place + 1 for place in outcome.streamed])),
         drawn=drawn,
         late_ms=round(outcome.late_ms),
         failures=tuple(
@@ -118,10 +117,6 @@ def _phase(measured: LoadResult) -> records.Phase:
 def _steps(values: Sequence[int]) -> list[int]:
     """Return how far each value is from the one before, the first from 0."""
     return [after - before for before, after in pairwise([0, *values])]
-
-
-def _text(values: Sequence[float]) -> str:
-    return " ".join(str(round(value)) for value in values)
 
 
 def evidence_path(name: str) -> tuple[Path, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
 from recommender.calibration.predict import is_predictable, predict_phase, with_free_memory, with_server_layout
@@ -80,13 +80,8 @@ def phase_rows(recommendation: Recommendation, run: records.SmokeRun, phase: rec
         speed = predict(recommendation, run, phase)
 
     def row(name: str, value: float, predicted_range: Range | None, scale: float = 1.0) -> ReportRow:
-        return (
-            ReportRow(
-                name, value, predicted_range.value * scale, predicted_range.low * scale, predicted_range.high * scale
-            )
-            if predicted_range
-            else ReportRow(name, value)
-        )
+        ends = astuple(predicted_range) if predicted_range else ()
+        return ReportRow(name, value, *(end * scale for end in ends))
 
     tokens = figures.output_tokens_s / figures.rps if figures.rps else 0.0
     rates = [
@@ -123,12 +118,9 @@ def _quantile_rows(phase: records.Phase, speed: Speed | None) -> Iterator[Report
             measured = run_figures.quantile(values, share) if enough else 0.0
             predicted = speed.at(figure, quantile) if speed else 0.0
             known = ranges.get((figure, quantile))
-            low, high = (
-                (predicted * end / known.value for end in (known.low, known.high))
-                if known and known.value
-                else (0.0, 0.0)
-            )
-            yield ReportRow(f"{title}{quantile} ms", measured, predicted, low, high)
+            ends = (known.low, known.high) if known and known.value else ()
+            scaled = (predicted * end / known.value for end in ends if known)
+            yield ReportRow(f"{title}{quantile} ms", measured, predicted, *scaled)
 
 
 def check_goals(recommendation: Recommendation, run: records.SmokeRun) -> list[Goal]:
@@ -139,13 +131,9 @@ def check_goals(recommendation: Recommendation, run: records.SmokeRun) -> list[G
     request, figures = recommendation.request, run_figures.figures(last)
     checked = []
     if request.p99_ms:
-        enough = bool(figures.p99_ms)
         tail = figures.p99_ms or figures.p95_ms
-        note = (
-            ""
-            if enough
-            else f"p95 used: a p99 needs {run_figures.P99_SAMPLES} samples, this load has {figures.samples}"
-        )
+        lacking = f"p95 used: a p99 needs {run_figures.P99_SAMPLES} samples, this load has {figures.samples}"
+        note = "" if figures.p99_ms else lacking
         checked.append(Goal("p99 ms", request.p99_ms, tail, 0 < tail <= request.p99_ms, note))
     if request.ttft_ms:
         checked.append(Goal("TTFT ms", request.ttft_ms, figures.ttft_ms, 0 < figures.ttft_ms <= request.ttft_ms))
@@ -162,15 +150,9 @@ def outcome(recommendation: Recommendation, run: records.SmokeRun) -> str:
 
 def text(recommendation: Recommendation, run: records.SmokeRun) -> str:
     """Return the run as 80-column text."""
-    lines = [
-        *_head(recommendation, run),
-        *_settings(run),
-        *(
-            _table("MEMORY of the fullest GPU, minus its idle use", memory_rows(recommendation, run))
-            if run.ready_mib
-            else ()
-        ),
-    ]
+    lines = [*_head(recommendation, run), *_settings(run)]
+    if run.ready_mib:
+        lines += _table("MEMORY of the fullest GPU, minus its idle use", memory_rows(recommendation, run))
     for number, phase in enumerate(run.phases, 1):
         lines += _table(f"LOAD {number}: {_describe_phase(phase, run.kind)}", phase_rows(recommendation, run, phase))
         lines += _phase_notes(phase, run)
@@ -181,10 +163,8 @@ def text(recommendation: Recommendation, run: records.SmokeRun) -> str:
         lines += ["", "GOALS"]
         for goal in checked_goals:
             verdict = "met" if goal.met else "missed"
-            lines += wrap(
-                f"{goal.name} {goal.wanted:,.0f}: {verdict}, measured {goal.measured:,.1f}"
-                + (f" ({goal.note})" if goal.note else "")
-            )
+            note = f" ({goal.note})" if goal.note else ""
+            lines += wrap(f"{goal.name} {goal.wanted:,.0f}: {verdict}, measured {goal.measured:,.1f}{note}")
     lines += ["", "RESULT"]
     outcome_name = outcome(recommendation, run)
     lines += wrap("ok" if outcome_name == "ok" else f"{outcome_name}: {run.said or KINDS[outcome_name].description}")

@@ -20,8 +20,9 @@ GRACE_S = 10.0
 def run(request: RunRequest, say: Say, made: Callable[..., Session] | None = None) -> RunResult:
     """Run an artefact; the result holds any failure, and no process is left behind.
 
-    ``session_type`` replaces the session that checks the answers and drives the loads.
+    ``made`` replaces the session that checks the answers and drives the loads.
     """
+    start = made or {"bash": Session, "python": OfflineSession}.get(request.artefact.kind, FleetSession)
     cards = Gpus(request.recommendation.config.cards, request.variables)
     result = RunResult(cards.host(), cards.used())
     host.leave_cores(request.pin)
@@ -29,7 +30,7 @@ def run(request: RunRequest, say: Say, made: Callable[..., Session] | None = Non
     with work_folder("smoke") as logs:
         try:
             with Guard() as guard:
-                session = (made or _session_type(request))(request, result, watch, guard, logs, say)
+                session = start(request, result, watch, guard, logs, say)
                 try:
                     session.run()
                 except Failure as failure:
@@ -42,10 +43,6 @@ def run(request: RunRequest, say: Say, made: Callable[..., Session] | None = Non
             watch.close()
         result.log_sha256 = _logs_sha256(logs)
     return result
-
-
-def _session_type(request: RunRequest) -> type[Session]:
-    return {"bash": Session, "python": OfflineSession}.get(request.artefact.kind, FleetSession)
 
 
 def _logs_sha256(folder: Path) -> str:

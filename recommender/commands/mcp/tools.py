@@ -113,15 +113,10 @@ class EstimateArguments(LoadArguments):
         """Return memory and speed part by part, and problems."""
         from recommender.render.report import estimate
 
-        yield estimate(
-            api.estimate(
-                self.request(),
-                {
-                    name: str(value).lower() if isinstance(value, bool) else str(value)
-                    for name, value in self.settings.items()
-                },
-            )
-        )
+        settings = {
+            name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in self.settings.items()
+        }
+        yield estimate(api.estimate(self.request(), settings))
 
 
 class CompareArguments(QuestionArguments):

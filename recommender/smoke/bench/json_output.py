@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from recommender.common.terminal import plain
-from recommender.knowledge.json_schema import output_schema
 from recommender.smoke.bench import statistics
 from recommender.smoke.bench.ask import ImageAnswer, ScriptRun
 from recommender.smoke.bench.comparison import MADE_UP, ScriptComparison, differing_settings, model, one_pass
@@ -143,13 +142,7 @@ def published(compared: ScriptComparison) -> Published:
         settings=differing_settings(compared),
         agreement=Agreement(contrast.agreement, contrast.itself, contrast.beyond),
         accuracy=Accuracy(
-            accuracy.a,
-            accuracy.again,
-            accuracy.b,
-            accuracy.pairs,
-            accuracy.low,
-            accuracy.high,
-            accuracy.difference,
+            accuracy.a, accuracy.again, accuracy.b, accuracy.pairs, accuracy.low, accuracy.high, accuracy.difference
         )
         if accuracy
         else None,
@@ -220,8 +213,3 @@ def _answer(answer: ImageAnswer) -> Answer:
     if answer.cause:
         return Failed(value, text, ms, answer.cause, clean_message(answer.message))
     return Answer(value, text, ms)
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of ``bench-prompt --json``."""
-    return output_schema(Published, "BenchPrompt", FORMAT)

@@ -30,12 +30,7 @@ def unpack(plan: ParsedPlan, results: sweep.Results, folder: Path) -> None:
     current = {(launch.id, launch.digest) for launch in sweep.launches(plan, results)}
     texts: dict[str, tuple[bool, str]] = {}
     for line in results.lines:
-        if (
-            not line.evidence
-            or line.code == sweep.TIME_LIMIT
-            or sweep.is_stopped(line.code)
-            or line.code in sweep.MACHINE
-        ):
+        if not line.evidence or sweep.is_cut_short(line.code) or line.code in sweep.MACHINE:
             continue
         try:
             name = sweep.parse_record(line.evidence).id
@@ -119,12 +114,9 @@ def _new_lines(
 ) -> Iterator[sweep.ResultLine]:
     """Yield a line for each open start with a matching record, the last if several."""
     for start in sweep.launches(plan, results):
-        fit = (
-            ()
-            if results.done(start)
-            else [record for record in runs_by_start.get(start.id, ()) if _matches(record[0], start)]
-        )
-        if fit:
+        if results.done(start):
+            continue
+        if fit := [record for record in runs_by_start.get(start.id, ()) if _matches(record[0], start)]:
             run, text = fit[-1]
             took = run.startup_s + sum(phase.window_s + sweep.LOAD_S for phase in run.phases)
             yield sweep.ResultLine(id=start.id, digest=start.digest, code=0, seconds=took, said=run.said, evidence=text)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -15,7 +14,6 @@ from recommender.common.errors import RequestError
 from recommender.common.parse import parse_yaml
 from recommender.common.user_file import Unreadable, read_bytes
 from recommender.knowledge import records
-from recommender.knowledge.json_schema import output_schema
 from recommender.knowledge.run_figures import RunFigures, figures
 from recommender.smoke.campaign.plan import ParsedPlan, PlannedRun, Rung, name_of_phase
 from recommender.smoke.failures import KINDS
@@ -86,17 +84,21 @@ class Results:
         """Return the line that settles a run, or None if it must run (again)."""
         cut = []
         for line in self._by.get((launch.id, launch.digest), ()):
-            if line.code != TIME_LIMIT and not is_stopped(line.code):
-                if line.code not in MACHINE:
-                    return line
-            else:
+            if is_cut_short(line.code):
                 cut.append(line)
+            elif line.code not in MACHINE:
+                return line
         return cut[-1] if len(cut) >= TRIES else None
 
 
 def is_stopped(code: int) -> bool:
     """Return whether a signal ended a run."""
     return code < 0 or code > 128
+
+
+def is_cut_short(code: int) -> bool:
+    """Return whether a signal or the time limit ended a run."""
+    return code == TIME_LIMIT or is_stopped(code)
 
 
 # --- what a record says of each load --------------------------------------------------------------
@@ -229,11 +231,6 @@ class Published:
     format: int
     campaign: str
     loads: tuple[Ranking, ...]
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of ``campaign --ranking --json``."""
-    return output_schema(Published, "Campaign", FORMAT)
 
 
 def ranking(plan: ParsedPlan, results: Results, load: str) -> Ranking:

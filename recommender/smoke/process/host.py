@@ -120,12 +120,11 @@ def find_model(
     if options["weights"] == "random":
         cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lmdeploy-recommender" / "random"
         try:
-            checkpoint = write.ensure_checkpoint(
-                recommendation.resolved.model, options["weights_dir"] or cache, options["seed"], say
-            )
+            root = options["weights_dir"] or cache
+            folder = write.ensure_checkpoint(recommendation.resolved.model, root, options["seed"], say)
         except layouts.WeightsError as error:
             raise Failure("machine", str(error)) from None
-        return str(checkpoint.folder), describe_random_weights(options["seed"])
+        return str(folder), describe_random_weights(options["seed"])
     name = script.model(environment)
     if not name:
         return "", "as the script has it"

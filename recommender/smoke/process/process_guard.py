@@ -83,16 +83,11 @@ class Guard:
         self._channel = here
         try:
             # Plain interpreter and relative path, so that pkill for the run spares the keepers.
+            script = Path(process_keeper.__file__)
             with there:
                 self._standby = subprocess.Popen(
-                    [
-                        os.path.realpath(sys.executable),
-                        "-I",
-                        "-S",
-                        Path(process_keeper.__file__).name,
-                        str(os.getpid()),
-                    ],
-                    cwd=Path(process_keeper.__file__).parent,
+                    [os.path.realpath(sys.executable), "-I", "-S", script.name, str(os.getpid())],
+                    cwd=script.parent,
                     stdin=there.fileno(),
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,

@@ -14,10 +14,8 @@ import json
 import os
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,20 +41,6 @@ GIB = 2**30
 Say = Callable[[str], None]
 
 
-def _silent(_: str) -> None:
-    """Report nothing."""
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A complete synthetic folder; ``seconds`` is 0.0 if it existed already."""
-
-    folder: Path
-    bytes: int
-    seconds: float
-    seed: int
-
-
 def read_mark(folder: Path) -> dict[str, Any] | None:
     """Return the synthetic mark of a folder's config.json, or None."""
     try:
@@ -66,7 +50,7 @@ def read_mark(folder: Path) -> dict[str, Any] | None:
     return mark if isinstance(mark, dict) and mark.get("made_by") == MADE_BY else None
 
 
-def ensure_checkpoint(model: Model, root: Path, seed: int = 0, say: Say = _silent) -> Checkpoint:
+def ensure_checkpoint(model: Model, root: Path, seed: int = 0, say: Say = lambda _: None) -> Path:
     """Return the model's random folder under ``root``, writing it if it is missing.
 
     Wait for another process that writes there. Raise WeightsError if something else has that name; leave it alone.
@@ -80,8 +64,9 @@ def ensure_checkpoint(model: Model, root: Path, seed: int = 0, say: Say = _silen
                 shutil.rmtree(partial, ignore_errors=True)
         if os.path.lexists(folder):
             _check_same(folder, model, files)
-            return Checkpoint(folder, planned_bytes(model), 0.0, seed)
-        return _write(model, folder, seed, files, say)
+        else:
+            _write(model, folder, seed, files, say)
+    return folder
 
 
 # --- what belongs in the folder -------------------------------------------------------------
@@ -185,8 +170,7 @@ def _lock_root(root: Path, say: Say) -> Iterator[bool]:
         os.close(handle)
 
 
-def _write(model: Model, folder: Path, seed: int, files: Mapping[str, str], say: Say) -> Checkpoint:
-    began = time.monotonic()
+def _write(model: Model, folder: Path, seed: int, files: Mapping[str, str], say: Say) -> None:
     total = planned_bytes(model)
     folder.parent.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(folder.parent).free
@@ -205,7 +189,6 @@ def _write(model: Model, folder: Path, seed: int, files: Mapping[str, str], say:
     except BaseException:  # Ctrl-C too
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    return Checkpoint(folder, total, time.monotonic() - began, seed)
 
 
 def _write_shards(model: Model, partial: Path, seed: int, say: Say) -> None:
