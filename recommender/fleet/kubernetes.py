@@ -47,6 +47,8 @@ ALWAYS = (
     "gateway/kustomization",
     "gateway/route",
 )
+CHART = ("Chart.yaml", "values.yaml", "values.schema.json", "templates/fleet.yaml")
+"""The same folder as a Helm chart: its template reads the other files."""
 DASHBOARD = "monitoring/dashboard.json"
 MODELS = "/models"
 SERVERS = "lmdeploy-servers"
@@ -149,7 +151,7 @@ def files(layout: Layout) -> dict[str, str]:
     names = _names(layout)
     names |= monitoring.context(layout, names["limits"]) | {"scale": scale(layout, names["size"])}
     manifests = [f"{manifest}.yaml" for manifest in (*ALWAYS, *(["download"] if names["hub"] else []))]
-    paths = (*(f"k8s/{name}" for name in (*manifests, DASHBOARD, front.NAME)), front.STARTER, front.LUA)
+    paths = (*(f"k8s/{name}" for name in (*manifests, DASHBOARD, *CHART, front.NAME)), front.STARTER, front.LUA)
     return {
         path.removeprefix("k8s/"): _environment().get_template(f"{TEMPLATES}{path}.j2").render(names) for path in paths
     }
