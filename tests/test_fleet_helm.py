@@ -122,8 +122,8 @@ def test_default_values_are_those_of_the_manifests(at: int) -> None:
 @EVERY
 def test_the_chart_has_no_second_copy_of_a_manifest(at: int) -> None:
     """Its template is the same for every fleet; what it prints comes from the files."""
-    template = files(at)["templates/fleet.yaml"]
-    assert template == files(0)["templates/fleet.yaml"]
+    template = files(at)["templates/fleet.tpl"]
+    assert template == files(0)["templates/fleet.tpl"]
     assert "apiVersion:" not in template
     assert template.count("{{") == template.count("}}")
 

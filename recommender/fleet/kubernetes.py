@@ -46,8 +46,10 @@ ALWAYS = (
     "hpa/hpa",
     "gateway/kustomization",
     "gateway/route",
+    "cache/kustomization",
+    "cache/server",
 )
-CHART = ("Chart.yaml", "values.yaml", "values.schema.json", "templates/fleet.yaml")
+CHART = ("Chart.yaml", "values.yaml", "values.schema.json", "templates/fleet.tpl")
 """The same folder as a Helm chart: its template reads the other files."""
 DASHBOARD = "monitoring/dashboard.json"
 MODELS = "/models"
