@@ -283,6 +283,17 @@ def test_ports_agree(at: int) -> None:
     assert variables.keys() - {"CLUSTER_DOMAIN", "API_KEYS_FILE"} <= presets, "the front reads what it is given"
 
 
+def test_dns_names_no_more_pods_than_the_front_accepts() -> None:
+    """An answer with an address of 16 bytes for each pod, a header, the question and EDNS; more pods are refused."""
+    (accepted,) = re.findall(r"accepted_payload_size (\d+)", files(2)[front.NAME])
+    question = len(f"{kubernetes.SERVERS}.{'n' * 63}.svc.cluster.local") + 2 + 4
+    assert 12 + question + 16 * kubernetes.MOST_PODS + 11 <= int(accepted)
+    recommendation = layout(0).recommendation
+    assert kubernetes.files(Layout(recommendation, 500))
+    with pytest.raises(RequestError, match="at most 500 pods"):
+        kubernetes.files(Layout(recommendation, 501))
+
+
 @EVERY
 def test_resources_are_those_of_the_plan(at: int) -> None:
     """As many pods as cards allow, cores of no more than a host has, and memory for the weights."""

@@ -56,6 +56,9 @@ MODELS = "/models"
 SERVERS = "lmdeploy-servers"
 """The headless Service: its name resolves to the address of each pod that is ready."""
 
+MOST_PODS = 500
+"""Addresses that a DNS answer of 8192 bytes holds, 16 bytes each: what the load balancer accepts."""
+
 STARTS = 3
 """Multiple of the longest measured start, for slower or busier hosts."""
 VOLUME_BYTES_S = 100 * 10**6
@@ -148,8 +151,13 @@ class Size:
 def files(layout: Layout) -> dict[str, str]:
     """Return the manifests by their path below the output folder.
 
-    Raises RequestError for a model's name that Kubernetes cannot hold.
+    Raises RequestError for a model's name that Kubernetes cannot hold, and for too many pods.
     """
+    if (most := pods(layout)) > MOST_PODS:
+        raise RequestError(
+            f"--format k8s: the load balancer finds at most {MOST_PODS} pods by DNS, and this fleet has {most:,}; "
+            "plan several fleets, each for a part of --rps"
+        )
     names = _names(layout)
     names |= monitoring.context(layout, names["limits"]) | {"scale": scale(layout, names["size"])}
     manifests = [f"{manifest}.yaml" for manifest in (*ALWAYS, *(["download"] if names["hub"] else []))]
