@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +276,21 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
     done = helm(written({**files(2), "pdb.yaml": "a: b: c"}, tmp_path / "fleet"))
     assert done.returncode != 0
     assert "cannot be read" in done.stderr
+
+
+def test_keys_beside_the_chart_stay_outside(tmp_path: Path) -> None:
+    """Helm would keep them in the cluster, where it keeps the chart."""
+    tool = shutil.which("helm")
+    if tool is None:
+        pytest.skip("helm is not installed, and Debian has none")
+    folder = written({**files(2), "keys.txt": "secret\n"}, tmp_path / "fleet")
+    words = [tool, "package", str(folder), "--destination", str(tmp_path)]
+    subprocess.run(words, capture_output=True, check=True, timeout=60)
+    (archive,) = tmp_path.glob("*.tgz")
+    with tarfile.open(archive) as packed:
+        names = {name.partition("/")[2] for name in packed.getnames()}
+    assert "keys.txt" not in names
+    assert {"deployment.yaml", "haproxy.cfg", "monitoring/dashboard.json"} <= names
 
 
 def test_a_change_of_the_front_is_rolled_out(tmp_path: Path) -> None:

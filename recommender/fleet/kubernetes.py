@@ -49,7 +49,7 @@ ALWAYS = (
     "cache/kustomization",
     "cache/server",
 )
-CHART = ("Chart.yaml", "values.yaml", "values.schema.json", "templates/fleet.tpl")
+CHART = ("Chart.yaml", "values.yaml", "values.schema.json", "templates/fleet.tpl", ".helmignore")
 """The same folder as a Helm chart: its template reads the other files."""
 DASHBOARD = "monitoring/dashboard.json"
 MODELS = "/models"
