@@ -193,6 +193,7 @@ def test_kustomize_and_helm_patch_alike(at: int, tmp_path: Path) -> None:
 
 
 def test_helm_puts_values_into_both_containers(tmp_path: Path) -> None:
+    """The image and the model of the copy are those of the server; other variables are the server's only."""
     values = {"cache": {"enabled": True, "path": "/nvme/models"}, "model": "a/b", "image": "own:1", "env": {"NEW": "1"}}
     made = pod(charted(written(files(2), tmp_path / "fleet"), values)[SERVER])
     (copies,), (container,) = made["initContainers"], made["containers"]

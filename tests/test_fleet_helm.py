@@ -304,6 +304,7 @@ def test_a_change_of_the_front_is_rolled_out(tmp_path: Path) -> None:
 
 
 def test_helm_lints_it(tmp_path: Path) -> None:
+    """No warning is left, but that of a missing icon, which is only information."""
     tool = shutil.which("helm")
     if tool is None:
         pytest.skip("helm is not installed, and Debian has none")

@@ -249,7 +249,6 @@ def _names(layout: Layout) -> dict[str, Any]:
         "flags": [option for option in names["flags"] if option.option not in placed],
         "model": f"{MODELS}/{source.rstrip('/').rpartition('/')[2]}" if folder else source,
         "hub": not folder,
-        "cores": recommendation.resolved.store.coefficients[cores.IDLE].sources,
         "cites": CITES
         | {"health": probed if size.health_probes_engine else f"{health.release} {health.path}:{health.line}"},
     }
