@@ -229,8 +229,12 @@ KINDS: dict[str, tuple[Terms, int]] = {
 """Servers and the mean length of an answer."""
 SHAPES = {"image": ["fixed"], "chat": [*LENGTHS], "rag": ["fixed", "log-normal"], "small": ["geometric"]}
 SERVERS, BUSY = (1, 2, 4, 8, 16), (0.3, 0.7, 0.9, 0.95)
-BURSTS = [("chat", "log-normal", 8, 0.5, 16), ("image", "fixed", 8, 0.7, 16), ("small", "geometric", 2, 0.7, 4),
-          ("rag", "fixed", 16, 0.8, 16)]  # fmt: skip
+BURSTS = [("chat", "log-normal", 8, 0.5, 16, 8), ("image", "fixed", 8, 0.7, 16, 8),
+          ("small", "geometric", 2, 0.7, 4, 4), ("rag", "fixed", 16, 0.8, 16, 8), ("chat", "fixed", 4, 0.7, 8, 8),
+          ("chat", "geometric", 1, 0.5, 4, 4), ("rag", "log-normal", 8, 0.5, 8, 8),
+          ("small", "geometric", 8, 0.8, 16, 32), ("image", "fixed", 2, 0.5, 4, 4),
+          ("image", "fixed", 16, 0.9, 4, 4)]  # fmt: skip
+"""Mean size of the groups, and so many times the usual requests, of which fewer would not tell the p99."""
 HOSTS = [("image", "fixed", "p99", 300), ("image", "fixed", "p99", 420), ("chat", "fixed", "p99", 3400),
          ("chat", "geometric", "p99", 14_000), ("chat", "log-normal", "p99", 20_000), ("rag", "fixed", "p99", 4500),
          ("rag", "log-normal", "p99", 24_000), ("small", "geometric", "p99", 1800),
@@ -250,11 +254,11 @@ def table() -> dict[str, Any]:
     """Return what is simulated of every case: p99 of fleets, and the fewest servers that keep a goal."""
     most = {(kind, shape): capacity(KINDS[kind][0], LENGTHS[shape](KINDS[kind][1]))
             for kind, shapes in SHAPES.items() for shape in shapes}  # fmt: skip
-    cases = [(*which, servers, busy, 1) for which in most for servers in SERVERS for busy in BUSY]
+    cases = [(*which, servers, busy, 1, 1) for which in most for servers in SERVERS for busy in BUSY]
     rows = []
-    for kind, shape, servers, busy, burst in (*cases, *BURSTS):
-        rate = round(busy * servers * most[kind, shape], 2)
-        row = {"kind": kind, "lengths": shape, "servers": servers, "rate": rate, "burst": burst, "count": enough(busy)}
+    for kind, shape, servers, busy, burst, times in (*cases, *BURSTS):
+        rate, count = round(busy * servers * most[kind, shape], 2), enough(busy) * times
+        row = {"kind": kind, "lengths": shape, "servers": servers, "rate": rate, "burst": burst, "count": count}
         rows.append(row | rounded(simulate(row)))
         print(*rows[-1].values(), flush=True)
     return {"times": rows, "hosts": [found for goal in HOSTS for found in hosts(*goal, most[goal[:2]])]}

@@ -49,7 +49,18 @@ LAYOUTS: tuple[tuple[dict[str, Any], int], ...] = (
     ({"gpu": "h100-sxm-80g", "gpu_count": 8, "load": "high"}, 20),
     ({"gpu": "h100-sxm-80g", "model": "internvl3-2b-awq", "load": "", "concurrency": 64}, 3),
     ({"gpu": "h100-sxm-80g", "model": "internvl3-1b", "load": "", "concurrency": 16}, 1),
-    ({"gpu": "h100-sxm-80g", "gpu_count": 2, "load": "medium", "tp": 2, "image_width": 1280, "image_height": 720}, 8),
+    (
+        {
+            "gpu": "h100-sxm-80g",
+            "gpu_count": 2,
+            "load": "medium",
+            "tp": 2,
+            "images": 1,
+            "image_width": 1280,
+            "image_height": 720,
+        },
+        8,
+    ),
     ({"gpu": "h100-sxm-80g-mig-1g", "load": "single", "model": "internvl3-1b", "lmdeploy": "0.12.0"}, 40),
     ({"gpu": "h200-sxm", "gpu_count": 4, "load": "low", "model": "qwen2.5-72b-instruct", "cpus": 64}, 2),
     ({"gpu": "h200-sxm", "gpu_count": 8, "load": "high", "cpus": 192}, 10),
@@ -89,8 +100,9 @@ def documents(text: str) -> list[Manifest]:
 
 @cache
 def manifests(at: int) -> dict[tuple[str, str], Manifest]:
-    """Those of the base; see test_fleet_monitoring.py for the others."""
+    """Those of the base; see test_fleet_monitoring.py for the others, and test_fleet_helm.py for the chart."""
     base = {name: text for name, text in files(at).items() if name.endswith(".yaml") and "/" not in name}
+    base = {name: text for name, text in base.items() if name not in kubernetes.CHART}
     read = [each for text in base.values() for each in documents(text)]
     return {(each["kind"], each.get("metadata", {}).get("name", "")): each for each in read}
 
@@ -217,7 +229,7 @@ def test_names_and_labels_agree(at: int) -> None:
     assert mounted == [front.NAME, front.STARTER, front.LUA]
     assert {*listed["resources"], *mounted} <= set(files(at))
     base = {name for name in files(at) if "/" not in name}
-    assert base - {*listed["resources"], *mounted, "kustomization.yaml"} <= {
+    assert base - {*kubernetes.CHART} - {*listed["resources"], *mounted, "kustomization.yaml"} <= {
         "secret.example.yaml",
         "download.yaml",
     }
@@ -269,6 +281,17 @@ def test_ports_agree(at: int) -> None:
     assert {variables[each] for each in ("FRONT_ADDRESS", "STATS_ADDRESS")} == {"0.0.0.0"}
     presets = set(re.findall(r"presetenv (\w+)", files(at)[front.NAME]))
     assert variables.keys() - {"CLUSTER_DOMAIN", "API_KEYS_FILE"} <= presets, "the front reads what it is given"
+
+
+def test_dns_names_no_more_pods_than_the_front_accepts() -> None:
+    """An answer with an address of 16 bytes for each pod, a header, the question and EDNS; more pods are refused."""
+    (accepted,) = re.findall(r"accepted_payload_size (\d+)", files(2)[front.NAME])
+    question = len(f"{kubernetes.SERVERS}.{'n' * 63}.svc.cluster.local") + 2 + 4
+    assert 12 + question + 16 * kubernetes.MOST_PODS + 11 <= int(accepted)
+    recommendation = layout(0).recommendation
+    assert kubernetes.files(Layout(recommendation, 500))
+    with pytest.raises(RequestError, match="at most 500 pods"):
+        kubernetes.files(Layout(recommendation, 501))
 
 
 @EVERY
@@ -677,15 +700,18 @@ def test_a_hostile_name_is_one_value(name: str) -> None:
     made, plain = kubernetes.files(named(name)), files(2)
     assert made.keys() == plain.keys()
     for file, text in made.items():
-        if file not in ("deployment.yaml", "download.yaml"):
+        if file == "values.yaml":
+            assert yaml.safe_load(text) == {**yaml.safe_load(plain[file]), "model": name}
+            continue
+        if file not in ("deployment.yaml", "download.yaml", "cache/server.yaml"):
             assert text == plain[file], file
             continue
         (read,) = documents(text)
-        container = pod(read)["containers"][0]
+        container = pod(read).get("initContainers", pod(read)["containers"])[0]
         assert environment(container)["MODEL"] == name
         given = next(each for each in container["env"] if each["name"] == "MODEL")
         given["value"] = layout(2).recommendation.resolved.model_source
-        assert read == manifests(2)[read["kind"], read["metadata"]["name"]], file
+        assert [read] == documents(plain[file]), file
 
 
 def test_a_folder_is_one_of_the_volume() -> None:

@@ -51,6 +51,12 @@ def staged(folder: Path) -> Iterator[Path]:
             _swap(copy, folder)
 
 
+def remove_copies(folder: Path) -> None:
+    """Remove the copies that killed runs left beside a folder, if it can be read and written there."""
+    with contextlib.suppress(OSError), _only_writer(folder.parent):
+        pass
+
+
 @contextlib.contextmanager
 def _explain(folder: Path) -> Iterator[None]:
     try:

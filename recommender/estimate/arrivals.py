@@ -32,6 +32,8 @@ COUNTED = (1000, 40_000)
 """Requests that count: at least and at most; fewer with less than half of the effort."""
 GROUPS = 10
 """Of requests that come in groups, so many groups at least."""
+LARGE_GROUP = 16
+"""Of larger groups half as many requests are simulated: more take too long. No other simulation checks these."""
 WANDERING = 25
 """A queue wanders over 1 / (1 - busy)² requests; so many times as many count, of few servers more."""
 FEW = 4
@@ -101,9 +103,9 @@ def places(batch: int) -> int:
 def _simulate(server: OpenServer, rate: float, pooled: int, shares: int, together: float, effort: float) -> LoadFigures:
     busy = min(rate / server.capacity, 0.95)
     group = max(together / shares, 1)
-    few = FEW if together > 1 else 2 * FEW
+    few = 2 * FEW if group <= LARGE_GROUP else FEW
     wandering = WANDERING * max(few / (pooled * shares), 0.5) * group / (1 - busy) ** 2
-    least = max(COUNTED[0] * min(group, FEW), GROUPS * group)
+    least = max(COUNTED[0] * min(2 * group - 1, few), GROUPS * group)
     counted = int(min(max(min(effort, 1) * wandering, effort * least), min(2 * effort, 1) * COUNTED[1]))
     running, step = server.running(rate)
     # Requests that are met running: those that come first find the servers as busy as later ones do, and those that

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from recommender.common.errors import RequestError
 from recommender.common.text import count
 from recommender.common.units import GIB
-from recommender.fleet import front, monitoring
+from recommender.fleet import cores, front, monitoring
 from recommender.fleet.autoscaling import scale
 from recommender.knowledge.conditions import version
 from recommender.knowledge.eras import within
@@ -46,11 +46,18 @@ ALWAYS = (
     "hpa/hpa",
     "gateway/kustomization",
     "gateway/route",
+    "cache/kustomization",
+    "cache/server",
 )
+CHART = ("Chart.yaml", "values.yaml", "values.schema.json", "templates/fleet.tpl", ".helmignore")
+"""The same folder as a Helm chart: its template reads the other files."""
 DASHBOARD = "monitoring/dashboard.json"
 MODELS = "/models"
 SERVERS = "lmdeploy-servers"
 """The headless Service: its name resolves to the address of each pod that is ready."""
+
+MOST_PODS = 500
+"""Addresses that a DNS answer of 8192 bytes holds, 16 bytes each: what the load balancer accepts."""
 
 STARTS = 3
 """Multiple of the longest measured start, for slower or busier hosts."""
@@ -71,7 +78,7 @@ CONNECTION_KIB = 64
 BASE_GIB = 8
 """Host memory of a server without the weights: Python, PyTorch, CUDA. Not measured."""
 CPU_SHARE = 0.9
-"""Share of a server's predicted cores that it requests; the host and its daemons need the rest."""
+"""Share of a host's cores that its servers request at most; the host and its daemons need the rest."""
 PINNED = "host-memory-of-image-buffers"
 PINNED_BYTES = 2 * 3 * 448 * 448 * 2
 """Bytes for each token of a pass and each GPU: two tiles of three 16-bit colours."""
@@ -144,12 +151,17 @@ class Size:
 def files(layout: Layout) -> dict[str, str]:
     """Return the manifests by their path below the output folder.
 
-    Raises RequestError for a model's name that Kubernetes cannot hold.
+    Raises RequestError for a model's name that Kubernetes cannot hold, and for too many pods.
     """
+    if (most := pods(layout)) > MOST_PODS:
+        raise RequestError(
+            f"--format k8s: the load balancer finds at most {MOST_PODS} pods by DNS, and this fleet has {most:,}; "
+            "plan several fleets, each for a part of --rps"
+        )
     names = _names(layout)
     names |= monitoring.context(layout, names["limits"]) | {"scale": scale(layout, names["size"])}
     manifests = [f"{manifest}.yaml" for manifest in (*ALWAYS, *(["download"] if names["hub"] else []))]
-    paths = (*(f"k8s/{name}" for name in (*manifests, DASHBOARD, front.NAME)), front.STARTER, front.LUA)
+    paths = (*(f"k8s/{name}" for name in (*manifests, DASHBOARD, *CHART, front.NAME)), front.STARTER, front.LUA)
     return {
         path.removeprefix("k8s/"): _environment().get_template(f"{TEMPLATES}{path}.j2").render(names) for path in paths
     }
@@ -248,17 +260,18 @@ def _size(layout: Layout) -> Size:
         layout.recommendation.config,
         layout.recommendation.resolved,
     )
-    host_pods, cpus = config.servers // config.share, recommendation.request.cpus
+    host_pods = config.servers // config.share
     most_down, spare_why = layout.most_down
     model_bytes = template.model_bytes(recommendation)
     weights = math.ceil(model_bytes / GIB)
     memory, memory_why = _memory(recommendation, weights)
+    cpu_milli, cpus_why = _cpus(layout, host_pods)
     return Size(
         pods=pods(layout),
         spare=max(1, most_down // config.share),
         spare_why=spare_why,
         ports=ports(layout),
-        cpu_milli=max(100, int(CPU_SHARE * 1000 * cpus / host_pods) // 100 * 100),
+        cpu_milli=cpu_milli,
         memory_gib=memory,
         memory_why=memory_why,
         shm_gib=config.tp,
@@ -274,12 +287,36 @@ def _size(layout: Layout) -> Size:
         sharing=f"A pod has {config.share} servers on {count(config.tp, 'card')}, under CUDA MPS in the same "
         "container: NVIDIA's toolkit puts its programs there. Nobody has run this form.",
         replicas_why=f"{count(layout.hosts, 'host')} x {count(host_pods, 'pod')}.",
-        cpus_why=f"The prediction is for {count(cpus, 'core')} and {count(host_pods, 'pod')} "
-        f"on a host; {CPU_SHARE:.0%} of that, for a host needs some itself.",
+        cpus_why=cpus_why,
         probe_timeout_s=ANSWERS_S * config.share + 3,
         startup_why=f"{STARTS} times {describe_longest_start(config.backend)}"
         f"{f' for each of {config.share} servers' if config.share > 1 else ''}, and {weights} GiB at "
         f"{VOLUME_BYTES_S // 10**6} MB/s: raise failureThreshold for a slower volume.",
+    )
+
+
+def _cpus(layout: Layout, host_pods: int) -> tuple[int, str]:
+    """Return a pod's request of CPU time in thousandths of a core, and why."""
+    recommendation, config = layout.recommendation, layout.recommendation.config
+    rate = layout.rps or recommendation.speed.rps.value / config.servers
+    needed, mean = (
+        config.share
+        * (
+            cores.idle_cores(recommendation.resolved, config, end)
+            + rate * cores.request_cores(recommendation.resolved, config, end)
+        )
+        for end in ("high", "value")
+    )
+    cpus = recommendation.request.cpus
+    most = CPU_SHARE * cpus / host_pods
+    why = (
+        f"At {rate * config.share:.3g} requests/s, {'the peak' if layout.rps else 'the most predicted'}, "
+        f"{mean:.1f} cores are busy in the mean of what runs measured, {needed:.1f} at the high end. "
+    )
+    if needed <= most:
+        return max(100, math.ceil(needed * 10) * 100), f"{why}This asks for the high end."
+    return max(100, int(most * 10) * 100), (
+        f"{why}A host has {count(cpus, 'core')} for {count(host_pods, 'pod')}: this asks for {CPU_SHARE:.0%} of that."
     )
 
 

@@ -14,7 +14,8 @@ class Layout:
 
     While ``spare`` of them are down, the others hold the load. A request may wait ``wait_ms`` in the load balancer
     within the goals; 0: there is none. ``burst`` requests arrive together. At the peak, ``peak`` times the mean rate,
-    ``requests`` are at each server, running and waiting; 0: nobody planned it. ``goals`` are the plan's.
+    ``requests`` are at each server, running and waiting, and with the spare hosts down each gets ``rps``; 0: nobody
+    planned it. ``goals`` are the plan's.
     """
 
     recommendation: Recommendation
@@ -24,6 +25,7 @@ class Layout:
     burst: float = 1.0
     peak: float = 1.5
     requests: float = 0.0
+    rps: float = 0.0
     goals: tuple[TimeGoal, ...] = ()
 
     @property
@@ -50,7 +52,17 @@ def lay_out(fleet: SizedFleet, plan: FleetPlan) -> Layout:
     made = recommend(request, plan.resolved.store, room=False)
     aim = plan.aim
     wait_ms = _wait_ms(fleet, aim)
-    return Layout(made, fleet.hosts, fleet.spare, wait_ms, aim.burst, aim.peak, fleet.at.requests, aim.goals)
+    return Layout(
+        made,
+        fleet.hosts,
+        fleet.spare,
+        wait_ms,
+        aim.burst,
+        aim.peak,
+        fleet.at.requests,
+        fleet.down.figures.rps,
+        aim.goals,
+    )
 
 
 def _wait_ms(fleet: SizedFleet, aim: Aim) -> float:

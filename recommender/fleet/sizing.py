@@ -20,6 +20,7 @@ from recommender.estimate.load_profile import combine
 from recommender.estimate.memory_items import Memory
 from recommender.fleet import alternatives
 from recommender.fleet.aim import Aim, Tail
+from recommender.fleet.cores import idle_cores, request_cores
 from recommender.fleet.rate_search import EXACT, UNBOUNDED, RateSearch, ServerState, rung_at
 from recommender.knowledge.store import Store
 from recommender.request.request import Request
@@ -251,7 +252,7 @@ def _fleet(made: _Search, search: RateSearch, near: int) -> SizedFleet | Unfit:
 
 def _too_few_cores(resolved: ResolvedRequest, kind: HostKind, config: Configuration) -> Unfit:
     servers = servers_of(kind, config)
-    cores = (resolved.store.coefficients["server-cores"].value + 1) / CORES_SHARE
+    cores = (idle_cores(resolved, config) + 1) / CORES_SHARE
     why = f"{count(kind.cpus, 'CPU core')} cannot run {count(servers, 'server')}, even idle"
     return Unfit(kind, why, f"--cpus {math.ceil(cores * config.share) * (servers // config.share)}")
 
@@ -311,11 +312,8 @@ def binding(limit: Limit) -> str:
 
 def _core_rate(resolved: ResolvedRequest, config: Configuration) -> float:
     """Return the requests/s of a server's CPU cores; negative if too few to idle."""
-    coefficients = resolved.store.coefficients
-    tiles = resolved.images * resolved.tiles(config.max_tiles)
-    core_ms = coefficients["request-core-ms"].value + tiles * coefficients["tile-core-ms"].value
-    cores = resolved.request.cpus / config.share * CORES_SHARE - coefficients["server-cores"].value
-    return 1e3 * cores / core_ms
+    cores = resolved.request.cpus / config.share * CORES_SHARE - idle_cores(resolved, config)
+    return cores / request_cores(resolved, config)
 
 
 def _network_rate(resolved: ResolvedRequest, aim: Aim) -> float:

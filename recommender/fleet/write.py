@@ -84,6 +84,8 @@ def write(files: Mapping[str, str], folder: Path) -> Written:
             except folder_swap.CannotSwap:
                 whole = False
                 _apply(changes, where, 1)
+    else:
+        folder_swap.remove_copies(where)
     removed, kept = (tuple(folder / name for name in names) for names in (changes.removed, changes.kept))
     return Written(paths, removed, kept, whole)
 

@@ -48,10 +48,10 @@ FORMS: Mapping[str, re.Pattern[str]] = {
 
 FLEET = re.compile(
     r"^(?:\[(?:Unit|Service)\]|services:|apiVersion: .*|kind: .*|global|defaults|LMDEPLOY=.*|#?FRONT_ADDRESS=.*"
-    r"|MOST_DOWN=.*)$",
+    r"|MOST_DOWN=.*|keysSecret: .*)$",
     re.MULTILINE,
 )
-"""Lines of a fleet's compose file, units, environment files, manifests or HAProxy's configuration, which
+"""Lines of a fleet's compose file, units, environment files, manifests, chart or HAProxy's configuration, which
 the environment file of one server lacks."""
 
 
