@@ -21,7 +21,7 @@ from recommender.site.browser.stored import stored_answers
 
 pytestmark = pytest.mark.usefixtures("npm_packages")
 STORE = load()
-QUESTIONS = range(150, 300)
+QUESTIONS = range(300)
 """Numbers of questions; of these, four ask for a form that the answer does not have."""
 FIRST = ["--model", "internvl3-8b-awq", "--gpu", "h100-sxm-80g", "--load", "16"]
 READY = "() => document.querySelector('#configurator')?.dataset.engine === 'ready'"

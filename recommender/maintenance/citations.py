@@ -61,7 +61,7 @@ class CheckedCitations:
 
 def citations(knowledge: KnowledgeFolder, only: str = "") -> Iterator[Cited]:
     """Yield the code sources of records whose file has ``only`` in its name, with the fields that lead to each."""
-    for file, where, part in knowledge.parts():
+    for file, where, part in knowledge.parts:
         if only in file and isinstance(part, CodeSource):
             yield Cited(f"{file}: {where}", part)
 
