@@ -96,6 +96,15 @@ WANTED = {
     "nccl": "(threads.html#|flags/nccl-)", "kubernetes": "how-to/fleet", "quant policy": "flags/quant-policy",
     "tensor parallelism": "concepts/tensor-parallelism", "chat template": "flags/chat-template",
     "LMD201": "rules/lmd201", "exit code": "reference/exit-codes", "image tokens": "concepts/image-tokens",
+    "KV cache OOM": "how-to/short-of-memory", "cuda out of memory": "threads.html#out-of-memory",
+    "slow first token": "threads.html#turbomind-vlm-first-token-slower", "tensor parallel": "concepts/tensor-parallel",
+    "awq": "concepts/weight-quantisation", "docker": "how-to/first-deployment", "systemd": "how-to/fleet",
+    "k8s": "how-to/fleet", "pytorch engine": "flags/backend", "metrics": "flags/enable-metrics",
+    "prometheus": "flags/enable-metrics", "TurboMind vs PyTorch": "flags/backend", "503": "how-to/fleet",
+    "gpu not listed": "how-to/adding-a-record", "--max-model-len": "flags/session-len",
+    "gpu memory utilization": "flags/cache-max-entry-count", "max-num-seqs": "flags/max-batch-size",
+    "what does cache-max-entry-count do": "flags/cache-max-entry-count", "context length": "flags/session-len",
+    "LMDeploy 0.10": "releases/0.10", "health check": "threads.html#health-",
 }  # fmt: skip
 """What one of the first three hits leads to, by what is typed."""
 
