@@ -81,10 +81,11 @@ def _index(data: SiteData) -> Iterator[str]:
     )
     yield markup.heading(2, data.t("The twelve essential"), "essential")
     rows = (
-        (markup.named_option(store, each.id), markup.prose(store, data.t(option_info(store, each, data.newest).choose)))
+        (markup.named_option(store, each.id), _short(data, info.default), markup.prose(store, data.t(info.choose)))
         for each in essential(data)
+        if (info := option_info(store, each, data.newest))
     )
-    yield from markup.table(data.labels("Option", "What to set"), rows)
+    yield from markup.table(data.labels("Option", "Default", "What to set"), rows)
     for topic in sorted({flag.topic for flag in store.flags.values()}):
         yield markup.heading(2, data.t(topic.capitalize()), topic)
         chosen = [flag for flag in store.flags.values() if flag.topic == topic]
@@ -108,6 +109,11 @@ def _row(data: SiteData, flag: records.Flag) -> tuple[str, ...]:
 
 def _own(data: SiteData, english: str, vietnamese: str) -> str:
     return markup.prose(data.store, data.own(english, vietnamese))
+
+
+def _short(data: SiteData, value: str) -> str:
+    """Return a default on one line."""
+    return markup.whole(value) if value else data.t("none")
 
 
 def _default(data: SiteData, value: str) -> str:
