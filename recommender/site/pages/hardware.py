@@ -175,7 +175,9 @@ def _models(data: SiteData) -> Iterator[str]:
             f"{model_shape.kv_bytes_per_token(model, 16) / KIB:,.1f}",
         )
         shape = t("experts" if model.text.mixture else "dense")
-        rows.append((link, kind, t("images" if model.vision else "text"), shape, *sizes, _yes(data, model.id in ran)))
+        rows.append(
+            (link, kind, t("images" if model.vision else "text only"), shape, *sizes, _yes(data, model.id in ran))
+        )
     head = data.labels("Model", "Weights", "Input", "Shape", "GiB", "KV cache, KiB per token", "Measured")
     yield from data_table(data, "models", head, rows, (head[1], head[2], head[-1]), "{0} of {1} models")
 
