@@ -333,6 +333,21 @@ def test_a_pasted_script_gets_the_commands_findings(visit: Visit, folder: str, t
         assert difference
 
 
+@pytest.mark.usefixtures("npm_packages")
+def test_the_check_says_which_rules_lack_an_input(visit: Visit) -> None:
+    """By the names of its fields, with as many rules as the command leaves out."""
+    report = json.loads(run(["review", "script", "--format", "json"], {"script": BAD}).stdout)
+    silent = {each["needs"]: len(each["rules"]) for each in report["silent"]}
+    page = visit.open("check.html")
+    page.locator("#script").fill(BAD)
+    page.locator("#checker button[type=submit]").press("Enter")
+    visit.wait(CHECKED, "findings")
+    _, *said = page.locator("#check-status").inner_text().split("; ")
+    names = {"gpu": "GPU", "load": "Concurrency"}
+    assert said == [f"not checked without {names[needs]}: {count} rules" for needs, count in silent.items()]
+    assert len(said) == 2
+
+
 REVIEW = """async words => {
   const { pageEngine } = await import(new URL("assets/configure/engine.js", document.baseURI));
   window.engine ??= pageEngine(() => {});
