@@ -63,8 +63,9 @@ def pages(data: SiteData) -> Iterator[SitePage]:
     for option in data.store.options():
         if data.english or option.id in guided(data):
             info = option_info(data.store, option, data.newest)
-            tags = (option.setting.replace("_", " "),) if option.setting else ()
-            yield page(f"flags/{option.id}.md", info.name, _option(data, option, info), tags=tags)
+            setting = (option.setting.replace("_", " "),) if option.setting else ()
+            values = tuple(f"{choice} {info.topic}" for era in info.lives[-1:] for choice in era.choices)
+            yield page(f"flags/{option.id}.md", info.name, _option(data, option, info), tags=setting + values)
 
 
 def guided(data: SiteData) -> set[str]:
