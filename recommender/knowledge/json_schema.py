@@ -20,7 +20,7 @@ def output_schema(kind: type, title: str, version: int) -> dict[str, Any]:
     class Described(GenerateJsonSchema):
         def dataclass_schema(self, schema: Any) -> dict[str, Any]:
             made = super().dataclass_schema(schema)
-            for name, text in _docstrings(schema["cls"]).items():
+            for name, text in field_docstrings(schema["cls"]).items():
                 made["properties"][name]["description"] = text
             return made
 
@@ -34,7 +34,7 @@ def output_schema(kind: type, title: str, version: int) -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema | {"title": title}
 
 
-def _docstrings(kind: type) -> dict[str, str]:
+def field_docstrings(kind: type) -> dict[str, str]:
     """Return the docstring below each field of a dataclass, those of its bases too."""
     found = {}
     for part in reversed(kind.__mro__[:-1]):

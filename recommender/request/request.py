@@ -92,7 +92,7 @@ class Request:
     output_tokens: int = 0
     """Tokens of an answer, median; 0: not given."""
     goal: Goal = "balanced"
-    """What to choose for."""
+    """What is optimised: balanced, latency, throughput or memory."""
     p99_ms: float = 0.0
     """Goal for the p99 of a request in ms; 0: none."""
     ttft_ms: float = 0.0
