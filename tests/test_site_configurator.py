@@ -261,6 +261,18 @@ def test_the_answer_is_near_the_top(visit: Visit, name: str, width: int, height:
     assert page.evaluate(WIDER) == 0
 
 
+@pytest.mark.parametrize("width", [390, 1024, 1440])
+def test_every_form_is_seen(visit: Visit, width: int) -> None:
+    """No tab is scrolled away, on any screen."""
+    visit.page.set_viewport_size({"width": width, "height": 900})
+    tabs = visit.open("index.html").locator("[role=tab]")
+    edges = [(box["x"], box["x"] + box["width"]) for tab in tabs.all() if (box := tab.bounding_box())]
+    assert len(edges) == 11
+    assert all(0 <= left < right <= width for left, right in edges)
+    holder = visit.page.locator("[role=tablist]").first
+    assert holder.evaluate("each => each.scrollWidth <= each.clientWidth")
+
+
 @pytest.mark.parametrize("name", ["index.html", "vi/index.html"])
 def test_an_answer_has_nothing_for_axe(visit: Visit, axe: str, name: str) -> None:
     """With an open reason and a warning, in both palettes and both widths; nothing scrolls sideways."""
