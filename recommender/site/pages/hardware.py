@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, get_args
 from urllib.parse import urlencode
 
 from recommender.choose.reasons import has_source
-from recommender.choose.recommend import NothingFits, recommend
+from recommender.choose.recommend import resolve_with_checkpoint
 from recommender.choose.relax import distinct_gpus
+from recommender.choose.select import Choice, choose
 from recommender.common.errors import UserError
 from recommender.common.units import GIB, MIB
 from recommender.estimate import model_shape
@@ -131,11 +132,12 @@ def _fitting_gpus(data: SiteData, model: records.Model) -> Iterator[str]:
 
 @cache
 def _serves(gpu: str, model: str, store: Store) -> bool:
+    """Return whether a configuration runs; its reasons, which take most of an answer's time, are not needed."""
     try:
-        recommend(Request(gpu=gpu, model=model, concurrency=1), store)
-    except (NothingFits, UserError):
+        resolved = resolve_with_checkpoint(Request(gpu=gpu, model=model, concurrency=1), store)
+    except UserError:
         return False
-    return True
+    return isinstance(choose(resolved), Choice)
 
 
 def _question(model: str, gpu: str, label: str) -> str:
