@@ -182,6 +182,18 @@ def test_schemas_of_outputs_are_closed(name: str) -> None:
         assert set(each["required"]) == set(each["properties"])
 
 
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
+def test_every_field_is_described(path: Path) -> None:
+    """In each published schema, at any depth: one line, and not the field's own name again."""
+    schema = json.loads(path.read_text("utf-8"))
+    for part in (schema, *schema.get("$defs", {}).values()):
+        for name, field in part.get("properties", {}).items():
+            text = field.get("description", "")
+            assert len(text) > 3, (part.get("description"), name)
+            assert "\n" not in text
+            assert text.rstrip(".").casefold() != name.replace("_", " ")
+
+
 def test_every_command_with_json_has_a_schema() -> None:
     """Its name is a schema's, and so is the main job's."""
     context = click.Context(root)

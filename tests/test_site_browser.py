@@ -96,6 +96,15 @@ WANTED = {
     "nccl": "(threads.html#|flags/nccl-)", "kubernetes": "how-to/fleet", "quant policy": "flags/quant-policy",
     "tensor parallelism": "concepts/tensor-parallelism", "chat template": "flags/chat-template",
     "LMD201": "rules/lmd201", "exit code": "reference/exit-codes", "image tokens": "concepts/image-tokens",
+    "KV cache OOM": "how-to/short-of-memory", "cuda out of memory": "threads.html#out-of-memory",
+    "slow first token": "threads.html#turbomind-vlm-first-token-slower", "tensor parallel": "concepts/tensor-parallel",
+    "awq": "concepts/weight-quantisation", "docker": "how-to/first-deployment", "systemd": "how-to/fleet",
+    "k8s": "how-to/fleet", "pytorch engine": "flags/backend", "metrics": "flags/enable-metrics",
+    "prometheus": "flags/enable-metrics", "TurboMind vs PyTorch": "flags/backend", "503": "how-to/fleet",
+    "gpu not listed": "how-to/adding-a-record", "--max-model-len": "flags/session-len",
+    "gpu memory utilization": "flags/cache-max-entry-count", "max-num-seqs": "flags/max-batch-size",
+    "what does cache-max-entry-count do": "flags/cache-max-entry-count", "context length": "flags/session-len",
+    "LMDeploy 0.10": "releases/0.10", "health check": "threads.html#health-",
 }  # fmt: skip
 """What one of the first three hits leads to, by what is typed."""
 
@@ -322,6 +331,21 @@ def test_a_pasted_script_gets_the_commands_findings(visit: Visit, folder: str, t
         difference = CliRunner().invoke(root, [*asked, *more]).stdout.splitlines()[2:]
         assert page.locator("#check-part .row code").all_inner_texts() == [line for line in difference if line]
         assert difference
+
+
+@pytest.mark.usefixtures("npm_packages")
+def test_the_check_says_which_rules_lack_an_input(visit: Visit) -> None:
+    """By the names of its fields, with as many rules as the command leaves out."""
+    report = json.loads(run(["review", "script", "--format", "json"], {"script": BAD}).stdout)
+    silent = {each["needs"]: len(each["rules"]) for each in report["silent"]}
+    page = visit.open("check.html")
+    page.locator("#script").fill(BAD)
+    page.locator("#checker button[type=submit]").press("Enter")
+    visit.wait(CHECKED, "findings")
+    _, *said = page.locator("#check-status").inner_text().split("; ")
+    names = {"gpu": "GPU", "load": "Concurrency"}
+    assert said == [f"not checked without {names[needs]}: {count} rules" for needs, count in silent.items()]
+    assert len(said) == 2
 
 
 REVIEW = """async words => {

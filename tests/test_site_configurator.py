@@ -5,6 +5,8 @@ All of it is skipped, and says so, where Chromium, Playwright or npm's registry 
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -223,6 +225,63 @@ def test_a_refusal_stays_in_the_box_and_offers_answers(asking: Visit, question: 
     assert file_shown(asking).startswith("#!/usr/bin/env bash\n")
 
 
+PLANNED = ["--rps", "200", "--gpu", "l4", "--model", "qwen3-8b", "--workload", "chat"]
+"""More than one GPU serves: the configurator offers the plan of a fleet."""
+
+
+@pytest.mark.parametrize("folder", ["", "vi/"])
+def test_a_fleet_is_the_commands_plan(visit: Visit, axe: str, folder: str) -> None:
+    """Too high a rate offers a plan; its table has the figures of the command, in the page's language."""
+    words = PLANNED
+    question = {name.removeprefix("--"): value for name, value in zip(words[::2], words[1::2], strict=True)}
+    page = ready(visit, f"{folder}index.html?{urlencode(question)}")
+    visit.wait(ANSWERED, "refused")
+    page.locator("#refusal button", has_text="recommend plan").click()
+    page.locator("#refusal .output table").nth(1).wait_for()
+    (fleet,) = json.loads(run(["plan", *words, "--json"]).stdout)["fleets"]
+    name, *figures = page.locator(".output table").first.locator("tbody tr > *").all_inner_texts()
+    assert name == "l4:1"
+    counts = (fleet["hosts"], fleet["cards"], fleet["servers"])
+    assert figures[:5] == [f"{each:,}" for each in counts] + [
+        f"{fleet['server_rps']:,.1f}",
+        f"{fleet['p99_ms']['value']:,.0f}",
+    ]
+    rows = page.locator(".output table").nth(1).locator("tbody tr")
+    up, down, slow = (row.locator("td").all_inner_texts() for row in rows.all())
+    for shown, state in ((up, fleet["peak"]["up"]), (down, fleet["peak"]["spare_down"])):
+        times = (state["p50_ms"], state["p99_ms"], state["ttft"]["p99"])
+        assert shown[1:4] == [f"{math.floor(each + 0.5):,}" for each in times]
+    assert fleet["peak"]["slow_end"]["p99_ms"] is None
+    assert slow[2] == ("không theo kịp tải" if folder else "does not keep up")
+    english = page.locator(".output [lang=en]").all_inner_texts()
+    assert english == [f"recommend plan {' '.join(words)} --format k8s -o fleet"]
+    assert page.locator(".output a").count() == 1
+    page.evaluate(axe)
+    assert violations(visit, {}) == []
+
+
+def test_goals_and_lengths_are_those_of_the_answer(visit: Visit) -> None:
+    """A goal stands beside its prediction; fields that are left empty show what was taken."""
+    page = ready(visit, "index.html?model=qwen3-8b&gpu=a100-sxm-80g&rps=4&ttft=p99:500ms&latency=9s")
+    visit.wait(ANSWERED, "bash")
+    words = ["--model", "qwen3-8b", "--gpu", "a100-sxm-80g", "--rps", "4", "--ttft", "p99:500ms", "--latency", "9s"]
+    speed = json.loads(run([*words, "--json"]).stdout)["speed"]
+    shown = page.locator("#tile-latency .goal").all_inner_texts()
+    first, mean = speed["profile"]["ttft"]["p99"], speed["latency_ms"]["value"]
+    assert shown == [f"p99 TTFT {first:,.0f} ms, goal 500 ms", f"mean latency {mean:,.0f} ms, goal 9,000 ms"]
+    assert page.locator("#tile-latency .goal.kept").count() == 2
+    boxes = ("image", "input-tokens", "output-tokens")
+    assert [page.locator(f"#q-{box}").get_attribute("placeholder") for box in boxes] == ["none", "1024", "128"]
+
+
+def test_a_gpu_that_is_not_listed_leads_to_adding_it(visit: Visit) -> None:
+    """By a link beside the offers."""
+    page = ready(visit, "index.html?gpu=Zeta-9000")
+    visit.wait(ANSWERED, "refused")
+    page.locator("#refusal a", has_text="not listed").click()
+    page.locator("h1", has_text="Adding").wait_for()
+
+
 @pytest.mark.parametrize(("width", "height", "screens"), [(1440, 900, 1), (390, 844, 2)])
 def test_the_answer_is_near_the_top(answered: Visit, width: int, height: int, screens: int) -> None:
     """The three tiles are in the first screen of a desktop, and in the second of a phone; nothing scrolls sideways."""
@@ -248,6 +307,18 @@ def test_reasons_open_at_their_line(answered: Visit) -> None:
     cells = page.locator("#reasons td:last-child")
     assert cells.count() > 5
     assert page.locator("#reasons td[lang=en]").count() == 0
+
+
+@pytest.mark.parametrize("width", [390, 1024, 1440])
+def test_every_form_is_seen(visit: Visit, width: int) -> None:
+    """No tab is scrolled away, on any screen."""
+    visit.page.set_viewport_size({"width": width, "height": 900})
+    tabs = visit.open("index.html").locator("[role=tab]")
+    edges = [(box["x"], box["x"] + box["width"]) for tab in tabs.all() if (box := tab.bounding_box())]
+    assert len(edges) == 11
+    assert all(0 <= left < right <= width for left, right in edges)
+    holder = visit.page.locator("[role=tablist]").first
+    assert holder.evaluate("each => each.scrollWidth <= each.clientWidth")
 
 
 def test_an_answer_has_nothing_for_axe(answered: Visit, axe: str) -> None:

@@ -29,7 +29,15 @@ BY_HAND = [
     if not path.name.endswith(".vi.md") and path.parent.name != "reference"
 ]
 LEFT_OUT = ("404.html", "picker.html", "concepts/index.html")
-PROMISED = [*BY_HAND, "compare", "threads", "flags/index", *(f"flags/{each}" for each in GUIDED)]
+PROMISED = [
+    *BY_HAND,
+    "compare",
+    "threads",
+    "flags/index",
+    "gpus/index",
+    "models/index",
+    *(f"flags/{each}" for each in GUIDED),
+]
 ALSO_IN = re.compile(
     r'<a href="([^"]+)" hreflang="(\w+)" lang="\w+" class="md-select__link"(?: aria-current="true")?>(.*?)</a>', re.S
 )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ from test_review_rules import RULES, reviewed, table
 
 from recommender.review import engine
 from recommender.site.browser.answer import answer
-from recommender.site.browser.run import folder_with
+from recommender.site.browser.run import folder_with, run
 from recommender.site.i18n.extraction import templates
 
 RANDOM = 60
@@ -35,7 +38,7 @@ TRANSLATED = """async texts => {
   const read = id => JSON.parse(document.getElementById(id)?.textContent ?? "null");
   const { reasons } = read("configurator-data") ?? {};
   const check = read("checker-data");
-  const lists = (kind, name) => reasons
+  const lists = (kind, name) => kind === "any" ? [reasons.said, ...Object.values(reasons.constraints)] : reasons
     ? [kind === "option" ? reasons.options[name] : reasons.constraints[name], reasons.said]
     : [check.findings[name], check.findings[""], check.said];
   return texts.map(([kind, name, text]) => translated(text, ...lists(kind, name)));
@@ -95,6 +98,40 @@ def test_what_questions_are_answered_is_translated(visit: Visit) -> None:
     texts = [*dict.fromkeys(text for each in answers for text in said(each) if text[2])]
     assert len(texts) > 600
     assert untranslated(visit, "vi/index.html", texts) == []
+
+
+PLANS = (
+    "--rps 20 --gpu L40S:4 --p99 1", "--rps 1 --gpu T4 --model internvl3-78b", "--rps 100000 --gpu T4",
+    "--rps 15 --gpu 'H100-80G MIG 3g.40gb:2' --tp 2", "--rps 5 --gpu H100:3 --tp 2", "--rps 5 --gpu L4 --tp 2",
+    "--rps 5 --gpu L4 --cpus 1", "--rps 900 --gpu H100:8 --image 1280x720x2 --network 1", "--rps 2 --gpu A100",
+    "--rps 50 --gpu L4 --model qwen3-8b --ttft p99:200ms --workload chat", "--rps 5", "--rps 5 --gpu L4 --tp 3",
+    "--rps 5 --gpu L4 --peak 0", "--rps 20 --gpu L4 --model qwen3-8b --tpot 1ms --workload rag",
+)  # fmt: skip
+"""Fleets that cannot be, each for a reason of its own, and questions that are wrong."""
+
+
+def test_what_a_plan_says_is_translated(visit: Visit) -> None:
+    """Why hosts cannot, notes, limits, and what is not understood."""
+    texts: dict[tuple[str, str, str], None] = {}
+    for asked_plan in PLANS:
+        done = run(["plan", *shlex.split(asked_plan), "--json"])
+        if not done.stdout:
+            texts["", "", re.sub(r"^recommend( plan)?: ", "", done.stderr.strip())] = None
+            continue
+        plan = json.loads(done.stdout)
+        said = (*(each["why"] for each in plan["cannot"]), *plan["notes"], *(each["limit"] for each in plan["fleets"]))
+        texts |= dict.fromkeys(("any", "", text) for text in said)
+    assert len(texts) > 12
+    assert untranslated(visit, "vi/index.html", [*texts]) == []
+
+
+def test_errors_of_the_system_are_translated(visit: Visit) -> None:
+    """On both pages that read files of the reader."""
+    numbers = (errno.ENOENT, errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.ENOSPC, errno.EROFS)
+    texts = [("", "", f"script: cannot be read: {os.strerror(number)}") for number in numbers]
+    assert untranslated(visit, "vi/check.html", texts) == []
+    own = visit.page.evaluate(TRANSLATED, texts)
+    assert not [text for text, number in zip(own, numbers, strict=True) if os.strerror(number) in text]
 
 
 def test_what_rules_find_is_translated(visit: Visit) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import product
 from types import ModuleType
+from urllib.parse import parse_qs
 
 import pytest
 from sitepages import ROOT, words
@@ -16,6 +17,7 @@ from recommender.knowledge.conditions import version
 from recommender.knowledge.eras import within
 from recommender.knowledge.load import load
 from recommender.site.api import run_details
+from recommender.site.browser.answer import answer
 from recommender.site.pages import (
     advisers,
     claimed_figures,
@@ -263,8 +265,21 @@ def test_the_comparison_with_guidellm_is_its_raw_file(page: str) -> None:
 
 
 def test_a_models_page_has_its_whole_shape() -> None:
-    """Also what is two levels down, and nothing as Python prints it."""
+    """Also what is two levels down, under what the schema says of each field, and nothing as Python prints it."""
     bodies = {page.path: words(page.body) for page in hardware.pages(site_data())}
-    assert "Index:" in bodies["models/deepseek-v3.2.md"]
+    index = STORE.models["deepseek-v3.2"].text.latent[0].index[0]
+    assert f"| **Width of a scoring head** | {index.head_dim} |" in bodies["models/deepseek-v3.2.md"]
     assert "Audio encoder" in bodies["models/qwen3-omni-30b-a3b-instruct.md"]
     assert not [path for path, body in bodies.items() if "object at 0x" in body]
+
+
+@pytest.mark.parametrize("kind", ["gpus", "models"])
+def test_pages_name_what_has_an_answer(kind: str) -> None:
+    """The models beside a GPU, and the GPUs beside a model, are served; most pages name some."""
+    pages = [page for page in hardware.pages(DATA) if page.path.startswith(f"{kind}/") and "index" not in page.path]
+    named = [re.findall(r"index\.md\?(model=[^\"]+)\"", page.body) for page in pages]
+    assert sum(len(each) > 1 for each in named) > 0.8 * len(pages)
+    for address in [link for each in named for link in each if "&amp;" in link][::9]:
+        asked = parse_qs(html.unescape(address))
+        words = [word for name, (value,) in asked.items() for word in (f"--{name}", value)]
+        assert answer([*words, "--load", "1"])["exit"] == 0, address

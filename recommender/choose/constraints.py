@@ -29,17 +29,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ConstraintFinding:
-    """A constraint that a configuration violates: what is wrong, and how to fix it.
-
-    ``caveat``: what limits the sources; empty: nothing.
-    """
+    """A constraint that a configuration violates: what is wrong, and how to fix it."""
 
     constraint: str
+    """Id of the constraint."""
     severity: str
+    """reject or warn."""
     message: str
+    """What is wrong."""
     remedy: str
+    """What to do."""
     sources: records.Sources
+    """What the constraint rests on."""
     caveat: str = ""
+    """What limits the sources; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,47 +28,65 @@ class Advice:
     """What one adviser says about an option."""
 
     adviser: str
+    """Id of the adviser."""
     value: str
+    """The advised value."""
     reason: str
+    """The adviser's reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimVerdict:
-    """A claim about an option, with its verdict.
-
-    ``measured``: on what, and every load that was compared. ``caveat``: what limits the sources; empty: nothing.
-    """
+    """A claim about an option, with its verdict."""
 
     claim: str
+    """Id of the claim."""
     statement: str
+    """What is claimed."""
     verdict: str
+    """What the sources show."""
     because: str
+    """Why."""
     measured: tuple[str, ...]
+    """What was measured, every compared load included."""
     sources: records.Sources
+    """What the verdict rests on."""
     caveat: str
+    """What limits the sources; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One option of the release: its value, whether it is emitted, and why.
-
-    ``advice`` is of requests with images only: the advisers were asked about those.
-    """
+    """One option of the release: its value, whether it is emitted, and why."""
 
     option: str
+    """Id of the option."""
     kind: Kind
+    """flag, environment or client."""
     name: str
+    """Name on the command line, of the variable or of the field."""
     value: str
+    """The chosen value, as text."""
     default: str
+    """LMDeploy's default; empty: none."""
     switch: bool
+    """The option takes no value."""
     emitted: bool
+    """It is written; otherwise the default does."""
     reason: str
+    """Why it has this value."""
     sources: records.Sources
+    """What the reason rests on."""
     advice: tuple[Advice, ...]
+    """What advisers say; for requests with images only: they were asked about those."""
     verdicts: tuple[ClaimVerdict, ...]
+    """Claims about the option."""
     caveat: str = ""
+    """What limits the sources; empty: nothing."""
     brief: str = ""
+    """The reason in about five words."""
     unset: str = ""
+    """What holds where the default is empty."""
 
 
 def explain(resolved: ResolvedRequest, candidate: Candidate) -> tuple[Explanation, ...]:

@@ -40,7 +40,9 @@ class RequestChange:
     """A change that makes the request fit: the options, and a description."""
 
     options: str
+    """Options to pass."""
     text: str
+    """What they change."""
 
 
 Relaxation: TypeAlias = tuple[RequestChange, ResolvedRequest]

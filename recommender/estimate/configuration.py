@@ -7,43 +7,64 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Every value that the recommender decides, in the order in which a short summary shows them.
-
-    Lengths are in tokens. ``cache_ratio`` is the share of the memory that is free after
-    loading the weights. ``kv_bits`` is 16, 8 or 4. ``max_tiles`` 0 keeps the model's
-    own image detail. ``servers`` counts the processes behind the proxy, each on ``tp``
-    GPUs; ``share`` of them run on the same GPUs under CUDA MPS. ``cache_sized_by`` says what decided
-    ``cache_ratio`` (see ``cache_sizing``); empty if it was given.
-    """
+    """Every value that the recommender decides, in the order in which a short summary shows them."""
 
     backend: str
+    """Engine: turbomind or pytorch."""
     tp: int
+    """GPUs that share one model."""
     servers: int
+    """Server processes behind the proxy, each on tp GPUs."""
     share: int
+    """Servers on the same GPUs under CUDA MPS."""
     kv_bits: int
+    """Bits of a KV cache value: 16, 8 or 4."""
     session_len: int
+    """Longest prompt and answer together, in tokens."""
     max_batch_size: int
+    """Most requests in one batch."""
     cache_ratio: float
+    """KV cache, as a share of the memory that the weights leave free."""
     prefill_tokens: int
+    """Most prompt tokens in one pass."""
     prefix_caching: bool
+    """Prompts that begin alike share their KV cache."""
     omp_threads: int
+    """OMP_NUM_THREADS of a server."""
     communicator: str
+    """Communication between GPUs: nccl or cuda-ipc."""
     trust_remote_code: bool
+    """The model's own Python code may run."""
     model_format: str
+    """Format of the weights as LMDeploy names it; empty: automatic."""
     dtype: str
+    """Number format of the computation."""
     block_len: int
+    """Tokens of one KV cache block."""
     chat_template: str
+    """Name of the chat template; empty: automatic."""
     server_name: str
+    """Address to listen on."""
     disable_docs: bool
+    """No documentation page is served."""
     log_level: str
+    """Level of the server's log."""
     port: int
+    """Port to listen on."""
     proxy_url: str
+    """Address of the proxy to register at; empty: none."""
     revision: str
+    """Commit, tag or branch of the model; empty: the newest."""
     max_tiles: int
+    """Most tiles of an image that clients ask for; 0: the model's default."""
     max_tokens: int
+    """Most output tokens that clients ask for."""
     temperature: float
+    """Sampling temperature that clients ask for."""
     structured_output: bool
+    """Answers follow a JSON schema."""
     cache_sized_by: str = ""
+    """What decided cache_ratio (see cache_sizing); empty: it was given."""
 
     @property
     def cards(self) -> int:

@@ -22,11 +22,17 @@ class MemoryItem:
     """One part of a GPU's memory, in bytes: middle, low and high of its range."""
 
     name: str
+    """Name of the part, such as weights."""
     bytes: int
+    """Predicted bytes."""
     low: int
+    """Low end of the range, in bytes."""
     high: int
+    """High end of the range, in bytes."""
     basis: Basis = "modelled"
+    """Where the figure comes from."""
     coefficients: tuple[str, ...] = ()
+    """Ids of the coefficients it uses."""
 
 
 @dataclass(frozen=True, slots=True)

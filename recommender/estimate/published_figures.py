@@ -21,24 +21,34 @@ TOO_FAR = 2.0
 
 @dataclass(frozen=True, slots=True)
 class PublishedFigure:
-    """One published load; ``version`` is LMDeploy's as the page names it, a figure of 0 was not published.
-
-    ``weights`` and ``model`` as in knowledge/published, tokens per request, ``output_tps`` output tokens/s.
-    """
+    """One published load."""
 
     table: str
+    """Id of the published table."""
     gpu: str
+    """Id of the GPU."""
     tp: int
+    """GPUs that share the model."""
     model: str
+    """Id of a model of the same shape."""
     weights: str
+    """Precision of the weights."""
     concurrency: int
+    """Concurrent requests."""
     input_tokens: int
+    """Input tokens of a request."""
     output_tokens: int
+    """Output tokens of a request."""
     output_tps: float
+    """Output tokens/s of all requests; 0: not published."""
     ttft_ms: float
+    """Time to first token in ms; 0: not published."""
     tpot_ms: float
+    """Time per output token in ms; 0: not published."""
     version: str
+    """LMDeploy's version as the page names it."""
     url: str
+    """Address of the page."""
 
 
 def find_published(resolved: ResolvedRequest, config: Configuration) -> tuple[PublishedFigure, ...]:

@@ -20,21 +20,26 @@ TOO_FAR = 9.0
 
 @dataclass(frozen=True, slots=True)
 class SimilarRun:
-    """One measured load.
-
-    ``run`` is the id of its evidence record, ``rps`` requests a second, ``p50_ms`` the
-    median latency. ``random_weights``: the run's weights were made up.
-    """
+    """One measured load."""
 
     run: str
+    """Id of the run."""
     gpu: str
+    """Id of the GPU."""
     model: str
+    """Id of the model."""
     concurrency: int
+    """Concurrent requests."""
     image: str
+    """Width x height in pixels; empty: text only."""
     rps: float
+    """Measured requests/s."""
     p50_ms: float
+    """Measured median latency in ms."""
     lmdeploy: str
+    """LMDeploy release."""
     random_weights: bool
+    """The weights were random, so that the answers mean nothing."""
 
 
 def find_similar_runs(resolved: ResolvedRequest, config: Configuration) -> tuple[SimilarRun, ...]:

@@ -1,16 +1,12 @@
 """Predict latency and throughput: a roofline for the GPU, host terms for the rest.
 
-A request passes two stations. The server process prepares it in one thread: decode
-the image, cut it into tiles, tokenise. The engine then runs it through one iteration
-for each output token; an iteration costs a decoding step and the prefill of the
-requests that joined the batch meanwhile. ``closed_loop`` solves how the requests
-split between the two stations; Little's law gives the other figures.
+A request passes two stations. The server process prepares it in one thread: decode the image, cut it into tiles,
+tokenise. The engine then runs it through one iteration for each output token; an iteration costs a decoding step and
+the prefill of the requests that joined the batch meanwhile. ``closed_loop`` solves how the requests split between the
+two stations; Little's law gives the other figures. Under load, requests without images are simulated pass by pass
+instead (``load_profile``): with the same coefficients, but with lengths that vary, shared prefixes, turns and arrivals.
 
-Under load, requests without images are simulated pass by pass instead (``load_profile``): with the same coefficients,
-but with lengths that vary, shared prefixes, turns and arrivals.
-
-The coefficients are fitted by ``recommend knowledge fit``. A range covers 80 % of the
-held-out errors.
+The coefficients are fitted by ``recommend knowledge fit``. A range covers 80 % of the held-out errors.
 """
 
 from __future__ import annotations
@@ -39,30 +35,33 @@ Limit: TypeAlias = Literal["preprocessing", "prefill on the card", "decoding ste
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What clients see over all servers, and what limits it.
-
-    Times are in ms, ``rps`` in requests a second. ``alone_ms`` is the latency of a
-    request without load, ``token_ms`` the time between two output tokens. ``profile`` has the quantiles of a
-    simulated load; None for requests with images, and without load. ``replayed`` are those of a trace's own requests.
-    """
+    """What clients see over all servers, and what limits it."""
 
     alone_ms: Range
+    """Latency of a request without load, in ms."""
     latency_ms: Range
+    """Latency under the load, in ms."""
     p99_ms: Range
+    """99th percentile of the latency, in ms."""
     ttft_ms: Range
+    """Time to first token, in ms."""
     token_ms: Range
+    """Time between two output tokens, in ms."""
     rps: Range
+    """Requests/s of all servers."""
     limit: Limit
+    """What limits the requests/s."""
     basis: Basis
+    """Where the figures come from."""
     coefficients: tuple[str, ...]
+    """Ids of the coefficients they use."""
     profile: LoadFigures | None = None
+    """Quantiles of the simulated load; null: images, or no load."""
     replayed: LoadFigures | None = None
+    """The same of a trace's own requests; null: no trace."""
 
     def at(self, figure: Timed, quantile: Quantile) -> float:
-        """Return the middle prediction of a quantile of a time, in ms.
-
-        Without a simulated load the quantiles follow from the mean and p99 of the latency, log-normally.
-        """
+        """Return the middle prediction of a quantile of a time, in ms: without a simulated load, log-normally."""
         if self.profile:
             return float(getattr(getattr(self.profile, figure), quantile))
         tail = max(self.p99_ms.value / self.latency_ms.value, 1.0)

@@ -37,8 +37,11 @@ class Range:
     """A predicted figure: its value, and the low and high end of its range."""
 
     value: float
+    """Predicted value."""
     low: float
+    """Low end of the range."""
     high: float
+    """High end of the range."""
 
 
 def find_basis(resolved: ResolvedRequest, config: Configuration) -> Basis:

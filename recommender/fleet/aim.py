@@ -36,26 +36,34 @@ class TimeGoal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """The goal: mean requests/s, times ``peak``, in bursts; times in ms, 0 for none.
-
-    ``p99_ms`` is that of a whole request. ``ttft_at`` and so on say which quantile a goal means. ``spare`` hosts may be
-    down. ``network_gbps``: network bandwidth of a host. ``confidence``: the share of predictions that hold; 0.5 sizes
-    for the middle of the range.
-    """
+    """The goal: mean requests/s, times ``peak``, in bursts."""
 
     rps: float
+    """Mean requests/s of the fleet."""
     p99_ms: float = 0.0
+    """Goal for the p99 of a request in ms; 0: none."""
     peak: float = 1.5
+    """Peak over mean rate."""
     burst: float = 1.0
+    """Arrivals that come at once."""
     spare: int = 1
+    """Hosts that may be down."""
     network_gbps: float = 10.0
+    """Network bandwidth of a host in Gbit/s."""
     ttft_ms: float = 0.0
+    """Goal for the time to first token in ms; 0: none."""
     tpot_ms: float = 0.0
+    """Goal for the time per output token in ms; 0: none."""
     latency_ms: float = 0.0
+    """Goal for the latency in ms; 0: none."""
     ttft_at: Quantile = "mean"
+    """Quantile that the goal is for."""
     tpot_at: Quantile = "mean"
+    """Quantile that the goal is for."""
     latency_at: Quantile = "mean"
+    """Quantile that the goal is for."""
     confidence: float = 0.5
+    """Share of predictions that hold; 0.5: middle of the range."""
 
     def __post_init__(self) -> None:
         """Raise RequestError for a value that makes no sense."""

@@ -22,43 +22,57 @@ class Asked:
     """The workload: model, release, images in pixels, tokens."""
 
     lmdeploy: str
+    """LMDeploy release."""
     model: str
+    """Id of the model."""
     model_source: str
+    """Hub name or folder that the servers load."""
     images: int
+    """Images of a request."""
     image_width: int
+    """Pixels."""
     image_height: int
+    """Pixels."""
     input_tokens: int
+    """Prompt tokens with those of images."""
     output_tokens: int
+    """Answer tokens."""
 
 
 @dataclass(frozen=True)
 class State:
-    """A server at a rate: share of its capacity in use, and times in ms. ``requests``: mean number of them at it.
-
-    ``mean_ms``, ``p50_ms`` and ``p99_ms`` are those of the latency; ``ttft`` and ``tpot`` are simulated times.
-    """
+    """A server at a rate."""
 
     busy: float
+    """Share of the server's capacity in use."""
     mean_ms: float
+    """Mean latency in ms."""
     p50_ms: float
+    """Median latency in ms."""
     p99_ms: float
+    """99th percentile of the latency in ms."""
     rps: float
+    """Requests/s that the server answers."""
     requests: float
+    """Mean number of requests at the server."""
     ttft: Quantiles
+    """Simulated time to first token."""
     tpot: Quantiles
+    """Simulated time per output token."""
 
 
 @dataclass(frozen=True)
 class SlowEnd:
-    """The slow end of the predicted speed: how many times as slow as predicted, and how busy a server then is.
-
-    ``confidence``: share of predictions that are faster. ``p99_ms`` is null if the servers cannot keep up.
-    """
+    """The slow end of the predicted speed, and a server there."""
 
     confidence: float
+    """Share of predictions that are faster."""
     times_slower: float
+    """Time of the slow end over the predicted one."""
     busy: float
+    """Share of the server's capacity in use."""
     p99_ms: float | None
+    """99th percentile of the latency in ms; null: it cannot keep up."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +80,11 @@ class Peak:
     """A server at the peak: with all hosts up, and with the spare hosts down, then also if servers are slower."""
 
     up: State
+    """With all hosts up."""
     spare_down: State
+    """With the spare hosts down."""
     slow_end: SlowEnd
+    """With the spare hosts down and servers slower than predicted."""
 
 
 @dataclass(frozen=True)
@@ -75,49 +92,62 @@ class P99:
     """A p99 in ms and its range."""
 
     value: float
+    """Predicted ms."""
     low: float
+    """Low end of the range in ms."""
     high: float | None
+    """High end of the range in ms; null: slower servers cannot keep up."""
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """A fleet that meets the goal. ``cost_a_million`` requests: null if the GPU has no price.
-
-    ``server_rps``: requests/s that one server sustains at the goal. ``p99_ms``: with the spare hosts down; ``low`` and
-    ``high`` are its range, ``high`` null where slower servers cannot keep up.
-    ``hosts`` includes the spare ones.
-    """
+    """A fleet that meets the goal."""
 
     kind: HostKind
+    """The hosts."""
     hosts: int
+    """Number of hosts, spare ones included."""
     cards: int
+    """GPUs of all hosts."""
     servers: int
+    """Server processes of all hosts."""
     server_rps: float
+    """Requests/s that one server sustains at the goal."""
     limit: Limit
+    """What limits a server."""
     basis: Basis
+    """Where the figures come from."""
     gib_a_card: float
+    """GiB in use on each GPU."""
     cost_a_million: float | None
+    """Price of a million requests; null: the GPU has no price."""
     p99_ms: P99
+    """Latency at the peak with the spare hosts down."""
     peak: Peak
+    """A server at the peak."""
     config: Configuration
+    """Settings of each server."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """The JSON form of a plan. ``format`` rises when a field changes its meaning.
-
-    ``fleets`` are sorted, the best first. ``cannot``: kinds of hosts that miss the goal, why, and what would meet it.
-    ``prices`` are per GPU and hour, by GPU.
-    """
+    """The JSON form of a plan."""
 
     format: int
     made_by: str
+    """This program and its version."""
     asked: Asked
+    """The workload."""
     aim: Aim
+    """The goal."""
     prices: dict[str, float]
+    """Price per hour, by GPU."""
     fleets: tuple[Fleet, ...]
+    """Fleets that meet the goal, the best first."""
     cannot: tuple[Unfit, ...]
+    """Kinds of hosts that miss the goal."""
     notes: tuple[str, ...]
+    """What was assumed, as sentences."""
 
 
 def published(plan: FleetPlan) -> Published:

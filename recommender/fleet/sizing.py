@@ -56,9 +56,13 @@ class HostKind:
     """A kind of host: its GPU and their number, GPUs per server, and CPU cores."""
 
     gpu: str
+    """Id of the GPU."""
     cards: int
+    """GPUs of a host."""
     tp: int
+    """GPUs of a server."""
     cpus: int
+    """CPU cores of a host."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +105,11 @@ class Unfit:
     """Why a kind of host misses the goal, and what would meet it; empty if nothing is known."""
 
     kind: HostKind
+    """The hosts."""
     why: str
+    """Why they miss the goal."""
     needed: str = ""
+    """What would meet it; empty: nothing is known."""
 
 
 @dataclass(frozen=True)

@@ -31,16 +31,27 @@ class RunFigures:
     """
 
     requests: int
+    """Answered requests."""
     samples: int
+    """Answers that the times are of."""
     failed: int
+    """Failed requests."""
     rps: float
+    """Requests/s."""
     output_tokens_s: float
+    """Output tokens/s."""
     p50_ms: float
+    """Median latency in ms."""
     p95_ms: float
+    """95th percentile of the latency in ms."""
     p99_ms: float
+    """99th percentile of the latency in ms; 0: under 300 samples."""
     ttft_ms: float
+    """Median time to first token in ms; 0: not measured."""
     token_ms: float
+    """Time per output token in ms; 0: not measured."""
     balance: float
+    """Requests/s times mean latency over concurrency: 1 in a steady load; 0: not computed."""
 
     @property
     def trusted(self) -> bool:

@@ -23,16 +23,18 @@ OURS = "ours"
 
 @dataclass(frozen=True, slots=True)
 class ComparedValue:
-    """An option's value in one configuration.
-
-    ``left``: not given, so this is what LMDeploy takes.
-    """
+    """An option's value in one configuration."""
 
     adviser: str
+    """Id of the adviser, or ours."""
     value: str
+    """The value, as text."""
     up_to: str
+    """Upper end where a range was advised."""
     left: bool
+    """Not given: LMDeploy's default."""
     reason: str
+    """Why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,32 +42,47 @@ class ComparedVerdict:
     """A claim about the option as of the release, and the advisers who made it."""
 
     claim: str
+    """Id of the claim."""
     advisers: tuple[str, ...]
+    """Ids of the advisers who say it."""
     verdict: str
+    """What the sources show."""
     statement: str
+    """What is claimed."""
     because: str
+    """Why."""
     measured: tuple[str, ...]
+    """What was measured, every compared load included."""
     sources: records.Sources
+    """What the verdict rests on."""
     caveat: str
+    """What limits the sources; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedSetting:
-    """One option: our value with its reason, each adviser's, and the verdicts on it.
-
-    ``state``: ``read`` by TurboMind or the server, ``unread`` by either in this release, or ``gone`` from it.
-    """
+    """One option: our value with its reason, each adviser's, and the verdicts on it."""
 
     option: str
+    """Id of the option."""
     name: str
+    """Name on the command line, of the variable or of the field."""
     kind: str
+    """flag, environment or client."""
     state: Literal["read", "unread", "gone"]
+    """read by TurboMind or the server; unread by both; gone from the release."""
     default: str
+    """LMDeploy's default; empty: none."""
     ours: ComparedValue
+    """Our value."""
     sources: records.Sources
+    """What it rests on."""
     caveat: str
+    """What limits the sources; empty: nothing."""
     given: tuple[ComparedValue, ...]
+    """Each adviser's value."""
     verdicts: tuple[ComparedVerdict, ...]
+    """Claims about the option."""
 
 
 @dataclass(frozen=True, slots=True)

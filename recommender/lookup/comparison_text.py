@@ -29,40 +29,56 @@ class ComparedMemory:
     """Memory of one GPU in bytes, and the capacity of the KV cache in tokens."""
 
     total_bytes: int
+    """Predicted bytes in use."""
     low_bytes: int
+    """Low end of the range."""
     high_bytes: int
+    """High end of the range."""
     kv_tokens: int
+    """Tokens that the KV cache holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedOutcome:
-    """One configuration and its prediction. ``refused``: options that the release's parser does not know."""
+    """One configuration and its prediction."""
 
     adviser: str
+    """Id of the adviser, or ours."""
     fits: bool
+    """No constraint rejects it."""
     refused: tuple[str, ...]
+    """Options that the release's parser does not know."""
     config: Configuration
+    """Settings of the server."""
     memory: ComparedMemory
+    """Predicted memory of one GPU."""
     speed: Speed
+    """Predicted speed."""
     findings: tuple[ConstraintFinding, ...]
+    """Problems and warnings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The JSON form of a comparison. ``format`` rises when a field changes its meaning.
-
-    ``ours`` is null where nothing fits; then ``nothing_fits`` says why.
-    """
+    """The JSON form of a comparison."""
 
     format: int
     request: Request
+    """What was asked, after parsing."""
     lmdeploy: str
+    """LMDeploy release."""
     gpu: str
+    """Id of the GPU."""
     model: str
+    """Id of the model."""
     nothing_fits: str
+    """Why nothing fits; empty: something does."""
     ours: ComparedOutcome | None
+    """Our configuration; null: nothing fits."""
     advisers: tuple[ComparedOutcome, ...]
+    """Each adviser's configuration."""
     settings: tuple[ComparedSetting, ...]
+    """Every option with all values."""
 
 
 def published(comparison: Comparison) -> Published:

@@ -120,15 +120,15 @@ def _texts(value: object) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The JSON form of a list. ``found``: the ``count`` records that hold all ``words``, as their YAML files have them.
-
-    ``format`` rises when a field changes its meaning.
-    """
+    """The JSON form of a list."""
 
     format: int
     kind: str
+    """Kind of the records."""
     words: tuple[str, ...]
+    """Words that each record holds."""
     count: int
+    """Number of records."""
     found: tuple[
         records.Gpu
         | records.Model
@@ -140,6 +140,7 @@ class Published:
         | records.Release,
         ...,
     ]
+    """The records, as their YAML files have them."""
 
 
 def published(kind: str, words: Sequence[str], found: Sequence[Any]) -> Published:

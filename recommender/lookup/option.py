@@ -21,22 +21,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OptionEra:
-    """The releases between two changes of an option, and its form in them.
-
-    ``now``: the requested release is among them. ``last`` is empty if the newest release is.
-    ``caveat``: what limits the sources for the newest release of the era; empty: nothing.
-    """
+    """The releases between two changes of an option, and its form in them."""
 
     first: str
+    """First release."""
     last: str
+    """Last release; empty: the newest."""
     now: bool
+    """The requested release is among them."""
     type: str
+    """What the value is parsed as."""
     default: str
+    """LMDeploy's default; empty: none."""
     choices: tuple[str, ...]
+    """Accepted values; empty: any."""
     read_by: tuple[str, ...]
+    """Who reads the value."""
     note: str
+    """What differs from the eras around it."""
     sources: records.Sources
+    """What it rests on."""
     caveat: str
+    """What limits the sources; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,75 +50,115 @@ class OptionAdvice:
     """A value that an adviser gave, ``final`` or in passing."""
 
     adviser: str
+    """Id of the adviser."""
     value: str
+    """The advised value."""
     up_to: str
+    """Upper end where a range was advised."""
     final: bool
+    """Part of the adviser's configuration; otherwise said in passing."""
     reason: str
+    """The adviser's reason, in English."""
     reason_vi: str
+    """The same in Vietnamese."""
 
 
 @dataclass(frozen=True, slots=True)
 class OptionVerdict:
-    """A claim about the option. ``holds``: its verdict is for the requested release.
-
-    ``measured``: on what, and every load that was compared. ``caveat``: what limits the sources.
-    """
+    """A claim about the option."""
 
     claim: str
+    """Id of the claim."""
     statement: str
+    """What is claimed."""
     advisers: tuple[str, ...]
+    """Ids of the advisers who say it."""
     verdict: str
+    """What the sources show."""
     because: str
+    """Why."""
     since: str
+    """First release that the verdict is for."""
     until: str
+    """First release that it is no longer for; empty: open."""
     holds: bool
+    """It is for the requested release."""
     measured: tuple[str, ...]
+    """What was measured, every compared load included."""
     sources: records.Sources
+    """What the verdict rests on."""
     caveat: str
+    """What limits the sources; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownIssue:
-    """A failure that users reported. ``possible``: in the requested release too."""
+    """A failure that users reported."""
 
     thread: str
+    """Id of the record."""
     url: str
+    """Address of the thread."""
     symptom: str
+    """What the user sees."""
     cause: str
+    """Why it happens."""
     remedy: str
+    """What to do."""
     since: str
+    """First release in which it happens."""
     until: str
+    """First release without it; empty: open."""
     possible: bool
+    """It happens in the requested release."""
 
 
 @dataclass(frozen=True, slots=True)
 class OptionInfo:
-    """One option as of a release.
-
-    ``kind`` is flag, environment or client; only flags have ``lives``.
-    """
+    """One option as of a release."""
 
     option: str
+    """Id of the option."""
     name: str
+    """Name on the command line, of the variable or of the field."""
     kind: str
+    """flag, environment or client."""
     release: str
+    """The requested LMDeploy release."""
     there: bool
+    """The release has the option."""
     topic: str
+    """Section of the reference; only of flags."""
     summary: str
+    """What it does."""
     summary_vi: str
+    """The same in Vietnamese."""
     memory: str
+    """Effect on GPU memory."""
     latency: str
+    """Effect on the latency."""
     throughput: str
+    """Effect on requests/s."""
     accuracy: str
+    """Effect on the answers."""
     choose: str
+    """How to choose the value."""
     default: str
+    """LMDeploy's default; empty: none."""
     fields: tuple[str, ...]
+    """Fields of the Python configuration."""
     lives: tuple[OptionEra, ...]
+    """Its form by release; only of flags."""
     said: tuple[OptionAdvice, ...]
+    """What advisers say."""
     judged: tuple[OptionVerdict, ...]
+    """Claims about it."""
     met: tuple[KnownIssue, ...]
+    """Failures that users reported."""
     sources: records.Sources
+    """What it rests on."""
     caveat: str
+    """What limits the sources; empty: nothing."""
 
 
 def resolve_option(store: Store, name: str) -> records.Option:

@@ -36,13 +36,21 @@ class MovedOption:
     """
 
     option: str
+    """Id of the option."""
     name: str
+    """Name on the command line."""
     summary: str
+    """What it does."""
     release: str
+    """Nearest release that has it."""
     read_by: tuple[str, ...]
+    """Who reads the value."""
     see: tuple[str, ...]
+    """Ids of related options of the other release, such as its later name."""
     sources: records.Sources
+    """What it rests on."""
     caveat: str
+    """What limits the sources; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +61,11 @@ class ReleaseChange:
     """
 
     what: What
+    """What differs."""
     before: str
+    """As it was."""
     after: str
+    """As it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +73,15 @@ class ChangedOption:
     """An option that both releases know, and its differences."""
 
     option: str
+    """Id of the option."""
     name: str
+    """Name on the command line."""
     changes: tuple[ReleaseChange, ...]
+    """What differs."""
     sources: records.Sources
+    """What it rests on."""
     caveat: str
+    """What limits the sources; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +89,11 @@ class Need:
     """A requirement on the machine, before and after."""
 
     name: str
+    """What is required, such as python."""
     before: str
+    """As it was."""
     after: str
+    """As it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,33 +104,49 @@ class ReleaseRecord:
     """
 
     id: str
+    """Id of the rule, claim or thread."""
     text: str
+    """What it says."""
     more: str
+    """A rule's remedy, a claim's verdict or a thread's address."""
     options: tuple[str, ...]
+    """Ids of the options concerned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """The whole difference. ``back``: the second release is the older one.
-
-    ``_gone`` holds in the old release only, ``_new`` in the new one only.
-    """
+    """The whole difference."""
 
     old: str
+    """The first release."""
     new: str
+    """The second release."""
     old_published: str
+    """Day it was published."""
     new_published: str
+    """Day it was published."""
     back: bool
+    """The second release is the older one."""
     removed: tuple[MovedOption, ...]
+    """Options that only the first one has."""
     added: tuple[MovedOption, ...]
+    """Options that only the second one has."""
     changed: tuple[ChangedOption, ...]
+    """Options that differ."""
     needs: tuple[Need, ...]
+    """Requirements on the machine that differ."""
     rules_gone: tuple[ReleaseRecord, ...]
+    """Rules of the first one only."""
     rules_new: tuple[ReleaseRecord, ...]
+    """Rules of the second one only."""
     claims_gone: tuple[ReleaseRecord, ...]
+    """Verdicts for the first one only."""
     claims_new: tuple[ReleaseRecord, ...]
+    """Verdicts for the second one only."""
     threads_gone: tuple[ReleaseRecord, ...]
+    """Known issues of the first one only."""
     threads_new: tuple[ReleaseRecord, ...]
+    """Known issues of the second one only."""
 
 
 def diff(store: Store, old: records.Release, new: records.Release) -> Diff:

@@ -16,9 +16,13 @@ class KnowledgeCheck:
 
     format: int
     records: int
+    """Number of records."""
     linters: int
+    """Number of linters that ran."""
     unverified: int
+    """Facts without a source."""
     problems: tuple[Problem, ...]
+    """What is wrong."""
 
 
 def to_json(result: LintResult) -> str:

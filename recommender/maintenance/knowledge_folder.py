@@ -27,9 +27,13 @@ class Problem:
     """Something wrong in one field of one file, and how to repair it."""
 
     file: str
+    """The file, below the repository."""
     field: str
+    """The field; empty: the whole file."""
     message: str
+    """What is wrong."""
     repair: str
+    """How to repair it."""
 
     def __str__(self) -> str:
         return f"{self.file}: {self.field}: {self.message}: {self.repair}"

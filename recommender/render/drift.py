@@ -11,37 +11,44 @@ Kind = Literal["hand", "newer", "both", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A value of the file that differs from today's.
-
-    ``file`` or ``today`` is empty if it is not set there.
-    """
+    """A value of the file that differs from today's."""
 
     name: str
+    """Name of the value."""
     kind: Kind
+    """hand: your edit; newer: newer advice; both; unknown."""
     file: str
+    """Value in the file; empty: not set there."""
     today: str
+    """Value today; empty: not set."""
     reason: str
+    """Why today's value was chosen."""
     source: str
+    """What the reason rests on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The differences between a file and today's advice.
-
-    ``others``: differences outside the values. ``nothing``: why nothing can be written for the request today.
-    After an update, ``updated`` is true or ``refused`` says why the file was left alone; ``kept`` names the
-    values that were kept.
-    """
+    """The differences between a file and today's advice."""
 
     path: str
+    """The file, as given."""
     format: str
+    """Its format, such as bash."""
     sealed: bool
+    """Its digests were found."""
     settings: tuple[Difference, ...]
+    """Values that differ."""
     others: tuple[Kind, ...]
+    """Differences outside the values."""
     nothing: str = ""
+    """Why nothing can be written for the request today; empty: it can."""
     updated: bool = False
+    """The file was updated."""
     kept: tuple[str, ...] = ()
+    """Names of the values that an update kept."""
     refused: str = ""
+    """Why an update left the file alone; empty: it did not."""
 
     @property
     def differs(self) -> bool:

@@ -28,18 +28,18 @@ class FileDrift(Drift):
     """The JSON form of one file's differences. ``drift``: it still differs, after an update if there was one."""
 
     drift: bool = False
+    """It still differs, after an update if there was one."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """The JSON form of a check. ``format`` rises when a field changes its meaning.
-
-    ``errors`` has one line for each file that could not be checked.
-    """
+    """The JSON form of a check."""
 
     format: int
     files: tuple[FileDrift, ...]
+    """Each file that was checked."""
     errors: tuple[str, ...]
+    """One line for each file that could not be checked."""
 
 
 def published(drifts: Sequence[Drift], errors: Sequence[str]) -> Published:

@@ -17,15 +17,11 @@ from recommender.render import seal
 from recommender.request.request import Request
 
 FORMAT = 1
-DESCRIBED = {"use_attribute_docstrings": True}
-"""For pydantic: a field's docstring is its description in the schema."""
 
 
 @dataclass(frozen=True)
 class MemoryReport:
     """Memory of one GPU in bytes, by part, and the capacity of the KV cache."""
-
-    __pydantic_config__ = DESCRIBED
 
     items: tuple[MemoryItem, ...]
     """The parts, such as weights and kv_cache."""
@@ -62,8 +58,6 @@ class MemoryReport:
 @dataclass(frozen=True)
 class Case:
     """The resolved request."""
-
-    __pydantic_config__ = DESCRIBED
 
     lmdeploy: str
     """LMDeploy release."""
@@ -107,10 +101,7 @@ class Case:
 class Published:
     """The JSON form of a recommendation."""
 
-    __pydantic_config__ = DESCRIBED
-
     format: int
-    """Rises when a field changes its meaning."""
     made_by: str
     """This program and its version."""
     adviser: str

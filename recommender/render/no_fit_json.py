@@ -13,16 +13,23 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class NoFit:
-    """The JSON form of a refusal. ``change`` is the smallest change that fits; null if no single one does."""
+    """The JSON form of a refusal."""
 
     format: int
     nothing_fits: ConstraintFinding
+    """The limit that the nearest configuration breaks."""
     also: tuple[ConstraintFinding, ...]
+    """Other limits that it breaks."""
     change: RequestChange | None
+    """The smallest change that fits; null: no single one does."""
     others: tuple[RequestChange, ...]
+    """Other changes that fit."""
     considered: int
+    """Configurations that were considered."""
     rejected: dict[str, int]
+    """By constraint: how many configurations it rejected."""
     notes: tuple[str, ...]
+    """What was assumed, as sentences."""
 
 
 def to_json(error: NothingFits) -> str:

@@ -60,72 +60,103 @@ class TimeLimit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question to the recommender. Times are in ms, sizes in pixels, memory in GiB.
+    """One question to the recommender.
 
-    0 means not given. ``load`` is a named load; empty where ``concurrency`` or
-    ``rps`` (requests/s) is given. ``host_scale`` and ``card_scale`` are measured
-    over predicted time of the host's and the GPU's work in the user's own runs;
-    ``calibrated_by`` names their records, separated by blanks.
-
-    ``workload`` names a record that fills what is not given. ``prompt_tokens`` and ``output_tokens`` are medians where
-    a p99 is given; ``input_lengths`` and ``output_lengths`` are lists of equally likely lengths instead, with commas.
-    Of a prompt's text ``prefix_tokens`` are the same in every request; an unlimited prefix cache finds at least
-    ``repeated_share`` of all input. A conversation has ``turns`` requests; its
-    prompts are cut so that prompt and answer take at most ``max_context`` tokens. ``burstiness`` is the coefficient of
-    variation of the gaps between arrivals. ``ttft_at`` and so on say which quantile a goal means. The load is
-    multiplied by ``headroom``. ``image_mix`` lists sizes with their shares, as ``448x448:0.7,1280x720:0.3``; the width
-    and height are then those of the largest. ``revision`` is a commit, tag or branch of the model's repository.
-    ``replay`` are requests of a trace in the order of time, of ``trace_requests`` that it has; nothing that is written
-    keeps them.
-    ``prompt`` is the question that clients send, ``response_schema`` the JSON schema of its answer, as text; without
-    them those of the workload. Neither changes a length. ``backend`` auto takes TurboMind where it serves the model.
+    ``prompt_tokens`` and ``output_tokens`` are medians where a p99 is given; ``input_lengths`` and ``output_lengths``
+    stand instead of them. With ``image_mix`` the width and height are those of the largest image. ``prompt`` and
+    ``response_schema`` change no length. Times are in ms, sizes in pixels, memory in GiB.
     """
 
     gpu: str
+    """GPU as it was named."""
     gpu_count: int = 1
+    """GPUs of the host."""
     tp: int = 0
+    """GPUs that share one model; 0: automatic."""
     model: str = "internvl3-8b-awq"
+    """Model as it was named."""
     load: str = ""
+    """Name of a load; empty: not given."""
     concurrency: int = 0
+    """Concurrent requests; 0: not given."""
     rps: float = 0.0
+    """Arriving requests/s; 0: not given."""
     images: int = -1
+    """Images of a request; -1: not given."""
     image_width: int = 0
+    """Pixels; 0: not given."""
     image_height: int = 0
+    """Pixels; 0: not given."""
     prompt_tokens: int = 0
+    """Tokens of text in a prompt, median; 0: not given."""
     output_tokens: int = 0
+    """Tokens of an answer, median; 0: not given."""
     goal: Goal = "balanced"
+    """What is optimised: balanced, latency, throughput or memory."""
     p99_ms: float = 0.0
+    """Goal for the p99 of a request in ms; 0: none."""
     ttft_ms: float = 0.0
+    """Goal for the time to first token in ms; 0: none."""
     vram_gib: float = 0.0
+    """Memory of the GPU that may be used in GiB; 0: all."""
     cpus: int = DEFAULT_CPUS
+    """CPU cores of the host."""
     kv: KvChoice = "auto"
+    """Bits of a KV cache value, or auto."""
     lmdeploy: str = "0.18.0"
+    """LMDeploy release."""
     host_scale: float = 1.0
+    """Measured over predicted time of the host in the user's runs."""
     card_scale: float = 1.0
+    """Measured over predicted time of the GPU in the user's runs."""
     calibrated_by: str = ""
+    """Ids of those runs, separated by blanks."""
     workload: str = ""
+    """Record that fills what is not given; empty: none."""
     prompt_p99: int = 0
+    """99th percentile of the prompt in tokens; 0: all alike."""
     output_p99: int = 0
+    """99th percentile of the answer in tokens; 0: all alike."""
     input_lengths: str = ""
+    """Equally likely prompt lengths in tokens, with commas."""
     output_lengths: str = ""
+    """Equally likely answer lengths in tokens, with commas."""
     prefix_tokens: int = 0
+    """Tokens that all prompts begin with."""
     turns: int = 0
+    """Requests of a conversation; 0: not given."""
     max_context: int = 0
+    """Most tokens of prompt and answer; 0: no limit."""
     burstiness: float = 0.0
+    """Variation of the gaps between arrivals; 1: Poisson, 0: not given."""
     tpot_ms: float = 0.0
+    """Goal for the time per output token in ms; 0: none."""
     latency_ms: float = 0.0
+    """Goal for the latency in ms; 0: none."""
     ttft_at: Quantile = "mean"
+    """Quantile that the goal is for."""
     tpot_at: Quantile = "mean"
+    """Quantile that the goal is for."""
     latency_at: Quantile = "mean"
+    """Quantile that the goal is for."""
     headroom: float = 1.0
+    """Factor on the load."""
     repeated_share: float = 0.0
+    """Share of all input that an unlimited prefix cache finds."""
     image_mix: str = ""
+    """Image sizes with their shares, such as 448x448:0.7,1280x720:0.3."""
     revision: str = ""
+    """Commit, tag or branch of the model; empty: the newest."""
     replay: tuple[Replayed, ...] = field(default=(), compare=False, repr=False)
+    """Requests of a trace; never written."""
     trace_requests: int = field(default=0, compare=False, repr=False)
+    """Requests that the trace has; never written."""
     prompt: str = ""
+    """The question that clients send; empty: the workload's."""
     response_schema: str = ""
+    """JSON schema of the answer as text; empty: the workload's."""
     backend: BackendChoice = "auto"
+    """Engine; auto: TurboMind where it serves the model."""
 
     @property
     def time_goals(self) -> tuple[TimeLimit, ...]:

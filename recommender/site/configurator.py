@@ -44,6 +44,9 @@ TEXTS = {
     "parts": "weights {weights} · KV cache {cache} GiB ({tokens} tokens)",
     "rps": "requests/s",
     "median": "median {ms} ms",
+    "goal": "{time} {ms}, goal {most}",
+    "mean": "mean",
+    "latency": "latency",
     "servers": "{servers} servers",
     "defaults-gain": "{gain}x LMDeploy's defaults",
     "defaults-same": "as fast as LMDeploy's defaults, within the error",
@@ -77,6 +80,21 @@ TEXTS = {
     "failed": "The recommender does not run in this browser ({why}). Stored answers and the command still work.",
     "no-wasm": "This browser cannot run WebAssembly, so only stored questions have an answer here.",
     "stored": "Stored answer: this browser cannot run WebAssembly. The command answers every question.",
+    "not-listed": "My GPU is not listed: add it in five minutes",
+    "plan-of": "{rps} requests/s of {model}.",
+    "plan-peak": "Peak: {peak} times that, {down}. LMDeploy {release}; {network} Gbit/s per host.",
+    "hosts-down": "spare hosts down: {count}",
+    "hosts-up": "all hosts up",
+    "all-up": "All hosts up",
+    "plan-columns": "Host|Hosts|GPUs|Servers|Requests/s each|p99, ms|Limited by|Price of 1M",
+    "plan-server": "a server takes {gib} GiB of each GPU and runs {batch} requests at once. At the peak:",
+    "state-columns": "A server|Busy|p50, ms|p99, ms|TTFT p99, ms|TPOT p99, ms",
+    "slower": "servers {times} times as slow ({share} are faster)",
+    "cannot-keep-up": "does not keep up",
+    "cannot": "These hosts cannot:",
+    "would-do": "Would do: {needed}",
+    "fleet-files": "Write its files:",
+    "fleet-guide": "how to run a fleet",
     "copied": "Copied",
     "uncopied": "Select and copy",
 }
@@ -89,6 +107,7 @@ def configurator(data: SiteData, _: str) -> Iterator[str]:
     yield fill(
         "configurator.html",
         t=lambda words: plain(data.t(words)),
+        english=data.english,
         start=stored.FIRST,
         title=said.at_first(data, first.answer["title"]),
         load=said.at_first(data, first.answer["load"]),
@@ -109,7 +128,7 @@ def configurator(data: SiteData, _: str) -> Iterator[str]:
 def _workloads(data: SiteData) -> dict[str, str]:
     known = data.store.workloads.values()
     first = {each.id: data.own(each.summary, each.summary_vi).partition(". ")[0].rstrip(".") for each in known}
-    return {"": data.t("As given below")} | {name: f"{name}: {summary}" for name, summary in first.items()}
+    return {"": data.t("Typical, or as given below")} | {name: f"{name}: {summary}" for name, summary in first.items()}
 
 
 def _releases(data: SiteData) -> dict[str, str]:
@@ -157,7 +176,8 @@ def _pages(data: SiteData) -> dict[str, Any]:
         for option in data.store.options()
         if option.setting
     }
-    return {"options": options, "runs": f"{up}runs.html"}
+    guides = {"fleet": "how-to/fleet.html", "adding": "how-to/adding-a-record.html"}
+    return {"options": options, "runs": f"{up}runs.html", **guides}
 
 
 def stored_table(data: SiteData) -> Iterator[str]:

@@ -4,9 +4,13 @@ They are hidden until a script shows them: without JavaScript the page shows eve
 """
 
 import html
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from recommender.site.site_data import SiteData
+
+FIGURE = re.compile(r"([\d,]+(\.\d+)?(/s)?)?|–")
+"""A cell of a column of figures."""
 
 
 def form(name: str, parts: Iterable[str], *, label: str) -> str:
@@ -66,6 +70,7 @@ def count(name: str, template: str) -> str:
 
 
 def data_table(
+    data: SiteData,
     name: str,
     head: Sequence[str],
     rows: Iterable[Sequence[str]],
@@ -79,16 +84,18 @@ def data_table(
     lines = [tuple(row) for row in rows]
     choices = ((label, sorted({row[head.index(label)] for row in lines})) for label in filters)
     parts = (
-        f'<div class="field"><label for="{name}-text">Find</label>'
-        f'<input id="{name}-text" type="search" autocomplete="off" spellcheck="false"></div>',
-        *(filter_by(label, head.index(label), values, "all") for label, values in choices),
-        count(name, counted),
+        field(data, name, "Find"),
+        *(filter_by(label, head.index(label), values, data.t("all")) for label, values in choices),
+        count(name, data.t(counted)),
     )
-    yield form(name, parts, label="What the table shows")
-    heads = "".join(f'<th scope="col">{label}</th>' for label in head)
+    yield form(name, parts, label=data.t("What the table shows"))
+    figures = [all(FIGURE.fullmatch(cell) for cell in column) for column in zip(*lines, strict=True)]
+    classes = [' class="n"' if each else "" for each in figures]
+    heads = "".join(f'<th scope="col"{own}>{label}</th>' for label, own in zip(head, classes, strict=True))
     yield f'<div class="data-scroll"><table class="data {kind}" id="{name}-table">'
     yield f"<thead><tr>{heads}</tr></thead><tbody>"
     for place, (first, *rest) in enumerate(lines):
         own = f' id="{ids[place]}"' if ids else ""
-        yield f'<tr{own}><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in rest)}</tr>'
+        cells = "".join(f"<td{of}>{cell}</td>" for cell, of in zip(rest, classes[1:], strict=True))
+        yield f'<tr{own}><th scope="row">{first}</th>{cells}</tr>'
     yield "</tbody></table></div>"

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Say = Callable[[str], str]
 """Translates a text: ``SiteData.t``, or ``str`` in English."""
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]")
+FIGURES = re.compile(r"[\d.,]+[×%]?|[– ]")
+"""A cell of a column of figures."""
 VERDICTS = {
     "confirmed": ("✓", "it is true"),
     "refuted": ("✗", "it is false"),
@@ -85,9 +87,17 @@ def name_of(store: Store, option: str) -> str:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Return a Markdown table, or nothing without rows."""
-    body = [" | ".join(cell or " " for cell in row) for row in rows]
+    cells = [[cell or " " for cell in row] for row in rows]
+    body = [" | ".join(row) for row in cells]
     if body:
-        yield from ("", f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}", *(f"| {row} |" for row in body), "")
+        _, *columns = zip(*cells, strict=True)
+        ends = " --- |" + "".join(" ---: |" if _are_figures(column) else " --- |" for column in columns)
+        yield from ("", f"| {' | '.join(head)} |", f"|{ends}", *(f"| {row} |" for row in body), "")
+
+
+def _are_figures(column: Sequence[str]) -> bool:
+    """Return whether a column holds figures, so that they stand one below the other at the right."""
+    return all(map(FIGURES.fullmatch, column)) and any(cell.strip("– ") for cell in column)
 
 
 def resolved(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:

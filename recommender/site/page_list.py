@@ -9,12 +9,13 @@ import yaml
 
 from recommender.knowledge.load import data_root, load
 from recommender.site import snippets
+from recommender.site.i18n.mkdocs_hook import ON_THIS_PAGE
 from recommender.site.i18n.translation import ENGLISH, single, translated
 from recommender.site.pages import advisers, comparison, hardware, options, problems, reference, releases, runs
 from recommender.site.site_data import SiteData, SitePage, site_data
 
 KINDS = (comparison, options, releases, hardware, advisers, runs, problems, reference)
-TRANSLATED = (comparison, options, problems)
+TRANSLATED = (comparison, options, hardware, problems)
 """Kinds that are also translated."""
 SNIPPET = re.compile(r"<!-- generated: (?P<name>[a-z-]+) ?(?P<words>.*?) -->")
 
@@ -46,7 +47,7 @@ class TextCollector(SiteData):
 def texts(language: str) -> list[str]:
     """Return every text that a language's pages use, once, in page order."""
     data = TextCollector(load(), language)
-    for words in labels():
+    for words in (*labels(), ON_THIS_PAGE):
         data.t(words)
     for page in pages(data):
         assert page.body

@@ -25,15 +25,17 @@ TIME = re.compile(r"(\{[\w.]+_ms\}) ms")
 PACKAGE = Path(__file__).parents[1]
 QUESTION = (
     "choose/advisers.py", "choose/recommend.py", "choose/relax.py", "choose/select.py", "common/text.py",
-    "estimate/speed.py", "estimate/uncertainty.py", "knowledge/names.py", "knowledge/option_values.py",
+    "estimate/speed.py", "estimate/uncertainty.py", "fleet/aim.py", "fleet/alternatives.py", "fleet/plan.py",
+    "fleet/rate_search.py", "fleet/sizing.py", "knowledge/names.py", "knowledge/option_values.py",
     "request/command_line.py", "request/detect_gpu.py", "request/lengths.py", "request/load_lengths.py",
     "request/question.py", "request/request.py", "request/resolved_request.py", "request/trace.py",
     "request/trace_formats.py", "request/trace_load.py", "request/trace_rows.py", "request/unknown_model.py",
 )  # fmt: skip
 """Modules that refuse a question, name a way out, or make a part of an answer."""
 REVIEW = (
-    "common/text.py", "knowledge/option_values.py", "review/ignores.py", "review/optimize.py", "review/readers",
-    "review/script/mentions.py", "review/shell/grammar.py", "review/shell/nested.py", "review/shell/sourced.py",
+    "common/text.py", "knowledge/option_values.py", "review/ignores.py", "review/inputs.py", "review/optimize.py",
+    "review/readers", "review/script/mentions.py", "review/shell/grammar.py", "review/shell/nested.py",
+    "review/shell/sourced.py",
 )  # fmt: skip
 """Modules whose texts any rule's finding may hold."""
 COMPOSED = (
@@ -61,9 +63,14 @@ COMPOSED = (
     "--{0} steers our own choice, and --follow takes another; remove one",
     "{0} needs --follow; to change a generated script, set the variables at its top",
     "Refuted", "No-effect", "Outdated", "Measured on LMDeploy {0}: {1}; {2}; {3}.", "random weights", "{0}, {1}: x{2}.",
-    "Outside the verdict: {0}.",
+    "Outside the verdict: {0}.", "CPU cores", "the CPU cores", "network", "the network", "tp {word}",
 )  # fmt: skip
 """Texts of an answer that are joined from parts of several functions: title, load and assumptions."""
+SYSTEM = (
+    "No such file or directory", "Permission denied", "Is a directory", "Not a directory", "Symbolic link loop",
+    "Filename too long", "I/O error", "No space left on device", "Read-only file system", "Resource busy",
+)  # fmt: skip
+"""What a browser's file system, which is musl's, says of a file that cannot be read."""
 REPAIRS = (
     "write {0}", "add {0}", "known", "{0} is", "{0} (assumed)", "a {0} is missing here",
     "this is not valid shell syntax",
@@ -146,7 +153,7 @@ def at_first(data: SiteData, text: str) -> str:
 
 def of_questions(data: SiteData) -> Pairs:
     """Return what an answer says besides reasons and constraints: title, load, assumptions, notes, refusals."""
-    return pairs(data, (*COMPOSED, *_of_modules(QUESTION)))
+    return pairs(data, (*COMPOSED, *SYSTEM, *_of_modules(QUESTION)))
 
 
 def of_reviews(data: SiteData) -> dict[str, Pairs]:
@@ -155,7 +162,7 @@ def of_reviews(data: SiteData) -> dict[str, Pairs]:
         rule.id: [*pairs(data, _of_rule(data, rule.id)), *_wholes(data, _of_records(data, rule.id))]
         for rule in engine.rules()
     }
-    anywhere = pairs(data, (*REPAIRS, *_of_modules(REVIEW)))
+    anywhere = pairs(data, (*REPAIRS, *SYSTEM, *_of_modules(REVIEW)))
     sentences = [[f"{text[:1].upper()}{text[1:]}." for text in pair] for pair in anywhere]
     return {"": anywhere, **found, engine.UNREAD: [*found[engine.UNREAD], *sentences]}
 

@@ -58,6 +58,19 @@ SYNONYMS = {
     "quantization": "quantisation",
     "docker": "container",
     "vram": "memory",
+    "pytorch engine": "backend",
+    "turbomind pytorch": "backend",
+    "context length": "session len",
+    "gpu memory utilization": "cache max entry count",
+    "max model len": "session len",
+    "max num seqs": "max batch size",
+    "max num batched tokens": "max prefill token num",
+    "chunked prefill": "max prefill token num",
+    "preemption": "kv cache concurrency",
+    "monitoring": "metrics",
+    "prometheus": "metrics",
+    "autoscaling": "fleet",
+    "replicas": "fleet",
 }
 """Words that are searched too, at half weight, by the words or phrases that ask for them."""
 

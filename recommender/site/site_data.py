@@ -15,7 +15,7 @@ from recommender.knowledge.conditions import version
 from recommender.knowledge.index import read_record
 from recommender.knowledge.load import data_root, load
 from recommender.render import artefact
-from recommender.site.i18n.translation import ENGLISH, by_template, translated, with_figures
+from recommender.site.i18n.translation import ENGLISH, by_template, single, translated, with_figures
 from recommender.smoke.report import ReportRow, phase_rows
 
 if TYPE_CHECKING:
@@ -71,6 +71,11 @@ class SiteData:
     def brief(self, option: records.Option, words: str) -> str:
         """Translate an option's reason in a few words."""
         return words if self.english else by_template(words, briefs(option), self.t)
+
+    def reason(self, option: records.Option, words: str) -> str:
+        """Translate an option's reason."""
+        texts = [single(reason.text) for reason in option.reasons]
+        return words if self.english else by_template(words, texts, self.t)
 
     def own(self, english: str, vietnamese: str) -> str:
         """Return a record's own Vietnamese text if the pages need it, else the translation."""

@@ -29,6 +29,7 @@ CHECKER = {
     "error": "errors: {count}",
     "warning": "warnings: {count}",
     "info": "notes: {count}",
+    "silent": "not checked without {needs}: {count} rules",
 }
 EXAMPLE = (
     "lmdeploy serve api_server OpenGVLab/InternVL3-8B-AWQ --cache-max-entry-count 0.95 --session-len 256"

@@ -17,6 +17,7 @@ class Row(ReportRow):
     """``error``: predicted / measured - 1; null if one is missing."""
 
     error: float | None = None
+    """Predicted / measured - 1; null: one is missing."""
 
 
 @dataclass(frozen=True)
@@ -24,23 +25,28 @@ class Phase:
     """One load's figures, and those that are predicted beside the prediction."""
 
     figures: run_figures.RunFigures
+    """What was measured."""
     compared: tuple[Row, ...]
+    """Measured beside predicted figures."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """The JSON form of a smoke run. ``format`` rises when a field changes its meaning.
-
-    ``memory`` is in MiB; ``run`` is the record that --save-evidence writes.
-    """
+    """The JSON form of a smoke run."""
 
     format: int
     outcome: str
+    """ok, or the failure's name."""
     exit_code: int
+    """Exit code of the command."""
     memory: tuple[Row, ...]
+    """Measured beside predicted memory, in MiB."""
     phases: tuple[Phase, ...]
+    """Each load."""
     goals: tuple[Goal, ...]
+    """Goals of the request."""
     run: records.SmokeRun
+    """The record that --save-evidence writes."""
 
 
 def to_json(recommendation: Recommendation, run: records.SmokeRun) -> str:

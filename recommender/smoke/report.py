@@ -35,10 +35,15 @@ class ReportRow:
     """One figure, measured and predicted with its range; 0 means missing."""
 
     name: str
+    """Name of the figure."""
     measured: float
+    """Measured value; 0: missing."""
     predicted: float = 0.0
+    """Predicted value; 0: missing."""
     low: float = 0.0
+    """Low end of the predicted range."""
     high: float = 0.0
+    """High end of the predicted range."""
 
     @property
     def error(self) -> float | None:
@@ -51,10 +56,15 @@ class Goal:
     """A goal of the request, the measured value and whether it is met."""
 
     name: str
+    """Name of the goal."""
     wanted: float
+    """Limit that was asked for."""
     measured: float
+    """Measured value."""
     met: bool
+    """The goal is met."""
     note: str = ""
+    """What limits the measurement; empty: nothing."""
 
 
 def memory_rows(recommendation: Recommendation, run: records.SmokeRun) -> list[ReportRow]:

@@ -10,7 +10,7 @@ const status = dialog.querySelector("[role=status]");
 let index;
 
 const plain = text => text.toLowerCase().normalize("NFD").replace(/\p{M}/gu, "").replaceAll("đ", "d");
-const IDLE = new Set("a an and at for in is it not of on or the to with".split(" "));
+const IDLE = new Set("a an and at do does for how i in is it my not of on or should the to vs what with".split(" "));
 const words = text => plain(text).split(/[^\p{L}\p{N}.]+/u).map(word => word.replace(/^\.+|\.+$/g, "")).filter(Boolean);
 
 async function load() {
@@ -39,7 +39,8 @@ export function search({ docs, synonyms }, query) {
   const every = [...new Set(words(query))];
   const asked = every.every(word => IDLE.has(word)) ? every : every.filter(word => !IDLE.has(word));
   const phrase = every.join(" ");
-  const more = synonyms.filter(([name]) => ` ${phrase} `.includes(` ${name} `)).flatMap(([, other]) => words(other)).filter(word => !asked.includes(word));
+  const spoken = ` ${phrase} | ${asked.join(" ")} `;
+  const more = synonyms.filter(([name]) => spoken.includes(` ${name} `)).flatMap(([, other]) => words(other)).filter(word => !asked.includes(word));
   const scored = new Map(docs.map(doc => [doc, { score: 0, hits: 0 }]));
   for (const [word, share] of [...asked.map(each => [each, 1]), ...more.map(each => [each, 0.5])]) {
     const found = docs.map(doc => [doc, match(doc, word)]).filter(([, points]) => points);

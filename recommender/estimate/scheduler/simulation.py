@@ -33,9 +33,13 @@ class Quantiles:
     """Mean, median, 90th and 99th percentile of a time in ms."""
 
     mean: float
+    """Mean in ms."""
     p50: float
+    """Median in ms."""
     p90: float
+    """90th percentile in ms."""
     p99: float
+    """99th percentile in ms."""
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Quantiles:
@@ -47,17 +51,20 @@ class Quantiles:
 
 @dataclass(frozen=True, slots=True)
 class LoadFigures:
-    """What clients of one server see. ``rps`` is in requests/s, ``tokens`` in output tokens/s, times in ms.
-
-    ``keeps_up`` is False if requests arrive faster than they are answered; the times then grow without end.
-    """
+    """What clients of one server see."""
 
     ttft: Quantiles
+    """Time to first token."""
     tpot: Quantiles
+    """Time per output token."""
     latency: Quantiles
+    """Time of a whole request."""
     rps: float
+    """Answered requests/s."""
     tokens: float
+    """Output tokens/s."""
     keeps_up: bool = True
+    """False: requests arrive faster than they are answered, and times grow without end."""
 
 
 def start(server: SimulatedServer, on_done: Callable[[float, int], None], more: bool = False) -> Simulation:

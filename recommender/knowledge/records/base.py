@@ -40,26 +40,26 @@ class CodeSource(Record):
     path is in the public repository at the release's tag.
     """
 
-    release: Version
-    path: Text
-    line: Annotated[int, Field(ge=1)]
-    token: Text
+    release: Version = Field(description="LMDeploy release that was opened")
+    path: Text = Field(description="file in the wheel or repository")
+    line: Annotated[int, Field(ge=1, description="line of the token, from 1")]
+    token: Text = Field(description="text that stands on the line")
 
 
 class PageSource(Record):
     """A page (datasheet, model card, issue thread) and what was read on it that day."""
 
-    url: Annotated[str, Field(pattern=r"^https?://")]
-    opened: Date
-    says: Text
+    url: Annotated[str, Field(pattern=r"^https?://", description="address of the page")]
+    opened: Date = Field(description="day it was opened")
+    says: Text = Field(description="what was read there")
 
 
 class Sources(Record):
     """What a record rests on. All three empty means: unverified, and shown so."""
 
-    code: tuple[CodeSource, ...] = ()
-    pages: tuple[PageSource, ...] = ()
-    evidence: tuple[Id, ...] = ()
+    code: tuple[CodeSource, ...] = Field(default=(), description="lines of LMDeploy's code")
+    pages: tuple[PageSource, ...] = Field(default=(), description="pages by vendors and others")
+    evidence: tuple[Id, ...] = Field(default=(), description="ids of measured runs")
 
     @property
     def empty(self) -> bool:
@@ -70,6 +70,6 @@ class Sources(Record):
 class Place(Record):
     """Where a statement stands in a seed text: its number, 1-based line and a short token there."""
 
-    seed: Literal["000", "001", "002", "003", "004"]
-    line: Annotated[int, Field(ge=1)]
-    token: Text
+    seed: Literal["000", "001", "002", "003", "004"] = Field(description="number of the seed text")
+    line: Annotated[int, Field(ge=1, description="line in it, from 1")]
+    token: Text = Field(description="text that stands on the line")

@@ -19,16 +19,16 @@ class BenchmarkRow(Record):
     vary they are 0, and their means follow from the rates.
     """
 
-    concurrency: Count = 0
+    concurrency: Count = Field(default=0, description="concurrent requests")
     rate: Rate = Field(default=0.0, description="requests/s that the client sends, where it does not wait for answers")
-    input_tokens: Count = 0
-    output_tokens: Count = 0
+    input_tokens: Count = Field(default=0, description="input tokens of a request")
+    output_tokens: Count = Field(default=0, description="output tokens of a request")
     rps: Rate = Field(default=0.0, description="requests/s that the server completes")
     output_tps: Rate = Field(default=0.0, description="output tokens/s of all requests")
-    input_tps: Rate = 0.0
+    input_tps: Rate = Field(default=0.0, description="input tokens/s of all requests")
     total_tps: Rate = Field(default=0.0, description="input and output tokens/s")
-    ttft_ms: Rate = 0.0
-    tpot_ms: Rate = 0.0
+    ttft_ms: Rate = Field(default=0.0, description="time to first token in ms")
+    tpot_ms: Rate = Field(default=0.0, description="time per output token in ms")
 
 
 class Benchmark(Record):
@@ -38,15 +38,15 @@ class Benchmark(Record):
     record is that of its 16-bit checkpoint.
     """
 
-    id: Id
-    gpu: Id
-    tp: Annotated[int, Field(ge=1)] = 1
+    id: Id = Field(description="name of the file")
+    gpu: Id = Field(description="id of the GPU")
+    tp: Annotated[int, Field(ge=1, description="GPUs that share the model")] = 1
     model: Id = Field(description="a model of the same shape")
-    weights: Literal["16-bit", "awq"] = "16-bit"
-    kv_bits: Literal[16, 8, 4] = 16
-    engine: Literal["turbomind", "pytorch"]
-    version: Text
+    weights: Literal["16-bit", "awq"] = Field(default="16-bit", description="precision of the weights")
+    kv_bits: Literal[16, 8, 4] = Field(default=16, description="bits of a KV cache value")
+    engine: Literal["turbomind", "pytorch"] = Field(description="engine that ran")
+    version: Text = Field(description="LMDeploy's version as the page names it")
     dataset: str = Field(default="", description="where the lengths come from; empty: all requests are alike")
-    rows: tuple[BenchmarkRow, ...] = Field(min_length=1)
+    rows: tuple[BenchmarkRow, ...] = Field(min_length=1, description="the loads of the table")
     note: str = Field(default="", description="what the page leaves open, or does otherwise than a server")
-    page: PageSource
+    page: PageSource = Field(description="where the table stands")

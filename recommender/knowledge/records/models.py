@@ -12,7 +12,7 @@ from recommender.knowledge.records.base import Id, Record, Sources, Text, Versio
 class Mixture(Record):
     """Layers whose feed-forward part is a mixture of experts. One record in the list: the model has them."""
 
-    experts: Annotated[int, Field(ge=2)]
+    experts: Annotated[int, Field(ge=2, description="experts of a layer")]
     per_token: Annotated[int, Field(ge=1, description="experts that one token goes through")]
     intermediate: Annotated[int, Field(ge=1, description="intermediate size of one expert")]
     shared: Annotated[int, Field(ge=0, description="that of the expert that every token goes through; 0: none")] = 0
@@ -28,8 +28,8 @@ class Mixture(Record):
 class Window(Record):
     """Layers that look back so many tokens. One record in the list: the model has them."""
 
-    tokens: Annotated[int, Field(ge=1)]
-    layers: Annotated[int, Field(ge=1)]
+    tokens: Annotated[int, Field(ge=1, description="tokens that a layer looks back")]
+    layers: Annotated[int, Field(ge=1, description="number of such layers")]
     whole: bool = Field(
         default=False,
         description="the PyTorch engine takes it for all layers: it frees older blocks and has no prefix cache",
@@ -42,9 +42,9 @@ class LinearAttention(Record):
     They keep a state of fixed size per sequence and no keys or values. Every other layer's query has an output gate.
     """
 
-    layers: Annotated[int, Field(ge=1)]
-    key_heads: Annotated[int, Field(ge=1)]
-    value_heads: Annotated[int, Field(ge=1)]
+    layers: Annotated[int, Field(ge=1, description="number of such layers")]
+    key_heads: Annotated[int, Field(ge=1, description="heads of keys")]
+    value_heads: Annotated[int, Field(ge=1, description="heads of values")]
     head_dim: Annotated[int, Field(ge=1, description="of keys and of values")]
     kernel: Annotated[int, Field(ge=1, description="tokens that the convolution before it spans")]
 
@@ -55,8 +55,8 @@ class SparseIndex(Record):
     Each layer scores all tokens before with small heads of its own, and caches a key of 8 bits per token for that.
     """
 
-    heads: Annotated[int, Field(ge=1)]
-    head_dim: Annotated[int, Field(ge=1)]
+    heads: Annotated[int, Field(ge=1, description="scoring heads of a layer")]
+    head_dim: Annotated[int, Field(ge=1, description="width of a scoring head")]
     tokens: Annotated[int, Field(ge=1, description="tokens that attention reads of those before")]
 
 
@@ -72,38 +72,42 @@ class LatentAttention(Record):
     rope: Annotated[int, Field(ge=1, description="width with rotary positions, beside the latent vector")]
     key: Annotated[int, Field(ge=1, description="width of a head's key without positions")]
     value: Annotated[int, Field(ge=1, description="width of a head's value")]
-    index: tuple[SparseIndex, ...] = Field(default=(), max_length=1)
+    index: tuple[SparseIndex, ...] = Field(
+        default=(), max_length=1, description="what picks the tokens; empty: all are read"
+    )
 
 
 class TextShape(Record):
     """A decoder-only language model's shape."""
 
-    family: Text
-    hidden: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    intermediate: int
-    vocab: int
-    tied_embeddings: bool
-    attention_bias: Literal["none", "qkv", "qkvo"]
-    qk_norm: bool
-    max_positions: int
-    dtype: Literal["float16", "bfloat16"]
+    family: Text = Field(description="name of the architecture family")
+    hidden: int = Field(description="width of the hidden state")
+    layers: int = Field(description="number of layers")
+    heads: int = Field(description="query heads of a layer")
+    kv_heads: int = Field(description="key and value heads of a layer")
+    head_dim: int = Field(description="width of a head")
+    intermediate: int = Field(description="width of the MLP")
+    vocab: int = Field(description="tokens of the vocabulary")
+    tied_embeddings: bool = Field(description="input and output share one embedding")
+    attention_bias: Literal["none", "qkv", "qkvo"] = Field(description="which attention matrices have a bias")
+    qk_norm: bool = Field(description="queries and keys are normalised")
+    max_positions: int = Field(description="trained length in tokens")
+    dtype: Literal["float16", "bfloat16"] = Field(description="format of the unquantised weights")
     post_norms: bool = Field(default=False, description="a layer has a norm after attention and MLP too (Gemma, GLM-4)")
     attention_sinks: bool = Field(default=False, description="a learned number per head joins each softmax")
-    mixture: tuple[Mixture, ...] = Field(default=(), max_length=1)
-    window: tuple[Window, ...] = Field(default=(), max_length=1)
-    linear: tuple[LinearAttention, ...] = Field(default=(), max_length=1)
-    latent: tuple[LatentAttention, ...] = Field(default=(), max_length=1)
+    mixture: tuple[Mixture, ...] = Field(default=(), max_length=1, description="mixture of experts; empty: none")
+    window: tuple[Window, ...] = Field(default=(), max_length=1, description="sliding window; empty: none")
+    linear: tuple[LinearAttention, ...] = Field(
+        default=(), max_length=1, description="linear attention layers; empty: none"
+    )
+    latent: tuple[LatentAttention, ...] = Field(default=(), max_length=1, description="latent attention; empty: none")
 
 
 class PixelRule(Record):
     """How many pixels an image may have when it keeps its shape; smaller ones are enlarged, larger ones shrunk."""
 
-    least: Annotated[int, Field(ge=1)]
-    most: Annotated[int, Field(ge=1)]
+    least: Annotated[int, Field(ge=1, description="fewest pixels of an image")]
+    most: Annotated[int, Field(ge=1, description="most pixels of an image")]
     frames: Annotated[int, Field(ge=1, description="frames that a patch spans")]
     over_frames: bool = Field(
         default=False, description="the processor's file counts every frame: its limits are so many times as large"
@@ -113,16 +117,16 @@ class PixelRule(Record):
 class VisionWindow(Record):
     """Layers of a vision encoder that see a square of so many pixels a side, but for some that see all."""
 
-    side: Annotated[int, Field(ge=1)]
-    full_layers: Annotated[int, Field(ge=1)]
+    side: Annotated[int, Field(ge=1, description="side of the square in pixels")]
+    full_layers: Annotated[int, Field(ge=1, description="layers that see the whole image")]
 
 
 class Matrix(Record):
     """A matrix between an encoder and the language model."""
 
-    inputs: Annotated[int, Field(ge=1)]
-    outputs: Annotated[int, Field(ge=1)]
-    bias: bool = False
+    inputs: Annotated[int, Field(ge=1, description="width of the input")]
+    outputs: Annotated[int, Field(ge=1, description="width of the output")]
+    bias: bool = Field(default=False, description="it has a bias")
     patches: bool = Field(default=False, description="multiplies each patch, not each token made of patches")
 
 
@@ -139,21 +143,21 @@ class VisionShape(Record):
     image as one square has ``max_tiles`` 1.
     """
 
-    hidden: int
-    layers: int
-    heads: int
-    intermediate: int
-    patch: int
-    image: int
-    qkv_bias: bool
-    qk_norm: bool
-    layer_scale: bool
-    norm: Literal["layer_norm", "rms_norm"]
-    downsample: Annotated[float, Field(gt=0, le=1)]
-    tokens_per_tile: int
-    min_tiles: int
-    max_tiles: int
-    thumbnail: bool
+    hidden: int = Field(description="width of the hidden state")
+    layers: int = Field(description="number of layers")
+    heads: int = Field(description="heads of a layer")
+    intermediate: int = Field(description="width of the MLP")
+    patch: int = Field(description="side of a patch in pixels")
+    image: int = Field(description="side of a tile in pixels")
+    qkv_bias: bool = Field(description="queries, keys and values have a bias")
+    qk_norm: bool = Field(description="queries and keys are normalised")
+    layer_scale: bool = Field(description="layers scale their outputs")
+    norm: Literal["layer_norm", "rms_norm"] = Field(description="kind of normalisation")
+    downsample: Annotated[float, Field(gt=0, le=1, description="tokens kept along a side, as a share")]
+    tokens_per_tile: int = Field(description="tokens that the language model reads of a tile")
+    min_tiles: int = Field(description="fewest tiles of an image")
+    max_tiles: int = Field(description="most tiles of an image by default")
+    thumbnail: bool = Field(description="several tiles come with a small whole image")
     request_tiles: bool = Field(
         default=True, description="where images are cut: whether a request's max_dynamic_patch is read"
     )
@@ -166,17 +170,21 @@ class VisionShape(Record):
         int, Field(ge=0, description="more projectors, whose outputs join the language model's first layers (Qwen3-VL)")
     ] = 0
     projector: tuple[Matrix, ...] = Field(default=(), description="its matrices if not InternVL's or Qwen's")
-    cut: Literal["grid", "canvas", "rows", "slices"] = "grid"
-    pixels: tuple[PixelRule, ...] = Field(default=(), max_length=1)
-    window: tuple[VisionWindow, ...] = Field(default=(), max_length=1)
+    cut: Literal["grid", "canvas", "rows", "slices"] = Field(
+        default="grid", description="rule that cuts an image into tiles"
+    )
+    pixels: tuple[PixelRule, ...] = Field(
+        default=(), max_length=1, description="limits where images keep their shape; empty: tiles"
+    )
+    window: tuple[VisionWindow, ...] = Field(default=(), max_length=1, description="windowed attention; empty: none")
 
 
 class AudioShape(Record):
     """An audio encoder's shape. One record in the list: the model loads it; requests with audio are not planned for."""
 
-    hidden: int
-    layers: int
-    intermediate: int
+    hidden: int = Field(description="width of the hidden state")
+    layers: int = Field(description="number of layers")
+    intermediate: int = Field(description="width of the MLP")
 
 
 class Quantization(Record):
@@ -185,38 +193,38 @@ class Quantization(Record):
     MXFP4 quantises the experts only.
     """
 
-    method: Literal["awq", "gptq", "fp8", "mxfp4"]
-    bits: int
-    group: int
-    version: Text
+    method: Literal["awq", "gptq", "fp8", "mxfp4"] = Field(description="format of the quantised weights")
+    bits: int = Field(description="bits of a weight")
+    group: int = Field(description="weights that share a scale; 0: none")
+    version: Text = Field(description="kernel layout as config.json names it")
 
 
 class Support(Record):
     """Releases (half-open) in which an engine serves a model."""
 
-    engine: Literal["turbomind", "pytorch"]
-    since: Version
-    until: VersionOrOpen = ""
-    sources: Sources
+    engine: Literal["turbomind", "pytorch"] = Field(description="engine that serves the model")
+    since: Version = Field(description="first release that serves it")
+    until: VersionOrOpen = Field(default="", description="first release that does not; empty: open")
+    sources: Sources = Field(description="what it rests on")
 
 
 class NeededOption(Record):
     """An option without which some releases (half-open) load a model but do not serve it well."""
 
-    option: Id
+    option: Id = Field(description="id of the option")
     value: Text = Field(description="as on the command line")
     equal: tuple[Text, ...] = Field(default=(), description="values that do the same")
-    since: Version
-    until: VersionOrOpen = ""
+    since: Version = Field(description="first release that needs it")
+    until: VersionOrOpen = Field(default="", description="first release that does not; empty: open")
     because: Text = Field(description="shown beside the setting; {names} as in an option's reasons")
-    sources: Sources
+    sources: Sources = Field(description="what it rests on")
 
 
 class Published(Record):
     """The size of the weight files as their publisher states it; computed bytes are tested against it."""
 
-    bytes: Annotated[int, Field(gt=0)]
-    sources: Sources
+    bytes: Annotated[int, Field(gt=0, description="bytes of all weight files")]
+    sources: Sources = Field(description="where the size stands")
 
 
 class Model(Record):
@@ -225,17 +233,23 @@ class Model(Record):
     def __hash__(self) -> int:  # equal records have equal ids; hashing every field would cost more than it saves
         return hash(self.id)
 
-    id: Id
-    hub: Text
-    aliases: tuple[Text, ...] = ()
-    architecture: Text
+    id: Id = Field(description="name of the file")
+    hub: Text = Field(description="name on the Hugging Face hub")
+    aliases: tuple[Text, ...] = Field(default=(), description="other names that people type")
+    architecture: Text = Field(description="architecture in config.json")
     remote_code: bool = Field(description="its config needs --trust-remote-code where that is not the default")
     chat_tokens: Annotated[int, Field(ge=0, description="tokens the chat template adds around one user turn")]
-    text: TextShape
-    vision: tuple[VisionShape, ...] = Field(default=(), max_length=1)
-    audio: tuple[AudioShape, ...] = Field(default=(), max_length=1)
-    quantization: tuple[Quantization, ...] = Field(default=(), max_length=1)
-    support: tuple[Support, ...] = Field(min_length=1)
-    needs: tuple[NeededOption, ...] = ()
-    published: tuple[Published, ...] = ()
-    sources: Sources
+    text: TextShape = Field(description="shape of the language model")
+    vision: tuple[VisionShape, ...] = Field(
+        default=(), max_length=1, description="shape of the vision encoder; empty: text only"
+    )
+    audio: tuple[AudioShape, ...] = Field(
+        default=(), max_length=1, description="shape of the audio encoder; empty: none"
+    )
+    quantization: tuple[Quantization, ...] = Field(
+        default=(), max_length=1, description="weight quantisation; empty: 16 bits"
+    )
+    support: tuple[Support, ...] = Field(min_length=1, description="which engines serve it, by release")
+    needs: tuple[NeededOption, ...] = Field(default=(), description="options that some releases need")
+    published: tuple[Published, ...] = Field(default=(), description="published size, to check the computed one")
+    sources: Sources = Field(description="where the shape was read")

@@ -15,47 +15,47 @@ from recommender.knowledge.records.base import Date, Id, Record, Text, Version
 class MeasuredLoad(Record):
     """One load on a running server: so many requests always in flight, in ms and requests a second."""
 
-    kind: Literal["image", "text"]
+    kind: Literal["image", "text"] = Field(description="what the requests hold")
     image: str = Field(default="", description="width x height in pixels")
-    input_tokens: int
-    output_tokens: int
-    concurrency: int
-    requests: int
-    failures: int
-    rps: float
+    input_tokens: int = Field(description="input tokens of a request, images included")
+    output_tokens: int = Field(description="output tokens of a request")
+    concurrency: int = Field(description="concurrent requests")
+    requests: int = Field(description="requests that were sent")
+    failures: int = Field(description="requests that failed")
+    rps: float = Field(description="answered requests/s")
     ttft_ms: float = Field(default=0.0, description="median; 0: not measured")
     latencies_ms: tuple[int, ...] = Field(description="every request's, in the order they ended")
-    peak_mib: int
+    peak_mib: int = Field(description="most memory of the card in MiB")
 
 
 class MeasuredStart(Record):
     """One server start with its loads. Memory as the driver reports it for the whole card, idle card included."""
 
-    model: Id
-    flags: tuple[str, ...]
-    omp_threads: int
-    startup_s: float
-    free_before_cache_mib: float
-    cache_mib: float
-    start_peak_mib: int
-    ready_mib: int
-    loads: tuple[MeasuredLoad, ...] = ()
+    model: Id = Field(description="id of the model")
+    flags: tuple[str, ...] = Field(description="options of the start")
+    omp_threads: int = Field(description="value of OMP_NUM_THREADS")
+    startup_s: float = Field(description="seconds until it answered")
+    free_before_cache_mib: float = Field(description="free MiB when the cache was sized")
+    cache_mib: float = Field(description="MiB of KV cache")
+    start_peak_mib: int = Field(description="most memory during the start in MiB")
+    ready_mib: int = Field(description="memory when it was ready in MiB")
+    loads: tuple[MeasuredLoad, ...] = Field(default=(), description="loads that were measured")
 
 
 class Measurement(Record):
     """Runs on one host taken before ``recommend smoke`` wrote evidence; the coefficients were fitted to them."""
 
-    id: Id
-    taken: Date
-    lmdeploy: Version
-    gpu: Id
-    gpu_name: Text
-    driver: Text
-    memory_mib: int
-    idle_mib: int
-    cpus: int
+    id: Id = Field(description="name of the file")
+    taken: Date = Field(description="day of the runs")
+    lmdeploy: Version = Field(description="LMDeploy release")
+    gpu: Id = Field(description="id of the GPU")
+    gpu_name: Text = Field(description="name that the driver reports")
+    driver: Text = Field(description="version of the driver")
+    memory_mib: int = Field(description="memory of the card in MiB")
+    idle_mib: int = Field(description="memory of the idle card in MiB")
+    cpus: int = Field(description="CPU cores of the host")
     checkpoints: Text = Field(description="what the weights were")
-    starts: tuple[MeasuredStart, ...] = Field(min_length=1)
+    starts: tuple[MeasuredStart, ...] = Field(min_length=1, description="server starts")
 
     @property
     def random_weights(self) -> bool:
@@ -126,7 +126,7 @@ class FailedRequests(Record):
     """Requests of a phase that failed alike."""
 
     cause: Id = Field(description="a failure's name as recommend smoke --help lists them")
-    count: Annotated[int, Field(ge=1)]
+    count: Annotated[int, Field(ge=1, description="how many failed so")]
     said: str = Field(description="the first one's answer or error")
 
 
@@ -138,15 +138,15 @@ class DrawnLoad(Record):
     """
 
     workload: str = Field(default="", description="the record that gave what the command line left open")
-    prompts: Numbers
-    outputs: Numbers
+    prompts: Numbers = Field(description="tokens of each pair's prompt")
+    outputs: Numbers = Field(description="tokens of each pair's answer")
     prefix_tokens: Annotated[int, Field(ge=0, description="the same at the start of every prompt")] = 0
-    turns: Annotated[int, Field(ge=1)] = 1
+    turns: Annotated[int, Field(ge=1, description="requests of a conversation")] = 1
     max_context: Annotated[int, Field(ge=0, description="prompt and answer were cut to it; 0: no limit")] = 0
     image_mix: str = Field(default="", description="sizes with their shares, such as 448x448:0.7,1280x720:0.3")
     burstiness: Annotated[float, Field(gt=0, description="of arrivals: variation of the gaps; 1: Poisson")] = 1.0
     input_tokens: Numbers = Field(default="", description="of each answer in latencies_ms, as the server counted")
-    output_tokens: Numbers = ""
+    output_tokens: Numbers = Field(default="", description="output tokens of each answer in latencies_ms")
     trace_speed: Annotated[float, Field(ge=0, description="so many times as fast as the trace; 0: no trace")] = 0.0
     arrivals_ms: Numbers = Field(default="", description="of each request of a trace, since the first; pairs as sent")
     shared_with: Numbers = Field(default="", description="place, from 0, of the request whose beginning each repeats")
@@ -178,24 +178,24 @@ class Phase(Record):
 
     concurrency: Annotated[int, Field(ge=0, description="0: open loop")]
     arrivals_rps: Annotated[float, Field(ge=0, description="0: closed loop")]
-    images: Annotated[int, Field(ge=0)]
+    images: Annotated[int, Field(ge=0, description="images of a request")]
     image: str = Field(description="width x height in pixels; empty: text only")
     input_tokens: Annotated[int, Field(ge=0, description="median of what the server counted")]
     output_tokens: Annotated[int, Field(ge=0, description="median of what the server counted")]
-    window_s: Annotated[float, Field(ge=0)]
-    window_requests: Annotated[int, Field(ge=0)]
-    latencies_ms: Numbers
-    gaps_ms: Numbers = ""
-    ttft_ms: Numbers
-    streamed: Numbers = ""
+    window_s: Annotated[float, Field(ge=0, description="seconds of the window")]
+    window_requests: Annotated[int, Field(ge=0, description="answers in the window")]
+    latencies_ms: Numbers = Field(description="latency of each answer in ms")
+    gaps_ms: Numbers = Field(default="", description="ms between the ends of answers")
+    ttft_ms: Numbers = Field(description="times to the first token in ms")
+    streamed: Numbers = Field(default="", description="which answers ttft_ms belongs to; empty: all")
     drawn: DrawnLoad | None = Field(default=None, description="where requests differ")
     late_ms: Annotated[int, Field(ge=0, description="open loop: how late its latest request was sent")] = 0
-    failures: tuple[FailedRequests, ...] = ()
+    failures: tuple[FailedRequests, ...] = Field(default=(), description="failed requests by cause")
     peak_mib: Annotated[int, Field(ge=0, description="the fullest card, whole")]
-    host_cpu_percent: Annotated[float, Field(ge=0)]
+    host_cpu_percent: Annotated[float, Field(ge=0, description="CPU use of the host, in percent of all cores")]
     server_cores: Annotated[float, Field(ge=0, description="CPU cores the servers kept busy")]
     running_most: Annotated[int, Field(ge=-1, description="of /metrics, which lags 10 s; -1: it does not tell")]
-    waiting_most: Annotated[int, Field(ge=-1)]
+    waiting_most: Annotated[int, Field(ge=-1, description="most waiting requests in /metrics; -1: not told")]
     cache_use_most: Annotated[float, Field(ge=-1, description="share of the KV cache")]
 
 
@@ -207,27 +207,27 @@ class Killed(Record):
     was sent to it by then was in flight there. ``lost_later`` are those of ``lost`` that were sent after that.
     """
 
-    server: Text
-    concurrency: Annotated[int, Field(ge=1)]
+    server: Text = Field(description="address of the killed server")
+    concurrency: Annotated[int, Field(ge=1, description="concurrent requests of all servers")]
     in_flight: Annotated[int, Field(ge=0, description="at that server when it was killed, as the front saw it")]
-    answered: Annotated[int, Field(ge=0)]
-    lost: Annotated[int, Field(ge=0)]
-    lost_later: Annotated[int, Field(ge=0)]
+    answered: Annotated[int, Field(ge=0, description="requests answered from the kill to the end")]
+    lost: Annotated[int, Field(ge=0, description="requests that failed")]
+    lost_later: Annotated[int, Field(ge=0, description="those of lost that were sent after dying_s")]
     said: str = Field(default="", description="the first loss's answer or error")
     dying_s: Annotated[float, Field(ge=0, description="until its port was closed")]
     restarted_s: Annotated[float, Field(ge=0, description="when it was started again")]
     back_s: Annotated[float, Field(ge=0, description="when it got a request again; 0: never")]
-    rps_before: Annotated[float, Field(ge=0)]
-    rps_down: Annotated[float, Field(ge=0)]
-    rps_after: Annotated[float, Field(ge=0)]
+    rps_before: Annotated[float, Field(ge=0, description="answers/s before the kill")]
+    rps_down: Annotated[float, Field(ge=0, description="answers/s while the server was down")]
+    rps_after: Annotated[float, Field(ge=0, description="answers/s after it was back")]
 
 
 class Readback(Record):
     """One effective setting: what the artefact asks for and what the engine's log says. Empty: not told."""
 
-    name: Id
-    asked: str
-    found: str
+    name: Id = Field(description="name of the setting")
+    asked: str = Field(description="value in the artefact")
+    found: str = Field(description="value in the engine's log")
 
 
 class SmokeRun(Record):
@@ -238,25 +238,25 @@ class SmokeRun(Record):
     Memory is the driver's figure for the fullest card as a whole, the idle card included.
     """
 
-    id: Id
-    taken: Date
-    made_by: Text
-    lmdeploy: Version
-    gpu: Id
-    gpu_name: Text
-    gpu_count: Annotated[int, Field(ge=1)]
-    driver: Text
-    memory_mib: Annotated[int, Field(ge=1)]
-    cpus: Annotated[int, Field(ge=1)]
-    cpu_name: str
-    model: Id
+    id: Id = Field(description="name of the file")
+    taken: Date = Field(description="day of the run")
+    made_by: Text = Field(description="program and version that wrote the artefact")
+    lmdeploy: Version = Field(description="LMDeploy release")
+    gpu: Id = Field(description="id of the GPU")
+    gpu_name: Text = Field(description="name that the driver reports")
+    gpu_count: Annotated[int, Field(ge=1, description="GPUs of the host")]
+    driver: Text = Field(description="version of the driver")
+    memory_mib: Annotated[int, Field(ge=1, description="memory of a card in MiB")]
+    cpus: Annotated[int, Field(ge=1, description="CPU cores of the host")]
+    cpu_name: str = Field(description="name of the CPU")
+    model: Id = Field(description="id of the model")
     checkpoint: Text = Field(description="what the weights were")
     request: Text = Field(description="JSON on one line, as in the artefact's head")
-    kind: Literal["bash", "python", "compose", "systemd"]
-    artefact_sha256: Digest
-    launch_sha256: Digest
-    environment: tuple[Text, ...]
-    command: tuple[Text, ...]
+    kind: Literal["bash", "python", "compose", "systemd"] = Field(description="format of the artefact")
+    artefact_sha256: Digest = Field(description="digest of the artefact")
+    launch_sha256: Digest = Field(description="digest of environment and command")
+    environment: tuple[Text, ...] = Field(description="environment variables of the server")
+    command: tuple[Text, ...] = Field(description="words of the command line")
     set_by_smoke: tuple[Text, ...] = Field(description="variables that smoke set to run it here")
     copies: Annotated[int, Field(ge=1, description="how often the artefact was started on its card")]
     mps: bool = Field(description="under CUDA MPS")
@@ -265,17 +265,17 @@ class SmokeRun(Record):
     share: Annotated[int, Field(ge=1, description="of these, on the same card")] = 1
     max_tiles: Annotated[int, Field(ge=0, description="most tiles of an image asked for; 0: no limit")] = 0
     startup_s: Annotated[float, Field(ge=0, description="launch until /v1/models answered; the last copy's")]
-    idle_mib: Annotated[int, Field(ge=0)]
-    start_peak_mib: Annotated[int, Field(ge=0)]
-    ready_mib: Annotated[int, Field(ge=0)]
-    effective: tuple[Readback, ...]
+    idle_mib: Annotated[int, Field(ge=0, description="memory of the idle card in MiB")]
+    start_peak_mib: Annotated[int, Field(ge=0, description="most memory during the start in MiB")]
+    ready_mib: Annotated[int, Field(ge=0, description="memory when ready in MiB")]
+    effective: tuple[Readback, ...] = Field(description="settings as the engine's log shows them")
     checks: tuple[Text, ...] = Field(description="what was proved before the load")
     outcome: Id = Field(description="ok, or the failure's name")
-    said: str = ""
+    said: str = Field(default="", description="what failed; empty: nothing")
     notes: tuple[Text, ...] = Field(default=(), description="what the person who ran it adds")
-    log_sha256: Digest
-    phases: tuple[Phase, ...]
-    killed: tuple[Killed, ...] = ()
+    log_sha256: Digest = Field(description="digest of the server's log")
+    phases: tuple[Phase, ...] = Field(description="loads that were measured")
+    killed: tuple[Killed, ...] = Field(default=(), description="servers that were killed under load")
 
     @property
     def random_weights(self) -> bool:

@@ -22,9 +22,13 @@ class Spot:
     """A range of a file: lines and columns from 1; the end is exclusive."""
 
     line: int
+    """First line, from 1."""
     column: int
+    """First column, from 1."""
     end_line: int
+    """Line of the end."""
     end_column: int
+    """Column of the end, exclusive."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,9 @@ class Edit:
     """Text that replaces a range."""
 
     at: Spot
+    """The range to replace."""
     text: str
+    """The new text."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,9 @@ class Repair:
     """A safe repair: apply all of its edits, or none."""
 
     what: str
+    """What it changes."""
     edits: tuple[Edit, ...]
+    """All edits; apply all or none."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +56,25 @@ class Found:
     """One finding. ``fix`` is null if no repair is safe."""
 
     path: str
+    """The file, as given."""
     rule: str
+    """Number of the rule, such as LMD201."""
     name: str
+    """Name of the rule."""
     family: str
+    """What the rule is about."""
     severity: Severity
+    """error, warning or info."""
     at: Spot
+    """Where it was found."""
     message: str
+    """What is wrong."""
     why: str
+    """Why it matters."""
     sources: tuple[str, ...]
+    """What the rule rests on."""
     fix: Repair | None
+    """A safe repair; null: there is none."""
 
 
 @dataclass(frozen=True)
@@ -64,22 +82,32 @@ class Silent:
     """Rules that skipped some launch, and the missing input."""
 
     needs: str
+    """The missing input."""
     rules: tuple[str, ...]
+    """Numbers of the rules that skipped a launch."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """The JSON form of a review. ``format`` increases when a field changes meaning."""
+    """The JSON form of a review."""
 
     format: int
     made_by: str
+    """This program and its version."""
     files: tuple[str, ...]
+    """Files that were read."""
     launches: int
+    """Server starts that were found."""
     error: int
+    """Number of errors."""
     warning: int
+    """Number of warnings."""
     info: int
+    """Number of hints."""
     findings: tuple[Found, ...]
+    """What was found."""
     silent: tuple[Silent, ...]
+    """Rules that lacked an input."""
 
 
 def spot(script: Script, place: Span) -> Spot:

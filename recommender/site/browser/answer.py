@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from recommender.estimate.similar_runs import SimilarRun
     from recommender.knowledge import records
     from recommender.knowledge.store import Store
+    from recommender.request.resolved_request import ResolvedRequest
 
 SPEEDS = ("alone_ms", "latency_ms", "p99_ms", "ttft_ms", "token_ms", "rps")
 FIELD = re.compile(r"^(--[a-z][a-z0-9-]*)|^unknown (GPU|model|LMDeploy release|load)")
@@ -117,6 +118,11 @@ def describe(recommendation: Recommendation, told: set[str]) -> dict[str, Any]:
         "servers": config.servers,
         "load": describe_load(resolved, config),
         "lmdeploy": resolved.release.id,
+        "lengths": _lengths(resolved),
+        "goals": [
+            [goal.figure, goal.at, round(recommendation.speed.goal_ms(goal), 3), goal.most_ms]
+            for goal in resolved.request.time_goals
+        ],
         "assumed": list_assumptions(recommendation, told),
         "notes": [note for note in resolved.notes if "CPU cores" not in note],
         "memory": _memory(recommendation),
@@ -128,6 +134,14 @@ def describe(recommendation: Recommendation, told: set[str]) -> dict[str, Any]:
         "options": [_option(resolved.store, option) for option in emitted],
         "left": len(recommendation.explanations) - len(emitted),
     }
+
+
+def _lengths(resolved: ResolvedRequest) -> dict[str, str]:
+    """Return what the fields of the request's form hold if they are left empty."""
+    images = f"{resolved.image_width}x{resolved.image_height}" if resolved.images else "none"
+    many = f"x{resolved.images}" if resolved.images > 1 else ""
+    tokens = {"input-tokens": f"{resolved.prompt_tokens}", "output-tokens": f"{resolved.output_tokens}"}
+    return {"image": images + many, **tokens}
 
 
 def _memory(recommendation: Recommendation) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def _changed(data: SiteData, era: OptionEra, before: OptionEra | None) -> str:
     if before is None or before.default != era.default:
         return era.default or data.t("none")
     changed = [data.t(words) for name, words in CHANGES.items() if getattr(before, name) != getattr(era, name)]
-    return f"≠ {', '.join(changed)}" if changed else "="
+    return data.t("changed: {0}").format(", ".join(changed)) if changed else "="
 
 
 def _within(era: OptionEra, name: str) -> bool:

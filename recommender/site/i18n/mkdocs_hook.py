@@ -34,6 +34,7 @@ SETTINGS = re.compile(r'(<script id="__config"[^>]*>)(.*?)(</script>)', re.DOTAL
 LABEL = " (EN)"
 """Suffix of the name of a page that is in English only."""
 
+ON_THIS_PAGE = "On this page"
 MISSING = {"vi": "trang này chưa được dịch, về trang đầu"}
 """Text of the switch when it leads to the first page because there is no translation."""
 
@@ -193,6 +194,8 @@ def on_page_context(context: dict[str, Any], page: Page, config: MkDocsConfig, n
     config.theme["palette"] = state.palettes[here]
     config.site_description = state.descriptions[here]
     config.copyright = state.copyrights[here]
+    # The theme shows it over the headings beside a page.
+    config.mdx_configs["toc"]["title"] = _in(here, ON_THIS_PAGE)
     context["nav"] = state.navigations.get(here, nav)
     path = page.file.dest_uri.removeprefix(_folder(here))
     context["switch"] = []

@@ -42,6 +42,13 @@ CASES = {
         "load": "64",
         "workload": "chat",
     },
+    "RAG, 16 at a time, 1000 shared tokens, A100": {
+        "model": "qwen2.5-7b-instruct",
+        "gpu": "a100-sxm-80g",
+        "load": "16",
+        "workload": "rag",
+        "prefix-tokens": "1000",
+    },
     "16 images at a time, RTX 4090": {"model": "internvl3-8b-awq", "gpu": "rtx-4090", "load": "16"},
 }
 """Usual questions, whose answers an option's page shows."""
@@ -56,8 +63,9 @@ def pages(data: SiteData) -> Iterator[SitePage]:
     for option in data.store.options():
         if data.english or option.id in guided(data):
             info = option_info(data.store, option, data.newest)
-            tags = (option.setting.replace("_", " "),) if option.setting else ()
-            yield page(f"flags/{option.id}.md", info.name, _option(data, option, info), tags=tags)
+            setting = (option.setting.replace("_", " "),) if option.setting else ()
+            values = tuple(f"{choice} {info.topic}" for era in info.lives[-1:] for choice in era.choices)
+            yield page(f"flags/{option.id}.md", info.name, _option(data, option, info), tags=setting + values)
 
 
 def guided(data: SiteData) -> set[str]:
@@ -80,11 +88,12 @@ def _index(data: SiteData) -> Iterator[str]:
         fields=len(store.client),
     )
     yield markup.heading(2, data.t("The twelve essential"), "essential")
-    rows = (
-        (markup.named_option(store, each.id), markup.prose(store, data.t(option_info(store, each, data.newest).choose)))
+    first = (
+        (markup.named_option(store, each.id), _short(data, info.default), markup.prose(store, data.t(info.choose)))
         for each in essential(data)
+        if (info := option_info(store, each, data.newest))
     )
-    yield from markup.table(data.labels("Option", "What to set"), rows)
+    yield from markup.table(data.labels("Option", "Default", "What to set"), first)
     for topic in sorted({flag.topic for flag in store.flags.values()}):
         yield markup.heading(2, data.t(topic.capitalize()), topic)
         chosen = [flag for flag in store.flags.values() if flag.topic == topic]
@@ -108,6 +117,11 @@ def _row(data: SiteData, flag: records.Flag) -> tuple[str, ...]:
 
 def _own(data: SiteData, english: str, vietnamese: str) -> str:
     return markup.prose(data.store, data.own(english, vietnamese))
+
+
+def _short(data: SiteData, value: str) -> str:
+    """Return a default on one line."""
+    return markup.whole(value) if value else data.t("none")
 
 
 def _default(data: SiteData, value: str) -> str:
@@ -154,7 +168,8 @@ def _what_to_set(data: SiteData, option: records.Option, info: OptionInfo) -> It
         (
             f'<a href="md:index.md?{html.escape(urlencode(question))}">{data.html(when)}</a>',
             markup.code(chosen.value) if chosen.emitted else f"{markup.code(chosen.value)} ({data.t('default')})",
-            markup.text(data.brief(option, chosen.brief)),
+            # The few words are about a value that is written; where the default holds, the reason says why.
+            markup.text(data.brief(option, chosen.brief) if chosen.emitted else data.reason(option, chosen.reason)),
         )
         for when, question in CASES.items()
         for chosen in choices(" ".join(f"--{name} {value}" for name, value in question.items()))

@@ -70,10 +70,11 @@ def _rule(data: SiteData, rule: Rule) -> Iterator[str]:
         (
             ("Name", markup.code(rule.name)),
             ("Severity", rule.severity),
-            ("About", FAMILIES[rule.family].capitalize()),
+            ("Subject", FAMILIES[rule.family].capitalize()),
             ("Needs", needs),
         )
     )
+    yield '\n<a class="md-button" href="md:check.md">Check a script</a>\n'
     yield docstring(engine.page(rule).partition("\n")[2])
     if rule.sources:
         yield markup.heading(2, "Sources", "sources")
@@ -111,13 +112,13 @@ def known_issues(data: SiteData, _: str) -> Iterator[str]:
     """Return the table of known issues: what is seen, the message in the log, and the options to look at."""
     rows = (
         (
-            f"[{markup.text(data.t(thread.symptom))}](/threads.md#{thread.id})",
-            markup.code(thread.error) if thread.error else "",
+            f"[{markup.text(data.t(thread.symptom))}](/threads.md#{thread.id})"
+            + (f"<br>{markup.code(thread.error)}" if thread.error else ""),
             ", ".join(markup.named_option(data.store, option) for option in thread.options),
         )
         for thread in data.store.threads.values()
     )
-    yield from markup.table(data.labels("What you see", "In the log", "Options"), rows)
+    yield from markup.table(data.labels("What you see, and the log", "Options"), rows)
 
 
 def _threads(data: SiteData) -> Iterator[str]:

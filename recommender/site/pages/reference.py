@@ -5,6 +5,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import recommender
 from recommender import api
 from recommender.cli import root
 from recommender.commands.short_help import full_help
+from recommender.knowledge.json_schema import field_docstrings
 from recommender.knowledge.load import data_root
 from recommender.site import markup
 from recommender.site.pages.problems import docstring
@@ -73,6 +75,11 @@ def _member(name: str, member: Any) -> Iterator[str]:
     yield f"```python\n{kind} {name}{_folded(re.sub(r'recommender[.]', '', shown))}\n```\n"
     text = inspect.getdoc(member) or ""
     yield docstring(text.partition("\n>>>")[0])
+    if inspect.isclass(member) and is_dataclass(member):
+        fields = field_docstrings(member).items()
+        yield from markup.table(
+            ("Field", "Description"), ((markup.code(name), markup.text(about)) for name, about in fields)
+        )
     yield from _example(text)
 
 

@@ -121,7 +121,7 @@ def _runs(data: SiteData) -> Iterator[str]:
     rows |= {probe.id: [*_probe_cells(data, probe)] for probe in data.probes.values()}
     shown = ([_link(name, row[0]), *map(html.escape, row[1:])] for name, row in rows.items())
     filters = ("Model", "GPU", "Load")
-    yield from controls.data_table("runs", COLUMNS, shown, filters, "{0} of {1} runs", ids=[*rows], kind="runs")
+    yield from controls.data_table(data, "runs", COLUMNS, shown, filters, "{0} of {1} runs", ids=[*rows], kind="runs")
     charts = [*option_charts.charts_of_copies(data)]
     if charts:
         yield markup.heading(2, "Several servers on one GPU", "copies")

@@ -18,16 +18,27 @@ class Asked:
     """The question, and the images: how many the folder has, were asked and have a label."""
 
     images: str
+    """The folder, as given."""
     found: int
+    """Images in it."""
     asked: int
+    """Images that were asked about."""
     unreadable: dict[str, str]
+    """By image: why it could not be read."""
     labels: int
+    """Asked images that have a label."""
     prompt: str
+    """The question."""
     schema: Any
+    """JSON schema of the answer; null: free text."""
     schema_held: bool
+    """Answers were held to the schema."""
     in_flight: int
+    """Concurrent requests."""
     max_tokens: int
+    """Most output tokens."""
     temperature: int
+    """Sampling temperature."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +46,11 @@ class Pass(statistics.MeasuredSpeed):
     """One pass over the images: seconds, MiB, and the number of failures by cause."""
 
     window_s: float
+    """Seconds of the pass."""
     peak_mib: int
+    """Most memory of the card in MiB."""
     failures: dict[str, int]
+    """Failed requests by cause."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +58,31 @@ class Side:
     """One script and its passes over the images."""
 
     script: str
+    """The script, as given."""
     sha256: str
+    """Digest of the script."""
     model: str
+    """Model that it serves."""
     checkpoint: str
+    """What the weights were."""
     lmdeploy: str
+    """LMDeploy release."""
     max_tiles: int
+    """Most tiles of an image; 0: no limit."""
     gpu: str
+    """Number and name of the GPUs."""
     driver: str
+    """Version of the driver."""
     startup_s: float
+    """Seconds until it answered."""
     idle_mib: int
+    """Memory of the idle card in MiB."""
     ready_mib: int
+    """Memory when ready in MiB."""
     passes: tuple[Pass, ...]
+    """Passes over the images."""
     outcome: str
+    """ok, or the failure's name."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +90,11 @@ class Agreement:
     """Images that A and B, A twice, or only one of them answers alike."""
 
     agreement: statistics.Share | None
+    """Images that A and B answer alike."""
     itself: statistics.Share | None
+    """Images that A answers alike twice."""
     beyond: statistics.Pairs | None
+    """Images that only one of the two pairs answers alike."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +102,7 @@ class Accuracy(statistics.Accuracy):
     """``difference``: B's accuracy minus A's."""
 
     difference: float = 0.0
+    """B's accuracy minus A's."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +110,11 @@ class Answer:
     """An answer: what was read from it, its text, and the ms that it took."""
 
     value: Any
+    """What was read from the answer."""
     text: str
+    """The answer."""
     ms: float
+    """Milliseconds that it took."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +122,9 @@ class Failed(Answer):
     """An answer that failed, and why."""
 
     cause: str
+    """The failure's name."""
     said: str
+    """The server's message."""
 
 
 @dataclass(frozen=True)
@@ -96,34 +132,50 @@ class Picture:
     """An image with its label and its answers; null where it was not asked."""
 
     image: str
+    """Name of the file."""
     sha256: str
+    """Digest of the file."""
     label: Any
+    """The right answer; null: none."""
     a: Answer | Failed | None
+    """A's answer; null: not asked."""
     a_again: Answer | Failed | None
+    """A's second answer; null: not asked."""
     b: Answer | Failed | None
+    """B's answer; null: not asked."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """The JSON form of a comparison of scripts. ``format`` rises when a field changes its meaning.
-
-    ``settings``: A's and B's value of each option in which they differ.
-    """
+    """The JSON form of a comparison of scripts."""
 
     format: int
     outcome: str
+    """ok, or the failure's name."""
     exit_code: int
+    """Exit code of the command."""
     said: str
+    """What failed; empty: nothing."""
     synthetic: bool
+    """The weights were random."""
     warning: str
+    """What that means; empty: nothing."""
     asked: Asked
+    """The question."""
     a: Side
+    """The first script."""
     b: Side | None
+    """The second script; null: it did not run."""
     settings: dict[str, tuple[str, str]]
+    """A's and B's value of each option in which they differ."""
     agreement: Agreement
+    """Whether both answer alike."""
     accuracy: Accuracy | None
+    """Whether both are right; null: no labels."""
     different: tuple[str, ...]
+    """Images that they answer differently."""
     pictures: tuple[Picture, ...]
+    """Each image with its answers."""
 
 
 def published(compared: ScriptComparison) -> Published:

@@ -26,9 +26,13 @@ class Share:
     """``count`` ``of`` cases, with Wilson's 95 % interval."""
 
     count: int
+    """Cases that count."""
     of: int
+    """All cases."""
     low: float
+    """Low end of Wilson's 95 % interval."""
     high: float
+    """High end of Wilson's 95 % interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +43,13 @@ class Pairs:
     """
 
     of: int
+    """All cases."""
     first: int
+    """Cases where only the first holds."""
     second: int
+    """Cases where only the second holds."""
     p_value: float
+    """P value of McNemar's exact test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +61,17 @@ class Accuracy:
     """
 
     a: Share
+    """Right answers of A."""
     again: Share | None
+    """Right answers of A's second pass; null: there was none."""
     b: Share | None
+    """Right answers of B; null: there are none."""
     pairs: Pairs | None
+    """Images that only one of them answered right; null: no pairs."""
     low: float = 0.0
+    """Low end of the 95 % interval of the difference."""
     high: float = 0.0
+    """High end of the 95 % interval of the difference."""
 
     @property
     def difference(self) -> float:
@@ -70,9 +84,13 @@ class MeasuredSpeed:
     """Speed of one pass over the images; times in ms, failures excluded."""
 
     answered: int
+    """Answered requests."""
     rate: float
+    """Requests/s."""
     median_ms: float
+    """Median latency in ms."""
     p95_ms: float
+    """95th percentile of the latency in ms."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,14 +203,20 @@ def medians(rung: Iterable[PlannedRun], results: Results, load: str) -> dict[str
 
 @dataclass(frozen=True, slots=True)
 class RankingRow:
-    """A start in a load's ranking; ``spread`` (max - min) and ``of_best`` are shares."""
+    """A start in a load's ranking."""
 
     start: str
+    """Name of the start."""
     rung: int
+    """Last rung that it ran in."""
     runs: int
+    """Number of runs."""
     median: float
+    """Median, in the load's unit."""
     spread: float
+    """Largest minus smallest over the median."""
     of_best: float
+    """Median over the best start's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,19 +224,26 @@ class Ranking:
     """All starts of the sweep in one load: last rung first, then failed and open ones."""
 
     load: str
+    """Name of the load."""
     unit: str
+    """Unit of the medians."""
     rows: tuple[RankingRow, ...]
+    """Starts, those of the last rung first."""
     failed: tuple[str, ...]
+    """Starts that failed."""
     open: tuple[str, ...]
+    """Starts that have not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The JSON form of a campaign's rankings. ``format`` rises when a field changes its meaning."""
+    """The JSON form of a campaign's rankings."""
 
     format: int
     campaign: str
+    """Id of the campaign."""
     loads: tuple[Ranking, ...]
+    """A ranking for each load."""
 
 
 def ranking(plan: ParsedPlan, results: Results, load: str) -> Ranking:

@@ -44,6 +44,11 @@ export class Answer {
     return said(text, this.reasons.constraints?.[constraint], this.reasons.said);
   }
 
+  /** The same of a text that any constraint may have said. */
+  saidByAny(text) {
+    return said(text, this.reasons.said, ...Object.values(this.reasons.constraints ?? {}));
+  }
+
   #memory({ total, card, parts, at_most: most, cache }) {
     const { texts } = this;
     const tile = this.tile("memory");
@@ -63,13 +68,21 @@ export class Answer {
     this.#basis(tile, only, range(texts, total), range(texts, total));
   }
 
-  #speed({ speed, measured, defaults, servers }) {
+  /** Return a goal beside what is predicted of it. */
+  #goal([name, at, predicted, most]) {
+    const { texts } = this;
+    const time = { ttft: "TTFT", tpot: "TPOT", latency: texts.latency }[name];
+    const values = { time: `${at === "mean" ? texts.mean : at} ${time}`, ms: ms(predicted).join(" "), most: ms(most).join(" ") };
+    return make("span", { class: predicted <= most ? "goal kept" : "goal missed" }, fill(texts.goal, values));
+  }
+
+  #speed({ speed, measured, defaults, servers, goals }) {
     const { texts } = this;
     const [latency, unit] = ms(speed.latency_ms[0]);
     const tile = this.tile("latency");
     this.#put(tile, "figure", make("b", {}, latency), ` ${unit}`);
     const also = [["TTFT", "ttft_ms"], ["TPOT", "token_ms"], ["p99", "p99_ms"]].map(([name, key]) => `${name} ${ms(speed[key][0]).join(" ")}`);
-    this.#put(tile, "detail", also.join(" · "));
+    this.#put(tile, "detail", also.join(" · "), ...goals.map(each => this.#goal(each)));
     const scale = unit === "s" ? 1000 : 1;
     const times = value => (value === speed.latency_ms[2] ? `${figure(value / scale)} ${unit}` : figure(value / scale));
     this.#basis(tile, kind(speed.basis), this.#text(speed.basis), range(texts, speed.latency_ms, times), measured, measured && fill(texts.median, { ms: measured.p50_ms }));
@@ -87,7 +100,7 @@ export class Answer {
 
   /** Say why there is no answer, and offer those that exist. */
   refuse(place, { error, offers, option, constraint }) {
-    const output = make("pre", { class: "output", tabindex: 0, lang: "en" });
+    const output = make("div", { class: "output", "aria-live": "polite" });
     const buttons = offers.map(({ options, text, without = [] }) => {
       const button = make("button", { type: "button" }, options);
       button.addEventListener("click", () => (options.startsWith("recommend ") ? this.plan(options, output) : this.apply(options, without)));
@@ -100,7 +113,8 @@ export class Answer {
     }
     place.replaceChildren(
       make("p", {}, make("b", {}, option ? this.texts["not-understood"] : this.texts["nothing-fits"]), " ", this.said(error, constraint)),
-      ...(buttons.length ? [make("p", {}, this.texts.offers), make("ul", {}, ...buttons), output] : []),
+      ...(buttons.length ? [make("p", {}, this.texts.offers), make("ul", {}, ...buttons)] : []),
+      ...(option === "--gpu" ? [make("p", {}, make("a", { href: this.pages.adding }, this.texts["not-listed"]))] : []), output,
     );
   }
 

@@ -21,6 +21,8 @@ const engine = pageEngine(({ progress, failed }) => {
 const say = text => at("#check-status").replaceChildren(text);
 /** Return what a rule, or any of them, says in the page's language. */
 const said = (text, rule) => translated(text, data.findings[rule], data.findings[""], data.said, data.reasons);
+/** Return what the form calls an input that rules need. */
+const label = name => at(`label[for="c-${name}"]`)?.textContent ?? `--${name}`;
 const fields = () => [...form.elements].filter(each => each.tagName === "INPUT" && each.value.trim());
 
 async function check() {
@@ -45,7 +47,9 @@ async function check() {
     };
     state.texts = { findings: given[FILE], repaired: repaired.stdout, optimized: optimized.stdout };
     at("#check-result").hidden = false;
-    say(["error", "warning", "info"].map(kind => fill(texts[kind], { count: report[kind] })).join(", "));
+    const counts = ["error", "warning", "info"].map(kind => fill(texts[kind], { count: report[kind] }));
+    const silent = report.silent.map(each => fill(texts.silent, { count: each.rules.length, needs: label(each.needs) }));
+    say([counts.join(", "), ...silent].join("; "));
     show();
   } catch (error) {
     if (turn === state.asked) say(fill(texts.failed, { why: error.message }));

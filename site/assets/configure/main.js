@@ -4,6 +4,7 @@ import { Answer } from "./answer.js";
 import { combobox, prepared } from "./combobox.js";
 import { fill, make } from "./dom.js";
 import { pageEngine } from "./engine.js";
+import { plan as shownPlan } from "./fleet.js";
 import { Question, shell } from "./question.js";
 import { show as showFile } from "./script.js";
 
@@ -101,6 +102,7 @@ function reveal(found) {
   answer.show(found);
   state.options = found.options.map(option => answer.brief(option));
   answer.table(at("#reasons"), found);
+  for (const [name, value] of Object.entries(found.lengths)) question.field(name).placeholder = value;
   meant("gpu", data.gpus, found.gpu);
   meant("model", data.models, found.model);
 }
@@ -195,13 +197,17 @@ function unavailable(why) {
   reveal({ exit: 2, option: "", error, offers });
 }
 
-/** Run another command that an answer offers, such as the plan of a fleet. */
+/** Size the fleet that an answer offers, and say how its files are written. */
 async function plan(command, place) {
   const [, ...words] = command.split(/\s+/);
   place.textContent = texts.computing;
   try {
-    const done = await engine.call("run", words, {});
-    place.textContent = done.stdout || done.stderr;
+    const done = await engine.call("run", [...words, "--json"], {});
+    const said = { texts, said: text => answer.saidByAny(text) };
+    const guide = make("a", { href: data.pages.fleet }, texts["fleet-guide"]);
+    const files = make("code", { lang: "en" }, `${command} --format k8s -o fleet`);
+    place.replaceChildren(...(done.stdout ? shownPlan(JSON.parse(done.stdout), said) : [answer.said(done.stderr.trim().replace(/^recommend( plan)?: /, ""))]),
+      make("p", {}, texts["fleet-files"], " ", files, " · ", guide));
   } catch (error) {
     place.textContent = error.message;
   }
