@@ -26,6 +26,7 @@ from recommender.fleet.aim import Aim, Tail
 from recommender.fleet.layout import lay_out
 from recommender.fleet.rate_search import BUSIEST, BUSIEST_AT_GOALS, BUSIEST_OF_FEW, FEW
 from recommender.fleet.sizing import FleetPlan, HostKind, SizedFleet, Unfit, size_fleet
+from recommender.knowledge.json_schema import output_schema
 from recommender.knowledge.load import load
 from recommender.request.request import Request
 
@@ -511,7 +512,7 @@ def test_the_files_hold_what_was_sized(gpu: str, tp: int) -> None:
 @cache
 def validator() -> jsonschema.Draft202012Validator:
     """The published schema, itself checked, and closed: a field that it does not know is a mistake here."""
-    schema = json_output.schema()
+    schema = output_schema(json_output.Published, "Plan", json_output.FORMAT)
     jsonschema.Draft202012Validator.check_schema(schema)
     for each in (schema, *schema["$defs"].values()):
         if each.get("type") == "object":
@@ -560,7 +561,8 @@ def test_the_json_keeps_the_published_schema(words: tuple[str, ...]) -> None:
 def test_the_schema_refuses_a_plan_without_a_part(field: str) -> None:
     """As published, each part is needed; a wrong type is refused."""
     _, out, _ = run("--rps", "20", "--gpu", "L4", "--json")
-    said, as_published = json.loads(out), jsonschema.Draft202012Validator(json_output.schema())
+    schema = output_schema(json_output.Published, "Plan", json_output.FORMAT)
+    said, as_published = json.loads(out), jsonschema.Draft202012Validator(schema)
     assert as_published.is_valid(said)
     assert not as_published.is_valid({**said, field: "many"})
     del said[field]

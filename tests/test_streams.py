@@ -30,7 +30,7 @@ COMMANDS = {
     "check": ("check", "serve.sh"),
     "check, json": ("check", "serve.sh", "--json"),
     "plan": ("plan", "--rps", "3", "--gpu", "A100-80G"),
-    "knowledge check": ("knowledge", "check", "knowledge"),
+    "knowledge check": ("knowledge", "check", "--knowledge", "knowledge"),
     "knowledge schema": ("knowledge", "schema", "--check"),
     "smoke": ("smoke", "serve.sh", "--dry-run"),
     "campaign": ("campaign", "plan.yaml", "results.jsonl", "--list"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
@@ -295,6 +294,7 @@ def _repair(
 
 def _write(reviews: list[Review], fails: list[frozenset[str]], options: Mapping[str, Any]) -> None:
     """Write the report to stdout; with a patch, only its summary to stderr."""
+    from recommender.common.terminal import is_rich
     from recommender.review.output import text
 
     form = options["form"]
@@ -302,7 +302,7 @@ def _write(reviews: list[Review], fails: list[frozenset[str]], options: Mapping[
         for line in text.summary(reviews):
             click.echo(line, err=True)
     elif form in TEXTS:
-        lines = text.text(reviews, _colour(), form == "concise") if reviews else ()
+        lines = text.text(reviews, is_rich(sys.stdout), form == "concise") if reviews else ()
         _stdout("".join(f"{line}\n" for line in lines))
     elif form == "sarif":
         from recommender.review.output.sarif import as_sarif
@@ -315,10 +315,6 @@ def _write(reviews: list[Review], fails: list[frozenset[str]], options: Mapping[
             _stdout(json_output.as_junit(reviews, fails))
         else:
             _stdout(json_output.as_json(reviews) if form == "json" else json_output.as_github(reviews))
-
-
-def _colour() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _stdout(text: str) -> None:

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import astuple, dataclass
-from typing import Any
 
 from recommender.common.units import GIB
 from recommender.common.version import __version__
@@ -12,7 +11,6 @@ from recommender.estimate.uncertainty import Basis
 from recommender.fleet.aim import Aim
 from recommender.fleet.rate_search import ServerState
 from recommender.fleet.sizing import RANGE_END, FleetPlan, HostKind, Limit, SizedFleet, Unfit, cost
-from recommender.knowledge.json_schema import output_schema
 
 FORMAT = 2
 
@@ -217,8 +215,3 @@ def _state(state: ServerState) -> State:
 
 def _rounded(times: Quantiles) -> Quantiles:
     return Quantiles(*(round(time, 1) for time in astuple(times)))
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of what ``plan --json`` writes."""
-    return output_schema(Published, "Plan", FORMAT)

@@ -3,12 +3,10 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 from xml.sax.saxutils import escape
 
 from recommender.common.terminal import plain
 from recommender.common.version import __version__
-from recommender.knowledge.json_schema import output_schema
 from recommender.review.engine import Review
 from recommender.review.output.text import counts, silent, sources
 from recommender.review.rule import Finding, Severity
@@ -152,11 +150,6 @@ def _json_finding(script: Script, finding: Finding) -> Found:
 def as_json(reviews: Sequence[Review]) -> str:
     """Return one JSON object, in ASCII."""
     return json.dumps(plain(published(reviews)), indent=2, ensure_ascii=True) + "\n"
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of ``--format json``."""
-    return output_schema(Published, "Review", FORMAT)
 
 
 # --- GitHub
