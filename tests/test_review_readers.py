@@ -1091,17 +1091,21 @@ pipe = pipeline("three")
 ```text
 lmdeploy serve api_server four
 ```
+
+```diff
++lmdeploy serve api_server five
+```
 """
 
 
 def test_markdown_starts_what_its_blocks_start() -> None:
-    """By the block's language, at its place; a block of another language is not followed, prose starts nothing."""
+    """By the block's language, at its place; of plain text, what begins as a command; prose starts nothing."""
     script = read("README.md", MARKDOWN)
     models = [launch.model for launch in script.launches]
-    assert [model.value for model in models] == ["one", "two", "three"]
-    assert [text_at(MARKDOWN, model.written) for model in models] == ["one", "two", "three"]
+    assert [model.value for model in models] == ["one", "two", "three", "four"]
+    assert [text_at(MARKDOWN, model.written) for model in models] == ["one", "two", "three", "four"]
     (problem,) = script.problems
-    assert problem.place.line == MARKDOWN[: MARKDOWN.index("four")].count("\n") + 1
+    assert problem.place.line == MARKDOWN[: MARKDOWN.index("five")].count("\n") + 1
 
 
 def test_a_recipe_of_just_knows_its_variables() -> None:

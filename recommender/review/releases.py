@@ -14,7 +14,7 @@ from recommender.knowledge.store import Store
 from recommender.review.script import beside
 from recommender.review.script.model import Launch, Script, Span
 
-VERSION = r"(\d{1,4}\.\d{1,4}\.\d{1,4}(?:\.?post\d{1,4})?)"
+VERSION = r"([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}(?:\.?post[0-9]{1,4})?)"
 IMAGE_TAG = pattern(rf"(?:^|/)lmdeploy:v?{VERSION}(?![\d.])")
 NAMED_IMAGE = pattern(rf"[\"'](?:[\w.:-]+/)+lmdeploy:v?{VERSION}(?![\d.])")
 INSTALLED = pattern(rf"\blmdeploy(?:\[[\w,-]*\])?\s*={{1,3}}\s*[\"']?{VERSION}(?![\d.*])")
