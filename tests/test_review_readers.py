@@ -1117,3 +1117,11 @@ def test_a_recipe_of_just_knows_its_variables() -> None:
     assert launch.model.value == "a"
     assert given_options(launch)["--server-port"] == ["8000"]
     assert "{{tp}}" in script.problems[0].message
+
+
+@pytest.mark.parametrize("end", range(1, 6))
+def test_a_batch_file_may_end_anywhere(end: int) -> None:
+    """Also in the middle of a command that sets a variable, without a line end."""
+    lines = ["@echo off", "setlocal", "set MODEL=org/m", "set OMP_NUM_THREADS=4", "lmdeploy serve api_server %MODEL%"]
+    script = read("serve.bat", "\n".join(lines[:end]))
+    assert [launch.model.value for launch in script.launches] == ["org/m"] * (end == len(lines))

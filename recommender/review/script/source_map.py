@@ -63,7 +63,8 @@ class Mapped(NamedTuple):
         for start, end, new in changes:
             parts += [self.code[done:start], new]
             places += self.at[done:start]
-            places += [*[self.at[start]] * (len(new) - 1), self.at[end - 1]] if new else []
+            at = self.at[min(start, len(self.at) - 1)]  # what is put behind the end has the last place
+            places += [*[at] * (len(new) - 1), self.at[end - 1]] if new else []
             done = end
         return Mapped("".join((*parts, self.code[done:])), [*places, *self.at[done:]]) if done else self
 
