@@ -278,3 +278,30 @@ def test_the_image_that_a_program_names_is_the_release() -> None:
     )
     found = review("x.py", text.replace(SERVE, f"{SERVE} --trust-remote-code"))
     assert "LMD102" in [finding.rule.id for finding in found.findings]
+
+
+LONG = "1" * 5000
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "compose.yaml",
+            f"services:\n  a:\n    image: openmmlab/lmdeploy:v0.18.0\n    command: {SERVE} --tp {LONG}\n    gpus: 2\n",
+        ),
+        (
+            "pod.yaml",
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n    - name: a\n"
+            f"      image: openmmlab/lmdeploy:v0.18.0\n      command: [{', '.join(SERVE.split())}]\n"
+            f"      livenessProbe: {{httpGet: {{path: /health, port: '{LONG}'}}}}\n",
+        ),
+        ("run.sh", f"CUDA_VISIBLE_DEVICES=, {SERVE}\n"),
+        ("compose.yaml", f"services:\n  a:\n    image: openmmlab/lmdeploy:v0.18.১\n    command: {SERVE}\n"),
+    ],
+)
+def test_odd_numbers_are_no_defect(name: str, text: str) -> None:
+    """Numbers too long for Python, digits of other scripts, and a list of GPUs without one."""
+    found = review(name, text, {"gpu": "H100-80G:2"})
+    assert len(found.script.launches) == 1
+    assert not found.defects

@@ -237,7 +237,7 @@ def visible(word: Word | None) -> int | None:
     """Return how many GPUs CUDA_VISIBLE_DEVICES lists; None if unknown."""
     if word is None or not word.value or not word.value.strip():
         return None
-    return len([device for device in word.value.split(",") if device.strip()])
+    return sum(bool(device.strip()) for device in word.value.split(",")) or None
 
 
 LOOP = pattern(

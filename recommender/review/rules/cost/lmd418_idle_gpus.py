@@ -23,6 +23,7 @@ from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.script.model import Span
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
+MOST_DIGITS = 6
 SPREAD = ("dp", "ep", "cp", "nnodes", "devices")
 """Options that put one model, or several processes of it, on more GPUs."""
 
@@ -35,7 +36,7 @@ def rule(case: Case) -> Diagnostics:
     names = {option.name.rpartition(".")[2].lstrip("-") for option in launch.options}
     servers = [each for each in case.script.launches if each.starts != "proxy"]
     given, used = _given(case), case.effective("tp") or ""
-    if len(servers) > 1 or names & set(SPREAD) or given is None or not used.isdecimal():
+    if len(servers) > 1 or names & set(SPREAD) or given is None or not used.isdecimal() or len(used) > MOST_DIGITS:
         return
     count, place = given
     if count > int(used) > 0:

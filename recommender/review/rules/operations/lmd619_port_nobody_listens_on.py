@@ -36,7 +36,7 @@ def rule(case: Case) -> Diagnostics:
         return
     for probe in container.probes:
         asked = probe.port
-        if asked is not None and asked.value and asked.value.isdecimal() and int(asked.value) != port:
+        if asked is not None and asked.value and asked.value.isdecimal() and asked.value.lstrip("0") != str(port):
             yield Diagnostic(
                 asked.place,
                 f"The {probe.kind} probe asks port {asked.value}, but the server listens on {port}.",
