@@ -4,12 +4,15 @@ import os
 import resource
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import fuzz_reviews
 import pytest
-from cpu_time import start_slowness
+from cpu_time import allowed, start_slowness
+
+from recommender.review import engine
 
 ONE, ARTEFACT, A_SECOND, MANY = 0.35, 0.45, 40, 200
 """Seconds of one script: 0.27 for a launch line and 0.32 for an artefact on an idle machine; 0.3 is wanted."""
@@ -79,3 +82,13 @@ def test_many_scripts_go_at_forty_a_second(form: str, tmp_path: Path) -> None:
     assert len(names) == MANY
     bar = MANY / A_SECOND
     assert best(review("--format", form, *names), bar) <= bar
+
+
+def test_servers_with_long_values_are_compared_in_time() -> None:
+    """Half a megabyte: the text between each pair of a hundred servers is searched once, not for each pair."""
+    line = f"lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --model-name {'9' * 5000} &\n"
+    engine.review("serve.sh", line, {})
+    began = time.process_time()
+    found = engine.review("serve.sh", "#!/bin/bash\n" + line * 100, {"gpu": "A100-80G", "load": "16"})
+    assert time.process_time() - began < allowed(3)
+    assert len(found.script.launches) == 100

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from recommender.review.rule import Case
     from recommender.review.script.model import GivenOption, Launch, Script, Word
 
+LONGEST_SIGN = 100
 MOST_SERVERS = 40
 """How many servers of a file are compared with each other: a hostile file has thousands."""
 
@@ -209,8 +211,8 @@ def concurrent_pairs(script: Script, *starts: str, containers: bool = False) -> 
     here = [launch for launch in here if (launch.container is not None) == containers]
     for index, later in enumerate(here[:MOST_SERVERS]):
         for earlier in here[:index]:
-            text = between(script, earlier, later) if earlier.background else None
-            if text is not None and not is_apart(text, REMOVED if containers else APART):
+            stretch = _stretch(earlier, later) if earlier.background else None
+            if stretch and not _parts(script, *stretch, REMOVED if containers else APART):
                 yield earlier, later
 
 
@@ -219,12 +221,33 @@ def is_apart(text: str, sign: re.Pattern[str] = APART) -> bool:
     return sign.search(TRAP.sub("", text)) is not None
 
 
+def _parts(script: Script, start: int, end: int, sign: re.Pattern[str]) -> bool:
+    """Return whether ``is_apart`` holds for a range of the code; it is searched once, not for each pair of servers."""
+    found = _signs(script, sign)
+    first = bisect_left(found, (start, start))
+    if first < len(found) and found[first][1] <= end:
+        return True
+    return sign.match(code(script, start, min(end, start + LONGEST_SIGN))) is not None  # a line may begin there
+
+
+@lru_cache(maxsize=8)
+def _signs(script: Script, sign: re.Pattern[str]) -> list[tuple[int, int]]:
+    """Return where a pattern is in the code; what a trap does is left out."""
+    text = TRAP.sub(lambda trap: " " * len(trap[0]), code(script, 0, len(script.text)))
+    return [match.span() for match in sign.finditer(text)]
+
+
 def between(script: Script, earlier: Launch, later: Launch) -> str | None:
     """Return the text between two launches, or between the calls of their functions; None if it does not order them."""
+    stretch = _stretch(earlier, later)
+    return code(script, *stretch) if stretch else None
+
+
+def _stretch(earlier: Launch, later: Launch) -> tuple[int, int] | None:
     first, second = earlier.called or earlier.place, later.called or later.place
     if first == second:
         first, second = earlier.place, later.place
-    return code(script, first.end, second.start) if first.end <= second.start else None
+    return (first.end, second.start) if first.end <= second.start else None
 
 
 def _on_this_host(script: Script, launch: Launch) -> bool:
