@@ -305,3 +305,33 @@ def test_odd_numbers_are_no_defect(name: str, text: str) -> None:
     found = review(name, text, {"gpu": "H100-80G:2"})
     assert len(found.script.launches) == 1
     assert not found.defects
+
+
+WORDS = str(SERVE.split()).removesuffix("]")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "known"),
+    [
+        ("a.sh", f'P=(1 2)\nfor i in 0 1; do {SERVE} --server-port "${{P[$i]}}" & done\n', True),
+        ("a.sh", f'for i in 0 1; do {SERVE} --server-port "${{P[$i]}}" & done\n', False),
+        (
+            "a.py",
+            f"from subprocess import run\nfor p in (1, 2):\n    run({WORDS}, '--server-port', str(8000 + p)])\n",
+            True,
+        ),
+        ("a.py", f"from subprocess import run\ndef f(p):\n    run({WORDS}, '--server-port', f'{{p}}'])\n", True),
+        (
+            "a.py",
+            f"import os, subprocess\np = int(os.environ['P'])\nsubprocess.run({WORDS}, '--server-port', str(p)])\n",
+            False,
+        ),
+        ("a.py", f"from subprocess import run\nfor p in (1, 2):\n    run({WORDS}, '--session-len', str(p)])\n", False),
+    ],
+)
+def test_ports_that_the_script_itself_fills_are_no_unread_text(name: str, text: str, known: bool) -> None:
+    """An element of its array, and a loop's variable; not what only the caller sets, nor options that rules judge."""
+    (launch,) = review(name, text, {}).script.launches
+    assert launch.starts == "api_server"
+    unread = [finding for finding in review(name, text, {}).findings if finding.rule.id == "LMD002"]
+    assert (unread == []) == known

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from recommender.review.rule import Case
     from recommender.review.script.model import GivenOption, Launch, Script, Word
 
-LONGEST_SIGN = 100
 MOST_SERVERS = 40
 """How many servers of a file are compared with each other: a hostile file has thousands."""
 
@@ -212,27 +211,22 @@ def concurrent_pairs(script: Script, *starts: str, containers: bool = False) -> 
     for index, later in enumerate(here[:MOST_SERVERS]):
         for earlier in here[:index]:
             stretch = _stretch(earlier, later) if earlier.background else None
-            if stretch and not _parts(script, *stretch, REMOVED if containers else APART):
+            if stretch and not is_apart(script, *stretch, REMOVED if containers else APART):
                 yield earlier, later
 
 
-def is_apart(text: str, sign: re.Pattern[str] = APART) -> bool:
-    """Return whether what is before a text may have ended behind it; what a trap does comes later."""
-    return sign.search(TRAP.sub("", text)) is not None
-
-
-def _parts(script: Script, start: int, end: int, sign: re.Pattern[str]) -> bool:
-    """Return whether ``is_apart`` holds for a range of the code; it is searched once, not for each pair of servers."""
+def is_apart(script: Script, start: int, end: int, sign: re.Pattern[str] = APART) -> bool:
+    """Return whether what is before a range of the code may have ended behind it; what a trap does comes later."""
     found = _signs(script, sign)
     first = bisect_left(found, (start, start))
     if first < len(found) and found[first][1] <= end:
         return True
-    return sign.match(code(script, start, min(end, start + LONGEST_SIGN))) is not None  # a line may begin there
+    return sign.match(code(script, start, end)) is not None  # as if a line began there
 
 
 @lru_cache(maxsize=8)
 def _signs(script: Script, sign: re.Pattern[str]) -> list[tuple[int, int]]:
-    """Return where a pattern is in the code; what a trap does is left out."""
+    """Return where a pattern is in the code, once for all pairs of servers; what a trap does is left out."""
     text = TRAP.sub(lambda trap: " " * len(trap[0]), code(script, 0, len(script.text)))
     return [match.span() for match in sign.finditer(text)]
 

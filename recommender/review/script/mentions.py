@@ -39,11 +39,14 @@ OF_PLATFORM = pattern(r"\$\{NOMAD_\w+\}")
 """What Nomad sets when it places a task, as the number of a port."""
 GUARDED = pattern(r"-n\s+\"?\$\{?(\w+)(?::?-)?\}?\"?\s*\]\]?\s*(?:&&|;?\s*then\b)|\$\{(\w+):?\+")
 """A variable that a script uses only if its caller sets it."""
-COMPUTED = pattern(
-    r"\"?\$\(\([^\n]*\)\)\"?|\"?\$\{\w+\[\$?\{?\w+\}?\]\}\"?"
-    r"|(?:str|int|String)\([\w \t+*-]+\)|[fF][\"']\{[\w \t+*-]+\}[\"']?"
+COMPUTED = pattern(r"\"?\$\(\([^\n]*\)\)\"?")
+"""What a shell computes, as the port of one of several servers."""
+FILLED = pattern(
+    r"\"?\$\{(?P<array>\w+)\[\$?\{?\w+\}?\]\}\"?|str\((?P<cast>[\w \t+*-]+)\)|[fF][\"']\{(?P<shown>[\w \t+*-]+)\}[\"']?"
 )
-"""What a shell or a program computes, or takes from a list, as the port of one of several servers."""
+"""An element of a shell's array, or a sum of Python's variables as text."""
+BOUND = pattern(r"\bfor\b(?P<each>[^\n:]{1,200}?)\bin\b|\bdef[ \t]{1,8}\w{1,80}\((?P<given>[^()]{0,500})")
+"""What binds variables of Python: a loop, and a function's parameters."""
 COUNTED = frozenset({"server-port", "node-rank", "dp-rank"})
 """Options that differ between the servers of a script, so that it computes their values."""
 MOST = 10
@@ -59,7 +62,7 @@ def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
         return
     optional = frozenset(name for match in GUARDED.finditer(script.text) for name in match.groups() if name)
     values = ((each.name, each.word.raw) for each in script.assignments)
-    computed = frozenset(name for name, raw in values if COMPUTED.fullmatch(raw))
+    computed = frozenset(name for name, raw in values if COMPUTED.fullmatch(raw)) | _bound(script)
     for launch in (*script.launches, *script.tools):
         yield from _unknown(launch, optional, computed)
     if named and not (script.launches or script.tools or script.problems or unfollowed):
@@ -117,8 +120,19 @@ def _unknown(launch: Launch, optional: frozenset[str], computed: frozenset[str])
 
 def _is_counted(option: GivenOption, word: Word, computed: frozenset[str]) -> bool:
     """Return whether the script itself computes a port or a rank."""
-    name = option.name.lstrip("-").replace("_", "-")
-    return name in COUNTED and (word.variable in computed or COMPUTED.fullmatch(word.raw) is not None)
+    if option.name.lstrip("-").replace("_", "-") not in COUNTED:
+        return False
+    filled = FILLED.fullmatch(word.raw)
+    names = re.findall(r"[A-Za-z_]\w*", filled[filled.lastgroup or 0]) if filled else [word.variable]
+    return COMPUTED.fullmatch(word.raw) is not None or computed.issuperset(names)
+
+
+def _bound(script: Script) -> frozenset[str]:
+    """Return the variables that the script itself fills: a shell's arrays, loops and parameters of Python."""
+    if script.kind == "python":
+        heads = (match["each"] or match["given"] for match in BOUND.finditer(script.text))
+        return frozenset(name for head in heads for name in re.findall(r"[A-Za-z_]\w*", head))
+    return frozenset(each.name for each in script.assignments if each.word.raw.startswith("("))
 
 
 def _asks_for_help(launch: Launch) -> bool:

@@ -43,9 +43,10 @@ def rule(script: Script) -> Diagnostics:
         request = next((call for call in script.calls if _asks(call, launch, port)), None)
         if request is None or request.loop is not None:
             continue
-        between = surroundings.code(script, launch.place.end, request.place.start)
+        stretch = launch.place.end, request.place.start
         line = script.text.rfind("\n", 0, request.place.start) + 1
-        if WAITS.search(between) or surroundings.is_apart(between) or _guarded(script, line, request):
+        waits = WAITS.search(surroundings.code(script, *stretch))
+        if waits or surroundings.is_apart(script, *stretch) or _guarded(script, line, request):
             continue
         paused = [call for call in script.calls if _sleeps(call, launch, request)]
         yield Diagnostic(
