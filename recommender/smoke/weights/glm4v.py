@@ -50,13 +50,10 @@ def config(model: Model, text: dict[str, Any], ids: Mapping[str, int]) -> dict[s
         "hidden_act": "silu",
         "rms_norm_eps": 1e-5,
     }
-    words = {"image": "<|image|>", "video": "<|video|>"}
-    words |= {f"{kind}_{end}": f"<|{mark}_of_{kind}|>" for kind in words for end, mark in _ENDS.items()}
+    words = {"image": "<|image|>", "image_start": "<|begin_of_image|>", "image_end": "<|end_of_image|>"}
+    words |= {"video": "<|video|>", "video_start": "<|begin_of_video|>", "video_end": "<|end_of_video|>"}
     named = {f"{name}_token_id": ids[word] for name, word in words.items()}
     return {"model_type": "glm4v", "text_config": text, "vision_config": encoder, **named}
-
-
-_ENDS = {"start": "begin", "end": "end"}
 
 
 def vision(shape: VisionShape, hidden: int, kind: str) -> Iterator[Tensor]:

@@ -67,7 +67,7 @@ _QWEN_END = ("<|im_end|>", "<|endoftext|>")
 _PIECES = {"<unk>": 0, "<s>": 1, "</s>": 2}
 _QWEN_IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
 _IMAGE_MARKS = {**dict.fromkeys(TILED, "<img><IMG_CONTEXT></img>\n"), GEMMA3: "<start_of_image>"}
-_IMAGE_MARKS[GLM4V] = "<|begin_of_image|><|image|><|end_of_image|>"
+_IMAGE_MARKS |= {GLM4V: "<|begin_of_image|><|image|><|end_of_image|>"}
 _CHATML = ("<|im_start|>", "\n", "<|im_end|>\n", "")
 _GLM_WORDS = "<|endoftext|> [MASK] [gMASK] [sMASK] <sop> <eop> <|system|> <|user|> <|assistant|> <|observation|>"
 _GEMMA = {"<pad>": 0, "<eos>": 1, "<bos>": 2, "<unk>": 3}
@@ -169,8 +169,8 @@ def role_ids(model: Model) -> dict[str, Any]:
         roles = {"image": "<image_soft_token>", "image_start": "<start_of_image>", "image_end": "<end_of_image>"}
         ids_by_role |= {role: tokens.ids[word] for role, word in roles.items()}
     elif model.vision:
-        word = "<|image|>" if model.architecture == GLM4V else "<|image_pad|>"
-        ids_by_role["image"] = tokens.ids["<IMG_CONTEXT>" if model.architecture in TILED else word]
+        words = {**dict.fromkeys(TILED, "<IMG_CONTEXT>"), GLM4V: "<|image|>"}
+        ids_by_role["image"] = tokens.ids[words.get(model.architecture, "<|image_pad|>")]
     return ids_by_role
 
 
