@@ -110,7 +110,7 @@ def _step_times(
     read = (model_shape.decode_bytes(model, tp, 0) - head) / bandwidth
     # States of linear attention are read and written.
     context_bytes = model_shape.kv_read_bytes(model, config.kv_bits, context, tp) + 2 * state_bytes(model, tp)
-    rate = bandwidth * (coefficients["latent-read-share"] if model.text.latent else 1.0)
+    rate = bandwidth * (engine_of(config).latent_read_share(coefficients) if model.text.latent else 1.0)
     rows_ns = coefficients["step-quantised-row-ns"] if _is_4_bit(model) else 0.0
     kernels = rows_ns * model_shape.inner_rows(model, tp) / 1e6
     return {

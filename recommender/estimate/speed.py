@@ -127,8 +127,10 @@ COEFFICIENTS = (
     "tail-queue",
     "pytorch-prompt-layer-ms",
     "pytorch-step-share",
+    "pytorch-latent-prompt-ms",
+    "pytorch-latent-step-ms",
 )
-BY_HOST = ("-host-", "request-overhead-ms", "pytorch-prompt-layer-ms")
+BY_HOST = ("-host-", "request-overhead-ms", "pytorch-prompt-layer-ms", "pytorch-latent-prompt-ms")
 HOST_COEFFICIENTS = tuple(name for name in COEFFICIENTS if any(part in name for part in BY_HOST))
 GPU_COEFFICIENTS = (
     "step-ms",

@@ -50,6 +50,9 @@ class Engine(Protocol):
     def step_launch_ms(self, model: Model, coefficients: Mapping[str, float], /) -> float:
         """Return the ms of a decoding step beside reading and arithmetic: launches, gaps, choosing the tokens."""
 
+    def latent_read_share(self, coefficients: Mapping[str, float], /) -> float:
+        """Return the share of other models' rate at which a step reads compressed keys and values."""
+
     def workspace(self, resolved: ResolvedRequest, config: Configuration, forward: int, /) -> MemoryItem:
         """Return the buffers beside the cache."""
 

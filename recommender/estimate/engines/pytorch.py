@@ -4,7 +4,7 @@ Weights load first. Of what is then free, the engine keeps work buffers and the 
 gives a share of the rest to the KV cache, in blocks (lmdeploy/pytorch/engine/executor/base.py:409-426). CUDA graphs of
 decoding come after it, one for each power of two up to the batch (backends/graph_runner.py:24-32).
 
-What is not in its code was measured in six starts on one H200, or is assumed with wide ends.
+What is not in its code was measured in starts on an H200 and an H100, or is assumed with wide ends.
 """
 
 from __future__ import annotations
@@ -106,13 +106,22 @@ def region_for(resolved: ResolvedRequest, config: Configuration, tokens: int) ->
 
 def prompt_launch_ms(model: Model, coefficients: Mapping[str, float]) -> float:
     """Return the ms in which Python launches the kernels of a pass with prompts: no CUDA graph holds them."""
-    return coefficients["pytorch-prompt-layer-ms"] * model.text.layers
+    layer = coefficients["pytorch-prompt-layer-ms"]
+    if model.text.latent:
+        layer += coefficients["pytorch-latent-prompt-ms"]
+    return layer * model.text.layers
 
 
 def step_launch_ms(model: Model, coefficients: Mapping[str, float]) -> float:
     """Return the ms of a decoding step beside reading and arithmetic: a CUDA graph holds its kernels."""
     launches = coefficients["step-ms"] + coefficients["step-layer-ms"] * model.text.layers
-    return coefficients["pytorch-step-share"] * launches
+    latent = coefficients["pytorch-latent-step-ms"] * model.text.layers if model.text.latent else 0.0
+    return coefficients["pytorch-step-share"] * launches + latent
+
+
+def latent_read_share(coefficients: Mapping[str, float]) -> float:
+    """Return 1: two mixtures with latent attention read as fast as other models, beside what a layer of theirs adds."""
+    return 1.0
 
 
 def workspace(resolved: ResolvedRequest, config: Configuration, forward: int) -> MemoryItem:

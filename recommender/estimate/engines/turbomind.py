@@ -99,6 +99,11 @@ def step_launch_ms(model: Model, coefficients: Mapping[str, float]) -> float:
     return coefficients["step-ms"] + coefficients["step-layer-ms"] * model.text.layers
 
 
+def latent_read_share(coefficients: Mapping[str, float]) -> float:
+    """Return the share of other models' rate at which a step reads compressed keys and values."""
+    return coefficients["latent-read-share"]
+
+
 def workspace(resolved: ResolvedRequest, config: Configuration, forward: int) -> MemoryItem:
     """Return the buffers of forward pass and sampling.
 
