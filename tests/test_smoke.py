@@ -191,6 +191,36 @@ def refusing(folder: Path) -> Ran:
     return smoke(folder, script=f"#!/bin/bash\nexec {tool} # api_server m --server-port $SERVER_PORT\n")
 
 
+def beside_a_stranger(folder: Path) -> Ran:
+    """Runs where somebody else's server takes the port while this one loads."""
+    began, port, taken = folder / "began", ports(), threading.Event()
+
+    class Lists(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"data": [{"id": "m"}]}')
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    def take() -> None:
+        wait_for(began.exists, BUSY_S)
+        with http.server.ThreadingHTTPServer(("127.0.0.1", port), Lists) as server:
+            server.timeout = 0.05
+            while not taken.is_set():
+                server.handle_request()
+
+    thread = threading.Thread(target=take, daemon=True)
+    thread.start()
+    script = f"#!/bin/bash\necho loading\ntouch {began}\nsleep 60 # api_server m --server-port $SERVER_PORT\n"
+    try:
+        return smoke(folder, script=script, SERVER_PORT=str(port))
+    finally:
+        taken.set()
+        thread.join()
+
+
 OWN = """#!/bin/bash
 # written by hand
 MODEL_DIR="$MODEL"
@@ -219,6 +249,7 @@ def job(*words: str, edit: tuple[str, str] | None = None, render: tuple[str, ...
 # Name -> exit code, a piece of the message, the run.
 FAULTS: dict[str, tuple[int, str, Job]] = {
     "port-taken": (10, r"another process listens on port \d+; .*SERVER_PORT", on_taken_port),
+    "stranger": (10, r"another process listens on port \d+; stop it", beside_a_stranger),
     "absent": (3, r"machine: LMDeploy is not installed .*pip install lmdeploy==0\.18\.0", job(fault="absent")),
     "other-release": (11, r"LMDeploy 0\.17\.0 is installed .*for 0\.18\.0", job(fault="other-release")),
     "no-gpu": (3, r"machine: no NVIDIA GPU on this machine", job(cards=0)),

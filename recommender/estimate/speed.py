@@ -3,8 +3,7 @@
 A request passes two stations. The server process prepares it in one thread: decode the image, cut it into tiles,
 tokenise. The engine then runs it through one iteration for each output token; an iteration costs a decoding step and
 the prefill of the requests that joined the batch meanwhile. ``closed_loop`` solves how the requests split between the
-two stations; Little's law gives the other figures. Under load, requests without images are simulated pass by pass
-instead (``load_profile``): with the same coefficients, but with lengths that vary, shared prefixes, turns and arrivals.
+two stations. Under load, requests without images are simulated pass by pass instead (``load_profile``).
 
 The coefficients are fitted by ``recommend knowledge fit``. A range covers 80 % of the held-out errors.
 """
@@ -127,10 +126,10 @@ COEFFICIENTS = (
     "tail-queue",
     "pytorch-prompt-layer-ms",
     "pytorch-step-share",
-    "pytorch-latent-prompt-ms",
+    "pytorch-prompt-latent-ms",
     "pytorch-latent-step-ms",
 )
-BY_HOST = ("-host-", "request-overhead-ms", "pytorch-prompt-layer-ms", "pytorch-latent-prompt-ms")
+BY_HOST = ("-host-", "request-overhead-ms", "pytorch-prompt-")
 HOST_COEFFICIENTS = tuple(name for name in COEFFICIENTS if any(part in name for part in BY_HOST))
 GPU_COEFFICIENTS = (
     "step-ms",

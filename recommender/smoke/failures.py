@@ -19,7 +19,7 @@ class FailureKind:
 
 _TABLE = (
     ("machine", 3, "this machine lacks a GPU, LMDeploy or a package", ""),
-    ("port-taken", 10, "another process listens on the port", "stop it, or set SERVER_PORT to a free port"),
+    ("port-taken", 10, "another process listens on the port", "stop it, or set SERVER_PORT or --server-port"),
     ("other-release", 11, "another LMDeploy release is installed", "install that release, or pass --lmdeploy"),
     ("model", 12, "the model folder is missing or unsupported", "name a folder with a config.json TurboMind reads"),
     ("pytorch-fallback", 13, "LMDeploy runs PyTorch, not TurboMind", "use a model and release that TurboMind supports"),

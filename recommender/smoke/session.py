@@ -1,6 +1,5 @@
 """Launch one script's servers, check them, drive the loads."""
 
-import socket
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from recommender.smoke.client import checks, load, sizing
 from recommender.smoke.client.images import pictures
 from recommender.smoke.expected import conversations_of, draw_load, follows_schema, wanted_tokens
 from recommender.smoke.failures import Failure
-from recommender.smoke.process import diagnose, readback
+from recommender.smoke.process import diagnose, listeners, readback
 from recommender.smoke.process.api_keys import read_api_keys
 from recommender.smoke.process.gpu import MemoryWatch
 from recommender.smoke.process.metrics import Metrics
@@ -71,14 +70,7 @@ class Session:
         caught = checks.intercepting_proxy()
         if caught:
             raise Failure("environment-proxy", f"{caught} intercepts requests to 127.0.0.1")
-        for port, whose in self.required_ports():
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind(("127.0.0.1", port))
-                except OSError:
-                    what = f" ({whose})" if whose else ""
-                    raise Failure("port-taken", f"another process listens on port {port}{what}") from None
+        listeners.require_free(self.required_ports())
 
     def required_ports(self) -> list[tuple[int, str]]:
         """Return each port that must be free, and its owner if that helps."""
@@ -182,6 +174,7 @@ class Session:
                 raise diagnose.startup_failure(self.tail(400), status)
             waiting = [server for server in waiting if not server.model()]
             if not waiting:
+                listeners.require_own(self.required_ports(), self.guard.processes)
                 return
             now = time.monotonic()
             heard = now if news.has_news() else heard

@@ -108,7 +108,7 @@ def prompt_launch_ms(model: Model, coefficients: Mapping[str, float]) -> float:
     """Return the ms in which Python launches the kernels of a pass with prompts: no CUDA graph holds them."""
     layer = coefficients["pytorch-prompt-layer-ms"]
     if model.text.latent:
-        layer += coefficients["pytorch-latent-prompt-ms"]
+        layer += coefficients["pytorch-prompt-latent-ms"]
     return layer * model.text.layers
 
 
