@@ -33,6 +33,7 @@ from recommender.smoke.campaign import plan_file, report, sweep
 from recommender.smoke.campaign.plan import ParsedPlan, PlannedRun, name_of_phase
 from recommender.smoke.campaign.sweep import ResultLine, Results
 from recommender.smoke.console import stop_signals
+from recommender.smoke.failures import KINDS
 
 PLANS = sorted((KNOWLEDGE / "campaigns").glob("*.yaml"))
 
@@ -884,6 +885,16 @@ def test_nothing_is_left_to_do(killed: tuple[Campaign, str, tuple[int, str, str]
     assert re.search(r"^  one +2 +1 +[\d.]+ +- +100\.0 %\n  two +1 ", out, re.MULTILINE), out
     assert made.done("--unpack", "out")[0] == 0
     assert len(list((made.work / "out").iterdir())) == 3
+
+
+def test_the_log_of_a_failed_start_is_kept(tmp_path: Path) -> None:
+    """Its last lines are printed and in the results: the server's own words are gone with its folder."""
+    made = Campaign(tmp_path, fault="oom-start", starts=ONE)
+    code, _, err = made.done()
+    (kept,) = made.lines()
+    assert (code, kept.code) == (0, KINDS["out-of-memory"].code)
+    assert any("CUDA error: out of memory" in said for said in kept.log), kept
+    assert "\n".join(kept.log) in err
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -31,7 +31,7 @@ from recommender.smoke.campaign import archive, sweep
 from recommender.smoke.campaign.plan import ParsedPlan, PlannedRun
 from recommender.smoke.campaign.plan_file import PlanError, read_plan
 from recommender.smoke.campaign.report import describe_figures, format_duration, list_runs, ranking_text, wrap_rest
-from recommender.smoke.console import stop_signals
+from recommender.smoke.console import LOG_MARK, stop_signals
 from recommender.smoke.process.process_keeper import PR_SET_PDEATHSIG
 
 MACHINE, LEFT_OVER = 3, 5
@@ -187,7 +187,7 @@ class CampaignSession:
                 click.echo(" stopped", err=True)
                 break
             self.save(line)
-            click.echo(wrap_rest(start, describe_figures(line)), err=True)
+            click.echo("\n".join([wrap_rest(start, describe_figures(line)), *line.log]), err=True)
             if line.code in sweep.MACHINE and not launch.mps:  # only MPS may be missing
                 return line.said
         return ""
@@ -202,10 +202,17 @@ class CampaignSession:
                 code = self.run_command([*self.smoke_command(launch), "--save-evidence", str(place)], errors)
             lines = stderr.read_text("utf-8", "replace").split("\n")
             last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+            log = tuple(line for line in lines if line.startswith(LOG_MARK)) if code else ()
             text = place.read_text("utf-8") if place.is_file() else ""
         took = round(time.monotonic() - begun, 1)
         return sweep.ResultLine(
-            id=launch.id, digest=launch.digest, code=code, seconds=took, said=last[:MESSAGE_LENGTH], evidence=text
+            id=launch.id,
+            digest=launch.digest,
+            code=code,
+            seconds=took,
+            said=last[:MESSAGE_LENGTH],
+            evidence=text,
+            log=log,
         )
 
     def smoke_command(self, launch: PlannedRun) -> list[str]:

@@ -15,11 +15,14 @@ from recommender.smoke.failures import Failure
 SAY_EVERY_S = 5.0
 SMOKE = "recommend smoke"
 
+LOG_MARK = "  | "
+"""What a line of a server's log begins with on stderr."""
+
 
 def fail(failure: Failure, who: str = SMOKE) -> NoReturn:
     """Print the last log lines and the failure in one line; exit with its code."""
     for line in failure.tail:
-        click.echo(f"  | {line}", err=True)
+        click.echo(f"{LOG_MARK}{line}", err=True)
     fix = f"; {failure.kind.fix}" if failure.kind.fix else ""
     click.echo(f"{who}: {failure.kind.name}: {failure.message.rstrip('.')}{fix}", err=True)
     sys.exit(failure.exit_code)

@@ -31,7 +31,7 @@ START_S, COPY_S, LOAD_S = 12.0, 18.0, 1.0
 
 
 class ResultLine(records.Record):
-    """One line of a results file: one smoke run with its last stderr line and record."""
+    """One line of a results file: one smoke run with its last stderr line, record and, if it failed, its log's end."""
 
     id: records.Id
     digest: records.Text
@@ -39,6 +39,7 @@ class ResultLine(records.Record):
     seconds: float
     said: str
     evidence: str
+    log: tuple[str, ...] = ()
 
 
 def read_lines(path: Path) -> tuple[list[ResultLine], int]:
