@@ -73,8 +73,12 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
 
 
 def _bring_up_to_date(place: Path, wanted: Mapping[Path, str], only_check: bool) -> int:
-    """Write the files that say something else, or only name them; return how many these are."""
-    differing = [path for path, text in wanted.items() if not _same(path, text)]
+    """Write the files that say something else, or only name those beyond the tolerance; return how many these are.
+
+    What is written is the fit itself: beside new values, old ones within the tolerance are not at their best.
+    """
+    same = _same if only_check else _is_equal
+    differing = [path for path, text in wanted.items() if not same(path, text)]
     for path in differing:
         if not only_check:
             write_whole(path, wanted[path])
@@ -114,6 +118,10 @@ def files(place: Path, fitted: Mapping[str, float], figures: list[records.Residu
         path = place / "coefficients" / f"{name}.yaml"
         wanted[path] = changed_value(path.read_text("utf-8"), value)
     return wanted | {place / "residuals" / f"{each.id}.yaml": as_yaml(each) for each in figures}
+
+
+def _is_equal(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text("utf-8") == text
 
 
 def _same(path: Path, text: str) -> bool:

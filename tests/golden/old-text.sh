@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"gpu": "l4", "lmdeploy": "0.9.2", "load": "low", "model": "qwen2.5-7b-instruct-awq"}
-# rendered: bash 9912844318243e49a86433daea339600cf2ef191b13909666ee53eeea784b37f7a584edef5bfe21944b7c592a2
+# rendered: bash 991784f4c1a43e49a86433daea339600cf2ef191b13909666ee53eeea784b37f7a584edef5bfe21944b7c592a2
 #
 # Qwen/Qwen2.5-7B-Instruct-AWQ on 1 x NVIDIA L4, LMDeploy 0.9.2, TurboMind.
 # 4 concurrent requests: 1,053 input and 128 output tokens.
@@ -169,9 +169,9 @@ preflight() {
   used=$(IFS=,; echo "${cards[*]:0:1}")
   free=$(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits -i "$used" 2>/dev/null | sort -n | head -1) || free=
   if [[ $free =~ ^[0-9]+$ ]]; then
-    ((free >= 10837)) || die "$free MiB free on GPU $used; 10837 MiB may be needed: stop other processes there"
+    ((free >= 10832)) || die "$free MiB free on GPU $used; 10832 MiB may be needed: stop other processes there"
   else
-    echo "${0##*/}: nvidia-smi does not report the free memory of GPU $used; 10837 MiB may be needed" >&2
+    echo "${0##*/}: nvidia-smi does not report the free memory of GPU $used; 10832 MiB may be needed" >&2
   fi
   if (exec 3<>"/dev/tcp/$SERVER_NAME/$SERVER_PORT") 2>/dev/null; then
     die "something listens on port $SERVER_PORT already; set SERVER_PORT"
