@@ -42,11 +42,13 @@ GUARDED = pattern(r"-n\s+\"?\$\{?(\w+)(?::?-)?\}?\"?\s*\]\]?\s*(?:&&|;?\s*then\b
 COMPUTED = pattern(r"\"?\$\(\([^\n]*\)\)\"?")
 """What a shell computes, as the port of one of several servers."""
 FILLED = pattern(
-    r"\"?\$\{(?P<array>\w+)\[\$?\{?\w+\}?\]\}\"?|str\((?P<cast>[\w \t+*-]+)\)|[fF][\"']\{(?P<shown>[\w \t+*-]+)\}[\"']?"
+    r"\"?\$\{(?P<array>\w+)\[\$?\{?\w+\}?\]\}\"?|str\((?P<cast>[\w \t+*-]+)\)|(?:[fF][\"'])?\{(?P<shown>[\w \t+*-]+)\}[\"']?"
 )
 """An element of a shell's array, or a sum of Python's variables as text."""
 BOUND = pattern(r"\bfor\b(?P<each>[^\n:]{1,200}?)\bin\b|\bdef[ \t]{1,8}\w{1,80}\((?P<given>[^()]{0,500})")
 """What binds variables of Python: a loop, and a function's parameters."""
+SWEPT = pattern(r"\bfor[ \t]+(\w+)[ \t]+in[ \t]+(?:[\[(](?:\d+,?[ \t]*)+[\])]:|\d+(?:[ \t]+\d+)*[ \t]*(?:;|\n))")
+"""A loop over whole numbers that the script lists: a sweep, whose values are known."""
 COUNTED = frozenset({"server-port", "node-rank", "dp-rank"})
 """Options that differ between the servers of a script, so that it computes their values."""
 MOST = 10
@@ -63,8 +65,9 @@ def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
     optional = frozenset(name for match in GUARDED.finditer(script.text) for name in match.groups() if name)
     values = ((each.name, each.word.raw) for each in script.assignments)
     computed = frozenset(name for name, raw in values if COMPUTED.fullmatch(raw)) | _bound(script)
+    swept = frozenset(SWEPT.findall(script.text))
     for launch in (*script.launches, *script.tools):
-        yield from _unknown(launch, optional, computed)
+        yield from _unknown(launch, optional, computed, swept)
     if named and not (script.launches or script.tools or script.problems or unfollowed):
         yield from _nothing(script)
 
@@ -93,7 +96,9 @@ def _outside(script: Script, what: re.Pattern[str], ranges: list[tuple[int, int]
             yield script.place(*match.span())
 
 
-def _unknown(launch: Launch, optional: frozenset[str], computed: frozenset[str]) -> Iterator[ReadProblem]:
+def _unknown(
+    launch: Launch, optional: frozenset[str], computed: frozenset[str], swept: frozenset[str]
+) -> Iterator[ReadProblem]:
     """Yield one problem for the words of a launch that the file does not determine."""
     words = [*launch.unread]
     words += [launch.model] if launch.model and launch.model.value is None else []
@@ -101,7 +106,7 @@ def _unknown(launch: Launch, optional: frozenset[str], computed: frozenset[str])
         word
         for option in launch.options
         for word in option.values
-        if word.value is None and not is_unjudged(option.name) and not _is_counted(option, word, computed)
+        if word.value is None and not is_unjudged(option.name) and not _is_counted(option, word, computed, swept)
     ]
     words += [word for word in launch.extra if word.value is None]
     if launch.starts == "pipeline":
@@ -118,13 +123,14 @@ def _unknown(launch: Launch, optional: frozenset[str], computed: frozenset[str])
         yield ReadProblem("this file does not say with which model, and with what else, this starts", launch.place)
 
 
-def _is_counted(option: GivenOption, word: Word, computed: frozenset[str]) -> bool:
-    """Return whether the script itself computes a port or a rank."""
-    if option.name.lstrip("-").replace("_", "-") not in COUNTED:
-        return False
+def _is_counted(option: GivenOption, word: Word, computed: frozenset[str], swept: frozenset[str]) -> bool:
+    """Return whether the script itself lists the values, or computes a port or a rank."""
     filled = FILLED.fullmatch(word.raw)
     names = re.findall(r"[A-Za-z_]\w*", filled[filled.lastgroup or 0]) if filled else [word.variable]
-    return COMPUTED.fullmatch(word.raw) is not None or computed.issuperset(names)
+    if swept.issuperset(names):
+        return True
+    computes = COMPUTED.fullmatch(word.raw) is not None or computed.issuperset(names)
+    return computes and option.name.lstrip("-").replace("_", "-") in COUNTED
 
 
 def _bound(script: Script) -> frozenset[str]:

@@ -98,6 +98,8 @@ class Container(NamedTuple):
     """Ports to which the Services of the file lead."""
     restart: Word | None = None
     probes: tuple[Probe, ...] = ()
+    serves: bool = False
+    """Its pod belongs to a workload that a Service sends requests to."""
     replicas: int | None = 1
     """The number of replicas; None if unknown."""
 

@@ -83,6 +83,7 @@ class _File:
         self.calls = [node for node in self.values.nodes if isinstance(node, ast.Call)]
         self.known, self.foreign = self._imports()
         self.used: set[int] = set()
+        self.models: dict[str, ast.expr | None] = {}
         self.set_later = self._attributes()
         self.environment = self._environment()
         self.processes = Processes(page, self.values, self.environment)
@@ -159,8 +160,14 @@ class _File:
             if self._class(node) in ENGINES and id(node) not in self.used:
                 parts = _Parts(unsure=True)
                 self._configuration(node, parts)
-                yield self._launch_of(node, None, parts)
+                yield self._launch_of(node, self._model_with(node), parts)
         yield from self.processes.launches()
+
+    def _model_with(self, node: ast.Call) -> ast.expr | None:
+        """Return the model of the one pipeline that takes a configuration by its name: branches choose one of several."""
+        assigned = self.values.scopes.parents.get(id(node))
+        targets = assigned.targets if isinstance(assigned, ast.Assign) else []
+        return next((self.models.get(each.id) for each in targets if isinstance(each, ast.Name)), None)
 
     def _class(self, node: ast.Call) -> str:
         """Return the configuration class that a call creates, by its LMDeploy name."""
@@ -201,6 +208,8 @@ class _File:
         for name, (value, keyword) in given.items():
             if name.endswith("_config"):
                 self._add_configuration(name, value, parts)
+                if isinstance(value, ast.Name):
+                    self.models[value.id] = model if value.id not in self.models else None
             else:
                 parts.options.append(self._option(name, value, keyword, "pipeline"))
         called = last_name(node.func)
@@ -213,7 +222,7 @@ class _File:
         return Launch(
             starts="pipeline",
             place=self.page.place(*self.values.span(node)),
-            model=self.page.word(self.values.field(model)) if model is not None else None,
+            model=self.page.model(self.values.field(model)) if model is not None else None,
             options=tuple(parts.options),
             environment=self.environment,
             extra=tuple(self.page.word(self.values.field(arg)) for arg in node.args[len(PARAMETERS) :]),
