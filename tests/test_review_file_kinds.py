@@ -335,3 +335,116 @@ def test_ports_that_the_script_itself_fills_are_no_unread_text(name: str, text: 
     assert launch.starts == "api_server"
     unread = [finding for finding in review(name, text, {}).findings if finding.rule.id == "LMD002"]
     assert (unread == []) == known
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "model"),
+    [
+        ("a.sh", 'D="$(pwd)"\nM="${M:-$D/models/InternVL3-8B}"\nlmdeploy serve api_server "$M"\n', "InternVL3-8B"),
+        ("a.sh", 'lmdeploy serve api_server "$MODEL_DIR/InternVL3-8B"\n', "InternVL3-8B"),
+        ("a.sh", 'lmdeploy serve api_server "$ORGANISATION/InternVL3-8B"\n', None),
+        ("a.sh", 'lmdeploy serve api_server "$MODEL_DIR/InternVL3-$SIZE"\n', None),
+        ("a.ps1", '$M = "$PSScriptRoot\\models\\InternVL3-8B"\nlmdeploy serve api_server $M\n', "InternVL3-8B"),
+        (
+            "a.py",
+            "import os\nfrom lmdeploy import pipeline\nD = '/models'\n"
+            "pipeline(os.path.expanduser(os.path.join(D, 'InternVL3-8B')))\n",
+            "InternVL3-8B",
+        ),
+        (
+            "a.py",
+            "from pathlib import Path\nfrom lmdeploy import pipeline\n"
+            "pipeline(str(Path(__file__).resolve().parent / 'models' / 'InternVL3-8B'))\n",
+            "InternVL3-8B",
+        ),
+        ("a.py", "from lmdeploy import pipeline\npipeline(r'D:\\models\\InternVL3-8B')\n", "InternVL3-8B"),
+    ],
+)
+def test_a_folder_is_known_by_its_name(name: str, text: str, model: str | None) -> None:
+    """Wherever a run finds the folder, its last part names the model; not that of an organisation nobody knows."""
+    found = {finding.rule.id: finding.message for finding in review(name, text, {}).findings}
+    assert ("LMD108" in found) == (model is not None)
+    assert ("LMD002" in found) == (model is None)
+    assert model is None or model in found["LMD108"]
+
+
+@pytest.mark.parametrize(("numbers", "severity"), [("1 2 4", "info"), ("$N", "warning"), ("0.5 0.8", "warning")])
+def test_a_sweep_is_an_info(numbers: str, severity: str) -> None:
+    """The script lists the numbers, so nothing is missing from it; a ratio is no such number."""
+    text = f"for n in {numbers}; do {SERVE} --tp $n --server-port 8000; done\n"
+    (finding,) = (finding for finding in review("a.sh", text, {}).findings if finding.rule.id == "LMD002")
+    assert finding.severity == severity
+
+
+def test_branches_that_choose_a_configuration_have_the_model_of_their_pipeline() -> None:
+    """The configuration of each branch is judged, and nothing is said to be unknown."""
+    text = (
+        "from lmdeploy import PytorchEngineConfig, TurbomindEngineConfig, pipeline\n"
+        "def f(eager):\n"
+        "    if eager:\n"
+        "        c = PytorchEngineConfig(session_lens=1)\n"
+        "    else:\n"
+        "        c = TurbomindEngineConfig(session_len=1)\n"
+        "    return pipeline('Qwen/Qwen2.5-7B-Instruct', backend_config=c)\n"
+    )
+    found = review("a.py", text, {})
+    assert [finding.rule.id for finding in found.findings if finding.severity != "info"] == ["LMD109"]
+    models = [launch.model.value for launch in found.script.launches if launch.model]
+    assert models == ["Qwen/Qwen2.5-7B-Instruct"] * 3
+
+
+def test_a_sentence_that_begins_as_a_command_starts_nothing() -> None:
+    """Pages explain a command below it, in one block; a Chinese colon has no blank behind it."""
+    text = f"{SERVE}\n\nlmdeploy serve api_server: starts it.\nlmdeploy serve api_server：启动服务。\n"
+    (launch,) = review("a.sh", text, {}).script.launches
+    assert launch.model is not None
+    assert launch.model.value == "m"
+
+
+def test_a_command_of_options_below_is_one() -> None:
+    """llama-swap joins the lines of ``cmd``; other tools give each line to the shell."""
+    for key, options in (("cmd", {"--tp": ["2"]}), ("run", {})):
+        text = f"models:\n  m:\n    {key}: |\n      {SERVE}\n      --tp 2\n"
+        (launch,) = read("config.yaml", text).launches
+        assert given_options(launch) == options
+
+
+def test_arguments_may_be_one_text() -> None:
+    """PM2's file in JSON has the program and a text with the rest."""
+    text = json.dumps({"apps": [{"script": "/opt/bin/lmdeploy", "args": "serve api_server m --tp 2"}]})
+    (launch,) = read("ecosystem.config.json", text).launches
+    assert given_options(launch) == {"--tp": ["2"]}
+
+
+def test_values_of_a_chart_give_the_cards() -> None:
+    """The limits stand beside the command, as the image does."""
+    text = (
+        "image: {repository: openmmlab/lmdeploy}\ncommand: [lmdeploy, serve, api_server]\n"
+        "args: [Qwen/Qwen2.5-7B-Instruct, --tp, '2']\nresources: {limits: {nvidia.com/gpu: 1}}\n"
+    )
+    (launch,) = read("values.yaml", text).launches
+    assert launch.container is not None
+    assert launch.container.gpus == 1
+
+
+@pytest.mark.parametrize(("kind", "found"), [("Deployment", True), ("Job", False)])
+def test_a_manifest_in_a_document_is_judged_as_a_file_of_its_own(kind: str, found: bool) -> None:
+    """Only the pods of a workload that serves need a probe."""
+    manifest = (
+        f"apiVersion: v1\nkind: {kind}\nspec:\n  template:\n    spec:\n      containers:\n"
+        "      - name: llm\n        command: [lmdeploy, serve, api_server, Qwen/Qwen2.5-7B-Instruct]\n"
+    )
+    for name, text in (("a.yaml", manifest), ("a.md", f"# Serve\n\n```yaml\n{manifest}```\n")):
+        assert ("LMD605" in {finding.rule.id for finding in review(name, text, {}).findings}) == found
+
+
+def test_a_word_after_a_switch_is_named_before_the_model() -> None:
+    """The parser takes it for the model, and the model is then a word too many."""
+    (finding,) = (
+        finding
+        for finding in review(
+            "a.sh", "lmdeploy serve api_server --eager-mode True Qwen/Qwen2.5-7B-Instruct\n", {}
+        ).findings
+        if finding.rule.id == "LMD103"
+    )
+    assert "True" in finding.message

@@ -42,13 +42,14 @@ GUARDED = pattern(r"-n\s+\"?\$\{?(\w+)(?::?-)?\}?\"?\s*\]\]?\s*(?:&&|;?\s*then\b
 COMPUTED = pattern(r"\"?\$\(\([^\n]*\)\)\"?")
 """What a shell computes, as the port of one of several servers."""
 FILLED = pattern(
-    r"\"?\$\{(?P<array>\w+)\[\$?\{?\w+\}?\]\}\"?|str\((?P<cast>[\w \t+*-]+)\)|(?:[fF][\"'])?\{(?P<shown>[\w \t+*-]+)\}[\"']?"
+    r"\"?\$\{(?P<array>\w+)\[\$?\{?\w+\}?\]\}\"?|str\((?P<cast>[\w \t+*-]+)\)"
+    r"|(?:[fF][\"'])?\{(?P<shown>[\w \t+*-]+)\}[\"']?"
 )
 """An element of a shell's array, or a sum of Python's variables as text."""
 BOUND = pattern(r"\bfor\b(?P<each>[^\n:]{1,200}?)\bin\b|\bdef[ \t]{1,8}\w{1,80}\((?P<given>[^()]{0,500})")
 """What binds variables of Python: a loop, and a function's parameters."""
 SWEPT = pattern(r"\bfor[ \t]+(\w+)[ \t]+in[ \t]+(?:[\[(](?:\d+,?[ \t]*)+[\])]:|\d+(?:[ \t]+\d+)*[ \t]*(?:;|\n))")
-"""A loop over whole numbers that the script lists: a sweep, whose values are known."""
+"""A loop over whole numbers that the script lists."""
 COUNTED = frozenset({"server-port", "node-rank", "dp-rank"})
 """Options that differ between the servers of a script, so that it computes their values."""
 MOST = 10
@@ -106,7 +107,7 @@ def _unknown(
         word
         for option in launch.options
         for word in option.values
-        if word.value is None and not is_unjudged(option.name) and not _is_counted(option, word, computed, swept)
+        if word.value is None and not is_unjudged(option.name) and not _is_counted(option, word, computed)
     ]
     words += [word for word in launch.extra if word.value is None]
     if launch.starts == "pipeline":
@@ -117,20 +118,27 @@ def _unknown(
         names = list(dict.fromkeys(_shown(word) for word in words))
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         shown = f"{', '.join(names[:MOST_NAMED])}{more}"
-        what = f"not known from this file: {shown}; rules skip what depends on it"
-        yield ReadProblem(what, _place(words, launch))
+        listed = all(swept.issuperset(_variables(word)) for word in words)
+        if listed:
+            what = f"a loop lists the values of {shown}; rules judge none of them"
+        else:
+            what = f"not known from this file: {shown}; rules skip what depends on it"
+        yield ReadProblem(what, _place(words, launch), listed)
     elif launch.unsure and launch.model is None and launch.starts != "proxy" and not _asks_for_help(launch):
         yield ReadProblem("this file does not say with which model, and with what else, this starts", launch.place)
 
 
-def _is_counted(option: GivenOption, word: Word, computed: frozenset[str], swept: frozenset[str]) -> bool:
-    """Return whether the script itself lists the values, or computes a port or a rank."""
+def _is_counted(option: GivenOption, word: Word, computed: frozenset[str]) -> bool:
+    """Return whether the script itself computes a port or a rank."""
+    if option.name.lstrip("-").replace("_", "-") not in COUNTED:
+        return False
+    return COMPUTED.fullmatch(word.raw) is not None or computed.issuperset(_variables(word))
+
+
+def _variables(word: Word) -> list[str]:
+    """Return the variables that a word is made of."""
     filled = FILLED.fullmatch(word.raw)
-    names = re.findall(r"[A-Za-z_]\w*", filled[filled.lastgroup or 0]) if filled else [word.variable]
-    if swept.issuperset(names):
-        return True
-    computes = COMPUTED.fullmatch(word.raw) is not None or computed.issuperset(names)
-    return computes and option.name.lstrip("-").replace("_", "-") in COUNTED
+    return re.findall(r"[A-Za-z_]\w*", filled[filled.lastgroup or 0]) if filled else [word.variable]
 
 
 def _bound(script: Script) -> frozenset[str]:

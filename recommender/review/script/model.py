@@ -177,10 +177,11 @@ class Comment(NamedTuple):
 
 
 class ReadProblem(NamedTuple):
-    """A place that the reader did not understand."""
+    """A place that the reader did not understand; ``listed``: the file lists the values, and rules judge none."""
 
     message: str
     place: Span
+    listed: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -164,7 +164,7 @@ class _File:
         yield from self.processes.launches()
 
     def _model_with(self, node: ast.Call) -> ast.expr | None:
-        """Return the model of the one pipeline that takes a configuration by its name: branches choose one of several."""
+        """Return the model of the one pipeline that takes a configuration by its name; branches may assign several."""
         assigned = self.values.scopes.parents.get(id(node))
         targets = assigned.targets if isinstance(assigned, ast.Assign) else []
         return next((self.models.get(each.id) for each in targets if isinstance(each, ast.Name)), None)
