@@ -448,3 +448,28 @@ def test_a_word_after_a_switch_is_named_before_the_model() -> None:
         if finding.rule.id == "LMD103"
     )
     assert "True" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        ("Field(2, ge=1)", "2"),
+        ("Field(default=2)", "2"),
+        ("field(default=2)", "2"),
+        ("Field(...)", None),
+        ("f(2)", None),
+    ],
+)
+def test_a_field_may_declare_its_default_with_a_call(declared: str, value: str | None) -> None:
+    """As pydantic, dataclasses and attrs have it; a required field has none."""
+    text = f"class S(Base):\n    tp: int = {declared}\n\n\ns = S()\nsubprocess.run({WORDS}, '--tp', str(s.tp)])\n"
+    (launch,) = read("a.py", f"import subprocess\n\n\n{text}").launches
+    assert given_options(launch) == {"--tp": [value]}
+
+
+@pytest.mark.parametrize(("declared", "value"), [("typer.Option(2, '--tp')", "2"), ("typer.Option(...)", None)])
+def test_a_parameter_may_declare_its_default_with_a_call(declared: str, value: str | None) -> None:
+    """As typer has it."""
+    text = f"import subprocess\ndef main(tp: int = {declared}):\n    subprocess.run({WORDS}, '--tp', str(tp)])\n"
+    (launch,) = read("a.py", text).launches
+    assert given_options(launch) == {"--tp": [value]}
