@@ -377,20 +377,35 @@ def test_a_sweep_is_an_info(numbers: str, severity: str) -> None:
 
 
 def test_branches_that_choose_a_configuration_have_the_model_of_their_pipeline() -> None:
-    """The configuration of each branch is judged, and nothing is said to be unknown."""
+    """Each branch is a pipeline of its own: nothing is unknown, and what every branch lacks is missing."""
     text = (
         "from lmdeploy import PytorchEngineConfig, TurbomindEngineConfig, pipeline\n"
         "def f(eager):\n"
         "    if eager:\n"
         "        c = PytorchEngineConfig(session_lens=1)\n"
         "    else:\n"
-        "        c = TurbomindEngineConfig(session_len=1)\n"
-        "    return pipeline('Qwen/Qwen2.5-7B-Instruct', backend_config=c)\n"
+        "        c = TurbomindEngineConfig(session_len=8192)\n"
+        "    return pipeline('OpenGVLab/InternVL3-8B', backend_config=c)\n"
     )
     found = review("a.py", text, {})
-    assert [finding.rule.id for finding in found.findings if finding.severity != "info"] == ["LMD109"]
-    models = [launch.model.value for launch in found.script.launches if launch.model]
-    assert models == ["Qwen/Qwen2.5-7B-Instruct"] * 3
+    assert [finding.rule.id for finding in found.findings if finding.severity != "info"] == ["LMD109", "LMD108"]
+    assert [launch.engine for launch in found.script.launches] == ["PytorchEngineConfig", "TurbomindEngineConfig"]
+    two = f"{text}    return pipeline('m', backend_config=c)\n"
+    assert "LMD002" in {finding.rule.id for finding in review("a.py", two, {}).findings}
+
+
+def test_a_placeholder_of_a_page_is_for_its_reader() -> None:
+    """A shell would read two redirections. What is written out is judged."""
+    text = "```bash\nlmdeploy serve api_server <model name> --server-port <port> --tp 1 --tensor-parallel 2\n```\n"
+    assert [finding.rule.id for finding in review("a.md", text, {}).findings if finding.severity != "info"] == [
+        "LMD101"
+    ]
+
+
+def test_an_option_with_a_dot_is_the_one_before_it() -> None:
+    """So LMDeploy's parser reads it, of tools too."""
+    found = review("a.sh", "lmdeploy chat m --tp.x 2\nlmdeploy chat m --server-port.x 2\n", {"lmdeploy": "0.18.0"})
+    assert found.defects == ()
 
 
 def test_a_sentence_that_begins_as_a_command_starts_nothing() -> None:

@@ -52,6 +52,8 @@ SWEPT = pattern(r"\bfor[ \t]+(\w+)[ \t]+in[ \t]+(?:[\[(](?:\d+,?[ \t]*)+[\])]:|\
 """A loop over whole numbers that the script lists."""
 COUNTED = frozenset({"server-port", "node-rank", "dp-rank"})
 """Options that differ between the servers of a script, so that it computes their values."""
+PLACEHOLDER = pattern(r"(?<![<\w])<([A-Za-z](?:[\w .-]{0,40}[\w.])?)>")
+"""What the reader of a page replaces, as ``<port>``."""
 MOST = 10
 MOST_NAMED = 6
 LONGEST = 60
@@ -68,7 +70,7 @@ def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
     computed = frozenset(name for name, raw in values if COMPUTED.fullmatch(raw)) | _bound(script)
     swept = frozenset(SWEPT.findall(script.text))
     for launch in (*script.launches, *script.tools):
-        yield from _unknown(launch, optional, computed, swept)
+        yield from _unknown(script, launch, optional, computed, swept)
     if named and not (script.launches or script.tools or script.problems or unfollowed):
         yield from _nothing(script)
 
@@ -98,7 +100,7 @@ def _outside(script: Script, what: re.Pattern[str], ranges: list[tuple[int, int]
 
 
 def _unknown(
-    launch: Launch, optional: frozenset[str], computed: frozenset[str], swept: frozenset[str]
+    script: Script, launch: Launch, optional: frozenset[str], computed: frozenset[str], swept: frozenset[str]
 ) -> Iterator[ReadProblem]:
     """Yield one problem for the words of a launch that the file does not determine."""
     words = [*launch.unread]
@@ -113,6 +115,8 @@ def _unknown(
     if launch.starts == "pipeline":
         words = [word for word in words if not word.raw.startswith(LITERALS)]
     words = [word for word in words if not OF_PLATFORM.search(word.raw) and word.variable not in optional]
+    if script.kind == "markdown":
+        words = [word for word in words if not PLACEHOLDER.search(script.text[word.place.start : word.place.end])]
     if words:
         words.sort(key=lambda word: word.place)
         names = list(dict.fromkeys(_shown(word) for word in words))
