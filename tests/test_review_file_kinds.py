@@ -315,6 +315,8 @@ WORDS = str(SERVE.split()).removesuffix("]")
     [
         ("a.sh", f'P=(1 2)\nfor i in 0 1; do {SERVE} --server-port "${{P[$i]}}" & done\n', True),
         ("a.sh", f'for i in 0 1; do {SERVE} --server-port "${{P[$i]}}" & done\n', False),
+        ("a.sh", f'P=$(shuf -i 20000-30000 -n 1)\n{SERVE} --server-port "$P"\n', True),
+        ("a.sh", f'N=$(nproc)\n{SERVE} --max-batch-size "$N"\n', False),
         (
             "a.py",
             f"from subprocess import run\nfor p in (1, 2):\n    run({WORDS}, '--server-port', str(8000 + p)])\n",

@@ -39,8 +39,8 @@ OF_PLATFORM = pattern(r"\$\{NOMAD_\w+\}")
 """What Nomad sets when it places a task, as the number of a port."""
 GUARDED = pattern(r"-n\s+\"?\$\{?(\w+)(?::?-)?\}?\"?\s*\]\]?\s*(?:&&|;?\s*then\b)|\$\{(\w+):?\+")
 """A variable that a script uses only if its caller sets it."""
-COMPUTED = pattern(r"\"?\$\(\([^\n]*\)\)\"?")
-"""What a shell computes, as the port of one of several servers."""
+COMPUTED = pattern(r"\"?(?:\$\([^\n]*\)|`[^\n`]*`)\"?")
+"""What a shell or a program computes, as the port of one of several servers, or a free one."""
 FILLED = pattern(
     r"\"?\$\{(?P<array>\w+)\[\$?\{?\w+\}?\]\}\"?|str\((?P<cast>[\w \t+*-]+)\)"
     r"|(?:[fF][\"'])?\{(?P<shown>[\w \t+*-]+)\}[\"']?"
