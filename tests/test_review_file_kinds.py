@@ -404,6 +404,22 @@ def test_a_placeholder_of_a_page_is_for_its_reader() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [
+        ("powershell", "$env:A = '1'\nlmdeploy serve api_server m `\n  --tp 2\n"),
+        ("powershell", "lmdeploy serve api_server m \\\n  --tp 2\n"),
+        ("ps1", "lmdeploy serve api_server m `\n  --tp 2\n"),
+        ("bat", "lmdeploy serve api_server m ^\n  --tp 2\n"),
+        ("text", "lmdeploy serve api_server m \\\n  --tp 2\n"),
+    ],
+)
+def test_a_block_of_another_shell_goes_on_in_its_way(language: str, code: str) -> None:
+    """Of PowerShell's blocks, some hold what bash takes too."""
+    (launch,) = read("a.md", f"```{language}\n{code}```\n").launches
+    assert given_options(launch) == {"--tp": ["2"]}
+
+
 def test_an_option_with_a_dot_is_the_one_before_it() -> None:
     """So LMDeploy's parser reads it, of tools too."""
     found = review("a.sh", "lmdeploy chat m --tp.x 2\nlmdeploy chat m --server-port.x 2\n", {"lmdeploy": "0.18.0"})
