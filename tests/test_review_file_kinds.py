@@ -506,3 +506,13 @@ def test_a_parameter_may_declare_its_default_with_a_call(declared: str, value: s
     text = f"import subprocess\ndef main(tp: int = {declared}):\n    subprocess.run({WORDS}, '--tp', str(tp)])\n"
     (launch,) = read("a.py", text).launches
     assert given_options(launch) == {"--tp": [value]}
+
+
+def test_digits_without_an_end_are_no_sweep() -> None:
+    """A search that tries each way to split them would never end."""
+    text = f"import subprocess\nfor n in [{'1' * 5000}\nsubprocess.run({WORDS}, '--tp', str(n)])\n"
+    assert {finding.rule.id for finding in review("a.py", text, {}).findings} >= {"LMD002"}
+    shell = f"for n in {'1 ' * 5000}x; do {SERVE} --tp $n; done\n"
+    assert [finding.severity for finding in review("a.sh", shell, {}).findings if finding.rule.id == "LMD002"] == [
+        "warning"
+    ]
