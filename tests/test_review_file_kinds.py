@@ -315,6 +315,8 @@ WORDS = str(SERVE.split()).removesuffix("]")
     [
         ("a.sh", f'P=(1 2)\nfor i in 0 1; do {SERVE} --server-port "${{P[$i]}}" & done\n', True),
         ("a.sh", f'for i in 0 1; do {SERVE} --server-port "${{P[$i]}}" & done\n', False),
+        ("a.sh", f'P=$(shuf -i 20000-30000 -n 1)\n{SERVE} --server-port "$P"\n', True),
+        ("a.sh", f'N=$(nproc)\n{SERVE} --max-batch-size "$N"\n', False),
         (
             "a.py",
             f"from subprocess import run\nfor p in (1, 2):\n    run({WORDS}, '--server-port', str(8000 + p)])\n",
@@ -335,3 +337,182 @@ def test_ports_that_the_script_itself_fills_are_no_unread_text(name: str, text: 
     assert launch.starts == "api_server"
     unread = [finding for finding in review(name, text, {}).findings if finding.rule.id == "LMD002"]
     assert (unread == []) == known
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "model"),
+    [
+        ("a.sh", 'D="$(pwd)"\nM="${M:-$D/models/InternVL3-8B}"\nlmdeploy serve api_server "$M"\n', "InternVL3-8B"),
+        ("a.sh", 'lmdeploy serve api_server "$MODEL_DIR/InternVL3-8B"\n', "InternVL3-8B"),
+        ("a.sh", 'lmdeploy serve api_server "$ORGANISATION/InternVL3-8B"\n', None),
+        ("a.sh", 'lmdeploy serve api_server "$MODEL_DIR/InternVL3-$SIZE"\n', None),
+        ("a.ps1", '$M = "$PSScriptRoot\\models\\InternVL3-8B"\nlmdeploy serve api_server $M\n', "InternVL3-8B"),
+        (
+            "a.py",
+            "import os\nfrom lmdeploy import pipeline\nD = '/models'\n"
+            "pipeline(os.path.expanduser(os.path.join(D, 'InternVL3-8B')))\n",
+            "InternVL3-8B",
+        ),
+        (
+            "a.py",
+            "from pathlib import Path\nfrom lmdeploy import pipeline\n"
+            "pipeline(str(Path(__file__).resolve().parent / 'models' / 'InternVL3-8B'))\n",
+            "InternVL3-8B",
+        ),
+        ("a.py", "from lmdeploy import pipeline\npipeline(r'D:\\models\\InternVL3-8B')\n", "InternVL3-8B"),
+    ],
+)
+def test_a_folder_is_known_by_its_name(name: str, text: str, model: str | None) -> None:
+    """Wherever a run finds the folder, its last part names the model; not that of an organisation nobody knows."""
+    found = {finding.rule.id: finding.message for finding in review(name, text, {}).findings}
+    assert ("LMD108" in found) == (model is not None)
+    assert ("LMD002" in found) == (model is None)
+    assert model is None or model in found["LMD108"]
+
+
+@pytest.mark.parametrize(("numbers", "severity"), [("1 2 4", "info"), ("$N", "warning"), ("0.5 0.8", "warning")])
+def test_a_sweep_is_an_info(numbers: str, severity: str) -> None:
+    """The script lists the numbers, so nothing is missing from it; a ratio is no such number."""
+    text = f"for n in {numbers}; do {SERVE} --tp $n --server-port 8000; done\n"
+    (finding,) = (finding for finding in review("a.sh", text, {}).findings if finding.rule.id == "LMD002")
+    assert finding.severity == severity
+
+
+def test_branches_that_choose_a_configuration_have_the_model_of_their_pipeline() -> None:
+    """Each branch is a pipeline of its own: nothing is unknown, and what every branch lacks is missing."""
+    text = (
+        "from lmdeploy import PytorchEngineConfig, TurbomindEngineConfig, pipeline\n"
+        "def f(eager):\n"
+        "    if eager:\n"
+        "        c = PytorchEngineConfig(session_lens=1)\n"
+        "    else:\n"
+        "        c = TurbomindEngineConfig(session_len=8192)\n"
+        "    return pipeline('OpenGVLab/InternVL3-8B', backend_config=c)\n"
+    )
+    found = review("a.py", text, {})
+    assert [finding.rule.id for finding in found.findings if finding.severity != "info"] == ["LMD109", "LMD108"]
+    assert [launch.engine for launch in found.script.launches] == ["PytorchEngineConfig", "TurbomindEngineConfig"]
+    two = f"{text}    return pipeline('m', backend_config=c)\n"
+    assert "LMD002" in {finding.rule.id for finding in review("a.py", two, {}).findings}
+
+
+def test_a_placeholder_of_a_page_is_for_its_reader() -> None:
+    """A shell would read two redirections. What is written out is judged."""
+    text = "```bash\nlmdeploy serve api_server <model name> --server-port <port> --tp 1 --tensor-parallel 2\n```\n"
+    assert [finding.rule.id for finding in review("a.md", text, {}).findings if finding.severity != "info"] == [
+        "LMD101"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [
+        ("powershell", "$env:A = '1'\nlmdeploy serve api_server m `\n  --tp 2\n"),
+        ("powershell", "lmdeploy serve api_server m \\\n  --tp 2\n"),
+        ("ps1", "lmdeploy serve api_server m `\n  --tp 2\n"),
+        ("bat", "lmdeploy serve api_server m ^\n  --tp 2\n"),
+        ("text", "lmdeploy serve api_server m \\\n  --tp 2\n"),
+    ],
+)
+def test_a_block_of_another_shell_goes_on_in_its_way(language: str, code: str) -> None:
+    """Of PowerShell's blocks, some hold what bash takes too."""
+    (launch,) = read("a.md", f"```{language}\n{code}```\n").launches
+    assert given_options(launch) == {"--tp": ["2"]}
+
+
+def test_an_option_with_a_dot_is_the_one_before_it() -> None:
+    """So LMDeploy's parser reads it, of tools too."""
+    found = review("a.sh", "lmdeploy chat m --tp.x 2\nlmdeploy chat m --server-port.x 2\n", {"lmdeploy": "0.18.0"})
+    assert found.defects == ()
+
+
+def test_a_sentence_that_begins_as_a_command_starts_nothing() -> None:
+    """Pages explain a command below it, in one block; a Chinese colon has no blank behind it."""
+    text = f"{SERVE}\n\nlmdeploy serve api_server: starts it.\nlmdeploy serve api_server：启动服务。\n"
+    (launch,) = review("a.sh", text, {}).script.launches
+    assert launch.model is not None
+    assert launch.model.value == "m"
+
+
+def test_a_command_of_options_below_is_one() -> None:
+    """llama-swap joins the lines of ``cmd``; other tools give each line to the shell."""
+    for key, options in (("cmd", {"--tp": ["2"]}), ("run", {})):
+        text = f"models:\n  m:\n    {key}: |\n      {SERVE}\n      --tp 2\n"
+        (launch,) = read("config.yaml", text).launches
+        assert given_options(launch) == options
+
+
+def test_arguments_may_be_one_text() -> None:
+    """PM2's file in JSON has the program and a text with the rest."""
+    text = json.dumps({"apps": [{"script": "/opt/bin/lmdeploy", "args": "serve api_server m --tp 2"}]})
+    (launch,) = read("ecosystem.config.json", text).launches
+    assert given_options(launch) == {"--tp": ["2"]}
+
+
+def test_values_of_a_chart_give_the_cards() -> None:
+    """The limits stand beside the command, as the image does."""
+    text = (
+        "image: {repository: openmmlab/lmdeploy}\ncommand: [lmdeploy, serve, api_server]\n"
+        "args: [Qwen/Qwen2.5-7B-Instruct, --tp, '2']\nresources: {limits: {nvidia.com/gpu: 1}}\n"
+    )
+    (launch,) = read("values.yaml", text).launches
+    assert launch.container is not None
+    assert launch.container.gpus == 1
+
+
+@pytest.mark.parametrize(("kind", "found"), [("Deployment", True), ("Job", False)])
+def test_a_manifest_in_a_document_is_judged_as_a_file_of_its_own(kind: str, found: bool) -> None:
+    """Only the pods of a workload that serves need a probe."""
+    manifest = (
+        f"apiVersion: v1\nkind: {kind}\nspec:\n  template:\n    spec:\n      containers:\n"
+        "      - name: llm\n        command: [lmdeploy, serve, api_server, Qwen/Qwen2.5-7B-Instruct]\n"
+    )
+    for name, text in (("a.yaml", manifest), ("a.md", f"# Serve\n\n```yaml\n{manifest}```\n")):
+        assert ("LMD605" in {finding.rule.id for finding in review(name, text, {}).findings}) == found
+
+
+def test_a_word_after_a_switch_is_named_before_the_model() -> None:
+    """The parser takes it for the model, and the model is then a word too many."""
+    (finding,) = (
+        finding
+        for finding in review(
+            "a.sh", "lmdeploy serve api_server --eager-mode True Qwen/Qwen2.5-7B-Instruct\n", {}
+        ).findings
+        if finding.rule.id == "LMD103"
+    )
+    assert "True" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        ("Field(2, ge=1)", "2"),
+        ("Field(default=2)", "2"),
+        ("field(default=2)", "2"),
+        ("Field(...)", None),
+        ("f(2)", None),
+    ],
+)
+def test_a_field_may_declare_its_default_with_a_call(declared: str, value: str | None) -> None:
+    """As pydantic, dataclasses and attrs have it; a required field has none."""
+    text = f"class S(Base):\n    tp: int = {declared}\n\n\ns = S()\nsubprocess.run({WORDS}, '--tp', str(s.tp)])\n"
+    (launch,) = read("a.py", f"import subprocess\n\n\n{text}").launches
+    assert given_options(launch) == {"--tp": [value]}
+
+
+@pytest.mark.parametrize(("declared", "value"), [("typer.Option(2, '--tp')", "2"), ("typer.Option(...)", None)])
+def test_a_parameter_may_declare_its_default_with_a_call(declared: str, value: str | None) -> None:
+    """As typer has it."""
+    text = f"import subprocess\ndef main(tp: int = {declared}):\n    subprocess.run({WORDS}, '--tp', str(tp)])\n"
+    (launch,) = read("a.py", text).launches
+    assert given_options(launch) == {"--tp": [value]}
+
+
+def test_digits_without_an_end_are_no_sweep() -> None:
+    """A search that tries each way to split them would never end."""
+    text = f"import subprocess\nfor n in [{'1' * 5000}\nsubprocess.run({WORDS}, '--tp', str(n)])\n"
+    assert {finding.rule.id for finding in review("a.py", text, {}).findings} >= {"LMD002"}
+    shell = f"for n in {'1 ' * 5000}x; do {SERVE} --tp $n; done\n"
+    assert [finding.severity for finding in review("a.sh", shell, {}).findings if finding.rule.id == "LMD002"] == [
+        "warning"
+    ]

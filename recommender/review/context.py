@@ -206,7 +206,7 @@ def model_of(store: Store, text: str) -> records.Model | None:
     if len(text) > LONGEST_PATH:
         return None
     known = _models(store)
-    path = text.rstrip("/")
+    path = text.replace("\\", "/").rstrip("/")
     cached = CACHED.search(path)
     tries = [path, f"{cached[1]}/{cached[2]}" if cached else "", path.rpartition("/")[2].replace("___", ".")]
     return next((known[normal(name)] for name in tries if normal(name) in known), None)

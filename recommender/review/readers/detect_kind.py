@@ -76,6 +76,8 @@ def _with_embedded(script: Script) -> Script:
         blank = "".join(char if char == "\n" else " " for char in script.text[:start])
         path = f"{script.path.rpartition('/')[0]}/{name.rpartition('/')[2]}" if "/" in script.path else name
         kind = kind_of(name, inner)
+        if script.kind == "markdown" and kind in ("bash", "command"):
+            inner = mentions.PLACEHOLDER.sub(_as_variable, inner)
         found = _read(
             path, _indented(blank) + inner if kind == "python" and inner[:1].isspace() else blank + inner, kind
         )
@@ -89,6 +91,11 @@ def _with_embedded(script: Script) -> Script:
             problems=(*script.problems, *found.problems),
         )
     return script
+
+
+def _as_variable(placeholder: re.Match[str]) -> str:
+    """Return a variable as long as a placeholder, which a shell would read as two redirections."""
+    return f"${re.sub(r'[^A-Za-z0-9_]', '_', placeholder[1])}_"
 
 
 def _indented(blank: str) -> str:

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from recommender.review.readers.compose import services
 from recommender.review.readers.container_command import MOST_CONTAINERS, ContainerCommand
-from recommender.review.readers.manifest_words import unescape
+from recommender.review.readers.manifest_words import one_line, unescape
 from recommender.review.readers.pods import pods
 from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, comments_of, documents, map_scalar
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Script, Word
-from recommender.review.script.source_map import Mapped, SourceText
+from recommender.review.script.source_map import SourceText
 from recommender.review.script.variables import Variables
 from recommender.review.shell.nested import start, walk
 from recommender.review.shell.state import Run, Where, complete_script, export
@@ -63,7 +63,7 @@ def _start(run: Run, started: ContainerCommand) -> None:
     }
     export(run, own | dict(started.outside))
     before = len(run.launches)
-    walk(run, _one_line(unescape(started.line)), Where())
+    walk(run, one_line(unescape(started.line)), Where())
     run.launches[before:] = [
         (server._replace(environment=started.environment | _own(server.environment, started.environment)), frame)
         for server, frame in run.launches[before:]
@@ -73,19 +73,3 @@ def _start(run: Run, started: ContainerCommand) -> None:
 def _own(environment: Mapping[str, Word], given: Mapping[str, Word]) -> dict[str, Word]:
     """Return the variables that a command sets itself."""
     return {name: word for name, word in environment.items() if name not in given or word.place != given[name].place}
-
-
-def _one_line(line: Mapped) -> Mapped:
-    """Join a command's lines; only in quotes is a line end more than a blank."""
-    code, quote = list(line.code), ""
-    for at, char in enumerate(code):
-        if char in ("'", '"') and quote in ("", char):
-            quote = "" if quote else char
-        elif char == "\n" and not quote:
-            code[at] = " "
-            if at and code[at - 1] == "\\":
-                code[at - 1] = " "
-    return Mapped("".join(code), line.at)
-
-
-# --- compose

@@ -122,3 +122,16 @@ def expressions(text: Mapped, known: Mapping[str, Word]) -> Mapped:
         for match in MACRO.finditer(text.code)
         if match["name"] in known or not match[0].startswith("$(")  # a command substitution
     )
+
+
+def one_line(line: Mapped) -> Mapped:
+    """Join a command's lines; only in quotes is a line end more than a blank."""
+    code, quote = list(line.code), ""
+    for at, char in enumerate(code):
+        if char in ("'", '"') and quote in ("", char):
+            quote = "" if quote else char
+        elif char == "\n" and not quote:
+            code[at] = " "
+            if at and code[at - 1] == "\\":
+                code[at - 1] = " "
+    return Mapped("".join(code), line.at)

@@ -22,6 +22,7 @@ NAMES = {
     **dict.fromkeys(("yaml", "yml", "json"), "block.yaml"),
     **dict.fromkeys(("hcl", "terraform", "tf", "nomad"), "block.hcl"),
     **dict.fromkeys(("javascript", "js", "typescript", "ts", "go", "rust", "java", "groovy", "kotlin"), "block.ts"),
+    **dict.fromkeys(("bat", "batch", "cmd", "dos"), "block.bat"),
     "toml": "block.toml",
     "dockerfile": "Dockerfile",
     "makefile": "Makefile",
@@ -34,6 +35,8 @@ TYPED = pattern(
     r"(?:lmdeploy[ \t]+(?:serve|lite|chat)\b|(?:docker|podman)[ \t]+run\b)"
 )
 """A command as one types it: a block with it holds commands, whatever it is called."""
+POWERSHELL = pattern(r"(?m)`[ \t]*$|\$env:\w")
+"""What only PowerShell has; a block may be called so and hold what bash takes too."""
 YAML = pattern(r"(?m)^[ \t>]*(?:-[ \t]+)?[\"']?[\w./-]+[\"']?:(?:[ \t\n]|$)|^[ \t>]*[\[{]")
 PROMPT = pattern(r"(?m)^[ \t]*\$ (?P<line>(?:[^\n\\]|\\.|\\\n)*)")
 
@@ -55,7 +58,7 @@ def _parts(text: str, block: re.Match[str]) -> Iterator[tuple[str, int, int]]:
     if (name in (None, "block.py") and typed) or (
         name == "block.yaml" and LAUNCH.search(text, start, end) and not YAML.search(text, start, end)
     ):
-        name = "block.sh"
+        name = "block.ps1" if POWERSHELL.search(text, start, end) else "block.sh"
     prompts = list(PROMPT.finditer(text, start, end)) if name == "block.sh" else []
     if name:
         yield from ((name, *each.span("line")) for each in prompts)

@@ -25,6 +25,7 @@ SOURCE = ("source", "script")
 """Where Argo and a step of Tekton have the text of a script."""
 """Where a template of Argo has its only container."""
 GPU = "nvidia.com/gpu"
+SERVED = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"})
 
 
 def pods(page: SourceText, roots: Sequence[Node]) -> Iterator[ContainerCommand]:
@@ -33,10 +34,10 @@ def pods(page: SourceText, roots: Sequence[Node]) -> Iterator[ContainerCommand]:
     maps = {_text(root.get("metadata", "name")): data for root in by_kind["ConfigMap"] if (data := root.get("data"))}
     services = tuple(_service_ports(page, by_kind["Service"]))
     alone = len(roots) - len(by_kind["ConfigMap"]) - len(by_kind["Service"]) == 1 == len(by_kind["Service"])
-    stack: list[tuple[Node, int | None]] = [(root, 1) for root in reversed(roots)]
+    stack: list[tuple[Node, int | None, bool]] = [(root, 1, False) for root in reversed(roots)]
     seen, left = set[int](), MOST_CONTAINERS
     while stack and left:
-        node, count = stack.pop()
+        node, count, serves = stack.pop()
         if id(node) in seen:
             continue
         seen.add(id(node))
@@ -47,11 +48,13 @@ def pods(page: SourceText, roots: Sequence[Node]) -> Iterator[ContainerCommand]:
                 left -= 1
                 started = _pod_container(page, node, container, maps)
                 led = services if alone and containers and len(containers.items) == 1 else ()
-                yield replace(started, container=started.container._replace(replicas=count, services=led))
+                yield replace(
+                    started, container=started.container._replace(replicas=count, services=led, serves=serves)
+                )
         own = node.get("spec", "replicas")
         below = replicas(own) if own else count
-        stack += reversed([(value, below) for _, value in node.pairs])
-        stack += reversed([(item, below) for item in node.items])
+        serves = serves or _text(node.get("kind")) in SERVED
+        stack += reversed([(each, below, serves) for each in (*(value for _, value in node.pairs), *node.items)])
 
 
 def _text(node: Node | None) -> str:

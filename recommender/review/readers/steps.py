@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from recommender.common.pattern import pattern
 from recommender.review.readers.container_command import whole
-from recommender.review.readers.manifest_words import MACRO, expressions, one_word, variables, words
+from recommender.review.readers.manifest_words import MACRO, expressions, one_line, one_word, variables, words
 from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, comments_of, documents, map_scalar
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Container, Script, Span, Word
@@ -23,9 +23,12 @@ from recommender.review.shell.walker import new_run
 
 ENVIRONMENTS = ("env", "envs", "environment", "Environment", "variables", "vars", "env_vars")
 PROSE = frozenset({"name", "displayName", "description", "title", "summary", "help", "comment", "msg", "id", "label"})
-PROGRAM = ("entryPoint", "entrypoint", "command", "cmd", "program", "module")
+PROGRAM = ("entryPoint", "entrypoint", "command", "cmd", "program", "module", "script")
 ARGUMENTS = ("args", "arguments", "command")
 INSTALL = pattern(r"\b(?:install|add)\b[^\n]*\blmdeploy\b|\b(?:curl|wget)\b[^\n]*\|")
+GPU = "nvidia.com/gpu"
+GOES_ON = pattern(r"[^\n]*[^\\\n](?:\n[ \t]*-[^\n]*[^\\\n])+\n*")
+"""A command whose further lines hold options only; llama-swap joins them, without backslashes."""
 NAMED = ("lmdeploy", "curl", "wget")
 """What a part of the file mentions that is worth reading."""
 INPUTS = (
@@ -112,9 +115,9 @@ class _Reader:
             around = self._around(node, around)
             program = next((found for key in PROGRAM if (found := node.get(key)) is not None), None)
             arguments = next((found for key in ARGUMENTS if (found := node.get(key)) is not None), None)
-            whole = program is not None and arguments is not None and arguments.kind == "list"
+            whole = program is not None and arguments is not None and _is_command(program, arguments)
             if whole and program is not None and arguments is not None and program is not arguments:
-                fields = [*words(self.page, program, MACRO, dict(around.environment)), *self._words(arguments, around)]
+                fields = [*self._words(program, around), *self._words(arguments, around)]
                 start(self.run, fields, dict(around.environment), around.container)
                 self.seen |= {id(program), id(arguments)}
             for key, value in node.pairs:
@@ -133,6 +136,7 @@ class _Reader:
             own = variables(self.page, node.get(name))
             environment |= {key: _literal(word) for key, word in own.items()}
         image = node.get("image", "name") or node.get("container", "image") or _of_task(node, "image")
+        image = node.get("image", "repository") or image
         word = one_word(self.page, image)
         if word is None:
             return replace(around, environment=environment)
@@ -143,7 +147,7 @@ class _Reader:
 
     def _value(self, key: str, value: Node, around: Around, depth: int) -> None:
         if value.kind == "scalar":
-            self._text([value], around, key in PROSE)
+            self._text([value], around, key in PROSE, joined=key == "cmd")
         elif value.kind == "list" and any(item.kind == "scalar" for item in value.items):
             program = next((item.text.rpartition("/")[2] for item in value.items[:1]), "")
             listed = any(item.text.rpartition("/")[2] in ("lmdeploy", "api_server") for item in value.items)
@@ -159,7 +163,7 @@ class _Reader:
         else:
             self.visit(value, around, depth + 1)
 
-    def _text(self, nodes: list[Node], around: Around, prose: bool) -> None:
+    def _text(self, nodes: list[Node], around: Around, prose: bool, joined: bool = False) -> None:
         """Read scalars as one script, each a command of it."""
         run = self.run
         run.state, run.functions, run.container = Variables(), {}, around.container
@@ -174,7 +178,9 @@ class _Reader:
                 self._unit(node, around)
             elif self.left:
                 self.left -= 1
-                walk(run, expressions(map_scalar(self.page.text, node), around.environment), Where())
+                text = map_scalar(self.page.text, node)
+                text = one_line(text) if joined and GOES_ON.fullmatch(node.text) else text
+                walk(run, expressions(text, around.environment), Where())
 
     def _unit(self, node: Node, around: Around) -> None:
         """Read the text of a unit, as cloud-init and Ansible write it."""
@@ -200,6 +206,12 @@ class _Reader:
         run.elsewhere = True
 
 
+def _is_command(program: Node, arguments: Node) -> bool:
+    """Return whether a program and its arguments are one command: of a list, or of a text as PM2 has it."""
+    named = program.text.rpartition("/")[2] if program.kind == "scalar" else ""
+    return arguments.kind == "list" or (arguments.kind == "scalar" and named == "lmdeploy")
+
+
 def _gpus(node: Node) -> int | None:
     """Return how many GPUs a task of ECS, or a container of Ansible, is given."""
     requests = node.get("device_requests") or _of_task(node, "resourceRequirements")
@@ -209,7 +221,7 @@ def _gpus(node: Node) -> int | None:
             return len(ids.items)
         kind = _of_task(request, "type")
         return whole(_of_task(request, "value") if kind is not None and kind.text == "GPU" else count)
-    return None
+    return whole(node.get("resources", "limits", GPU))
 
 
 def _of_task(node: Node, name: str) -> Node | None:

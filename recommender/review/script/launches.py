@@ -23,6 +23,8 @@ MODULES: Mapping[str, Starts] = {
     "lmdeploy.serve.openai.api_server": "api_server",
     "lmdeploy.serve.proxy.proxy": "proxy",
 }
+SENTENCE = pattern(r"(?:serve|api_server|proxy)[:：，。（].*")
+"""How a note on a command goes on behind its words; a Chinese one has no blank there."""
 LONGEST_NAME = 60
 GROUPS = frozenset({"serve", "lite"})
 HELP = frozenset({"-h", "--help", "-v", "--version"})
@@ -79,7 +81,7 @@ def launch(page: SourceText, fields: Sequence[Field], around: Surroundings, star
     return Launch(
         starts=starts,
         place=_place(page, fields, around.place),
-        model=page.word(read.positional[0]) if read.positional and starts == "api_server" else None,
+        model=page.model(read.positional[0]) if read.positional and starts == "api_server" else None,
         options=tuple(read.options),
         environment=dict(around.environment),
         extra=tuple(page.word(field) for field in read.positional[1 if starts == "api_server" else 0 :]),
@@ -90,6 +92,11 @@ def launch(page: SourceText, fields: Sequence[Field], around: Surroundings, star
         instead=page.word(instead) if instead else None,
         guarded=around.guarded,
     )
+
+
+def is_sentence(fields: Sequence[Field]) -> bool:
+    """Return whether the words are a note that begins with the command that it explains."""
+    return any(SENTENCE.match(field.known) for field in fields[1:3])
 
 
 def _tool(page: SourceText, fields: Sequence[Field], around: Surroundings) -> Launch:

@@ -39,16 +39,21 @@ OF_PLATFORM = pattern(r"\$\{NOMAD_\w+\}")
 """What Nomad sets when it places a task, as the number of a port."""
 GUARDED = pattern(r"-n\s+\"?\$\{?(\w+)(?::?-)?\}?\"?\s*\]\]?\s*(?:&&|;?\s*then\b)|\$\{(\w+):?\+")
 """A variable that a script uses only if its caller sets it."""
-COMPUTED = pattern(r"\"?\$\(\([^\n]*\)\)\"?")
-"""What a shell computes, as the port of one of several servers."""
+COMPUTED = pattern(r"\"?(?:\$\([^\n]*\)|`[^\n`]*`)\"?")
+"""What a shell or a program computes, as the port of one of several servers, or a free one."""
 FILLED = pattern(
-    r"\"?\$\{(?P<array>\w+)\[\$?\{?\w+\}?\]\}\"?|str\((?P<cast>[\w \t+*-]+)\)|[fF][\"']\{(?P<shown>[\w \t+*-]+)\}[\"']?"
+    r"\"?\$\{(?P<array>\w+)\[\$?\{?\w+\}?\]\}\"?|str\((?P<cast>[\w \t+*-]+)\)"
+    r"|(?:[fF][\"'])?\{(?P<shown>[\w \t+*-]+)\}[\"']?"
 )
 """An element of a shell's array, or a sum of Python's variables as text."""
 BOUND = pattern(r"\bfor\b(?P<each>[^\n:]{1,200}?)\bin\b|\bdef[ \t]{1,8}\w{1,80}\((?P<given>[^()]{0,500})")
 """What binds variables of Python: a loop, and a function's parameters."""
+SWEPT = pattern(r"\bfor[ \t]+(\w+)[ \t]+in[ \t]+(?:[\[(](?:\d++,?[ \t]*+)++[\])]:|\d+(?:[ \t]+\d+)*[ \t]*(?:;|\n))")
+"""A loop over whole numbers that the script lists."""
 COUNTED = frozenset({"server-port", "node-rank", "dp-rank"})
 """Options that differ between the servers of a script, so that it computes their values."""
+PLACEHOLDER = pattern(r"(?<![<\w])<([A-Za-z](?:[\w .-]{0,40}[\w.])?)>")
+"""What the reader of a page replaces, as ``<port>``."""
 MOST = 10
 MOST_NAMED = 6
 LONGEST = 60
@@ -63,8 +68,9 @@ def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
     optional = frozenset(name for match in GUARDED.finditer(script.text) for name in match.groups() if name)
     values = ((each.name, each.word.raw) for each in script.assignments)
     computed = frozenset(name for name, raw in values if COMPUTED.fullmatch(raw)) | _bound(script)
+    swept = frozenset(SWEPT.findall(script.text))
     for launch in (*script.launches, *script.tools):
-        yield from _unknown(launch, optional, computed)
+        yield from _unknown(script, launch, optional, computed, swept)
     if named and not (script.launches or script.tools or script.problems or unfollowed):
         yield from _nothing(script)
 
@@ -93,7 +99,9 @@ def _outside(script: Script, what: re.Pattern[str], ranges: list[tuple[int, int]
             yield script.place(*match.span())
 
 
-def _unknown(launch: Launch, optional: frozenset[str], computed: frozenset[str]) -> Iterator[ReadProblem]:
+def _unknown(
+    script: Script, launch: Launch, optional: frozenset[str], computed: frozenset[str], swept: frozenset[str]
+) -> Iterator[ReadProblem]:
     """Yield one problem for the words of a launch that the file does not determine."""
     words = [*launch.unread]
     words += [launch.model] if launch.model and launch.model.value is None else []
@@ -107,13 +115,19 @@ def _unknown(launch: Launch, optional: frozenset[str], computed: frozenset[str])
     if launch.starts == "pipeline":
         words = [word for word in words if not word.raw.startswith(LITERALS)]
     words = [word for word in words if not OF_PLATFORM.search(word.raw) and word.variable not in optional]
+    if script.kind == "markdown":
+        words = [word for word in words if not PLACEHOLDER.search(script.text[word.place.start : word.place.end])]
     if words:
         words.sort(key=lambda word: word.place)
         names = list(dict.fromkeys(_shown(word) for word in words))
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         shown = f"{', '.join(names[:MOST_NAMED])}{more}"
-        what = f"not known from this file: {shown}; rules skip what depends on it"
-        yield ReadProblem(what, _place(words, launch))
+        listed = all(swept.issuperset(_variables(word)) for word in words)
+        if listed:
+            what = f"a loop lists the values of {shown}; rules judge none of them"
+        else:
+            what = f"not known from this file: {shown}; rules skip what depends on it"
+        yield ReadProblem(what, _place(words, launch), listed)
     elif launch.unsure and launch.model is None and launch.starts != "proxy" and not _asks_for_help(launch):
         yield ReadProblem("this file does not say with which model, and with what else, this starts", launch.place)
 
@@ -122,9 +136,13 @@ def _is_counted(option: GivenOption, word: Word, computed: frozenset[str]) -> bo
     """Return whether the script itself computes a port or a rank."""
     if option.name.lstrip("-").replace("_", "-") not in COUNTED:
         return False
+    return COMPUTED.fullmatch(word.raw) is not None or computed.issuperset(_variables(word))
+
+
+def _variables(word: Word) -> list[str]:
+    """Return the variables that a word is made of."""
     filled = FILLED.fullmatch(word.raw)
-    names = re.findall(r"[A-Za-z_]\w*", filled[filled.lastgroup or 0]) if filled else [word.variable]
-    return COMPUTED.fullmatch(word.raw) is not None or computed.issuperset(names)
+    return re.findall(r"[A-Za-z_]\w*", filled[filled.lastgroup or 0]) if filled else [word.variable]
 
 
 def _bound(script: Script) -> frozenset[str]:

@@ -98,6 +98,8 @@ class Container(NamedTuple):
     """Ports to which the Services of the file lead."""
     restart: Word | None = None
     probes: tuple[Probe, ...] = ()
+    serves: bool = False
+    """Its pod belongs to a workload that a Service sends requests to."""
     replicas: int | None = 1
     """The number of replicas; None if unknown."""
 
@@ -175,10 +177,11 @@ class Comment(NamedTuple):
 
 
 class ReadProblem(NamedTuple):
-    """A place that the reader did not understand."""
+    """A place that the reader did not understand; ``listed``: the file lists the values, and rules judge none."""
 
     message: str
     place: Span
+    listed: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,9 @@ from recommender.review.script.model import Script, Span, Word
 LONGEST_WORD = 100_000
 """Characters of a word with its variables replaced; the system takes no longer one."""
 MOST_PIECES = 2000
+BELOW = pattern(r"(?:/[\w.-]+)+")
+FOLDER = pattern(r"(?:dir|root|path|home|base|folder|cache|workspace)s?\b", re.IGNORECASE)
+"""What a folder and a variable of one are called; the variable of an organisation is called otherwise."""
 # Characters that a backslash escapes in double quotes.
 ESCAPED = pattern(r"\\([$`\"\\\n])")
 
@@ -192,6 +195,18 @@ class SourceText:
         if raw == value and len(field.pieces) == 1 and field.pieces[0].start == place.start:
             return Word(raw, value, place, place, field.variable, field.quoted)  # the common case, kept fast
         return Word(raw, value, place, self.written(field.pieces, value), field.variable, field.quoted)
+
+    def model(self, field: Field) -> Word:
+        """Return a model as rules see it; below a folder that only a run knows, its name counts."""
+        word = self.word(field)
+        if word.value is not None or field.many:
+            return word
+        unknown = max(at for at, piece in enumerate(field.pieces) if piece.text is None)
+        below = (join_pieces(field.pieces[unknown + 1 :]) or "").replace("\\", "/")
+        named = field.pieces[unknown]
+        raw = word.raw if named.start < 0 else self.text[named.start : named.end]
+        folder = below.count("/") > 1 or FOLDER.search(raw)
+        return word._replace(value=f".{below}") if folder and BELOW.fullmatch(below) else word
 
     def literal(self, mapped: Mapped, start: int, end: int) -> Piece:
         """Return a range of a text as a piece."""

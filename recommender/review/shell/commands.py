@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from recommender.review.script.launches import Surroundings, launch
+from recommender.review.script.launches import Surroundings, is_sentence, launch
 from recommender.review.script.model import Assignment, Call, Word
 from recommender.review.script.source_map import Field, Piece, limited
 from recommender.review.script.unwrap import ASSIGNED, Unwrapped, program, unwrap
@@ -222,6 +222,9 @@ def _start(
     name = unwrapped.fields[0].value if unwrapped.fields else None
     if name in run.functions and name is not None:
         run.functions[name][0].call(name, tuple(unwrapped.fields[1:]), where)
+        return
+    if unwrapped.server and is_sentence(unwrapped.fields):
+        run.follow(fields)
         return
     if unwrapped.server:
         around = Surroundings(

@@ -14,7 +14,17 @@ from recommender.common.user_file import Unreadable
 from recommender.review.readers.python.processes import Processes, dictionary, named
 from recommender.review.readers.python.scopes import last_name
 from recommender.review.readers.python.values import Values
-from recommender.review.script.model import ENGINES, Comment, Container, GivenOption, Launch, ReadProblem, Script, Word
+from recommender.review.script.model import (
+    ENGINES,
+    Comment,
+    Container,
+    GivenOption,
+    Launch,
+    ReadProblem,
+    Script,
+    Span,
+    Word,
+)
 from recommender.review.script.source_map import Mapped, SourceText
 
 CONFIGS = frozenset({*ENGINES, "VisionConfig", "ChatTemplateConfig", "GenerationConfig", "SpeculativeConfig"})
@@ -83,6 +93,8 @@ class _File:
         self.calls = [node for node in self.values.nodes if isinstance(node, ast.Call)]
         self.known, self.foreign = self._imports()
         self.used: set[int] = set()
+        self.chosen: dict[str, list[Span]] = {}
+        """The pipelines that are known but for their configuration, by its name."""
         self.set_later = self._attributes()
         self.environment = self._environment()
         self.processes = Processes(page, self.values, self.environment)
@@ -146,21 +158,37 @@ class _File:
 
     def launches(self) -> Iterator[Launch]:
         """Yield pipelines, engines without one, and processes."""
-        pipelines = [self._pipeline(node) for node in self.calls if self._is_pipeline(node)]
+        pipelines = {launch.place: launch for launch in self._pipelines()}
+        whole = dict(pipelines)
+        for node in self.calls:
+            if self._class(node) in ENGINES and id(node) not in self.used:
+                places = self._choosing(node)
+                parts = _Parts(unsure=len(places) != 1)
+                self._configuration(node, parts)
+                if len(places) != 1:
+                    yield self._launch_of(node, None, parts)
+                    continue
+                pipelines.pop(places[0], None)
+                yield _with(whole[places[0]], parts)
+        yield from pipelines.values()
+        yield from self.processes.launches()
+
+    def _pipelines(self) -> Iterator[Launch]:
+        found = [self._pipeline(node) for node in self.calls if self._is_pipeline(node)]
         generations = [node for node in self.calls if self._class(node) == "GenerationConfig"]
-        for pipeline in pipelines:
+        for pipeline in found:
             given = any(option.name.startswith("GenerationConfig.") for option in pipeline.options)
-            if len(pipelines) == 1 == len(generations) and not given:
+            if len(found) == 1 == len(generations) and not given:
                 parts = _Parts()
                 self._configuration(generations[0], parts)
                 pipeline = pipeline._replace(options=(*pipeline.options, *parts.options))
             yield pipeline
-        for node in self.calls:
-            if self._class(node) in ENGINES and id(node) not in self.used:
-                parts = _Parts(unsure=True)
-                self._configuration(node, parts)
-                yield self._launch_of(node, None, parts)
-        yield from self.processes.launches()
+
+    def _choosing(self, node: ast.Call) -> list[Span]:
+        """Return the pipelines that take a configuration by the name to which a branch assigns it."""
+        assigned = self.values.scopes.parents.get(id(node))
+        targets = assigned.targets if isinstance(assigned, ast.Assign) else []
+        return [place for each in targets if isinstance(each, ast.Name) for place in self.chosen.get(each.id, ())]
 
     def _class(self, node: ast.Call) -> str:
         """Return the configuration class that a call creates, by its LMDeploy name."""
@@ -198,14 +226,19 @@ class _File:
         for name, value, keyword in self._given(node, parts):
             given[name] = (value, keyword)
         model = given.pop("model_path", (None, None))[0]
+        unknown: list[ast.expr] = []
         for name, (value, keyword) in given.items():
             if name.endswith("_config"):
-                self._add_configuration(name, value, parts)
+                if not self._add_configuration(name, value, parts):
+                    unknown.append(value)
             else:
                 parts.options.append(self._option(name, value, keyword, "pipeline"))
         called = last_name(node.func)
         gone = self.known.get(called, called) == "serve"  # of old releases: a server, as a function
         place = self.page.place(*self.values.span(node.func))
+        if len(unknown) == 1 and isinstance(unknown[0], ast.Name) and not parts.unsure:
+            self.chosen.setdefault(unknown[0].id, []).append(self.page.place(*self.values.span(node)))
+        parts.unsure = parts.unsure or bool(unknown)
         launch = self._launch_of(node, model, parts)
         return launch._replace(instead=Word("serve", "serve", place)) if gone else launch
 
@@ -213,7 +246,7 @@ class _File:
         return Launch(
             starts="pipeline",
             place=self.page.place(*self.values.span(node)),
-            model=self.page.word(self.values.field(model)) if model is not None else None,
+            model=self.page.model(self.values.field(model)) if model is not None else None,
             options=tuple(parts.options),
             environment=self.environment,
             extra=tuple(self.page.word(self.values.field(arg)) for arg in node.args[len(PARAMETERS) :]),
@@ -236,8 +269,8 @@ class _File:
             around = self.values.scopes.parents.get(id(around))
         return None
 
-    def _add_configuration(self, name: str, value: ast.expr, parts: _Parts) -> None:
-        """Follow a configuration: created in place, or through a name."""
+    def _add_configuration(self, name: str, value: ast.expr, parts: _Parts) -> bool:
+        """Follow a configuration, created in place or through a name; return whether that worked."""
         whose = ""
         for _ in range(5):
             found = self.values.resolve(value) if isinstance(value, ast.Name | ast.Attribute) else None
@@ -245,8 +278,8 @@ class _File:
                 whose, value = (value.id if isinstance(value, ast.Name) else whose), found
         if isinstance(value, ast.Call) and self._class(value):
             self._configuration(value, parts, whose)
-        elif not (isinstance(value, ast.Constant) and value.value is None):
-            parts.unsure = True
+            return True
+        return isinstance(value, ast.Constant) and value.value is None
 
     def _configuration(self, node: ast.Call, parts: _Parts, whose: str = "") -> None:
         """Add a configuration's keywords; an engine's keep their bare names."""
@@ -287,3 +320,13 @@ class _File:
         length = len(keyword.arg or "") if keyword is not None else 0
         place = self.page.place(whole[0], whole[0] + length if length else whole[1])
         return GivenOption(name, words, place, self.page.place(*whole), callee)
+
+
+def _with(pipeline: Launch, parts: _Parts) -> Launch:
+    """Return a pipeline with the configuration that one branch gives it."""
+    return pipeline._replace(
+        options=(*pipeline.options, *parts.options),
+        unsure=parts.unsure,
+        unread=(*pipeline.unread, *parts.unread),
+        engine=parts.engine,
+    )

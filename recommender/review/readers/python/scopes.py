@@ -11,6 +11,8 @@ CHANGING = frozenset({"append", "extend", "insert", "remove", "pop", "clear"})
 DECLARES = frozenset({"add_argument", "option"})
 """Calls that declare an option: of argparse, and of click, where a function takes it as a parameter."""
 PARSED = frozenset({"parse_args", "parse_known_args", "parse_args_into_dataclasses"})
+DECLARED = frozenset({"Field", "field", "ib", "attrib", "Option", "Argument"})
+"""Calls that hold the default of a field: of pydantic, dataclasses and attrs; or of a parameter, as of typer."""
 USUAL = frozenset({"args", "opt", "opts", "options", "arguments", "cli_args", "flags", "ns", "namespace"})
 """Names of parsed arguments, where a function takes them as a parameter."""
 
@@ -150,7 +152,7 @@ class Scopes:
             if value is not None
         }
         declared = self.arguments.get(name, []) if function.decorator_list else []
-        return defaults.get(name) or (declared[0] if len(declared) == 1 and name in parameters else None)
+        return _declared(defaults.get(name)) or (declared[0] if len(declared) == 1 and name in parameters else None)
 
     def attribute(self, node: ast.Attribute) -> ast.expr | None:
         """Return what ``args.x`` or ``self.x`` stands for."""
@@ -186,7 +188,7 @@ class Scopes:
         unknown = any(call.args or any(keyword.arg is None for keyword in call.keywords) for call in calls)
         if unknown or name in self.attributes or len(given) > 1 or (given and len(calls) > 1):
             return None
-        return given[0] if given else self.fields[owner].get(name)
+        return given[0] if given else _declared(self.fields[owner].get(name))
 
     def _is_parsed(self, name: ast.Name) -> bool:
         value = self.find(name)
@@ -222,6 +224,17 @@ class Scopes:
                 what = call.func.attr if isinstance(call.func, ast.Attribute) else ""
                 for value in call.args[:1] if what in ("append", "extend") else ():
                     yield value, what == "append", where == block
+
+
+def _declared(value: ast.expr | None) -> ast.expr | None:
+    """Return the default within ``Field(8192, ge=1)`` and its like; any other value as it is."""
+    if not isinstance(value, ast.Call) or last_name(value.func) not in DECLARED:
+        return value
+    default = next((keyword.value for keyword in value.keywords if keyword.arg == "default"), None)
+    if default is None and value.args:
+        default = value.args[0]
+    required = isinstance(default, ast.Constant) and default.value is ...
+    return value if default is None or required else default
 
 
 def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.arg]:

@@ -15,6 +15,10 @@ MOST_BITS = 200
 MOST_WORDS = 5000
 LITERAL = pattern(r"[A-Za-z]{0,2}(\"\"\"|'''|\"|')")
 CASTS = frozenset({"int", "float", "str", "bool"})
+SAME = frozenset(
+    {"expanduser", "expandvars", "abspath", "realpath", "normpath", "resolve", "absolute", "as_posix", "fspath"}
+)
+"""Functions that give the path that they take; of a relative one the name at the end stays."""
 
 
 class Values:
@@ -147,6 +151,9 @@ class Values:
         elif joined := self._join(node, depth):
             yield from joined
             return
+        elif parts := _path_parts(node):
+            yield from self._path(parts, depth)
+            return
         elif (value := self.scopes.returned(node)) is not None:
             yield from self.pieces(value, depth + 1)
             return
@@ -161,11 +168,19 @@ class Values:
         parts = ((*word.pieces, Piece(" ")) if not word.many else (Piece(None), Piece(" ")) for word in words)
         return [piece for part in parts for piece in part]
 
+    def _path(self, parts: list[ast.expr], depth: int) -> Iterator[Piece]:
+        for at, part in enumerate(parts):
+            yield from (Piece("/"),) if at else ()
+            yield from self.pieces(part, depth + 1)
+
     def _computed(self, node: ast.UnaryOp | ast.BinOp, depth: int) -> Iterator[Piece]:
         parts = _operands(node)
         if any(self._is_text(part) for part in parts):
             for part in parts:
                 yield from self.pieces(part, depth + 1)
+            return
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and self._number(node.left, depth) is None:
+            yield from self._path([node.left, node.right], depth)
             return
         number = self._number(node, depth)
         text = None if number is None else str(number)
@@ -251,6 +266,16 @@ class Values:
             span = (group[0].start, group[-1].end) if exact and group else (whole.start, whole.end)
             fields.append(Field(tuple(group), *span))
         return fields
+
+
+def _path_parts(node: ast.Call) -> list[ast.expr]:
+    """Return the parts of the path that a call makes; none of another call."""
+    name, method = last_name(node.func), node.func if isinstance(node.func, ast.Attribute) else None
+    if name in ("Path", "PurePath") or (name == "join" and method is not None and last_name(method.value) == "path"):
+        return node.args
+    if name in SAME:
+        return node.args[:1] or ([method.value] if method is not None else [])
+    return []
 
 
 def _operands(node: ast.expr) -> list[ast.expr]:

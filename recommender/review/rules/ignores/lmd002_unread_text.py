@@ -3,7 +3,8 @@
 ## What it does
 Reports what the review could not follow: a place that bash, Python or YAML would refuse; a server that is mentioned
 where no command was read; a value that comes from the caller or from a file that is not there; an environment file
-that is not beside the script; a release older than those covered; and a file that mentions LMDeploy and starts nothing.
+that is not beside the script; a release older than those covered; and a file that mentions LMDeploy and starts
+nothing. It is an info if a loop of the file lists the values, as a benchmark over batch sizes does.
 
 ## Why
 Rules judge only what was read. Without this finding, a file with a server could pass as clean. Keys, revisions and
@@ -32,7 +33,10 @@ def _unread(script: Script) -> Diagnostics:
     for trouble in script.problems:
         message = f"{trouble.message[:1].upper()}{trouble.message[1:].rstrip('.')}."
         yield Diagnostic(
-            trouble.place, message, "Rules skip what they cannot see, so no finding here does not mean no problem."
+            trouble.place,
+            message,
+            "Rules skip what they cannot see, so no finding here does not mean no problem.",
+            severity="info" if trouble.listed else None,
         )
 
 

@@ -24,16 +24,8 @@ Add a readiness probe on `/v1/models` or `/health`:
           httpGet: {path: /health, port: 23333}
 """
 
-import re
-from functools import lru_cache
-
-from recommender.common.pattern import pattern
 from recommender.review import checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
-from recommender.review.script.model import Script
-
-SERVED = pattern(r"^[^\S\n]*kind:[^\S\n]*[\"']?(?:Deployment|StatefulSet|DaemonSet|ReplicaSet)\b", re.MULTILINE)
-OTHERS = pattern(r"^[^\S\n]*kind:[^\S\n]*[\"']?(?:Pod|Job|CronJob)\b", re.MULTILINE)
 
 
 @launch_rule(
@@ -42,17 +34,11 @@ OTHERS = pattern(r"^[^\S\n]*kind:[^\S\n]*[\"']?(?:Pod|Job|CronJob)\b", re.MULTIL
 )
 def rule(case: Case) -> Diagnostics:
     container = case.launch.container
-    if not checks.server(case) or container is None or case.script.kind != "kubernetes":
+    if not checks.server(case) or container is None or not container.serves:
         return
-    if _serves(case.script) and not any(probe.kind in ("readiness", "startup") for probe in container.probes):
+    if not any(probe.kind in ("readiness", "startup") for probe in container.probes):
         yield Diagnostic(
             case.launch.place,
             "The pod has no readiness probe, so it gets requests while it still loads the model.",
             "The port stays closed until then, so requests fail at each rollout; add a readinessProbe on /health.",
         )
-
-
-@lru_cache(maxsize=8)
-def _serves(script: Script) -> bool:
-    """Return whether every pod of the manifest belongs to a workload that serves."""
-    return bool(SERVED.search(script.text)) and not OTHERS.search(script.text)

@@ -25,6 +25,8 @@ from recommender.review.script.model import GivenOption, Word
 
 WANTED = {"int": "a whole number", "float": "a number", "json": "a JSON object"}
 TRUE = frozenset({"true", "1", "yes", "on"})
+BOOLEAN = TRUE | {"false", "0", "no", "off"}
+"""Before the model, such a word after a switch is taken for it."""
 
 
 @launch_rule("error", sources=("flags/enable-prefix-caching", "flags/tp"))
@@ -49,7 +51,9 @@ def rule(case: Case) -> Diagnostics:
         elif accepted.get(flag.option) == "" and len(option.values) > 1 and option.values[1].value is not None:
             yield _stray(case, option.values[1])
     if all(checks.accepts(case, option.name) for option in case.launch.options):
-        yield from (_stray(case, word) for word in case.launch.extra if word.value)
+        model, extra = case.launch.model, case.launch.extra
+        taken = model is not None and extra and (model.value or "").casefold() in BOOLEAN
+        yield from (_stray(case, word) for word in ((model,) if taken and model else extra) if word.value)
 
 
 def _switch(case: Case, option: GivenOption) -> Diagnostic:

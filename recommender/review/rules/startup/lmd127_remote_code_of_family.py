@@ -80,7 +80,7 @@ def _configured(case: Case, name: str) -> str:
     store = case.resolved.store
     if case.launch.starts == "tool" and (known := model_of(store, name)) is not None:
         return f"{known.hub} is" if known.remote_code else ""
-    organisation, _, last = name.rstrip("/").rpartition("/")
+    organisation, _, last = name.replace("\\", "/").rstrip("/").rpartition("/")
     match = FAMILY.fullmatch(last)
     if case.model_known or match is None or CONVERTED in last.casefold():
         return ""

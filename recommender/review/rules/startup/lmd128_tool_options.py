@@ -70,8 +70,10 @@ def _option(case: Case, command: str, option: GivenOption, options: Mapping[str,
         message = f"lmdeploy {command} of {checks.release(case)} has no option {shorten(option.name)}{near}"
         yield Diagnostic(option.place, _ended(message), STOPS)
         return
-    spelled = option.name.replace("_", "-")
-    accepted = options.get(spelled) or next(each for name, each in options.items() if name.startswith(spelled))
+    spelled = option.name.replace("_", "-").partition(".")[0]
+    accepted = options.get(spelled) or next((each for name, each in options.items() if name.startswith(spelled)), None)
+    if accepted is None:  # the help
+        return
     if accepted.type == "bool":
         for word in option.values[:1]:
             yield from _stray(option, word)
