@@ -34,7 +34,7 @@ MODELS = (
 )  # fmt: skip
 OF_CLASSES = (
     "deepseek-v2-lite-chat", "gemma-2-9b-it", "gemma-3-4b-it", "glm-4-9b-0414", "glm-4.1v-9b-thinking", "glm-4.5",
-    "glm-4.5-air", "llava-1.5-7b-hf",
+    "glm-4.5-air",
     "mistral-7b-instruct-v0.3", "moonlight-16b-a3b-instruct", "phi-4", "qwen3-next-80b-a3b-instruct",
     "qwen3-vl-30b-a3b-instruct", "qwen3-vl-4b-instruct",
 )  # fmt: skip
@@ -222,13 +222,6 @@ def class_names(model: Model) -> list[str]:
     if model.architecture == layouts.GEMMA3:  # the class renames what it loads
         found = {
             re.sub(r"^model\.", "", name.replace("model.language_model.", "language_model.model.")): shape
-            for name, shape in found.items()
-        }
-    if model.architecture == layouts.LLAVA:  # the same
-        found = {
-            re.sub(r"^model\.(?=vision_tower|multi_modal)", "", name)
-            .replace("model.language_model.", "language_model.model.")
-            .replace("lm_head", "language_model.lm_head"): shape
             for name, shape in found.items()
         }
     written = {tensor.name: tuple(tensor.shape) for tensor in tensors.tensors(model)}

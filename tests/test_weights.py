@@ -268,6 +268,7 @@ def loader_names() -> dict[str, set[str]]:
     cases = Path(__file__).parent / "cases"
     lines = yaml.safe_load((cases / "loader_names.yaml").read_text("utf-8"))
     lines |= yaml.safe_load((cases / "class_names.yaml").read_text("utf-8"))
+    lines |= yaml.safe_load((cases / "engine_names.yaml").read_text("utf-8"))
     read: dict[str, set[str]] = {}
     for name, groups in lines.items():
         for group in groups:
