@@ -357,13 +357,13 @@ COUNTED = {
     "gemma-2-9b-it": 9_241_705_984, "gemma-2-27b-it": 27_227_128_320,
     "mistral-7b-instruct-v0.3": 7_248_023_552, "mistral-small-24b-instruct-2501": 23_572_403_200,
     "phi-4": 14_659_507_200, "phi-3.5-mini-instruct": 3_821_079_552,
+    "llava-1.5-7b-hf": 7_063_427_072,
 }  # fmt: skip
 """The sum of each checkpoint's safetensors, as github.com/sloweyyy/llmfit at cbeccfa (data/hf_models.json) took it
 from the hub's interface."""
 ABOUT = {
     "gemma-3-4b-it": 4_300_079_472, "gemma-3-12b-it": 12_187_325_040, "gemma-3-27b-it": 27_432_406_640,
     "moonlight-16b-a3b-instruct": 15_960_111_936, "glm-4.1v-9b-thinking": 10_292_777_472,
-    "llava-1.5-7b-hf": 7_063_427_072,
     "llama-4-scout-17b-16e-instruct": 108_641_793_536, "llama-4-maverick-17b-128e-instruct": 401_583_781_376,
 }  # fmt: skip
 """The same, of encoders whose class token and norms are counted like InternVL's, and of a file with constants."""

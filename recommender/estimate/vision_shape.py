@@ -71,6 +71,8 @@ def _split_parameters(vision: VisionShape, hidden: int, resident: bool = False) 
         outside = _patch_inputs(vision) * width + width * ((vision.positions or patches(vision)) + 1) + 3 * width
         projector = sum(matrix.inputs * matrix.outputs for matrix in vision.projector)
         outside += sum(matrix.outputs for matrix in vision.projector if matrix.bias)
+        if not vision.positions and vision.projector[0].bias:  # as CLIP and LLaVA have it: both, but no bias of patches
+            outside += 2 * width
     if (
         vision.projector and vision.gated
     ):  # GLM-4.1V: no biases in layers, one norm more with a bias and none before them

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from recommender.smoke.weights.layouts import CHANNELS, Tensor
-from recommender.smoke.weights.vision_tensors import dense, norm
+from recommender.smoke.weights.vision_tensors import norm, split_layers
 
 if TYPE_CHECKING:
     from recommender.knowledge.records import Model, TextShape, VisionShape
@@ -50,14 +50,7 @@ def vision(shape: VisionShape, hidden: int, kind: str) -> Iterator[Tensor]:
     yield Tensor(f"{stem}embeddings.patch_embedding.weight", kind, (width, CHANNELS, patch, patch), "normal")
     yield Tensor(f"{stem}embeddings.patch_embedding.bias", kind, (width,), "normal")
     yield Tensor(f"{stem}embeddings.position_embedding.weight", kind, ((shape.image // patch) ** 2, width), "normal")
-    for number in range(shape.layers):
-        layer = f"{stem}encoder.layers.{number}."
-        for name in ("layer_norm1", "layer_norm2"):
-            yield from norm(layer + name, width, kind, True)
-        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
-            yield from dense(f"{layer}self_attn.{name}", width, width, kind, True)
-        yield from dense(f"{layer}mlp.fc1", width, shape.intermediate, kind, True)
-        yield from dense(f"{layer}mlp.fc2", shape.intermediate, width, kind, True)
+    yield from split_layers(shape, f"{stem}encoder.layers.", kind)
     yield from norm(f"{stem}post_layernorm", width, kind, True)
     yield Tensor("multi_modal_projector.mm_input_projection_weight", kind, (width, hidden), "normal")
     yield Tensor("multi_modal_projector.mm_soft_emb_norm.weight", kind, (width,), "normal")

@@ -53,7 +53,8 @@ def config(model: Model, text: dict[str, Any], ids: Mapping[str, int]) -> dict[s
     words = {"image": "<|image|>", "image_start": "<|begin_of_image|>", "image_end": "<|end_of_image|>"}
     words |= {"video": "<|video|>", "video_start": "<|begin_of_video|>", "video_end": "<|end_of_video|>"}
     named = {f"{name}_token_id": ids[word] for name, word in words.items()}
-    return {"model_type": "glm4v", "text_config": text, "vision_config": encoder, **named}
+    # LMDeploy looks for the language model's shape in text_config and at the top.
+    return {**text, "model_type": "glm4v", "text_config": text, "vision_config": encoder, **named}
 
 
 def vision(shape: VisionShape, hidden: int, kind: str) -> Iterator[Tensor]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from recommender.smoke.weights import gemma, glm4v, qwen35, tokenizer
+from recommender.smoke.weights import gemma, glm4v, llava, qwen35, tokenizer
 from recommender.smoke.weights.layouts import (
     CHANNELS,
     CHAT_LAYOUT,
@@ -18,6 +18,7 @@ from recommender.smoke.weights.layouts import (
     GLM4V,
     GLM_MOE,
     INTERN_S2,
+    LLAVA,
     QWEN3_VL,
     QWEN35,
     QWEN_VL,
@@ -87,6 +88,8 @@ def config(model: Model, mark: Mapping[str, Any], ids: Mapping[str, Any]) -> dic
         return common | gemma.config(model, text, ids)
     if model.architecture == GLM4V:
         return common | glm4v.config(model, text, tokenizer.special_tokens(model).ids)
+    if model.architecture == LLAVA:
+        return common | llava.config(model, text, tokenizer.special_tokens(model).ids)
     if model.architecture in (*QWEN35, *QWEN3_VL):
         return common | qwen35.config(model, text, dict(tokenizer.special_tokens(model).ids))
     if model.architecture in QWEN_VL:

@@ -36,6 +36,7 @@ QWEN3_VL = {"Qwen3VLForConditionalGeneration": "qwen3_vl", "Qwen3VLMoeForConditi
 """Architectures with that encoder and ordinary attention, and their model types."""
 GEMMA3 = "Gemma3ForConditionalGeneration"
 GLM4V = "Glm4vForConditionalGeneration"
+LLAVA = "LlavaForConditionalGeneration"
 QWEN3_NEXT = "Qwen3NextForCausalLM"
 GLM_MOE = "Glm4MoeForCausalLM"
 ITEM_BYTES = {"F16": 2, "BF16": 2, "F32": 4, "I32": 4, "U8": 1, "F8_E4M3": 1}
@@ -197,8 +198,8 @@ def decoder_name(model: Model) -> str:
         return model.architecture
     if model.architecture in QWEN_VL:
         return "Qwen2ForCausalLM"
-    if model.architecture not in TILED:
-        covered = ", ".join((*DECODERS, *TILED, *QWEN_VL))
+    if model.architecture not in (*TILED, LLAVA):
+        covered = ", ".join((*DECODERS, *TILED, *QWEN_VL, LLAVA))
         raise WeightsError(
             f"{model.id}: random weights for {model.architecture} are not supported; use a model of {covered}"
         )
@@ -230,7 +231,7 @@ def check_model(model: Model) -> None:
     """Raise WeightsError for a model whose weights LMDeploy would not load as written."""
     text, name = model.text, decoder_name(model)
     decoder = DECODERS[name]
-    sees = model.architecture in (*TILED, *QWEN_VL, *QWEN35, *QWEN3_VL, GEMMA3, GLM4V)
+    sees = model.architecture in (*TILED, *QWEN_VL, *QWEN35, *QWEN3_VL, GEMMA3, GLM4V, LLAVA)
     hybrid = model.architecture in (*QWEN35, QWEN3_NEXT)
     faults = [
         (sees != bool(model.vision), f"vision does not go with {model.architecture}", "fix the record's vision"),
@@ -274,7 +275,7 @@ def _vision_faults(vision: VisionShape, architecture: str) -> _Faults:
         ("positions", vision.positions, learned),
         ("pixels", vision.pixels, learned or architecture in QWEN_VL),
         ("deepstack", vision.deepstack, stacked),
-        ("projector", vision.projector, architecture in (GEMMA3, GLM4V)),
+        ("projector", vision.projector, architecture in (GEMMA3, GLM4V, LLAVA)),
     ):
         yield bool(found) != wanted, f"vision.{name} is not what the architecture has", "fix the record's vision"
     yield architecture in TILED and not vision.layer_scale, "the loader wants layer scales", "fix vision.layer_scale"
@@ -291,7 +292,8 @@ def _quantization_faults(model: Model) -> _Faults:
         kind = (packed.method, packed.bits, packed.group, packed.version)
         known = kind == QUANTIZED.get(packed.method)
         yield not known, f"quantisation {kind} is not supported", "use AWQ, GPTQ, FP8, MXFP4 or 16-bit weights"
-        odd = (packed.method == "mxfp4") != bool(experts and experts.packed)
+        wanted = ("mxfp4",) if experts and experts.bias else ("fp8",)
+        odd = packed.method not in wanted if experts and experts.packed else packed.method == "mxfp4"
         yield odd, f"{packed.method} does not go with {decoder_name(model)}", "fix the record's quantization"
         widths = wide if packed.method == "mxfp4" else [text.hidden, text.heads * text.head_dim, *wide]
         broken = any(width % packed.group for width in widths)

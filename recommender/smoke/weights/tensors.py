@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from recommender.smoke.weights import gemma, glm4v, qwen35
+from recommender.smoke.weights import gemma, glm4v, llava, qwen35
 from recommender.smoke.weights.layouts import (
     DECODERS,
     GEMMA3,
     GLM4V,
+    LLAVA,
     NIBBLES,
     QWEN3_NEXT,
     QWEN3_VL,
@@ -36,6 +37,8 @@ def tensors(model: Model) -> Iterator[Tensor]:
             yield from qwen_vision(vision, model.text.hidden, float_type)
         elif model.architecture == GEMMA3:
             yield from gemma.vision(vision, model.text.hidden, float_type)
+        elif model.architecture == LLAVA:
+            yield from llava.vision(vision, model.text.hidden, float_type)
         elif model.architecture == GLM4V:
             yield from glm4v.vision(vision, model.text.hidden, float_type)
         elif model.architecture in (*QWEN35, *QWEN3_VL):
@@ -181,7 +184,7 @@ def _mixture(
     own = 0 if mixture.sets else mixture.experts
     if own:
         yield from _linear(block + experts.router, hidden, own, kind, mixture.bias, "")
-    if experts.packed:
+    if experts.packed and method != "fp8":  # 8-bit experts are one tensor each
         yield from _packed(f"{block}experts.", hidden, mixture, kind, method)
         return
     parts = [(f"{block}experts.{number}.", mixture.intermediate) for number in range(own)]

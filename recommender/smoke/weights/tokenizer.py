@@ -12,32 +12,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from recommender.smoke.filler import WORDS, made_up_word
-from recommender.smoke.weights import glm4v
+from recommender.smoke.weights import glm4v, llava
 from recommender.smoke.weights.layouts import (
     CHAT_LAYOUT,
     GEMMA3,
     GLM4V,
-    QWEN3_VL,
-    QWEN35,
+    LLAVA,
     TILED,
     WeightsError,
     by_family,
 )
+from recommender.smoke.weights.processors import PIXEL_PROCESSORS, processors
 
 if TYPE_CHECKING:
     from recommender.knowledge.records import Model
 
 IMAGE_WORDS = ("<img>", "</img>", "<IMG_CONTEXT>", "<quad>", "</quad>", "<ref>", "</ref>", "<box>", "</box>")
-CLIP_MEAN, CLIP_STD = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
-HALVES = [0.5, 0.5, 0.5]
 BLANK = "\u0120"
 """The letter of a blank in byte-level vocabularies."""
-_PIXEL_PROCESSORS = {
-    GLM4V: "Glm4vProcessor",
-    **dict.fromkeys((*QWEN35, *QWEN3_VL), "Qwen3VLProcessor"),
-    "Qwen2VLForConditionalGeneration": "Qwen2VLProcessor", "Qwen2_5_VLForConditionalGeneration": "Qwen2_5_VLProcessor",
-}  # fmt: skip
-IMAGE_MEAN, IMAGE_STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 
 def _consecutive_ids(first: int, words: str) -> dict[str, int]:
@@ -66,7 +58,7 @@ _QWEN = _consecutive_ids(151643, _QWEN_WORDS)
 _QWEN_END = ("<|im_end|>", "<|endoftext|>")
 _PIECES = {"<unk>": 0, "<s>": 1, "</s>": 2}
 _QWEN_IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
-_IMAGE_MARKS = {**dict.fromkeys(TILED, "<img><IMG_CONTEXT></img>\n"), GEMMA3: "<start_of_image>"}
+_IMAGE_MARKS = {**dict.fromkeys(TILED, "<img><IMG_CONTEXT></img>\n"), GEMMA3: "<start_of_image>", LLAVA: "<image>\n"}
 _IMAGE_MARKS |= {GLM4V: "<|begin_of_image|><|image|><|end_of_image|>"}
 _CHATML = ("<|im_start|>", "\n", "<|im_end|>\n", "")
 _GLM_WORDS = "<|endoftext|> [MASK] [gMASK] [sMASK] <sop> <eop> <|system|> <|user|> <|assistant|> <|observation|>"
@@ -148,8 +140,7 @@ def special_tokens(model: Model) -> SpecialTokens:
             f"it should begin with one of {', '.join(FAMILIES)}"
         )
     ids = dict(family_tokens.ids)
-    if model.architecture == GLM4V:
-        ids |= glm4v.TOKENS
+    ids |= {GLM4V: glm4v.TOKENS, LLAVA: llava.TOKENS}.get(model.architecture, {})
     if model.architecture in TILED:
         ids |= {word: family_tokens.images + place for place, word in enumerate(IMAGE_WORDS)}
     if max(ids.values()) >= model.text.vocab or len(ids) + 256 > model.text.vocab:
@@ -157,7 +148,9 @@ def special_tokens(model: Model) -> SpecialTokens:
             f"{model.id}: text.vocab {model.text.vocab} does not hold the family's special ids up to "
             f"{max(ids.values())}; fix the record"
         )
-    return replace(family_tokens, ids=ids)
+    # LMDeploy writes an image as padding tokens, which must not end a sequence.
+    pad = "<pad>" if model.architecture == LLAVA else family_tokens.pad
+    return replace(family_tokens, ids=ids, pad=pad)
 
 
 def role_ids(model: Model) -> dict[str, Any]:
@@ -169,7 +162,7 @@ def role_ids(model: Model) -> dict[str, Any]:
         roles = {"image": "<image_soft_token>", "image_start": "<start_of_image>", "image_end": "<end_of_image>"}
         ids_by_role |= {role: tokens.ids[word] for role, word in roles.items()}
     elif model.vision:
-        words = {**dict.fromkeys(TILED, "<IMG_CONTEXT>"), GLM4V: "<|image|>"}
+        words = {**dict.fromkeys(TILED, "<IMG_CONTEXT>"), GLM4V: "<|image|>", LLAVA: "<image>"}
         ids_by_role["image"] = tokens.ids[words.get(model.architecture, "<|image_pad|>")]
     return ids_by_role
 
@@ -187,7 +180,8 @@ def _byte_letters() -> list[str]:
 def vocabulary(model: Model) -> dict[str, int]:
     """Return words by id: special tokens; at the free ids 256 bytes, the words of prompts, made-up words."""
     special_words = {number: word for word, number in special_tokens(model).ids.items()}
-    letters = iter([*_byte_letters(), *(BLANK + word for word in WORDS)])
+    spoken = llava.WORDS.split() if model.architecture == LLAVA else ()
+    letters = iter([*_byte_letters(), *(BLANK + word for word in dict.fromkeys((*WORDS, *spoken)))])
     words = {}
     for number in range(model.text.vocab):
         word = special_words.get(number) or next(letters, "") or BLANK + made_up_word(number)
@@ -282,18 +276,20 @@ def tokenizer_files(model: Model) -> dict[str, Any]:
         "pad_token": tokens.pad,
         "chat_template": chat_template(model),
     }
-    if model.architecture in _PIXEL_PROCESSORS:
-        settings |= {"processor_class": _PIXEL_PROCESSORS[model.architecture]}
+    if model.architecture in PIXEL_PROCESSORS:
+        settings |= {"processor_class": PIXEL_PROCESSORS[model.architecture]}
     elif model.architecture == GEMMA3:
         words = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
         settings |= {"extra_special_tokens": words, **words, "processor_class": "Gemma3Processor"}
+    elif model.architecture == LLAVA:
+        settings |= {"extra_special_tokens": {"image_token": "<image>"}, "processor_class": llava.PROCESSOR}
     elif model.vision and model.architecture != CHAT_LAYOUT:
         settings |= _image_words(tokens) | {"processor_class": "InternVLProcessor"}
     return {
         "generation_config.json": {f"{role}_token_id": ids_by_role[role] for role in ("bos", "eos", "pad")},
         "tokenizer.json": tokenizer_json(model),
         "tokenizer_config.json": settings,
-        **_processors(model),
+        **processors(model),
     }
 
 
@@ -301,50 +297,3 @@ def _image_words(tokens: SpecialTokens) -> dict[str, Any]:
     words = {"start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": "<IMG_CONTEXT>"}
     words["video_token"] = "<|video_pad|>" if "<|video_pad|>" in tokens.ids else "<quad>"
     return {"extra_special_tokens": words, **words}
-
-
-def _processors(model: Model) -> dict[str, Any]:
-    if not model.vision:
-        return {}
-    vision = model.vision[0]
-    if model.architecture in _PIXEL_PROCESSORS:
-        return _pixel_processors(model)
-    colours = {"do_normalize": True, "image_mean": IMAGE_MEAN, "image_std": IMAGE_STD, "do_resize": True, "resample": 3}
-    if model.architecture == CHAT_LAYOUT:
-        clip = {"image_processor_type": "CLIPImageProcessor", "crop_size": vision.image, "size": vision.image}
-        return {"preprocessor_config.json": clip | colours | {"do_center_crop": True}}
-    size = {"height": vision.image, "width": vision.image}
-    if model.architecture == GEMMA3:
-        halves = {"image_mean": HALVES, "image_std": HALVES, "resample": 2, "size": size, "do_rescale": True}
-        named = {"processor_class": "Gemma3Processor", "image_seq_length": vision.tokens_per_tile}
-        kind = {"image_processor_type": "Gemma3ImageProcessor", "rescale_factor": 1 / 255}
-        return {"preprocessor_config.json": colours | halves | named | kind, "processor_config.json": named}
-    common = colours | {"size": size, "do_rescale": True, "rescale_factor": 1 / 255, "do_convert_rgb": True}
-    common["processor_class"] = "InternVLProcessor"
-    tiles = {"crop_to_patches": True, "min_patches": vision.min_tiles, "max_patches": vision.max_tiles}
-    return {
-        "preprocessor_config.json": common | tiles | {"image_processor_type": "GotOcr2ImageProcessorFast"},
-        "video_preprocessor_config.json": common | {"video_processor_type": "InternVLVideoProcessor"},
-        "processor_config.json": {"processor_class": "InternVLProcessor", "image_seq_length": vision.tokens_per_tile},
-    }
-
-
-def _pixel_processors(model: Model) -> dict[str, Any]:
-    """Return the files of a processor that keeps an image's shape, with its pixels under both of their names."""
-    vision, rule, newer = model.vision[0], model.vision[0].pixels[0], model.architecture in (*QWEN35, *QWEN3_VL)
-    mean, deviation = (HALVES, HALVES) if newer else (CLIP_MEAN, CLIP_STD)
-    kinds = (f"Qwen2VLImageProcessor{'Fast' if newer else ''}", f"Qwen{3 if newer else 2}VLVideoProcessor")
-    if model.architecture == GLM4V:
-        kinds = ("Glm4vImageProcessor", "Glm4vVideoProcessor")
-    common: dict[str, Any] = {
-        "do_convert_rgb": True, "do_normalize": True, "do_rescale": True, "do_resize": True,
-        "image_mean": mean, "image_std": deviation, "resample": 3, "rescale_factor": 1 / 255,
-        "patch_size": vision.patch, "temporal_patch_size": rule.frames, "merge_size": round(1 / vision.downsample),
-        "min_pixels": rule.least, "max_pixels": rule.most,
-        "size": {"shortest_edge": rule.least, "longest_edge": rule.most},
-        "processor_class": _PIXEL_PROCESSORS[model.architecture],
-    }  # fmt: skip
-    return {
-        "preprocessor_config.json": common | {"image_processor_type": kinds[0]},
-        "video_preprocessor_config.json": common | {"video_processor_type": kinds[1]},
-    }

@@ -25,6 +25,19 @@ def norm(name: str, width: int, kind: str, bias: bool) -> Iterator[Tensor]:
         yield Tensor(f"{name}.bias", kind, (width,), "normal")
 
 
+def split_layers(shape: VisionShape, stem: str, kind: str) -> Iterator[Tensor]:
+    """Yield the layers of CLIP and SigLIP, whose queries, keys and values are tensors of their own."""
+    width, deep = shape.hidden, shape.intermediate
+    for number in range(shape.layers):
+        layer = f"{stem}{number}."
+        for name in ("layer_norm1", "layer_norm2"):
+            yield from norm(layer + name, width, kind, True)
+        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            yield from dense(f"{layer}self_attn.{name}", width, width, kind, True)
+        yield from dense(f"{layer}mlp.fc1", width, deep, kind, True)
+        yield from dense(f"{layer}mlp.fc2", deep, width, kind, True)
+
+
 # --- InternVL: tiles ------------------------------------------------------------------------
 
 

@@ -1,0 +1,117 @@
+"""Write tests/cases/engine_names.yaml again: the tensors that LMDeploy's PyTorch engine reads of small models.
+
+Run ``python tests/engine_names.py WHEEL``, where WHEEL is an unpacked wheel of LMDeploy, in an environment with this
+project, its test group, torch (no GPU), triton, transformers, einops, mmengine-lite, psutil and tqdm. The engine reads
+config.json and builds its own model, on tensors without data. A tensor that it does not know or does not read ends the
+run, and so does a parameter that the checkpoint does not fill to its last number.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import math
+import sys
+import tempfile
+import types
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from loader_names import NUMBERED, write_names
+from test_weights import small
+
+from recommender.smoke.weights import layouts, tensors, write
+
+MODELS = ("llava-1.5-7b-hf", "qwen3-vl-30b-a3b-instruct-fp8", "qwen3-vl-8b-instruct-fp8")
+HEAD = """\
+# Tensors that LMDeploy 0.18.0's PyTorch engine reads of small models, by python tests/engine_names.py, written as
+# loader_names.yaml is.
+"""
+ABSENT = (
+    "accelerate", "aiohttp", "av", "cv2", "decord", "dlblas", "fastapi", "llguidance", "openai", "openai_harmony",
+    "partial_json_parser", "peft", "prometheus_client", "pybase64", "ray", "sentencepiece", "shortuuid", "tiktoken",
+    "torchvision", "uvicorn", "xgrammar", "zmq",
+)  # fmt: skip
+"""Packages that LMDeploy imports at its start and that reading weights does not need."""
+
+
+class Absent(types.ModuleType):
+    """A package in whose place anything stands."""
+
+    __path__: tuple[str, ...] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return mock.MagicMock()
+
+
+class Finder:
+    """Import ABSENT packages as empty ones."""
+
+    def find_spec(self, name: str, *_: Any) -> importlib.machinery.ModuleSpec | None:
+        known = name.partition(".")[0] in ABSENT
+        return importlib.machinery.ModuleSpec(name, self, is_package=True) if known else None  # type: ignore[arg-type]
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        return Absent(spec.name)
+
+    def exec_module(self, _: types.ModuleType) -> None:
+        """Run nothing."""
+
+
+def prepare(wheel: str) -> None:
+    """Import the wheel as on a machine with an H100."""
+    sys.path.insert(0, wheel)
+    sys.meta_path.append(Finder())  # type: ignore[arg-type]
+    torch = importlib.import_module("torch")
+    card = types.SimpleNamespace(major=9, minor=0, multi_processor_count=132, name="H100")
+    torch.cuda.get_device_capability = lambda *_: (9, 0)
+    torch.cuda.get_device_properties = lambda *_: card
+    for name in ("lmdeploy.utils", "lmdeploy.pytorch.config"):
+        importlib.import_module(name).__dict__["is_bf16_supported"] = lambda *_, **__: True
+
+
+def counting(name: str, load: Any, filled: Counter[str]) -> Any:
+    """Return a loader of one parameter that counts the numbers it gets."""
+
+    def call(param: Any, weight: Any, *args: Any, **kwargs: Any) -> None:
+        filled[name] += weight.numel()
+        load(param, weight, *args, **kwargs)
+
+    return call
+
+
+def read_names(name: str) -> list[str]:
+    """Return the tensors that fill the engine's model; raise where one is unknown or a parameter is not filled."""
+    torch = importlib.import_module("torch")
+    patch = importlib.import_module("lmdeploy.pytorch.models.patch")
+    config = importlib.import_module("lmdeploy.pytorch.config").ModelConfig
+    default = importlib.import_module("lmdeploy.pytorch.weight_loader.model_weight_loader").default_weight_loader
+    model = layouts.as_written(small(name))
+    with tempfile.TemporaryDirectory() as folder:
+        made = config.from_pretrained(str(write.ensure_checkpoint(model, Path(folder))), device_type="cuda")
+    context = patch.BuildModelContext(quant_config=made.quant_config)
+    built = patch.build_patched_model(made, device=torch.device("meta"), build_model_ctx=context)
+    parameters = dict(built.named_parameters())
+    filled: Counter[str] = Counter()
+    for key, parameter in parameters.items():
+        parameter.weight_loader = counting(key, getattr(parameter, "weight_loader", default), filled)
+    kinds = {"F16": torch.float16, "BF16": torch.bfloat16, "F8_E4M3": torch.float8_e4m3fn, "F32": torch.float32}
+    rename = getattr(built, "rename_weight", str)
+    written = list(tensors.tensors(model))
+    with torch.inference_mode():
+        built.load_weights((rename(t.name), torch.empty(t.shape, dtype=kinds[t.dtype], device="meta")) for t in written)
+    if sum(filled.values()) != sum(math.prod(tensor.shape) for tensor in written):
+        raise SystemExit(f"{name}: some tensors are never read")
+    short = [key for key, parameter in parameters.items() if filled[key] != parameter.numel()]
+    if short:
+        raise SystemExit(f"{name}: not filled: {', '.join(short[:5])}")
+    return sorted({NUMBERED.sub(r"\1.N.", tensor.name) for tensor in written})
+
+
+if __name__ == "__main__":
+    prepare(sys.argv[1])
+    write_names("engine_names.yaml", HEAD, {name: read_names(name) for name in MODELS})
