@@ -79,14 +79,19 @@ class HostLoop(Generic[R]):
 
     def write(self, now: float, streams: int) -> float:
         """Write a pass's tokens of so many streams; return when that is done. Requests on their way in wait."""
-        done = self.written = max(now + self.chunk * streams, self.written)
+        done = now + self.chunk * streams
+        if done < self.written:
+            done = self.written
+        self.written = done
         self.writes.append((now, done))
         if done > now:
-            self._receive(done)
-            while self.incoming and self.incoming[0].ready <= now:
-                self.ready.append(heapq.heappop(self.incoming))
-            self.incoming = [_delay(each, now, done) for each in self.incoming]
-            heapq.heapify(self.incoming)
+            if self.later:
+                self._receive(done)
+            if self.incoming:
+                while self.incoming and self.incoming[0].ready <= now:
+                    self.ready.append(heapq.heappop(self.incoming))
+                self.incoming = [_delay(each, now, done) for each in self.incoming]
+                heapq.heapify(self.incoming)
         return done
 
     def note(self, now: float, streams: int) -> None:

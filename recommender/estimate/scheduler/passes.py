@@ -119,6 +119,8 @@ class Simulation:
     known: float = 0.0
     count: int = 0
     step: float = 0.0
+    steps_ms: dict[int, float] = field(default_factory=dict)
+    """Of so many requests, a decoding step without their rows."""
 
     def __post_init__(self) -> None:
         self.host = HostLoop(self.server.overhead, self.server.chunk)
@@ -156,20 +158,23 @@ class Simulation:
         began = self.now
         repeats, length, steps, streams, firsts = self.next_passes()
         started, self.now = began + (repeats - 1) * length, began + repeats * length
-        self.passes, self.steps = self.passes + repeats, self.steps + steps
+        self.passes += repeats
+        self.steps += steps
         written = self._write(began, length, streams) if self.server.chunk else self.now
         for number, sent in firsts:
             request = self.asked[number]
             heapq.heappush(self.running, (self.steps + request.output - 1, number, sent, written))
             self.rows += request.row
-        answered = self._finish(written, wanted)
+        ending = not self.running or self.running[0][0] <= self.steps
+        answered = self._finish(written, wanted) if ending else 0
         self.known = started if self.running or self.waiting else self.now
         return answered
 
     def _write(self, began: float, length: float, streams: int) -> float:
         """Write the last pass's tokens; who may still come before that is delayed by the passes before it, too."""
-        for place in range(max(self.count - 2, 1), self.count) if self.more else ():
-            self.host.note(began + place * length, streams)
+        if self.more:
+            for place in range(max(self.count - 2, 1), self.count):
+                self.host.note(began + place * length, streams)
         return self.host.write(self.now, streams)
 
     def next_passes(self) -> Passes:
@@ -186,7 +191,12 @@ class Simulation:
 
     def step_ms(self) -> float:
         """Return the ms in which a token of each running request is decoded; 0 if none runs."""
-        return self.server.times.step(len(self.running)) + self.rows if self.running else 0.0
+        running = len(self.running)
+        if not running:
+            return 0.0
+        if running not in self.steps_ms:
+            self.steps_ms[running] = self.server.times.step(running)
+        return self.steps_ms[running] + self.rows
 
     def _join(self, known: float) -> None:
         """Take what is prepared by a time into the engine's queue, as far as the batch has room."""
