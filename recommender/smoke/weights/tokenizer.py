@@ -189,9 +189,8 @@ def vocabulary(model: Model) -> dict[str, int]:
     words = made_up_words(BLANK, model.text.vocab)
     special_words = {number: word for word, number in special_tokens(model).ids.items() if number < len(words)}
     free = (number for number in range(len(words)) if number not in special_words)
-    for number, word in zip(free, [*_byte_letters(), *(BLANK + word for word in WORDS)], strict=False):
-        words[number] = word
-    for number, word in special_words.items():
+    usual = zip(free, [*_byte_letters(), *(BLANK + word for word in WORDS)], strict=False)
+    for number, word in (*usual, *special_words.items()):
         words[number] = word
     return {word: number for number, word in enumerate(words)}
 
