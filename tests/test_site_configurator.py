@@ -225,45 +225,11 @@ def test_a_refusal_stays_in_the_box_and_offers_answers(asking: Visit, question: 
     assert file_shown(asking).startswith("#!/usr/bin/env bash\n")
 
 
-PLANNED = ["--rps", "200", "--gpu", "l4", "--model", "qwen3-8b", "--workload", "chat"]
-"""More than one GPU serves: the configurator offers the plan of a fleet."""
-
-
-@pytest.mark.parametrize("folder", ["", "vi/"])
-def test_a_fleet_is_the_commands_plan(visit: Visit, axe: str, folder: str) -> None:
-    """Too high a rate offers a plan; its table has the figures of the command, in the page's language."""
-    words = PLANNED
-    question = {name.removeprefix("--"): value for name, value in zip(words[::2], words[1::2], strict=True)}
-    page = ready(visit, f"{folder}index.html?{urlencode(question)}")
-    visit.wait(ANSWERED, "refused")
-    page.locator("#refusal button", has_text="recommend plan").click()
-    page.locator("#refusal .output table").nth(1).wait_for()
-    (fleet,) = json.loads(run(["plan", *words, "--json"]).stdout)["fleets"]
-    name, *figures = page.locator(".output table").first.locator("tbody tr > *").all_inner_texts()
-    assert name == "l4:1"
-    counts = (fleet["hosts"], fleet["cards"], fleet["servers"])
-    assert figures[:5] == [f"{each:,}" for each in counts] + [
-        f"{fleet['server_rps']:,.1f}",
-        f"{fleet['p99_ms']['value']:,.0f}",
-    ]
-    rows = page.locator(".output table").nth(1).locator("tbody tr")
-    up, down, slow = (row.locator("td").all_inner_texts() for row in rows.all())
-    for shown, state in ((up, fleet["peak"]["up"]), (down, fleet["peak"]["spare_down"])):
-        times = (state["p50_ms"], state["p99_ms"], state["ttft"]["p99"])
-        assert shown[1:4] == [f"{math.floor(each + 0.5):,}" for each in times]
-    assert fleet["peak"]["slow_end"]["p99_ms"] is None
-    assert slow[2] == ("không theo kịp tải" if folder else "does not keep up")
-    english = page.locator(".output [lang=en]").all_inner_texts()
-    assert english == [f"recommend plan {' '.join(words)} --format k8s -o fleet"]
-    assert page.locator(".output a").count() == 1
-    page.evaluate(axe)
-    assert violations(visit, {}) == []
-
-
-def test_goals_and_lengths_are_those_of_the_answer(visit: Visit) -> None:
+def test_goals_and_lengths_are_those_of_the_answer(asking: Visit) -> None:
     """A goal stands beside its prediction; fields that are left empty show what was taken."""
-    page = ready(visit, "index.html?model=qwen3-8b&gpu=a100-sxm-80g&rps=4&ttft=p99:500ms&latency=9s")
-    visit.wait(ANSWERED, "bash")
+    page = asking.page
+    question = "model=qwen3-8b&gpu=a100-sxm-80g&rps=4&ttft=p99:500ms&latency=9s"
+    ask(asking, lambda: follow(asking, f"?{question}"), "bash")
     words = ["--model", "qwen3-8b", "--gpu", "a100-sxm-80g", "--rps", "4", "--ttft", "p99:500ms", "--latency", "9s"]
     speed = json.loads(run([*words, "--json"]).stdout)["speed"]
     shown = page.locator("#tile-latency .goal").all_inner_texts()
@@ -337,6 +303,41 @@ def test_an_answer_has_nothing_for_axe(answered: Visit, axe: str) -> None:
             assert page.evaluate(WIDER) == 0
             assert violations(answered, {}) == [], (palette, width)
         page.locator("form[data-md-component=palette] label:visible").click()
+
+
+PLANNED = ["--rps", "200", "--gpu", "l4", "--model", "qwen3-8b", "--workload", "chat"]
+"""More than one GPU serves: the configurator offers the plan of a fleet."""
+
+
+def test_a_fleet_is_the_commands_plan(answered: Visit, axe: str) -> None:
+    """Too high a rate offers a plan; its table has the figures of the command, in the page's language."""
+    words = PLANNED
+    question = {name.removeprefix("--"): value for name, value in zip(words[::2], words[1::2], strict=True)}
+    page = answered.page
+    page.set_viewport_size({"width": 1280, "height": 900})
+    ask(answered, lambda: follow(answered, f"?{urlencode(question)}"), "refused")
+    page.locator("#refusal button", has_text="recommend plan").click()
+    page.locator("#refusal .output table").nth(1).wait_for()
+    (fleet,) = json.loads(run(["plan", *words, "--json"]).stdout)["fleets"]
+    name, *figures = page.locator(".output table").first.locator("tbody tr > *").all_inner_texts()
+    assert name == "l4:1"
+    counts = (fleet["hosts"], fleet["cards"], fleet["servers"])
+    assert figures[:5] == [f"{each:,}" for each in counts] + [
+        f"{fleet['server_rps']:,.1f}",
+        f"{fleet['p99_ms']['value']:,.0f}",
+    ]
+    rows = page.locator(".output table").nth(1).locator("tbody tr")
+    up, down, slow = (row.locator("td").all_inner_texts() for row in rows.all())
+    for shown, state in ((up, fleet["peak"]["up"]), (down, fleet["peak"]["spare_down"])):
+        times = (state["p50_ms"], state["p99_ms"], state["ttft"]["p99"])
+        assert shown[1:4] == [f"{math.floor(each + 0.5):,}" for each in times]
+    assert fleet["peak"]["slow_end"]["p99_ms"] is None
+    assert slow[2] == {"en": "does not keep up", "vi": "không theo kịp tải"}[str(page.get_attribute("html", "lang"))]
+    english = page.locator(".output [lang=en]").all_inner_texts()
+    assert english == [f"recommend plan {' '.join(words)} --format k8s -o fleet"]
+    assert page.locator(".output a").count() == 1
+    page.evaluate(axe)
+    assert violations(answered, {}) == []
 
 
 def test_without_javascript_there_is_a_table_of_answers(browser: Any, base: str) -> None:

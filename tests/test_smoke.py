@@ -482,7 +482,7 @@ def test_evidence_is_never_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("card", "code"), [("NVIDIA H200", 3), ("NVIDIA H100 80GB HBM3", 0), ("NVIDIA Z9", 0)])
 def test_evidence_of_another_gpu_is_refused_before_weights_are_written(tmp_path: Path, card: str, code: int) -> None:
     """A record says which GPU it is of. A name that no record knows may be the GPU planned for."""
-    words = ("--weights", "random", "--weights-dir", "weights", "--model", "InternVL3-1B")
+    words = ("--weights", "random", "--weights-dir", "weights", "--model", "qwen2-0.5b-instruct")
     ran = smoke(tmp_path, *words, "--save-evidence", "run.yaml", STANDIN_GPU=card, MODEL="")
     clean(ran)
     assert ran.code == code, ran.err

@@ -61,7 +61,7 @@ def _usual_first(resolved: ResolvedRequest, group: list[Configuration]) -> Itera
         return
     yield first
     if len(first) < len(group):
-        yield [config for config in group if config not in first]
+        yield [config for config in group if config.prefill_tokens != usual]
 
 
 def fewer_tiles(resolved: ResolvedRequest, most: int = 0) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, get_args
 
 from recommender.choose.batch_room import room_bytes
@@ -167,6 +168,7 @@ TEXT = _names("model", "hidden layers heads kv_heads head_dim intermediate vocab
 CASE = _names("request", "images image_width image_height prompt_tokens output_tokens concurrency prefix_tokens turns")
 REQUEST = _names("request", "rps cpus goal kv backend p99_ms ttft_ms tpot_ms latency_ms ttft_at tpot_at latency_at")
 SETTINGS = _names("config", " ".join(Configuration.__slots__))
+_settings_of = attrgetter(*SETTINGS.values())
 COUNTS = _names("estimate", "forward_tokens kv_tokens kv_requests kv_blocks kv_needed_tokens warmup_tokens")
 SPEEDS = _names("estimate", "latency_ms p99_ms ttft_ms rps")
 AT_QUANTILE: Mapping[str, Timed] = {f"estimate.{name}_at_ms": name for name in get_args(Timed)}
@@ -212,7 +214,7 @@ def fact_values(resolved: ResolvedRequest) -> dict[str, Value]:
 
 def config_values(resolved: ResolvedRequest, config: Configuration) -> dict[str, Value]:
     """Return the decided settings and the tokens of a request under them, by name."""
-    values: dict[str, Value] = {name: getattr(config, field) for name, field in SETTINGS.items()}
+    values: dict[str, Value] = dict(zip(SETTINGS, _settings_of(config), strict=True))
     tiles, per_server = config.max_tiles, -(-resolved.concurrency // config.servers)
     values |= {
         "config.cards": config.cards,

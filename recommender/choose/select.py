@@ -250,7 +250,8 @@ def fits(resolved: ResolvedRequest) -> bool:
             values = {**known, **constraints.config_values(resolved, config)}
             if _any_violated(plain, values):
                 continue
-            alike = replace(config, structured_output=False)  # takes the same memory
+            # Takes the same memory.
+            alike = replace(config, structured_output=False) if config.structured_output else config
             if alike in too_large:
                 continue
             used = memory.estimate(resolved, config)

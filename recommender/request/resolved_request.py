@@ -129,8 +129,10 @@ class ResolvedRequest:
 
     def input_tokens(self, max_tiles: int = 0) -> int:
         """Return the tokens of one request's prompt: template, text, images and the markers around them."""
-        markers = self.images * self.vision.wrapper_tokens if self.vision else 0
-        return self.image_tokens(max_tiles) + markers + self.prompt_tokens + self.model.chat_tokens
+        text = self.prompt_tokens + self.model.chat_tokens
+        if not self.images or self.vision is None:
+            return text
+        return self.image_tokens(max_tiles) + self.images * self.vision.wrapper_tokens + text
 
     def total_tokens(self, max_tiles: int = 0) -> int:
         """Return the tokens that one request holds in the KV cache when it ends."""

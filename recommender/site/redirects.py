@@ -16,9 +16,8 @@ MOVED = {
 }
 """New addresses by the old ones, besides those of the runs."""
 STUB = (
-    '<!doctype html><meta charset="utf-8"><title>{new}</title><link rel="canonical" href="{new}">'
-    '<meta http-equiv="refresh" content="1; url={new}"><a href="{new}">{new}</a>'
-    '<script>location.replace("{page}"+location.search+"{anchor}")</script>\n'
+    '<!doctype html><meta charset="utf-8"><title>Moved</title><meta http-equiv="refresh" content="1; url={new}">'
+    '<a href="{new}">Moved</a><script>location.replace("{page}"+location.search+"{anchor}")</script>\n'
 )
 
 

@@ -6,7 +6,6 @@ of a real one, so texts of the same length have the same tokens.
 
 from __future__ import annotations
 
-from functools import cache
 from itertools import product
 from random import Random
 from string import ascii_lowercase
@@ -52,13 +51,8 @@ def write_filler(beginning: str, chars: int) -> str:
     return (beginning + _TEXT[start:] + _TEXT * (chars // len(_TEXT) + 1))[:chars]
 
 
-def made_up_word(number: int) -> str:
-    """Return a word of letters that is unique to the number and none of WORDS."""
-    halves = _half_words()
-    return halves[number % len(halves)] + halves[number // len(halves) % len(halves)]
-
-
-@cache
-def _half_words() -> list[str]:
-    """Return all halves of made-up words: a vocabulary has a hundred thousand words."""
-    return ["".join(reversed(letters)) for letters in product(ascii_lowercase, repeat=MADE_UP // 2)]
+def made_up_words(beginning: str, count: int) -> list[str]:
+    """Return this many different words of letters, each after ``beginning``; none of them is one of WORDS."""
+    halves = ["".join(reversed(letters)) for letters in product(ascii_lowercase, repeat=MADE_UP // 2)]
+    seconds = halves[: -(-count // len(halves))]
+    return [beginning + first + second for second in seconds for first in halves][:count]

@@ -47,38 +47,37 @@ class AlternatingSimulation(Simulation):
             return True
         if self.cut:
             return False
-        number, _, left = self.waiting[0]
-        request = self.asked[int(number)]
-        if left < request.new_tokens:  # begun, and who runs had a pass
+        request = self.waiting[0].request
+        if self.waiting[0].left < request.new_tokens:  # begun, and who runs had a pass
             return True
         if not self.has_blocks(request):
             return False
         if self.decoded >= self.server.rounds or len(self.running) < HALF * self.server.batch:
             return True
-        return sum(int(tokens) for _, _, tokens in self.waiting) >= self.server.budget
+        return sum(each.left for each in self.waiting) >= self.server.budget
 
     def _prefill_pass(self) -> Passes:
         """Return a pass of whole prompts, or of a part of the first."""
         left, spent = self.server.budget, 0.0
         ended: list[tuple[int, float]] = []
         while self.waiting:
-            entry = self.waiting[0]
-            request, whole = self.asked[int(entry[0])], entry[2] == self.asked[int(entry[0])].new_tokens
-            if ended and entry[2] > left:
+            first = self.waiting[0]
+            request, whole = first.request, first.left == first.request.new_tokens
+            if ended and first.left > left:
                 break
             if whole:
                 if not self.has_blocks(request):
                     break
                 self.held += request.blocks
-            tokens = min(left, int(entry[2]))
+            tokens = min(left, first.left)
             spent += request.prefill * tokens / request.new_tokens
             left -= tokens
-            entry[2] -= tokens
-            if entry[2]:
+            first.left -= tokens
+            if first.left:
                 self.cut = True
                 break
             self.waiting.popleft()
-            ended.append((int(entry[0]), entry[1]))
+            ended.append((first.number, first.sent))
             if not whole:
                 break
         times = self.server.times

@@ -42,7 +42,8 @@ def _delay(each: Incoming[R], now: float, written: float) -> Incoming[R]:
     """Let a request wait for what is written after a pass."""
     if not each.turns:
         return each
-    return each._replace(ready=each.ready + written - max(each.sent, now), turns=each.turns - 1)
+    ready, number, sent, request, turns = each
+    return Incoming(ready + written - (sent if sent > now else now), number, sent, request, turns - 1)
 
 
 @dataclass
@@ -62,7 +63,7 @@ class HostLoop(Generic[R]):
 
     def send(self, at: float, number: int, request: R, prepare: float) -> float:
         """Take a request in, which costs ``prepare``; calls come in the order of time. Return when it is ready."""
-        self.free = max(at, self.free) + prepare
+        self.free = (at if at > self.free else self.free) + prepare
         ready = self.free + self.overhead * self.chance.uniform(*JITTER)
         incoming = Incoming(ready, number, at, request, TURNS)
         if self.chunk:
@@ -79,14 +80,19 @@ class HostLoop(Generic[R]):
 
     def write(self, now: float, streams: int) -> float:
         """Write a pass's tokens of so many streams; return when that is done. Requests on their way in wait."""
-        done = self.written = max(now + self.chunk * streams, self.written)
+        done = now + self.chunk * streams
+        if done < self.written:
+            done = self.written
+        self.written = done
         self.writes.append((now, done))
         if done > now:
-            self._receive(done)
-            while self.incoming and self.incoming[0].ready <= now:
-                self.ready.append(heapq.heappop(self.incoming))
-            self.incoming = [_delay(each, now, done) for each in self.incoming]
-            heapq.heapify(self.incoming)
+            if self.later and self.later[0][0] <= done:
+                self._receive(done)
+            if self.incoming:
+                while self.incoming and self.incoming[0].ready <= now:
+                    self.ready.append(heapq.heappop(self.incoming))
+                self.incoming = [_delay(each, now, done) for each in self.incoming]
+                heapq.heapify(self.incoming)
         return done
 
     def note(self, now: float, streams: int) -> None:
@@ -99,7 +105,7 @@ class HostLoop(Generic[R]):
 
     def take(self, known: float) -> Incoming[R] | None:
         """Return the next request that is ready by a time."""
-        if self.later:
+        if self.later and self.later[0][0] <= known:
             self._receive(known)
         if self.ready:
             return self.ready.popleft() if self.ready[0].ready <= known else None

@@ -72,6 +72,16 @@ class SimulatedServer:
     rounds: int = 0
 
 
+@dataclass(slots=True)
+class Waiting:
+    """A request in the engine's queue, and the tokens of its prompt that are ``left``."""
+
+    number: int
+    sent: float
+    left: int
+    request: SimulatedRequest
+
+
 class Answer(NamedTuple):
     """When a request was sent, and when its first and its last token came."""
 
@@ -104,7 +114,7 @@ class Simulation:
 
     server: SimulatedServer
     on_done: Callable[[float, int], None]
-    waiting: deque[list[float]] = field(default_factory=deque)
+    waiting: deque[Waiting] = field(default_factory=deque)
     running: list[tuple[int, int, float, float]] = field(default_factory=list)
     asked: dict[int, SimulatedRequest] = field(default_factory=dict)
     answers: dict[int, Answer] = field(default_factory=dict)
@@ -119,6 +129,8 @@ class Simulation:
     known: float = 0.0
     count: int = 0
     step: float = 0.0
+    steps_ms: dict[int, float] = field(default_factory=dict)
+    """Of so many requests, a decoding step without their rows."""
 
     def __post_init__(self) -> None:
         self.host = HostLoop(self.server.overhead, self.server.chunk)
@@ -156,26 +168,31 @@ class Simulation:
         began = self.now
         repeats, length, steps, streams, firsts = self.next_passes()
         started, self.now = began + (repeats - 1) * length, began + repeats * length
-        self.passes, self.steps = self.passes + repeats, self.steps + steps
+        self.passes += repeats
+        self.steps += steps
         written = self._write(began, length, streams) if self.server.chunk else self.now
         for number, sent in firsts:
             request = self.asked[number]
             heapq.heappush(self.running, (self.steps + request.output - 1, number, sent, written))
             self.rows += request.row
-        answered = self._finish(written, wanted)
+        ending = not self.running or self.running[0][0] <= self.steps
+        answered = self._finish(written, wanted) if ending else 0
         self.known = started if self.running or self.waiting else self.now
         return answered
 
     def _write(self, began: float, length: float, streams: int) -> float:
         """Write the last pass's tokens; who may still come before that is delayed by the passes before it, too."""
-        for place in range(max(self.count - 2, 1), self.count) if self.more else ():
-            self.host.note(began + place * length, streams)
+        if self.more:
+            for place in range(max(self.count - 2, 1), self.count):
+                self.host.note(began + place * length, streams)
         return self.host.write(self.now, streams)
 
     def next_passes(self) -> Passes:
         """Return the chosen passes: prompts and decoding in one."""
         decoding, step = len(self.running), self.step
-        prefill, firsts = self._prefill(self.count) if self.waiting else (0.0, [])
+        if not self.waiting:
+            return Passes(self.count, step, self.count, decoding, [])
+        prefill, firsts = self._prefill(self.count)
         length = step
         if prefill:
             prefill += self.server.times.expert_pass
@@ -186,17 +203,25 @@ class Simulation:
 
     def step_ms(self) -> float:
         """Return the ms in which a token of each running request is decoded; 0 if none runs."""
-        return self.server.times.step(len(self.running)) + self.rows if self.running else 0.0
+        running = len(self.running)
+        if not running:
+            return 0.0
+        if running not in self.steps_ms:
+            self.steps_ms[running] = self.server.times.step(running)
+        return self.steps_ms[running] + self.rows
 
     def _join(self, known: float) -> None:
         """Take what is prepared by a time into the engine's queue, as far as the batch has room."""
-        freed = self.freed
+        freed, host = self.freed, self.host
         while freed and freed[0] <= self.passes - SLOT_PASSES:
             freed.popleft()
+        if not (host.incoming or host.later or host.ready):
+            return
         room = self.server.batch - len(self.running) - len(self.waiting) - len(freed)
-        while room > 0 and (taken := self.host.take(known)):
-            self.asked[taken.number] = taken.request
-            self.waiting.append([taken.number, taken.sent, taken.request.new_tokens])
+        while room > 0 and (taken := host.take(known)):
+            _, number, sent, request, _ = taken
+            self.asked[number] = request
+            self.waiting.append(Waiting(number, sent, request.new_tokens, request))
             room -= 1
 
     @property
@@ -207,36 +232,36 @@ class Simulation:
     def _prefill(self, passes: int) -> tuple[float, list[tuple[int, float]]]:
         """Fill alike passes with prompts; return the time of one, and the requests whose prompts end in the last."""
         left, spent, ended = self._room, 0.0, []
-        while self.waiting and left > 0:
-            entry = self.waiting[0]
-            request = self.asked[int(entry[0])]
-            whole = entry[2] == request.new_tokens
+        waiting = self.waiting
+        while waiting and left > 0:
+            first = waiting[0]
+            request = first.request
+            whole = first.left == request.new_tokens
             if whole:
                 if not self.has_blocks(request):
                     break
                 self.held += request.blocks
-            tokens = min(left, entry[2])
-            part = request.prefill * tokens / request.new_tokens
-            spent += part
+            tokens = left if left < first.left else first.left
+            spent += request.prefill * tokens / request.new_tokens
             if not whole and not self.running:
                 spent += self.server.pass_base
-            left -= int(tokens)
-            entry[2] -= tokens * passes
-            if entry[2]:
+            left -= tokens
+            first.left -= tokens * passes
+            if first.left:
                 break
-            self.waiting.popleft()
-            ended.append((int(entry[0]), entry[1]))
+            waiting.popleft()
+            ended.append((first.number, first.sent))
         return spent, ended
 
     def has_blocks(self, request: SimulatedRequest) -> bool:  # one alone always gets them
-        return not (self.server.kv_tokens and self.held and self.held + request.blocks > self.server.kv_tokens)
+        limit, held = self.server.kv_tokens, self.held
+        return not (limit and held and held + request.blocks > limit)
 
     def count_alike(self) -> int:
         """Return how many passes hold the same: until a request ends, one comes in, or a prompt has its last pass."""
         ends = self.running[0][0] - self.steps if self.running else math.inf
         if self.waiting:
-            number, _, left = self.waiting[0]
-            request = self.asked[int(number)]
+            left, request = self.waiting[0].left, self.waiting[0].request
             if left < request.new_tokens:  # begun: it fills the passes alone, but writing delays who comes
                 delays = self.host.quiet_until(self.now, True) < math.inf or (self.more and self.server.chunk)
                 if self.running and delays:
@@ -249,13 +274,15 @@ class Simulation:
 
     def quiet_passes(self, most: float, full: bool) -> int:
         """Return how many passes of decoding there are until a request is on its way in, at most so many."""
-        return int(max(min(most, (self.host.quiet_until(self.now, full) - self.now) / self.step), 1))
+        quiet = (self.host.quiet_until(self.now, full) - self.now) / self.step
+        quiet = quiet if quiet < most else most
+        return int(quiet) if quiet > 1 else 1
 
     def _finish(self, now: float, wanted: range) -> int:
         """End the requests whose last token a pass brought; return how many of them are wanted."""
-        counted = 0
-        while self.running and self.running[0][0] <= self.steps:
-            _, number, sent, first = heapq.heappop(self.running)
+        counted, running = 0, self.running
+        while running and running[0][0] <= self.steps:
+            _, number, sent, first = heapq.heappop(running)
             request = self.asked.pop(number)
             self.rows -= request.row
             self.held -= request.blocks
@@ -263,7 +290,7 @@ class Simulation:
             counted += number in wanted
             self.freed.append(self.passes)
             self.on_done(now, number)
-        if not self.running:
+        if not running:
             self.rows = 0.0  # sums of floats leave a rest
             if not self.waiting:
                 self.freed.clear()  # passes without requests take no time

@@ -49,17 +49,16 @@ class Pool:
 
     def _work(self, until: float) -> None:
         """Let the servers work what is decided before a time, in the order of time."""
-        times = self.decided
+        times, ends = self.decided, self.ends
         while True:
             decided = min(times)
-            ended = self.ends[0][0] if self.ends else math.inf
-            if decided < ended and decided < until:
+            if decided < until and not (ends and ends[0][0] <= decided):
                 place = times.index(decided)
                 server = self.servers[place]
                 server.work()
                 times[place] = server.decide()
-            elif ended <= until and self.ends:
-                _, place = heapq.heappop(self.ends)
+            elif ends and ends[0][0] <= until:
+                ended, place = heapq.heappop(ends)
                 self._count(place, -1)
                 if self.queue:
                     self._send(place, ended, *self.queue.popleft())

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from recommender.smoke.filler import WORDS, made_up_word
+from recommender.smoke.filler import WORDS, made_up_words
 from recommender.smoke.weights import glm4v, llava
 from recommender.smoke.weights.layouts import (
     CHAT_LAYOUT,
@@ -179,14 +179,14 @@ def _byte_letters() -> list[str]:
 
 def vocabulary(model: Model) -> dict[str, int]:
     """Return words by id: special tokens; at the free ids 256 bytes, the words of prompts, made-up words."""
-    special_words = {number: word for word, number in special_tokens(model).ids.items()}
+    words = made_up_words(BLANK, model.text.vocab)
+    special_words = {number: word for word, number in special_tokens(model).ids.items() if number < len(words)}
     spoken = llava.WORDS.split() if model.architecture == LLAVA else ()
-    letters = iter([*_byte_letters(), *(BLANK + word for word in dict.fromkeys((*WORDS, *spoken)))])
-    words = {}
-    for number in range(model.text.vocab):
-        word = special_words.get(number) or next(letters, "") or BLANK + made_up_word(number)
-        words[word] = number
-    return words
+    free = (number for number in range(len(words)) if number not in special_words)
+    usual = zip(free, [*_byte_letters(), *(BLANK + word for word in dict.fromkeys((*WORDS, *spoken)))], strict=False)
+    for number, word in (*usual, *special_words.items()):
+        words[number] = word
+    return {word: number for number, word in enumerate(words)}
 
 
 def tokenizer_json(model: Model) -> dict[str, Any]:
