@@ -33,16 +33,14 @@ BROWSER = "site/browser"
 STAND_INS = "stand_ins"
 """The folder of the modules that are in place of compiled ones."""
 UNUSED = (
-    *("_pydatetime", "_pyio", "_pyrepl", "argparse", "bdb", "compileall", "configparser", "ctypes", "curses", "dbm"),
-    *("doctest", "ensurepip", "ftplib"),
+    *("_pydatetime", "_pyio", "_pyrepl", "bdb", "ctypes", "curses", "dbm", "doctest", "ensurepip", "ftplib"),
     *("idlelib", "imaplib", "mailbox", "multiprocessing", "optparse", "pdb", "pickletools", "plistlib", "poplib"),
     *("profile", "pstats", "pydoc", "smtplib", "socketserver", "sqlite3", "test", "tkinter", "trace", "turtle"),
-    *("unittest", "uuid", "venv", "wave", "webbrowser", "wsgiref", "xmlrpc", "zipapp"),
+    *("unittest", "venv", "webbrowser", "wsgiref", "xmlrpc"),
 )
 """Modules of the standard library that nothing here imports: a quarter of its size."""
 NOT_READ = re.compile(
-    r"xml/(dom|etree)/|http/(server|cookiejar)\.py|asyncio/(windows|proactor)_|logging/(config|handlers)\.py"
-    r"|concurrent/futures/process\.py"
+    r"xml/(dom|etree)/|http/(server|cookiejar)\.py|asyncio/windows_"
     r"|encodings/(cp(?!437|1252)|iso8859_(?!1\b)|mac_|koi8|euc_|big5|gb|hz|iso2022|johab|kz|ptcp|shift|tis|hp_|palm)"
 )
 """Parts of others: among them, tables of encodings that neither UTF-8, zip files nor names of hosts need."""
