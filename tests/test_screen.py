@@ -227,6 +227,8 @@ def test_left_over_gpus_are_said() -> None:
     """Three GPUs and a model that needs two: one is left over."""
     assert "2 of 3 GPUs are used" in told("--gpu", "A100-80G:3", "--model", "qwen2.5-72b-instruct", "--load", "64")
     assert "GPUs are used" not in told("--gpu", "A100-80G:2", "--model", "qwen2.5-72b-instruct", "--load", "64")
+    followed = told("--gpu", "A100-80G:2", "--load", "64", "--follow", "defaults")
+    assert "1 of 2 GPUs are used: the advice that is followed asks for no more" in " ".join(followed.split())
 
 
 def test_edits_by_hand_are_kept(tmp_path: Path) -> None:

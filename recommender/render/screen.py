@@ -124,6 +124,8 @@ def _idle(recommendation: Recommendation) -> Iterator[str]:
         return
     uneven = given & (given - 1) and recommendation.config.tp > 1
     why = "a model is split over 2, 4 or 8" if uneven else "more would not help this load"
+    if recommendation.adviser:
+        why = "the advice that is followed asks for no more"
     yield f"{used} of {given} GPUs are used: {why}"
 
 
