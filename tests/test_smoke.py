@@ -145,19 +145,24 @@ def on_taken_port(folder: Path) -> Ran:
         return smoke(folder, SERVER_PORT=str(taken.getsockname()[1]))
 
 
-def behind_web_server(folder: Path) -> Ran:
-    """Runs where http_proxy leads to a web server that answers everything."""
+def answering(body: bytes) -> type[http.server.BaseHTTPRequestHandler]:
+    """A handler that answers every GET alike and says nothing."""
 
     class Answers(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(b"<html>Welcome</html>")
+            self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             """Says nothing."""
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+    return Answers
+
+
+def behind_web_server(folder: Path) -> Ran:
+    """Runs where http_proxy leads to a web server that answers everything."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), answering(b"<html>Welcome</html>")) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         try:
             return smoke(folder, http_proxy=f"http://127.0.0.1:{server.server_port}")
@@ -195,18 +200,9 @@ def beside_a_stranger(folder: Path) -> Ran:
     """Runs where somebody else's server takes the port while this one loads."""
     began, port, taken = folder / "began", ports(), threading.Event()
 
-    class Lists(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b'{"data": [{"id": "m"}]}')
-
-        def log_message(self, *_: object) -> None:
-            """Says nothing."""
-
     def take() -> None:
         wait_for(began.exists, BUSY_S)
-        with http.server.ThreadingHTTPServer(("127.0.0.1", port), Lists) as server:
+        with http.server.ThreadingHTTPServer(("127.0.0.1", port), answering(b'{"data": [{"id": "m"}]}')) as server:
             server.timeout = 0.05
             while not taken.is_set():
                 server.handle_request()

@@ -127,7 +127,7 @@ COEFFICIENTS = (
     "pytorch-prompt-layer-ms",
     "pytorch-step-share",
     "pytorch-prompt-latent-ms",
-    "pytorch-latent-step-ms",
+    "pytorch-step-latent-ms",
 )
 BY_HOST = ("-host-", "request-overhead-ms", "pytorch-prompt-")
 HOST_COEFFICIENTS = tuple(name for name in COEFFICIENTS if any(part in name for part in BY_HOST))

@@ -115,7 +115,7 @@ def prompt_launch_ms(model: Model, coefficients: Mapping[str, float]) -> float:
 def step_launch_ms(model: Model, coefficients: Mapping[str, float]) -> float:
     """Return the ms of a decoding step beside reading and arithmetic: a CUDA graph holds its kernels."""
     launches = coefficients["step-ms"] + coefficients["step-layer-ms"] * model.text.layers
-    latent = coefficients["pytorch-latent-step-ms"] * model.text.layers if model.text.latent else 0.0
+    latent = coefficients["pytorch-step-latent-ms"] * model.text.layers if model.text.latent else 0.0
     return coefficients["pytorch-step-share"] * launches + latent
 
 
