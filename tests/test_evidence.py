@@ -10,7 +10,7 @@ from artefacts import KNOWLEDGE
 from scipy.stats import binom
 
 from recommender.calibration.first_probe import measured_configuration
-from recommender.choose.recommend import recommend
+from recommender.choose.recommend import recommend, recommend_adviser
 from recommender.common.units import MIB
 from recommender.estimate import memory
 from recommender.fleet import FORMS, write
@@ -77,9 +77,11 @@ def raw(name: str) -> records.SmokeRun:
 def rerendered(run: records.SmokeRun, *, own_settings: bool) -> artefact.Artefact:
     """The artefact made anew: from its request, or from the settings that it ran with."""
     again = artefact.Artefact(run.kind, "serve.sh", "", json.loads(run.request))
-    recommendation = (
-        artefact.rebuild_run(run, STORE) if own_settings else artefact.remake(*artefact.parse_request(again, {}))
-    )
+    if own_settings:
+        request, given = artefact.read_run(run, STORE)
+        recommendation = recommend_adviser(request, "defaults", given)
+    else:
+        recommendation = artefact.remake(*artefact.parse_request(again, {}))
     if run.kind in FORMS:
         return fleet_folder.from_texts(write.render_files(Layout(recommendation), run.kind), run.kind, run.id)
     return artefact.parse(render(recommendation, run.kind), "serve.sh" if run.kind == "bash" else "pipeline.py")

@@ -251,7 +251,7 @@ RUNS = sorted(
 
 def server_of(run: records.SmokeRun, phase: records.Phase) -> OpenServer:
     """The server that a run measured, with its requests."""
-    made = artefact.rebuild_run(run, STORE)
+    made = artefact.rebuild_setup(run, STORE)
     width, height = (int(side) for side in phase.image.split("x"))
     resolved = replace(resolve_load(made, 16, phase.images, width, height, run.cpus), rps=0.0)
     return open_server(resolved, made.config, 0)

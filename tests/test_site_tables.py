@@ -28,7 +28,7 @@ from recommender.site.pages import (
     releases,
     runs,
 )
-from recommender.site.site_data import rebuild_run, site_data
+from recommender.site.site_data import rebuild_setup, site_data
 from recommender.smoke.report import phase_rows
 
 STORE = load()
@@ -243,7 +243,7 @@ def test_each_run_is_a_row_with_details() -> None:
         for phase in run.phases:
             block = blocks[run_details.describe_load(phase)]
             shown = {row[0]: row[1:] for row in block["rows"]}
-            rows = {row.name: row for row in phase_rows(rebuild_run(run, STORE), run, phase) if row.measured}
+            rows = {row.name: row for row in phase_rows(rebuild_setup(run, STORE), run, phase) if row.measured}
             if len([each for each in run.phases if run_details.describe_load(each) == block["title"]]) == 1:
                 assert shown.keys() == rows.keys()
                 assert all((shown[key][3] == "–") == (row.error is None) for key, row in rows.items())

@@ -18,6 +18,7 @@ import pytest
 from artefacts import found
 from test_smoke import BUSY_S, RECOMMEND, ports, prepared, rendered
 
+from recommender.choose.recommend import recommend_adviser
 from recommender.common.errors import RequestError
 from recommender.fleet.layout import Layout
 from recommender.fleet.write import render_files
@@ -393,7 +394,8 @@ def test_what_a_record_ran_with_renders_again(form: str, asked: dict[str, Any]) 
         id="fleet", kind=form, request=request_json(answer),
         command=fleet.words(answer.resolved, {}), environment=fleet.exported({}),
     )  # fmt: skip
-    again = artefact.rebuild_run(cast("records.SmokeRun", kept), load())
+    request, given = artefact.read_run(cast("records.SmokeRun", kept), load())
+    again = recommend_adviser(request, "defaults", given)
     rendered_again = fleet_folder.from_texts(render_files(Layout(again), form), form, "fleet")
     assert rendered_again.launch_sha256(answer.resolved) == fleet.launch_sha256(answer.resolved)
     assert dryrun.find_edits(fleet, answer) == []

@@ -87,9 +87,9 @@ def observe_run(run: records.SmokeRun, store: Store) -> Iterator[Observation]:
     """Yield the observations of one run; none of a run that the estimates do not cover."""
     if not is_predictable(run):
         return
-    recommendation = artefact.rebuild_run(run, store)
-    recommendation = replace(recommendation, resolved=with_free_memory(recommendation.resolved, run))
-    config = with_server_layout(run, recommendation.config)
+    setup = artefact.rebuild_setup(run, store)
+    setup = replace(setup, resolved=with_free_memory(setup.resolved, run))
+    config = with_server_layout(run, setup.config)
     launch = f"{run.launch_sha256} {run.model} {run.copies}"
 
     def observation(
@@ -100,13 +100,13 @@ def observe_run(run: records.SmokeRun, store: Store) -> Iterator[Observation]:
         return Observation(run.id, run.model, run.gpu, launch, resolved, config, concurrency, kept, workload, driven)
 
     most = max(phase.peak_mib for phase in run.phases) if run.phases and engine_of(config).GROWS else run.ready_mib
-    yield observation(recommendation.resolved, 0, {"memory": float(most - run.idle_mib)})
+    yield observation(setup.resolved, 0, {"memory": float(most - run.idle_mib)})
     for phase in run.phases:
         got = run_figures.figures(phase)
         if not _is_usable(phase, got):
             continue
         measured = {name: value for name, value in _figures(got).items() if name != "rps" or phase.concurrency > 1}
-        resolved = resolve_phase(recommendation, run, phase)
+        resolved = resolve_phase(setup, run, phase)
         driven = phase if config.servers == 1 and _tells_requests(phase) else None
         yield observation(resolved, phase.concurrency or 1, measured, _workload_name(phase), driven)
 

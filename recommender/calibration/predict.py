@@ -13,14 +13,14 @@ from recommender.request.load_lengths import resolve_lengths
 from recommender.request.request import read_mix
 
 if TYPE_CHECKING:
-    from recommender.choose.recommend import Recommendation
+    from recommender.choose.recommend import Recommendation, Setup
     from recommender.estimate.configuration import Configuration
     from recommender.knowledge import records
     from recommender.request.resolved_request import ResolvedRequest
 
 
 def resolve_load(
-    recommendation: Recommendation,
+    setup: Recommendation | Setup,
     concurrency: int,
     images: int,
     width: int,
@@ -32,7 +32,7 @@ def resolve_load(
 
     ``concurrency`` 0: requests arrive at ``rps``. ``cpus`` are those of the host where not 0.
     """
-    resolved = recommendation.resolved
+    resolved = setup.resolved
     return replace(
         resolved,
         request=replace(resolved.request, cpus=cpus) if cpus else resolved.request,
@@ -45,11 +45,11 @@ def resolve_load(
     )
 
 
-def resolve_phase(recommendation: Recommendation, run: records.SmokeRun, phase: records.Phase) -> ResolvedRequest:
+def resolve_phase(setup: Recommendation | Setup, run: records.SmokeRun, phase: records.Phase) -> ResolvedRequest:
     """Return a recommendation's resolved request under the load of a run's phase."""
     width, height = (int(side) for side in phase.image.split("x")) if phase.image else (0, 0)
     rps = 0.0 if phase.concurrency else phase.arrivals_rps
-    resolved = resolve_load(recommendation, phase.concurrency, phase.images, width, height, run.cores, rps)
+    resolved = resolve_load(setup, phase.concurrency, phase.images, width, height, run.cores, rps)
     if phase.streamed and not phase.images:  # every so many, so that repeats have the same share
         every = round(len(run_figures.numbers(phase.latencies_ms)) / len(run_figures.numbers(phase.ttft_ms)))
         resolved = replace(resolved, streamed_share=1 / every)
@@ -111,10 +111,10 @@ def is_predictable(run: records.SmokeRun) -> bool:
     return run.kind != "python" and (run.copies == 1 or run.mps) and not isolated
 
 
-def predict_phase(recommendation: Recommendation, run: records.SmokeRun, phase: records.Phase) -> speed.Speed:
+def predict_phase(setup: Recommendation | Setup, run: records.SmokeRun, phase: records.Phase) -> speed.Speed:
     """Predict the speed of a run under the load of a phase; arrivals of requests with images are not covered."""
-    resolved = with_free_memory(resolve_phase(recommendation, run, phase), run)
-    config = with_server_layout(run, recommendation.config)
+    resolved = with_free_memory(resolve_phase(setup, run, phase), run)
+    config = with_server_layout(run, setup.config)
     return speed.estimate(resolved, config, kv_tokens=cache_of(resolved, config))
 
 

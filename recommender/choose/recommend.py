@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from recommender.choose.constraints import ConstraintFinding, is_of_engine, list_goal_constraints
 from recommender.choose.reasons import Explanation, explain
@@ -25,6 +25,9 @@ from recommender.knowledge.names import resolve_model, resolve_release
 from recommender.knowledge.store import Store
 from recommender.request.request import Request
 from recommender.request.resolved_request import ResolvedRequest, engines_for, resolve_request
+
+if TYPE_CHECKING:
+    from recommender.choose.advisers import GivenSettings
 
 MAX_RPS_CONCURRENCY = 1024
 RATE_CONSTRAINT = "goal-rps"
@@ -53,6 +56,14 @@ class Recommendation:
     adviser: str = ""
     added: tuple[tuple[str, str], ...] = ()
     left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """A request and the configuration that serves it: what a prediction needs of a ``Recommendation``."""
+
+    resolved: ResolvedRequest
+    config: Configuration
 
 
 class NothingFits(Exception):
@@ -112,6 +123,30 @@ def recommend_adviser(
 ) -> Recommendation:
     """Return an adviser's own configuration, with the problems it has.
 
+    Arguments and errors as in ``configure_adviser``.
+    """
+    from recommender.choose import advisers
+
+    setup, given = configure_adviser(request, adviser, added, left_out, store)
+    resolved, candidate = setup.resolved, predict(setup.resolved, setup.config)
+    return replace(
+        _complete(resolved, candidate, advisers.find_problems(resolved, given, candidate)),
+        adviser=given.id,
+        explanations=advisers.explain_given(resolved, given, candidate),
+        added=given.added,
+        left_out=given.left_out,
+    )
+
+
+def configure_adviser(
+    request: Request,
+    adviser: str,
+    added: Mapping[str, str] = MappingProxyType({}),
+    left_out: Collection[str] = (),
+    store: Store | None = None,
+) -> tuple[Setup, GivenSettings]:
+    """Return an adviser's own configuration, and the settings it was built from.
+
     ``adviser`` may be ``defaults``: LMDeploy's own. ``added`` holds values by option,
     ``left_out`` options to drop. Raises UnknownName or RequestError.
     """
@@ -123,15 +158,7 @@ def recommend_adviser(
     notes = resolved.notes
     if config.backend != resolved.engine:  # they say why we would take the other
         notes = tuple(note for note in notes if not note.startswith(f"{LABELS[resolved.engine].title}: "))
-    resolved = replace(resolved, engine=cast(EngineName, config.backend), notes=notes)
-    candidate = predict(resolved, config)
-    return replace(
-        _complete(resolved, candidate, advisers.find_problems(resolved, given, candidate)),
-        adviser=given.id,
-        explanations=advisers.explain_given(resolved, given, candidate),
-        added=given.added,
-        left_out=given.left_out,
-    )
+    return Setup(replace(resolved, engine=cast(EngineName, config.backend), notes=notes), config), given
 
 
 def resolve_with_checkpoint(request: Request, store: Store) -> ResolvedRequest:

@@ -24,7 +24,7 @@ from recommender.render.head import HeadError, parse_head, read_head
 from recommender.request.request import Request
 
 if TYPE_CHECKING:
-    from recommender.choose.recommend import Recommendation
+    from recommender.choose.recommend import Recommendation, Setup
     from recommender.knowledge import records
     from recommender.knowledge.store import Store
     from recommender.request.resolved_request import ResolvedRequest
@@ -212,16 +212,22 @@ def remake(request: Request, follow: Mapping[str, Any]) -> Recommendation:
 
 
 UNUSABLE = (RequestError, ValueError, KeyError)
-"""What ``rebuild_run`` raises for an unusable record; the last two if smoke did not write its text."""
+"""What ``rebuild_setup`` raises for an unusable record; the last two if smoke did not write its text."""
 
 
-def rebuild_run(run: records.SmokeRun, store: Store) -> Recommendation:
-    """Return a record's configuration, from its own command and environment.
+def rebuild_setup(run: records.SmokeRun, store: Store) -> Setup:
+    """Return a record's configuration, from its own command and environment. Raises as ``read_run``."""
+    from recommender.choose import recommend
+
+    request, given = read_run(run, store)
+    return recommend.configure_adviser(request, "defaults", given, store=store)[0]
+
+
+def read_run(run: records.SmokeRun, store: Store) -> tuple[Request, dict[str, str]]:
+    """Return the request of a record, and its values by option.
 
     Raises one of UNUSABLE; RequestError for a command that LMDeploy would not take.
     """
-    from recommender.choose import recommend
-
     words, given = iter(run.command), {}
     for word in words:
         name, _, value = word.removeprefix("--").partition("=")
@@ -237,12 +243,12 @@ def rebuild_run(run: records.SmokeRun, store: Store) -> Recommendation:
     head = parse_head(run.request)
     given |= {name: value for name, value in head.get("with", {}).items() if name in store.client}
     request, _ = parse_request(Artefact(run.kind, run.id, "", head), {})
-    return recommend.recommend_adviser(request, "defaults", given, store=store)
+    return request, given
 
 
-def identify_setup(recommendation: Recommendation, checkpoint: str, pin: str) -> tuple[str, ...]:
+def identify_setup(setup: Recommendation | Setup, checkpoint: str, pin: str) -> tuple[str, ...]:
     """Return what decides a run besides its options, such as model and GPUs."""
-    resolved, tiles = recommendation.resolved, recommendation.config.max_tiles
+    resolved, tiles = setup.resolved, setup.config.max_tiles
     sizes = (resolved.request.gpu_count, tiles, resolved.prompt_tokens, resolved.output_tokens)
     lengths = (resolved.prompts, resolved.outputs, resolved.prefix_tokens, resolved.turns, resolved.max_context)
     drawn = [str((*lengths, resolved.image_sizes))] if resolved.varies or resolved.image_sizes else []

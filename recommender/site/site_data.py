@@ -19,7 +19,7 @@ from recommender.site.i18n.translation import ENGLISH, by_template, single, tran
 from recommender.smoke.report import ReportRow, phase_rows
 
 if TYPE_CHECKING:
-    from recommender.choose.recommend import Recommendation
+    from recommender.choose.recommend import Setup
     from recommender.knowledge.store import Store
 
 RecordType = TypeVar("RecordType", bound=records.Record)
@@ -146,15 +146,15 @@ def site_data(language: str = ENGLISH) -> SiteData:
 
 
 @cache
-def rebuild_run(run: records.SmokeRun, store: Store) -> Recommendation:
-    """Return the recommendation of a run, made once per process: several pages show it."""
-    return artefact.rebuild_run(run, store)
+def rebuild_setup(run: records.SmokeRun, store: Store) -> Setup:
+    """Return the configuration of a run, made once per process: several pages show it."""
+    return artefact.rebuild_setup(run, store)
 
 
 @cache
 def report_rows(run: records.SmokeRun, phase: records.Phase, store: Store) -> Sequence[ReportRow]:
     """Return what a load measured and what is predicted of it, simulated once per process."""
-    return phase_rows(rebuild_run(run, store), run, phase)
+    return phase_rows(rebuild_setup(run, store), run, phase)
 
 
 # All languages share the evidence, so it is read once.

@@ -13,7 +13,7 @@ from recommender.knowledge import run_figures
 from recommender.request.request import Replayed
 
 if TYPE_CHECKING:
-    from recommender.choose.recommend import Recommendation
+    from recommender.choose.recommend import Recommendation, Setup
     from recommender.knowledge import records
 
 
@@ -29,7 +29,7 @@ def _common(replay: tuple[Replayed, ...]) -> int:
     return repeated[len(repeated) // 10] if repeated else 0
 
 
-def predict_replay(recommendation: Recommendation, run: records.SmokeRun, phase: records.Phase) -> speed.Speed:
+def predict_replay(setup: Recommendation | Setup, run: records.SmokeRun, phase: records.Phase) -> speed.Speed:
     """Predict a phase with ``drawn`` requests of a trace.
 
     Quantiles and rate are those of the replay. Ranges have the width that a load of the same rate and mean lengths
@@ -37,7 +37,7 @@ def predict_replay(recommendation: Recommendation, run: records.SmokeRun, phase:
     """
     assert phase.drawn is not None
     replay = read_replay(phase.drawn)
-    resolved = resolve_phase(recommendation, run, phase.model_copy(update={"drawn": None}))
+    resolved = resolve_phase(setup, run, phase.model_copy(update={"drawn": None}))
     resolved = replace(
         with_free_memory(resolved, run),
         request=replace(resolved.request, replay=replay, repeated_share=0.0, headroom=1.0),
@@ -49,7 +49,7 @@ def predict_replay(recommendation: Recommendation, run: records.SmokeRun, phase:
         turns=1,
         max_context=0,
     )
-    config = with_server_layout(run, recommendation.config)
+    config = with_server_layout(run, setup.config)
     kv_tokens = cache_of(resolved, config)
     steady = speed.estimate(resolved, config, kv_tokens=kv_tokens)
     figures = speed.replay(resolved, config, kv_tokens)

@@ -19,7 +19,7 @@ from recommender.smoke.result import describe_arrivals, describe_trace
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from recommender.choose.recommend import Recommendation
+    from recommender.choose.recommend import Recommendation, Setup
     from recommender.estimate.scheduler.simulation import Timed
     from recommender.estimate.speed import Speed
     from recommender.estimate.uncertainty import Range
@@ -67,11 +67,11 @@ class Goal:
     """What limits the measurement; empty: nothing."""
 
 
-def memory_rows(recommendation: Recommendation, run: records.SmokeRun) -> list[ReportRow]:
+def memory_rows(setup: Recommendation | Setup, run: records.SmokeRun) -> list[ReportRow]:
     """Return memory of the fullest GPU in MiB, minus its idle use."""
     ready = run.ready_mib - run.idle_mib
     peak = max([run.start_peak_mib, *(phase.peak_mib for phase in run.phases)]) - run.idle_mib
-    config, resolved = with_server_layout(run, recommendation.config), with_free_memory(recommendation.resolved, run)
+    config, resolved = with_server_layout(run, setup.config), with_free_memory(setup.resolved, run)
     memory = estimate(resolved, config)
     low, high = likely_range(resolved, memory, config.tp)
     ends = (memory.total / MIB, low / MIB, high / MIB)
@@ -80,14 +80,14 @@ def memory_rows(recommendation: Recommendation, run: records.SmokeRun) -> list[R
     return rows if run.ready_mib else []
 
 
-def phase_rows(recommendation: Recommendation, run: records.SmokeRun, phase: records.Phase) -> list[ReportRow]:
+def phase_rows(setup: Recommendation | Setup, run: records.SmokeRun, phase: records.Phase) -> list[ReportRow]:
     """Return a load's figures, with predictions where the estimates cover the run."""
     figures = run_figures.figures(phase)
     speed: Speed | None = None
     # Arrivals are simulated, which images are not yet.
     if (phase.concurrency or not phase.images) and figures.requests and is_predictable(run):
         predict = predict_replay if phase.drawn and phase.drawn.trace_speed else predict_phase
-        speed = predict(recommendation, run, phase)
+        speed = predict(setup, run, phase)
 
     def row(name: str, value: float, predicted_range: Range | None, scale: float = 1.0) -> ReportRow:
         ends = astuple(predicted_range) if predicted_range else ()

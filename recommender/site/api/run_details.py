@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from recommender.knowledge import run_figures
 from recommender.site import markup
 from recommender.site.pages.runs import command
-from recommender.site.site_data import SiteData, rebuild_run, report_rows
+from recommender.site.site_data import SiteData, rebuild_setup, report_rows
 from recommender.smoke.report import ReportRow, memory_rows
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ def _servers(run: records.SmokeRun) -> str:
 
 
 def _figures(data: SiteData, run: records.SmokeRun) -> Iterator[Block]:
-    recommendation = rebuild_run(run, data.store)
-    yield {"title": "Memory of the fullest GPU"} | _table(HEAD, map(_row, memory_rows(recommendation, run)))
+    setup = rebuild_setup(run, data.store)
+    yield {"title": "Memory of the fullest GPU"} | _table(HEAD, map(_row, memory_rows(setup, run)))
     for phase in run.phases:
         figures = run_figures.figures(phase)
         rows = [_row(row) for row in report_rows(run, phase, data.store) if row.measured]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from recommender.site.charts import svg
-from recommender.site.site_data import SiteData, rebuild_run, report_rows
+from recommender.site.site_data import SiteData, rebuild_setup, report_rows
 from recommender.smoke.report import memory_rows
 
 SIDE, EDGE = 400, 52
@@ -17,8 +17,8 @@ def scatter_plots(data: SiteData) -> Iterator[str]:
     """Return scatter plots of requests/s under load, median latency at concurrency 1, and memory."""
     dots: dict[str, list[Dot]] = {"requests/s": [], "p50 ms": [], "MiB": []}
     for run in data.runs.values():
-        recommendation = rebuild_run(run, data.store)
-        rows = [("MiB", row) for row in memory_rows(recommendation, run)]
+        setup = rebuild_setup(run, data.store)
+        rows = [("MiB", row) for row in memory_rows(setup, run)]
         for phase in run.phases:
             name = "p50 ms" if phase.concurrency == 1 else "requests/s"
             rows.append((name, next(row for row in report_rows(run, phase, data.store) if row.name == name)))

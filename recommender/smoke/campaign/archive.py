@@ -129,10 +129,10 @@ def _matches(run: records.SmokeRun, start: PlannedRun) -> bool:
     if not all(lasted.get(load_name, 0) >= SHORTEST * start.seconds for load_name in start.loads):
         return False
     try:
-        recommendation = artefact.rebuild_run(run, load())
+        setup = artefact.rebuild_setup(run, load())
     except artefact.UNUSABLE:
         return False
-    return artefact.identify_setup(recommendation, run.checkpoint, run.pinned) == start.meant
+    return artefact.identify_setup(setup, run.checkpoint, run.pinned) == start.meant
 
 
 def append_lines(out: IO[bytes], lines: Iterable[sweep.ResultLine]) -> None:
