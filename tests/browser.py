@@ -26,10 +26,11 @@ AXE = """async ({ rules, kept }) => {
   const looks = new Map();
   const alike = [];
   const look = each => {
-    const own = [...each.childNodes].filter(child => child.nodeType === 3).map(child => child.data).join("").trim();
-    const { color, backgroundColor, backgroundImage, opacity, fontSize, fontWeight, textShadow } = getComputedStyle(each);
-    return [each.tagName, each.getAttribute("class"), each.matches(":disabled, [aria-disabled=true]"), color,
-      backgroundColor, backgroundImage, opacity, fontSize, fontWeight, textShadow, /\\w.*\\w/s.test(own)].join();
+    const own = [...each.childNodes].filter(child => child.nodeType === 3).map(child => child.data).join("");
+    const style = getComputedStyle(each);
+    return [each.tagName, each.getAttribute("class"), each.matches(":disabled, [aria-disabled=true]"),
+      each.checkVisibility(), /[\\p{L}\\p{N}]/u.test(own), Math.min(own.replace(/\\s/g, "").length, 2), style.color, style.backgroundColor, style.backgroundImage,
+      style.opacity, style.fontSize, style.fontWeight, style.textShadow].join();
   };
   const isKnown = (each, above) => {
     const known = looks.get(above + look(each)) ?? { id: looks.size, count: 0 };
@@ -41,7 +42,8 @@ AXE = """async ({ rules, kept }) => {
     return whole;
   };
   isKnown(document.body, "");
-  const serious = async (context, options) => (await axe.run(context, { resultTypes: ["violations"], ...options })).violations
+  const run = (context, options) => axe.run(context, { resultTypes: ["violations"], ...options });
+  const serious = async (...asked) => (await run(...asked)).violations
     .filter(each => ["serious", "critical"].includes(each.impact))
     .map(each => [each.id, each.nodes.length, each.nodes[0].target.join(" "), each.nodes[0].failureSummary]);
   const other = rules.length ? { runOnly: rules } : { rules: { "color-contrast": { enabled: false } } };
