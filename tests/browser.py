@@ -29,12 +29,14 @@ AXE = """async ({ rules, kept }) => {
     const own = [...each.childNodes].filter(child => child.nodeType === 3).map(child => child.data).join("");
     const style = getComputedStyle(each);
     return [each.tagName, each.getAttribute("class"), each.matches(":disabled, [aria-disabled=true]"),
-      each.checkVisibility(), /[\\p{L}\\p{N}]/u.test(own), Math.min(own.replace(/\\s/g, "").length, 2), style.color, style.backgroundColor, style.backgroundImage,
-      style.opacity, style.fontSize, style.fontWeight, style.textShadow].join();
+      each.checkVisibility(), /[\\p{L}\\p{N}]/u.test(own), Math.min(own.replace(/\\s/g, "").length, 2), style.color,
+      style.backgroundColor, style.backgroundImage, style.opacity, style.fontSize, style.fontWeight, style.textShadow,
+    ].join();
   };
   const isKnown = (each, above) => {
-    const known = looks.get(above + look(each)) ?? { id: looks.size, count: 0 };
-    looks.set(above + look(each), known);
+    const key = above + look(each);
+    const known = looks.get(key) ?? { id: looks.size, count: 0 };
+    looks.set(key, known);
     known.count += 1;
     const found = [...each.children].filter(child => isKnown(child, known.id));
     const whole = known.count > kept && found.length === each.children.length;
