@@ -6,7 +6,7 @@ import functools
 import http.server
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,9 +22,41 @@ PREFIX = "/lmdeploy-recommender/latest/"
 """Path of a published release below its host; links from the root would break there."""
 PATIENCE = 300_000
 """Time in ms after which a wait counts as endless: no busy machine needs it."""
-AXE = """options => axe.run(document, options).then(done => done.violations
-  .filter(each => ["serious", "critical"].includes(each.impact))
-  .map(each => [each.id, each.nodes.length, each.nodes[0].target.join(" "), each.nodes[0].failureSummary]))"""
+AXE = """async ({ rules, kept }) => {
+  const looks = new Map();
+  const alike = [];
+  const look = each => {
+    const own = [...each.childNodes].filter(child => child.nodeType === 3).map(child => child.data).join("");
+    const style = getComputedStyle(each);
+    return [each.tagName, each.getAttribute("class"), each.matches(":disabled, [aria-disabled=true]"),
+      each.checkVisibility(), /[\\p{L}\\p{N}]/u.test(own), Math.min(own.replace(/\\s/g, "").length, 2), style.color,
+      style.backgroundColor, style.backgroundImage, style.opacity, style.fontSize, style.fontWeight, style.textShadow,
+    ].join();
+  };
+  const isKnown = (each, above) => {
+    const key = above + look(each);
+    const known = looks.get(key) ?? { id: looks.size, count: 0 };
+    looks.set(key, known);
+    known.count += 1;
+    const found = [...each.children].filter(child => isKnown(child, known.id));
+    const whole = known.count > kept && found.length === each.children.length;
+    if (!whole) alike.push(...found);
+    return whole;
+  };
+  isKnown(document.body, "");
+  const run = (context, options) => axe.run(context, { resultTypes: ["violations"], ...options });
+  const serious = async (...asked) => (await run(...asked)).violations
+    .filter(each => ["serious", "critical"].includes(each.impact))
+    .map(each => [each.id, each.nodes.length, each.nodes[0].target.join(" "), each.nodes[0].failureSummary]);
+  const other = rules.length ? { runOnly: rules } : { rules: { "color-contrast": { enabled: false } } };
+  return [
+    ...await serious({ include: [document.documentElement], exclude: alike }, { runOnly: ["color-contrast"] }),
+    ...await serious(document, other),
+  ];
+}"""
+KEPT = 3
+"""Elements of one look whose contrast axe computes, which takes longer than all else: text, its background and those of
+what it is in have the same colours in all of them."""
 ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-background-networking"]
 
 
@@ -126,7 +158,10 @@ def visiting(browser: Browser, base: str, **settings: Any) -> Iterator[Visit]:
         context.close()
 
 
-def violations(visit: Visit, options: dict[str, Any]) -> list[Any]:
-    """Serious and critical violations on the page, once nothing moves on it any more."""
+def violations(visit: Visit, rules: Sequence[str] = ()) -> list[Any]:
+    """Serious and critical violations on the page, once nothing moves on it any more: of contrast, and of all rules.
+
+    With ``rules``, of contrast and these.
+    """
     visit.wait("() => document.getAnimations().every(each => each.playState !== 'running')")
-    return list(visit.page.evaluate(AXE, {"resultTypes": ["violations"], **options}))
+    return list(visit.page.evaluate(AXE, {"rules": list(rules), "kept": KEPT}))

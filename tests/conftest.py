@@ -46,9 +46,12 @@ settings.register_profile("search", parent=settings.get_profile("house"), derand
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 
 
-FIRST = ("test_site_browser", "test_smoke", "test_fit", "test_site_configurator", "test_smoke_fleet",
-         "test_fleet_plan", "test_fleet_front", "test_fleet_queueing", "test_properties", "test_campaign")  # fmt: skip
-"""Files that take longest: begun last, one of them would be waited for while the other cores idle."""
+FIRST = ("test_site_configurator", "test_smoke", "test_site_browser", "test_fit", "test_smoke_fleet", "test_render",
+         "test_fleet_plan", "test_fleet_front", "test_fleet_queueing", "test_properties", "test_campaign",
+         "test_option_values", "test_streams", "test_bench_prompt", "test_schema", "test_hostile_files", "test_weights",
+         "test_fleet_monitoring", "test_driven_loads")  # fmt: skip
+"""Files that take longest: begun last, one of them would be waited for while the other cores idle. Those that wait for
+servers are between those that compute."""
 CLOCKS = ("test_load", "test_reviews_speed")
 """Files that keep time: tests/run.py lets nothing else run beside them."""
 SERVERS = ("test_bench_prompt", "test_campaign", "test_fleet_front", "test_guard", "test_smoke", "test_smoke_fleet",

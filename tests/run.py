@@ -1,7 +1,8 @@
 """Every check of this checkout: linter, types, the site, tests. README's second command ends here.
 
-Runs all of them, also after one failed, and exits 1 if any did. Arguments go to pytest. The tests run in two parts:
-as many files at a time as there are cores, and then, one after the other, those that keep time (marked ``alone``).
+Runs all of them, also after one failed, and exits 1 if any did. Arguments go to pytest. Linter, types and site run side
+by side. The tests then run in two parts: one file more at a time than there are cores, because some wait for servers,
+and then, one after the other, those that keep time (marked ``alone``).
 With RECORDS=<folder> each part writes its outcomes there as JUnit XML. COVERAGE=1 counts the lines that the tests
 reach, which takes two to three times as long.
 """
@@ -14,7 +15,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ("bash", "chromium", "git", "haproxy", "promtool", "shellcheck", "systemd-analyze", "tmux")
@@ -27,7 +31,8 @@ NOTHING_CHOSEN = 5
 
 def checks(words: list[str], site: Path) -> dict[str, list[str]]:
     """What is run, by name: modules of this interpreter with their words, or a script of this folder."""
-    several = ["-n", "auto", "--maxprocesses", str(MOST_WORKERS), "--dist", "loadfile", "--no-loadscope-reorder"]
+    workers = min((os.cpu_count() or 1) + 1, MOST_WORKERS)
+    several = ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder"]
     commands = {"ruff": ["-m", "ruff", "check", "."], "mypy": ["-m", "mypy", "--strict"]}
     if not words:  # a few chosen tests build it only if they read it
         commands["site"] = ["tests/sitepages.py", str(site)]
@@ -38,24 +43,39 @@ def checks(words: list[str], site: Path) -> dict[str, list[str]]:
     return commands
 
 
+class Ended(NamedTuple):
+    """A check's exit code, and the seconds it took."""
+
+    code: int
+    seconds: float
+
+
+def run(name: str, command: list[str], env: Mapping[str, str]) -> Ended:
+    """Run one check, saying its command before and what it says as it comes."""
+    print(f"== {name}: {' '.join(command)}", flush=True)
+    start = time.monotonic()
+    code = subprocess.run([sys.executable, *command], cwd=ROOT, env=env, check=False).returncode
+    return Ended(code, time.monotonic() - start)
+
+
 def main() -> int:
     """Runs the checks and says how each ended."""
     # The tools and the recommend command installed beside this interpreter come first.
     env = os.environ | {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])}
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would each compile the recommender
-    ended = {}
     with tempfile.TemporaryDirectory() as folder:
-        for name, command in checks(sys.argv[1:], Path(folder, "site")).items():
-            print(f"== {name}: {' '.join(command)}", flush=True)
-            if "pytest" in command and "RECORDS" in env:
-                command = [*command, f"--junitxml={env['RECORDS']}/{name.replace(' ', '-')}.xml"]
-            start = time.monotonic()
-            code = subprocess.run([sys.executable, *command], cwd=ROOT, env=env, check=False).returncode
-            ended[name] = (code, time.monotonic() - start)
-            if name == "site" and code == 0:
-                env["BUILT_SITE"] = command[-1]
-    if NOTHING_CHOSEN in (codes := [ended[name][0] for name in ("tests", "tests alone")]) and 0 in codes:
-        ended |= {name: (0, took) for name, (code, took) in ended.items() if code == NOTHING_CHOSEN}
+        every = checks(sys.argv[1:], Path(folder, "site"))
+        tests = {name: command for name, command in every.items() if "pytest" in command}
+        others = {name: command for name, command in every.items() if name not in tests}
+        with ThreadPoolExecutor(len(others)) as pool:
+            ended = dict(zip(others, pool.map(lambda name: run(name, others[name], env), others), strict=True))
+        if "site" in ended and ended["site"].code == 0:
+            env["BUILT_SITE"] = others["site"][-1]
+        for name, command in tests.items():
+            records = [f"--junitxml={env['RECORDS']}/{name.replace(' ', '-')}.xml"] if "RECORDS" in env else []
+            ended[name] = run(name, [*command, *records], env)
+    if NOTHING_CHOSEN in (codes := [ended[name].code for name in tests]) and 0 in codes:
+        ended |= {name: Ended(0, took) for name, (code, took) in ended.items() if code == NOTHING_CHOSEN}
     print("==")
     for name, (code, seconds) in ended.items():
         print(f"{name}: {'passed' if code == 0 else f'FAILED ({code})'}, {seconds:.0f} s")

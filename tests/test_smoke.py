@@ -475,14 +475,23 @@ def test_evidence_is_never_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "work" / "run.yaml").read_text() == "precious"
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the gigabyte that the first run with random weights writes, and the next ones find."""
+    return tmp_path_factory.mktemp("written") / "weights"
+
+
 @pytest.mark.parametrize(("card", "code"), [("NVIDIA H200", 3), ("NVIDIA H100 80GB HBM3", 0), ("NVIDIA Z9", 0)])
-def test_evidence_of_another_gpu_is_refused_before_weights_are_written(tmp_path: Path, card: str, code: int) -> None:
+def test_evidence_of_another_gpu_is_refused_before_weights_are_written(
+    tmp_path: Path, written: Path, card: str, code: int
+) -> None:
     """A record says which GPU it is of. A name that no record knows may be the GPU planned for."""
-    words = ("--weights", "random", "--weights-dir", "weights", "--model", "qwen2-0.5b-instruct")
+    weights = tmp_path / "weights" if code else written
+    words = ("--weights", "random", "--weights-dir", str(weights), "--model", "qwen2-0.5b-instruct")
     ran = smoke(tmp_path, *words, "--save-evidence", "run.yaml", STANDIN_GPU=card, MODEL="")
     clean(ran)
     assert ran.code == code, ran.err
-    assert (ran.work / "weights").exists() == (ran.work / "run.yaml").exists() == (not code)
+    assert weights.exists() == (ran.work / "run.yaml").exists() == (not code)
     assert ("the plan is for NVIDIA H100 80GB SXM, and this machine has NVIDIA H200" in ran.err) == bool(code)
 
 

@@ -215,7 +215,13 @@ def _values_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(values, "_random_words", _random_words)
 
 
-@pytest.mark.usefixtures("_values_are_drawn_once")
+@pytest.fixture
+def _words_are_special(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that look at no word: writing all of a family's takes longer than the tensors."""
+    monkeypatch.setattr(tokenizer, "vocabulary", lambda model: tokenizer.special_tokens(model).ids)
+
+
+@pytest.mark.usefixtures("_values_are_drawn_once", "_words_are_special")
 @pytest.mark.parametrize("name", distinct())
 def test_written_folder_reads_back(name: str, tmp_path: Path) -> None:
     """Headers hold the computed bytes exactly, data lie without gaps, and the shape reads back from config.json."""
@@ -472,6 +478,16 @@ def test_special_ids(name: str, wanted: dict[str, int]) -> None:
     assert all(
         any(word == each["content"] for each in tokenizer.tokenizer_json(model)["added_tokens"]) for word in wanted
     )
+
+
+def test_every_id_has_its_word() -> None:
+    """As many different words as the vocabulary of each family has ids, the special ones at theirs."""
+    models = {(model.text.family, model.text.vocab): model for model in map(small, distinct())}
+    assert len(models) > 10
+    for model in models.values():
+        words = tokenizer.vocabulary(model)
+        assert {*words.values()} == {*range(model.text.vocab)}, model.id
+        assert tokenizer.special_tokens(model).ids.items() <= words.items(), model.id
 
 
 @pytest.mark.parametrize("name", ["llama-3.1-8b-instruct", "qwen2.5-7b-instruct-awq", "internlm2.5-7b"])

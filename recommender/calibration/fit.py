@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from recommender.calibration.observations import Observation, is_simulated, log_errors, merge_repeats, predict, simulate
@@ -37,6 +37,24 @@ with a shorter step slopes are random, and the fit would depend on the machine's
 DIGITS = 4
 CHECKED_STEPS = (2 * STEP, -2 * STEP)
 """Steps of one coefficient that are tried at the end of a fit, and by a check."""
+
+
+class NotedCoefficients(Mapping[str, float]):
+    """Coefficients that note which of them a prediction reads: with other values of the rest it would be the same."""
+
+    def __init__(self, values: Mapping[str, float]) -> None:
+        self.values_by_name = values
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> float:
+        self.read.add(name)
+        return self.values_by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values_by_name)
+
+    def __len__(self) -> int:
+        return len(self.values_by_name)
 
 
 @dataclass(frozen=True)
@@ -64,12 +82,21 @@ class Stage:
     def errors(self, places: Sequence[float], fixed: Mapping[str, float]) -> list[float]:
         """Return the weighted errors, and the pull of each coefficient to its middle."""
         coefficients = {**fixed, **self.values(places)}
-        logs = (pair for each in self.observations for pair in log_errors(each, coefficients, self.predicted_by))
-        return [*(WEIGHTS[name] * log for name, log in logs), *(PULL * (place - MIDDLE) for place in places)]
+        return [error for each in self.observations for error in self.errors_of(each, coefficients)] + pulls(places)
 
-    def cost(self, places: Sequence[float], fixed: Mapping[str, float]) -> float:
-        """Return what a fit minimises."""
-        return math.fsum(math.sqrt(1 + (error / SOFT) ** 2) - 1 for error in self.errors(places, fixed))
+    def errors_of(self, observation: Observation, coefficients: Mapping[str, float]) -> list[float]:
+        """Return the weighted errors of one observation."""
+        return [WEIGHTS[name] * log for name, log in log_errors(observation, coefficients, self.predicted_by)]
+
+
+def pulls(places: Iterable[float]) -> list[float]:
+    """Return the pull of each coefficient to its middle, as errors."""
+    return [PULL * (place - MIDDLE) for place in places]
+
+
+def sum_costs(errors: Iterable[float]) -> float:
+    """Return what a fit minimises."""
+    return math.fsum(math.sqrt(1 + (error / SOFT) ** 2) - 1 for error in errors)
 
 
 def solve(observations: Sequence[Observation], store: Store) -> dict[str, float]:
@@ -170,11 +197,18 @@ def list_improvable(observations: Sequence[Observation], store: Store, values: M
 def _improvements(stage: Stage, values: Mapping[str, float]) -> Iterator[tuple[str, float]]:
     """Yield each small step of one coefficient that lowers the cost by more than the slack: its name and value."""
     places = stage.places(values)
-    least = (1 - stage.slack) * stage.cost(places, values)
+    notes = [NotedCoefficients({**values, **stage.values(places)}) for _ in stage.observations]
+    known = [stage.errors_of(each, noted) for each, noted in zip(stage.observations, notes, strict=True)]
+    least = (1 - stage.slack) * sum_costs([*chain.from_iterable(known), *pulls(places)])
     for number, name in enumerate(stage.ends):
         for step in CHECKED_STEPS:
             moved = [*places[:number], min(max(places[number] + step, 1.0), 2.0), *places[number + 1 :]]
-            if stage.cost(moved, values) < least:
+            coefficients = {**values, **stage.values(moved)}
+            errors = (
+                stage.errors_of(each, coefficients) if name in noted.read else errors
+                for each, noted, errors in zip(stage.observations, notes, known, strict=True)
+            )
+            if sum_costs([*chain.from_iterable(errors), *pulls(moved)]) < least:
                 yield name, _round(stage.values(moved))[name]
 
 
