@@ -24,17 +24,20 @@ from test_weights import small
 
 from recommender.smoke.weights import layouts, tensors, write
 
-MODELS = ("llava-1.5-7b-hf", "qwen3-vl-30b-a3b-instruct-fp8", "qwen3-vl-8b-instruct-fp8")
+MODELS = ("deepseek-v3", "deepseek-v3.2", "llava-1.5-7b-hf", "qwen3-vl-30b-a3b-instruct-fp8", "qwen3-vl-8b-instruct-fp8")
 HEAD = """\
 # Tensors that LMDeploy 0.18.0's PyTorch engine reads of small models, by python tests/engine_names.py, written as
 # loader_names.yaml is.
 """
 ABSENT = (
-    "accelerate", "aiohttp", "av", "cv2", "decord", "dlblas", "fastapi", "llguidance", "openai", "openai_harmony",
+    "accelerate", "aiohttp", "av", "cv2", "decord", "dlblas", "fastapi", "flash_mla", "llguidance", "openai", "openai_harmony",
     "partial_json_parser", "peft", "prometheus_client", "pybase64", "ray", "sentencepiece", "shortuuid", "tiktoken",
     "torchvision", "uvicorn", "xgrammar", "zmq",
 )  # fmt: skip
 """Packages that LMDeploy imports at its start and that reading weights does not need."""
+
+NOT_STORED = ("self_attn.kc.weight", "self_attn.vc.weight", "self_attn.qk_norm.weight")
+"""Parameters that no checkpoint has: the engine computes the first two from kv_b_proj and leaves Llama 4's at one."""
 
 
 class Absent(types.ModuleType):
@@ -70,6 +73,7 @@ def prepare(wheel: str) -> None:
     card = types.SimpleNamespace(major=9, minor=0, multi_processor_count=132, name="H100")
     torch.cuda.get_device_capability = lambda *_: (9, 0)
     torch.cuda.get_device_properties = lambda *_: card
+    torch.cuda.current_device = lambda: 0
     for name in ("lmdeploy.utils", "lmdeploy.pytorch.config"):
         importlib.import_module(name).__dict__["is_bf16_supported"] = lambda *_, **__: True
 
@@ -80,6 +84,19 @@ def counting(name: str, load: Any, filled: Counter[str]) -> Any:
     def call(param: Any, weight: Any, *args: Any, **kwargs: Any) -> None:
         filled[name] += weight.numel()
         load(param, weight, *args, **kwargs)
+
+    return call
+
+
+def counting_index(load: Any, filled: Counter[str]) -> Any:
+    """Return DeepSeek-V3.2's loader of two joined matrices, which has no parameter's loader, with a count."""
+
+    def call(name: str, weight: Any, *args: Any) -> Any:
+        done = load(name, weight, *args)
+        if done:  # a scale fills no parameter
+            matrix = name.replace(".wk.", ".wk_weights_proj.").replace(".weights_proj.", ".wk_weights_proj.")
+            filled[matrix] += weight.numel()
+        return done
 
     return call
 
@@ -100,13 +117,16 @@ def read_names(name: str) -> list[str]:
     for key, parameter in parameters.items():
         parameter.weight_loader = counting(key, getattr(parameter, "weight_loader", default), filled)
     kinds = {"F16": torch.float16, "BF16": torch.bfloat16, "F8_E4M3": torch.float8_e4m3fn, "F32": torch.float32}
+    sparse = importlib.import_module("lmdeploy.pytorch.models.deepseek_v32")
+    index = counting_index(sparse._load_fused_indexer_weight, filled)
     rename = getattr(built, "rename_weight", str)
     written = list(tensors.tensors(model))
-    with torch.inference_mode():
+    with torch.inference_mode(), mock.patch.object(sparse, "_load_fused_indexer_weight", index):
         built.load_weights((rename(t.name), torch.empty(t.shape, dtype=kinds[t.dtype], device="meta")) for t in written)
     if sum(filled.values()) != sum(math.prod(tensor.shape) for tensor in written):
         raise SystemExit(f"{name}: some tensors are never read")
-    short = [key for key, parameter in parameters.items() if filled[key] != parameter.numel()]
+    stored = {key: part.numel() for key, part in parameters.items() if not key.endswith(NOT_STORED)}
+    short = [key for key, numbers in stored.items() if filled[key] != numbers]
     if short:
         raise SystemExit(f"{name}: not filled: {', '.join(short[:5])}")
     return sorted({NUMBERED.sub(r"\1.N.", tensor.name) for tensor in written})

@@ -44,10 +44,9 @@ def covered(model: Model) -> bool:
 
 
 NOT_COVERED = {
-    "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM",
     "Llama4ForConditionalGeneration", "MiniCPMV", "Phi3VForCausalLM", "Qwen3OmniMoeForConditionalGeneration",
 }  # fmt: skip
-"""Architectures with a model, served by PyTorch only, that no random weights are written for (of DeepSeek-V3: FP8)."""
+"""Architectures with a model, served by PyTorch only, that no random weights are written for."""
 NAMES = sorted(name for name, model in STORE.models.items() if covered(model))
 SMALL_TEXT = {"hidden": 128, "layers": 2, "heads": 2, "kv_heads": 1, "head_dim": 64, "intermediate": 384}
 SMALL_VISION = {"hidden": 128, "layers": 2, "heads": 2, "intermediate": 128}
@@ -107,10 +106,14 @@ def small(name: str) -> Model:
         each | SMALL_LATENT | {"query_rank": 64 if each.get("query_rank") else 0}
         for each in fields["text"].get("latent", [])
     ]
+    for latent in fields["text"]["latent"]:
+        latent["index"] = [each | {"heads": 4} for each in latent.get("index", [])]
     fields["text"]["window"] = [each | {"layers": 1} for each in fields["text"].get("window", [])]
     fields["text"]["linear"] = [each | SMALL_LINEAR for each in fields["text"].get("linear", [])]
     if [each["method"] for each in fields.get("quantization", [])] == ["fp8"]:
-        fields["text"]["head_dim"] = 128  # whole blocks, as real ones have
+        whole_blocks = {"query_rank": 256, "rank": 256, "rope": 64, "key": 128, "value": 128}  # as real ones have
+        fields["text"]["latent"] = [each | whole_blocks for each in fields["text"]["latent"]]
+        fields["text"]["head_dim"] = 320 if fields["text"]["latent"] else 128
     fields["vision"] = [each | SMALL_VISION for each in fields.get("vision", [])]
     for vision in fields["vision"]:
         vision["window"] = [each | {"full_layers": 1} for each in vision.get("window", [])]

@@ -89,8 +89,8 @@ def latent_weights(text: TextShape, latent: LatentAttention, tp: int = 1, *, sto
     """Return one layer's matrix weights on one GPU: as loaded, or as the checkpoint stores them."""
     inner = latent.query_rank or text.hidden  # what a head's query is made from
     shared = text.hidden * (latent.query_rank + latent.rank + latent.rope)
-    for index in latent.index:  # whole on every GPU: queries, one key, a weight for each head
-        shared += index.heads * (inner * index.head_dim + text.hidden) + text.hidden * index.head_dim
+    for index in latent.index:  # whole on every GPU: queries and one key
+        shared += (index.heads * inner + text.hidden) * index.head_dim
     if stored:
         queries = inner * (latent.key + latent.rope)
         return shared + text.heads * (queries + latent.rank * (latent.key + latent.value) + latent.value * text.hidden)

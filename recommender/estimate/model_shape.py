@@ -85,13 +85,14 @@ def _expert_parameters(text: TextShape, tp: int = 1) -> float:
 
 
 def _router_parameters(text: TextShape, scored: float) -> int:
-    """Return the weights that score ``scored`` experts a layer, and of the shared experts' gates.
+    """Return the weights that score ``scored`` experts a layer, of the shared experts' gates and of indexes' heads.
 
     They are whole on every GPU and never quantised.
     """
     mixture = _mixture(text)
     gates = bool(mixture and mixture.shared and not (mixture.corrected or mixture.ungated))
-    return round(_mixture_layers(text) * text.hidden * (scored + gates))
+    heads = text.layers * sum(index.heads for latent in text.latent for index in latent.index)
+    return round(text.hidden * (_mixture_layers(text) * (scored + gates) + heads))
 
 
 def _small_parameters(text: TextShape, tp: int = 1) -> float:
@@ -190,9 +191,17 @@ def _linear_bytes(model: Model, tp: int, experts: float, scored: float, *, store
     return (common + experts * _expert_parameters(text, tp) * bits) / 8 + routers
 
 
+def _cut_scales(model: Model) -> float:
+    """Return by how much FP8 scales outnumber whole squares: the latent vector's rows end within one."""
+    text = model.text
+    groups = [packed.group for packed in model.quantization if packed.method == "fp8" and packed.group > 0]
+    cut = [(-(latent.rank + latent.rope) % group, group) for latent in text.latent for group in groups]
+    return sum(text.layers * rows * text.hidden / group**2 for rows, group in cut)
+
+
 def _text_bytes(model: Model, tp: int, *, stored: bool = False) -> float:
     text, experts = model.text, _experts(model.text)
-    small = _small_parameters(text, tp) + embedding_parameters(model) / tp
+    small = _small_parameters(text, tp) + embedding_parameters(model) / tp + _cut_scales(model)
     return _linear_bytes(model, tp, experts, experts, stored=stored) + small * BYTES_16_BIT
 
 

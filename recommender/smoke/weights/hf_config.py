@@ -194,7 +194,13 @@ def _attention_config(model: Model) -> dict[str, Any]:
 
 def _latent_config(model: Model) -> dict[str, Any]:
     (latent,) = model.text.latent
+    picked = {
+        key: value
+        for index in latent.index
+        for key, value in (("n_heads", index.heads), ("head_dim", index.head_dim), ("topk", index.tokens))
+    }
     return {
+        **{f"index_{key}": value for key, value in picked.items()},
         "num_key_value_heads": model.text.heads,
         "q_lora_rank": latent.query_rank or None,
         "kv_lora_rank": latent.rank,
@@ -251,8 +257,8 @@ def _routed(text: TextShape, mixture: Mixture) -> dict[str, Any]:
         "mlp_layer_types": ["dense"] * mixture.dense_layers + ["sparse"] * (text.layers - mixture.dense_layers),
         "moe_layer_freq": 1,
         "routed_scaling_factor": 1.8 if mixture.corrected else 1.0,
-        "n_group": 1,
-        "topk_group": 1,
+        "n_group": 8 if mixture.experts == 256 else 1,  # DeepSeek-V3 and its successors
+        "topk_group": 4 if mixture.experts == 256 else 1,
     }
 
 

@@ -170,6 +170,7 @@ DECODERS: Mapping[str, Decoder] = {
         experts=Experts("mlp", "gate", _EACH, shared="shared_experts", dense_layers=True),
     ),
     "DeepseekV3ForCausalLM": Decoder("deepseek_v3", 1e4, 1e-6, experts=_CORRECTED, latent=True),
+    "DeepseekV32ForCausalLM": Decoder("deepseek_v32", 1e4, 1e-6, experts=_CORRECTED, latent=True),
     "Qwen3VLForConditionalGeneration": Decoder("qwen3_vl_text", 5e6, 1e-6, qk_norm=True),
     "Qwen3VLMoeForConditionalGeneration": Decoder(
         "qwen3_vl_moe_text", 5e6, 1e-6, qk_norm=True, experts=Experts("mlp", "gate", _EACH, packed=True)
@@ -240,7 +241,6 @@ def check_model(model: Model) -> None:
         (bool(text.linear) != hybrid, f"text.linear is not what {name} has", "fix the record"),
         (text.post_norms != (len(decoder.norms) > 2), f"text.post_norms is not what {name} has", "fix the record"),
         (bool(text.latent) != decoder.latent, f"text.latent is not what {name} has", "fix the record"),
-        (bool(text.latent and model.quantization), "the loader wants 16-bit latent attention", "use 16-bit weights"),
         (hybrid and bool(model.quantization), "quantised linear attention is not supported", "use 16-bit weights"),
         (text.heads % text.kv_heads != 0, "text.heads is no multiple of text.kv_heads", "fix the record"),
         *(fault for mixture in text.mixture for fault in _mixture_faults(model, mixture, decoder.experts)),

@@ -20,7 +20,7 @@ from recommender.smoke.weights.layouts import (
     Tensor,
     decoder_name,
 )
-from recommender.smoke.weights.vision_tensors import dense, qwen_vision, tiled_vision
+from recommender.smoke.weights.vision_tensors import dense, norm, qwen_vision, tiled_vision
 
 if TYPE_CHECKING:
     from recommender.knowledge.records import Mixture, Model, TextShape
@@ -118,8 +118,8 @@ def _text(model: Model, kind: str) -> Iterator[Tensor]:
         else:
             for name, inputs, outputs in _mlp(text, decoder):
                 yield from _linear(layer + name, inputs, outputs, kind, False, common)
-        for norm in others:
-            yield _norm(layer + norm, text.hidden, kind, decoder.centered)
+        for other in others:
+            yield _norm(layer + other, text.hidden, kind, decoder.centered)
     yield _norm(f"{stem}norm", text.hidden, kind, decoder.centered)
     if not text.tied_embeddings:
         yield Tensor(f"{top}{head}.weight", kind, (text.vocab, text.hidden), "normal")
@@ -130,6 +130,9 @@ def _attention_tensors(layer: str, text: TextShape, decoder: Decoder, kind: str,
         if latent.query_rank:
             yield _norm(f"{layer}self_attn.q_a_layernorm", latent.query_rank, kind)
         yield _norm(f"{layer}self_attn.kv_a_layernorm", latent.rank, kind)
+        for index in latent.index:
+            yield from norm(f"{layer}self_attn.indexer.k_norm", index.head_dim, kind, True)
+            yield from dense(f"{layer}self_attn.indexer.weights_proj", text.hidden, index.heads, kind, False)
     for name, inputs, outputs, bias in _attention(text, decoder):
         yield from _linear(layer + name, inputs, outputs, kind, bias, method)
     for name in ("q_norm", "k_norm") if text.qk_norm else ():
@@ -149,6 +152,9 @@ def _attention(text: TextShape, decoder: Decoder) -> Iterator[tuple[str, int, in
         yield "self_attn.kv_a_proj_with_mqa", text.hidden, latent.rank + latent.rope, False
         yield "self_attn.kv_b_proj", latent.rank, text.heads * (latent.key + latent.value), False
         yield "self_attn.o_proj", text.heads * latent.value, text.hidden, False
+        for index in latent.index:
+            yield "self_attn.indexer.wq_b", latent.query_rank, index.heads * index.head_dim, False
+            yield "self_attn.indexer.wk", text.hidden, index.head_dim, False
         return
     query, keys = text.heads * text.head_dim, text.kv_heads * text.head_dim
     biased, all_biased = text.attention_bias != "none", text.attention_bias == "qkvo"
