@@ -24,7 +24,13 @@ from test_weights import small
 
 from recommender.smoke.weights import layouts, tensors, write
 
-MODELS = ("deepseek-v3", "deepseek-v3.2", "llava-1.5-7b-hf", "qwen3-vl-30b-a3b-instruct-fp8", "qwen3-vl-8b-instruct-fp8")
+MODELS = (
+    "deepseek-v3",
+    "deepseek-v3.2",
+    "llava-1.5-7b-hf",
+    "qwen3-vl-30b-a3b-instruct-fp8",
+    "qwen3-vl-8b-instruct-fp8",
+)
 HEAD = """\
 # Tensors that LMDeploy 0.18.0's PyTorch engine reads of small models, by python tests/engine_names.py, written as
 # loader_names.yaml is.

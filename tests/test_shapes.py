@@ -459,9 +459,11 @@ def test_sparse_attention_caches_keys_and_reads_what_it_picks() -> None:
     assert model_shape.kv_bytes_per_token(model, 16) == 61 * token
     assert model_shape.kv_read_bytes(model, 16, 1000) == 1000 * 61 * token
     assert model_shape.kv_read_bytes(model, 16, 100_000) == 61 * (2048 * 576 * 2 + 100_000 * 132)
-    layer = 1536 * 64 * 128 + 7168 * 128 + 7168 * 64
+    layer, small = 1536 * 64 * 128 + 7168 * 128, 7168 * 64 + 2 * 128  # the small ones stay 16-bit
     assert model_shape.linear_parameters(model) - model_shape.linear_parameters(dense) == 61 * layer
-    assert model_shape.parameters(model) - model_shape.parameters(dense) == 61 * (layer + 2 * 128)
+    assert model_shape.parameters(model) - model_shape.parameters(dense) == 61 * (layer + small)
+    more = model_shape.weight_bytes(model) - model_shape.weight_bytes(dense)
+    assert more == 61 * (layer * (1 + 2 / 128**2) + small * 2)
     assert model_shape.attention_flops(model, 1, 99_999) == 61 * 4 * 128 * 576 * 2048
 
 
