@@ -27,7 +27,10 @@ from recommender.smoke.weights import layouts, tensors, write
 MODELS = (
     "deepseek-v3",
     "deepseek-v3.2",
+    "llama-4-maverick-17b-128e-instruct",
+    "llama-4-scout-17b-16e-instruct",
     "llava-1.5-7b-hf",
+    "qwen3-omni-30b-a3b-instruct",
     "qwen3-vl-30b-a3b-instruct-fp8",
     "qwen3-vl-8b-instruct-fp8",
 )
@@ -36,9 +39,9 @@ HEAD = """\
 # loader_names.yaml is.
 """
 ABSENT = (
-    "accelerate", "aiohttp", "av", "cv2", "decord", "dlblas", "fastapi", "flash_mla", "llguidance", "openai", "openai_harmony",
-    "partial_json_parser", "peft", "prometheus_client", "pybase64", "ray", "sentencepiece", "shortuuid", "tiktoken",
-    "torchvision", "uvicorn", "xgrammar", "zmq",
+    "accelerate", "aiohttp", "av", "cv2", "decord", "dlblas", "fastapi", "flash_mla", "llguidance", "openai",
+    "openai_harmony", "partial_json_parser", "peft", "prometheus_client", "pybase64", "ray", "sentencepiece",
+    "shortuuid", "tiktoken", "torchvision", "uvicorn", "xgrammar", "zmq",
 )  # fmt: skip
 """Packages that LMDeploy imports at its start and that reading weights does not need."""
 

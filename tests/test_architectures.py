@@ -83,8 +83,7 @@ def test_a_folder_of_a_refused_architecture_is_refused(name: str, tmp_path: Path
 
 
 UNWRITTEN = {
-    "Llama4ForConditionalGeneration", "MiniCPMV", "Phi3VForCausalLM",
-    "Qwen3OmniMoeForConditionalGeneration",
+    "MiniCPMV", "Phi3VForCausalLM",
 }  # fmt: skip
 """Architectures that the newest TurboMind does not serve and that no layout of random weights exists for."""
 

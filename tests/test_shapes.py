@@ -433,9 +433,12 @@ def test_a_resampler_works_on_patches_and_on_queries() -> None:
 
 
 def test_an_audio_encoder_weighs_what_its_layers_do() -> None:
-    """Qwen3-Omni: 32 layers of 1280 and 5120, whole on each GPU; the rest is Qwen3-VL-30B's with another vocabulary."""
+    """Qwen3-Omni: 32 layers of 1280 and 5120 with biases and two norms, whole on each GPU; the rest is Qwen3-VL-30B's."""
     omni, vision = load("qwen3-omni-30b-a3b-instruct"), load("qwen3-vl-30b-a3b-instruct")
-    audio = 32 * (4 * 1280 * 1280 + 2 * 1280 * 5120) * 2
+    layers = 32 * (4 * 1280 * 1280 + 2 * 1280 * 5120 + 4 * 1280 + 5120 + 1280 + 4 * 1280)
+    before = 480 * 9 + 480 + 2 * (480 * 480 * 9 + 480) + 480 * (128 // 8) * 1280
+    after = 2 * 1280 + 1280 * 1280 + 1280 + 1280 * 2048 + 2048
+    audio = (layers + before + after) * 2
     vocabulary = 2 * (152_064 - 151_936) * 2048 * 2
     assert model_shape.weight_bytes(omni) == model_shape.weight_bytes(vision) + audio + vocabulary
     for tp in (2, 4):

@@ -44,7 +44,7 @@ def covered(model: Model) -> bool:
 
 
 NOT_COVERED = {
-    "Llama4ForConditionalGeneration", "MiniCPMV", "Phi3VForCausalLM", "Qwen3OmniMoeForConditionalGeneration",
+    "MiniCPMV", "Phi3VForCausalLM",
 }  # fmt: skip
 """Architectures with a model, served by PyTorch only, that no random weights are written for."""
 NAMES = sorted(name for name, model in STORE.models.items() if covered(model))
@@ -114,6 +114,9 @@ def small(name: str) -> Model:
         whole_blocks = {"query_rank": 256, "rank": 256, "rope": 64, "key": 128, "value": 128}  # as real ones have
         fields["text"]["latent"] = [each | whole_blocks for each in fields["text"]["latent"]]
         fields["text"]["head_dim"] = 320 if fields["text"]["latent"] else 128
+    fields["audio"] = [each | SMALL_VISION | {"filters": 16} for each in fields.get("audio", [])]
+    for audio in fields["audio"]:
+        del audio["heads"]
     fields["vision"] = [each | SMALL_VISION for each in fields.get("vision", [])]
     for vision in fields["vision"]:
         vision["window"] = [each | {"full_layers": 1} for each in vision.get("window", [])]

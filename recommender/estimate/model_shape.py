@@ -100,7 +100,7 @@ def _small_parameters(text: TextShape, tp: int = 1) -> float:
 
     Norms are whole on every GPU.
     """
-    layer = 2.0 * text.head_dim if text.qk_norm else 0.0
+    layer = 2.0 * text.head_dim if text.qk_norm and text.qk_norm_weights else 0.0
     if text.attention_bias != "none":
         layer += text.heads * text.head_dim / tp + 2 * _kv_heads_per_rank(text, tp) * text.head_dim
         layer += text.hidden if text.attention_bias == "qkvo" else 0
