@@ -433,7 +433,7 @@ def test_a_resampler_works_on_patches_and_on_queries() -> None:
 
 
 def test_an_audio_encoder_weighs_what_its_layers_do() -> None:
-    """Qwen3-Omni: 32 layers of 1280 and 5120 with biases and two norms, whole on each GPU; the rest is Qwen3-VL-30B's."""
+    """Qwen3-Omni: 32 layers of 1280 and 5120, whole on each GPU; the rest is Qwen3-VL-30B's with another vocabulary."""
     omni, vision = load("qwen3-omni-30b-a3b-instruct"), load("qwen3-vl-30b-a3b-instruct")
     layers = 32 * (4 * 1280 * 1280 + 2 * 1280 * 5120 + 4 * 1280 + 5120 + 1280 + 4 * 1280)
     before = 480 * 9 + 480 + 2 * (480 * 480 * 9 + 480) + 480 * (128 // 8) * 1280

@@ -43,10 +43,6 @@ def covered(model: Model) -> bool:
     return True
 
 
-NOT_COVERED = {
-    "MiniCPMV", "Phi3VForCausalLM",
-}  # fmt: skip
-"""Architectures with a model, served by PyTorch only, that no random weights are written for."""
 NAMES = sorted(name for name, model in STORE.models.items() if covered(model))
 SMALL_TEXT = {"hidden": 128, "layers": 2, "heads": 2, "kv_heads": 1, "head_dim": 64, "intermediate": 384}
 SMALL_VISION = {"hidden": 128, "layers": 2, "heads": 2, "intermediate": 128}
@@ -120,7 +116,7 @@ def small(name: str) -> Model:
     fields["vision"] = [each | SMALL_VISION for each in fields.get("vision", [])]
     for vision in fields["vision"]:
         vision["window"] = [each | {"full_layers": 1} for each in vision.get("window", [])]
-        sides = [(512, 128), (128, 128), (128, 768), (384, 128)] if vision.get("gated") else [(128, 128)] * 4
+        sides = [(512, 128), (128, 128), (128, 768), (384, 128)] if vision.get("gated") else [(128, 128)] * 5
         matrices = zip(vision.get("projector", []), sides, strict=False)
         vision["projector"] = [each | dict(zip(("inputs", "outputs"), shape, strict=True)) for each, shape in matrices]
     return Model.model_validate_json(json.dumps(fields))
@@ -177,15 +173,8 @@ def _clean(tmp_path: Path) -> Iterator[None]:
 
 
 def test_every_record_is_covered() -> None:
-    """Random weights can be written for all that the newest TurboMind serves, and for most that PyTorch does."""
-    for engine, missing in (("turbomind", set()), ("pytorch", NOT_COVERED)):
-        served = {
-            model.architecture
-            for name, model in STORE.models.items()
-            for support in model.support
-            if support.engine == engine and not support.until and name not in NAMES
-        }
-        assert served == missing
+    """Random weights can be written for every model."""
+    assert set(NAMES) == set(STORE.models)
 
 
 # --- shapes ---------------------------------------------------------------------------------
@@ -296,7 +285,7 @@ def test_loaders_were_asked_for_every_architecture() -> None:
     """The names above cover every architecture that random weights are written for, and every method."""
     models = [small(name) for name in loader_names()]
     covered = {model.architecture for model in models}
-    assert covered == {*layouts.DECODERS, *layouts.TILED, *layouts.QWEN_VL, layouts.LLAVA}
+    assert covered == {*layouts.DECODERS, *layouts.TILED, *layouts.QWEN_VL, layouts.LLAVA, layouts.MINICPM}
     assert {packed.method for model in models for packed in model.quantization} == {*layouts.QUANTIZED}
 
 

@@ -73,6 +73,10 @@ def _split_parameters(vision: VisionShape, hidden: int, resident: bool = False) 
         outside += sum(matrix.outputs for matrix in vision.projector if matrix.bias)
         if not vision.positions and len(vision.projector) > 1:  # as CLIP has it: both, but no bias of patches
             outside += 2 * width
+        if vision.cut == "rows":  # Phi-3.5-vision: a mark ends a line of tokens, another the squares
+            outside += 2 * vision.projector[0].inputs
+        if vision.cut == "slices":  # MiniCPM-V: a query a token, three norms with biases, none before
+            outside += (vision.tokens_per_tile + 6) * hidden - width
     if (
         vision.projector and vision.gated
     ):  # GLM-4.1V: no biases in layers, one norm more with a bias and none before them
@@ -143,7 +147,7 @@ def audio_bytes(model: Model) -> int:
 
 
 def _audio_parameters(audio: AudioShape, hidden: int) -> int:
-    """Return the weights of layers, of the three convolutions of 3 by 3 before them and of two matrices after."""
+    """Return the weights of layers, of three convolutions of 3 by 3 before and two matrices after."""
     width, deep, filters = audio.hidden, audio.intermediate, audio.filters
     layers = audio.layers * (4 * width**2 + 2 * width * deep + 9 * width + deep)
     convolutions = 9 * filters * (1 + 2 * filters) + 3 * filters + filters * audio.bands // 8 * width

@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from recommender.smoke.weights import gemma, glm4v, llama4, llava, omni, qwen2vl, qwen35
-from recommender.smoke.weights.layouts import GEMMA3, GLM4V, LLAMA4, LLAVA, OMNI, QWEN3_VL, QWEN35, QWEN_VL
+from recommender.smoke.weights import gemma, glm4v, llama4, llava, minicpmv, omni, phi3v, qwen2vl, qwen35
+from recommender.smoke.weights.layouts import (
+    GEMMA3,
+    GLM4V,
+    LLAMA4,
+    LLAVA,
+    MINICPM,
+    OMNI,
+    PHI3V,
+    QWEN3_VL,
+    QWEN35,
+    QWEN_VL,
+)
 
 if TYPE_CHECKING:
     from recommender.knowledge.records import Model, VisionShape
@@ -30,7 +41,9 @@ ENCODERS: Mapping[str, Encoder] = {
     GLM4V: glm4v,
     LLAMA4: llama4,
     LLAVA: llava,
+    MINICPM: minicpmv,
     OMNI: omni,
+    PHI3V: phi3v,
     **dict.fromkeys(QWEN_VL, qwen2vl),
     **dict.fromkeys((*QWEN35, *QWEN3_VL), qwen35),
 }

@@ -36,9 +36,13 @@ QWEN3_VL = {"Qwen3VLForConditionalGeneration": "qwen3_vl", "Qwen3VLMoeForConditi
 """Architectures with that encoder and ordinary attention, and their model types."""
 GEMMA3 = "Gemma3ForConditionalGeneration"
 GLM4V = "Glm4vForConditionalGeneration"
+MINICPM = "MiniCPMV"
+PHI3V = "Phi3VForCausalLM"
 OMNI = "Qwen3OmniMoeForConditionalGeneration"
 LLAMA4 = "Llama4ForConditionalGeneration"
 LLAVA = "LlavaForConditionalGeneration"
+PROJECTED = (GEMMA3, GLM4V, LLAMA4, LLAVA, MINICPM, PHI3V)
+"""Architectures whose record lists the projector's matrices."""
 QWEN3_NEXT = "Qwen3NextForCausalLM"
 GLM_MOE = "Glm4MoeForCausalLM"
 ITEM_BYTES = {"F16": 2, "BF16": 2, "F32": 4, "I32": 4, "U8": 1, "F8_E4M3": 1}
@@ -160,6 +164,7 @@ DECODERS: Mapping[str, Decoder] = {
     # These run on the PyTorch engine only.
     "MistralForCausalLM": Decoder("mistral", 1e6, 1e-5),
     "Phi3ForCausalLM": Decoder("phi3", 1e4, 1e-5, joined=("qkv_proj", "gate_up_proj")),
+    PHI3V: Decoder("phi3", 1e4, 1e-5, joined=("qkv_proj", "gate_up_proj")),
     "Gemma2ForCausalLM": Decoder("gemma2", 1e4, 1e-6, norms=_GEMMA_NORMS, centered=True),
     GEMMA3: Decoder("gemma3_text", 1e6, 1e-6, qk_norm=True, norms=_GEMMA_NORMS, centered=True),
     "Glm4ForCausalLM": Decoder("glm4", 1e4, 1e-5, joined=("gate_up_proj",), norms=_GLM_NORMS),
@@ -213,8 +218,8 @@ def decoder_name(model: Model) -> str:
         return model.architecture
     if model.architecture in QWEN_VL:
         return "Qwen2ForCausalLM"
-    if model.architecture not in (*TILED, LLAVA):
-        covered = ", ".join((*DECODERS, *TILED, *QWEN_VL, LLAVA))
+    if model.architecture not in (*TILED, LLAVA, MINICPM):
+        covered = ", ".join((*DECODERS, *TILED, *QWEN_VL, LLAVA, MINICPM))
         raise WeightsError(
             f"{model.id}: random weights for {model.architecture} are not supported; use a model of {covered}"
         )
@@ -258,7 +263,7 @@ def check_model(model: Model) -> None:
     """Raise WeightsError for a model whose weights LMDeploy would not load as written."""
     text, name = model.text, decoder_name(model)
     decoder = DECODERS[name]
-    sees = model.architecture in (*TILED, *QWEN_VL, *QWEN35, *QWEN3_VL, GEMMA3, GLM4V, LLAMA4, LLAVA, OMNI)
+    sees = model.architecture in (*TILED, *QWEN_VL, *QWEN35, *QWEN3_VL, OMNI, *PROJECTED)
     hybrid = model.architecture in (*QWEN35, QWEN3_NEXT)
     faults = [
         (bool(model.audio) != (model.architecture == OMNI), "audio does not go with it", "fix the record's audio"),
@@ -297,12 +302,12 @@ def _mixture_faults(model: Model, mixture: Mixture, experts: Experts | None) -> 
 
 
 def _vision_faults(vision: VisionShape, architecture: str) -> _Faults:
-    learned, stacked = architecture in (*QWEN35, *QWEN3_VL, GLM4V, OMNI), architecture in (*QWEN3_VL, OMNI)
+    kept, stacked = architecture in (*QWEN35, *QWEN3_VL, GLM4V, OMNI), architecture in (*QWEN3_VL, OMNI)
     for name, found, wanted in (
-        ("positions", vision.positions, learned),
-        ("pixels", vision.pixels, learned or architecture in QWEN_VL),
+        ("positions", vision.positions, kept or architecture == MINICPM),
+        ("pixels", vision.pixels, kept or architecture in QWEN_VL),
         ("deepstack", vision.deepstack, stacked),
-        ("projector", vision.projector, architecture in (GEMMA3, GLM4V, LLAMA4, LLAVA)),
+        ("projector", vision.projector, architecture in PROJECTED),
     ):
         yield bool(found) != wanted, f"vision.{name} is not what the architecture has", "fix the record's vision"
     yield architecture in TILED and not vision.layer_scale, "the loader wants layer scales", "fix vision.layer_scale"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from recommender.knowledge.records import AudioShape, Model, VisionShape
 
 TOKENS = {"<|audio_start|>": 151669, "<|audio_end|>": 151670, "<|audio_pad|>": 151675}
-TEXT_STEM, AUDIO_STEM = "thinker.model.", "thinker.audio_tower."
+AUDIO_STEM = "thinker.audio_tower."
 WORDS = {
     "image_token": "<|image_pad|>", "video_token": "<|video_pad|>", "audio_token": "<|audio_pad|>",
     "vision_bos_token": "<|vision_start|>", "vision_eos_token": "<|vision_end|>",

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from recommender.smoke.weights import llama4, llava, omni
-from recommender.smoke.weights.layouts import CHAT_LAYOUT, GEMMA3, GLM4V, LLAMA4, LLAVA, OMNI, QWEN3_VL, QWEN35
+from recommender.smoke.weights import llama4, llava, omni, phi3v
+from recommender.smoke.weights.layouts import (
+    CHAT_LAYOUT,
+    GEMMA3,
+    GLM4V,
+    LLAMA4,
+    LLAVA,
+    MINICPM,
+    OMNI,
+    PHI3V,
+    QWEN3_VL,
+    QWEN35,
+)
 
 if TYPE_CHECKING:
     from recommender.knowledge.records import Model
@@ -29,8 +40,9 @@ def processors(model: Model) -> dict[str, Any]:
     if model.architecture in PIXEL_PROCESSORS:
         return _pixel_processors(model)
     colours = {"do_normalize": True, "image_mean": IMAGE_MEAN, "image_std": IMAGE_STD, "do_resize": True, "resample": 3}
-    if model.architecture == LLAVA:
-        return llava.processors(vision, colours | {"image_mean": CLIP_MEAN, "image_std": CLIP_STD})
+    if model.architecture in (LLAVA, MINICPM, PHI3V):  # LMDeploy hands MiniCPM-V's processor no image
+        files = phi3v.processors if model.architecture == PHI3V else llava.processors
+        return files(vision, colours | {"image_mean": CLIP_MEAN, "image_std": CLIP_STD})
     if model.architecture == LLAMA4:
         return llama4.processors(vision, colours | {"image_mean": HALVES, "image_std": HALVES})
     if model.architecture == CHAT_LAYOUT:

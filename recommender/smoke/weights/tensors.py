@@ -10,8 +10,10 @@ from recommender.smoke.weights.encoders import ENCODERS
 from recommender.smoke.weights.layouts import (
     DECODERS,
     GLM4V,
+    MINICPM,
     NIBBLES,
     OMNI,
+    PHI3V,
     QWEN3_NEXT,
     QWEN3_VL,
     QWEN35,
@@ -79,12 +81,15 @@ def _norm(name: str, width: int, kind: str, centered: bool = False) -> Tensor:
 # --- language model -------------------------------------------------------------------------
 
 
+_STEMS = {OMNI: ("thinker.model.", "thinker."), MINICPM: ("llm.model.", "llm.")}
+
+
 def _stem(model: Model) -> tuple[str, str]:
     """Return the prefixes of the decoder's names and of the output head's name."""
-    if not model.vision or model.architecture in QWEN_VL:
+    if not model.vision or model.architecture in (*QWEN_VL, PHI3V):
         return "model.", ""
-    if model.architecture == OMNI:
-        return omni.TEXT_STEM, "thinker."
+    if model.architecture in _STEMS:
+        return _STEMS[model.architecture]
     if model.architecture in (S1_LAYOUT, GLM4V, *QWEN35, *QWEN3_VL):
         return "model.language_model.", ""
     return "language_model.model.", "language_model."

@@ -12,14 +12,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from recommender.smoke.filler import WORDS, made_up_words
-from recommender.smoke.weights import glm4v, llama4, llava, omni
+from recommender.smoke.weights import glm4v, llama4, llava, omni, phi3v
 from recommender.smoke.weights.layouts import (
     CHAT_LAYOUT,
     GEMMA3,
     GLM4V,
     LLAMA4,
     LLAVA,
+    MINICPM,
     OMNI,
+    PHI3V,
     TILED,
     WeightsError,
     by_family,
@@ -74,6 +76,7 @@ _TEMPLATE_V32 |= {"<\uff5cAssistant\uff5c>": 128804}
 _OWN_TOKENS: Mapping[str, Mapping[str, int]] = {
     "DeepseekV32ForCausalLM": _TEMPLATE_V32,  # LMDeploy writes this template itself
     GLM4V: glm4v.TOKENS, LLAMA4: llama4.TOKENS, LLAVA: llava.TOKENS, OMNI: omni.TOKENS,
+    PHI3V: phi3v.TOKENS,
 }  # fmt: skip
 _LLAMA_3 = {"<|begin_of_text|>": 128000, "<|end_of_text|>": 128001, "<|finetune_right_pad_id|>": 128004}
 _LLAMA_3 |= {"<|start_header_id|>": 128006, "<|end_header_id|>": 128007, "<|eom_id|>": 128008, "<|eot_id|>": 128009}
@@ -163,7 +166,7 @@ def special_tokens(model: Model) -> SpecialTokens:
             f"{max(ids.values())}; fix the record"
         )
     # LMDeploy writes an image as padding tokens, which must not end a sequence.
-    pad = "<pad>" if model.architecture == LLAVA else family_tokens.pad
+    pad = {LLAVA: "<pad>", PHI3V: "<|endoftext|>"}.get(model.architecture, family_tokens.pad)
     return replace(family_tokens, ids=ids, pad=pad)
 
 
@@ -176,7 +179,8 @@ def role_ids(model: Model) -> dict[str, Any]:
         roles = {"image": "<image_soft_token>", "image_start": "<start_of_image>", "image_end": "<end_of_image>"}
         ids_by_role |= {role: tokens.ids[word] for role, word in roles.items()}
     elif model.vision:
-        words = {**dict.fromkeys(TILED, "<IMG_CONTEXT>"), GLM4V: "<|image|>", LLAMA4: "<|patch|>", LLAVA: "<image>"}
+        words = {**dict.fromkeys(TILED, "<IMG_CONTEXT>"), **dict.fromkeys((GLM4V, PHI3V), "<|image|>")}
+        words |= {LLAMA4: "<|patch|>", LLAVA: "<image>"}
         ids_by_role["image"] = tokens.ids[words.get(model.architecture, "<|image_pad|>")]
     return ids_by_role
 
@@ -297,6 +301,8 @@ def tokenizer_files(model: Model) -> dict[str, Any]:
     elif model.architecture == GEMMA3:
         words = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
         settings |= {"extra_special_tokens": words, **words, "processor_class": "Gemma3Processor"}
+    elif model.architecture in (MINICPM, PHI3V):
+        settings |= {"processor_class": llava.PROCESSOR}
     elif model.architecture == LLAVA:
         settings |= {"extra_special_tokens": {"image_token": "<image>"}, "processor_class": llava.PROCESSOR}
     elif model.architecture == LLAMA4:
