@@ -117,6 +117,7 @@ def small(name: str) -> Model:
     for vision in fields["vision"]:
         vision["window"] = [each | {"full_layers": 1} for each in vision.get("window", [])]
         sides = [(512, 128), (128, 128), (128, 768), (384, 128)] if vision.get("gated") else [(128, 128)] * 5
+        sides[1] = (128, 256) if vision.get("cut") == "slices" else sides[1]
         matrices = zip(vision.get("projector", []), sides, strict=False)
         vision["projector"] = [each | dict(zip(("inputs", "outputs"), shape, strict=True)) for each, shape in matrices]
     return Model.model_validate_json(json.dumps(fields))

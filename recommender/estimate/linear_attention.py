@@ -97,6 +97,14 @@ def latent_weights(text: TextShape, latent: LatentAttention, tp: int = 1, *, sto
     return shared + text.heads * text.head_dim * (inner + text.hidden) / tp
 
 
+def cut_scales(model: Model) -> float:
+    """Return by how much FP8 scales outnumber whole squares: the latent vector's rows end within one."""
+    text = model.text
+    groups = [packed.group for packed in model.quantization if packed.method == "fp8" and packed.group > 0]
+    cut = [(-(latent.rank + latent.rope) % group, group) for latent in text.latent for group in groups]
+    return sum(text.layers * rows * text.hidden / group**2 for rows, group in cut)
+
+
 def index_bytes(text: TextShape) -> int:
     """Return the bytes that one layer caches per token to pick what attention reads: an 8-bit key, a 32-bit scale."""
     return sum(index.head_dim + INDEX_SCALE_BYTES for latent in text.latent for index in latent.index)

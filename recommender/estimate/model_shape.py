@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from recommender.estimate.linear_attention import (
     attention_layers,
+    cut_scales,
     index_bytes,
     latent_weights,
     linear_weights,
@@ -191,17 +192,9 @@ def _linear_bytes(model: Model, tp: int, experts: float, scored: float, *, store
     return (common + experts * _expert_parameters(text, tp) * bits) / 8 + routers
 
 
-def _cut_scales(model: Model) -> float:
-    """Return by how much FP8 scales outnumber whole squares: the latent vector's rows end within one."""
-    text = model.text
-    groups = [packed.group for packed in model.quantization if packed.method == "fp8" and packed.group > 0]
-    cut = [(-(latent.rank + latent.rope) % group, group) for latent in text.latent for group in groups]
-    return sum(text.layers * rows * text.hidden / group**2 for rows, group in cut)
-
-
 def _text_bytes(model: Model, tp: int, *, stored: bool = False) -> float:
     text, experts = model.text, _experts(model.text)
-    small = _small_parameters(text, tp) + embedding_parameters(model) / tp + _cut_scales(model)
+    small = _small_parameters(text, tp) + embedding_parameters(model) / tp + cut_scales(model)
     return _linear_bytes(model, tp, experts, experts, stored=stored) + small * BYTES_16_BIT
 
 
