@@ -20,7 +20,9 @@ from recommender.smoke.weights.layouts import (
     GLM_MOE,
     INTERN_S2,
     LLAMA4,
+    MINICPM,
     OMNI,
+    PHI3V,
     QWEN3_VL,
     QWEN_VL,
     S1_LAYOUT,
@@ -86,7 +88,8 @@ def config(model: Model, mark: Mapping[str, Any], ids: Mapping[str, Any]) -> dic
     if model.architecture in _MODEL_TYPES:
         common |= own
     if encoder := ENCODERS.get(model.architecture):
-        return common | encoder.config(model, text, {**ids, **tokenizer.special_tokens(model).ids})
+        at_the_top = text if model.architecture in (*QWEN_VL, MINICPM, PHI3V) else {}
+        return at_the_top | common | encoder.config(model, text, {**ids, **tokenizer.special_tokens(model).ids})
     if model.architecture == CHAT_LAYOUT:
         return common | _chat_config(vision) | {"llm_config": text, "vision_config": _vision_config(model)}
     return common | {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from recommender.knowledge.records import Model, VisionShape
 
 
-def config(model: Model, text: dict[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
+def config(model: Model, _: dict[str, Any], __: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the configuration holds beside the keys of all vision models; the text's lie at the top."""
     shape = model.vision[0]
     encoder = {
@@ -29,14 +29,9 @@ def config(model: Model, text: dict[str, Any], _: Mapping[str, Any]) -> dict[str
         "patch_size": shape.patch,
     }
     cut = {"max_slice_nums": shape.max_tiles, "scale_resolution": shape.image, "patch_size": shape.patch}
-    named = {
-        "architectures": [model.architecture],
-        "model_type": "minicpmv",
-        "version": 2.6,
-        "query_num": shape.tokens_per_tile,
-    }
-    sliced = {"slice_mode": True, "slice_config": cut, "image_size": shape.image, "sliding_window": None}
-    return text | named | sliced | {"vision_config": encoder}
+    named = {"model_type": "minicpmv", "version": 2.6, "query_num": shape.tokens_per_tile, "image_size": shape.image}
+    sliced = {"slice_mode": True, "slice_config": cut, "sliding_window": None}
+    return named | sliced | {"vision_config": encoder}
 
 
 def vision(shape: VisionShape, hidden: int, kind: str) -> Iterator[Tensor]:

@@ -65,7 +65,7 @@ class SyntheticImageProcessor(BaseImageProcessor):
 '''
 
 
-def config(model: Model, text: dict[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
+def config(model: Model, _: dict[str, Any], __: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the configuration holds beside the keys of all vision models; the text's lie at the top."""
     shape = model.vision[0]
     encoder = {
@@ -82,7 +82,7 @@ def config(model: Model, text: dict[str, Any], _: Mapping[str, Any]) -> dict[str
         "with_learnable_separator": True,
     }
     kind = {"model_type": "phi3_v", "sliding_window": None}
-    return text | kind | {"img_processor": encoder, "embd_layer": layer}
+    return kind | {"img_processor": encoder, "embd_layer": layer}
 
 
 def processors(shape: VisionShape, colours: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from recommender.knowledge.records import Model, VisionShape
 
 
-def config(model: Model, text: dict[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
+def config(model: Model, _: dict[str, Any], __: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a Qwen vision model adds to its language model's keys, which lie at the top as published."""
     vision, legacy = model.vision[0], not model.vision[0].gated
     words = {"vision_start": 151652, "vision_end": 151653, "vision": 151654, "image": 151655, "video": 151656}
@@ -40,8 +40,7 @@ def config(model: Model, text: dict[str, Any], _: Mapping[str, Any]) -> dict[str
         encoder["window_size"] = window.side
         encoder["fullatt_block_indexes"] = list(range(every - 1, vision.layers, every))
     ids = {f"{word}_token_id": number for word, number in words.items()}
-    named = {"architectures": [model.architecture], "model_type": QWEN_VL[model.architecture]}
-    return text | named | {"vision_config": encoder, **ids}
+    return {"model_type": QWEN_VL[model.architecture], "vision_config": encoder, **ids}
 
 
 def vision(vision: VisionShape, hidden: int, kind: str) -> Iterator[Tensor]:
