@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 STEM = "model.vision_embed_tokens."
 PROCESSOR_FILE = "image_processing_synthetic.py"
+MAPPED = {"AutoImageProcessor": f"{PROCESSOR_FILE.removesuffix('.py')}.SyntheticImageProcessor"}
 TOKENS = {"<|endoftext|>": 32000, "<|assistant|>": 32001, "<|end|>": 32007, "<|user|>": 32010, "<|image|>": 32044}
 _PROCESSOR = '''"""Image processor of a folder with RANDOM weights, for measuring; not the real model's."""
 
@@ -81,20 +82,19 @@ def config(model: Model, _: dict[str, Any], __: Mapping[str, Any]) -> dict[str, 
         "use_hd_transform": True,
         "with_learnable_separator": True,
     }
-    kind = {"model_type": "phi3_v", "sliding_window": None}
+    kind = {"model_type": "phi3_v", "sliding_window": None, "auto_map": MAPPED}
     return kind | {"img_processor": encoder, "embd_layer": layer}
 
 
 def processors(shape: VisionShape, colours: Mapping[str, Any]) -> dict[str, Any]:
     """Return the files that name the image processor."""
-    mapped = {"AutoImageProcessor": f"{PROCESSOR_FILE.removesuffix('.py')}.SyntheticImageProcessor"}
     cut = {"num_crops": shape.max_tiles, "side": shape.image, "num_img_tokens": shape.tokens_per_tile}
     files = llava.processors(shape, {})
     files["preprocessor_config.json"] = {
         "image_mean": colours["image_mean"],
         "image_std": colours["image_std"],
         "image_processor_type": "SyntheticImageProcessor",
-        "auto_map": mapped,
+        "auto_map": MAPPED,
         **cut,
     }
     return files
