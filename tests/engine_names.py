@@ -1,9 +1,9 @@
-"""Write tests/cases/engine_names.yaml again: the tensors that LMDeploy's PyTorch engine reads of small models.
+"""Write tests/cases/engine_*.yaml again: tensors and image tokens that LMDeploy's PyTorch engine reads of small models.
 
 Run ``python tests/engine_names.py WHEEL``, where WHEEL is an unpacked wheel of LMDeploy, in an environment with this
-project, its test group, torch (no GPU), triton, transformers, einops, mmengine-lite, psutil and tqdm. The engine reads
-config.json and builds its own model, on tensors without data. A tensor that it does not know or does not read ends the
-run, and so does a parameter that the checkpoint does not fill to its last number.
+project, its test group, torch and torchvision (no GPU), triton, Pillow, transformers, einops, mmengine-lite, psutil and
+tqdm. The engine reads config.json and builds its own model, on tensors without data. A tensor that it does not know or
+does not read ends the run, and so does a parameter that the checkpoint does not fill to its last number.
 """
 
 from __future__ import annotations
@@ -44,10 +44,16 @@ HEAD = """\
 ABSENT = (
     "accelerate", "aiohttp", "av", "cv2", "decord", "dlblas", "fastapi", "flash_mla", "llguidance", "openai",
     "openai_harmony", "partial_json_parser", "peft", "prometheus_client", "pybase64", "ray", "sentencepiece",
-    "shortuuid", "tiktoken", "torchvision", "uvicorn", "xgrammar", "zmq",
+    "shortuuid", "tiktoken", "uvicorn", "xgrammar", "zmq",
 )  # fmt: skip
 """Packages that LMDeploy imports at its start and that reading weights does not need."""
 
+IMAGES = ("llama-4-scout-17b-16e-instruct", "phi-3.5-vision-instruct", "qwen3-omni-30b-a3b-instruct")
+SIZES = ((336, 336), (448, 448), (640, 480), (1280, 720), (300, 1600))
+HEAD_OF_IMAGES = """\
+# Tokens that an image adds to a prompt in LMDeploy 0.18.0, by python tests/engine_names.py, with the processors of the
+# random folders.
+"""
 NOT_STORED = ("self_attn.kc.weight", "self_attn.vc.weight", "self_attn.qk_norm.weight")
 """Parameters that no checkpoint has: the engine computes the first two from kv_b_proj and leaves Llama 4's at one."""
 SKIPPED = ("vpm.", "resampler.")
@@ -158,6 +164,32 @@ def read_names(name: str) -> list[str]:
     return sorted({NUMBERED.sub(r"\1.N.", tensor.name) for tensor in written})
 
 
+def count_tokens(name: str) -> list[int]:
+    """Return by how many tokens an image of each size lengthens the prompt, as LMDeploy's server writes it."""
+    pictures = importlib.import_module("PIL.Image")
+    words = {"type": "text", "text": "hello"}
+    with tempfile.TemporaryDirectory() as folder:
+        made = str(write.ensure_checkpoint(small(name), Path(folder)))
+        template = importlib.import_module("lmdeploy.model").HFChatTemplate(made, trust_remote_code=True)
+        tokenizer = importlib.import_module("lmdeploy.tokenizer").Tokenizer(made, trust_remote_code=True)
+        builder = importlib.import_module("lmdeploy.vl.model.builder")
+        seeing = builder.load_vl_model(made, "pytorch", trust_remote_code=True)
+        plain = len(tokenizer.encode(template.messages2prompt([{"role": "user", "content": "hello"}]), add_bos=True))
+        counts = []
+        for size in SIZES:
+            image = {"type": "image", "data": pictures.new("RGB", size)}
+            messages = [{"role": "user", "content": [image, words]}]
+            if name.startswith("qwen"):  # one step, as newer models have it
+                found = seeing.preprocess(messages, seeing.get_input_prompt(messages, template))
+            else:
+                found = seeing.to_pytorch(seeing.preprocess(messages), template, tokenizer)
+            counts.append(len(found["input_ids"]) - plain)
+    return counts
+
+
 if __name__ == "__main__":
     prepare(sys.argv[1])
+    counted = "".join(f"{name}: {count_tokens(name)}\n" for name in IMAGES)
+    sizes = f"sizes: {[list(size) for size in SIZES]}\n"
+    (Path(__file__).parent / "cases" / "engine_images.yaml").write_text(HEAD_OF_IMAGES + sizes + counted, "utf-8")
     write_names("engine_names.yaml", HEAD, {name: read_names(name) for name in MODELS})

@@ -28,6 +28,7 @@ from recommender.estimate import model_shape
 from recommender.knowledge.load import load
 from recommender.knowledge.records import Model
 from recommender.request import checkpoint
+from recommender.request.image_tokens import image_tokens
 from recommender.smoke.filler import write_filler
 from recommender.smoke.weights import layouts, tensors, tokenizer, values, write
 from recommender.smoke.weights.layouts import WeightsError
@@ -280,6 +281,15 @@ def test_loaders_read_every_tensor(name: str, wanted: set[str]) -> None:
     written = {tensor.name for tensor in tensors.tensors(layouts.as_written(small(name)))}
     numbered = re.compile(r"\b(layers?|blocks|experts)\.\d+\.")
     assert {numbered.sub(r"\1.N.", each) for each in written} == wanted
+
+
+def test_processors_make_the_records_tokens() -> None:
+    """LMDeploy's prompts with the folders' image processors are as long as the records say."""
+    counts = yaml.safe_load((Path(__file__).parent / "cases" / "engine_images.yaml").read_text("utf-8"))
+    sizes = counts.pop("sizes")
+    for name, found in counts.items():
+        (vision,) = STORE.models[name].vision
+        assert found == [image_tokens(vision, *size) + vision.wrapper_tokens for size in sizes], name
 
 
 def test_loaders_were_asked_for_every_architecture() -> None:
