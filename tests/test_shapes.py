@@ -435,7 +435,10 @@ def test_a_resampler_works_on_patches_and_on_queries() -> None:
 def test_an_audio_encoder_weighs_what_its_layers_do() -> None:
     """Qwen3-Omni: 32 layers of 1280 and 5120, whole on each GPU; the rest is Qwen3-VL-30B's with another vocabulary."""
     omni, vision = load("qwen3-omni-30b-a3b-instruct"), load("qwen3-vl-30b-a3b-instruct")
-    audio = 32 * (4 * 1280 * 1280 + 2 * 1280 * 5120) * 2
+    layers = 32 * (4 * 1280 * 1280 + 2 * 1280 * 5120 + 4 * 1280 + 5120 + 1280 + 4 * 1280)
+    before = 480 * 9 + 480 + 2 * (480 * 480 * 9 + 480) + 480 * (128 // 8) * 1280
+    after = 2 * 1280 + 1280 * 1280 + 1280 + 1280 * 2048 + 2048
+    audio = (layers + before + after) * 2
     vocabulary = 2 * (152_064 - 151_936) * 2048 * 2
     assert model_shape.weight_bytes(omni) == model_shape.weight_bytes(vision) + audio + vocabulary
     for tp in (2, 4):
@@ -459,9 +462,11 @@ def test_sparse_attention_caches_keys_and_reads_what_it_picks() -> None:
     assert model_shape.kv_bytes_per_token(model, 16) == 61 * token
     assert model_shape.kv_read_bytes(model, 16, 1000) == 1000 * 61 * token
     assert model_shape.kv_read_bytes(model, 16, 100_000) == 61 * (2048 * 576 * 2 + 100_000 * 132)
-    layer = 1536 * 64 * 128 + 7168 * 128 + 7168 * 64
+    layer, small = 1536 * 64 * 128 + 7168 * 128, 7168 * 64 + 2 * 128  # the small ones stay 16-bit
     assert model_shape.linear_parameters(model) - model_shape.linear_parameters(dense) == 61 * layer
-    assert model_shape.parameters(model) - model_shape.parameters(dense) == 61 * (layer + 2 * 128)
+    assert model_shape.parameters(model) - model_shape.parameters(dense) == 61 * (layer + small)
+    more = model_shape.weight_bytes(model) - model_shape.weight_bytes(dense)
+    assert more == 61 * (layer * (1 + 2 / 128**2) + small * 2)
     assert model_shape.attention_flops(model, 1, 99_999) == 61 * 4 * 128 * 576 * 2048
 
 

@@ -1004,6 +1004,18 @@ def test_the_model_of_an_artefact(tmp_path: Path) -> None:
         asked(SERVE, MODEL=str(tmp_path / "gone"))
 
 
+@pytest.mark.parametrize(
+    ("model", "started"),
+    [("internvl3-8b-awq", True), ("qwen3-8b-fp8", True), ("deepseek-v3", False), ("phi-3.5-vision-instruct", False)],
+)
+def test_weights_that_no_run_started_are_said(model: str, started: bool) -> None:
+    """A warning names model and architecture where no record shows a start; runs of another format do not count."""
+    store = FOUND.resolved.store
+    warning = host.describe_unstarted(store.models[model], store)
+    assert bool(warning) != started
+    assert started or (model in warning and store.models[model].architecture in warning)
+
+
 def test_what_smoke_sets() -> None:
     """The engine's own words, no network for a local model, and no restarts that hide an end."""
     assert host.launch_variables("", {}) == {"TM_LOG_LEVEL": "INFO", "PYTHONUNBUFFERED": "1"}

@@ -28,6 +28,7 @@ from recommender.estimate import model_shape
 from recommender.knowledge.load import load
 from recommender.knowledge.records import Model
 from recommender.request import checkpoint
+from recommender.request.image_tokens import image_tokens
 from recommender.smoke.filler import write_filler
 from recommender.smoke.weights import layouts, tensors, tokenizer, values, write
 from recommender.smoke.weights.layouts import WeightsError
@@ -43,11 +44,6 @@ def covered(model: Model) -> bool:
     return True
 
 
-NOT_COVERED = {
-    "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM",
-    "Llama4ForConditionalGeneration", "MiniCPMV", "Phi3VForCausalLM", "Qwen3OmniMoeForConditionalGeneration",
-}  # fmt: skip
-"""Architectures with a model, served by PyTorch only, that no random weights are written for (of DeepSeek-V3: FP8)."""
 NAMES = sorted(name for name, model in STORE.models.items() if covered(model))
 SMALL_TEXT = {"hidden": 128, "layers": 2, "heads": 2, "kv_heads": 1, "head_dim": 64, "intermediate": 384}
 SMALL_VISION = {"hidden": 128, "layers": 2, "heads": 2, "intermediate": 128}
@@ -107,14 +103,22 @@ def small(name: str) -> Model:
         each | SMALL_LATENT | {"query_rank": 64 if each.get("query_rank") else 0}
         for each in fields["text"].get("latent", [])
     ]
+    for latent in fields["text"]["latent"]:
+        latent["index"] = [each | {"heads": 4} for each in latent.get("index", [])]
     fields["text"]["window"] = [each | {"layers": 1} for each in fields["text"].get("window", [])]
     fields["text"]["linear"] = [each | SMALL_LINEAR for each in fields["text"].get("linear", [])]
     if [each["method"] for each in fields.get("quantization", [])] == ["fp8"]:
-        fields["text"]["head_dim"] = 128  # whole blocks, as real ones have
+        whole_blocks = {"query_rank": 256, "rank": 256, "rope": 64, "key": 128, "value": 128}  # as real ones have
+        fields["text"]["latent"] = [each | whole_blocks for each in fields["text"]["latent"]]
+        fields["text"]["head_dim"] = 320 if fields["text"]["latent"] else 128
+    fields["audio"] = [each | SMALL_VISION | {"filters": 16} for each in fields.get("audio", [])]
+    for audio in fields["audio"]:
+        del audio["heads"]
     fields["vision"] = [each | SMALL_VISION for each in fields.get("vision", [])]
     for vision in fields["vision"]:
         vision["window"] = [each | {"full_layers": 1} for each in vision.get("window", [])]
-        sides = [(512, 128), (128, 128), (128, 768), (384, 128)] if vision.get("gated") else [(128, 128)] * 4
+        sides = [(512, 128), (128, 128), (128, 768), (384, 128)] if vision.get("gated") else [(128, 128)] * 5
+        sides[1] = (128, 256) if vision.get("cut") == "slices" else sides[1]
         matrices = zip(vision.get("projector", []), sides, strict=False)
         vision["projector"] = [each | dict(zip(("inputs", "outputs"), shape, strict=True)) for each, shape in matrices]
     return Model.model_validate_json(json.dumps(fields))
@@ -171,15 +175,8 @@ def _clean(tmp_path: Path) -> Iterator[None]:
 
 
 def test_every_record_is_covered() -> None:
-    """Random weights can be written for all that the newest TurboMind serves, and for most that PyTorch does."""
-    for engine, missing in (("turbomind", set()), ("pytorch", NOT_COVERED)):
-        served = {
-            model.architecture
-            for name, model in STORE.models.items()
-            for support in model.support
-            if support.engine == engine and not support.until and name not in NAMES
-        }
-        assert served == missing
+    """Random weights can be written for every model."""
+    assert set(NAMES) == set(STORE.models)
 
 
 # --- shapes ---------------------------------------------------------------------------------
@@ -292,11 +289,20 @@ def test_loaders_read_every_tensor(name: str, wanted: set[str]) -> None:
     assert {numbered.sub(r"\1.N.", each) for each in written} == wanted
 
 
+def test_processors_make_the_records_tokens() -> None:
+    """LMDeploy's prompts with the folders' image processors are as long as the records say."""
+    counts = yaml.safe_load((Path(__file__).parent / "cases" / "engine_images.yaml").read_text("utf-8"))
+    sizes = counts.pop("sizes")
+    for name, found in counts.items():
+        (vision,) = STORE.models[name].vision
+        assert found == [image_tokens(vision, *size) + vision.wrapper_tokens for size in sizes], name
+
+
 def test_loaders_were_asked_for_every_architecture() -> None:
     """The names above cover every architecture that random weights are written for, and every method."""
     models = [small(name) for name in loader_names()]
     covered = {model.architecture for model in models}
-    assert covered == {*layouts.DECODERS, *layouts.TILED, *layouts.QWEN_VL, layouts.LLAVA}
+    assert covered == {*layouts.DECODERS, *layouts.TILED, *layouts.QWEN_VL, layouts.LLAVA, layouts.MINICPM}
     assert {packed.method for model in models for packed in model.quantization} == {*layouts.QUANTIZED}
 
 

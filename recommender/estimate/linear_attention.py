@@ -89,12 +89,20 @@ def latent_weights(text: TextShape, latent: LatentAttention, tp: int = 1, *, sto
     """Return one layer's matrix weights on one GPU: as loaded, or as the checkpoint stores them."""
     inner = latent.query_rank or text.hidden  # what a head's query is made from
     shared = text.hidden * (latent.query_rank + latent.rank + latent.rope)
-    for index in latent.index:  # whole on every GPU: queries, one key, a weight for each head
-        shared += index.heads * (inner * index.head_dim + text.hidden) + text.hidden * index.head_dim
+    for index in latent.index:  # whole on every GPU: queries and one key
+        shared += (index.heads * inner + text.hidden) * index.head_dim
     if stored:
         queries = inner * (latent.key + latent.rope)
         return shared + text.heads * (queries + latent.rank * (latent.key + latent.value) + latent.value * text.hidden)
     return shared + text.heads * text.head_dim * (inner + text.hidden) / tp
+
+
+def cut_scales(model: Model) -> float:
+    """Return by how much FP8 scales outnumber whole squares: the latent vector's rows end within one."""
+    text = model.text
+    groups = [packed.group for packed in model.quantization if packed.method == "fp8" and packed.group > 0]
+    cut = [(-(latent.rank + latent.rope) % group, group) for latent in text.latent for group in groups]
+    return sum(text.layers * rows * text.hidden / group**2 for rows, group in cut)
 
 
 def index_bytes(text: TextShape) -> int:

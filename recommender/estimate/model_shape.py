@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from recommender.estimate.linear_attention import (
     attention_layers,
+    cut_scales,
     index_bytes,
     latent_weights,
     linear_weights,
@@ -85,13 +86,14 @@ def _expert_parameters(text: TextShape, tp: int = 1) -> float:
 
 
 def _router_parameters(text: TextShape, scored: float) -> int:
-    """Return the weights that score ``scored`` experts a layer, and of the shared experts' gates.
+    """Return the weights that score ``scored`` experts a layer, of the shared experts' gates and of indexes' heads.
 
     They are whole on every GPU and never quantised.
     """
     mixture = _mixture(text)
     gates = bool(mixture and mixture.shared and not (mixture.corrected or mixture.ungated))
-    return round(_mixture_layers(text) * text.hidden * (scored + gates))
+    heads = text.layers * sum(index.heads for latent in text.latent for index in latent.index)
+    return round(text.hidden * (_mixture_layers(text) * (scored + gates) + heads))
 
 
 def _small_parameters(text: TextShape, tp: int = 1) -> float:
@@ -99,7 +101,7 @@ def _small_parameters(text: TextShape, tp: int = 1) -> float:
 
     Norms are whole on every GPU.
     """
-    layer = 2.0 * text.head_dim if text.qk_norm else 0.0
+    layer = 2.0 * text.head_dim if text.qk_norm and text.qk_norm_weights else 0.0
     if text.attention_bias != "none":
         layer += text.heads * text.head_dim / tp + 2 * _kv_heads_per_rank(text, tp) * text.head_dim
         layer += text.hidden if text.attention_bias == "qkvo" else 0
@@ -192,7 +194,7 @@ def _linear_bytes(model: Model, tp: int, experts: float, scored: float, *, store
 
 def _text_bytes(model: Model, tp: int, *, stored: bool = False) -> float:
     text, experts = model.text, _experts(model.text)
-    small = _small_parameters(text, tp) + embedding_parameters(model) / tp
+    small = _small_parameters(text, tp) + embedding_parameters(model) / tp + cut_scales(model)
     return _linear_bytes(model, tp, experts, experts, stored=stored) + small * BYTES_16_BIT
 
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from recommender.knowledge.records import Model, VisionShape
+    from recommender.knowledge.records import AudioShape, Model, VisionShape
 
 BYTES_16_BIT = 2
 VISION_HEADS = (64, 128)
@@ -71,8 +71,12 @@ def _split_parameters(vision: VisionShape, hidden: int, resident: bool = False) 
         outside = _patch_inputs(vision) * width + width * ((vision.positions or patches(vision)) + 1) + 3 * width
         projector = sum(matrix.inputs * matrix.outputs for matrix in vision.projector)
         outside += sum(matrix.outputs for matrix in vision.projector if matrix.bias)
-        if not vision.positions and vision.projector[0].bias:  # as CLIP and LLaVA have it: both, but no bias of patches
+        if not vision.positions and len(vision.projector) > 1:  # as CLIP has it: both, but no bias of patches
             outside += 2 * width
+        if vision.cut == "rows":  # Phi-3.5-vision: a mark ends a line of tokens, another the squares
+            outside += 2 * vision.projector[0].inputs
+        if vision.cut == "slices":  # MiniCPM-V: a query a token, three norms with biases, none before
+            outside += (vision.tokens_per_tile + 6) * hidden - width
     if (
         vision.projector and vision.gated
     ):  # GLM-4.1V: no biases in layers, one norm more with a bias and none before them
@@ -138,11 +142,16 @@ def _projector_flops(vision: VisionShape, hidden: int) -> int:
 
 
 def audio_bytes(model: Model) -> int:
-    """Return the bytes of the audio encoder's layers, whole on each GPU; 0 without one."""
-    return sum(
-        BYTES_16_BIT * audio.layers * (4 * audio.hidden**2 + 2 * audio.hidden * audio.intermediate)
-        for audio in model.audio
-    )
+    """Return the bytes of the audio encoder and its projector, whole on each GPU; 0 without one."""
+    return BYTES_16_BIT * sum(_audio_parameters(audio, model.text.hidden) for audio in model.audio)
+
+
+def _audio_parameters(audio: AudioShape, hidden: int) -> int:
+    """Return the weights of layers, of three convolutions of 3 by 3 before and two matrices after."""
+    width, deep, filters = audio.hidden, audio.intermediate, audio.filters
+    layers = audio.layers * (4 * width**2 + 2 * width * deep + 9 * width + deep)
+    convolutions = 9 * filters * (1 + 2 * filters) + 3 * filters + filters * audio.bands // 8 * width
+    return layers + convolutions + 3 * width + width**2 + width * hidden + hidden
 
 
 @lru_cache(maxsize=256)

@@ -91,6 +91,8 @@ def audio_fields(config: Mapping[str, Any], base: records.AudioShape) -> dict[st
         "hidden": first(encoder, base.hidden, "d_model"),
         "layers": first(encoder, base.layers, "encoder_layers"),
         "intermediate": first(encoder, base.intermediate, "encoder_ffn_dim"),
+        "filters": first(encoder, base.filters, "downsample_hidden_size"),
+        "bands": first(encoder, base.bands, "num_mel_bins"),
     }
 
 

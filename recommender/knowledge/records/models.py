@@ -91,6 +91,7 @@ class TextShape(Record):
     tied_embeddings: bool = Field(description="input and output share one embedding")
     attention_bias: Literal["none", "qkv", "qkvo"] = Field(description="which attention matrices have a bias")
     qk_norm: bool = Field(description="queries and keys are normalised")
+    qk_norm_weights: bool = Field(default=True, description="that norm has weights")
     max_positions: int = Field(description="trained length in tokens")
     dtype: Literal["float16", "bfloat16"] = Field(description="format of the unquantised weights")
     post_norms: bool = Field(default=False, description="a layer has a norm after attention and MLP too (Gemma, GLM-4)")
@@ -185,6 +186,8 @@ class AudioShape(Record):
     hidden: int = Field(description="width of the hidden state")
     layers: int = Field(description="number of layers")
     intermediate: int = Field(description="width of the MLP")
+    filters: int = Field(description="filters of each of the three convolutions before it")
+    bands: int = Field(description="bands of sound that the convolutions read")
 
 
 class Quantization(Record):

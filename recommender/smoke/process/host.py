@@ -20,6 +20,8 @@ from recommender.smoke.process.gpu import Gpus
 
 if TYPE_CHECKING:
     from recommender.choose.recommend import Recommendation
+    from recommender.knowledge.records import Model
+    from recommender.knowledge.store import Store
     from recommender.render.artefact import Artefact
 
 PACKAGES = {"aiohttp": "aiohttp", "numpy": "numpy", "PIL": "pillow", "pynvml": "nvidia-ml-py"}
@@ -53,6 +55,21 @@ def check_cores(text: str) -> str:
 def describe_random_weights(seed: object) -> str:
     """Return a record's description of random weights."""
     return f"random, seed {seed}; not the real model"
+
+
+def describe_unstarted(model: Model, store: Store) -> str:
+    """Return a warning if no recorded run started random weights of this architecture and format; else empty."""
+    started = {_form(store.models[run.model]) for run in store.evidence.values() if run.random_weights}
+    if _form(model) in started:
+        return ""
+    return (
+        f"{model.id}: no recorded run has started random weights of {model.architecture} in this format; "
+        "they were checked against LMDeploy's loader only"
+    )
+
+
+def _form(model: Model) -> tuple[str, ...]:
+    return model.architecture, *(packed.method for packed in model.quantization)
 
 
 def leave_cores(pin: str) -> None:
@@ -118,10 +135,13 @@ def find_model(
     from recommender.smoke.weights import layouts, write
 
     if options["weights"] == "random":
+        resolved = recommendation.resolved
+        if warning := describe_unstarted(resolved.model, resolved.store):
+            say(warning)
         cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lmdeploy-recommender" / "random"
         try:
             root = options["weights_dir"] or cache
-            folder = write.ensure_checkpoint(recommendation.resolved.model, root, options["seed"], say)
+            folder = write.ensure_checkpoint(resolved.model, root, options["seed"], say)
         except layouts.WeightsError as error:
             raise Failure("machine", str(error)) from None
         return str(folder), describe_random_weights(options["seed"])

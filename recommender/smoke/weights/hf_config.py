@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from recommender.smoke.weights import gemma, glm4v, llava, qwen35, tokenizer
+from recommender.smoke.weights import gemma, glm4v, llama4, qwen35, tokenizer
+from recommender.smoke.weights.encoders import ENCODERS
 from recommender.smoke.weights.layouts import (
     CHANNELS,
     CHAT_LAYOUT,
@@ -18,9 +19,11 @@ from recommender.smoke.weights.layouts import (
     GLM4V,
     GLM_MOE,
     INTERN_S2,
-    LLAVA,
+    LLAMA4,
+    MINICPM,
+    OMNI,
+    PHI3V,
     QWEN3_VL,
-    QWEN35,
     QWEN_VL,
     S1_LAYOUT,
     decoder_name,
@@ -84,16 +87,9 @@ def config(model: Model, mark: Mapping[str, Any], ids: Mapping[str, Any]) -> dic
     own = {"auto_map": {"AutoConfig": f"{_module()}.SyntheticVisionModelConfig"}}
     if model.architecture in _MODEL_TYPES:
         common |= own
-    if model.architecture == GEMMA3:
-        return common | gemma.config(model, text, ids)
-    if model.architecture == GLM4V:
-        return common | glm4v.config(model, text, tokenizer.special_tokens(model).ids)
-    if model.architecture == LLAVA:
-        return common | llava.config(model, text, tokenizer.special_tokens(model).ids)
-    if model.architecture in (*QWEN35, *QWEN3_VL):
-        return common | qwen35.config(model, text, dict(tokenizer.special_tokens(model).ids))
-    if model.architecture in QWEN_VL:
-        return text | common | _qwen_config(model)
+    if encoder := ENCODERS.get(model.architecture):
+        at_the_top = text if model.architecture in (*QWEN_VL, MINICPM, PHI3V) else {}
+        return at_the_top | common | encoder.config(model, text, {**ids, **tokenizer.special_tokens(model).ids})
     if model.architecture == CHAT_LAYOUT:
         return common | _chat_config(vision) | {"llm_config": text, "vision_config": _vision_config(model)}
     return common | {
@@ -127,7 +123,7 @@ def _module() -> str:
 def _rope_scaling(model: Model) -> dict[str, Any] | None:
     """Return the family's published RoPE scaling; it does not affect memory."""
     name, positions, head = family(model), model.text.max_positions, model.text.head_dim
-    if model.architecture in QWEN3_VL:
+    if model.architecture in (*QWEN3_VL, OMNI):
         sections = [head * 3 // 16, head * 5 // 32, head * 5 // 32]
         return {"rope_type": "default", "mrope_interleaved": True, "mrope_section": sections}
     if model.architecture in QWEN_VL:
@@ -194,7 +190,13 @@ def _attention_config(model: Model) -> dict[str, Any]:
 
 def _latent_config(model: Model) -> dict[str, Any]:
     (latent,) = model.text.latent
+    picked = {
+        key: value
+        for index in latent.index
+        for key, value in (("n_heads", index.heads), ("head_dim", index.head_dim), ("topk", index.tokens))
+    }
     return {
+        **{f"index_{key}": value for key, value in picked.items()},
         "num_key_value_heads": model.text.heads,
         "q_lora_rank": latent.query_rank or None,
         "kv_lora_rank": latent.rank,
@@ -210,7 +212,9 @@ def _mixture_config(model: Model) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for mixture in text.mixture:
         settings |= {"num_experts_per_tok": mixture.per_token}
-        if mixture.corrected or mixture.ungated:
+        if name == LLAMA4:
+            settings |= llama4.text_config(text, mixture)
+        elif mixture.corrected or mixture.ungated:
             settings |= _routed(text, mixture)
         elif name in ("MixtralForCausalLM", "GptOssForCausalLM"):
             settings |= {"num_local_experts": mixture.experts, "intermediate_size": mixture.intermediate}
@@ -251,8 +255,8 @@ def _routed(text: TextShape, mixture: Mixture) -> dict[str, Any]:
         "mlp_layer_types": ["dense"] * mixture.dense_layers + ["sparse"] * (text.layers - mixture.dense_layers),
         "moe_layer_freq": 1,
         "routed_scaling_factor": 1.8 if mixture.corrected else 1.0,
-        "n_group": 1,
-        "topk_group": 1,
+        "n_group": 8 if mixture.experts == 256 else 1,  # DeepSeek-V3 and its successors
+        "topk_group": 4 if mixture.experts == 256 else 1,
     }
 
 
@@ -266,34 +270,6 @@ def _quantization(packed: Quantization) -> dict[str, Any]:
     if packed.method == "gptq":
         own = {"desc_act": False, "sym": True}
     return {"quant_method": packed.method, "bits": packed.bits, "group_size": packed.group, **own}
-
-
-def _qwen_config(model: Model) -> dict[str, Any]:
-    """Return what a Qwen vision model adds to its language model's keys, which lie at the top as published."""
-    vision, legacy = model.vision[0], not model.vision[0].gated
-    words = {"vision_start": 151652, "vision_end": 151653, "vision": 151654, "image": 151655, "video": 151656}
-    encoder: dict[str, Any] = {
-        "model_type": QWEN_VL[model.architecture],
-        "depth": vision.layers,
-        "num_heads": vision.heads,
-        "in_chans": CHANNELS,
-        "patch_size": vision.patch,
-        "spatial_patch_size": vision.patch,
-        "spatial_merge_size": round(1 / vision.downsample),
-        "temporal_patch_size": vision.pixels[0].frames,
-    }
-    if legacy:
-        encoder |= {"embed_dim": vision.hidden, "hidden_size": model.text.hidden, "hidden_act": "quick_gelu"}
-        encoder["mlp_ratio"] = vision.intermediate // vision.hidden
-    else:
-        encoder |= {"hidden_size": vision.hidden, "intermediate_size": vision.intermediate, "hidden_act": "silu"}
-        encoder |= {"out_hidden_size": model.text.hidden, "tokens_per_second": 2}
-    for window in vision.window:
-        every = vision.layers // window.full_layers
-        encoder["window_size"] = window.side
-        encoder["fullatt_block_indexes"] = list(range(every - 1, vision.layers, every))
-    ids = {f"{word}_token_id": number for word, number in words.items()}
-    return {"model_type": QWEN_VL[model.architecture], "vision_config": encoder, **ids}
 
 
 def _chat_config(vision: VisionShape) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from recommender.common.errors import MaintenanceError
 from recommender.knowledge import records
 
 if TYPE_CHECKING:
-    from recommender.knowledge.records import Mixture, Model, VisionShape
+    from recommender.knowledge.records import Mixture, Model, TextShape, VisionShape
 
 CHAT_LAYOUT = "InternVLChatModel"
 HF_LAYOUT = "InternVLForConditionalGeneration"
@@ -36,7 +36,13 @@ QWEN3_VL = {"Qwen3VLForConditionalGeneration": "qwen3_vl", "Qwen3VLMoeForConditi
 """Architectures with that encoder and ordinary attention, and their model types."""
 GEMMA3 = "Gemma3ForConditionalGeneration"
 GLM4V = "Glm4vForConditionalGeneration"
+MINICPM = "MiniCPMV"
+PHI3V = "Phi3VForCausalLM"
+OMNI = "Qwen3OmniMoeForConditionalGeneration"
+LLAMA4 = "Llama4ForConditionalGeneration"
 LLAVA = "LlavaForConditionalGeneration"
+PROJECTED = (GEMMA3, GLM4V, LLAMA4, LLAVA, MINICPM, PHI3V)
+"""Architectures whose record lists the projector's matrices."""
 QWEN3_NEXT = "Qwen3NextForCausalLM"
 GLM_MOE = "Glm4MoeForCausalLM"
 ITEM_BYTES = {"F16": 2, "BF16": 2, "F32": 4, "I32": 4, "U8": 1, "F8_E4M3": 1}
@@ -87,7 +93,8 @@ class Experts:
     """How an architecture names its experts; ``linears`` are gate, up and down. ``packed``: one tensor holds all.
 
     ``shared`` names what every token passes: ``shared_expert`` has a gate of its own, ``shared_experts`` has none.
-    ``corrected``: a bias corrects which experts are chosen.
+    ``corrected``: a bias corrects which experts are chosen. ``alternate``: the layers without experts are not the first
+    ones but come in turn.
     """
 
     block: str
@@ -98,6 +105,7 @@ class Experts:
     shared: str = ""
     corrected: bool = False
     dense_layers: bool = False
+    alternate: bool = False
 
 
 _EACH = ("gate_proj", "up_proj", "down_proj")
@@ -156,6 +164,7 @@ DECODERS: Mapping[str, Decoder] = {
     # These run on the PyTorch engine only.
     "MistralForCausalLM": Decoder("mistral", 1e6, 1e-5),
     "Phi3ForCausalLM": Decoder("phi3", 1e4, 1e-5, joined=("qkv_proj", "gate_up_proj")),
+    PHI3V: Decoder("phi3", 1e4, 1e-5, joined=("qkv_proj", "gate_up_proj")),
     "Gemma2ForCausalLM": Decoder("gemma2", 1e4, 1e-6, norms=_GEMMA_NORMS, centered=True),
     GEMMA3: Decoder("gemma3_text", 1e6, 1e-6, qk_norm=True, norms=_GEMMA_NORMS, centered=True),
     "Glm4ForCausalLM": Decoder("glm4", 1e4, 1e-5, joined=("gate_up_proj",), norms=_GLM_NORMS),
@@ -170,6 +179,17 @@ DECODERS: Mapping[str, Decoder] = {
         experts=Experts("mlp", "gate", _EACH, shared="shared_experts", dense_layers=True),
     ),
     "DeepseekV3ForCausalLM": Decoder("deepseek_v3", 1e4, 1e-6, experts=_CORRECTED, latent=True),
+    "DeepseekV32ForCausalLM": Decoder("deepseek_v32", 1e4, 1e-6, experts=_CORRECTED, latent=True),
+    OMNI: Decoder("qwen3_omni_moe_text", 1e6, 1e-6, qk_norm=True, experts=Experts("mlp", "gate", _EACH)),
+    LLAMA4: Decoder(
+        "llama4_text",
+        5e5,
+        1e-5,
+        qk_norm=None,
+        experts=Experts(
+            "feed_forward", "router", _EACH, packed=True, shared="shared_expert", dense_layers=True, alternate=True
+        ),
+    ),
     "Qwen3VLForConditionalGeneration": Decoder("qwen3_vl_text", 5e6, 1e-6, qk_norm=True),
     "Qwen3VLMoeForConditionalGeneration": Decoder(
         "qwen3_vl_moe_text", 5e6, 1e-6, qk_norm=True, experts=Experts("mlp", "gate", _EACH, packed=True)
@@ -198,8 +218,8 @@ def decoder_name(model: Model) -> str:
         return model.architecture
     if model.architecture in QWEN_VL:
         return "Qwen2ForCausalLM"
-    if model.architecture not in (*TILED, LLAVA):
-        covered = ", ".join((*DECODERS, *TILED, *QWEN_VL, LLAVA))
+    if model.architecture not in (*TILED, LLAVA, MINICPM):
+        covered = ", ".join((*DECODERS, *TILED, *QWEN_VL, LLAVA, MINICPM))
         raise WeightsError(
             f"{model.id}: random weights for {model.architecture} are not supported; use a model of {covered}"
         )
@@ -212,6 +232,18 @@ def decoder_name(model: Model) -> str:
     if model.architecture != CHAT_LAYOUT and name_found.startswith("InternLM"):
         name_found = "Llama"  # converted checkpoints hold InternLM under Llama's names
     return f"{name_found}ForCausalLM"
+
+
+def expert_step(text: TextShape, mixture: Mixture) -> int:
+    """Return the number of layers of which one has experts, where they alternate."""
+    return text.layers // (text.layers - mixture.dense_layers)
+
+
+def has_experts(text: TextShape, mixture: Mixture, decoder: Decoder, number: int) -> bool:
+    """Return whether a layer has experts: the last of each group where they alternate, else all after the dense."""
+    step = expert_step(text, mixture)
+    alternate = bool(decoder.experts and decoder.experts.alternate)
+    return number % step == step - 1 if alternate else number >= mixture.dense_layers
 
 
 def as_written(model: Model) -> Model:
@@ -231,16 +263,16 @@ def check_model(model: Model) -> None:
     """Raise WeightsError for a model whose weights LMDeploy would not load as written."""
     text, name = model.text, decoder_name(model)
     decoder = DECODERS[name]
-    sees = model.architecture in (*TILED, *QWEN_VL, *QWEN35, *QWEN3_VL, GEMMA3, GLM4V, LLAVA)
+    sees = model.architecture in (*TILED, *QWEN_VL, *QWEN35, *QWEN3_VL, OMNI, *PROJECTED)
     hybrid = model.architecture in (*QWEN35, QWEN3_NEXT)
     faults = [
+        (bool(model.audio) != (model.architecture == OMNI), "audio does not go with it", "fix the record's audio"),
         (sees != bool(model.vision), f"vision does not go with {model.architecture}", "fix the record's vision"),
         (decoder.qk_norm not in (text.qk_norm, None), f"text.qk_norm is not what {name} has", "fix the record"),
         (bool(text.mixture) != bool(decoder.experts), f"text.mixture is not what {name} has", "fix the record"),
         (bool(text.linear) != hybrid, f"text.linear is not what {name} has", "fix the record"),
         (text.post_norms != (len(decoder.norms) > 2), f"text.post_norms is not what {name} has", "fix the record"),
         (bool(text.latent) != decoder.latent, f"text.latent is not what {name} has", "fix the record"),
-        (bool(text.latent and model.quantization), "the loader wants 16-bit latent attention", "use 16-bit weights"),
         (hybrid and bool(model.quantization), "quantised linear attention is not supported", "use 16-bit weights"),
         (text.heads % text.kv_heads != 0, "text.heads is no multiple of text.kv_heads", "fix the record"),
         *(fault for mixture in text.mixture for fault in _mixture_faults(model, mixture, decoder.experts)),
@@ -270,12 +302,12 @@ def _mixture_faults(model: Model, mixture: Mixture, experts: Experts | None) -> 
 
 
 def _vision_faults(vision: VisionShape, architecture: str) -> _Faults:
-    learned, stacked = architecture in (*QWEN35, *QWEN3_VL, GLM4V), architecture in QWEN3_VL
+    kept, stacked = architecture in (*QWEN35, *QWEN3_VL, GLM4V, OMNI), architecture in (*QWEN3_VL, OMNI)
     for name, found, wanted in (
-        ("positions", vision.positions, learned),
-        ("pixels", vision.pixels, learned or architecture in QWEN_VL),
+        ("positions", vision.positions, kept or architecture == MINICPM),
+        ("pixels", vision.pixels, kept or architecture in QWEN_VL),
         ("deepstack", vision.deepstack, stacked),
-        ("projector", vision.projector, architecture in (GEMMA3, GLM4V, LLAVA)),
+        ("projector", vision.projector, architecture in PROJECTED),
     ):
         yield bool(found) != wanted, f"vision.{name} is not what the architecture has", "fix the record's vision"
     yield architecture in TILED and not vision.layer_scale, "the loader wants layer scales", "fix vision.layer_scale"
@@ -292,7 +324,7 @@ def _quantization_faults(model: Model) -> _Faults:
         kind = (packed.method, packed.bits, packed.group, packed.version)
         known = kind == QUANTIZED.get(packed.method)
         yield not known, f"quantisation {kind} is not supported", "use AWQ, GPTQ, FP8, MXFP4 or 16-bit weights"
-        wanted = ("mxfp4",) if experts and experts.bias else ("fp8",)
+        wanted = ("mxfp4",) if experts and experts.bias else () if experts and experts.alternate else ("fp8",)
         odd = packed.method not in wanted if experts and experts.packed else packed.method == "mxfp4"
         yield odd, f"{packed.method} does not go with {decoder_name(model)}", "fix the record's quantization"
         widths = wide if packed.method == "mxfp4" else [text.hidden, text.heads * text.head_dim, *wide]

@@ -25,7 +25,7 @@ WORDS = (
 STEM = "vision_tower.vision_model."
 
 
-def config(model: Model, text: dict[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
+def config(model: Model, text: dict[str, Any], ids: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the configuration holds beside the keys of all vision models."""
     shape = model.vision[0]
     encoder = {

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from recommender.smoke.weights import llava
-from recommender.smoke.weights.layouts import CHAT_LAYOUT, GEMMA3, GLM4V, LLAVA, QWEN3_VL, QWEN35
+from recommender.smoke.weights import llama4, llava, omni, phi3v
+from recommender.smoke.weights.layouts import (
+    CHAT_LAYOUT,
+    GEMMA3,
+    GLM4V,
+    LLAMA4,
+    LLAVA,
+    MINICPM,
+    OMNI,
+    PHI3V,
+    QWEN3_VL,
+    QWEN35,
+)
 
 if TYPE_CHECKING:
     from recommender.knowledge.records import Model
@@ -14,6 +25,7 @@ CLIP_MEAN, CLIP_STD = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.261302
 HALVES = [0.5, 0.5, 0.5]
 PIXEL_PROCESSORS = {
     GLM4V: "Glm4vProcessor",
+    OMNI: "Qwen3OmniMoeProcessor",
     **dict.fromkeys((*QWEN35, *QWEN3_VL), "Qwen3VLProcessor"),
     "Qwen2VLForConditionalGeneration": "Qwen2VLProcessor", "Qwen2_5_VLForConditionalGeneration": "Qwen2_5_VLProcessor",
 }  # fmt: skip
@@ -28,8 +40,11 @@ def processors(model: Model) -> dict[str, Any]:
     if model.architecture in PIXEL_PROCESSORS:
         return _pixel_processors(model)
     colours = {"do_normalize": True, "image_mean": IMAGE_MEAN, "image_std": IMAGE_STD, "do_resize": True, "resample": 3}
-    if model.architecture == LLAVA:
-        return llava.processors(vision, colours | {"image_mean": CLIP_MEAN, "image_std": CLIP_STD})
+    if model.architecture in (LLAVA, MINICPM, PHI3V):  # LMDeploy hands MiniCPM-V's processor no image
+        files = phi3v.processors if model.architecture == PHI3V else llava.processors
+        return files(vision, colours | {"image_mean": CLIP_MEAN, "image_std": CLIP_STD})
+    if model.architecture == LLAMA4:
+        return llama4.processors(vision, colours | {"image_mean": HALVES, "image_std": HALVES})
     if model.architecture == CHAT_LAYOUT:
         clip = {"image_processor_type": "CLIPImageProcessor", "crop_size": vision.image, "size": vision.image}
         return {"preprocessor_config.json": clip | colours | {"do_center_crop": True}}
@@ -52,7 +67,7 @@ def processors(model: Model) -> dict[str, Any]:
 def _pixel_processors(model: Model) -> dict[str, Any]:
     """Return the files of a processor that keeps an image's shape, with its pixels under both of their names."""
     vision, rule, newer = model.vision[0], model.vision[0].pixels[0], model.architecture in (*QWEN35, *QWEN3_VL)
-    mean, deviation = (HALVES, HALVES) if newer else (CLIP_MEAN, CLIP_STD)
+    mean, deviation = (HALVES, HALVES) if newer or model.architecture == OMNI else (CLIP_MEAN, CLIP_STD)
     kinds = (f"Qwen2VLImageProcessor{'Fast' if newer else ''}", f"Qwen{3 if newer else 2}VLVideoProcessor")
     if model.architecture == GLM4V:
         kinds = ("Glm4vImageProcessor", "Glm4vVideoProcessor")
@@ -64,6 +79,8 @@ def _pixel_processors(model: Model) -> dict[str, Any]:
         "size": {"shortest_edge": rule.least, "longest_edge": rule.most},
         "processor_class": PIXEL_PROCESSORS[model.architecture],
     }  # fmt: skip
+    for audio in model.audio:
+        common |= omni.LISTENING | {"feature_size": audio.bands}
     return {
         "preprocessor_config.json": common | {"image_processor_type": kinds[0]},
         "video_preprocessor_config.json": common | {"video_processor_type": kinds[1]},

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from recommender.smoke.weights import gemma, glm4v, llava, qwen35
+from recommender.smoke.weights import omni, qwen35
+from recommender.smoke.weights.encoders import ENCODERS
 from recommender.smoke.weights.layouts import (
     DECODERS,
-    GEMMA3,
     GLM4V,
-    LLAVA,
+    MINICPM,
     NIBBLES,
+    OMNI,
+    PHI3V,
     QWEN3_NEXT,
     QWEN3_VL,
     QWEN35,
@@ -19,8 +21,9 @@ from recommender.smoke.weights.layouts import (
     S1_LAYOUT,
     Tensor,
     decoder_name,
+    has_experts,
 )
-from recommender.smoke.weights.vision_tensors import dense, qwen_vision, tiled_vision
+from recommender.smoke.weights.vision_tensors import dense, norm, tiled_vision
 
 if TYPE_CHECKING:
     from recommender.knowledge.records import Mixture, Model, TextShape
@@ -33,18 +36,12 @@ def tensors(model: Model) -> Iterator[Tensor]:
     """Yield every tensor of the checkpoint in file order."""
     float_type = FLOATS[model.text.dtype]
     for vision in model.vision:
-        if model.architecture in QWEN_VL:
-            yield from qwen_vision(vision, model.text.hidden, float_type)
-        elif model.architecture == GEMMA3:
-            yield from gemma.vision(vision, model.text.hidden, float_type)
-        elif model.architecture == LLAVA:
-            yield from llava.vision(vision, model.text.hidden, float_type)
-        elif model.architecture == GLM4V:
-            yield from glm4v.vision(vision, model.text.hidden, float_type)
-        elif model.architecture in (*QWEN35, *QWEN3_VL):
-            yield from qwen35.vision(vision, model.text.hidden, float_type)
+        if encoder := ENCODERS.get(model.architecture):
+            yield from encoder.vision(vision, model.text.hidden, float_type)
         else:
             yield from tiled_vision(vision, model.text.hidden, float_type, model.architecture)
+    for audio in model.audio:
+        yield from omni.audio(audio, model.text.hidden, float_type)
     yield from _text(model, float_type)
 
 
@@ -84,10 +81,15 @@ def _norm(name: str, width: int, kind: str, centered: bool = False) -> Tensor:
 # --- language model -------------------------------------------------------------------------
 
 
+_STEMS = {OMNI: ("thinker.model.", "thinker."), MINICPM: ("llm.model.", "llm.")}
+
+
 def _stem(model: Model) -> tuple[str, str]:
     """Return the prefixes of the decoder's names and of the output head's name."""
-    if not model.vision or model.architecture in QWEN_VL:
+    if not model.vision or model.architecture in (*QWEN_VL, PHI3V):
         return "model.", ""
+    if model.architecture in _STEMS:
+        return _STEMS[model.architecture]
     if model.architecture in (S1_LAYOUT, GLM4V, *QWEN35, *QWEN3_VL):
         return "model.language_model.", ""
     return "language_model.model.", "language_model."
@@ -112,14 +114,14 @@ def _text(model: Model, kind: str) -> Iterator[Tensor]:
             yield from qwen35.linear_rest(layer, linear, kind)
         else:
             yield from _attention_tensors(layer, text, decoder, kind, common)
-        mixture = next((each for each in text.mixture if number >= each.dense_layers), None)
+        mixture = next((each for each in text.mixture if has_experts(text, each, decoder, number)), None)
         if mixture and decoder.experts:
             yield from _mixture(f"{layer}{decoder.experts.block}.", text.hidden, mixture, decoder.experts, kind, method)
         else:
             for name, inputs, outputs in _mlp(text, decoder):
                 yield from _linear(layer + name, inputs, outputs, kind, False, common)
-        for norm in others:
-            yield _norm(layer + norm, text.hidden, kind, decoder.centered)
+        for other in others:
+            yield _norm(layer + other, text.hidden, kind, decoder.centered)
     yield _norm(f"{stem}norm", text.hidden, kind, decoder.centered)
     if not text.tied_embeddings:
         yield Tensor(f"{top}{head}.weight", kind, (text.vocab, text.hidden), "normal")
@@ -130,9 +132,12 @@ def _attention_tensors(layer: str, text: TextShape, decoder: Decoder, kind: str,
         if latent.query_rank:
             yield _norm(f"{layer}self_attn.q_a_layernorm", latent.query_rank, kind)
         yield _norm(f"{layer}self_attn.kv_a_layernorm", latent.rank, kind)
+        for index in latent.index:
+            yield from norm(f"{layer}self_attn.indexer.k_norm", index.head_dim, kind, True)
+            yield from dense(f"{layer}self_attn.indexer.weights_proj", text.hidden, index.heads, kind, False)
     for name, inputs, outputs, bias in _attention(text, decoder):
         yield from _linear(layer + name, inputs, outputs, kind, bias, method)
-    for name in ("q_norm", "k_norm") if text.qk_norm else ():
+    for name in ("q_norm", "k_norm") if text.qk_norm and text.qk_norm_weights else ():
         yield _norm(f"{layer}self_attn.{name}", text.head_dim, kind, decoder.centered)
     if text.attention_sinks:
         yield Tensor(f"{layer}self_attn.sinks", kind, (text.heads,), "normal")
@@ -149,6 +154,9 @@ def _attention(text: TextShape, decoder: Decoder) -> Iterator[tuple[str, int, in
         yield "self_attn.kv_a_proj_with_mqa", text.hidden, latent.rank + latent.rope, False
         yield "self_attn.kv_b_proj", latent.rank, text.heads * (latent.key + latent.value), False
         yield "self_attn.o_proj", text.heads * latent.value, text.hidden, False
+        for index in latent.index:
+            yield "self_attn.indexer.wq_b", latent.query_rank, index.heads * index.head_dim, False
+            yield "self_attn.indexer.wk", text.hidden, index.head_dim, False
         return
     query, keys = text.heads * text.head_dim, text.kv_heads * text.head_dim
     biased, all_biased = text.attention_bias != "none", text.attention_bias == "qkvo"
@@ -172,7 +180,8 @@ def _mlp(text: TextShape, decoder: Decoder) -> Iterator[tuple[str, int, int]]:
         yield "mlp.down_proj", text.intermediate, text.hidden
         return
     names = ("feed_forward.w1", "feed_forward.w3", "feed_forward.w2") if decoder.fused else ()
-    gate, up, down = names or ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
+    block = decoder.experts.block if decoder.experts else "mlp"
+    gate, up, down = names or (f"{block}.gate_proj", f"{block}.up_proj", f"{block}.down_proj")
     yield from ((name, text.hidden, text.intermediate) for name in (gate, up))
     yield down, text.intermediate, text.hidden
 
@@ -184,15 +193,15 @@ def _mixture(
     own = 0 if mixture.sets else mixture.experts
     if own:
         yield from _linear(block + experts.router, hidden, own, kind, mixture.bias, "")
-    if experts.packed and method != "fp8":  # 8-bit experts are one tensor each
+    packed = experts.packed and method != "fp8"  # 8-bit experts are one tensor each
+    if packed:
         yield from _packed(f"{block}experts.", hidden, mixture, kind, method)
-        return
-    parts = [(f"{block}experts.{number}.", mixture.intermediate) for number in range(own)]
+    parts = [(f"{block}experts.{number}.", mixture.intermediate) for number in range(0 if packed else own)]
     if experts.shared:
         parts.append((f"{block}{experts.shared}.", mixture.shared))
     if experts.corrected:
         yield Tensor(f"{block}{experts.router}.e_score_correction_bias", "F32", (own,), "normal")
-    elif experts.shared == "shared_expert":
+    elif experts.shared and not mixture.ungated:
         yield from _linear(f"{block}shared_expert_gate", hidden, 1, kind, False, "")
     gate, up, down = experts.linears
     for expert, width in parts:

@@ -12,12 +12,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from recommender.smoke.filler import WORDS, made_up_words
-from recommender.smoke.weights import glm4v, llava
+from recommender.smoke.weights import glm4v, llama4, llava, omni, phi3v
 from recommender.smoke.weights.layouts import (
     CHAT_LAYOUT,
     GEMMA3,
     GLM4V,
+    LLAMA4,
     LLAVA,
+    MINICPM,
+    OMNI,
+    PHI3V,
     TILED,
     WeightsError,
     by_family,
@@ -59,7 +63,7 @@ _QWEN_END = ("<|im_end|>", "<|endoftext|>")
 _PIECES = {"<unk>": 0, "<s>": 1, "</s>": 2}
 _QWEN_IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
 _IMAGE_MARKS = {**dict.fromkeys(TILED, "<img><IMG_CONTEXT></img>\n"), GEMMA3: "<start_of_image>", LLAVA: "<image>\n"}
-_IMAGE_MARKS |= {GLM4V: "<|begin_of_image|><|image|><|end_of_image|>"}
+_IMAGE_MARKS |= {GLM4V: "<|begin_of_image|><|image|><|end_of_image|>", LLAMA4: "<|image|>"}
 _CHATML = ("<|im_start|>", "\n", "<|im_end|>\n", "")
 _GLM_WORDS = "<|endoftext|> [MASK] [gMASK] [sMASK] <sop> <eop> <|system|> <|user|> <|assistant|> <|observation|>"
 _GEMMA = {"<pad>": 0, "<eos>": 1, "<bos>": 2, "<unk>": 3}
@@ -67,9 +71,18 @@ _GEMMA_IMAGE = {"<start_of_image>": 255999, "<end_of_image>": 256000, "<image_so
 _DEEPSEEK = _consecutive_ids(
     100000, "<\uff5cbegin\u2581of\u2581sentence\uff5c> <\uff5cend\u2581of\u2581sentence\uff5c>"
 )
+_TEMPLATE_V32 = {"<think>": 128798, "</think>": 128799, "<\uff5cUser\uff5c>": 128803}
+_TEMPLATE_V32 |= {"<\uff5cAssistant\uff5c>": 128804}
+_OWN_TOKENS: Mapping[str, Mapping[str, int]] = {
+    "DeepseekV32ForCausalLM": _TEMPLATE_V32,  # LMDeploy writes this template itself
+    GLM4V: glm4v.TOKENS, LLAMA4: llama4.TOKENS, LLAVA: llava.TOKENS, OMNI: omni.TOKENS,
+    PHI3V: phi3v.TOKENS,
+}  # fmt: skip
 _LLAMA_3 = {"<|begin_of_text|>": 128000, "<|end_of_text|>": 128001, "<|finetune_right_pad_id|>": 128004}
 _LLAMA_3 |= {"<|start_header_id|>": 128006, "<|end_header_id|>": 128007, "<|eom_id|>": 128008, "<|eot_id|>": 128009}
 _LLAMA_3 |= {"<|python_tag|>": 128010}
+_LLAMA_4 = {"<|begin_of_text|>": 200000, "<|end_of_text|>": 200001, "<|header_start|>": 200005}
+_LLAMA_4 |= {"<|header_end|>": 200006, "<|eom|>": 200007, "<|eot|>": 200008, "<|finetune_right_pad|>": 200018}
 
 _HARMONY = {"<|startoftext|>": 199998, "<|endoftext|>": 199999, "<|return|>": 200002, "<|constrain|>": 200003}
 _HARMONY |= {"<|channel|>": 200005, "<|start|>": 200006, "<|end|>": 200007, "<|message|>": 200008, "<|call|>": 200012}
@@ -116,6 +129,10 @@ FAMILIES: Mapping[str, SpecialTokens] = {
         _LLAMA_3, "<|begin_of_text|>", ("<|eot_id|>", "<|end_of_text|>", "<|eom_id|>"), "<|finetune_right_pad_id|>",
         ("<|start_header_id|>", "<|end_header_id|>\n", "<|eot_id|>", "<|begin_of_text|>"), 128256,
     ),
+    "llama4": SpecialTokens(
+        _LLAMA_4, "<|begin_of_text|>", ("<|eot|>", "<|end_of_text|>", "<|eom|>"), "<|finetune_right_pad|>",
+        ("<|header_start|>", "<|header_end|>\n", "<|eot|>", "<|begin_of_text|>"), 200093,
+    ),
     "internlm2": SpecialTokens(
         _PIECES
         | _consecutive_ids(92538, "<|plugin|> <|interpreter|> <|action_end|> <|action_start|> <|im_end|> <|im_start|>"),
@@ -140,7 +157,7 @@ def special_tokens(model: Model) -> SpecialTokens:
             f"it should begin with one of {', '.join(FAMILIES)}"
         )
     ids = dict(family_tokens.ids)
-    ids |= {GLM4V: glm4v.TOKENS, LLAVA: llava.TOKENS}.get(model.architecture, {})
+    ids |= _OWN_TOKENS.get(model.architecture, {})
     if model.architecture in TILED:
         ids |= {word: family_tokens.images + place for place, word in enumerate(IMAGE_WORDS)}
     if max(ids.values()) >= model.text.vocab or len(ids) + 256 > model.text.vocab:
@@ -149,7 +166,7 @@ def special_tokens(model: Model) -> SpecialTokens:
             f"{max(ids.values())}; fix the record"
         )
     # LMDeploy writes an image as padding tokens, which must not end a sequence.
-    pad = "<pad>" if model.architecture == LLAVA else family_tokens.pad
+    pad = {LLAVA: "<pad>", PHI3V: "<|endoftext|>"}.get(model.architecture, family_tokens.pad)
     return replace(family_tokens, ids=ids, pad=pad)
 
 
@@ -162,7 +179,8 @@ def role_ids(model: Model) -> dict[str, Any]:
         roles = {"image": "<image_soft_token>", "image_start": "<start_of_image>", "image_end": "<end_of_image>"}
         ids_by_role |= {role: tokens.ids[word] for role, word in roles.items()}
     elif model.vision:
-        words = {**dict.fromkeys(TILED, "<IMG_CONTEXT>"), GLM4V: "<|image|>", LLAVA: "<image>"}
+        words = {**dict.fromkeys(TILED, "<IMG_CONTEXT>"), **dict.fromkeys((GLM4V, PHI3V), "<|image|>")}
+        words |= {LLAMA4: "<|patch|>", LLAVA: "<image>"}
         ids_by_role["image"] = tokens.ids[words.get(model.architecture, "<|image_pad|>")]
     return ids_by_role
 
@@ -278,11 +296,17 @@ def tokenizer_files(model: Model) -> dict[str, Any]:
     }
     if model.architecture in PIXEL_PROCESSORS:
         settings |= {"processor_class": PIXEL_PROCESSORS[model.architecture]}
+        if model.architecture == OMNI:
+            settings |= {"extra_special_tokens": omni.WORDS, **omni.WORDS}
     elif model.architecture == GEMMA3:
         words = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
         settings |= {"extra_special_tokens": words, **words, "processor_class": "Gemma3Processor"}
+    elif model.architecture in (MINICPM, PHI3V):
+        settings |= {"processor_class": llava.PROCESSOR}
     elif model.architecture == LLAVA:
         settings |= {"extra_special_tokens": {"image_token": "<image>"}, "processor_class": llava.PROCESSOR}
+    elif model.architecture == LLAMA4:
+        settings |= {"processor_class": llama4.PROCESSOR}
     elif model.vision and model.architecture != CHAT_LAYOUT:
         settings |= _image_words(tokens) | {"processor_class": "InternVLProcessor"}
     return {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from recommender.smoke.weights.layouts import CHANNELS, CHAT_LAYOUT, S1_LAYOUT, Tensor
 
 if TYPE_CHECKING:
-    from recommender.knowledge.records import VisionShape
+    from recommender.knowledge.records import AudioShape, VisionShape
 
 
 def dense(name: str, inputs: int, outputs: int, kind: str, bias: bool) -> Iterator[Tensor]:
@@ -25,17 +25,25 @@ def norm(name: str, width: int, kind: str, bias: bool) -> Iterator[Tensor]:
         yield Tensor(f"{name}.bias", kind, (width,), "normal")
 
 
-def split_layers(shape: VisionShape, stem: str, kind: str) -> Iterator[Tensor]:
-    """Yield the layers of CLIP and SigLIP, whose queries, keys and values are tensors of their own."""
+def split_layers(
+    shape: VisionShape | AudioShape,
+    stem: str,
+    kind: str,
+    *,
+    norms: tuple[str, str] = ("layer_norm1", "layer_norm2"),
+    out: str = "out_proj",
+    block: str = "mlp.",
+) -> Iterator[Tensor]:
+    """Yield layers whose queries, keys and values are tensors of their own, under CLIP's and SigLIP's names."""
     width, deep = shape.hidden, shape.intermediate
     for number in range(shape.layers):
         layer = f"{stem}{number}."
-        for name in ("layer_norm1", "layer_norm2"):
+        for name in norms:
             yield from norm(layer + name, width, kind, True)
-        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+        for name in ("q_proj", "k_proj", "v_proj", out):
             yield from dense(f"{layer}self_attn.{name}", width, width, kind, True)
-        yield from dense(f"{layer}mlp.fc1", width, deep, kind, True)
-        yield from dense(f"{layer}mlp.fc2", deep, width, kind, True)
+        yield from dense(f"{layer}{block}fc1", width, deep, kind, True)
+        yield from dense(f"{layer}{block}fc2", deep, width, kind, True)
 
 
 # --- InternVL: tiles ------------------------------------------------------------------------
@@ -108,31 +116,3 @@ _HF_VISION = {
 }
 _ROOTS = ("class", "positions", "patches", "layers", "projector")
 """Names that begin at the checkpoint's root."""
-
-
-# --- Qwen2-VL and Qwen2.5-VL: no tiles ------------------------------------------------------
-
-
-def qwen_vision(vision: VisionShape, hidden: int, kind: str) -> Iterator[Tensor]:
-    """Yield the tensors of a Qwen encoder: no class token, no positions, a norm for each patch before it is merged."""
-    width, patch = vision.hidden, vision.patch
-    shape = (width, CHANNELS, vision.pixels[0].frames, patch, patch)
-    yield Tensor("visual.patch_embed.proj.weight", kind, shape, "normal")
-    for number in range(vision.layers):
-        yield from _qwen_layer(vision, f"visual.blocks.{number}.", kind)
-    merged = round(1 / vision.downsample**2) * width
-    yield from norm("visual.merger.ln_q", width, kind, vision.norm == "layer_norm")
-    yield from dense("visual.merger.mlp.0", merged, merged, kind, True)
-    yield from dense("visual.merger.mlp.2", merged, hidden, kind, True)
-
-
-def _qwen_layer(vision: VisionShape, layer: str, kind: str) -> Iterator[Tensor]:
-    width, deep = vision.hidden, vision.intermediate
-    for name in ("norm1", "norm2"):
-        yield from norm(layer + name, width, kind, vision.norm == "layer_norm")
-    yield from dense(f"{layer}attn.qkv", width, 3 * width, kind, vision.qkv_bias)
-    yield from dense(f"{layer}attn.proj", width, width, kind, True)
-    ups, down = (("mlp.gate_proj", "mlp.up_proj"), "mlp.down_proj") if vision.gated else (("mlp.fc1",), "mlp.fc2")
-    for name in ups:
-        yield from dense(layer + name, width, deep, kind, True)
-    yield from dense(layer + down, deep, width, kind, True)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from recommender.common.parse import parse_json
 from recommender.common.user_file import Unreadable, read_text
-from recommender.smoke.weights import hf_config, layouts, tensors, tokenizer, values
+from recommender.smoke.weights import hf_config, layouts, phi3v, tensors, tokenizer, values
 from recommender.smoke.weights.layouts import Tensor, WeightsError
 from recommender.smoke.weights.tensors import planned_bytes
 
@@ -88,6 +88,8 @@ def _small_files(model: Model, seed: int) -> dict[str, str]:
     texts = {name: json.dumps(data, ensure_ascii=True) + "\n" for name, data in documents.items()}
     if source := hf_config.config_class(model):
         texts[hf_config.CLASS_FILE] = source
+    if model.architecture == layouts.PHI3V:
+        texts[phi3v.PROCESSOR_FILE] = phi3v.processor_class()
     texts["README.md"] = (
         f"# Random weights\n\nThis folder is synthetic and NOT {model.hub}: {MADE_BY} gave it that model's shapes, "
         f"random weights (seed {seed}) and a tokenizer of single bytes, to measure memory and speed without a "
