@@ -37,8 +37,10 @@ LITERALS = ("{", "[")
 In a command such a beginning is a placeholder: of an f-string, Ansible or Helm."""
 JSON = '{"'
 """How JSON begins that a shell takes apart: LMD104 reports it."""
-OF_PLATFORM = pattern(r"\$\{NOMAD_\w+\}|\bjson\.dumps\(")
-"""What Nomad sets when it places a task, as the number of a port; and JSON that a program writes."""
+OF_PLATFORM = pattern(r"\$\{NOMAD_\w+\}|\bjson\.dumps\(|\$\{#\w+\[@\]\}")
+"""What Nomad sets when it places a task, as the number of a port; JSON from a program; how many GPUs a list has."""
+COUNT = pattern(r"\"?\$\{#\w+\[@\]\}\"?")
+"""How many elements an array of a shell has."""
 OF_INSTANCE = pattern(
     r"%[iI](?!\w)|%\(process_num\)\d*d|\$\{?(?:SLURM_\w+|OMPI_\w+|(?:NODE_)?RANK|\w+_WORKER_INDEX)\b\}?"
 )
@@ -54,8 +56,12 @@ FILLED = pattern(
     r"|(?:[fF][\"'])?\{(?P<shown>[\w \t+*-]+)\}[\"']?"
 )
 """An element of a shell's array, or a sum of Python's variables as text."""
-BOUND = pattern(r"\bfor\b(?P<each>[^\n:]{1,200}?)\bin\b|\bdef[ \t]{1,8}\w{1,80}\((?P<given>[^()]{0,500})")
-"""What binds variables of Python: a loop, and a function's parameters."""
+BOUND = pattern(
+    r"\bfor\b(?P<each>[^\n:]{1,200}?)\bin\b|\bdef[ \t]{1,8}\w{1,80}\((?P<given>[^()]{0,500})"
+    r"|^[ \t]*(?P<called>\w{1,80})[ \t]*=[ \t]*(?:await[ \t]+)?[\w.]{1,80}\(",
+    re.MULTILINE,
+)
+"""What binds variables of Python: a loop, a function's parameters, and the result of a call, as of a free port."""
 SWEPT = pattern(r"\bfor[ \t]+(\w+)[ \t]+in[ \t]+(?:[\[(](?:\d++,?[ \t]*+)++[\])]:|\d+(?:[ \t]+\d+)*[ \t]*(?:;|\n))")
 """A loop over whole numbers that the script lists."""
 COUNTED = frozenset({"server-port", "node-rank", "dp-rank", "dist-init-addr"})
@@ -74,7 +80,8 @@ def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
     if MADE_BY in script.text[:HEAD]:  # a generated file documents its variables
         return
     optional = frozenset(name for match in GUARDED.finditer(script.text) for name in match.groups() if name)
-    values = ((each.name, each.word.raw) for each in script.assignments)
+    values = [(each.name, each.word.raw) for each in script.assignments]
+    optional |= {name for name, raw in values if COUNT.fullmatch(raw)}
     computed = frozenset(name for name, raw in values if COMPUTED.fullmatch(raw)) | _bound(script)
     if script.kind == "steps" and SWAPPER.search(script.text):
         computed |= {"PORT"}
@@ -163,7 +170,7 @@ def variables_of(word: Word) -> list[str]:
 def _bound(script: Script) -> frozenset[str]:
     """Return the variables that the script itself fills: a shell's arrays, loops and parameters of Python."""
     if script.kind == "python":
-        heads = (match["each"] or match["given"] for match in BOUND.finditer(script.text))
+        heads = (match["each"] or match["given"] or match["called"] or "" for match in BOUND.finditer(script.text))
         return frozenset(name for head in heads for name in re.findall(r"[A-Za-z_]\w*", head))
     return frozenset(each.name for each in script.assignments if each.word.raw.startswith("("))
 
