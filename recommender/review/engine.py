@@ -180,14 +180,16 @@ def examine(
 def _of_sweeps(
     script: Script, options: Mapping[str, Any], project: Mapping[str, Any], chosen: Iterable[Rule]
 ) -> Iterator[Finding]:
-    """Yield the errors of single values that a benchmark's loop lists; extreme values are its purpose."""
-    made = tuple(sweeps.launches(script))
+    """Yield what is wrong with each model of a loop, and the errors of single values: extremes are a benchmark's aim."""
+    made, models = sweeps.launches(script), sweeps.of_models(script)
     values = {word.place for launch in made for option in launch.options for word in option.values}
-    run = _Run(script, tuple(cases(script, options, project, made)), ())
-    for rule_ in chosen if made else ():
-        for finding in run.findings(rule_._replace(whole=None)):
-            if finding.severity == "error" and finding.place in values:
-                yield Finding(rule_, script.path, finding.diagnostic._replace(fix=None))
+    run = _Run(script, tuple(cases(script, options, project, tuple(made))), ())
+    each = _Run(script, tuple(cases(script, options, project, tuple(models))), ())
+    for rule_ in chosen if made or models else ():
+        single = rule_._replace(whole=None)
+        found = (finding for finding in run.findings(single) if finding.severity == "error" and finding.place in values)
+        for finding in (*found, *each.findings(single)):
+            yield Finding(rule_, script.path, finding.diagnostic._replace(fix=None))
 
 
 def _order(finding: Finding) -> tuple[int, int, str, str]:

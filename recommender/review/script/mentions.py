@@ -42,7 +42,7 @@ OF_PLATFORM = pattern(r"\$\{NOMAD_\w+\}|\bjson\.dumps\(|\$\{#\w+\[@\]\}")
 COUNT = pattern(r"\"?\$\{#\w+\[@\]\}\"?")
 """How many elements an array of a shell has."""
 OF_INSTANCE = pattern(
-    r"%[iI](?!\w)|%\(process_num\)\d*d|\$\{?(?:SLURM_\w+|OMPI_\w+|(?:NODE_)?RANK|\w+_WORKER_INDEX)\b\}?"
+    r"%[iI](?!\w)|%\(process_num\)\d*d|\$\{?(?:SLURM_\w+|OMPI_\w+|(?:NODE_)?RANK|LWS_\w+|MASTER_ADDR)\b\}?"
 )
 """What tells the servers of one file apart: of systemd, supervisord and what starts jobs on several hosts."""
 SWAPPER = pattern(r"(?m)^[ \t]+cmd:[ \t]")
