@@ -191,6 +191,7 @@ def _probe_port(page: SourceText, probe: Node, container: Node) -> Word | None:
 
 
 def probes(page: SourceText, container: Node) -> Iterator[Probe]:
+    """Yield the probes of a container, of Kubernetes or of Terraform."""
     for title in PROBES:
         node = given(container, title)
         if node is None or node.kind != "map":

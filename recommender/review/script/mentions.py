@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from recommender.common.pattern import pattern
 from recommender.review.script.model import ReadProblem
+from recommender.review.script.sweeps import SWEPT, of_models, variables_of
 
 if TYPE_CHECKING:
     from recommender.review.script.model import GivenOption, Launch, Script, Span, Word
@@ -51,19 +52,12 @@ GUARDED = pattern(r"-n\s+\"?\$\{?(\w+)(?::?-)?\}?\"?\s*\]\]?\s*(?:&&|;?\s*then\b
 """A variable that a script uses only if its caller sets it."""
 COMPUTED = pattern(r"\"?(?:\$\([^\n]*\)|`[^\n`]*`)\"?")
 """What a shell or a program computes, as the port of one of several servers, or a free one."""
-FILLED = pattern(
-    r"\"?\$\{(?P<array>\w+)\[\$?\{?\w+\}?\]\}\"?|str\((?P<cast>[\w \t+*-]+)\)"
-    r"|(?:[fF][\"'])?\{(?P<shown>[\w \t+*-]+)\}[\"']?"
-)
-"""An element of a shell's array, or a sum of Python's variables as text."""
 BOUND = pattern(
     r"\bfor\b(?P<each>[^\n:]{1,200}?)\bin\b|\bdef[ \t]{1,8}\w{1,80}\((?P<given>[^()]{0,500})"
     r"|^[ \t]*(?P<called>\w{1,80})[ \t]*=[ \t]*(?:await[ \t]+)?[\w.]{1,80}\(",
     re.MULTILINE,
 )
 """What binds variables of Python: a loop, a function's parameters, and the result of a call, as of a free port."""
-SWEPT = pattern(r"\bfor[ \t]+(\w+)[ \t]+in[ \t]+(?:[\[(](?:\d++,?[ \t]*+)++[\])]:|\d+(?:[ \t]+\d+)*[ \t]*(?:;|\n))")
-"""A loop over whole numbers that the script lists."""
 COUNTED = frozenset({"server-port", "node-rank", "dp-rank", "dist-init-addr"})
 """Options that differ between the servers of a script, so that it computes their values."""
 PLACEHOLDER = pattern(r"(?<![<\w])<([A-Za-z](?:[\w .-]{0,40}[\w.])?)>")
@@ -86,8 +80,10 @@ def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
     if script.kind == "steps" and SWAPPER.search(script.text):
         computed |= {"PORT"}
     swept = frozenset(SWEPT.findall(script.text))
+    judged = {launch.place for launch in of_models(script)}
     for launch in (*script.launches, *script.tools):
-        yield from _unknown(script, launch, optional, computed, swept)
+        known = launch._replace(model=None) if launch.place in judged and not launch.unsure else launch
+        yield from _unknown(script, known, optional, computed, swept)
     if named and not (script.launches or script.tools or script.problems or unfollowed):
         yield from _nothing(script)
 
@@ -159,12 +155,6 @@ def _is_counted(option: GivenOption, word: Word, computed: frozenset[str]) -> bo
         return True
     used = re.findall(r"\$\{?(\w+)", left)
     return computed.issuperset(variables_of(word)) or (bool(used) and computed.issuperset(used))
-
-
-def variables_of(word: Word) -> list[str]:
-    """Return the variables that a word is made of."""
-    filled = FILLED.fullmatch(word.raw)
-    return re.findall(r"[A-Za-z_]\w*", filled[filled.lastgroup or 0]) if filled else [word.variable]
 
 
 def _bound(script: Script) -> frozenset[str]:

@@ -5,10 +5,16 @@ from collections.abc import Iterator
 from itertools import islice
 
 from recommender.common.pattern import pattern
-from recommender.review.script.mentions import SWEPT, variables_of
 from recommender.review.script.model import GivenOption, Launch, Script, Word
 
 MOST, MOST_LAUNCHES = 12, 30
+FILLED = pattern(
+    r"\"?\$\{(?P<array>\w+)\[\$?\{?\w+\}?\]\}\"?|str\((?P<cast>[\w \t+*-]+)\)"
+    r"|(?:[fF][\"'])?\{(?P<shown>[\w \t+*-]+)\}[\"']?"
+)
+"""An element of a shell's array, or a sum of Python's variables as text."""
+SWEPT = pattern(r"\bfor[ \t]+(\w+)[ \t]+in[ \t]+(?:[\[(](?:\d++,?[ \t]*+)++[\])]:|\d+(?:[ \t]+\d+)*[ \t]*(?:;|\n))")
+"""A loop over whole numbers that the script lists."""
 VARIABLE = pattern(r"\"?\$\{?(\w+)\}?\"?")
 ARRAY = pattern(r"\"?\$\{(\w+)\[@\]\}\"?")
 NAME = pattern(r"#[^\n]*|[\"']?(?P<name>[\w.-]+(?:/[\w.-]+)+|/[\w./-]+)[\"']?")
@@ -62,3 +68,9 @@ def _of_models(script: Script) -> Iterator[Launch]:
             if match["name"]:
                 place = script.place(*match.span("name"))
                 yield launch._replace(model=Word(match["name"], match["name"], place, place))
+
+
+def variables_of(word: Word) -> list[str]:
+    """Return the variables that a word is made of."""
+    filled = FILLED.fullmatch(word.raw)
+    return re.findall(r"[A-Za-z_]\w*", filled[filled.lastgroup or 0]) if filled else [word.variable]
