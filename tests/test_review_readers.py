@@ -435,7 +435,10 @@ PYTHON = [
     ("from lmdeploy import pipeline\npipeline('m', **kw)", "m", {}, True),
     ("import lmdeploy\nlmdeploy.pipeline(model_path='m', log_level=x)", "m", {"log_level": [None]}, False),
     ("import lmdeploy as l\nl.serve('m', server_name='h')", "m", {"server_name": ["h"]}, False),
-    ("from lmdeploy import pipeline\nm = 'a'\nm = 'b'\npipeline(m)", None, {}, False),
+    ("from lmdeploy import pipeline\nm = 'a'\nm = 'b'\npipeline(m)", "b", {}, False),
+    ("from lmdeploy import pipeline\nm = 'a'\nif x:\n    m = 'b'\npipeline(m)", None, {}, False),
+    ("from lmdeploy import pipeline\nfor m in 'a', 'b':\n    pipeline(m)\nm = 'c'", None, {}, False),
+    ("from lmdeploy import pipeline\nm = 'a'\nm = m + 'b'\npipeline(m)", "ab", {}, False),
     ("from lmdeploy import pipeline\ndef f(m):\n    return pipeline(m)", None, {}, False),
     ("from lmdeploy import pipeline\npipeline(os.getenv('M', 'm'))", "m", {}, False),
     ("from lmdeploy import pipeline\npipeline(os.environ.get('M') or 'm')", "m", {}, False),
@@ -458,7 +461,7 @@ PYTHON = [
 
 @pytest.mark.parametrize(("text", "model", "options", "unsure"), PYTHON)
 def test_python_values(text: str, model: str | None, options: dict[str, list[str | None]], unsure: bool) -> None:
-    """Names assigned once are followed, everything else is unknown; processes are read as shell commands are."""
+    """Names are followed to the last value of their block, else they are unknown; processes read as shell commands."""
     launch = only_launch(text, "python")
     assert (launch.model.value if launch.model else "") == model
     assert given_options(launch) == options

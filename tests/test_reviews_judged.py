@@ -28,12 +28,13 @@ CORPUS_NOT_FOUND = {
 memory without a known model, pip's conditions."""
 FILES_NOT_FOUND = {
     ("py-adapter", "Open to every address without API keys"),
+    ("sh-getopts-array", "No such option"),
     ("sh-local-arrays", "A share of 1 or more stops the start"),
     ("sh-retry-loop", "It registers http://0.0.0.0:23333 at the proxy"),
     ("sh-slurm-array", "The second and third model have no AWQ weights"),
 }
 """All depend on the caller: it may add --api-keys or another engine, choose the model of a job array, and the proxy
-may be on another host."""
+may be on another host. Of words that several branches add to one list, none is known."""
 FAMILIES_OF_FILES = {**FAMILIES, "unread": "unread"}
 
 

@@ -225,7 +225,9 @@ def _count(
         total = int(answers["gpu"]["gpu_count"])
         return total if visible_count is None else min(total, visible_count)
     if visible_count is None and launch and launch.container:
-        visible_count = launch.container.gpus
+        passed = launch.environment.get("NVIDIA_VISIBLE_DEVICES")
+        listed = passed and DEVICES.fullmatch(passed.value or "")
+        visible_count = launch.container.gpus or (visible(passed) if listed else None)
     if visible_count is None:
         visible_count = of_job
     if visible_count is None and answers.get("gpu", {}).get("gpu_count", 1) > 1:
@@ -240,6 +242,7 @@ def visible(word: Word | None) -> int | None:
     return sum(bool(device.strip()) for device in word.value.split(",")) or None
 
 
+DEVICES = pattern(r"\d+(?:,\d+)*")
 LOOP = pattern(
     r"\bfor[ \t]+(?P<name>\w+)[ \t]+in[ \t]+(?P<values>[^;\n]+)|\bfor[ \t]*\(\([ \t]*(?P<counter>\w+)[ \t]*=[ \t]*\d"
 )

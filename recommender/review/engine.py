@@ -18,6 +18,7 @@ from recommender.review import engine_support, ignores
 from recommender.review.case import cases
 from recommender.review.rule import Case, Diagnostic, Finding, Rule, retirement
 from recommender.review.same_as_recommended import weighs_recommended
+from recommender.review.script import sweeps
 from recommender.review.script.model import ReadProblem, Script
 
 UNUSED, UNREAD, BAD_IGNORE = "LMD001", "LMD002", "LMD003"
@@ -159,6 +160,7 @@ def examine(
     known_cases = tuple(cases(script, options, project))
     run = _Run(script, known_cases, tuple(cases(script, options, project, script.tools)))
     findings = [finding for rule_ in chosen for finding in run.findings(rule_)]
+    findings += _of_sweeps(script, options, project, chosen)
     own_ignores = ignores.ignores(script, {rule_.id for rule_ in rules()} | by_id.keys())
     kept, used = ignores.apply(_distinct(findings), own_ignores)
     ran = (
@@ -173,6 +175,21 @@ def examine(
     kept.sort(key=_order)
     silent = {need: frozenset(names) for need, names in run.silent.items() if names}
     return Review(script.path, script, tuple(kept), silent, tuple(run.defects), known_cases)
+
+
+def _of_sweeps(
+    script: Script, options: Mapping[str, Any], project: Mapping[str, Any], chosen: Iterable[Rule]
+) -> Iterator[Finding]:
+    """Yield what is wrong with each model of a loop, and errors of single values: a benchmark tries extremes."""
+    made, models = sweeps.launches(script), sweeps.of_models(script)
+    values = {word.place for launch in made for option in launch.options for word in option.values}
+    run = _Run(script, tuple(cases(script, options, project, tuple(made))), ())
+    each = _Run(script, tuple(cases(script, options, project, tuple(models))), ())
+    for rule_ in chosen if made or models else ():
+        single = rule_._replace(whole=None)
+        found = (finding for finding in run.findings(single) if finding.severity == "error" and finding.place in values)
+        for finding in (*found, *each.findings(single)):
+            yield Finding(rule_, script.path, finding.diagnostic._replace(fix=None))
 
 
 def _order(finding: Finding) -> tuple[int, int, str, str]:

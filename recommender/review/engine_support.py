@@ -47,7 +47,13 @@ def wanted(case: Case) -> str:
     if "backend" in case.settings:
         text = case.text("backend")
         return text if text in (TURBOMIND, PYTORCH) else ""
-    return "" if launch.unsure else TURBOMIND
+    return "" if launch.unsure and not _lists_all(case) else TURBOMIND
+
+
+def _lists_all(case: Case) -> bool:
+    """Return whether the script lists all words that a launch may get, none of them for another engine."""
+    launch = case.launch
+    return launch.starts == "api_server" and not launch.unread and "--backend" not in case.script.text
 
 
 def engine(case: Case) -> str:

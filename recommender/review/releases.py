@@ -74,7 +74,11 @@ def _installations(script: Script) -> Iterator[Pinned]:
     for match in (*(INSTALLED.finditer(script.text) if "==" in script.text else ()), *named):
         shown = any(comment.place.start <= match.start() < comment.place.end for comment in script.comments)
         calls = (call for call in script.calls if call.place.start <= match.start() < call.place.end)
-        if not shown and (script.kind in CODE or any("install" in (w.value for w in call.words) for call in calls)):
+        line = script.text[script.text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        page = script.kind == "markdown" and "install" in line
+        if not shown and (
+            page or script.kind in CODE or any("install" in (w.value for w in call.words) for call in calls)
+        ):
             yield Pinned(match[1], script.place(*match.span()))
 
 

@@ -12,11 +12,12 @@ from recommender.review.readers.container_command import (
     true,
     whole,
 )
+from recommender.review.readers.dockerfile import entry_words
 from recommender.review.readers.manifest_words import COMPOSE, one_word, variables, words
 from recommender.review.readers.yaml_nodes import Node, map_scalar
 from recommender.review.script import beside
 from recommender.review.script.model import Container, Probe, ReadProblem, Word
-from recommender.review.script.source_map import SourceText
+from recommender.review.script.source_map import Field, Piece, SourceText
 from recommender.review.script.unwrap import probe_path, size_of
 
 
@@ -45,12 +46,30 @@ def _service(page: SourceText, name: Node, service: Node, outside: dict[str, Wor
     environment |= variables(page, service.get("environment"), outside)
     container = _around_service(page, name, service, outside, awaited)
     entrypoint, command = service.get("entrypoint"), service.get("command")
-    first = words(page, entrypoint, COMPOSE, outside)
+    first = words(page, entrypoint, COMPOSE, outside) if entrypoint is not None else _built_words(page, service)
     text = command if command is not None else entrypoint
-    if text is not None and text.kind == "scalar" and not (entrypoint is not None and command is not None):
+    if text is not None and text.kind == "scalar" and not ((entrypoint is not None or first) and command):
         return ContainerCommand([], environment, container, map_scalar(page.text, text), outside, unread)
     fields = [*first, *words(page, command, COMPOSE, outside)]
     return ContainerCommand(fields, environment, container, outside=outside, unread=unread)
+
+
+def _built_words(page: SourceText, service: Node) -> list[Field]:
+    """Return the server's words in the Dockerfile from which a service is built, at the place that names it."""
+    build = service.get("build")
+    if build is None:
+        return []
+    context = build if build.kind == "scalar" else build.get("context")
+    file = build.get("dockerfile")
+    folder = context.text.strip("./") if context else ""
+    path = f"{folder}/" * bool(folder) + (file.text if file else "Dockerfile")
+    source = beside.read(page.script.path, path)
+    entrypoint, command = entry_words(source.text) if source else ([], [])
+    if not entrypoint or not any("lmdeploy" in word for word in entrypoint):
+        return []
+    place = (file or build).start, (file or build).end
+    texts = entrypoint if service.get("command") else [*entrypoint, *command]
+    return [Field((Piece(text),), *place) for text in texts]
 
 
 def _environment_files(page: SourceText, node: Node | None) -> tuple[dict[str, Word], tuple[ReadProblem, ...]]:

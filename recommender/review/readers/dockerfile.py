@@ -83,6 +83,18 @@ def read(script: Script) -> Script:
     return complete_script(replace(script, comments=tuple(comments)), run, [])
 
 
+def entry_words(text: str) -> tuple[list[str], list[str]]:
+    """Return the words of a Dockerfile's ENTRYPOINT and of its CMD; none of another form than JSON."""
+    script = Script("Dockerfile", "docker", text)
+    found: dict[str, Mapped] = {}
+    whole = Mapped.whole(text)
+    for name, first, last in _instructions(whole.code, SourceText(script), []):
+        found |= {name: whole.part(first, last)} if name in ("ENTRYPOINT", "CMD") else {}
+        found = {} if name == "FROM" else found
+    entrypoint, command = (_list(found.get(name)) or [] for name in ("ENTRYPOINT", "CMD"))
+    return [field.known for field in entrypoint], [field.known for field in command]
+
+
 def _instructions(code: str, page: SourceText, comments: list[Comment]) -> Iterator[tuple[str, int, int]]:
     """Yield each instruction's name and range; a trailing backslash continues it."""
     at, name, start = 0, "", 0

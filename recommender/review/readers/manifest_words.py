@@ -12,7 +12,7 @@ from recommender.review.script.unwrap import ASSIGNED
 
 # What compose and Kubernetes expand before the container sees it.
 COMPOSE = pattern(r"\$(?:(?P<dollar>\$)|(?P<name>\w+)|\{(?P<braced>\w+)(?:(?P<sign>:?[-+?])(?P<rest>[^{}]*))?\})")
-CLUSTER = pattern(r"\$(?:(?P<dollar>\$)|\((?P<name>[\w.-]+)\))")
+CLUSTER = pattern(r"\$(?:(?P<dollar>\$)|\((?P<name>[\w.-]+)\))|\{\{-?\s*\.?(?:[\w-]+\.)*(?P<braced>[\w-]+)[^{}\n]*\}\}")
 
 # Expressions of GitHub, Ansible and Helm, Azure, Terraform: the last name in them is the variable.
 MACRO = pattern(
@@ -84,7 +84,7 @@ def unescape(text: Mapped) -> Mapped:
 
 def expand(field: Field, pattern: re.Pattern[str], known: dict[str, Word]) -> Field:
     """Replace a word's variables whose values the file contains."""
-    if not any("$" in (piece.text or "") for piece in field.pieces):
+    if not any("$" in (piece.text or "") or "{{" in (piece.text or "") for piece in field.pieces):
         return field
     pieces: list[Piece] = []
     variable = ""

@@ -1,5 +1,6 @@
 """Read the containers of Kubernetes manifests, whatever resource holds the pod."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -32,6 +33,7 @@ def pods(page: SourceText, roots: Sequence[Node]) -> Iterator[ContainerCommand]:
     """Yield what each container of a pod runs."""
     by_kind = {kind: [root for root in roots if _text(root.get("kind")) == kind] for kind in ("ConfigMap", "Service")}
     maps = {_text(root.get("metadata", "name")): data for root in by_kind["ConfigMap"] if (data := root.get("data"))}
+    parameters = {name: word for root in roots for name, word in _parameters(page, root)}
     services = tuple(_service_ports(page, by_kind["Service"]))
     alone = len(roots) - len(by_kind["ConfigMap"]) - len(by_kind["Service"]) == 1 == len(by_kind["Service"])
     stack: list[tuple[Node, int | None, bool]] = [(root, 1, False) for root in reversed(roots)]
@@ -46,7 +48,7 @@ def pods(page: SourceText, roots: Sequence[Node]) -> Iterator[ContainerCommand]:
         for container in [*(containers.items[:MOST_CONTAINERS] if containers else ()), *single]:
             if container.kind == "map" and left:
                 left -= 1
-                started = _pod_container(page, node, container, maps)
+                started = _pod_container(page, node, container, maps, parameters)
                 led = services if alone and containers and len(containers.items) == 1 else ()
                 yield replace(
                     started, container=started.container._replace(replicas=count, services=led, serves=serves)
@@ -59,6 +61,15 @@ def pods(page: SourceText, roots: Sequence[Node]) -> Iterator[ContainerCommand]:
 
 def _text(node: Node | None) -> str:
     return node.text if node else ""
+
+
+def _parameters(page: SourceText, root: Node) -> Iterator[tuple[str, Word]]:
+    """Yield the parameters of a workflow of Argo with the values that it gives them."""
+    listed = root.get("spec", "arguments", "parameters")
+    for item in listed.items if listed else ():
+        name, word = item.get("name"), one_word(page, item.get("value"))
+        if name is not None and word is not None:
+            yield name.text, word
 
 
 def _service_ports(page: SourceText, services: Sequence[Node]) -> Iterator[Word]:
@@ -89,7 +100,9 @@ def _environment_sources(
     return environment, tuple(problems)
 
 
-def _pod_container(page: SourceText, pod: Node, container: Node, maps: Mapping[str, Node]) -> ContainerCommand:
+def _pod_container(
+    page: SourceText, pod: Node, container: Node, maps: Mapping[str, Node], parameters: Mapping[str, Word]
+) -> ContainerCommand:
     environment, unread = _environment_sources(page, container.get("envFrom"), maps)
     listed = container.get("env")
     for item in listed.items if listed else ():
@@ -100,8 +113,9 @@ def _pod_container(page: SourceText, pod: Node, container: Node, maps: Mapping[s
         word = one_word(page, value, CLUSTER, environment) if value is not None else None
         place = page.place(source.start, source.end)
         environment[name.text] = word or Word(page.text[place.start : place.end], None, place)
-    command = words(page, container.get("command"), CLUSTER, environment)
-    arguments = words(page, container.get("args"), CLUSTER, environment)
+    known = {**parameters, **environment}
+    command = words(page, container.get("command"), CLUSTER, known)
+    arguments = words(page, container.get("args"), CLUSTER, known)
     script = next((found for key in SOURCE if (found := container.get(key)) is not None), None)
     if script is not None and script.kind == "scalar":
         text = expressions(map_scalar(page.text, script), environment)
@@ -134,7 +148,7 @@ def _around_container(page: SourceText, pod: Node, container: Node) -> Container
         published=tuple(word for port in published if (word := one_word(page, port)) is not None),
         targets=tuple(word for port in targets if (word := one_word(page, port)) is not None),
         restart=one_word(page, pod.get("restartPolicy")),
-        probes=tuple(_probes(page, container)),
+        probes=tuple(probes(page, container)),
     )
 
 
@@ -155,9 +169,18 @@ def _pod_memory(pod: Node, container: Node) -> tuple[int | None, bool]:
     return None, True
 
 
+def _snake(name: str) -> str:
+    return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
+
+
+def given(node: Node, *names: str) -> Node | None:
+    """Return what is below keys, in the spelling of Kubernetes or of Terraform: ``httpGet``, ``http_get``."""
+    return node.get(*names) or node.get(*(_snake(name) for name in names))
+
+
 def _probe_port(page: SourceText, probe: Node, container: Node) -> Word | None:
     """Return the port that a probe asks, by number or by the name of a container's port."""
-    word = one_word(page, probe.get("httpGet", "port") or probe.get("tcpSocket", "port"))
+    word = one_word(page, given(probe, "httpGet", "port") or given(probe, "tcpSocket", "port"))
     if word is None or (word.value or "").isdecimal():
         return word
     ports = container.get("ports")
@@ -167,21 +190,22 @@ def _probe_port(page: SourceText, probe: Node, container: Node) -> Word | None:
     return next((word._replace(value=port.text, written=None) for port in named if port), None)
 
 
-def _probes(page: SourceText, container: Node) -> Iterator[Probe]:
+def probes(page: SourceText, container: Node) -> Iterator[Probe]:
+    """Yield the probes of a container, of Kubernetes or of Terraform."""
     for title in PROBES:
-        node = container.get(title)
+        node = given(container, title)
         if node is None or node.kind != "map":
             continue
-        path, command = node.get("httpGet", "path"), node.get("exec", "command")
+        path, command = given(node, "httpGet", "path"), node.get("exec", "command")
         asked = " ".join(item.text for item in command.items) if command else ""
-        key = next((key for key, value in container.pairs if key.value == title), node)
+        key = next((key for key, value in container.pairs if key.value in (title, _snake(title))), node)
         yield Probe(
             kind=title.removesuffix("Probe"),  # type: ignore[arg-type]
             place=page.place(key.start, key.end),
             path=path.text if path else probe_path(asked),
             port=_probe_port(page, node, container) or (port_of(page, command, asked) if command else None),
-            initial_s=seconds(node.get("initialDelaySeconds")),
-            period_s=seconds(node.get("periodSeconds")),
-            timeout_s=seconds(node.get("timeoutSeconds")),
-            failures=int(seconds(node.get("failureThreshold"))),
+            initial_s=seconds(given(node, "initialDelaySeconds")),
+            period_s=seconds(given(node, "periodSeconds")),
+            timeout_s=seconds(given(node, "timeoutSeconds")),
+            failures=int(seconds(given(node, "failureThreshold"))),
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from recommender.common.pattern import pattern
 from recommender.review.readers.container_command import whole
 from recommender.review.readers.manifest_words import MACRO, expressions, one_line, one_word, variables, words
+from recommender.review.readers.pods import probes
 from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, comments_of, documents, map_scalar
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Container, Script, Span, Word
@@ -140,7 +141,9 @@ class _Reader:
         word = one_word(self.page, image)
         if word is None:
             return replace(around, environment=environment)
-        return Around(environment, Container(word.place, image=_literal(word), gpus=_gpus(node), shm_known=False))
+        asked = tuple(probes(self.page, node))
+        around_it = Container(word.place, image=_literal(word), gpus=_gpus(node), shm_known=False, probes=asked)
+        return Around(environment, around_it)
 
     def _words(self, node: Node, around: Around) -> list[Field]:
         return words(self.page, node, MACRO, dict(around.environment))

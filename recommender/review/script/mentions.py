@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from recommender.common.pattern import pattern
 from recommender.review.script.model import ReadProblem
+from recommender.review.script.sweeps import SWEPT, of_models, variables_of
 
 if TYPE_CHECKING:
     from recommender.review.script.model import GivenOption, Launch, Script, Span, Word
@@ -35,22 +36,29 @@ LITERALS = ("{", "[")
 """How dictionaries and lists of Python begin: known, though no single word.
 
 In a command such a beginning is a placeholder: of an f-string, Ansible or Helm."""
-OF_PLATFORM = pattern(r"\$\{NOMAD_\w+\}")
-"""What Nomad sets when it places a task, as the number of a port."""
+JSON = '{"'
+"""How JSON begins that a shell takes apart: LMD104 reports it."""
+OF_PLATFORM = pattern(r"\$\{NOMAD_\w+\}|\bjson\.dumps\(|\$\{#\w+\[@\]\}")
+"""What Nomad sets when it places a task, as the number of a port; JSON from a program; how many GPUs a list has."""
+COUNT = pattern(r"\"?\$\{#\w+\[@\]\}\"?")
+"""How many elements an array of a shell has."""
+OF_INSTANCE = pattern(
+    r"%[iI](?!\w)|%\(process_num\)\d*d|\$\{?(?:SLURM_\w+|OMPI_\w+|(?:NODE_)?RANK|LWS_\w+|MASTER_ADDR)\b\}?"
+)
+"""What tells the servers of one file apart: of systemd, supervisord and what starts jobs on several hosts."""
+SWAPPER = pattern(r"(?m)^[ \t]+cmd:[ \t]")
+"""A model of llama-swap, which gives each a port."""
 GUARDED = pattern(r"-n\s+\"?\$\{?(\w+)(?::?-)?\}?\"?\s*\]\]?\s*(?:&&|;?\s*then\b)|\$\{(\w+):?\+")
 """A variable that a script uses only if its caller sets it."""
 COMPUTED = pattern(r"\"?(?:\$\([^\n]*\)|`[^\n`]*`)\"?")
 """What a shell or a program computes, as the port of one of several servers, or a free one."""
-FILLED = pattern(
-    r"\"?\$\{(?P<array>\w+)\[\$?\{?\w+\}?\]\}\"?|str\((?P<cast>[\w \t+*-]+)\)"
-    r"|(?:[fF][\"'])?\{(?P<shown>[\w \t+*-]+)\}[\"']?"
+BOUND = pattern(
+    r"\bfor\b(?P<each>[^\n:]{1,200}?)\bin\b|\bdef[ \t]{1,8}\w{1,80}\((?P<given>[^()]{0,500})"
+    r"|^[ \t]*(?P<called>\w{1,80})[ \t]*=[ \t]*(?:await[ \t]+)?[\w.]{1,80}\(",
+    re.MULTILINE,
 )
-"""An element of a shell's array, or a sum of Python's variables as text."""
-BOUND = pattern(r"\bfor\b(?P<each>[^\n:]{1,200}?)\bin\b|\bdef[ \t]{1,8}\w{1,80}\((?P<given>[^()]{0,500})")
-"""What binds variables of Python: a loop, and a function's parameters."""
-SWEPT = pattern(r"\bfor[ \t]+(\w+)[ \t]+in[ \t]+(?:[\[(](?:\d++,?[ \t]*+)++[\])]:|\d+(?:[ \t]+\d+)*[ \t]*(?:;|\n))")
-"""A loop over whole numbers that the script lists."""
-COUNTED = frozenset({"server-port", "node-rank", "dp-rank"})
+"""What binds variables of Python: a loop, a function's parameters, and the result of a call, as of a free port."""
+COUNTED = frozenset({"server-port", "node-rank", "dp-rank", "dist-init-addr"})
 """Options that differ between the servers of a script, so that it computes their values."""
 PLACEHOLDER = pattern(r"(?<![<\w])<([A-Za-z](?:[\w .-]{0,40}[\w.])?)>")
 """What the reader of a page replaces, as ``<port>``."""
@@ -66,11 +74,16 @@ def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
     if MADE_BY in script.text[:HEAD]:  # a generated file documents its variables
         return
     optional = frozenset(name for match in GUARDED.finditer(script.text) for name in match.groups() if name)
-    values = ((each.name, each.word.raw) for each in script.assignments)
+    values = [(each.name, each.word.raw) for each in script.assignments]
+    optional |= {name for name, raw in values if COUNT.fullmatch(raw)}
     computed = frozenset(name for name, raw in values if COMPUTED.fullmatch(raw)) | _bound(script)
+    if script.kind == "steps" and SWAPPER.search(script.text):
+        computed |= {"PORT"}
     swept = frozenset(SWEPT.findall(script.text))
+    judged = {launch.place for launch in of_models(script)}
     for launch in (*script.launches, *script.tools):
-        yield from _unknown(script, launch, optional, computed, swept)
+        known = launch._replace(model=None) if launch.place in judged and not launch.unsure else launch
+        yield from _unknown(script, known, optional, computed, swept)
     if named and not (script.launches or script.tools or script.problems or unfollowed):
         yield from _nothing(script)
 
@@ -114,6 +127,7 @@ def _unknown(
     words += [word for word in launch.extra if word.value is None]
     if launch.starts == "pipeline":
         words = [word for word in words if not word.raw.startswith(LITERALS)]
+    words = [word for word in words if word.quoted or not word.raw.startswith(JSON)]
     words = [word for word in words if not OF_PLATFORM.search(word.raw) and word.variable not in optional]
     if script.kind == "markdown":
         words = [word for word in words if not PLACEHOLDER.search(script.text[word.place.start : word.place.end])]
@@ -122,9 +136,9 @@ def _unknown(
         names = list(dict.fromkeys(_shown(word) for word in words))
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         shown = f"{', '.join(names[:MOST_NAMED])}{more}"
-        listed = all(swept.issuperset(_variables(word)) for word in words)
+        listed = all(swept.issuperset(variables_of(word)) for word in words)
         if listed:
-            what = f"a loop lists the values of {shown}; rules judge none of them"
+            what = f"a loop lists the values of {shown}; rules report only errors of single values"
         else:
             what = f"not known from this file: {shown}; rules skip what depends on it"
         yield ReadProblem(what, _place(words, launch), listed)
@@ -136,19 +150,17 @@ def _is_counted(option: GivenOption, word: Word, computed: frozenset[str]) -> bo
     """Return whether the script itself computes a port or a rank."""
     if option.name.lstrip("-").replace("_", "-") not in COUNTED:
         return False
-    return COMPUTED.fullmatch(word.raw) is not None or computed.issuperset(_variables(word))
-
-
-def _variables(word: Word) -> list[str]:
-    """Return the variables that a word is made of."""
-    filled = FILLED.fullmatch(word.raw)
-    return re.findall(r"[A-Za-z_]\w*", filled[filled.lastgroup or 0]) if filled else [word.variable]
+    left = OF_INSTANCE.sub("", word.raw)
+    if COMPUTED.fullmatch(word.raw) is not None or (left != word.raw and "$" not in left):
+        return True
+    used = re.findall(r"\$\{?(\w+)", left)
+    return computed.issuperset(variables_of(word)) or (bool(used) and computed.issuperset(used))
 
 
 def _bound(script: Script) -> frozenset[str]:
     """Return the variables that the script itself fills: a shell's arrays, loops and parameters of Python."""
     if script.kind == "python":
-        heads = (match["each"] or match["given"] for match in BOUND.finditer(script.text))
+        heads = (match["each"] or match["given"] or match["called"] or "" for match in BOUND.finditer(script.text))
         return frozenset(name for head in heads for name in re.findall(r"[A-Za-z_]\w*", head))
     return frozenset(each.name for each in script.assignments if each.word.raw.startswith("("))
 

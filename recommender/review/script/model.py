@@ -177,7 +177,7 @@ class Comment(NamedTuple):
 
 
 class ReadProblem(NamedTuple):
-    """A place that the reader did not understand; ``listed``: the file lists the values, and rules judge none."""
+    """A place that the reader did not understand; ``listed``: the file lists the values."""
 
     message: str
     place: Span

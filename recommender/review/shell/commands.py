@@ -303,6 +303,17 @@ def _trap(run: Run, fields: list[Field], where: Where) -> None:
         read_nested(run, Unwrapped(fields, {}, nested=fields[0]), where)
 
 
+def _alias(run: Run, fields: list[Field], where: Where) -> None:
+    """Follow the command that an alias stands for, as that of a function which nothing calls."""
+    for field in fields:
+        name, equals, _ = field.known.partition("=")
+        if equals and "lmdeploy" in field.known:
+            command = field.after(len(name) + 1, run.page.text)
+            kept = run.state.copy()
+            read_nested(run, Unwrapped(fields, {}, nested=command), where)
+            run.state = kept
+
+
 BUILTINS: dict[str, Callable[[Run, list[Field], Where], None]] = {
     "set": _set,
     "shift": _shift,
@@ -314,4 +325,5 @@ BUILTINS: dict[str, Callable[[Run, list[Field], Where], None]] = {
     "getopts": _read_into,
     "printf": _printf,
     "trap": _trap,
+    "alias": _alias,
 }

@@ -38,6 +38,10 @@ POWERSHELL = pattern(
     |(?P<slash>\\)""",
     re.VERBOSE | re.DOTALL,
 )
+ARRAY = pattern(r"\$(\w+)[ \t]*=[ \t]*@\(")
+GROWS = pattern(r"\$(\w+)[ \t]*\+=")
+ENDS = pattern(r"[;\n}]|\Z")
+"""What ends a statement that adds to an array."""
 BATCH = pattern(
     r"""(?P<note>(?im:^[ \t]*@?(?:rem\b|::?|echo\b|goto\b|exit\b|(?:(?:for|if)\b|[()])(?!.*(?:lmdeploy|\bset\b))).*))
     |(?P<join>\^[ \t]*\n)
@@ -85,8 +89,11 @@ def _without_foreign(script: Script) -> Script:
 
 def _powershell(text: str) -> Iterator[Change]:
     inside, lists = range(0), 0
+    arrays = frozenset(ARRAY.findall(text))
+    lost: set[str] = set()
     for match in POWERSHELL.finditer(text):
         kind, (start, end) = match.lastgroup or "", match.span()
+        lost |= set(GROWS.findall(match[0])) if kind == "note" and not match[0].lstrip().startswith("#") else set()
         if kind == "head" and not inside:
             commas, close = _commas(text, end)
             inside = range(start, close)
@@ -101,6 +108,13 @@ def _powershell(text: str) -> Iterator[Change]:
             yield from ((at, at + 1, " ") for at in _commas(text, end)[0])
         elif kind == "process":
             yield from _process(match)
+        elif kind == "set" and match["equals"] == "+=" and match["name"] in arrays and text[end : end + 1] != "@":
+            close = ENDS.search(text, end).start()  # type: ignore[union-attr]
+            yield start, end, f"{match['name']}+=("
+            yield from ((at, at + 1, " ") for at in _commas(text, end)[0] if at < close)
+            yield close, close, ")"
+        elif kind == "splat" and match["array"] in lost:
+            yield start, end, f'"${{{match["array"]}[@]}}" "${{{match["array"]}_of_branches[@]}}"'
         elif kind in NEW:
             yield start, end, NEW[kind](match)
 

@@ -30,6 +30,10 @@ from recommender.review.script.source_map import Mapped, SourceText
 CONFIGS = frozenset({*ENGINES, "VisionConfig", "ChatTemplateConfig", "GenerationConfig", "SpeculativeConfig"})
 # The positional parameters of ``lmdeploy.pipeline``.
 PARAMETERS = ("model_path", "backend_config", "chat_template_config", "log_level", "max_log_len")
+TAKEN = frozenset(
+    {*PARAMETERS, "trust_remote_code", "speculative_config", "allowed_media_domains", "vision_config", "model_name"}
+)
+"""What ``pipeline`` and the engines below it read; they drop any other keyword."""
 
 
 def read(script: Script) -> Script:
@@ -202,13 +206,13 @@ class _File:
         if isinstance(node.func, ast.Attribute):
             whose = node.func.value
             return (
-                node.func.attr in ("pipeline", "serve")
+                node.func.attr in ("pipeline", "Pipeline", "serve")
                 and isinstance(whose, ast.Name)
                 and (self.known.get(whose.id) == "lmdeploy" or whose.id == "lmdeploy")
             )
         name = last_name(node.func)
         if name in self.known:
-            return self.known[name] in ("pipeline", "serve")
+            return self.known[name] in ("pipeline", "Pipeline", "serve")
         if name != "pipeline" or name in self.foreign:
             return False
         # A snippet without imports: only LMDeploy's pipeline takes these configurations.
@@ -227,14 +231,18 @@ class _File:
             given[name] = (value, keyword)
         model = given.pop("model_path", (None, None))[0]
         unknown: list[ast.expr] = []
+        called = last_name(node.func)
+        gone = self.known.get(called, called) == "serve"  # of old releases: a server, as a function
         for name, (value, keyword) in given.items():
-            if name.endswith("_config"):
+            if name not in TAKEN and not gone:
+                self._add_configuration(name, value, _Parts())  # it is read, but has no effect
+                lost = self._option(f"pipeline.{name}", value, keyword, "pipeline")
+                parts.options.append(lost._replace(values=()))
+            elif name.endswith("_config"):
                 if not self._add_configuration(name, value, parts):
                     unknown.append(value)
             else:
                 parts.options.append(self._option(name, value, keyword, "pipeline"))
-        called = last_name(node.func)
-        gone = self.known.get(called, called) == "serve"  # of old releases: a server, as a function
         place = self.page.place(*self.values.span(node.func))
         if len(unknown) == 1 and isinstance(unknown[0], ast.Name) and not parts.unsure:
             self.chosen.setdefault(unknown[0].id, []).append(self.page.place(*self.values.span(node)))

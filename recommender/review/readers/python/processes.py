@@ -125,6 +125,34 @@ class Processes:
         yield from run.tools
         yield from (server._replace(environment={**environment, **server.environment}) for server, _ in run.launches)
 
+    def _given_environment(self, given: ast.expr) -> dict[str, Word]:
+        """Return the variables of ``env=``: of a dictionary, and of what is added to it by its name."""
+        whole = self.values.resolve(given) or given
+        parts = (
+            [whole.left, whole.right] if isinstance(whole, ast.BinOp) and isinstance(whole.op, ast.BitOr) else [whole]
+        )
+        words = {name: self.page.word(self.values.field(value)) for part in parts for name, value in dictionary(part)}
+        for name, value, always in self._added(given) if isinstance(given, ast.Name) else ():
+            word = self.page.word(self.values.field(value))
+            sure = always and words.get(name, word).value == word.value
+            words[name] = word if sure else word._replace(value=None, written=None)
+        return words
+
+    def _added(self, given: ast.Name) -> Iterator[tuple[str, ast.expr, bool]]:
+        """Yield ``env["NAME"] = value`` and ``env.update(…)`` of the same function, and whether it always happens."""
+        scopes = self.values.scopes
+        for node in self.values.nodes:
+            target: ast.expr | None = None
+            pairs: list[tuple[str, ast.expr]] = []
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+                target, pairs = node.targets[0].value, list(named(node.targets[0].slice, node.value))
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "update":
+                target = node.func.value
+                pairs = [*(dictionary(node.args[0]) if node.args else ()), *_keywords(node)]
+            if isinstance(target, ast.Name) and target.id == given.id and scopes.at[id(target)] is scopes.at[id(given)]:
+                always = not isinstance(scopes.parents.get(id(node)), ast.If)
+                yield from ((name, value, always) for name, value in pairs)
+
     def _follow(self, fields: list[Field]) -> None:
         """Note the places of words that were understood."""
         places = [(field.start, field.end) for field in fields]
@@ -134,8 +162,7 @@ class Processes:
     def _process_launches(self, fields: list[Field], node: ast.Call | None) -> Iterator[Launch]:
         environment = dict(self.environment)
         for keyword in node.keywords if node else ():
-            for name, value in dictionary(keyword.value) if keyword.arg == "env" else ():
-                environment[name] = self.page.word(self.values.field(value))
+            environment |= self._given_environment(keyword.value) if keyword.arg == "env" else {}
         unwrapped = unwrap(self.page, fields, environment)
         if unwrapped.nested is not None and len(unwrapped.nested.pieces) == 1 and unwrapped.nested.pieces[0].start >= 0:
             yield from self._script(unwrapped.nested.pieces[0], unwrapped.environment)
@@ -160,4 +187,8 @@ def dictionary(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
             if name is not None:
                 yield from named(name, value)
     elif isinstance(node, ast.Call) and last_name(node.func) == "dict":
-        yield from ((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)
+        yield from _keywords(node)
+
+
+def _keywords(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    yield from ((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)

@@ -28,6 +28,8 @@ class Scope:
     times: Counter[str] = field(default_factory=Counter)
     values: dict[str, tuple[ast.expr, int]] = field(default_factory=dict)
     """The expression that a name is set to last, and the block of the statement."""
+    earlier: dict[str, list[tuple[ast.expr, int]]] = field(default_factory=dict)
+    """All expressions that a name is set to, in order, each with its block."""
     growth: dict[str, list[tuple[ast.stmt, int]]] = field(default_factory=dict)
 
 
@@ -42,6 +44,8 @@ class Scopes:
         self.calls: dict[str, list[ast.Call]] = {}
         self.functions: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
         self.parents: dict[int, ast.AST] = {}
+        self.blocks: dict[int, int] = {}
+        """The block of each name's use."""
         self.results: dict[str, ast.expr | None] = {}
         self.fields: dict[str, dict[str, ast.expr]] = {}
         """The values that classes give to their fields."""
@@ -53,6 +57,8 @@ class Scopes:
             node, scope, block, owner = stack.pop()
             self.nodes.append(node)
             self.at[id(node)] = scope
+            if isinstance(node, ast.Name):
+                self.blocks[id(node)] = block
             self._bind(node, scope, block)
             inner = Scope(scope, node, owner) if isinstance(node, FUNCTIONS) else scope
             owner = node.name if isinstance(node, ast.ClassDef) else owner
@@ -91,6 +97,7 @@ class Scopes:
     def _assign(self, target: ast.expr, value: ast.expr, scope: Scope, block: int) -> None:
         if isinstance(target, ast.Name):
             scope.values[target.id] = value, block
+            scope.earlier.setdefault(target.id, []).append((value, block))
         elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             for one, its in zip(target.elts, value.elts, strict=True):
                 self._assign(one, its, scope, block) if isinstance(one, ast.Name) else None
@@ -120,11 +127,20 @@ class Scopes:
             if name.id in scope.values and scope.times[name.id] == 1:
                 return scope.values[name.id][0]
             if scope.times[name.id]:
-                return None
+                return self._before(scope, name)
             if scope.function is not None and any(arg.arg == name.id for arg in _parameters(scope.function)):
                 return self._argument(scope, name.id)
             scope = scope.parent
         return None
+
+    def _before(self, scope: Scope, name: ast.Name) -> ast.expr | None:
+        """Return the last of several values, if the block of a use sets it and nothing else may set the name."""
+        given = scope.earlier.get(name.id, [])
+        if len(given) != scope.times[name.id]:  # a loop or an import sets it too
+            return None
+        before = [each for each in given if _end(each[0]) <= (name.lineno, name.col_offset)]
+        here = self.at.get(id(name)) is scope and before and before[-1][1] == self.blocks.get(id(name))
+        return before[-1][0] if here else None
 
     def _argument(self, scope: Scope, name: str) -> ast.expr | None:
         """Return what a parameter stands for: the argument of the only call, else its default."""
@@ -253,6 +269,10 @@ def _binds(node: ast.AST) -> Iterator[str]:
         yield node.name
     elif isinstance(node, ast.Global | ast.Nonlocal):
         yield from (name for name in node.names for _ in range(2))
+
+
+def _end(node: ast.expr) -> tuple[int, int]:
+    return node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
 
 
 def last_name(node: ast.expr) -> str:

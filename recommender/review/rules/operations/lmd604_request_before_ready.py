@@ -45,7 +45,7 @@ def rule(script: Script) -> Diagnostics:
             continue
         stretch = launch.place.end, request.place.start
         line = script.text.rfind("\n", 0, request.place.start) + 1
-        waits = WAITS.search(surroundings.code(script, *stretch))
+        waits = WAITS.search(_without(surroundings.code(script, *stretch), _other_waits(script, launch, request, port)))
         if waits or surroundings.is_apart(script, *stretch) or _guarded(script, line, request):
             continue
         paused = [call for call in script.calls if _sleeps(call, launch, request)]
@@ -66,6 +66,23 @@ def _asks(call: Call, launch: Launch, port: int) -> bool:
     if any(word.startswith(RETRIES) for word in words[1:]):
         return False
     return any(match[1] == str(port) for word in words if (match := HOST.fullmatch(word)))
+
+
+def _other_waits(script: Script, launch: Launch, request: Call, port: int) -> list[tuple[int, int]]:
+    """Return the loops before a request that only wait for other servers, from the launch's end."""
+    begin = launch.place.end
+    asked: dict[tuple[int, int], set[str]] = {}
+    for call in script.calls:
+        if call.loop is not None and begin <= call.place.start < request.place.start:
+            ports = {match[1] for word in call.words if (match := HOST.fullmatch(word.value or ""))}
+            asked.setdefault((call.loop.place.start - begin, call.loop.place.end - begin), set()).update(ports)
+    return [loop for loop, ports in asked.items() if ports and str(port) not in ports and loop[0] >= 0]
+
+
+def _without(code: str, loops: list[tuple[int, int]]) -> str:
+    for start, end in loops:
+        code = code[:start] + " " * (end - start) + code[end:]
+    return code
 
 
 def _sleeps(call: Call, launch: Launch, request: Call) -> bool:

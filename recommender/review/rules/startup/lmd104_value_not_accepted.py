@@ -51,9 +51,20 @@ def rule(case: Case) -> Diagnostics:
             continue
         several = accepted_options.values_taken(case.resolved.release.id).get(flag.option) != ""
         for word in option.values if several else option.values[:1]:
-            finding = None if word.value is None else _judged(case, option, word, era)
+            finding = _unquoted(option, word, era) if word.value is None else _judged(case, option, word, era)
             if finding is not None:
                 yield finding
+
+
+def _unquoted(option: GivenOption, word: Word, era: records.Era) -> Diagnostic | None:
+    """Return the finding on JSON without quotes around it: a shell takes its quotes away, and splits it at commas."""
+    if era.type != "json" or word.quoted or not word.raw.startswith('{"'):
+        return None
+    return Diagnostic(
+        word.place,
+        f"{option.name} gets no JSON: the shell removes the quotes within it.",
+        "The parser stops at a value that it cannot convert; put the JSON in single quotes.",
+    )
 
 
 def _judged(case: Case, option: GivenOption, word: Word, era: records.Era) -> Diagnostic | None:

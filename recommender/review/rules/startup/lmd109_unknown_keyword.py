@@ -2,12 +2,15 @@
 
 ## What it does
 Reports keywords of `TurbomindEngineConfig`, `PytorchEngineConfig` and `VisionConfig` that the class does not have in
-the release.
+the release, and keywords that `pipeline` does not take.
 
 ## Why
 `PytorchEngineConfig` and `VisionConfig` raise a TypeError. `TurbomindEngineConfig` uses pydantic, which drops unknown
 keywords silently, so the setting is lost. Common mistakes are the command line's name (`cache_block_seq_len` is
 `block_size` in the PyTorch engine) and keywords of the other engine.
+
+`pipeline` drops unknown keywords silently too: after `pipeline(model, tp=2)` the engine runs on one GPU. Only
+`engine_config` and `backend` raise a TypeError.
 
 ## Bad
 
@@ -27,6 +30,15 @@ from recommender.review.script.model import GivenOption
 
 CLASSES = ("TurbomindEngineConfig", "PytorchEngineConfig", "VisionConfig")
 SILENT = "TurbomindEngineConfig"
+CALL = "pipeline"
+TWICE = ("engine_config", "backend")
+"""Keywords that ``pipeline`` itself gives to the engine."""
+HINTS = {
+    "backend": "; the class of backend_config is the engine",
+    "gen_config": "; give it to each call of the pipeline",
+    "generation_config": "; give it to each call of the pipeline",
+}
+CONFIGURATION = "; the engine's configuration is backend_config"
 NEAR = 0.7
 SURE = 0.85
 
@@ -42,7 +54,9 @@ def rule(case: Case) -> Diagnostics:
         whose, dot, keyword = option.name.rpartition(".")
         if not dot:
             whose = case.launch.engine if _of_engine(case, option) else ""
-        if whose in CLASSES and keyword not in accepted_options.keywords(case.resolved.release.id, whose):
+        if whose == CALL:
+            yield _dropped(case, option, keyword)
+        elif whose in CLASSES and keyword not in accepted_options.keywords(case.resolved.release.id, whose):
             yield _unknown(case, option, whose, keyword)
 
 
@@ -78,6 +92,23 @@ def _unknown(case: Case, option: GivenOption, whose: str, keyword: str) -> Diagn
         "The class drops it silently, so the setting is lost." if silent else "The call raises a TypeError.",
         fix,
         severity="warning" if silent else None,
+    )
+
+
+def _dropped(case: Case, option: GivenOption, keyword: str) -> Diagnostic:
+    """Return the finding on a keyword that ``pipeline`` does not take."""
+    release = case.resolved.release.id
+    classes = (case.launch.engine, *CLASSES)
+    owner = next((name for name in classes if keyword in accepted_options.keywords(release, name)), "")
+    hint = f"; it is a field of {owner}" if owner else ""
+    if keyword in HINTS or keyword.endswith(("config", "cfg")):
+        hint = HINTS.get(keyword, CONFIGURATION)
+    twice = keyword in TWICE
+    return Diagnostic(
+        option.place,
+        f"pipeline() does not take {keyword}{hint}.",
+        "The call raises a TypeError." if twice else "It drops the keyword silently, so the setting is lost.",
+        severity=None if twice else "warning",
     )
 
 

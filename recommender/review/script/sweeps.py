@@ -1,0 +1,76 @@
+"""Find the values that a loop gives to an option or to the model, and the launch that each of them makes."""
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+from recommender.common.pattern import pattern
+from recommender.review.script.model import GivenOption, Launch, Script, Word
+
+MOST, MOST_LAUNCHES = 12, 30
+FILLED = pattern(
+    r"\"?\$\{(?P<array>\w+)\[\$?\{?\w+\}?\]\}\"?|str\((?P<cast>[\w \t+*-]+)\)"
+    r"|(?:[fF][\"'])?\{(?P<shown>[\w \t+*-]+)\}[\"']?"
+)
+"""An element of a shell's array, or a sum of Python's variables as text."""
+SWEPT = pattern(r"\bfor[ \t]+(\w+)[ \t]+in[ \t]+(?:[\[(](?:\d++,?[ \t]*+)++[\])]:|\d+(?:[ \t]+\d+)*[ \t]*(?:;|\n))")
+"""A loop over whole numbers that the script lists."""
+VARIABLE = pattern(r"\"?\$\{?(\w+)\}?\"?")
+ARRAY = pattern(r"\"?\$\{(\w+)\[@\]\}\"?")
+NAME = pattern(r"#[^\n]*|[\"']?(?P<name>[\w.-]+(?:/[\w.-]+)+|/[\w./-]+)[\"']?")
+"""A model in a list of words; comments aside."""
+
+
+def launches(script: Script) -> list[Launch]:
+    """Return a launch for each value that a loop over whole numbers lists; the value's place is in the loop."""
+    return list(islice(_of_numbers(script), MOST))
+
+
+def of_models(script: Script) -> list[Launch]:
+    """Return a launch for each model that a shell's loop lists, or an array that it goes through."""
+    return list(islice(_of_models(script), MOST))
+
+
+def _of_numbers(script: Script) -> Iterator[Launch]:
+    loops = list(SWEPT.finditer(script.text)) if script.launches else []
+    for launch in script.launches[:MOST_LAUNCHES]:
+        for loop in loops:
+            if not any(_takes(option, loop[1]) for option in launch.options):
+                continue
+            for number in re.finditer(r"\d+", script.text[loop.end(1) : loop.end()]):
+                place = script.place(loop.end(1) + number.start(), loop.end(1) + number.end())
+                word = Word(number[0], number[0], place)
+                options = (
+                    option._replace(values=(word,)) if _takes(option, loop[1]) else option for option in launch.options
+                )
+                yield launch._replace(options=tuple(options))
+
+
+def _takes(option: GivenOption, name: str) -> bool:
+    return len(option.values) == 1 and option.values[0].value is None and variables_of(option.values[0]) == [name]
+
+
+def _of_models(script: Script) -> Iterator[Launch]:
+    for launch in script.launches[:MOST_LAUNCHES]:
+        used = VARIABLE.fullmatch(launch.model.raw) if launch.model and launch.model.value is None else None
+        if used is None or script.kind == "python":
+            continue
+        loops = list(re.finditer(rf"\bfor[ \t]+{used[1]}[ \t]+in[ \t]+([^;\n]+)", script.text))
+        if len(loops) != 1:
+            continue
+        start, end = loops[0].span(1)
+        if (array := ARRAY.fullmatch(loops[0][1].strip())) is not None:
+            given = [each.word.place for each in script.assignments if each.name == array[1]]
+            if len(given) != 1:
+                continue
+            start, end = given[0].start, given[0].end
+        for match in NAME.finditer(script.text, start, end):
+            if match["name"]:
+                place = script.place(*match.span("name"))
+                yield launch._replace(model=Word(match["name"], match["name"], place, place))
+
+
+def variables_of(word: Word) -> list[str]:
+    """Return the variables that a word is made of."""
+    filled = FILLED.fullmatch(word.raw)
+    return re.findall(r"[A-Za-z_]\w*", filled[filled.lastgroup or 0]) if filled else [word.variable]
