@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from recommender.choose.needs import list_needs
 from recommender.choose.select import Candidate
+from recommender.estimate.configuration import setting_text
 from recommender.knowledge.conditions import Value, fill, parse, version
 from recommender.knowledge.engines import EngineName, is_read
 from recommender.knowledge.eras import within
@@ -171,11 +172,7 @@ def format_value(option: records.Option, candidate: Candidate, default: str) -> 
     """Return the decided value as the option's text, or the default if undecided."""
     if not option.setting:
         return default
-    value = getattr(candidate.config, option.setting)
-    if isinstance(value, bool):
-        text = "true" if value else "false"
-    else:
-        text = f"{value:g}" if isinstance(value, float) else str(value)
+    text = setting_text(getattr(candidate.config, option.setting))
     return next((encoding.text for encoding in option.encodings if encoding.value == text), text)
 
 

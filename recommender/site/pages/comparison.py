@@ -10,6 +10,7 @@ from recommender.lookup.comparison import (
     ComparedVerdict,
     Comparison,
     compare,
+    final_setting,
     rejections,
     unknown_options,
 )
@@ -187,7 +188,7 @@ def _reason(data: SiteData, value: ComparedValue, option: str) -> str:
     adviser = data.store.advisers.get(value.adviser)
     if not adviser:
         return data.filled(value.reason)
-    advice = next((setting for setting in adviser.settings if setting.final and setting.option == option), None)
+    advice = final_setting(adviser, option)
     return data.own(value.reason, advice.reason_vi if advice else "")
 
 

@@ -6,7 +6,7 @@ embedding), ``converter.py`` (types, quantisation), ``lmdeploy/vl/model/internvl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from recommender.smoke.weights import gemma, glm4v, llava, qwen35, tokenizer
@@ -59,6 +59,12 @@ class SyntheticVisionModelConfig(PretrainedConfig):
         self.vision_config = SyntheticVisionConfig(**(vision_config or {}))
         self.TEXT_KEY = made_by(**text)
 '''
+FAMILIES: Mapping[str, Callable[[Model, dict[str, Any], Mapping[str, int]], dict[str, Any]]] = {
+    GLM4V: glm4v.config,
+    LLAVA: llava.config,
+    **dict.fromkeys((*QWEN35, *QWEN3_VL), qwen35.config),
+}
+"""What families of their own hold beside the keys of all vision models; they name special tokens by word."""
 _MODEL_TYPES = {
     CHAT_LAYOUT: ("internvl_chat", "llm_config"),
     S1_LAYOUT: ("interns1", "text_config"),
@@ -86,12 +92,8 @@ def config(model: Model, mark: Mapping[str, Any], ids: Mapping[str, Any]) -> dic
         common |= own
     if model.architecture == GEMMA3:
         return common | gemma.config(model, text, ids)
-    if model.architecture == GLM4V:
-        return common | glm4v.config(model, text, tokenizer.special_tokens(model).ids)
-    if model.architecture == LLAVA:
-        return common | llava.config(model, text, tokenizer.special_tokens(model).ids)
-    if model.architecture in (*QWEN35, *QWEN3_VL):
-        return common | qwen35.config(model, text, dict(tokenizer.special_tokens(model).ids))
+    if family_config := FAMILIES.get(model.architecture):
+        return common | family_config(model, text, tokenizer.special_tokens(model).ids)
     if model.architecture in QWEN_VL:
         return text | common | _qwen_config(model)
     if model.architecture == CHAT_LAYOUT:

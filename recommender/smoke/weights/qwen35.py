@@ -6,7 +6,7 @@ Names and keys are those that LMDeploy's wheel 0.18.0 reads in ``lmdeploy/turbom
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from recommender.estimate.linear_attention import attention_layers, convolved_width, value_width
@@ -103,7 +103,7 @@ def _stacked_layers(shape: VisionShape) -> list[int]:
     return published.get(shape.layers, spread) if shape.deepstack else []
 
 
-def config(model: Model, text: dict[str, Any], ids: dict[str, int]) -> dict[str, Any]:
+def config(model: Model, text: dict[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
     """Return what the configuration holds beside the keys of all vision models."""
     shape, kind = model.vision[0], (QWEN35 | QWEN3_VL)[model.architecture]
     encoder = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from recommender.smoke.weights import gemma, glm4v, llava, qwen35
@@ -23,26 +23,26 @@ from recommender.smoke.weights.layouts import (
 from recommender.smoke.weights.vision_tensors import dense, qwen_vision, tiled_vision
 
 if TYPE_CHECKING:
-    from recommender.knowledge.records import Mixture, Model, TextShape
+    from recommender.knowledge.records import Mixture, Model, TextShape, VisionShape
     from recommender.smoke.weights.layouts import Decoder, Experts
 
 FLOATS = {"float16": "F16", "bfloat16": "BF16"}
+ENCODERS: Mapping[str, Callable[[VisionShape, int, str], Iterator[Tensor]]] = {
+    GEMMA3: gemma.vision,
+    GLM4V: glm4v.vision,
+    LLAVA: llava.vision,
+    **dict.fromkeys(QWEN_VL, qwen_vision),
+    **dict.fromkeys((*QWEN35, *QWEN3_VL), qwen35.vision),
+}
+"""The tensors of an encoder without tiles, by architecture."""
 
 
 def tensors(model: Model) -> Iterator[Tensor]:
     """Yield every tensor of the checkpoint in file order."""
     float_type = FLOATS[model.text.dtype]
     for vision in model.vision:
-        if model.architecture in QWEN_VL:
-            yield from qwen_vision(vision, model.text.hidden, float_type)
-        elif model.architecture == GEMMA3:
-            yield from gemma.vision(vision, model.text.hidden, float_type)
-        elif model.architecture == LLAVA:
-            yield from llava.vision(vision, model.text.hidden, float_type)
-        elif model.architecture == GLM4V:
-            yield from glm4v.vision(vision, model.text.hidden, float_type)
-        elif model.architecture in (*QWEN35, *QWEN3_VL):
-            yield from qwen35.vision(vision, model.text.hidden, float_type)
+        if encoder := ENCODERS.get(model.architecture):
+            yield from encoder(vision, model.text.hidden, float_type)
         else:
             yield from tiled_vision(vision, model.text.hidden, float_type, model.architecture)
     yield from _text(model, float_type)
@@ -59,12 +59,9 @@ def planned_bytes(model: Model) -> int:
 def _linear(name: str, inputs: int, outputs: int, kind: str, bias: bool, method: str) -> Iterator[Tensor]:
     """Yield a linear layer as the method stores it; an empty one is 16-bit."""
     groups = inputs // 128
-    if method == "awq":
-        yield Tensor(f"{name}.qweight", "I32", (inputs, outputs // NIBBLES), "nibbles")
-        yield Tensor(f"{name}.qzeros", "I32", (groups, outputs // NIBBLES), "zeros")
-        yield Tensor(f"{name}.scales", "F16", (groups, outputs), "scales")
-    elif method == "gptq":
-        yield Tensor(f"{name}.qweight", "I32", (inputs // NIBBLES, outputs), "nibbles")
+    if method in ("awq", "gptq"):
+        packed = (inputs, outputs // NIBBLES) if method == "awq" else (inputs // NIBBLES, outputs)
+        yield Tensor(f"{name}.qweight", "I32", packed, "nibbles")
         yield Tensor(f"{name}.qzeros", "I32", (groups, outputs // NIBBLES), "zeros")
         yield Tensor(f"{name}.scales", "F16", (groups, outputs), "scales")
     elif method == "fp8":
