@@ -235,7 +235,7 @@ FOLLOW = (
 
 
 CHOICES = ("goal", "kv")
-"""Options that steer our choice and mean nothing where the configuration is given."""
+"""Options that steer our choice; without meaning for a given configuration."""
 
 
 def question_options(command: Command, names: Collection[str] = ()) -> Command:

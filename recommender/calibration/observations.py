@@ -210,7 +210,7 @@ def simulate(observation: Observation, values: Values) -> dict[str, float]:
 def _answer(
     phase: records.Phase, resolved: ResolvedRequest, config: Configuration, values: Values, cache: int
 ) -> dict[str, float]:
-    """Predict the figures of a phase: those that its own requests have in the simulation, counted in the same way."""
+    """Simulate the phase's own requests; return their figures, counted as in the measurement."""
     assert phase.drawn
     latencies = numbers(phase.latencies_ms)
     ends = accumulate(numbers(phase.gaps_ms))

@@ -36,7 +36,7 @@ OUTPUTS = {
     "knowledge-check": ("recommend knowledge check --json", "maintenance.json_output", "KnowledgeCheck"),
     "bench-prompt": ("recommend bench-prompt --json", "smoke.bench.json_output", "Published"),
 }
-"""By the name of an output's schema: what prints the output, its type's module, with the ``FORMAT``, and its type."""
+"""By an output's schema: the command that prints it, the module that has its type and ``FORMAT``, and the type."""
 EVIDENCE = {"smoke-run": "recommend smoke --save-evidence"}
 SAME = {"recommend": "recommendation", "estimate": "recommendation"}
 """Other names of a schema, so that every command's name is one."""

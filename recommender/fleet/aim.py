@@ -105,7 +105,7 @@ class Aim:
 
 
 class Tail(NamedTuple):
-    """What p99 is beyond the simulated one: ``factor`` times what other arrivals add to a request ``alone``."""
+    """Lengthen the simulated p99: what other arrivals add to a request ``alone`` counts ``factor`` times."""
 
     alone: LoadFigures
     factor: float = 1.0

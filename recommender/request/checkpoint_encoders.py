@@ -77,7 +77,7 @@ def _with_pixels(folder: Path, encoder: Mapping[str, Any], base: records.VisionS
 
 
 def _share(limit: Any, frames: int, known: int) -> Any:
-    """Return an image's part of a limit over so many frames; the family's where the folder has none."""
+    """Return one image's share of a limit for ``frames`` frames; the family's if the folder names none."""
     if limit is None:
         return known
     return limit // frames if isinstance(limit, int) else limit

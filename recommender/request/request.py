@@ -264,7 +264,7 @@ class Request:
 
 
 def check_room(most: int, prefix: int, answer: int) -> None:
-    """Raise RequestError if a limit of tokens leaves no room for a prompt of its own; 0 is no limit."""
+    """Raise RequestError if --max-context (``most``; 0: none) leaves no room beside prefix and answer."""
     if 0 < most <= prefix + answer:
         raise RequestError(
             f"--max-context {most}: {'prefix and answer' if prefix else 'an answer'} alone may take "

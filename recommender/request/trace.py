@@ -62,7 +62,7 @@ class Trace:
     summary: tuple[str, ...]
     """Four to eight lines for people."""
     beginnings: tuple[Beginning, ...] = ()
-    """Of each prompt, as far as the file has it; empty for no request."""
+    """What each prompt begins with, as far as the file tells; empty if it has no prompts."""
 
 
 def read_trace(path: Path) -> Trace:

@@ -91,7 +91,7 @@ class Rule(NamedTuple):
     tools: bool = False
     """Whether it also checks the other commands of LMDeploy."""
     by_architecture: bool = False
-    """Whether the architecture that a model's name tells is enough of what it ``needs`` of the model."""
+    """Of the model it needs only the architecture, which the model's name tells."""
 
 
 def declare(

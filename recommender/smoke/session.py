@@ -61,7 +61,7 @@ class Session:
         self.after_loads(servers, model)
 
     def after_loads(self, servers: list[checks.Server], model: str) -> None:
-        """Do what follows the loads: nothing here."""
+        """Do what follows the loads; subclasses override it."""
 
     # --- launch ------------------------------------------------------------------------
 

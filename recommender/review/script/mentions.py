@@ -45,9 +45,9 @@ FILLED = pattern(
     r"\"?\$\{(?P<array>\w+)\[\$?\{?\w+\}?\]\}\"?|str\((?P<cast>[\w \t+*-]+)\)"
     r"|(?:[fF][\"'])?\{(?P<shown>[\w \t+*-]+)\}[\"']?"
 )
-"""An element of a shell's array, or a sum of Python's variables as text."""
+"""An element of a shell array, or a sum of Python variables written as text."""
 BOUND = pattern(r"\bfor\b(?P<each>[^\n:]{1,200}?)\bin\b|\bdef[ \t]{1,8}\w{1,80}\((?P<given>[^()]{0,500})")
-"""What binds variables of Python: a loop, and a function's parameters."""
+"""What binds Python variables: a loop, or a function's parameters."""
 SWEPT = pattern(r"\bfor[ \t]+(\w+)[ \t]+in[ \t]+(?:[\[(](?:\d++,?[ \t]*+)++[\])]:|\d+(?:[ \t]+\d+)*[ \t]*(?:;|\n))")
 """A loop over whole numbers that the script lists."""
 COUNTED = frozenset({"server-port", "node-rank", "dp-rank"})

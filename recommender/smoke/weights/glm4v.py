@@ -32,7 +32,7 @@ def text_config(text: TextShape) -> dict[str, Any]:
 
 
 def config(model: Model, text: dict[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
-    """Return what the configuration holds beside the keys of all vision models."""
+    """Return the keys of config.json that not every vision model has."""
     shape = model.vision[0]
     encoder = {
         "model_type": "glm4v",

@@ -64,7 +64,7 @@ FAMILIES: Mapping[str, Callable[[Model, dict[str, Any], Mapping[str, int]], dict
     LLAVA: llava.config,
     **dict.fromkeys((*QWEN35, *QWEN3_VL), qwen35.config),
 }
-"""What families of their own hold beside the keys of all vision models; they name special tokens by word."""
+"""The keys of families that look up special tokens by word, by architecture."""
 _MODEL_TYPES = {
     CHAT_LAYOUT: ("internvl_chat", "llm_config"),
     S1_LAYOUT: ("interns1", "text_config"),

@@ -26,7 +26,7 @@ STEM = "vision_tower.vision_model."
 
 
 def config(model: Model, text: dict[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
-    """Return what the configuration holds beside the keys of all vision models."""
+    """Return the keys of config.json that not every vision model has."""
     shape = model.vision[0]
     encoder = {
         "model_type": "clip_vision_model",

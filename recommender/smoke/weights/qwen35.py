@@ -104,7 +104,7 @@ def _stacked_layers(shape: VisionShape) -> list[int]:
 
 
 def config(model: Model, text: dict[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
-    """Return what the configuration holds beside the keys of all vision models."""
+    """Return the keys of config.json that not every vision model has."""
     shape, kind = model.vision[0], (QWEN35 | QWEN3_VL)[model.architecture]
     encoder = {
         "model_type": kind,
