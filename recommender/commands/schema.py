@@ -79,7 +79,7 @@ def schemas() -> dict[str, str]:
     from recommender.knowledge.json_schema import output_schema
 
     made: dict[str, dict[str, Any]] = {}
-    kinds: dict[str, type[BaseModel]] = {_kebab(kind.__name__): kind for kind in TYPES.values()}
+    kinds: dict[str, type[BaseModel]] = {kebab(kind.__name__): kind for kind in TYPES.values()}
     for name, kind in sorted(kinds.items()):
         made[name] = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | kind.model_json_schema()
     for name, (_, place, output) in OUTPUTS.items():
@@ -121,5 +121,6 @@ def _without_titles(schema: Any, *, fields: bool = False) -> Any:
     }
 
 
-def _kebab(name: str) -> str:
+def kebab(name: str) -> str:
+    """Return the name of a class with dashes and small letters."""
     return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()

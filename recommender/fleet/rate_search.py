@@ -173,7 +173,7 @@ class RateSearch:
     def _over(self, rung: int, servers: int) -> float:
         """Return the logarithm of a time over its goal, of the goal that is missed most."""
         figures = self.figures(rung, servers)
-        times = [(self.slow * self.tail.time(figures, goal.figure, goal.quantile), goal) for goal in self.aim.goals]
+        times = [(self.slow * self.tail.time(figures, goal.figure, goal.at), goal) for goal in self.aim.goals]
         return max(math.log(max(time, LEAST) / goal.most_ms) for time, goal in times)
 
     def _servers(self, hosts: int) -> int:
@@ -199,7 +199,7 @@ class RateSearch:
         below, above = self.figures(rung, servers), self.figures(rung + 1, servers)
         shares = []
         for goal in self.aim.missed(above, self.tail, self.slow):
-            at = partial(self.tail.time, figure=goal.figure, quantile=goal.quantile)
+            at = partial(self.tail.time, figure=goal.figure, quantile=goal.at)
             shares.append(math.log(goal.most_ms / self.slow / at(below)) / math.log(at(above) / at(below)))
         return min(shares)
 

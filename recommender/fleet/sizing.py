@@ -300,7 +300,7 @@ def _too_slow(made: _Search, search: RateSearch) -> Unfit:
     for goal in missed:
         if goal.figure != "latency" or alone.alone <= goal.most_ms:
             why += f"; with other arrivals {goal.words} exceeds {goal.most_ms:,.0f} ms"
-    needed = [goal.written(search.slow * search.tail.time(usual, goal.figure, goal.quantile)) for goal in missed]
+    needed = [goal.written(search.slow * search.tail.time(usual, goal.figure, goal.at)) for goal in missed]
     return Unfit(made.kind, why, " ".join(needed))
 
 
