@@ -154,6 +154,8 @@ def _recommended(case: Case) -> tuple[Explanation, ...] | None:
     If several servers behind a proxy would be better, return the best single one, except for generated files.
     """
     resolved = resolve_for(case.resolved, _kept(case))
+    if resolved.request.tp > resolved.request.gpu_count:
+        return None
     try:
         recommendation = recommend.recommend(resolved.request, resolved.store)
     except recommend.NothingFits:

@@ -138,11 +138,9 @@ def option_rule(
     return made
 
 
-def script_rule(
-    severity: Severity, *, sources: tuple[str, ...] = (), family: Family | None = None
-) -> Callable[[WholeCheck], Rule]:
+def script_rule(severity: Severity, *, sources: tuple[str, ...]) -> Callable[[WholeCheck], Rule]:
     """Make a module's rule of a function that checks a script once."""
-    return lambda whole: declare(whole.__module__, severity, whole=whole, sources=sources, family=family)
+    return lambda whole: declare(whole.__module__, severity, whole=whole, sources=sources)
 
 
 class Finding(NamedTuple):
