@@ -206,10 +206,15 @@ def _find_reason(option: records.Option, values: Mapping[str, Value]) -> tuple[s
     return option.summary, option.sources, fill(option.brief, values)
 
 
+def range_text(value: str, up_to: str) -> str:
+    """Return a value, or a range if there is an upper end."""
+    return f"{value} to {up_to}" if up_to else value
+
+
 @lru_cache(maxsize=512)
 def _list_advice(store: Store, option: str) -> tuple[Advice, ...]:
     return tuple(
-        Advice(adviser.id, setting.value + (f" to {setting.up_to}" if setting.up_to else ""), setting.reason)
+        Advice(adviser.id, range_text(setting.value, setting.up_to), setting.reason)
         for adviser in store.advisers.values()
         for setting in adviser.settings
         if setting.option == option and setting.final
