@@ -37,7 +37,7 @@ from recommender.render import artefact
 from recommender.request.resolved_request import ResolvedRequest
 
 FITTED_ENGINE: EngineName = "turbomind"
-"""The coefficients are fitted to its runs; what another engine takes more or less is in coefficients of its own."""
+"""The coefficients are fitted to runs of this engine; another one has coefficients of its own for what differs."""
 Values: TypeAlias = Mapping[str, float]
 DONE = attrgetter("done")
 

@@ -74,7 +74,7 @@ def command(name: str | None) -> None:
 
 
 def schemas() -> dict[str, str]:
-    """The text of every file of knowledge/schema/, by name: one a record type, and the JSON outputs'."""
+    """Return the text of every file of knowledge/schema/, by name: one for each record type and each JSON output."""
     from recommender.knowledge.index import TYPES
     from recommender.knowledge.json_schema import output_schema
 
