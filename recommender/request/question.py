@@ -8,7 +8,7 @@ from typing import Any
 from recommender.common.errors import RequestError
 from recommender.common.parse import parse_json
 from recommender.common.text import shorten
-from recommender.common.user_file import Unreadable, name_in_errors, read_text
+from recommender.common.user_file import Unreadable, read_text
 
 MOST = 8000
 """Characters of a question or a schema: a generated file holds them."""
@@ -18,8 +18,12 @@ KINDS = frozenset({"array", "boolean", "integer", "null", "number", "object", "s
 def read_schema(option: str, name: str) -> dict[str, Any]:
     """Return the request's field for a file with a JSON schema. Raises RequestError."""
     shown = f"{option} {shorten(name, 60)}"
-    with name_in_errors(shown, "name a file with a JSON schema"):
+    try:
         schema = parse_json(read_text(name))
+    except OSError as error:
+        raise RequestError(f"{option} {shorten(name, 60)}: {error.strerror}; name a file with a JSON schema") from None
+    except Unreadable as error:
+        raise RequestError(f"{shown}: {error}") from None
     text = json.dumps(schema, separators=(",", ":"))
     check_schema(shown, text)
     return {"response_schema": text}
