@@ -178,13 +178,11 @@ def usage_text(error: click.ClickException) -> str:
         return f"no such option {masked(error.option_name)}{more}"
     if isinstance(error, click.exceptions.NoArgsIsHelpError) and isinstance(error.ctx.command, click.Group):
         return f"name a command: {', '.join(error.ctx.command.list_commands(error.ctx))}{more}"
-    if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Parameter):
-        name = error.param.opts[0] if isinstance(error.param, click.Option) else error.param.human_readable_name
-        choices = ", ".join(getattr(error.param.type, "choices", ()))
-        return f"{name} is missing{choices and f': one of {choices}'}{more}"
     if isinstance(error, click.BadParameter) and isinstance(error.param, click.Parameter):
         name = error.param.opts[0] if isinstance(error.param, click.Option) else error.param.human_readable_name
         choices = ", ".join(getattr(error.param.type, "choices", ()))
+        if isinstance(error, click.MissingParameter):
+            return f"{name} is missing{choices and f': one of {choices}'}{more}"
         value = re.match(r"'.*?'(?= is not one of)", error.message)
         if choices and value:
             return f"{name} {masked(value[0])}: use one of {choices}"

@@ -235,7 +235,7 @@ FOLLOW = (
 
 
 CHOICES = ("goal", "kv")
-"""Options that steer our choice and mean nothing where the configuration is given."""
+"""Options that steer our choice; without meaning for a given configuration."""
 
 
 def question_options(command: Command, names: Collection[str] = ()) -> Command:
@@ -259,11 +259,6 @@ def build_request(options: dict[str, Any]) -> Request:
     from recommender.request import command_line
 
     given = {name: value for name, value in options.items() if isinstance(value, str)}
-    if given.get("gpu", "").casefold() == "auto":
-        from recommender.request.detect_gpu import detect
-
-        name, count = detect()
-        given["gpu"] = f"{name}:{count}"
     arriving = {"rps", "trace"} & given.keys() or any("rps" in phase for phase in options.get("phases", ()))
     if "burstiness" in given and not arriving:
         raise RequestError("--burstiness: only arrivals have gaps between them; add --rps, or leave it out")

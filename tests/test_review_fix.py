@@ -397,6 +397,15 @@ def test_one_literal_for_two_values_is_left() -> None:
     assert any("sets another value too" in each for each in said)
 
 
+def test_a_server_of_more_gpus_than_the_host_has_stays() -> None:
+    """Four GPUs a server on a host of two fit nothing: the note says so, and the text stays."""
+    source = Source("serve.sh", "lmdeploy serve api_server Qwen/Qwen2.5-72B-Instruct-AWQ --tp 4\n")
+    look = looking(gpu="L4:2", load="16")
+    made, said = optimize.optimize(source, look(source), look)
+    assert made.whole == source.whole
+    assert said == ["1: not optimized: no configuration fits; recommend shows the nearest change"]
+
+
 @pytest.mark.parametrize(("load", "gpu"), [("single", "L4"), ("16", "A100-80G"), ("high", "H100"), ("64", "A100-80G")])
 def test_an_optimized_script_is_what_recommend_gives_one_server(load: str, gpu: str) -> None:
     """If the recommendation is one server, the script has its settings."""

@@ -37,7 +37,7 @@ from recommender.render import artefact
 from recommender.request.resolved_request import ResolvedRequest
 
 FITTED_ENGINE: EngineName = "turbomind"
-"""The coefficients are fitted to its runs; what another engine takes more or less is in coefficients of its own."""
+"""The coefficients are fitted to runs of this engine; another one has coefficients of its own for what differs."""
 Values: TypeAlias = Mapping[str, float]
 DONE = attrgetter("done")
 
@@ -210,7 +210,7 @@ def simulate(observation: Observation, values: Values) -> dict[str, float]:
 def _answer(
     phase: records.Phase, resolved: ResolvedRequest, config: Configuration, values: Values, cache: int
 ) -> dict[str, float]:
-    """Predict the figures of a phase: those that its own requests have in the simulation, counted in the same way."""
+    """Simulate the phase's own requests; return their figures, counted as in the measurement."""
     assert phase.drawn
     latencies = numbers(phase.latencies_ms)
     ends = accumulate(numbers(phase.gaps_ms))

@@ -17,7 +17,7 @@ from recommender.knowledge import records
 
 INSIDE = 0.8
 SLACK = 1e-9
-"""Of sums of weights, which are not exact."""
+"""Tolerance for sums of weights, which floating point rounds."""
 Weighted: TypeAlias = Sequence[tuple[float, float]]
 """Values with weights: repeats of a launch under a load together weigh as much as one run."""
 
@@ -80,7 +80,7 @@ def _sums(errors: Iterable[tuple[HeldOutError, float]]) -> dict[str, float]:
 
 
 def _mixed(errors: Sequence[tuple[HeldOutError, float]], shares: Mapping[str, float]) -> Weighted:
-    """Return logs with weights in which unseen models and configurations have the shares that they have of all."""
+    """Weight the logs so that unseen models and unseen configurations have the shares that they have of all errors."""
     own = _sums(errors)
     scale = sum(own.values()) / sum(shares.values())
     return [(error.log, weight * scale * shares[error.kind] / own[error.kind]) for error, weight in errors]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from recommender.choose.needs import list_needs
 from recommender.choose.select import Candidate
+from recommender.estimate.configuration import setting_text
 from recommender.knowledge.conditions import Value, fill, parse, version
 from recommender.knowledge.engines import EngineName, is_read
 from recommender.knowledge.eras import within
@@ -171,11 +172,7 @@ def format_value(option: records.Option, candidate: Candidate, default: str) -> 
     """Return the decided value as the option's text, or the default if undecided."""
     if not option.setting:
         return default
-    value = getattr(candidate.config, option.setting)
-    if isinstance(value, bool):
-        text = "true" if value else "false"
-    else:
-        text = f"{value:g}" if isinstance(value, float) else str(value)
+    text = setting_text(getattr(candidate.config, option.setting))
     return next((encoding.text for encoding in option.encodings if encoding.value == text), text)
 
 
@@ -209,10 +206,15 @@ def _find_reason(option: records.Option, values: Mapping[str, Value]) -> tuple[s
     return option.summary, option.sources, fill(option.brief, values)
 
 
+def range_text(value: str, up_to: str) -> str:
+    """Return a value, or a range if there is an upper end."""
+    return f"{value} to {up_to}" if up_to else value
+
+
 @lru_cache(maxsize=512)
 def _list_advice(store: Store, option: str) -> tuple[Advice, ...]:
     return tuple(
-        Advice(adviser.id, setting.value + (f" to {setting.up_to}" if setting.up_to else ""), setting.reason)
+        Advice(adviser.id, range_text(setting.value, setting.up_to), setting.reason)
         for adviser in store.advisers.values()
         for setting in adviser.settings
         if setting.option == option and setting.final

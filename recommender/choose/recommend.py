@@ -34,7 +34,7 @@ RATE_CONSTRAINT = "goal-rps"
 LARGER = 5
 """Doublings of a batch that reaches the rate, at most."""
 WORTH = 0.05
-"""Share of a request's time for which twice the batch is worth its memory."""
+"""Least share of a request's time that twice the batch must save to be worth its memory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import fcntl
 import fnmatch
-import json
 import os
 import shutil
 import signal
@@ -15,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -25,6 +23,7 @@ from recommender.commands.short_help import ShortCommand
 from recommender.commands.smoke import command as smoke
 from recommender.common.errors import RequestError
 from recommender.common.leftovers import work_folder
+from recommender.common.terminal import show_json
 from recommender.common.text import count, did_you_mean
 from recommender.common.user_file import Unreadable, check_kind
 from recommender.smoke.campaign import archive, sweep
@@ -141,7 +140,7 @@ def _show_ranking(plan: ParsedPlan, results: sweep.Results, as_json: bool) -> No
         raise RequestError("--ranking: the plan has no sweep")
     rankings = [sweep.ranking(plan, results, load) for load in plan.loads]
     if as_json:
-        click.echo(json.dumps(asdict(sweep.Published(sweep.FORMAT, plan.plan.id, tuple(rankings))), indent=2))
+        show_json(sweep.Published(sweep.FORMAT, plan.plan.id, tuple(rankings)))
     else:
         click.echo(ranking_text(rankings), nl=False)
 

@@ -142,7 +142,7 @@ def _render_today(file: ParsedArtefact) -> tuple[ParsedArtefact, Mapping[str, tu
 
     try:
         read_request = seal.read_request(file)
-        request, follow = artefact.parse_request(artefact.Artefact("bash", "its read_request", "", read_request), {})
+        request, follow = artefact.parse_request(artefact.Artefact("bash", "request line", "", read_request), {})
         recommendation = artefact.remake(request, follow)
     except NothingFits as error:
         return f"nothing fits its request today: {error}"

@@ -73,9 +73,9 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
 
 
 def _bring_up_to_date(place: Path, wanted: Mapping[Path, str], only_check: bool) -> int:
-    """Write the files that say something else, or only name those beyond the tolerance; return how many these are.
+    """Write every file that differs from the fit and return their number; with ``only_check`` write nothing.
 
-    What is written is the fit itself: beside new values, old ones within the tolerance are not at their best.
+    A check accepts small differences. A fit is written whole, because its values are at their best only together.
     """
     same = _same if only_check else _is_equal
     differing = [path for path, text in wanted.items() if not same(path, text)]

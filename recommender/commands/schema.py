@@ -36,7 +36,7 @@ OUTPUTS = {
     "knowledge-check": ("recommend knowledge check --json", "maintenance.json_output", "KnowledgeCheck"),
     "bench-prompt": ("recommend bench-prompt --json", "smoke.bench.json_output", "Published"),
 }
-"""By the name of an output's schema: what prints the output, its type's module, with the ``FORMAT``, and its type."""
+"""By an output's schema: the command that prints it, the module that has its type and ``FORMAT``, and the type."""
 EVIDENCE = {"smoke-run": "recommend smoke --save-evidence"}
 SAME = {"recommend": "recommendation", "estimate": "recommendation"}
 """Other names of a schema, so that every command's name is one."""
@@ -74,12 +74,12 @@ def command(name: str | None) -> None:
 
 
 def schemas() -> dict[str, str]:
-    """The text of every file of knowledge/schema/, by name: one a record type, and the JSON outputs'."""
+    """Return the text of every file of knowledge/schema/, by name: one for each record type and each JSON output."""
     from recommender.knowledge.index import TYPES
     from recommender.knowledge.json_schema import output_schema
 
     made: dict[str, dict[str, Any]] = {}
-    kinds: dict[str, type[BaseModel]] = {_kebab(kind.__name__): kind for kind in TYPES.values()}
+    kinds: dict[str, type[BaseModel]] = {kebab(kind.__name__): kind for kind in TYPES.values()}
     for name, kind in sorted(kinds.items()):
         made[name] = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | kind.model_json_schema()
     for name, (_, place, output) in OUTPUTS.items():
@@ -121,5 +121,6 @@ def _without_titles(schema: Any, *, fields: bool = False) -> Any:
     }
 
 
-def _kebab(name: str) -> str:
+def kebab(name: str) -> str:
+    """Return the name of a class with dashes and small letters."""
     return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()

@@ -96,7 +96,7 @@ class ShortGroup(ShortCommand, click.Group):
 
 
 def _takes(word: str, command: click.Command) -> str:
-    """Return the option whose value a word without one is: the name of a GPU or of a model."""
+    """Return --gpu or --model if a word is the name of a GPU or of a model; empty if not."""
     from recommender.common.text import normal
     from recommender.knowledge.load import load
 

@@ -104,7 +104,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def duplicate_keys(text: str) -> Iterator[tuple[int, str]]:
-    """Yield line and key of each key of a YAML text that its mapping has before. Raise Unreadable."""
+    """Yield line and key of each repeated key of a mapping in a YAML text. Raise Unreadable."""
     import yaml
 
     todo = [_load(text, lambda loader: loader.get_single_node())]

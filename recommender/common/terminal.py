@@ -76,8 +76,13 @@ def utf8(stream: Any) -> IO[str]:
 
 
 def show_json(value: object) -> None:
-    """Write JSON to stdout, in ASCII so that any terminal and pipe can show it."""
-    sys.stdout.write(json.dumps(plain(value), indent=2, ensure_ascii=True) + "\n")
+    """Write JSON to stdout."""
+    sys.stdout.write(json_text(value))
+
+
+def json_text(value: object) -> str:
+    """Return a value as JSON, in ASCII so that any terminal and pipe can show it."""
+    return json.dumps(plain(value), indent=2) + "\n"
 
 
 def plain(value: object) -> Any:

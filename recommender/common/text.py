@@ -12,11 +12,11 @@ from collections.abc import Iterable
 WIDTH = 80
 """Columns of everything that is written for people."""
 SURE = 0.75
-"""Likeness from which one name is a misspelling of another, whatever they begin with."""
+"""Likeness from which a name counts as a misspelling, whatever it begins with."""
 BEGUN = 3
-"""Letters that another near name shares with it from the beginning."""
+"""Leading letters that a less alike name must share."""
 LEAST_PART = 4
-"""Letters of a name from which longer names that hold it are near."""
+"""Shortest name for which longer names that contain it are near."""
 
 
 def normal(name: str) -> str:
@@ -37,7 +37,7 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
 def near_names(name: str, known: Iterable[str]) -> list[str]:
     """Return the names that this one may mean, nearest first: misspelt, with another ending, or with more before it.
 
-    Likeness alone is not enough: of unlike beginnings, MI300X is as near to 3090 as many a misspelt name to its own.
+    Likeness alone is not enough: MI300X is as like 3090 as many misspellings are like their name.
     """
     holding = [each for each in known if len(name) >= LEAST_PART and name in each]
     close = difflib.get_close_matches(name, known, n=10, cutoff=0.5)

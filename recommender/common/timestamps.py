@@ -11,7 +11,7 @@ UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 LEAST_DATE = 1e8
 """Seconds since 1970 that count as a date: 1973."""
 EPOCHS = ((LEAST_DATE, ""), (1e11, "s"), (1e14, "ms"), (1e17, "us"), (1e20, "ns"))
-"""Up to which size a number is in which unit since 1970, for dates up to 5138."""
+"""Numbers below each size count this unit since 1970; holds for dates up to the year 5138."""
 SINCE_START = "s from a start"
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?", re.ASCII | re.IGNORECASE)
 LONGEST = 40

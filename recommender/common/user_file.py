@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from recommender.common.errors import UserError
+from recommender.common.errors import RequestError, UserError
 
 MOST_BYTES = 4 * 2**20
 KINDS = (
@@ -21,6 +23,20 @@ KINDS = (
 
 class Unreadable(UserError, ValueError):
     """A file cannot be read or judged; the message lacks the file's name, and says how to fix it."""
+
+
+@contextmanager
+def name_in_errors(name: object, otherwise: str, more: str = "") -> Iterator[None]:
+    """Raise RequestError with the file's name where the block cannot read it.
+
+    ``otherwise`` says what to do if the system refuses, ``more`` is added to what is wrong with the contents.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise RequestError(f"{name}: {error.strerror}; {otherwise}") from None
+    except Unreadable as error:
+        raise RequestError(f"{name}: {error}{more}") from None
 
 
 def open_regular(path: str | Path) -> BinaryIO:

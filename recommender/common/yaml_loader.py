@@ -21,7 +21,7 @@ NUMBERS = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
 
 
 class BoundedLoader(Composer, PLAIN):  # type: ignore[misc]
-    """Composes in Python, which can be bounded, what libyaml parses."""
+    """Parses with libyaml, and composes in Python, where depth and size can be bounded."""
 
     def __init__(self, text: str) -> None:
         PLAIN.__init__(self, text)

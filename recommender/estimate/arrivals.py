@@ -25,7 +25,7 @@ MOST_POOLED = 16
 MOST_RUNNING = 250
 """Requests that all simulated servers run at once, about; more hardly shorten a queue."""
 MOST_SHARES = 4
-"""Shares into which the arrivals of many servers are divided; with more, those of one are hardly more regular."""
+"""Most shares into which arrivals are divided among servers: more make those of one server barely more regular."""
 QUEUED = 1000
 """Requests that wait at first where a server's capacity is simulated, at least."""
 COUNTED = (1000, 40_000)

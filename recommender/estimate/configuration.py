@@ -70,3 +70,10 @@ class Configuration:
     def cards(self) -> int:
         """Return the number of GPUs that all servers occupy."""
         return self.tp * self.servers // self.share
+
+
+def setting_text(value: object) -> str:
+    """Return a setting's value as a command line has it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -199,7 +199,7 @@ def _climb(
 def _without_slack(
     server: SimulatedServer, turns: tuple[tuple[SimulatedRequest, ...], ...], clients: int
 ) -> SimulatedServer:
-    """Return a server with the least limits that so few clients do not feel: one simulation then serves for many.
+    """Lower a server's limits as far as so few clients do not notice, so that one cached simulation serves many limits.
 
     Where a pass holds the prompts of all clients, a larger budget changes nothing. Nor does a batch beyond three times
     the clients: each runs or waits, and ended in at most two of the passes that still hold its slot.

@@ -37,7 +37,7 @@ def gaps_of(
 
 
 def pair_lengths(inputs: Sequence[int], outputs: Sequence[int]) -> list[tuple[int, int]]:
-    """Return as many pairs of equally likely lengths as the longer list has, in an order that relates neither."""
+    """Pair the lengths of both lists at random, as many pairs as the longer list has."""
     count = max(len(inputs), len(outputs))
     shuffled = [outputs[place * len(outputs) // count] for place in range(count)]
     random.Random(SEED).shuffle(shuffled)

@@ -23,7 +23,7 @@ from recommender.estimate.request_times import add_load, estimate_times
 from recommender.estimate.scheduler.passes import Answer
 from recommender.estimate.scheduler.simulation import LoadFigures, Timed
 from recommender.estimate.uncertainty import Basis, Range, derive_rate, find_basis, find_widening, make_range
-from recommender.request.request import Quantile, TimeLimit
+from recommender.request.request import Quantile, TimeGoal
 from recommender.request.resolved_request import ResolvedRequest
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Speed:
         tail = max(self.p99_ms.value / self.latency_ms.value, 1.0)
         return self.range_at(figure).value * math.pow(tail, TOWARDS_P99[quantile])
 
-    def goal_ms(self, goal: TimeLimit) -> float:
+    def goal_ms(self, goal: TimeGoal) -> float:
         """Return the middle prediction of what a goal is about, in ms."""
         return self.p99_ms.value if goal.option == "--p99" else self.at(goal.figure, goal.at)
 

@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from recommender.common.errors import RequestError
 from recommender.estimate.scheduler.simulation import LoadFigures, Timed
-from recommender.request.request import LEAST, Quantile, Request, short
+from recommender.request.request import LEAST, Quantile, Request, TimeGoal, list_time_goals, short
 
 MOST_TIMES, MOST_SPARE, MOST_GBPS, MOST_CONFIDENCE = 1000, 100, 10_000, 0.99
 """Ends of the ranges of a goal: peak and burst, spare hosts, network, confidence."""
-
-
-class TimeGoal(NamedTuple):
-    """The most ms of a quantile of a time, and the option that asks for it."""
-
-    option: str
-    figure: Timed
-    quantile: Quantile
-    most_ms: float
-
-    @property
-    def words(self) -> str:
-        """The name of the time within a sentence."""
-        name = {"ttft": " TTFT", "tpot": " TPOT", "latency": ""}[self.figure]
-        return f"{self.quantile}{name}" if self.quantile != "mean" else f"the mean{name or ' latency'}"
-
-    def written(self, ms: float) -> str:
-        """Return the option with another time."""
-        at = "" if self.option == "--p99" or self.quantile == "mean" else f"{self.quantile}:"
-        return f"{self.option} {at}{math.ceil(ms)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,23 +68,16 @@ class Aim:
     @property
     def goals(self) -> tuple[TimeGoal, ...]:
         """The goals that are given."""
-        every = (
-            TimeGoal("--p99", "latency", "p99", self.p99_ms),
-            TimeGoal("--ttft", "ttft", self.ttft_at, self.ttft_ms),
-            TimeGoal("--tpot", "tpot", self.tpot_at, self.tpot_ms),
-            TimeGoal("--latency", "latency", self.latency_at, self.latency_ms),
-        )
-        return tuple(goal for goal in every if goal.most_ms)
+        ttft, tpot = (self.ttft_ms, self.ttft_at), (self.tpot_ms, self.tpot_at)
+        return list_time_goals(self.p99_ms, ttft, tpot, (self.latency_ms, self.latency_at))
 
     def missed(self, figures: LoadFigures, tail: Tail, slow: float = 1.0) -> tuple[TimeGoal, ...]:
         """Return the goals that figures miss, of servers that are ``slow`` times as slow."""
-        return tuple(
-            goal for goal in self.goals if slow * tail.time(figures, goal.figure, goal.quantile) > goal.most_ms
-        )
+        return tuple(goal for goal in self.goals if slow * tail.time(figures, goal.figure, goal.at) > goal.most_ms)
 
 
 class Tail(NamedTuple):
-    """What p99 is beyond the simulated one: ``factor`` times what other arrivals add to a request ``alone``."""
+    """Lengthen the simulated p99: what other arrivals add to a request ``alone`` counts ``factor`` times."""
 
     alone: LoadFigures
     factor: float = 1.0

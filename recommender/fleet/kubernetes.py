@@ -330,7 +330,7 @@ def _memory(recommendation: Recommendation, weights: int) -> tuple[int, str]:
         pinned = math.ceil(config.share * config.tp * tokens * PINNED_BYTES / GIB)
     buffers = f", {pinned} for images' page-locked buffers of this release ({thread.thread.url})" if pinned else ""
     return weights + BASE_GIB * config.share + config.tp + pinned, (
-        f"All {weights} GiB of weights pass through host memory at the start, {BASE_GIB} GiB a server besides "
-        f"(nobody measured that), {config.tp} for /dev/shm{buffers}. The limit is as high: it is memory, not cores, "
-        "that a host cannot lend."
+        f"All {weights} GiB of weights pass through host memory at the start. Each server takes {BASE_GIB} GiB more "
+        f"(assumed, not measured), /dev/shm {config.tp}{buffers}. The limit equals the request: a host can share "
+        "cores, but not memory."
     )

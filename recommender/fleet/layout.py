@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 
 from recommender.choose.recommend import Recommendation, recommend
-from recommender.fleet.aim import Aim, TimeGoal
+from recommender.fleet.aim import Aim
 from recommender.fleet.sizing import FleetPlan, SizedFleet, servers_of
-from recommender.request.request import LEAST
+from recommender.request.request import LEAST, TimeGoal
 
 
 @dataclass(frozen=True, slots=True)

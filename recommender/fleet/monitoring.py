@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from recommender.fleet.aim import Aim, TimeGoal
 from recommender.knowledge.conditions import version
+from recommender.request.request import TimeGoal
 
 if TYPE_CHECKING:
     from recommender.fleet.front import Limits
@@ -77,7 +77,7 @@ class Watched:
 
 def watched(layout: Layout) -> list[Watched]:
     """Return the goals as metrics; without any, the slow end of the predicted p99. Left out: beyond the last bucket."""
-    own = Aim.of(layout.recommendation.request, peak=1, burst=1, spare=0, network_gbps=1).goals
+    own = layout.recommendation.request.time_goals
     predicted = TimeGoal("--p99", "latency", "p99", layout.recommendation.speed.p99_ms.high)
     goals = [_watch(goal) for goal in layout.goals or own or (predicted,)]
     return [each for each in goals if each is not None]
@@ -87,12 +87,12 @@ def _watch(goal: TimeGoal) -> Watched | None:
     metric, buckets, source = HISTOGRAMS[goal.figure]
     seconds = goal.most_ms / 1000
     name = f"{goal.words.strip()} {seconds:.4g} s"
-    if goal.quantile == "mean":
+    if goal.at == "mean":
         return Watched(name, metric, source, seconds)
     bucket = next((each for each in buckets if each >= seconds), None)
     if bucket is None:
         return None
-    budget = round(1 - int(goal.quantile[1:]) / 100, 6)
+    budget = round(1 - int(goal.at[1:]) / 100, 6)
     fast, slow = (max(budget, min(times * budget, most)) for times, most in ((FAST, MOST_FAST), (SLOW, MOST_SLOW)))
     return Watched(name, metric, source, seconds, bucket, budget, round(fast, 6), round(slow, 6))
 
@@ -104,7 +104,7 @@ def context(layout: Layout, limits: Limits) -> dict[str, object]:
         "has_metrics": release >= version(SINCE),
         "has_prefixes": release >= version(PREFIXES_SINCE),
         "watched": watched(layout) if release >= version(SINCE) else [],
-        "no_goal": not layout.goals and not Aim.of(layout.recommendation.request, 1, 1, 0, 1).goals,
+        "no_goal": not layout.goals and not layout.recommendation.request.time_goals,
         "still_s": max(LEAST_STILL_S, limits.answer_s),
         "metric_cites": CITES,
         "metrics_since": SINCE,

@@ -48,12 +48,7 @@ def read_hosts(texts: Sequence[str], store: Store) -> dict[tuple[str, int], str]
         raise RequestError("--gpu is missing; name a host, such as --gpu L40S:4 (recommend plan --help shows examples)")
     hosts = {}
     for text in texts:
-        if text.strip().casefold() == "auto":
-            from recommender.request.detect_gpu import detect
-
-            name, count = detect()
-        else:
-            name, count = parse_gpu(text)
+        name, count = parse_gpu(text)
         hosts[resolve_gpu(store, name)[0].id, count] = name
     return hosts
 

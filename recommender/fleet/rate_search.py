@@ -21,19 +21,19 @@ BUSIEST = 0.8
 """Without a goal for times, the share of its capacity that a server is given."""
 FEW = 4
 BUSIEST_AT_GOALS, BUSIEST_OF_FEW = 0.95, 0.9
-"""With one: of many servers, and of fewer than ``FEW``, whose queue is long sooner."""
+"""The same with a goal for times: many servers, and fewer than ``FEW``, whose queue grows sooner."""
 RUNGS = 28
 TOP = RUNGS - 1
 STEP = math.pow(BUSIEST_OF_FEW / (1 - BUSIEST_OF_FEW) / (BUSIEST_AT_GOALS / (1 - BUSIEST_AT_GOALS)), 1 / 3)
-"""Of a rung and the one above: busy over idle time. The ladder ends at 2 % busy; the fourth rung is ``BUSIEST_OF_FEW``.
-"""
+"""Ratio of busy to idle time, from one rung to the one above. The ladder ends at 2 % busy; the fourth rung is
+``BUSIEST_OF_FEW``."""
 EXACT, MOST_SHAPED = 16, 256
-"""Up to so many servers each number is simulated; of more, powers of two."""
+"""Each number of servers up to the first is simulated; above it, powers of two up to the second."""
 UNBOUNDED = 2**31
 FIRST_RUNG = 20
 """The rung that is tried first: three quarters busy."""
 MOST_GROWTH = 64
-"""Times as many hosts are tried next, at most."""
+"""Largest factor from one number of hosts to the next that is tried."""
 RUNG_GROWTH = 0.13
 """The usual growth of a time from a rung to the next, as a logarithm."""
 
@@ -173,7 +173,7 @@ class RateSearch:
     def _over(self, rung: int, servers: int) -> float:
         """Return the logarithm of a time over its goal, of the goal that is missed most."""
         figures = self.figures(rung, servers)
-        times = [(self.slow * self.tail.time(figures, goal.figure, goal.quantile), goal) for goal in self.aim.goals]
+        times = [(self.slow * self.tail.time(figures, goal.figure, goal.at), goal) for goal in self.aim.goals]
         return max(math.log(max(time, LEAST) / goal.most_ms) for time, goal in times)
 
     def _servers(self, hosts: int) -> int:
@@ -199,7 +199,7 @@ class RateSearch:
         below, above = self.figures(rung, servers), self.figures(rung + 1, servers)
         shares = []
         for goal in self.aim.missed(above, self.tail, self.slow):
-            at = partial(self.tail.time, figure=goal.figure, quantile=goal.quantile)
+            at = partial(self.tail.time, figure=goal.figure, quantile=goal.at)
             shares.append(math.log(goal.most_ms / self.slow / at(below)) / math.log(at(above) / at(below)))
         return min(shares)
 

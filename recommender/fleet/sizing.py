@@ -32,8 +32,8 @@ MAX_HOSTS = 10_000
 USUAL_RUNG = int(rung_at(0.4))
 """What is suggested instead of a goal is kept by many servers at 40 % of their capacity."""
 ROUGH, LONG = 0.2, 5.0
-"""Shares of the usual requests that are simulated: to compare batches, and for first tokens, which few have to wait
-for."""
+"""Simulated requests, as a factor on the usual number: fewer to compare batches, more for the time to first token,
+because few requests wait for it."""
 RANGE_END = 0.9
 """Confidence of the slow end of a range: of held-out errors, 80 % are inside."""
 JPEG_BYTES_PER_PIXEL = 0.35
@@ -300,7 +300,7 @@ def _too_slow(made: _Search, search: RateSearch) -> Unfit:
     for goal in missed:
         if goal.figure != "latency" or alone.alone <= goal.most_ms:
             why += f"; with other arrivals {goal.words} exceeds {goal.most_ms:,.0f} ms"
-    needed = [goal.written(search.slow * search.tail.time(usual, goal.figure, goal.quantile)) for goal in missed]
+    needed = [goal.written(search.slow * search.tail.time(usual, goal.figure, goal.at)) for goal in missed]
     return Unfit(made.kind, why, " ".join(needed))
 
 

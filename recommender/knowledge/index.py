@@ -73,7 +73,7 @@ def _measured(by_kind: Mapping[str, Mapping[str, records.Record]]) -> Iterator[t
 
 
 def _plain(record: records.Record, carriers: Mapping[str, records.Option]) -> dict[str, Any]:
-    """Return a record as JSON values; of a run, whose raw figures would slow every start, only what is read of it."""
+    """Return a record as JSON values; of a run only what the recommender reads: raw figures would slow every start."""
     if isinstance(record, records.Measurement):
         slowest = max(start.startup_s for start in record.starts)
         return {"id": record.id, "lmdeploy": record.lmdeploy, "startup_s": slowest}

@@ -84,7 +84,7 @@ def other_variants(store: Store, gpu: records.Gpu, name: str) -> list[str]:
 
 
 def gpu_of_driver(store: Store, planned: str, driver_name: str) -> str:
-    """Return the id of the GPU that a driver names; the planned one's where the name may mean it or is unknown."""
+    """Return the id of the GPU behind a driver's name; the planned one's if the name is unknown or fits it too."""
     try:
         named, notes = resolve_gpu(store, driver_name)
     except UnknownName:

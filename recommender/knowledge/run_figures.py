@@ -17,7 +17,7 @@ P99_SAMPLES = 300
 LEAST_ROUNDS = 2
 """Rounds of answers that a closed loop needs, so that the first can be left out."""
 BALANCE = 0.05
-"""How far requests/s times mean latency of a steady closed loop may be from the requests in flight, as a share."""
+"""Largest relative difference between the concurrency of a steady closed loop and requests/s times mean latency."""
 
 
 @dataclass(frozen=True, slots=True)

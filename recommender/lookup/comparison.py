@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from recommender.choose import recommend
 from recommender.choose.constraints import ConstraintFinding
 from recommender.choose.reasons import ClaimVerdict, Explanation
+from recommender.estimate.configuration import setting_text
 from recommender.knowledge.engines import is_read
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _settings(
     explained = [{option.option: option for option in adviser.explanations} for adviser in advised]
     mine = {option.option: option for option in ours.explanations} if ours else {}
     for option in resolved.store.options():
-        given = [_final_setting(resolved.store.advisers[adviser.adviser], option.id) for adviser in advised]
+        given = [final_setting(resolved.store.advisers[adviser.adviser], option.id) for adviser in advised]
         own = mine.get(option.id)
         if not any(given) and not (own and own.emitted):
             continue
@@ -166,7 +167,8 @@ def _state(resolved: ResolvedRequest, option: str, kind: str) -> Literal["read",
     return "read" if is_read(era, resolved.engine) else "unread"
 
 
-def _final_setting(adviser: records.Adviser, option: str) -> records.Setting | None:
+def final_setting(adviser: records.Adviser, option: str) -> records.Setting | None:
+    """Return what an adviser's configuration has of an option; None: nothing."""
     return next((setting for setting in adviser.settings if setting.final and setting.option == option), None)
 
 
@@ -182,10 +184,7 @@ def value_in_effect(option: records.Option, recommendation: Recommendation, defa
     decides = option.setting and option.id not in recommendation.resolved.store.client  # else the client decides
     if default or not decides:
         return default
-    value = getattr(recommendation.config, option.setting)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return setting_text(getattr(recommendation.config, option.setting))
 
 
 def _verdict(store: Store, bearing: ClaimVerdict) -> ComparedVerdict:

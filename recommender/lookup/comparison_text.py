@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from recommender.choose.constraints import ConstraintFinding
-from recommender.choose.reasons import has_source
+from recommender.choose.reasons import has_source, range_text
 from recommender.common.terminal import labelled, wrap
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.speed import Speed
@@ -216,5 +216,5 @@ def setting(setting: ComparedSetting, release: str) -> Iterator[str]:
 
 
 def _value(value: ComparedValue) -> str:
-    text = f"{value.value or 'none'} to {value.up_to}" if value.up_to else value.value or "none"
+    text = range_text(value.value or "none", value.up_to)
     return f"{text} (default)" if value.left else text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from recommender.choose.reasons import range_text
 from recommender.common.terminal import block, labelled, wrap
 from recommender.lookup.option import KnownIssue, OptionAdvice, OptionEra, OptionInfo, OptionVerdict
 from recommender.render.summary import cite
@@ -93,7 +94,7 @@ def _eras(eras: tuple[OptionEra, ...]) -> Iterator[str]:
 
 
 def _advice(advice: OptionAdvice, vi: bool) -> list[str]:
-    value = f"{advice.value} to {advice.up_to}" if advice.up_to else advice.value
+    value = range_text(advice.value, advice.up_to)
     passing = "" if advice.final else " (mentioned only)"
     reason = (advice.reason_vi if vi else "") or advice.reason
     return labelled(advice.adviser, f"{value}{passing}" + (f": {reason}" if reason else ""))

@@ -30,10 +30,7 @@ NEEDS = ("python", "cuda", "torch", "transformers", "architectures")
 
 @dataclass(frozen=True, slots=True)
 class MovedOption:
-    """An option that one release lacks, and the nearest release that has it.
-
-    ``see`` are options of the other release that its record names, such as its later name.
-    """
+    """An option that one release lacks, and the nearest release that has it."""
 
     option: str
     """Id of the option."""
@@ -98,10 +95,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRecord:
-    """A rule, verdict or thread that holds in one of the releases only.
-
-    ``more`` is the rule's remedy, the claim's verdict, or the thread's address.
-    """
+    """A rule, verdict or thread that holds in one of the releases only."""
 
     id: str
     """Id of the rule, claim or thread."""

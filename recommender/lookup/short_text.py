@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from recommender.choose.reasons import range_text
 from recommender.common.terminal import block, labelled, wrap
 from recommender.common.text import count
 from recommender.lookup.comparison import ComparedSetting, Comparison
@@ -28,7 +29,7 @@ def explain(option: OptionInfo, vi: bool = False) -> Iterator[str]:
     yield from ("", "EFFECT")
     for name in ("memory", "latency", "throughput", "accuracy", "choose"):
         yield from labelled(name, getattr(option, name))
-    said = [f"{advice.adviser} {_upto(advice.value, advice.up_to)}" for advice in option.said if advice.final]
+    said = [f"{advice.adviser} {range_text(advice.value, advice.up_to)}" for advice in option.said if advice.final]
     yield from labelled("advised", ", ".join(said))
     held = [verdict for verdict in option.judged if verdict.holds]
     yield from block("VERDICTS", (
@@ -84,7 +85,7 @@ def _values(setting: ComparedSetting) -> Iterator[str]:
     givers: dict[str, list[str]] = {}
     for each in (setting.ours, *setting.given):
         if each.value and not each.left:
-            givers.setdefault(_upto(each.value, each.up_to), []).append(each.adviser)
+            givers.setdefault(range_text(each.value, each.up_to), []).append(each.adviser)
     text = "; ".join(f"{value} {', '.join(names)}" for value, names in givers.items())
     yield from _item(f"{setting.name}: {text}", cite(setting.sources, "", 1))
 
@@ -128,10 +129,6 @@ def first_sentence(text: str) -> str:
     """Return a text's first sentence, cut where it is long."""
     first = text.partition(". ")[0].rstrip(".")
     return first if len(first) <= LONGEST else first[:LONGEST].rpartition(" ")[0] + "..."
-
-
-def _upto(value: str, up_to: str) -> str:
-    return f"{value} to {up_to}" if up_to else value
 
 
 def _item(text: str, source: str) -> list[str]:

@@ -1,8 +1,8 @@
 """What ``recommend knowledge check --json`` prints, and its JSON Schema."""
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
+from recommender.common.terminal import json_text
 from recommender.maintenance.knowledge_folder import Problem
 from recommender.maintenance.linters import LINTERS
 from recommender.maintenance.run_linters import LintResult
@@ -27,5 +27,4 @@ class KnowledgeCheck:
 
 def to_json(result: LintResult) -> str:
     """Return a check as JSON text in ASCII."""
-    check = KnowledgeCheck(FORMAT, result.records, len(LINTERS), result.unverified, result.problems)
-    return json.dumps(asdict(check), indent=2) + "\n"
+    return json_text(KnowledgeCheck(FORMAT, result.records, len(LINTERS), result.unverified, result.problems))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from recommender.common.errors import RequestError
 from recommender.common.parse import parse_python
-from recommender.common.user_file import Unreadable, read_text
+from recommender.common.user_file import Unreadable, name_in_errors, read_text
 from recommender.knowledge import option_values
 from recommender.knowledge.engines import LABELS
 from recommender.knowledge.eras import within
@@ -154,12 +154,8 @@ def _word(text: str) -> str:
 
 def read(path: Path) -> Artefact:
     """Read an artefact from its file. Raises RequestError."""
-    try:
+    with name_in_errors(path, "name a launch script that recommend wrote"):
         return parse(read_text(path), str(path))
-    except OSError as error:
-        raise RequestError(f"{path}: {error.strerror}; name a launch script that recommend wrote") from None
-    except Unreadable as error:
-        raise RequestError(f"{path}: {error}") from None
 
 
 def parse(text: str, name: str) -> Artefact:

@@ -52,7 +52,7 @@ def parse_head(request: str) -> dict[str, Any]:
 
 
 def check_types(head: object) -> dict[str, Any]:
-    """Return a request's fields, each of which has its type. Raises HeadError."""
+    """Return a request's fields if each has its type. Raises HeadError."""
     if not isinstance(head, dict):
         raise HeadError("the request in its head cannot be used (no JSON object); render it anew")
     for name, value in head.items():

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from recommender.choose.constraints import ConstraintFinding
 from recommender.choose.reasons import Explanation
 from recommender.choose.recommend import Recommendation
-from recommender.common.terminal import plain
+from recommender.common.terminal import json_text, plain
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.memory import likely_range
 from recommender.estimate.memory_items import MemoryItem
@@ -218,4 +218,4 @@ def to_json(recommendation: Recommendation) -> str:
     """Return the complete recommendation as JSON text in ASCII."""
     made = plain(published(recommendation))
     made["rendered"] = seal.read(json.dumps(made), "json").checksum_line
-    return json.dumps(made, indent=2, ensure_ascii=True) + "\n"
+    return json_text(made)

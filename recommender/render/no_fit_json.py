@@ -1,12 +1,11 @@
 """Why nothing fits a request, as JSON, and its JSON Schema."""
 
-import json
 from dataclasses import dataclass
 
 from recommender.choose.constraints import ConstraintFinding
 from recommender.choose.recommend import NothingFits
 from recommender.choose.relax import RequestChange
-from recommender.common.terminal import plain
+from recommender.common.terminal import json_text
 
 FORMAT = 1
 
@@ -35,14 +34,15 @@ class NoFit:
 def to_json(error: NothingFits) -> str:
     """Return a refusal as JSON text in ASCII."""
     nothing = error.nothing
-    found = NoFit(
-        format=FORMAT,
-        nothing_fits=nothing.binding,
-        also=nothing.others,
-        change=error.change,
-        others=error.others,
-        considered=nothing.considered,
-        rejected=dict(nothing.rejected),
-        notes=error.resolved.notes,
+    return json_text(
+        NoFit(
+            format=FORMAT,
+            nothing_fits=nothing.binding,
+            also=nothing.others,
+            change=error.change,
+            others=error.others,
+            considered=nothing.considered,
+            rejected=dict(nothing.rejected),
+            notes=error.resolved.notes,
+        )
     )
-    return json.dumps(plain(found), indent=2) + "\n"

@@ -51,8 +51,8 @@ FLEET = re.compile(
     r"|MOST_DOWN=.*|keysSecret: .*)$",
     re.MULTILINE,
 )
-"""Lines of a fleet's compose file, units, environment files, manifests, chart or HAProxy's configuration, which
-the environment file of one server lacks."""
+"""Lines that only a fleet's files have: its compose file, units, environment files, manifests, chart, HAProxy's
+configuration. The environment file of one server has none."""
 
 
 class UnknownArtefact(Exception):

@@ -17,7 +17,7 @@ from recommender.common.text import shorten
 from recommender.common.user_file import MOST_BYTES, Unreadable, decode, open_regular, read_text
 from recommender.knowledge import records
 from recommender.knowledge.store import Store
-from recommender.request.checkpoint_encoders import audio_fields, first, vision_fields
+from recommender.request.checkpoint_encoders import audio_fields, first, read_fields, vision_fields
 from recommender.request.model_folder import shorten_path
 from recommender.request.unknown_model import explain_architecture
 
@@ -166,41 +166,23 @@ def _window(text: Mapping[str, Any], base: records.Window, layers: Any) -> dict[
 
 def _latent(text: Mapping[str, Any], base: records.TextShape) -> dict[str, Any]:
     """Return latent attention, and heads as TurboMind caches them; nothing for other attention."""
-    names = {
-        "query_rank": "q_lora_rank",
-        "rank": "kv_lora_rank",
-        "rope": "qk_rope_head_dim",
-        "key": "qk_nope_head_dim",
-        "value": "v_head_dim",
-    }
     for latent in base.latent:
-        shape = {name: first(text, getattr(latent, name), key) for name, key in names.items()}
+        shape = read_fields(text, latent, query_rank="q_lora_rank", rank="kv_lora_rank", rope="qk_rope_head_dim")
+        shape |= read_fields(text, latent, key="qk_nope_head_dim", value="v_head_dim")
         if text.get("q_lora_rank", latent.query_rank) is None:
             shape["query_rank"] = 0
-        shape["index"] = [_index(text, index) for index in latent.index]
+        keys = {"heads": "index_n_heads", "head_dim": "index_head_dim", "tokens": "index_topk"}
+        shape["index"] = [read_fields(text, index, **keys) for index in latent.index]
         parts = (shape["rank"], shape["rope"])
         width = sum(parts) if all(isinstance(part, int) for part in parts) else base.head_dim
         return {"latent": [shape], "kv_heads": 1, "head_dim": width}
     return {}
 
 
-def _index(text: Mapping[str, Any], base: records.SparseIndex) -> dict[str, Any]:
-    return {
-        "heads": first(text, base.heads, "index_n_heads"),
-        "head_dim": first(text, base.head_dim, "index_head_dim"),
-        "tokens": first(text, base.tokens, "index_topk"),
-    }
-
-
 def _linear(text: Mapping[str, Any], base: records.LinearAttention) -> dict[str, Any]:
-    """Return the linear attention."""
-    return {
-        "layers": _linear_layers(text) or base.layers,
-        "key_heads": first(text, base.key_heads, "linear_num_key_heads"),
-        "value_heads": first(text, base.value_heads, "linear_num_value_heads"),
-        "head_dim": first(text, base.head_dim, "linear_value_head_dim"),
-        "kernel": first(text, base.kernel, "linear_conv_kernel_dim"),
-    }
+    heads = {"key_heads": "linear_num_key_heads", "value_heads": "linear_num_value_heads"}
+    shape = read_fields(text, base, **heads, head_dim="linear_value_head_dim", kernel="linear_conv_kernel_dim")
+    return {"layers": _linear_layers(text) or base.layers} | shape
 
 
 def _linear_layers(text: Mapping[str, Any]) -> int:

@@ -16,6 +16,11 @@ def first(entries: Mapping[str, Any], default: Any, *names: str) -> Any:
     return next((entries[name] for name in names if entries.get(name) is not None), default)
 
 
+def read_fields(entries: Mapping[str, Any], base: records.Record, **keys: str) -> dict[str, Any]:
+    """Return fields of a record from the entries of these keys; what is not written is the family's."""
+    return {name: first(entries, getattr(base, name), key) for name, key in keys.items()}
+
+
 def vision_fields(
     folder: Path, config: Mapping[str, Any], encoder: Mapping[str, Any], base: records.VisionShape
 ) -> dict[str, Any]:
@@ -77,7 +82,7 @@ def _with_pixels(folder: Path, encoder: Mapping[str, Any], base: records.VisionS
 
 
 def _share(limit: Any, frames: int, known: int) -> Any:
-    """Return an image's part of a limit over so many frames; the family's where the folder has none."""
+    """Return one image's share of a limit for ``frames`` frames; the family's if the folder names none."""
     if limit is None:
         return known
     return limit // frames if isinstance(limit, int) else limit
@@ -87,13 +92,8 @@ def audio_fields(config: Mapping[str, Any], base: records.AudioShape) -> dict[st
     """Return the audio encoder; what is not written is the family's."""
     found = config.get("audio_config")
     encoder = found if isinstance(found, dict) else {}
-    return {
-        "hidden": first(encoder, base.hidden, "d_model"),
-        "layers": first(encoder, base.layers, "encoder_layers"),
-        "intermediate": first(encoder, base.intermediate, "encoder_ffn_dim"),
-        "filters": first(encoder, base.filters, "downsample_hidden_size"),
-        "bands": first(encoder, base.bands, "num_mel_bins"),
-    }
+    names = {"hidden": "d_model", "layers": "encoder_layers", "intermediate": "encoder_ffn_dim"}
+    return read_fields(encoder, base, **names, filters="downsample_hidden_size", bands="num_mel_bins")
 
 
 def _resizes(folder: Path, config: Mapping[str, Any]) -> bool:

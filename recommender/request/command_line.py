@@ -52,7 +52,11 @@ TIMES = re.compile(r"(\d{1,2})\s*[x×*]\s*(\S.*)|(\S.*?)(?<![RG]T)\s*[x×*]\s*(\
 
 
 def parse_gpu(text: str) -> tuple[str, int]:
-    """Return name and count of ``NAME`` or ``NAME:COUNT``. Raises RequestError."""
+    """Return name and count of ``NAME``, ``NAME:COUNT`` or ``auto``. Raises RequestError, or NoGpu for ``auto``."""
+    if text.strip().casefold() == "auto":
+        from recommender.request.detect_gpu import detect
+
+        return detect()
     kinds = [kind.strip() for kind in MIXED.split(text) if kind.strip()]
     if len(kinds) > 1:
         raise RequestError(

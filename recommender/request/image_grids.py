@@ -33,7 +33,7 @@ def canvas(width: int, height: int, side: int, most: int) -> Grid:
 
 
 def rows(width: int, height: int, side: int, most: int) -> Grid:
-    """Return as many columns as fit with the rows that the image's shape then takes; of an upright image, turned.
+    """Return the most columns that fit, and the rows that the image's shape then needs; swapped for an upright image.
 
     [the processor of microsoft/Phi-3.5-vision-instruct, as vLLM repeats it: models/phi3v.py, _calc_hd_transform_size]
     """

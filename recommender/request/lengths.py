@@ -12,7 +12,7 @@ from recommender.common.text import shorten
 from recommender.common.units import TOKENS, read_quantity
 
 COUNT = 50
-"""The last of so many stands for the 99th percentile."""
+"""Lengths that stand for a distribution; the last is its 99th percentile."""
 
 
 def spread(p50: int, p90: int = 0, p99: int = 0) -> tuple[int, ...]:

@@ -49,7 +49,10 @@ def resolve_lengths(request: Request, workload: records.Workload, model: records
 
     A named workload is cut where its longest conversation exceeds the model's context, and a note says so.
     """
-    prompts, outputs = _prompts(request, workload), _outputs(request, workload)
+    usual = (workload.prompt_tokens, workload.prompt_p90, workload.prompt_p99)
+    prompts = _lengths(request.input_lengths, request.prompt_tokens, request.prompt_p99, usual)
+    usual = (workload.output_tokens, workload.output_p90, workload.output_p99)
+    outputs = _lengths(request.output_lengths, request.output_tokens, request.output_p99, usual)
     turns = request.turns or workload.turns
     given = bool(request.prompt_tokens or request.input_lengths)
     prefix = request.prefix_tokens or (0 if given else min(workload.prefix_tokens, max(prompts[0] - 1, 0)))
@@ -114,20 +117,11 @@ def total_variance(prompts: tuple[int, ...], outputs: tuple[int, ...], turns: in
     return statistics.pvariance(said) + statistics.pvariance(outputs)
 
 
-def _prompts(request: Request, workload: records.Workload) -> tuple[int, ...]:
-    if request.input_lengths:
-        return read_lengths(request.input_lengths, MAX_TOKENS)
-    if request.prompt_tokens:
-        return spread(request.prompt_tokens, 0, request.prompt_p99)
-    return spread(workload.prompt_tokens, workload.prompt_p90, workload.prompt_p99)
-
-
-def _outputs(request: Request, workload: records.Workload) -> tuple[int, ...]:
-    if request.output_lengths:
-        return read_lengths(request.output_lengths, MAX_TOKENS)
-    if request.output_tokens:
-        return spread(request.output_tokens, 0, request.output_p99)
-    return spread(workload.output_tokens, workload.output_p90, workload.output_p99)
+def _lengths(listed: str, p50: int, p99: int, usual: tuple[int, int, int]) -> tuple[int, ...]:
+    """Return the lengths that are listed or given by quantiles, else those of the ``usual`` p50, p90 and p99."""
+    if listed:
+        return read_lengths(listed, MAX_TOKENS)
+    return spread(p50, 0, p99) if p50 else spread(*usual)
 
 
 def _mean(lengths: tuple[int, ...] | list[int]) -> int:

@@ -17,14 +17,15 @@ KINDS = frozenset({"array", "boolean", "integer", "null", "number", "object", "s
 
 def read_schema(option: str, name: str) -> dict[str, Any]:
     """Return the request's field for a file with a JSON schema. Raises RequestError."""
+    shown = f"{option} {shorten(name, 60)}"
     try:
         schema = parse_json(read_text(name))
     except OSError as error:
         raise RequestError(f"{option} {shorten(name, 60)}: {error.strerror}; name a file with a JSON schema") from None
     except Unreadable as error:
-        raise RequestError(f"{option} {shorten(name, 60)}: {error}") from None
+        raise RequestError(f"{shown}: {error}") from None
     text = json.dumps(schema, separators=(",", ":"))
-    check_schema(f"{option} {shorten(name, 60)}", text)
+    check_schema(shown, text)
     return {"response_schema": text}
 
 

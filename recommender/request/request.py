@@ -13,6 +13,9 @@ from recommender.request.lengths import read_lengths
 from recommender.request.question import check_prompt, check_schema
 
 Quantile = Literal["mean", "p50", "p90", "p99"]
+Figure = Literal["ttft", "tpot", "latency"]
+Time = tuple[float, Quantile]
+"""The ms of a goal, and the quantile that it is for."""
 Goal = Literal["latency", "throughput", "memory", "balanced"]
 KvChoice = Literal["auto", "fp16", "int8", "int4"]
 BackendChoice = Literal["auto", "turbomind", "pytorch"]
@@ -49,13 +52,31 @@ class Replayed(NamedTuple):
     shared: int = 0
 
 
-class TimeLimit(NamedTuple):
-    """A goal for a time: its option, which figure and quantile it is about, and the most ms."""
+class TimeGoal(NamedTuple):
+    """The most ms of a quantile of a time, and the option that asks for it."""
 
     option: str
-    figure: Literal["ttft", "tpot", "latency"]
+    figure: Figure
     at: Quantile
     most_ms: float
+
+    @property
+    def words(self) -> str:
+        """The name of the time within a sentence."""
+        name = {"ttft": " TTFT", "tpot": " TPOT", "latency": ""}[self.figure]
+        return f"{self.at}{name}" if self.at != "mean" else f"the mean{name or ' latency'}"
+
+    def written(self, ms: float) -> str:
+        """Return the option with another time."""
+        at = "" if self.option == "--p99" or self.at == "mean" else f"{self.at}:"
+        return f"{self.option} {at}{math.ceil(ms)}"
+
+
+def list_time_goals(p99_ms: float, ttft: Time, tpot: Time, latency: Time) -> tuple[TimeGoal, ...]:
+    """Return the goals that are given, from the ms and the quantile of each; 0 ms is no goal."""
+    figures: tuple[tuple[Figure, Time], ...] = (("ttft", ttft), ("tpot", tpot), ("latency", latency))
+    goals = (TimeGoal(f"--{figure}", figure, at, ms) for figure, (ms, at) in figures)
+    return tuple(goal for goal in (TimeGoal("--p99", "latency", "p99", p99_ms), *goals) if goal.most_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,15 +180,10 @@ class Request:
     """Engine; auto: TurboMind where it serves the model."""
 
     @property
-    def time_goals(self) -> tuple[TimeLimit, ...]:
+    def time_goals(self) -> tuple[TimeGoal, ...]:
         """The goals for times that were given."""
-        goals = (
-            TimeLimit("--p99", "latency", "p99", self.p99_ms),
-            TimeLimit("--ttft", "ttft", self.ttft_at, self.ttft_ms),
-            TimeLimit("--tpot", "tpot", self.tpot_at, self.tpot_ms),
-            TimeLimit("--latency", "latency", self.latency_at, self.latency_ms),
-        )
-        return tuple(goal for goal in goals if goal.most_ms)
+        ttft, tpot = (self.ttft_ms, self.ttft_at), (self.tpot_ms, self.tpot_at)
+        return list_time_goals(self.p99_ms, ttft, tpot, (self.latency_ms, self.latency_at))
 
     def __post_init__(self) -> None:
         """Raise RequestError for a value that makes no sense."""
@@ -264,7 +280,7 @@ class Request:
 
 
 def check_room(most: int, prefix: int, answer: int) -> None:
-    """Raise RequestError if a limit of tokens leaves no room for a prompt of its own; 0 is no limit."""
+    """Raise RequestError if --max-context (``most``; 0: none) leaves no room beside prefix and answer."""
     if 0 < most <= prefix + answer:
         raise RequestError(
             f"--max-context {most}: {'prefix and answer' if prefix else 'an answer'} alone may take "

@@ -47,7 +47,7 @@ class Trace:
     skipped: tuple[tuple[str, int], ...]
     """Reason and count of rows that were not understood, the most frequent first."""
     input_tokens: tuple[int, ...]
-    """Of each request, the whole prompt, in order of arrival, else of the file."""
+    """Tokens of each whole prompt, in order of arrival; without times in the file's order."""
     output_tokens: tuple[int, ...]
     arrivals_s: tuple[float, ...]
     """Seconds since the first, ascending; empty where the file has none, or where arrivals follow the server."""
@@ -62,7 +62,7 @@ class Trace:
     summary: tuple[str, ...]
     """Four to eight lines for people."""
     beginnings: tuple[Beginning, ...] = ()
-    """Of each prompt, as far as the file has it; empty for no request."""
+    """What each prompt begins with, as far as the file tells; empty if it has no prompts."""
 
 
 def read_trace(path: Path) -> Trace:

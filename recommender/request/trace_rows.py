@@ -22,7 +22,7 @@ MOST_TEXT = 12 * 2**20
 MOST_ENTRIES = 3_000_000
 """Entries of one JSON text: 10,000 requests with the times of 300 tokens each."""
 SHORT_LINE = 65_536
-"""Characters whose JSON is harmless, whatever they are."""
+"""JSON of up to this many characters takes little time and memory, whatever it is."""
 LONGEST_LINE = 2**20
 """Characters of a table's line."""
 Row = Mapping[str, Any]

@@ -107,11 +107,6 @@ def _answers(store: Store, options: Mapping[str, Any]) -> dict[str, dict[str, An
 def _read(store: Store, key: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
     options = dict(key)
     given = {name: value for name, value in options.items() if isinstance(value, str)}
-    if given.get("gpu", "").casefold() == "auto":
-        from recommender.request.detect_gpu import detect
-
-        name, count = detect()
-        given["gpu"] = f"{name}:{count}"
     request = command_line.read(
         {"gpu": ASSUMED_GPU} | given,
         text_only=bool(options.get("text_only")),

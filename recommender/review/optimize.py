@@ -1,7 +1,8 @@
 """Rewrite a launch's values to recommended ones, keeping the author's layout.
 
-A launch is rewritten whole or not at all: its values are chosen together. What the request does not tell stays the
-author's: the session length without lengths of prompts, prefix caching without shared prefixes, tp always.
+A launch is rewritten whole or not at all: its values are chosen together. The author's value stays
+where the request says nothing: the session length without prompt lengths, prefix caching without shared prefixes, and
+tp always.
 """
 
 import re
@@ -153,6 +154,8 @@ def _recommended(case: Case) -> tuple[Explanation, ...] | None:
     If several servers behind a proxy would be better, return the best single one, except for generated files.
     """
     resolved = resolve_for(case.resolved, _kept(case))
+    if resolved.request.tp > resolved.request.gpu_count:
+        return None
     try:
         recommendation = recommend.recommend(resolved.request, resolved.store)
     except recommend.NothingFits:

@@ -91,7 +91,7 @@ class Rule(NamedTuple):
     tools: bool = False
     """Whether it also checks the other commands of LMDeploy."""
     by_architecture: bool = False
-    """Whether the architecture that a model's name tells is enough of what it ``needs`` of the model."""
+    """Of the model it needs only the architecture, which the model's name tells."""
 
 
 def declare(
@@ -138,11 +138,9 @@ def option_rule(
     return made
 
 
-def script_rule(
-    severity: Severity, *, sources: tuple[str, ...] = (), family: Family | None = None
-) -> Callable[[WholeCheck], Rule]:
+def script_rule(severity: Severity, *, sources: tuple[str, ...]) -> Callable[[WholeCheck], Rule]:
     """Make a module's rule of a function that checks a script once."""
-    return lambda whole: declare(whole.__module__, severity, whole=whole, sources=sources, family=family)
+    return lambda whole: declare(whole.__module__, severity, whole=whole, sources=sources)
 
 
 class Finding(NamedTuple):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
+
+from recommender.common.text import one_line
 
 FILE = "assets/search.json"
 HEADINGS = {"h1", "h2", "h3"}
@@ -123,16 +124,12 @@ def entries(address: str, html: str, tags: Sequence[str]) -> Iterator[list[Any]]
     characters = 0 if address.endswith("/index.html") and address != "how-to/index.html" else kind.characters
     page: list[str] = []
     for identifier, title, text in parser.found:
-        words = _text(text)
+        words = one_line(" ".join(text))
         if kind.sections and identifier and title.strip() != first:
             yield [f"{address}#{identifier}", title.strip(), kind.name, words[: kind.characters], first]
         else:
             page.append(words)
     yield [address, first, kind.name, " ".join(page)[:characters], " ".join(tags)]
-
-
-def _text(pieces: Sequence[str]) -> str:
-    return re.sub(r"\s+", " ", " ".join(pieces)).strip()
 
 
 def write_index(found: Sequence[Sequence[Any]], names: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from recommender.common.errors import RequestError
 from recommender.common.text import count
-from recommender.common.user_file import Unreadable, read_text
+from recommender.common.user_file import name_in_errors, read_text
 from recommender.render.artefact import Artefact
 from recommender.render.head import HeadError, read_head
 from recommender.review.script.beside import environment_file
@@ -190,16 +190,14 @@ def read(folder: Path) -> FleetArtefact:
             f"{folder}: Kubernetes starts these pods, not this machine; render the same fleet with --format systemd, "
             "and test the pods with the script of --format client"
         )
-    texts, path = {}, folder
-    try:
-        for path in sorted([*folder.iterdir(), *folder.glob("*.d/*")]):
-            name = path.relative_to(folder).as_posix()
-            if READ[kind].fullmatch(name) and not path.is_dir():
+    texts = {}
+    with name_in_errors(folder, "it must be readable"):
+        paths = sorted([*folder.iterdir(), *folder.glob("*.d/*")])
+    for path in paths:
+        name = path.relative_to(folder).as_posix()
+        if READ[kind].fullmatch(name) and not path.is_dir():
+            with name_in_errors(path, "it must be readable", ", or render the folder again"):
                 texts[name] = read_text(path)
-    except OSError as error:
-        raise RequestError(f"{path}: {error.strerror}; it must be readable") from None
-    except Unreadable as error:
-        raise RequestError(f"{path}: {error}, or render the folder again") from None
     return from_texts(texts, kind, str(folder))
 
 

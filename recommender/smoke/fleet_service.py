@@ -6,6 +6,7 @@ from typing import Any
 
 from recommender.common.errors import RequestError
 from recommender.common.parse import parse_yaml
+from recommender.common.text import one_line
 from recommender.common.user_file import Unreadable
 
 VARIABLE = re.compile(r"\$\$|\$\{(\w+)(?:(:?[-?+])([^{}]*))?\}")
@@ -68,7 +69,7 @@ def services(text: str, where: str) -> dict[str, Any]:
         services = parse_yaml(text)["services"]
         return {str(name): service for name, service in services.items() if isinstance(service, dict)}
     except (Unreadable, KeyError, TypeError, AttributeError) as error:
-        raise RequestError(f"{where}: cannot be read ({' '.join(str(error).split())[:200]}); render it again") from None
+        raise RequestError(f"{where}: cannot be read ({one_line(error)[:200]}); render it again") from None
 
 
 def service_gpus(service: Mapping[str, Any], environment: Mapping[str, str], where: str) -> str:

@@ -1,10 +1,9 @@
 """A smoke run, its figures and its predictions as JSON, and its JSON Schema."""
 
-import json
 from dataclasses import dataclass
 
 from recommender.choose.recommend import Recommendation
-from recommender.common.terminal import plain
+from recommender.common.terminal import json_text, plain
 from recommender.knowledge import records, run_figures
 from recommender.smoke.failures import KINDS
 from recommender.smoke.report import Goal, ReportRow, check_goals, memory_rows, outcome, phase_rows
@@ -64,7 +63,7 @@ def to_json(recommendation: Recommendation, run: records.SmokeRun) -> str:
             run=run,
         )
     )
-    return json.dumps(document | {"run": run.model_dump(mode="json")}, indent=2, ensure_ascii=True) + "\n"
+    return json_text(document | {"run": run.model_dump(mode="json")})
 
 
 def _rows(rows: list[ReportRow]) -> tuple[Row, ...]:

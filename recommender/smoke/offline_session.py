@@ -67,7 +67,7 @@ class OfflineSession(Session):
     def wait_for_event(self, name: str, begun: float) -> dict[str, Any]:
         """Wait for an event of the driver; raise Failure if the script ends or hangs."""
         path = self.folder / "events"
-        news, heard = diagnose.LogWatch(self.log), time.monotonic()
+        news = diagnose.LogWatch(self.log)
         while True:
             status = self.children[0].poll()  # polled before reading, so that its last events count
             for line in path.read_text("utf-8").splitlines() if path.exists() else ():
@@ -79,11 +79,10 @@ class OfflineSession(Session):
                     raise diagnose.startup_failure(self.tail(400), status)
                 raise diagnose.later_failure(self.tail(400), status, "before it had answered")
             now = time.monotonic()
-            heard = now if news.has_news() else heard
-            if now - heard > self.request.patience_s:
+            if (silent := news.silent_s(now)) > self.request.patience_s:
                 if name == "built":
-                    raise diagnose.startup_hang(self.tail(400), now - begun, now - heard)
-                raise Failure("requests-hang", f"the engine is built, but no answer came for {now - heard:.0f} s")
+                    raise diagnose.startup_hang(self.tail(400), now - begun, silent)
+                raise Failure("requests-hang", f"the engine is built, but no answer came for {silent:.0f} s")
             time.sleep(POLL_S)
 
     def read_back_from(self, built: dict[str, Any]) -> None:

@@ -61,7 +61,7 @@ class Session:
         self.after_loads(servers, model)
 
     def after_loads(self, servers: list[checks.Server], model: str) -> None:
-        """Do what follows the loads: nothing here."""
+        """Do what follows the loads; subclasses override it."""
 
     # --- launch ------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class Session:
 
     def wait_until_listed(self, child: Child, waiting: list[checks.Server], begun: float, who: str) -> None:
         """Wait until all list a model; raise Failure if the child ends or its log stalls."""
-        news, heard = diagnose.LogWatch(self.log), time.monotonic()
+        news = diagnose.LogWatch(self.log)
         while True:
             status = child.poll()
             if status is not None:
@@ -177,9 +177,8 @@ class Session:
                 listeners.require_own(self.required_ports(), self.guard.processes)
                 return
             now = time.monotonic()
-            heard = now if news.has_news() else heard
-            if now - heard > self.request.patience_s:
-                raise diagnose.startup_hang(self.tail(400), now - begun, now - heard)
+            if (silent := news.silent_s(now)) > self.request.patience_s:
+                raise diagnose.startup_hang(self.tail(400), now - begun, silent)
             last = self.tail(1)
             self.say(f"waiting for {who}, {now - begun:.0f} s: {last[0][-60:] if last else 'no output yet'}")
             time.sleep(POLL_S)

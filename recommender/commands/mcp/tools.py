@@ -17,7 +17,7 @@ from recommender.options import build_request
 from recommender.request.request import Request
 
 OPTIONS = {"concurrency": "load", "input_tokens": "prompt_tokens"}
-"""The command line's names of arguments that are called otherwise here."""
+"""Arguments whose name differs from the command line's option."""
 NOWHERE = "/dev/null/"
 """The folder of a text without a file, so that no file beside it is read."""
 
@@ -287,7 +287,7 @@ def _wrong(tool: type[ToolArguments], error: Mapping[str, Any]) -> tuple[str, st
 
 
 def _argument(tool: type[ToolArguments], found: re.Match[str]) -> str:
-    """Return an option of a message as the tool's argument is called; one that it does not have stays."""
+    """Return the tool's argument for an option in a message; the option itself where there is none."""
     name = found[1].replace("-", "_")
     name = {"load": "concurrency"}.get(name, name)
     return name if name in tool.model_fields else found[0]

@@ -26,7 +26,7 @@ class AlternatingSimulation(Simulation):
     cut: bool = False
 
     def count_alike(self) -> int:
-        """Return how many passes of decoding hold the same, until a request ends or one comes in; 1 of prompts."""
+        """Return how many decoding passes run the same requests, until one ends or arrives; 1 for a pass of prompts."""
         if self.waiting and self._is_prompts_turn():
             return 1
         full = len(self.running) + len(self.waiting) >= self.server.batch

@@ -96,7 +96,7 @@ class HostLoop(Generic[R]):
         return done
 
     def note(self, now: float, streams: int) -> None:
-        """Remember a write that only delays who is sent later, though before it."""
+        """Remember a write that delays only requests that are sent later but arrive before it."""
         self.writes.append((now, max(now + self.chunk * streams, self.written)))
 
     def _receive(self, until: float) -> None:

@@ -105,9 +105,9 @@ def simulate_arrivals(
     offered: float,
     counted: int = OPEN_REQUESTS,
 ) -> LoadFigures:
-    """Return the figures where requests arrive after ``gaps_ms``, ``offered`` requests/s in the mean.
+    """Return the figures where requests arrive after ``gaps_ms``, ``offered`` requests/s on average.
 
-    They come however many wait, of all turns alike; ``counted`` of them count.
+    They arrive however many wait, each turn equally often; the figures are those of ``counted`` requests.
     """
     before = counted // 4
     drawn = [draws(turn, SEED + place) for place, turn in enumerate(turns)]

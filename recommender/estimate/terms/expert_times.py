@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from recommender.knowledge.records import Model
 
 PADDING = 64
-"""Tokens that an expert's last tile lacks in the mean, in a pass with prefill: half of the 128 of the largest tiles."""
+"""Tokens missing from an expert's last tile on average, in a pass with prefill: half of the 128 of the largest tile."""
 
 
 class ExpertTimes(NamedTuple):

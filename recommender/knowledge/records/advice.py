@@ -33,7 +33,7 @@ class Setting(Record):
 
 
 class Figure(Record):
-    """A memory, load or speed figure an adviser claims. Equal ends: one number. Unit 'words' puts it in text."""
+    """A figure that an adviser claims. Equal ends are one number; with the unit 'words' it is a text."""
 
     kind: Literal["vram", "weights", "kv-cache", "concurrency", "throughput", "latency", "instances"] = Field(
         description="what the figure is about"

@@ -45,8 +45,8 @@ class Residuals(Record):
     """How far one predicted figure was off at runs that the fit had not seen; ``recommend knowledge fit`` writes it.
 
     A fit leaves out one model, one part of the configurations or one workload, and is judged by what it left out.
-    ``low`` and ``high`` are measured over predicted: four fifths of these errors lie between, and one is the other's
-    inverse, because the side that the models seen erred on says nothing of an unseen one's.
+    ``low`` and ``high`` are measured over predicted; four fifths of these errors lie between. One is the other's
+    inverse: that known models were predicted too high does not say on which side an unseen one will be.
     """
 
     id: Id = Field(description="name of the file")

@@ -26,7 +26,7 @@ class Mixture(Record):
 
 
 class Window(Record):
-    """Layers that look back so many tokens. One record in the list: the model has them."""
+    """Layers that look back ``tokens`` tokens only. The list has one record if the model has such layers."""
 
     tokens: Annotated[int, Field(ge=1, description="tokens that a layer looks back")]
     layers: Annotated[int, Field(ge=1, description="number of such layers")]
@@ -37,7 +37,7 @@ class Window(Record):
 
 
 class LinearAttention(Record):
-    """Layers with a gated delta rule in place of attention. One record in the list: the model has them.
+    """Layers with a gated delta rule in place of attention. The list has one record if the model has such layers.
 
     They keep a state of fixed size per sequence and no keys or values. Every other layer's query has an output gate.
     """

@@ -202,9 +202,9 @@ class Phase(Record):
 class Killed(Record):
     """One server of several killed under load (SIGKILL) and started again; times count from the kill.
 
-    Rates are answers a second of all servers: in the seconds before the kill, until the server takes requests again,
-    and after that. A process that is killed still takes connections while the kernel takes it apart (``dying_s``); what
-    was sent to it by then was in flight there. ``lost_later`` are those of ``lost`` that were sent after that.
+    Rates are answers a second of all servers: before the kill, until the server takes requests again, and after that.
+    The kernel accepts connections for a killed process until it has closed its port (``dying_s``); requests sent until
+    then count as in flight. ``lost_later`` are those of ``lost`` that were sent after that.
     """
 
     server: Text = Field(description="address of the killed server")

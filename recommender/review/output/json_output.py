@@ -1,11 +1,10 @@
 """Write reviews for machines: JSON, GitHub workflow commands, JUnit."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from recommender.common.terminal import plain
+from recommender.common.terminal import json_text
 from recommender.common.version import __version__
 from recommender.review.engine import Review
 from recommender.review.output.text import counts, silent, sources
@@ -149,7 +148,7 @@ def _json_finding(script: Script, finding: Finding) -> Found:
 
 def as_json(reviews: Sequence[Review]) -> str:
     """Return one JSON object, in ASCII."""
-    return json.dumps(plain(published(reviews)), indent=2, ensure_ascii=True) + "\n"
+    return json_text(published(reviews))
 
 
 # --- GitHub

@@ -1,12 +1,12 @@
 """Write reviews as SARIF 2.1.0 for code scanning services."""
 
 import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
+from recommender.common.terminal import json_text
 from recommender.common.version import __version__
 from recommender.review import engine
 from recommender.review.engine import Review
@@ -42,7 +42,7 @@ def as_sarif(reviews: Sequence[Review]) -> str:
             for finding in review.findings
         ],
     }
-    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=True) + "\n"
+    return json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
 def uri(path: str) -> str:

@@ -19,7 +19,7 @@ LONGEST_WORD = 100_000
 MOST_PIECES = 2000
 BELOW = pattern(r"(?:/[\w.-]+)+")
 FOLDER = pattern(r"(?:dir|root|path|home|base|folder|cache|workspace)s?\b", re.IGNORECASE)
-"""What a folder and a variable of one are called; the variable of an organisation is called otherwise."""
+"""Words in the name of a variable that holds a folder, not an organisation."""
 # Characters that a backslash escapes in double quotes.
 ESCAPED = pattern(r"\\([$`\"\\\n])")
 

@@ -103,7 +103,7 @@ def _merge_variables(given: list[Variable]) -> Variable:
 
 
 def _merge_texts(given: list[Variable]) -> Variable | None:
-    """Merge texts to which branches append: the longest, marked at its end; None if they differ otherwise."""
+    """Merge texts that branches appended to: the longest, marked at its end; None if they differ elsewhere."""
     longest = max(given, key=lambda variable: len(variable.pieces or ()))
     pieces = longest.pieces or ()
     for variable in given:

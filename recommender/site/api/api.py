@@ -1,11 +1,11 @@
 """Write the static JSON API below ``api/v1/``: every record."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from inspect import getdoc
 from typing import Any
 
+from recommender.commands.schema import kebab
 from recommender.common.terminal import plain
 from recommender.common.version import __version__
 from recommender.knowledge.index import TYPES
@@ -53,7 +53,7 @@ def records(data: SiteData, kind: str) -> dict[str, Any]:
 
 def schema(kind: str) -> str:
     """Return the file name of a kind's JSON Schema."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "-", TYPES[kind].__name__).lower() + ".json"
+    return f"{kebab(TYPES[kind].__name__)}.json"
 
 
 def index(data: SiteData) -> dict[str, Any]:

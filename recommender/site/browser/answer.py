@@ -28,7 +28,6 @@ from recommender.render.screen import list_assumptions
 from recommender.render.summary import describe_load, gib
 
 if TYPE_CHECKING:
-    from recommender.choose.constraints import ConstraintFinding
     from recommender.choose.reasons import Explanation
     from recommender.choose.recommend import Recommendation
     from recommender.estimate.similar_runs import SimilarRun
@@ -130,7 +129,10 @@ def describe(recommendation: Recommendation, told: set[str]) -> dict[str, Any]:
         "defaults": _defaults(recommendation),
         "measured": next((_run(run) for run in recommendation.similar_runs if _is_same(run, recommendation)), None),
         "near": [_run(run) for run in recommendation.similar_runs],
-        "warnings": [_warning(finding) for finding in recommendation.findings],
+        "warnings": [
+            {"constraint": finding.constraint, "message": finding.message, "remedy": finding.remedy}
+            for finding in recommendation.findings
+        ],
         "options": [_option(resolved.store, option) for option in emitted],
         "left": len(recommendation.explanations) - len(emitted),
     }
@@ -185,10 +187,6 @@ def _is_same(run: SimilarRun, recommendation: Recommendation) -> bool:
 
 def _run(run: SimilarRun) -> dict[str, Any]:
     return {name: getattr(run, name) for name in run.__slots__}
-
-
-def _warning(finding: ConstraintFinding) -> dict[str, str]:
-    return {"constraint": finding.constraint, "message": finding.message, "remedy": finding.remedy}
 
 
 def _option(store: Store, option: Explanation) -> dict[str, Any]:

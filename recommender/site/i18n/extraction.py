@@ -53,17 +53,13 @@ def _texts(node: ast.AST) -> Iterator[str]:
         return
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):  # a docstring
         return
-    if isinstance(node, ast.Call) and _name(node.func) in CALLS:
+    if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in CALLS:
         return
     skipped = {"annotation", "returns", "type_comment", "decorator_list"}
     for name, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else [value]:
             if name not in skipped and isinstance(child, ast.AST):
                 yield from _texts(child)
-
-
-def _name(function: ast.expr) -> str:
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def _is_text(node: ast.AST) -> bool:

@@ -10,6 +10,7 @@ from recommender.lookup.comparison import (
     ComparedVerdict,
     Comparison,
     compare,
+    final_setting,
     rejections,
     unknown_options,
 )
@@ -84,7 +85,8 @@ def _table(data: SiteData, comparisons: Mapping[str, Comparison]) -> str:
         f'<th scope="col" role="columnheader" data-column="{column.id}">{data.html(column.name)}</th>'
         for column in columns(data)
     )
-    rows = "".join(_rows(data, name, comparisons) for name in _order(comparisons))
+    settings = (setting.option for comparison in comparisons.values() for setting in comparison.settings)
+    rows = "".join(_rows(data, name, comparisons) for name in dict.fromkeys(settings))
     # The roles repeat the elements' own: the narrow layout changes their display, which drops the implicit roles.
     return (
         f'{_controls(data)}\n<div class="compare" role="region" aria-label="{data.html("All settings")}">'
@@ -106,10 +108,6 @@ def _controls(data: SiteData) -> str:
         controls.count("compare", data.t("{0} of {1} settings")),
     )
     return controls.form("compare", parts, label=data.t("What the table shows"))
-
-
-def _order(comparisons: Mapping[str, Comparison]) -> list[str]:
-    return list(dict.fromkeys(setting.option for comparison in comparisons.values() for setting in comparison.settings))
 
 
 def _setting(comparison: Comparison, option: str) -> ComparedSetting | None:
@@ -187,7 +185,7 @@ def _reason(data: SiteData, value: ComparedValue, option: str) -> str:
     adviser = data.store.advisers.get(value.adviser)
     if not adviser:
         return data.filled(value.reason)
-    advice = next((setting for setting in adviser.settings if setting.final and setting.option == option), None)
+    advice = final_setting(adviser, option)
     return data.own(value.reason, advice.reason_vi if advice else "")
 
 

@@ -48,6 +48,12 @@ class TableLine:
     ours: bool
     runs: tuple[records.SmokeRun, ...]
 
+    @property
+    def heading(self) -> str:
+        """Return its linked title; ours is bold."""
+        title = f"[{markup.text(self.title)}]({self.link})" if self.link else markup.text(self.title)
+        return f"**{title}**" if self.ours else title
+
     def memory(self) -> list[float]:
         """Return MiB used when ready, above the idle GPU, per run."""
         return [float(run.ready_mib - run.idle_mib) for run in self.runs]
@@ -139,9 +145,8 @@ def _cells(data: SiteData, line: TableLine) -> list[str]:
     for image, count in LOADS:
         nothing = data.t("refused") if line.refused(image, count) else "–"
         speeds.append(data.span(line.figures(image, count), 0 if count == 1 else 1) or nothing)
-    title = f"[{markup.text(line.title)}]({line.link})" if line.link else markup.text(line.title)
     runs = " ".join(f"[{number}](/runs.md#{run.id})" for number, run in enumerate(line.runs, 1))
-    return [f"**{title}**" if line.ours else title, data.span(line.memory(), 0), *speeds, runs]
+    return [line.heading, data.span(line.memory(), 0), *speeds, runs]
 
 
 STEP, LONGEST = 36, 66

@@ -81,11 +81,10 @@ def _against(data: SiteData, configuration: Recommendation) -> str:
 
 
 def _row(data: SiteData, line: TableLine, against: str, defaults: TableLine) -> tuple[str, ...]:
-    title = f"[{markup.text(line.title)}]({line.link})" if line.link else markup.text(line.title)
     rate, latency = line.figures(SMALL, BUSY), line.figures(SMALL, 1)
     times = _middle(rate) / _middle(defaults.figures(SMALL, BUSY))
     return (
-        f"**{title}**" if line.ours else title,
+        line.heading,
         f"[{markup.text(against)}](#starts)" if against else data.t("yes"),
         _answers(data, line),
         markup.figure(_middle(rate)),
@@ -108,18 +107,13 @@ def scenarios(data: SiteData) -> Iterator[str]:
     rows = []
     for scenario in data.store.scenarios.values():
         metric = METRICS.get(scenario.id, "rate")
-        title = (
-            f"[{markup.text(data.own(scenario.title, scenario.title_vi))}](/advisers/index.md#scenario-{scenario.id})"
+        title = markup.text(data.own(scenario.title, scenario.title_vi))
+        link = f"[{title}](/advisers/index.md#scenario-{scenario.id})"
+        picks = "; ".join(
+            f"{adviser_link(data, pick)}: {_figure(data, known.get(pick), metric)}" for pick in scenario.picks
         )
-        picks = [f"{adviser_link(data, pick)}: {_figure(data, known.get(pick), metric)}" for pick in scenario.picks]
-        rows.append(
-            (
-                title,
-                "; ".join(picks),
-                _figure(data, ours[metric], metric),
-                _verdict(data, scenario.picks, known, ours, metric),
-            )
-        )
+        verdict = _verdict(data, scenario.picks, known, ours, metric)
+        rows.append((link, picks, _figure(data, ours[metric], metric), verdict))
     yield data.t("Which adviser the users' comparison picks for each use, and what both measured (above).")
     yield from markup.table(data.labels("For", "Picked", "Ours", "Verdict"), rows)
 
@@ -169,12 +163,7 @@ def critical_settings(data: SiteData, comparison: Comparison) -> Iterator[str]:
         option = claim.options[0]
         setting = ours.get(option)
         value = markup.code(setting.ours.value) if setting and setting.ours.value else data.t("default")
-        rows.append(
-            (
-                markup.named_option(data.store, option),
-                markup.claim(claim.verdict, claim.statement, claim.id, data.say),
-                value,
-            )
-        )
+        judged = markup.claim(claim.verdict, claim.statement, claim.id, data.say)
+        rows.append((markup.named_option(data.store, option), judged, value))
     yield data.t("What the users' comparison says of the settings that it calls critical.")
     yield from markup.table(data.labels("Setting", "Verdict and claim", "Ours"), rows)

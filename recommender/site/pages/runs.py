@@ -119,7 +119,8 @@ def _runs(data: SiteData) -> Iterator[str]:
     )
     rows = {run.id: [*_run_cells(data, run)] for run in data.runs.values()}
     rows |= {probe.id: [*_probe_cells(data, probe)] for probe in data.probes.values()}
-    shown = ([_link(name, row[0]), *map(html.escape, row[1:])] for name, row in rows.items())
+    links = (f'<a href="md:api/v1/runs/{name}.json">{html.escape(row[0])}</a>' for name, row in rows.items())
+    shown = ([link, *map(html.escape, row[1:])] for link, row in zip(links, rows.values(), strict=True))
     filters = ("Model", "GPU", "Load")
     yield from controls.data_table(data, "runs", COLUMNS, shown, filters, "{0} of {1} runs", ids=[*rows], kind="runs")
     charts = [*option_charts.charts_of_copies(data)]
@@ -127,10 +128,6 @@ def _runs(data: SiteData) -> Iterator[str]:
         yield markup.heading(2, "Several servers on one GPU", "copies")
         yield "The same configuration, started several times on one GPU; the copies share the load."
         yield from charts
-
-
-def _link(name: str, text: str) -> str:
-    return f'<a href="md:api/v1/runs/{name}.json">{html.escape(text)}</a>'
 
 
 def _run_cells(data: SiteData, run: records.SmokeRun) -> Iterator[str]:

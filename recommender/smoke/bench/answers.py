@@ -11,7 +11,7 @@ from typing import Any
 from recommender.common.errors import RequestError
 from recommender.common.parse import parse_json
 from recommender.common.text import did_you_mean, shorten
-from recommender.common.user_file import Unreadable, read_text
+from recommender.common.user_file import name_in_errors, read_text
 from recommender.smoke.client.checks import schema_error
 
 TRUE, FALSE = frozenset({"true", "1", "yes"}), frozenset({"false", "0", "no"})
@@ -96,12 +96,9 @@ def read_schema(path: Path | None, otherwise: str) -> Mapping[str, Any] | None:
         return requested
     if str(path) == "none":
         return None
-    try:
+    repair = "name a file with a JSON schema, or none"
+    with name_in_errors(f"--schema {path}", repair, f"; {repair}"):
         document = parse_json(read_text(path))
-    except OSError as error:
-        raise RequestError(f"--schema {path}: {error.strerror}; name a file with a JSON schema, or none") from None
-    except Unreadable as error:
-        raise RequestError(f"--schema {path}: {error}; name a file with a JSON schema, or none") from None
     parts = (
         document.get("properties")
         if isinstance(document, dict) and document.get("type", "object") == "object"
@@ -138,12 +135,8 @@ def read_labels(path: Path, folder: Path, images: Collection[str], form: Form) -
 
 def _label_rows(path: Path) -> list[tuple[int, str, str]]:
     """Return line number, image and label of each complete line."""
-    try:
+    with name_in_errors(f"--labels {path}", "name a CSV file", ", as CSV"):
         text = read_text(path).removeprefix("\ufeff")  # spreadsheets begin with a byte order mark
-    except OSError as error:
-        raise RequestError(f"--labels {path}: {error.strerror}; name a CSV file") from None
-    except Unreadable as error:
-        raise RequestError(f"--labels {path}: {error}, as CSV") from None
     # Spreadsheets pick the separator by locale.
     separator = max(",;\t", key=text.partition("\n")[0].count)
     reader = csv.reader(text.splitlines(), delimiter=separator)

@@ -1,10 +1,9 @@
 """A comparison of two scripts as JSON, each image with its answers, and its JSON Schema."""
 
-import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from recommender.common.terminal import plain
+from recommender.common.terminal import json_text
 from recommender.smoke.bench import statistics
 from recommender.smoke.bench.ask import ImageAnswer, ScriptRun
 from recommender.smoke.bench.comparison import MADE_UP, ScriptComparison, differing_settings, model, one_pass
@@ -205,7 +204,7 @@ def published(compared: ScriptComparison) -> Published:
 
 def to_json(compared: ScriptComparison) -> str:
     """Return everything as JSON text in ASCII."""
-    return json.dumps(plain(published(compared)), indent=2, ensure_ascii=True) + "\n"
+    return json_text(published(compared))
 
 
 def _asked(compared: ScriptComparison) -> Asked:

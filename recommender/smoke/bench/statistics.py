@@ -37,10 +37,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Paired yes-or-no outcomes: cases where only ``first`` or only ``second`` holds.
-
-    ``p_value`` is that of McNemar's exact test.
-    """
+    """Paired yes-or-no outcomes: cases where only ``first`` or only ``second`` holds."""
 
     of: int
     """All cases."""

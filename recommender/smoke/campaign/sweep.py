@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from recommender.common.errors import RequestError
 from recommender.common.parse import parse_yaml
-from recommender.common.user_file import Unreadable, read_bytes
+from recommender.common.user_file import name_in_errors, read_bytes
 from recommender.knowledge import records
 from recommender.knowledge.run_figures import RunFigures, figures
 from recommender.smoke.campaign.plan import ParsedPlan, PlannedRun, Rung, name_of_phase
@@ -47,14 +47,8 @@ def read_lines(path: Path) -> tuple[list[ResultLine], int]:
 
     An unfinished last line, left by a kill, is dropped.
     """
-    try:
-        data = read_bytes(path)
-    except FileNotFoundError:
-        return [], 0
-    except OSError as error:
-        raise RequestError(f"{path}: {error.strerror}; name a file of results") from None
-    except Unreadable as error:
-        raise RequestError(f"{path}: {error}; results may be in several files") from None
+    with name_in_errors(path, "name a file of results", "; results may be in several files"):
+        data = read_bytes(path) if path.exists() else b""
     results, filled = [], 0
     for number, raw in enumerate(io.BytesIO(data), 1):  # lines end at a newline alone
         try:

@@ -3,6 +3,7 @@
 import itertools
 import re
 import signal
+import time
 from pathlib import Path
 
 from recommender.common.text import masked
@@ -71,6 +72,12 @@ class LogWatch:
 
     def __init__(self, path: Path) -> None:
         self._path, self._read, self._seen = path, 0, set[str]()
+        self._heard = time.monotonic()
+
+    def silent_s(self, now: float) -> float:
+        """Return the seconds for which the log has had no new lines."""
+        self._heard = now if self.has_news() else self._heard
+        return now - self._heard
 
     def has_news(self) -> bool:
         """Return whether the log has new lines since the last call."""

@@ -27,7 +27,7 @@ def text_config(text: TextShape) -> dict[str, Any]:
 
 
 def config(model: Model, text: dict[str, Any], ids: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the configuration holds beside the keys of all vision models."""
+    """Return the keys of config.json that not every vision model has."""
     vision = model.vision[0]
     encoder = {
         "model_type": "siglip_vision_model",

@@ -56,12 +56,9 @@ def planned_bytes(model: Model) -> int:
 def _linear(name: str, inputs: int, outputs: int, kind: str, bias: bool, method: str) -> Iterator[Tensor]:
     """Yield a linear layer as the method stores it; an empty one is 16-bit."""
     groups = inputs // 128
-    if method == "awq":
-        yield Tensor(f"{name}.qweight", "I32", (inputs, outputs // NIBBLES), "nibbles")
-        yield Tensor(f"{name}.qzeros", "I32", (groups, outputs // NIBBLES), "zeros")
-        yield Tensor(f"{name}.scales", "F16", (groups, outputs), "scales")
-    elif method == "gptq":
-        yield Tensor(f"{name}.qweight", "I32", (inputs // NIBBLES, outputs), "nibbles")
+    if method in ("awq", "gptq"):
+        packed = (inputs, outputs // NIBBLES) if method == "awq" else (inputs // NIBBLES, outputs)
+        yield Tensor(f"{name}.qweight", "I32", packed, "nibbles")
         yield Tensor(f"{name}.qzeros", "I32", (groups, outputs // NIBBLES), "zeros")
         yield Tensor(f"{name}.scales", "F16", (groups, outputs), "scales")
     elif method == "fp8":
