@@ -112,9 +112,7 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     output = "".join(
         part if place % 2 else re.sub(r"\s*\n\s*", "\n", part) for place, part in enumerate(KEPT.split(output))
     )
-    return "".join(
-        part if place % 2 else LINE_BREAK.sub("", part) for place, part in enumerate(ARTICLE.split(output))
-    )
+    return "".join(part if place % 2 else LINE_BREAK.sub("", part) for place, part in enumerate(ARTICLE.split(output)))
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:

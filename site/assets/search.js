@@ -1,7 +1,7 @@
 /* The search of the site: loads its index with the first key, ranks in the page, and is used by keyboard as by hand. */
 
 const SHOWN = 12;
-const [TITLE, TAGS, TEXT] = [6, 7, 1];
+const [TITLE, TAGS, ADDRESS, TEXT] = [6, 7, 4, 1];
 const PREFIX = 0.6;
 const dialog = document.getElementById("search");
 const input = dialog.querySelector("input");
@@ -21,7 +21,7 @@ async function load() {
   const { kinds, synonyms, entries } = await answer.json();
   const docs = entries.map(([href, title, kind, text, more]) => ({
     href, title, text, kind: kinds[kind][0], weight: kinds[kind][1],
-    fields: [[TITLE, words(title)], [TAGS, words(`${more} ${named(href)}`)], [TEXT, words(text)]], phrase: plain(`${title} ${more}`),
+    fields: [[TITLE, words(title)], [TAGS, words(more)], [ADDRESS, words(named(href))], [TEXT, words(text)]], phrase: plain(`${title} ${more}`),
   }));
   return { docs, synonyms: Object.entries(synonyms) };
 }

@@ -250,7 +250,8 @@ at("#copy").addEventListener("click", event => copy(event.currentTarget, state.f
 at("#copy-command").addEventListener("click", event => copy(event.currentTarget, at("#command").textContent, texts));
 at("#copy-link").addEventListener("click", event => copy(event.currentTarget, new URL(question.address(), location).href, texts));
 addEventListener("popstate", () => {
-  question.restore(location.search);
+  if (location.search) question.restore(location.search);
+  else question.begin();
   ask({ push: false });
 });
 question.restore(location.search);
