@@ -108,7 +108,8 @@ function difference({ stdout, stderr }, nothing) {
     const kind = { "+": "added", "-": "removed", "@": "place" }[line[0]] ?? "";
     return make("div", { class: `row ${kind}` }, make("code", {}, line), "\n");
   });
-  return [...(rows.length ? rows : [make("p", { class: "clean" }, nothing)]), ...(reasons.length ? [make("ul", { class: "reasons" }, ...reasons.map(each => make("li", {}, ...because(each))))] : [])];
+  // Where the command says why nothing changes, that is the answer.
+  return [...(rows.length || reasons.length ? rows : [make("p", { class: "clean" }, nothing)]), ...(reasons.length ? [make("ul", { class: "reasons" }, ...reasons.map(each => make("li", {}, ...because(each))))] : [])];
 }
 
 function show() {
