@@ -65,6 +65,15 @@ def test_every_link_and_anchor_resolves(site: Path) -> None:
     assert not broken
 
 
+def test_an_address_that_leads_nowhere_leads_on(site: Path) -> None:
+    """The page that a host shows instead links to the doors in its text, not in its header alone."""
+    text = re.search(r"<article.*</article>", (site / "404.html").read_text("utf-8"), re.DOTALL)
+    assert text
+    links = re.findall(r'href="/?([^"]+)"', text[0])
+    assert len(links) > 3
+    assert all((site / link).exists() for link in links), links
+
+
 def test_nothing_is_asked_of_another_host(site: Path) -> None:
     """Scripts, styles, fonts and images come with the site."""
     outside = {(name, each) for name, read in pages(site).items() for each in read.loads if urlsplit(each).netloc}

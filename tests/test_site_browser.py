@@ -113,7 +113,7 @@ WANTED = {
     "gpu not listed": "how-to/adding-a-record", "--max-model-len": "flags/session-len",
     "gpu memory utilization": "flags/cache-max-entry-count", "max-num-seqs": "flags/max-batch-size",
     "what does cache-max-entry-count do": "flags/cache-max-entry-count", "context length": "flags/session-len",
-    "LMDeploy 0.10": "releases/0.10", "health check": "threads.html#health-",
+    "LMDeploy 0.10": "releases/0.10", "what did 0.12 change": "releases/0.12.0", "health check": "threads.html#health-",
 }  # fmt: skip
 """What one of the first three hits leads to, by what is typed."""
 
@@ -132,6 +132,25 @@ def test_search_finds_what_people_type(visit: Visit) -> None:
     found = {typed: find(visit, typed)[:3] for typed in WANTED}
     missed = {typed: hits for typed, hits in found.items() if not any(re.match(WANTED[typed], hit) for hit in hits)}
     assert not missed
+
+
+IN_VIETNAMESE = {
+    "OOM at start": "vi/threads.html#out-of-memory-at-start",
+    "RuntimeError: [TM][ERROR] CUDA runtime error: out of memory": "vi/threads.html#out-of-memory",
+    "hết bộ nhớ": "vi/how-to/short-of-memory", "server bị treo": "vi/threads.html#health-says-ok-while-dead",
+    "multi node": "vi/concepts/several-hosts",
+}  # fmt: skip
+"""The same in Vietnamese, where logs and half of the words are English."""
+
+
+def test_search_in_vietnamese_knows_english_logs(visit: Visit) -> None:
+    """The Vietnamese guide or known issue is one of the first three hits; kinds are named in Vietnamese."""
+    page = visit.open("vi/index.html")
+    page.keyboard.press("/")
+    found = {typed: find(visit, typed)[:3] for typed in IN_VIETNAMESE}
+    missed = {typed: hits for typed, hits in found.items() if not any(IN_VIETNAMESE[typed] in hit for hit in hits)}
+    assert not missed
+    assert not set(page.locator("#search-hits small").all_inner_texts()) & {"Guide", "Known issue", "Rule", "Release"}
 
 
 @pytest.mark.parametrize("folder", ["", "vi/"])
@@ -357,6 +376,31 @@ def test_the_check_says_which_rules_lack_an_input(visit: Visit) -> None:
     assert len(said) == 2
 
 
+@pytest.mark.usefixtures("npm_packages")
+def test_an_impatient_reader_presses_twice(visit: Visit) -> None:
+    """Both checks wait for the parser; the result is that of the last text, and goes with it."""
+    page = visit.open("check.html")
+    page.locator("#script").fill(BAD)
+    page.locator("#checker button[type=submit]").evaluate("each => { each.click(); each.click(); }")
+    visit.wait(CHECKED, "findings")
+    assert "LMD203" in page.locator(".finding > p:first-child a").all_inner_texts()
+    page.locator("#script").fill(BAD.replace("256", "4096 --tp 3"))
+    page.locator("#c-gpu").fill("A100-80G")
+    page.locator("#c-load").fill("16")
+    page.locator("#c-load").press("Enter")
+    page.locator("#tab-optimized").click()
+    page.locator("#check-part .reasons", has_text="not optimized").wait_for()
+    assert page.locator("#check-part .clean").count() == 0
+    page.locator("#tab-findings").click()
+    page.locator("#script").fill("vllm serve Qwen/Qwen2.5-7B --max-model-len 4096\n")
+    page.locator("#checker button[type=submit]").press("Enter")
+    page.locator("#check-part .clean", has_text="No call of LMDeploy").wait_for()
+    page.locator("#script").fill("")
+    page.locator("#checker button[type=submit]").press("Enter")
+    page.locator("#check-status", has_text="Paste a script").wait_for()
+    assert not page.locator("#check-result").is_visible()
+
+
 REVIEW = """async words => {
   const { pageEngine } = await import(new URL("assets/configure/engine.js", document.baseURI));
   window.engine ??= pageEngine(() => {});
@@ -404,6 +448,33 @@ def test_a_pasted_log_line_finds_its_issue(visit: Visit) -> None:
         if not hits or hits[0] not in same:
             missed.append((thread.id, hits[:1]))
     assert not missed
+    page.locator("#log").fill("ModuleNotFoundError: No module named 'timm'")
+    page.locator("#found", has_text="Nothing known resembles").wait_for()
+
+
+@pytest.mark.parametrize("name", ["gpus/index.html", "models/index.html", "runs.html"])
+def test_tables_on_a_phone_keep_their_names_whole(visit: Visit, name: str) -> None:
+    """A name is not broken into letters, and a head is large enough for a finger."""
+    visit.page.set_viewport_size({"width": 390, "height": 844})
+    page = visit.open(name)
+    heads = page.locator("table.data tbody th").evaluate_all("all => all.map(each => each.clientWidth)")
+    assert min(heads) > 90
+    buttons = page.locator("table.data thead button").evaluate_all(
+        "all => all.map(each => each.getBoundingClientRect().height)"
+    )
+    assert min(buttons) >= 24
+
+
+@pytest.mark.parametrize("name", ["vi/flags/cache-max-entry-count.html", "flags/cache-max-entry-count.html"])
+def test_figures_on_a_phone_stay_on_one_line(visit: Visit, name: str) -> None:
+    """A value such as 0.008 is read as one."""
+    visit.page.set_viewport_size({"width": 360, "height": 800})
+    page = visit.open(name)
+    broken = page.locator("td > code:only-child").evaluate_all(
+        "all => all.filter(each => /^[0-9.]+$/.test(each.textContent) && each.getClientRects().length > 1)"
+        ".map(each => each.textContent)"
+    )
+    assert broken == []
 
 
 def test_the_list_of_the_api_is_where_the_page_says(visit: Visit, site: Path) -> None:

@@ -181,6 +181,10 @@ def test_the_question_by_keyboard_alone(visit: Visit) -> None:
     ask(visit, page.go_back, "bash")
     assert asked(visit)["gpu"] == ["h100-sxm-80g"]
     assert page.locator("#q-gpu").input_value() == "h100-sxm-80g"
+    ask(visit, page.go_back, "bash")
+    assert asked(visit) == {}
+    assert page.locator("#q-model").input_value() == "internvl3-8b-awq"
+    assert file_shown(visit) == run(FIRST).stdout
 
 
 def test_copied_is_what_the_command_prints(visit: Visit) -> None:
@@ -211,6 +215,7 @@ def test_copied_is_what_the_command_prints(visit: Visit) -> None:
         ("gpu=A1000&model=internvl3-8b", "gpu"),
         ("gpu=L4&model=internvl3-78b&load=16", ""),
         ("gpu=L4&ttft=p95:1s", "ttft"),
+        ("gpu=L4&nonsense=3", ""),
     ],
 )
 def test_a_refusal_stays_in_the_box_and_offers_answers(asking: Visit, question: str, field: str) -> None:
@@ -277,6 +282,76 @@ def test_reasons_open_at_their_line(answered: Visit) -> None:
     cells = page.locator("#reasons td:last-child")
     assert cells.count() > 5
     assert page.locator("#reasons td[lang=en]").count() == 0
+
+
+SHIFTED = """() => new Promise(done => {
+  new PerformanceObserver(list => done(list.getEntries().reduce((sum, each) => sum + each.value, 0)))
+    .observe({ type: "layout-shift", buffered: true });
+  setTimeout(() => done(0), 500);
+})"""
+"""How far what is seen jumped while the page loaded; browsers' makers call up to 0.1 good."""
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_nothing_jumps_while_it_loads(visit: Visit, width: int, height: int) -> None:
+    """Not when the stored answer comes, nor when the recommender's progress comes and goes."""
+    visit.page.set_viewport_size({"width": width, "height": height})
+    page = ready(visit)
+    visit.wait(ANSWERED, "bash")
+    assert page.evaluate(SHIFTED) < 0.01
+
+
+def test_the_open_list_covers_the_answer(visit: Visit) -> None:
+    """It is wider than its box, and read to its edges."""
+    page = visit.open("index.html")
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.locator("#q-model").click()
+    edge = page.locator("#list-model").evaluate("""list => {
+      const box = list.getBoundingClientRect();
+      return [box.right, list.contains(document.elementFromPoint(box.right - 30, box.top + 20))];
+    }""")
+    form = page.locator("#question").bounding_box()
+    assert form
+    assert edge[0] > form["x"] + form["width"]
+    assert edge[1]
+
+
+@pytest.mark.parametrize("folder", ["", "vi/"])
+def test_no_label_is_cut(visit: Visit, folder: str) -> None:
+    """In the whole form, on each width."""
+    page = visit.open(f"{folder}index.html")
+    page.evaluate("() => document.querySelectorAll('#question details').forEach(each => { each.open = true; })")
+    for width in (390, 1024, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        visit.wait("width => document.documentElement.clientWidth === width", width)
+        cut = page.locator("#question :is(label, legend)").evaluate_all(
+            "all => all.filter(each => each.checkVisibility() && each.scrollWidth > each.clientWidth)"
+            ".map(each => each.textContent)"
+        )
+        assert cut == []
+
+
+def test_on_paper_the_answer_is_whole(answered: Visit) -> None:
+    """Without the form, and with nothing beyond the edge of the sheet."""
+    page = answered.page
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 794, "height": 1123})
+    assert not page.locator("#question").is_visible()
+    beyond = page.locator("#answer :is(td, code, .tile)").evaluate_all(
+        "all => all.filter(each => each.getBoundingClientRect().right > document.documentElement.clientWidth)"
+    )
+    page.emulate_media(media="screen")
+    assert beyond == []
+
+
+def test_a_button_that_is_pressed_twice_keeps_its_name(answered: Visit) -> None:
+    """It says for two seconds that it copied."""
+    button = answered.page.locator("#copy")
+    name = button.inner_text()
+    for _ in range(2):
+        button.evaluate("each => each.click()")
+        answered.wait("name => document.querySelector('#copy').textContent !== name", name)
+    answered.wait("name => document.querySelector('#copy').textContent === name", name)
 
 
 @pytest.mark.parametrize("width", [390, 1024, 1440])
@@ -353,6 +428,8 @@ def test_without_javascript_there_is_a_table_of_answers(browser: Any, base: str)
         address = str(rows.first.locator("a").get_attribute("href"))
         assert page.request.get(f"{base}{address}").text() == run(FIRST).stdout
         assert page.locator("#title").inner_text()
+        for dead in ("#question", ".tile", "#file", "#answer button", ".search-button"):
+            assert not page.locator(dead).first.is_visible(), dead
 
 
 def test_without_webassembly_stored_answers_are_given_and_said(browser: Any, base: str) -> None:
@@ -363,6 +440,12 @@ def test_without_webassembly_stored_answers_are_given_and_said(browser: Any, bas
         visit.wait(ANSWERED, "bash")
         assert file_shown(visit) == run(FIRST).stdout
         page.locator("#progress", has_text="cannot run WebAssembly").wait_for()
+        page.locator("#tab-compose").click()
+        page.locator("#file .wrong", has_text="The command answers every question").wait_for()
+        assert page.locator("#copy").is_disabled()
+        page.locator("#tab-bash").click()
+        visit.wait(ANSWERED, "bash")
+        assert page.locator("#copy").is_enabled()
         visit.open("index.html?model=internvl3-8b&gpu=b200&load=7")
         visit.wait(ANSWERED, "refused")
         assert "WebAssembly" in page.locator("#refusal").inner_text()

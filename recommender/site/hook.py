@@ -29,6 +29,9 @@ from recommender.site.site_data import site_data
 
 KEPT = re.compile(r"(<(?:pre|script|textarea|style)\b.*?</(?:pre|script|textarea|style)>)", re.DOTALL)
 """Elements whose blanks count."""
+ARTICLE = re.compile(r"(<article\b.*</article>)", re.DOTALL)
+"""The page's own text; around it, no blank beside an element counts."""
+LINE_BREAK = re.compile(r"\n(?=<)|(?<=>)\n")
 REPOSITORY = "REPOSITORY_URL"
 """What stands for the repository's address in hand-written pages."""
 LEAST, MOST = 30, 200
@@ -106,9 +109,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     """Drop the blanks between elements: a third of a short page. Name the cells of figures by a class."""
     output = output.replace(' style="text-align: right;"', ' class="n"')
-    return "".join(
+    output = "".join(
         part if place % 2 else re.sub(r"\s*\n\s*", "\n", part) for place, part in enumerate(KEPT.split(output))
     )
+    return "".join(part if place % 2 else LINE_BREAK.sub("", part) for place, part in enumerate(ARTICLE.split(output)))
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:

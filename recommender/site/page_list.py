@@ -8,7 +8,7 @@ from functools import cache
 import yaml
 
 from recommender.knowledge.load import data_root, load
-from recommender.site import snippets
+from recommender.site import search, snippets
 from recommender.site.i18n.mkdocs_hook import ON_THIS_PAGE
 from recommender.site.i18n.translation import ENGLISH, single, translated
 from recommender.site.pages import advisers, comparison, hardware, options, problems, reference, releases, runs
@@ -66,7 +66,8 @@ _Settings.add_multi_constructor("!", lambda *_: None)
 
 
 def labels() -> Iterator[str]:
-    """Yield the texts of ``mkdocs.yml``: description, licence, palettes and navigation."""
+    """Yield the kinds of the search, and the texts of ``mkdocs.yml``: description, licence, palettes and navigation."""
+    yield from (kind.name for kind in search.KINDS.values())
     config = yaml.load((data_root() / "mkdocs.yml").read_text("utf-8"), Loader=_Settings)
     yield from (config["site_description"], config["copyright"])
     yield from (palette["toggle"]["name"] for palette in config["theme"]["palette"])

@@ -1,7 +1,7 @@
 /* The search of the site: loads its index with the first key, ranks in the page, and is used by keyboard as by hand. */
 
 const SHOWN = 12;
-const [TITLE, TAGS, TEXT] = [6, 7, 1];
+const [TITLE, TAGS, ADDRESS, TEXT] = [6, 7, 4, 1];
 const PREFIX = 0.6;
 const dialog = document.getElementById("search");
 const input = dialog.querySelector("input");
@@ -10,15 +10,18 @@ const status = dialog.querySelector("[role=status]");
 let index;
 
 const plain = text => text.toLowerCase().normalize("NFD").replace(/\p{M}/gu, "").replaceAll("đ", "d");
-const IDLE = new Set("a an and at do does for how i in is it my not of on or should the to vs what with".split(" "));
+const IDLE = new Set("a an and at do does for how i in is it my not of on or should the there to vs what when which with change changed changes did".split(" "));
 const words = text => plain(text).split(/[^\p{L}\p{N}.]+/u).map(word => word.replace(/^\.+|\.+$/g, "")).filter(Boolean);
+
+// Addresses are in English, and so finds a log line its page in another language.
+const named = href => href.split("#")[1]?.replaceAll("-", " ") ?? "";
 
 async function load() {
   const answer = await fetch(input.dataset.index);
   const { kinds, synonyms, entries } = await answer.json();
   const docs = entries.map(([href, title, kind, text, more]) => ({
     href, title, text, kind: kinds[kind][0], weight: kinds[kind][1],
-    fields: [[TITLE, words(title)], [TAGS, words(more)], [TEXT, words(text)]], phrase: plain(`${title} ${more}`),
+    fields: [[TITLE, words(title)], [TAGS, words(more)], [ADDRESS, words(named(href))], [TEXT, words(text)]], phrase: plain(`${title} ${more}`),
   }));
   return { docs, synonyms: Object.entries(synonyms) };
 }

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from recommender.request.resolved_request import ResolvedRequest
 
 SPEEDS = ("alone_ms", "latency_ms", "p99_ms", "ttft_ms", "token_ms", "rps")
-FIELD = re.compile(r"^(--[a-z][a-z0-9-]*)|^unknown (GPU|model|LMDeploy release|load)")
+FIELD = re.compile(r"^(?:no such option )?(--[a-z][a-z0-9-]*)|^unknown (GPU|model|LMDeploy release|load)")
 """Which option a message is about: its beginning."""
 NAMED = {"GPU": "--gpu", "model": "--model", "LMDeploy release": "--lmdeploy", "load": "--load"}
 MEANT = re.compile(r"(?:did you mean|use one of|known are) ([^?;]+)")

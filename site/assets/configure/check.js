@@ -1,6 +1,6 @@
 /* The check of a pasted script: findings at their lines, the repaired text and our values as differences. */
 
-import { fill, make } from "./dom.js";
+import { copy, fill, make } from "./dom.js";
 import { pageEngine } from "./engine.js";
 import { said as translated } from "./translate.js";
 
@@ -28,6 +28,7 @@ const fields = () => [...form.elements].filter(each => each.tagName === "INPUT" 
 async function check() {
   const turn = ++state.asked;
   const script = form.elements.script.value;
+  at("#check-result").hidden = true;  // it is about the text before
   if (!script.trim()) return say(texts.nothing);
   const given = { [FILE]: script.endsWith("\n") ? script : `${script}\n` };
   const words = ["review", FILE, ...fields().flatMap(each => [`--${each.name}`, each.value.trim()])];
@@ -40,10 +41,11 @@ async function check() {
     const report = JSON.parse(found.stdout);
     const [repaired, optimized] = [await run("--diff", "--unsafe"), await run("--optimize", "--diff")];
     if (turn !== state.asked) return;
+    const clean = report.launches ? texts.clean : texts["no-launch"];
     state.parts = {
-      findings: findings(report, given[FILE]),
-      repaired: difference(repaired, texts["no-fix"]),
-      optimized: difference(optimized, texts.same),
+      findings: findings(report, given[FILE], clean),
+      repaired: difference(repaired, report["error"] + report.warning + report.info ? texts["no-fix"] : clean),
+      optimized: difference(optimized, report.launches ? texts.same : clean),
     };
     state.texts = { findings: given[FILE], repaired: repaired.stdout, optimized: optimized.stdout };
     at("#check-result").hidden = false;
@@ -57,7 +59,7 @@ async function check() {
 }
 
 /** Return the script, each finding below the line that it is about. */
-function findings(report, script) {
+function findings(report, script, clean) {
   const lines = script.replace(/\n$/, "").split("\n");
   const own = report.findings.filter(each => each.path === FILE);
   const rows = lines.flatMap((line, place) => {
@@ -65,7 +67,7 @@ function findings(report, script) {
     const marks = here.map(each => [each.at.column - 1, each.at.end_line === each.at.line ? each.at.end_column - 1 : line.length]);
     return [make("div", { class: "row", id: `line-${place + 1}` }, make("span", { class: "number" }, String(place + 1)), make("code", {}, ...marked(line, marks)), "\n"), ...here.map(finding)];
   });
-  return own.length ? rows : [make("p", { class: "clean" }, texts.clean), ...rows];
+  return own.length ? rows : [make("p", { class: "clean" }, clean), ...rows];
 }
 
 /** Return a line with the narrowest places underlined. */
@@ -106,7 +108,8 @@ function difference({ stdout, stderr }, nothing) {
     const kind = { "+": "added", "-": "removed", "@": "place" }[line[0]] ?? "";
     return make("div", { class: `row ${kind}` }, make("code", {}, line), "\n");
   });
-  return [...(rows.length ? rows : [make("p", { class: "clean" }, nothing)]), ...(reasons.length ? [make("ul", { class: "reasons" }, ...reasons.map(each => make("li", {}, ...because(each))))] : [])];
+  // Where the command says why nothing changes, that is the answer.
+  return [...(rows.length || reasons.length ? rows : [make("p", { class: "clean" }, nothing)]), ...(reasons.length ? [make("ul", { class: "reasons" }, ...reasons.map(each => make("li", {}, ...because(each))))] : [])];
 }
 
 function show() {
@@ -142,12 +145,6 @@ at("[role=tablist]").addEventListener("keydown", event => {
   const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
   if (step) choose(tabs[(tabs.indexOf(event.target) + step + tabs.length) % tabs.length], true);
 });
-at("#check-copy").addEventListener("click", async event => {
-  const button = event.currentTarget;
-  const label = button.textContent;
-  await navigator.clipboard.writeText(state.texts[state.part]);
-  button.textContent = texts.copied;
-  setTimeout(() => (button.textContent = label), 2000);
-});
+at("#check-copy").addEventListener("click", event => copy(event.currentTarget, state.texts[state.part], texts));
 // The first paste needs the recommender; load it while the reader looks for the script.
 form.elements.script.addEventListener("focus", () => engine.start(), { once: true });

@@ -7,6 +7,18 @@ export function make(name, attributes = {}, ...children) {
   return element;
 }
 
+/** Copy a text, and say on the button that it is done or how to do it by hand. */
+export async function copy(button, text, texts) {
+  const label = (button.dataset.label ??= button.textContent);
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = texts.copied;
+  } catch {
+    button.textContent = texts.uncopied;
+  }
+  setTimeout(() => (button.textContent = label), 2000);
+}
+
 /** Put values into the {names} of a text. */
 export function fill(text, values) {
   return text.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);

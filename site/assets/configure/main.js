@@ -2,7 +2,7 @@
 
 import { Answer } from "./answer.js";
 import { combobox, prepared } from "./combobox.js";
-import { fill, make } from "./dom.js";
+import { copy, fill, make } from "./dom.js";
 import { pageEngine } from "./engine.js";
 import { plan as shownPlan } from "./fleet.js";
 import { Question, shell } from "./question.js";
@@ -117,6 +117,7 @@ function meant(name, items, id) {
 async function file(turn = state.asked) {
   const { form } = state;
   if (!state.files[form]) {
+    if (!engine.possible) return complain(texts.stored);
     const folder = FOLDERS.includes(form);
     const done = await engine.call("run", [...state.words, "--format", form, ...(folder ? ["-o", FOLDER] : [])], await question.files());
     if (turn !== state.asked || form !== state.form) return;
@@ -128,6 +129,8 @@ async function file(turn = state.asked) {
 
 function complain(text) {
   at("#files").hidden = true;
+  at("#copy").disabled = true;
+  at("#download").removeAttribute("href");
   at("#file").replaceChildren(make("p", { class: "wrong" }, answer.said(text.trim().replace(/^recommend: /, ""))));
 }
 
@@ -147,6 +150,7 @@ function show() {
   const text = files[state.name] ?? "";
   showFile(at("#file"), text, state.options, { texts, form: state.form, explain: (option, short) => answer.explain(option, short) });
   unfold();
+  at("#copy").disabled = false;
   const link = at("#download");
   URL.revokeObjectURL(link.href);
   link.href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
@@ -185,6 +189,7 @@ function say(text = "", progress) {
   const place = at("#progress");
   if (!text && engine.worker && !engine.ready) return;
   place.hidden = !text;
+  place.classList.toggle("passing", progress !== undefined || text === texts.computing);
   place.querySelector("progress").hidden = progress === undefined;
   place.querySelector("progress").value = progress ?? 0;
   place.querySelector("span").textContent = text;
@@ -211,17 +216,6 @@ async function plan(command, place) {
   } catch (error) {
     place.textContent = error.message;
   }
-}
-
-async function copy(button, text) {
-  const label = button.textContent;
-  try {
-    await navigator.clipboard.writeText(text);
-    button.textContent = texts.copied;
-  } catch {
-    button.textContent = texts.uncopied;
-  }
-  setTimeout(() => (button.textContent = label), 2000);
 }
 
 let timer;
@@ -252,15 +246,15 @@ at("#comments").addEventListener("click", event => {
   button.setAttribute("aria-pressed", String(button.getAttribute("aria-pressed") !== "true"));
   unfold();
 });
-at("#copy").addEventListener("click", event => copy(event.currentTarget, state.files[state.form]?.[state.name] ?? ""));
-at("#copy-command").addEventListener("click", event => copy(event.currentTarget, at("#command").textContent));
-at("#copy-link").addEventListener("click", event => copy(event.currentTarget, new URL(question.address(), location).href));
+at("#copy").addEventListener("click", event => copy(event.currentTarget, state.files[state.form]?.[state.name] ?? "", texts));
+at("#copy-command").addEventListener("click", event => copy(event.currentTarget, at("#command").textContent, texts));
+at("#copy-link").addEventListener("click", event => copy(event.currentTarget, new URL(question.address(), location).href, texts));
 addEventListener("popstate", () => {
-  question.restore(location.search);
+  if (location.search) question.restore(location.search);
+  else question.begin();
   ask({ push: false });
 });
 question.restore(location.search);
-at("#shape").open = !matchMedia("(max-width: 59.98em)").matches;
 ask({ push: false });
 // After the first paint, unless the reader saves data: then with the first question that needs it.
 const later = globalThis.requestIdleCallback ?? setTimeout;

@@ -71,6 +71,16 @@ export class Question {
     for (const [name, each] of lists) this.set(name, each.join(", "));
   }
 
+  /** Take the form back to the question that the page came with. */
+  begin() {
+    this.extra.clear();
+    for (const field of this.form.elements) {
+      if (field.type === "radio") field.checked = field.defaultChecked;
+      else if (field.tagName === "SELECT") field.selectedIndex = Math.max(0, [...field.options].findIndex(each => each.defaultSelected));
+      else if (field.name) field.value = field.defaultValue;
+    }
+  }
+
   /** Change the question as an offer's options say, such as "--gpu t4:4". */
   apply(options) {
     const words = options.split(/\s+(?=--)/).filter(Boolean);

@@ -4,7 +4,7 @@ Messages in: {id, call, args}, where call is a function of recommender.site.brow
 {runtime, files}. Messages out: {progress}, {ready}, {failed}, and {id, value} or {id, error}. */
 
 const decompressed = response => new Response(response.body.pipeThrough(new DecompressionStream("gzip")));
-let base, cache, python, parser, call, tidy;
+let base, cache, python, parser, parsing, call, tidy;
 
 async function kept(name) {
   const url = base + name;
@@ -61,8 +61,13 @@ async function start({ runtime, files }) {
   postMessage({ ready: true });
 }
 
-async function parse() {
-  if (parser) return;
+/** Load the parser once: a call that comes while it loads waits for it too. */
+const parse = () => (parsing ??= loadParser().catch(error => {
+  parsing = null;
+  throw error;
+}));
+
+async function loadParser() {
   const [{ Parser, Language }, engine, grammar] = await Promise.all([
     import(`${base}web-tree-sitter.js`), read("web-tree-sitter.wasm.bin"), read("tree-sitter-bash.wasm.bin"),
   ]);
