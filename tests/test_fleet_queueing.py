@@ -325,7 +325,7 @@ def test_a_simulation_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_first_tokens_of_bursts_are_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most requests of a group wait, so first tokens need no rare ones: at most 2.5 times the work of whole answers."""
-    sizes = []
+    sizes: list[int] = []
 
     class Counting(Pool):
         def answer(self, arrivals: Any) -> Any:
