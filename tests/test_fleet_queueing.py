@@ -321,19 +321,3 @@ def test_a_simulation_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     one = [thread(11.5).at(20.0, 2) for _ in range(3)]
     assert one[0] == one[2]
     assert len(calls) == 1
-
-
-def test_first_tokens_of_bursts_are_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most requests of a group wait, so first tokens need no rare ones: at most 2.5 times the work of whole answers."""
-    sizes: list[int] = []
-
-    class Counting(Pool):
-        def answer(self, arrivals: Any) -> Any:
-            sizes.append(len(arrivals))
-            return super().answer(arrivals)
-
-    monkeypatch.setattr(arrivals, "Pool", Counting)
-    server = ours("image", "fixed")
-    for effort in (1.0, LONG):
-        server.at(0.41 * server.capacity, 8, 16.0, effort)
-    assert sizes[1] <= 2.5 * sizes[0]

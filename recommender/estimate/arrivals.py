@@ -37,8 +37,6 @@ LARGE_GROUP = 16
 EACH = 160
 """Of each server at least so many requests count: it starts with nothing to prepare, and has its usual queue only after
 dozens of requests. Where batches are compared, fewer do."""
-MOST_EFFORT = 2.0
-"""Of requests that come in groups: most of them wait, so first tokens need few more than whole answers."""
 WANDERING = 25
 """A queue wanders over 1 / (1 - busy)² requests; so many times as many count, of few servers more."""
 FEW = 4
@@ -111,8 +109,6 @@ def _simulate(server: OpenServer, rate: float, pooled: int, shares: int, togethe
     few = 2 * FEW if group <= LARGE_GROUP else FEW
     wandering = WANDERING * max(few / (pooled * shares), 0.5) * group / (1 - busy) ** 2
     least = max(COUNTED[0] * min(2 * group - 1, few), GROUPS * group)
-    if group > 1:
-        effort = min(effort, MOST_EFFORT)
     share = min(effort, 1)
     enough = max(share * wandering, share**2 * EACH * pooled, effort * least)
     counted = int(min(enough, min(2 * effort, 1) * COUNTED[1]))
