@@ -235,6 +235,8 @@ BURSTS = [("chat", "log-normal", 8, 0.5, 16, 8), ("image", "fixed", 8, 0.7, 16, 
           ("small", "geometric", 8, 0.8, 16, 32), ("image", "fixed", 2, 0.5, 4, 4),
           ("image", "fixed", 16, 0.9, 4, 4)]  # fmt: skip
 """Mean size of the groups, and so many times the usual requests, of which fewer would not tell the p99."""
+MANY = [("image", "fixed", 32, 0.9), ("image", "fixed", 64, 0.7), ("image", "fixed", 64, 0.9)]
+"""More servers than a plan simulates; of the less busy ones, three times the usual requests."""
 HOSTS = [("image", "fixed", "p99", 300), ("image", "fixed", "p99", 420), ("chat", "fixed", "p99", 3400),
          ("chat", "geometric", "p99", 14_000), ("chat", "log-normal", "p99", 20_000), ("rag", "fixed", "p99", 4500),
          ("rag", "log-normal", "p99", 24_000), ("small", "geometric", "p99", 1800),
@@ -255,8 +257,9 @@ def table() -> dict[str, Any]:
     most = {(kind, shape): capacity(KINDS[kind][0], LENGTHS[shape](KINDS[kind][1]))
             for kind, shapes in SHAPES.items() for shape in shapes}  # fmt: skip
     cases = [(*which, servers, busy, 1, 1) for which in most for servers in SERVERS for busy in BUSY]
+    many = [(*which, 1, 3 if which[-1] < 0.8 else 1) for which in MANY]
     rows = []
-    for kind, shape, servers, busy, burst, times in (*cases, *BURSTS):
+    for kind, shape, servers, busy, burst, times in (*cases, *BURSTS, *many):
         rate, count = round(busy * servers * most[kind, shape], 2), enough(busy) * times
         row = {"kind": kind, "lengths": shape, "servers": servers, "rate": rate, "burst": burst, "count": count}
         rows.append(row | rounded(simulate(row)))

@@ -34,6 +34,9 @@ GROUPS = 10
 """Of requests that come in groups, so many groups at least."""
 LARGE_GROUP = 16
 """Of larger groups half as many requests are simulated: more take too long. No other simulation checks these."""
+EACH = 160
+"""Of each server at least so many requests count: it starts with nothing to prepare, and has its usual queue only after
+dozens of requests. Where batches are compared, fewer do."""
 WANDERING = 25
 """A queue wanders over 1 / (1 - busy)² requests; so many times as many count, of few servers more."""
 FEW = 4
@@ -106,7 +109,9 @@ def _simulate(server: OpenServer, rate: float, pooled: int, shares: int, togethe
     few = 2 * FEW if group <= LARGE_GROUP else FEW
     wandering = WANDERING * max(few / (pooled * shares), 0.5) * group / (1 - busy) ** 2
     least = max(COUNTED[0] * min(2 * group - 1, few), GROUPS * group)
-    counted = int(min(max(min(effort, 1) * wandering, effort * least), min(2 * effort, 1) * COUNTED[1]))
+    share = min(effort, 1)
+    enough = max(share * wandering, share**2 * EACH * pooled, effort * least)
+    counted = int(min(enough, min(2 * effort, 1) * COUNTED[1]))
     running, step = server.running(rate)
     # Requests that are met running: those that come first find the servers as busy as later ones do, and those that
     # come last keep them so until all that count are answered.
