@@ -223,7 +223,19 @@ def test_a_workload_is_cut_to_the_context_and_says_so() -> None:
     with pytest.raises(RequestError, match=f"{60_100 + 60_100:,} tokens.*--max-context {room}"):
         lengths(prompt_tokens=8000, prompt_p99=60_000, turns=2)
     fits = lengths(prompt_tokens=8000, prompt_p99=60_000, turns=2, max_context=room)
-    assert (fits.max_context, fits.notes) == (room, ())
+    assert fits.max_context == room
+
+
+def test_prompts_cut_by_a_given_limit_are_said() -> None:
+    """A limit that shortens the user's own prompts is noted; one that shortens none is not."""
+    cut = lengths(prompt_tokens=8000, output_tokens=1000, max_context=4000)
+    assert cut.prompt_tokens == 3000
+    assert "cut" in cut.notes[0]
+    assert "--max-context 4000" in cut.notes[0]
+    assert lengths(prompt_tokens=3000, output_tokens=1000, max_context=4000).notes == ()
+    assert lengths(prompt_tokens=3001, output_tokens=1000, max_context=4000).notes
+    assert lengths(prompt_tokens=1000, output_tokens=1000, max_context=4000, turns=2).notes == ()
+    assert lengths(prompt_tokens=1000, output_tokens=1000, max_context=4000, turns=3).notes
 
 
 def test_exactly_the_context_fits() -> None:
