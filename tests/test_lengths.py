@@ -224,6 +224,7 @@ def test_a_workload_is_cut_to_the_context_and_says_so() -> None:
         lengths(prompt_tokens=8000, prompt_p99=60_000, turns=2)
     fits = lengths(prompt_tokens=8000, prompt_p99=60_000, turns=2, max_context=room)
     assert fits.max_context == room
+    assert [f"--max-context {room}" in note for note in fits.notes] == [True]
 
 
 def test_prompts_cut_by_a_given_limit_are_said() -> None:

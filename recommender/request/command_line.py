@@ -41,7 +41,7 @@ def positive_float(option: str, text: str, high: float) -> float:
     """Return a finite number above 0 as typed. Raises RequestError."""
     value = float(text) if len(text) <= 40 and DECIMAL.fullmatch(text.strip()) else math.nan
     if not LEAST <= value <= high:  # NaN is in no range
-        low = "above 0" if value <= 0 or math.isnan(value) else f"of at least {LEAST:g}"
+        low = f"of at least {LEAST:g}" if 0 < value < LEAST else "above 0"
         raise RequestError(f"{option} {shorten(text, 40)}: use a number {low} and up to {high:,.0f}")
     return value
 
