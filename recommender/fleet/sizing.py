@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 from recommender.choose.recommend import resolve_with_checkpoint
 from recommender.choose.select import Choice, NoCandidate, choose
 from recommender.common.text import count
+from recommender.common.units import duration
 from recommender.estimate import speed, uncertainty
 from recommender.estimate.arrivals import OpenServer, open_server
 from recommender.estimate.configuration import Configuration
@@ -299,7 +300,7 @@ def _too_slow(made: _Search, search: RateSearch) -> Unfit:
     missed = search.aim.missed(usual, search.tail, search.slow)
     for goal in missed:
         if goal.figure != "latency" or alone.alone <= goal.most_ms:
-            why += f"; with other arrivals {goal.words} exceeds {goal.most_ms:,.0f} ms"
+            why += f"; with other arrivals {goal.words} exceeds {duration(goal.most_ms)}"
     needed = [goal.written(search.slow * search.tail.time(usual, goal.figure, goal.at)) for goal in missed]
     return Unfit(made.kind, why, " ".join(needed))
 
