@@ -54,10 +54,13 @@ COMPUTED = pattern(r"\"?(?:\$\([^\n]*\)|`[^\n`]*`)\"?")
 """What a shell or a program computes, as the port of one of several servers, or a free one."""
 BOUND = pattern(
     r"\bfor\b(?P<each>[^\n:]{1,200}?)\bin\b|\bdef[ \t]{1,8}\w{1,80}\((?P<given>[^()]{0,500})"
-    r"|^[ \t]*(?P<called>\w{1,80})[ \t]*=[ \t]*(?:await[ \t]+)?[\w.]{1,80}\(",
+    r"|^[ \t]*(?P<called>\w{1,80})[ \t]*=(?![^\n]*\b(?:environ|getenv|argv|args|input)\b)"
+    r"[ \t]*(?:await[ \t]+)?[\w.]{1,80}\(",
     re.MULTILINE,
 )
-"""What binds variables of Python: a loop, a function's parameters, and the result of a call, as of a free port."""
+"""What binds variables of Python: a loop, a function's parameters, and the result of a call, as of a free port.
+
+A call that only passes on what the caller of the script sets is none."""
 COUNTED = frozenset({"server-port", "node-rank", "dp-rank", "dist-init-addr"})
 """Options that differ between the servers of a script, so that it computes their values."""
 PLACEHOLDER = pattern(r"(?<![<\w])<([A-Za-z](?:[\w .-]{0,40}[\w.])?)>")
