@@ -168,6 +168,17 @@ def test_a_dockerfiles_script_is_followed(tmp_path: Path) -> None:
     assert not any(finding.fix for finding in found.findings)
 
 
+@pytest.mark.parametrize("context", [".", "./serve", ".docker", "./.docker/"])
+def test_a_service_runs_what_its_dockerfile_starts(tmp_path: Path, context: str) -> None:
+    """The Dockerfile lies in the build's context, also in a folder whose name begins with a dot."""
+    (tmp_path / context).mkdir(exist_ok=True)
+    start = '["lmdeploy", "serve", "api_server"]'
+    (tmp_path / context / "Dockerfile").write_text(f"FROM openmmlab/lmdeploy:v0.18.0\nENTRYPOINT {start}\n")
+    text = f'services:\n  llm:\n    build: {context}\n    command: ["Qwen/Qwen3-8B", "--tp", "2"]\n'
+    launches = review(str(tmp_path / "compose.yaml"), text).script.launches
+    assert [given_options(launch)["--tp"] for launch in launches] == [["2"]]
+
+
 @pytest.mark.parametrize("path", ["Vagrantfile", "x.rb", "x.lua", "x.php"])
 def test_other_languages_are_never_green(path: str) -> None:
     """Their servers are reported as not read."""

@@ -61,8 +61,7 @@ def _built_words(page: SourceText, service: Node) -> list[Field]:
         return []
     context = build if build.kind == "scalar" else build.get("context")
     file = build.get("dockerfile")
-    folder = context.text.strip("./") if context else ""
-    path = f"{folder}/" * bool(folder) + (file.text if file else "Dockerfile")
+    path = f"{context.text if context else '.'}/{file.text if file else 'Dockerfile'}"
     source = beside.read(page.script.path, path)
     entrypoint, command = entry_words(source.text) if source else ([], [])
     if not entrypoint or not any("lmdeploy" in word for word in entrypoint):
