@@ -22,9 +22,9 @@ from recommender.review.script.unwrap import probe_path, size_of
 
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 SINGLE = ("container", "script")
+"""Where a template of Argo has its only container."""
 SOURCE = ("source", "script")
 """Where Argo and a step of Tekton have the text of a script."""
-"""Where a template of Argo has its only container."""
 GPU = "nvidia.com/gpu"
 SERVED = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"})
 

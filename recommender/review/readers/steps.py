@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from recommender.common.pattern import pattern
 from recommender.review.readers.container_command import whole
 from recommender.review.readers.manifest_words import MACRO, expressions, one_line, one_word, variables, words
-from recommender.review.readers.pods import probes
+from recommender.review.readers.pods import GPU, probes
 from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, comments_of, documents, map_scalar
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Container, Script, Span, Word
@@ -27,7 +27,6 @@ PROSE = frozenset({"name", "displayName", "description", "title", "summary", "he
 PROGRAM = ("entryPoint", "entrypoint", "command", "cmd", "program", "module", "script")
 ARGUMENTS = ("args", "arguments", "command")
 INSTALL = pattern(r"\b(?:install|add)\b[^\n]*\blmdeploy\b|\b(?:curl|wget)\b[^\n]*\|")
-GPU = "nvidia.com/gpu"
 GOES_ON = pattern(r"[^\n]*[^\\\n](?:\n[ \t]*-[^\n]*[^\\\n])+\n*")
 """A command whose further lines hold options only; llama-swap joins them, without backslashes."""
 NAMED = ("lmdeploy", "curl", "wget")
