@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from recommender.smoke.weights.layouts import CHANNELS, Tensor
+from recommender.smoke.weights.layouts import CHANNELS, Tensor, encoder_keys
 from recommender.smoke.weights.vision_tensors import norm, split_layers
 
 if TYPE_CHECKING:
@@ -31,10 +31,7 @@ def config(model: Model, text: dict[str, Any], ids: Mapping[str, Any]) -> dict[s
     vision = model.vision[0]
     encoder = {
         "model_type": "siglip_vision_model",
-        "hidden_size": vision.hidden,
-        "intermediate_size": vision.intermediate,
-        "num_hidden_layers": vision.layers,
-        "num_attention_heads": vision.heads,
+        **encoder_keys(vision),
         "image_size": vision.image,
         "patch_size": vision.patch,
         "vision_use_head": False,

@@ -27,6 +27,7 @@ from recommender.smoke.weights.layouts import (
     QWEN_VL,
     S1_LAYOUT,
     decoder_name,
+    encoder_keys,
     family,
 )  # fmt: skip
 
@@ -290,10 +291,7 @@ def _chat_config(vision: VisionShape) -> dict[str, Any]:
 def _vision_config(model: Model) -> dict[str, Any]:
     vision, legacy = model.vision[0], model.architecture == CHAT_LAYOUT
     settings: dict[str, Any] = {
-        "hidden_size": vision.hidden,
-        "intermediate_size": vision.intermediate,
-        "num_hidden_layers": vision.layers,
-        "num_attention_heads": vision.heads,
+        **encoder_keys(vision),
         "num_channels": CHANNELS,
         "layer_norm_eps": 1e-6,
         "norm_type": vision.norm,

@@ -259,6 +259,16 @@ def as_written(model: Model) -> Model:
     return records.Model.model_validate_json(json.dumps(fields, default=vars))
 
 
+def encoder_keys(shape: VisionShape) -> dict[str, int]:
+    """Return an encoder's size under the keys that most encoders' configurations have."""
+    return {
+        "hidden_size": shape.hidden,
+        "intermediate_size": shape.intermediate,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+    }
+
+
 def check_model(model: Model) -> None:
     """Raise WeightsError for a model whose weights LMDeploy would not load as written."""
     text, name = model.text, decoder_name(model)

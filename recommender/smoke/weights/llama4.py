@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from recommender.smoke.weights.layouts import CHANNELS, Tensor, expert_step
+from recommender.smoke.weights.layouts import CHANNELS, Tensor, encoder_keys, expert_step
 from recommender.smoke.weights.vision_tensors import dense, norm, split_layers
 
 if TYPE_CHECKING:
@@ -37,10 +37,8 @@ def config(model: Model, text: dict[str, Any], ids: Mapping[str, Any]) -> dict[s
     shape = model.vision[0]
     encoder = {
         "model_type": "llama4_vision_model",
-        "hidden_size": shape.hidden,
+        **encoder_keys(shape),
         "intermediate_size": shape.projector[0].inputs,
-        "num_hidden_layers": shape.layers,
-        "num_attention_heads": shape.heads,
         "num_channels": CHANNELS,
         "image_size": shape.image,
         "patch_size": shape.patch,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from recommender.smoke.weights.layouts import CHANNELS, Tensor
+from recommender.smoke.weights.layouts import CHANNELS, Tensor, encoder_keys
 from recommender.smoke.weights.vision_tensors import dense, norm, split_layers
 
 if TYPE_CHECKING:
@@ -30,10 +30,7 @@ def config(model: Model, text: dict[str, Any], ids: Mapping[str, Any]) -> dict[s
     shape = model.vision[0]
     encoder = {
         "model_type": "clip_vision_model",
-        "hidden_size": shape.hidden,
-        "intermediate_size": shape.intermediate,
-        "num_hidden_layers": shape.layers,
-        "num_attention_heads": shape.heads,
+        **encoder_keys(shape),
         "image_size": shape.image,
         "patch_size": shape.patch,
         "projection_dim": 768,
