@@ -13,14 +13,14 @@ from recommender.request.load_lengths import resolve_lengths
 from recommender.request.request import read_mix
 
 if TYPE_CHECKING:
-    from recommender.choose.recommend import Recommendation, Setup
+    from recommender.choose.recommend import Setup
     from recommender.estimate.configuration import Configuration
     from recommender.knowledge import records
     from recommender.request.resolved_request import ResolvedRequest
 
 
 def resolve_load(
-    setup: Recommendation | Setup,
+    setup: Setup,
     concurrency: int,
     images: int,
     width: int,
@@ -28,7 +28,7 @@ def resolve_load(
     cpus: int = 0,
     rps: float = 0.0,
 ) -> ResolvedRequest:
-    """Return a recommendation's resolved request under another load, with images of one size.
+    """Return a setup's resolved request under another load, with images of one size.
 
     ``concurrency`` 0: requests arrive at ``rps``. ``cpus`` are those of the host where not 0.
     """
@@ -45,8 +45,8 @@ def resolve_load(
     )
 
 
-def resolve_phase(setup: Recommendation | Setup, run: records.SmokeRun, phase: records.Phase) -> ResolvedRequest:
-    """Return a recommendation's resolved request under the load of a run's phase."""
+def resolve_phase(setup: Setup, run: records.SmokeRun, phase: records.Phase) -> ResolvedRequest:
+    """Return a setup's resolved request under the load of a run's phase."""
     width, height = (int(side) for side in phase.image.split("x")) if phase.image else (0, 0)
     rps = 0.0 if phase.concurrency else phase.arrivals_rps
     resolved = resolve_load(setup, phase.concurrency, phase.images, width, height, run.cores, rps)
@@ -111,7 +111,7 @@ def is_predictable(run: records.SmokeRun) -> bool:
     return run.kind != "python" and (run.copies == 1 or run.mps) and not isolated
 
 
-def predict_phase(setup: Recommendation | Setup, run: records.SmokeRun, phase: records.Phase) -> speed.Speed:
+def predict_phase(setup: Setup, run: records.SmokeRun, phase: records.Phase) -> speed.Speed:
     """Predict the speed of a run under the load of a phase; arrivals of requests with images are not covered."""
     resolved = with_free_memory(resolve_phase(setup, run, phase), run)
     config = with_server_layout(run, setup.config)

@@ -38,13 +38,19 @@ WORTH = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Recommendation:
+class Setup:
+    """A request and the configuration that serves it: all that a prediction needs."""
+
+    resolved: ResolvedRequest
+    config: Configuration
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation(Setup):
     """A complete answer: request, configuration with reasons, prediction."""
 
     made_by: str
     request: Request
-    resolved: ResolvedRequest
-    config: Configuration
     memory: Memory
     speed: Speed
     explanations: tuple[Explanation, ...]
@@ -56,14 +62,6 @@ class Recommendation:
     adviser: str = ""
     added: tuple[tuple[str, str], ...] = ()
     left_out: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """A request and the configuration that serves it: what a prediction needs of a ``Recommendation``."""
-
-    resolved: ResolvedRequest
-    config: Configuration
 
 
 class NothingFits(Exception):

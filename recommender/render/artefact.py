@@ -242,7 +242,7 @@ def read_run(run: records.SmokeRun, store: Store) -> tuple[Request, dict[str, st
     return request, given
 
 
-def identify_setup(setup: Recommendation | Setup, checkpoint: str, pin: str) -> tuple[str, ...]:
+def identify_setup(setup: Setup, checkpoint: str, pin: str) -> tuple[str, ...]:
     """Return what decides a run besides its options, such as model and GPUs."""
     resolved, tiles = setup.resolved, setup.config.max_tiles
     sizes = (resolved.request.gpu_count, tiles, resolved.prompt_tokens, resolved.output_tokens)

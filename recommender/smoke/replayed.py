@@ -13,7 +13,7 @@ from recommender.knowledge import run_figures
 from recommender.request.request import Replayed
 
 if TYPE_CHECKING:
-    from recommender.choose.recommend import Recommendation, Setup
+    from recommender.choose.recommend import Setup
     from recommender.knowledge import records
 
 
@@ -29,7 +29,7 @@ def _common(replay: tuple[Replayed, ...]) -> int:
     return repeated[len(repeated) // 10] if repeated else 0
 
 
-def predict_replay(setup: Recommendation | Setup, run: records.SmokeRun, phase: records.Phase) -> speed.Speed:
+def predict_replay(setup: Setup, run: records.SmokeRun, phase: records.Phase) -> speed.Speed:
     """Predict a phase with ``drawn`` requests of a trace.
 
     Quantiles and rate are those of the replay. Ranges have the width that a load of the same rate and mean lengths

@@ -67,7 +67,7 @@ class Goal:
     """What limits the measurement; empty: nothing."""
 
 
-def memory_rows(setup: Recommendation | Setup, run: records.SmokeRun) -> list[ReportRow]:
+def memory_rows(setup: Setup, run: records.SmokeRun) -> list[ReportRow]:
     """Return memory of the fullest GPU in MiB, minus its idle use."""
     ready = run.ready_mib - run.idle_mib
     peak = max([run.start_peak_mib, *(phase.peak_mib for phase in run.phases)]) - run.idle_mib
@@ -80,7 +80,7 @@ def memory_rows(setup: Recommendation | Setup, run: records.SmokeRun) -> list[Re
     return rows if run.ready_mib else []
 
 
-def phase_rows(setup: Recommendation | Setup, run: records.SmokeRun, phase: records.Phase) -> list[ReportRow]:
+def phase_rows(setup: Setup, run: records.SmokeRun, phase: records.Phase) -> list[ReportRow]:
     """Return a load's figures, with predictions where the estimates cover the run."""
     figures = run_figures.figures(phase)
     speed: Speed | None = None
