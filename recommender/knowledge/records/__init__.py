@@ -63,6 +63,7 @@ from recommender.knowledge.records.options import (
 from recommender.knowledge.records.requests import NamedLoad, Workload
 from recommender.knowledge.records.runs import (
     CORES,
+    PACKED,
     Digest,
     DrawnLoad,
     FailedRequests,
