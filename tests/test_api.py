@@ -85,6 +85,7 @@ def test_a_mistake_is_one_line() -> None:
         lambda: recommender.explain("sesion-len"),
         lambda: recommender.explain("session-len", "0.1.0"),
         lambda: recommender.follow(REQUEST, "nobody"),
+        lambda: recommender.recommend(recommender.Request(gpu="T4", model="llama-3.3-70b-instruct")),
         lambda: recommender.plan(REQUEST, ["L4"]),
         lambda: recommender.plan(recommender.Request(gpu="L4", rps=1), []),
     )

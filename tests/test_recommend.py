@@ -117,6 +117,48 @@ def test_the_rate_is_the_one_constraint_of_the_knowledge() -> None:
     assert "goal-rps" in dict(half.rejected)
 
 
+CHAT = {"model": "qwen2.5-7b-instruct-awq", "workload": "chat"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "bits"),
+    [
+        ({"gpu": "rtx-4090", "model": "qwen3-8b-fp8", "workload": "chat", "rps": 3.0}, 16),
+        ({"gpu": "l4", "rps": 3.0, **CHAT}, 8),
+        ({"gpu": "l4", "rps": 1.0, **CHAT}, 16),
+    ],
+)
+def test_a_rate_costs_no_more_accuracy_than_it_needs(asked: dict[str, Any], bits: int) -> None:
+    """A larger batch alone is no reason for fewer bits; clients that never pause show which bits serve the rate."""
+    made = recommend.recommend(Request(**asked))
+    assert made.config.kv_bits == bits
+    rate, served = asked.pop("rps"), {}
+    for kv in ("fp16", "int8"):
+        fitting = []
+        for concurrency in (8, 16, 32, 64, 128):
+            try:
+                fitting.append(recommend.recommend(Request(**asked, concurrency=concurrency, kv=kv)).speed.rps.value)
+            except recommend.NothingFits:
+                break
+        served[kv] = max(fitting)
+    assert (served["fp16"] >= rate) == (bits == 16)
+    assert served["int8"] >= rate
+
+
+@pytest.mark.parametrize("rate", [0.5, 1.5, 2.5, 3.0])
+def test_no_more_is_answered_than_arrives_or_can_be_served(rate: float) -> None:
+    """What can be served is what clients that never pause get from the same batch."""
+    made = recommend.recommend(Request(gpu="l4", rps=rate, **CHAT))
+    full = Request(gpu="l4", concurrency=made.config.max_batch_size, **CHAT)
+    given = {"max-batch-size": str(made.config.max_batch_size), "quant-policy": str(made.config.kv_bits % 16)}
+    most = recommend.recommend_adviser(full, "defaults", given).speed.rps
+    found = made.speed.rps
+    for end, limit in ((found.low, most.low), (found.value, most.value), (found.high, most.high)):
+        assert end == pytest.approx(min(rate, limit), rel=0.02)
+    warned = [finding for finding in made.findings if finding.constraint == "rate-near-limit"]
+    assert bool(warned) == (found.low < rate)
+
+
 def test_an_advisers_configuration_is_told_with_what_was_changed() -> None:
     """Nothing else was considered; its own findings and explanations."""
     made = recommend.recommend_adviser(
