@@ -66,6 +66,21 @@ def test_where_nothing_fits_the_nearest_change_is_told(monkeypatch: pytest.Monke
     assert seen == [False, True]
 
 
+@pytest.mark.parametrize(("concurrency", "fits"), [(8, True), (16, False)])
+def test_what_binds_is_not_what_nobody_asked_for(concurrency: int, fits: bool) -> None:
+    """The engine has no 8-bit cache for latent attention; that 16 bits do not hold the load says more."""
+    asked = {"gpu": "b200", "gpu_count": 8, "model": "kimi-k2-instruct", "workload": "agent"}
+    if fits:
+        assert recommend.recommend(Request(**asked, concurrency=concurrency)).config.kv_bits == 16
+        return
+    with pytest.raises(recommend.NothingFits) as raised:
+        recommend.recommend(Request(**asked, concurrency=concurrency))
+    assert raised.value.nothing.binding.constraint == "kv-holds-concurrency"
+    with pytest.raises(recommend.NothingFits) as raised:
+        recommend.recommend(Request(**asked, concurrency=concurrency, kv="int8"))
+    assert raised.value.nothing.binding.constraint == "kv-bits-latent-pytorch"
+
+
 MISSED = (("tp", 1), ("goal-rps", 2))
 
 

@@ -118,10 +118,12 @@ def choose(resolved: ResolvedRequest, room: bool = True) -> Choice | NoCandidate
     too_large = False
     near: Candidate | None = None
     for configs in candidates.tiers(resolved):
-        tier = [_assess(resolved, config, known, applicable) for config in configs]
-        considered += len(tier)
-        rejected.update(finding.record.id for entry in tier for finding in (*entry.findings, *entry.missed))
-        fits = [entry for entry in tier if entry.candidate and not entry.findings]
+        assessed = [_assess(resolved, config, known, applicable) for config in configs]
+        if any(entry.used for entry in assessed) or not any(entry.used for entry in tier):
+            tier = assessed  # else the engine cannot give up this accuracy, and what lacks memory before binds
+        considered += len(assessed)
+        rejected.update(finding.record.id for entry in assessed for finding in (*entry.findings, *entry.missed))
+        fits = [entry for entry in assessed if entry.candidate and not entry.findings]
         passed = [entry.candidate for entry in fits if entry.candidate and not entry.missed]
         if passed:
             picked = pick(passed, resolved.request.goal, usual_budget(resolved))
@@ -133,7 +135,7 @@ def choose(resolved: ResolvedRequest, room: bool = True) -> Choice | NoCandidate
             tier = fits
             near = _find_near(resolved, fits, known)
             break
-        too_large = all(entry.used and not entry.used.free for entry in tier)
+        too_large = all(entry.used and not entry.used.free for entry in assessed)
         if too_large:
             break  # no concession changes the weights
     nearest = min(tier, key=lambda entry: (_excess_of(entry, resolved.request), entry.distance))
