@@ -41,6 +41,7 @@ from recommender.knowledge.records.models import (
     PixelRule,
     Published,
     Quantization,
+    QuantizationMethod,
     SparseIndex,
     Support,
     TextShape,
