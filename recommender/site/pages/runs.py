@@ -39,7 +39,8 @@ def pages(data: SiteData) -> Iterator[SitePage]:
 
 def title(data: SiteData, record: records.SmokeRun | records.Measurement) -> str:
     """Return a record's title: configuration, GPU and date."""
-    return f"{markup.text(what(data, record))} on {markup.text(card(data, record))}, {day(record.taken)}"
+    taken = day(record.taken) if data.english else record.taken
+    return data.t("{0} on {1}, {2}").format(markup.text(what(data, record)), markup.text(card(data, record)), taken)
 
 
 def what(data: SiteData, record: records.SmokeRun | records.Measurement) -> str:
