@@ -142,6 +142,8 @@ class Launch(NamedTuple):
     """Of a tool: its words after lmdeploy, such as ``lite auto_awq``."""
     called: Span | None = None
     """Where the script calls the function that starts it."""
+    alternatives: tuple["Launch", ...] = ()
+    """The same with what other branches of the file give it."""
 
 
 class Assignment(NamedTuple):

@@ -103,6 +103,7 @@ class Field:
 
     ``many``: it may be any number of words; ``optional``: the words of a branch before it may be absent.
     ``loose``: unknown and unquoted, probably one word.
+    ``others``: what other branches add instead of the ``own`` words before it.
     ``inner``: the text within its quotes, for words that contain a script.
     """
 
@@ -115,6 +116,8 @@ class Field:
     loose: bool = False
     optional: bool = False
     inner: tuple[Mapped, int, int, bool] | None = None
+    others: tuple[tuple[Field, ...], ...] = ()
+    own: int = 0
 
     @cached_property
     def value(self) -> str | None:

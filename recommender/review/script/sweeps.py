@@ -31,6 +31,11 @@ def of_models(script: Script) -> list[Launch]:
     return list(islice(_of_models(script), MOST))
 
 
+def of_branches(script: Script) -> list[Launch]:
+    """Return the launches that other branches make."""
+    return [other for launch in script.launches[:MOST_LAUNCHES] for other in launch.alternatives][:MOST_LAUNCHES]
+
+
 def _of_numbers(script: Script) -> Iterator[Launch]:
     loops = list(SWEPT.finditer(script.text)) if script.launches else []
     for launch in script.launches[:MOST_LAUNCHES]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from recommender.review.script.model import Word
 from recommender.review.script.source_map import Field, Piece, join_pieces
+
+MOST_BRANCHES = 12
 
 
 class Variable(NamedTuple):
@@ -60,6 +62,15 @@ class Variables:
         for name in names:
             if name in self.variables:
                 self.variables[name] = self.variables[name].unknown()
+
+    def grow(self, names: Iterable[str]) -> None:
+        """Mark these arrays as longer than known; other variables become unknown."""
+        for name in names:
+            variable = self.variables.get(name)
+            if variable is not None and variable.words is not None and variable.word is not None:
+                self.variables[name] = variable._replace(words=(*variable.words, _any_number(variable.word)))
+            else:
+                self.forget([name])
 
     def environment(self) -> dict[str, Word]:
         """Return the exported variables."""
@@ -114,7 +125,7 @@ def _merge_texts(given: list[Variable]) -> Variable | None:
 
 
 def _merge_arrays(given: list[Variable]) -> Variable:
-    """Merge arrays to which branches append: the common words, those of the longest, then any number."""
+    """Merge arrays to which branches append: the common words, those of the longest, then those of the others."""
     first = given[0]
     longest = max((variable.words or () for variable in given), key=len)
     shared = 0
@@ -124,7 +135,15 @@ def _merge_arrays(given: list[Variable]) -> Variable:
         shared += 1
     if all(longest[: len(variable.words or ())] == variable.words for variable in given):
         return first._replace(words=longest)  # a branch appends what is known
-    if not shared or first.word is None:
+    begun = {variable.words[0].known[:1] for variable in given if variable.words}
+    if first.word is None or not (shared or begun <= {"-"}):
         return first.unknown()
-    place = first.word.place
-    return first._replace(words=(*longest, Field((Piece(None),), place.start, place.end, many=True, optional=True)))
+    ends = dict.fromkeys((variable.words or ())[shared:] for variable in given)
+    others = tuple(end for end in ends if end and end != longest[shared:])[:MOST_BRANCHES]
+    mark = replace(_any_number(first.word), others=others, own=len(longest) - shared)
+    return first._replace(words=(*longest, mark))
+
+
+def _any_number(word: Word) -> Field:
+    """Return what stands for words that a branch or a loop may add."""
+    return Field((Piece(None),), word.place.start, word.place.end, many=True, optional=True)

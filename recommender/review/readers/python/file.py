@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from recommender.common.parse import parse_python
 from recommender.common.user_file import Unreadable
-from recommender.review.readers.python.processes import Processes, dictionary, named
+from recommender.review.readers.python.processes import Processes, dictionary, environment
 from recommender.review.readers.python.scopes import last_name
 from recommender.review.readers.python.values import Values
 from recommender.review.script.model import (
@@ -86,6 +86,8 @@ class _Parts:
     engine: str = ""
     unsure: bool = False
     unread: list[Word] = field(default_factory=list)
+    branches: list[tuple[list[GivenOption], list[GivenOption]]] = field(default_factory=list)
+    """Options of a configuration, and what they are if another branch changes it."""
 
 
 class _File:
@@ -100,7 +102,7 @@ class _File:
         self.chosen: dict[str, list[Span]] = {}
         """The pipelines that are known but for their configuration, by its name."""
         self.set_later = self._attributes()
-        self.environment = self._environment()
+        self.environment = environment(page, self.values)
         self.processes = Processes(page, self.values, self.environment)
 
     def _imports(self) -> tuple[dict[str, str], set[str]]:
@@ -124,39 +126,13 @@ class _File:
         return known, foreign
 
     def _attributes(self) -> dict[str, list[tuple[str, ast.Assign]]]:
-        """Return later assignments such as ``config.tp = 2``, by name."""
+        """Return later assignments such as ``config.tp = 2``, by what they change."""
         attributes: dict[str, list[tuple[str, ast.Assign]]] = {}
         for node in self.values.nodes:
             if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Attribute):
                 target = node.targets[0]
-                if isinstance(target.value, ast.Name):
-                    attributes.setdefault(target.value.id, []).append((target.attr, node))
+                attributes.setdefault(_dotted(target.value), []).append((target.attr, node))
         return attributes
-
-    # --- the environment
-
-    def _environment(self) -> dict[str, Word]:
-        environment: dict[str, Word] = {}
-        for name, value in self._variables():
-            word = self.page.word(self.values.field(value))
-            if name in environment and environment[name].value != word.value:
-                word = word._replace(value=None, written=None)
-            environment[name] = word
-        return environment
-
-    def _variables(self) -> Iterator[tuple[str, ast.expr]]:
-        for node in self.values.nodes:
-            if isinstance(node, ast.Assign):
-                for target in node.targets:
-                    if isinstance(target, ast.Subscript) and last_name(target.value) == "environ":
-                        yield from named(target.slice, node.value)
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                whose, what = last_name(node.func.value), node.func.attr
-                if (whose == "environ" and what == "setdefault") or (whose == "os" and what == "putenv"):
-                    yield from named(node.args[0], node.args[1]) if len(node.args) == 2 else ()
-                elif whose == "environ" and what == "update":
-                    yield from dictionary(node.args[0]) if node.args else ()
-                    yield from ((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)
 
     # --- launches
 
@@ -251,7 +227,7 @@ class _File:
         return launch._replace(instead=Word("serve", "serve", place)) if gone else launch
 
     def _launch_of(self, node: ast.Call, model: ast.expr | None, parts: _Parts) -> Launch:
-        return Launch(
+        launch = Launch(
             starts="pipeline",
             place=self.page.place(*self.values.span(node)),
             model=self.page.model(self.values.field(model)) if model is not None else None,
@@ -263,6 +239,7 @@ class _File:
             container=self._actor(node),
             engine=parts.engine,
         )
+        return launch._replace(alternatives=tuple(_instead(launch, *each) for each in parts.branches))
 
     def _actor(self, node: ast.Call) -> Container | None:
         """Return the GPUs of the actor around a call: ``@ray.remote(num_gpus=1)`` limits what it sees."""
@@ -283,7 +260,7 @@ class _File:
         for _ in range(5):
             found = self.values.resolve(value) if isinstance(value, ast.Name | ast.Attribute) else None
             if found is not None:
-                whose, value = (value.id if isinstance(value, ast.Name) else whose), found
+                whose, value = _dotted(value), found
         if isinstance(value, ast.Call) and self._class(value):
             self._configuration(value, parts, whose)
             return True
@@ -296,18 +273,27 @@ class _File:
         prefix = "" if name in ENGINES else f"{name}."
         parts.engine = name if name in ENGINES else parts.engine
         parts.unsure = parts.unsure or bool(node.args)
-        later = dict(self.set_later.get(whose, ()))
-        parts.options += [
-            self._option(prefix + key, value, keyword, name)
-            for key, value, keyword in self._given(node, parts)
-            if key not in later
-        ]
-        for attribute, assignment in later.items():
+        given = {key: self._option(prefix + key, value, word, name) for key, value, word in self._given(node, parts)}
+        later = self._later(node, whose, prefix, name)
+        given |= later.pop(self.values.scopes.block(node), {})
+        base, *others = sorted([given, *(given | block for block in later.values())], key=len, reverse=True)
+        parts.options += base.values()
+        parts.branches += [(list(base.values()), list(other.values())) for other in others]
+
+    def _later(self, node: ast.Call, whose: str, prefix: str, callee: str) -> dict[int, dict[str, GivenOption]]:
+        """Return what is assigned to a configuration after it is created, by block."""
+        blocks: dict[int, dict[str, GivenOption]] = {}
+        scopes = self.values.scopes
+        for attribute, assignment in self.set_later.get(whose, ()):
+            if "." not in whose and scopes.at[id(assignment)] is not scopes.at[id(node)]:
+                continue
             start, end = self.values.span(assignment.targets[0])
             place = self.page.place(end - len(attribute), end)
             words = tuple(self.page.word(field) for field in self.values.fields(assignment.value))
             whole = self.page.place(start, self.values.span(assignment)[1])
-            parts.options.append(GivenOption(prefix + attribute, words, place, whole, name))
+            option = GivenOption(prefix + attribute, words, place, whole, callee)
+            blocks.setdefault(scopes.block(assignment), {})[attribute] = option
+        return blocks
 
     def _given(self, node: ast.Call, parts: _Parts) -> Iterator[tuple[str, ast.expr, ast.keyword | None]]:
         """Yield a call's keywords, those of ``**options`` included; an unknown dictionary may hold any."""
@@ -328,6 +314,18 @@ class _File:
         length = len(keyword.arg or "") if keyword is not None else 0
         place = self.page.place(whole[0], whole[0] + length if length else whole[1])
         return GivenOption(name, words, place, self.page.place(*whole), callee)
+
+
+def _dotted(node: ast.expr) -> str:
+    """Return a name, or an attribute of one such as ``self.config``; nothing for other expressions."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _instead(launch: Launch, options: list[GivenOption], others: list[GivenOption]) -> Launch:
+    """Return a launch with other options in place of some."""
+    return launch._replace(options=(*(each for each in launch.options if each not in options), *others))
 
 
 def _with(pipeline: Launch, parts: _Parts) -> Launch:

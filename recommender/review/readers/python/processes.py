@@ -192,3 +192,29 @@ def dictionary(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
 
 def _keywords(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
     yield from ((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)
+
+
+def environment(page: SourceText, values: Values) -> dict[str, Word]:
+    """Return the variables that a file sets for itself, and so for what it starts."""
+    environment: dict[str, Word] = {}
+    for name, value in _variables(values):
+        word = page.word(values.field(value))
+        if name in environment and environment[name].value != word.value:
+            word = word._replace(value=None, written=None)
+        environment[name] = word
+    return environment
+
+
+def _variables(values: Values) -> Iterator[tuple[str, ast.expr]]:
+    for node in values.nodes:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Subscript) and last_name(target.value) == "environ":
+                    yield from named(target.slice, node.value)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            whose, what = last_name(node.func.value), node.func.attr
+            if (whose == "environ" and what == "setdefault") or (whose == "os" and what == "putenv"):
+                yield from named(node.args[0], node.args[1]) if len(node.args) == 2 else ()
+            elif whose == "environ" and what == "update":
+                yield from dictionary(node.args[0]) if node.args else ()
+                yield from ((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)

@@ -45,7 +45,7 @@ class Scopes:
         self.functions: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
         self.parents: dict[int, ast.AST] = {}
         self.blocks: dict[int, int] = {}
-        """The block of each name's use."""
+        """The block of each assignment, and of each name's use."""
         self.results: dict[str, ast.expr | None] = {}
         self.fields: dict[str, dict[str, ast.expr]] = {}
         """The values that classes give to their fields."""
@@ -57,7 +57,7 @@ class Scopes:
             node, scope, block, owner = stack.pop()
             self.nodes.append(node)
             self.at[id(node)] = scope
-            if isinstance(node, ast.Name):
+            if isinstance(node, ast.Name | ast.Assign | ast.AnnAssign):
                 self.blocks[id(node)] = block
             self._bind(node, scope, block)
             inner = Scope(scope, node, owner) if isinstance(node, FUNCTIONS) else scope
@@ -141,6 +141,13 @@ class Scopes:
         before = [each for each in given if _end(each[0]) <= (name.lineno, name.col_offset)]
         here = self.at.get(id(name)) is scope and before and before[-1][1] == self.blocks.get(id(name))
         return before[-1][0] if here else None
+
+    def block(self, node: ast.AST) -> int:
+        """Return the block of the assignment around a node; 0 if there is none."""
+        around: ast.AST | None = node
+        while around is not None and not isinstance(around, ast.Assign | ast.AnnAssign):
+            around = self.parents.get(id(around))
+        return self.blocks.get(id(around), 0)
 
     def _argument(self, scope: Scope, name: str) -> ast.expr | None:
         """Return what a parameter stands for: the argument of the only call, else its default."""
