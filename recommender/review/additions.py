@@ -87,9 +87,8 @@ def _gap(case: Case, parts: list[Span]) -> str:
 def _keyword(case: Case, wanted: Explanation) -> Stretch | None:
     """Return the insertion of a keyword in the call of the engine's class; None without one."""
     text = case.script.text
-    given = sorted(
-        (each.whole for each in case.launch.options if each.callee == case.launch.engine), key=lambda w: w.end
-    )
+    keywords = (each for each in case.launch.options if each.callee == case.launch.engine)
+    given = [each.whole for each in keywords if text.startswith(f"{each.name}=", each.whole.start)]
     fields = [field for field in case.resolved.store.flags[wanted.option].fields if field.config == case.launch.engine]
     if not given or not case.launch.engine or not fields:
         return None

@@ -102,6 +102,8 @@ def _of_launch(case: Case) -> tuple[list[ValueChange], str, list[str]]:
     lacking = [need for need in ("gpu", "model", "load") if not getattr(case, f"{need}_known")]
     if lacking:
         return [], f"pass {' and '.join(f'--{need}' for need in lacking)}", []
+    if case.launch.alternatives:
+        return [], "branches of the file give it several configurations", []
     explanations = _recommended(case)
     if explanations is None:
         return [], "no configuration fits; recommend shows the nearest change", []

@@ -27,7 +27,7 @@ READERS = {
     "program": "readers.programs.file",
 }
 ENDINGS: dict[Kind, str] = {
-    "bash": ".sh .bash .zsh .ksh .slurm .sbatch .job .ps1 .bat .cmd",
+    "bash": ".sh .bash .zsh .ksh .fish .slurm .sbatch .job .ps1 .bat .cmd",
     "python": ".py .pyw .ipynb",
     "systemd": ".service .container",
     "steps": ".yml .yaml .json .jsonc .toml",
@@ -123,6 +123,8 @@ def _read(path: str, text: str, kind: Kind | None) -> Script:
         name = "readers.dockerfile"
     elif kind == "bash" and path.lower().endswith((".ps1", ".bat", ".cmd")):
         name = "shell.windows"
+    elif kind == "bash" and (path.lower().endswith(".fish") or re.match(r"#!.*\bfish\b", text)):
+        name = "shell.fish"
     elif kind == "python" and path.lower().endswith(".ipynb"):
         name = "readers.python.notebook"
     elif kind == "steps" and path.lower().endswith(".toml"):

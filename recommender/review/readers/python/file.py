@@ -144,7 +144,7 @@ class _File:
             if self._class(node) in ENGINES and id(node) not in self.used:
                 places = self._choosing(node)
                 parts = _Parts(unsure=len(places) != 1)
-                self._configuration(node, parts)
+                self._configuration(node, parts, self._whose(node))
                 if len(places) != 1:
                     yield self._launch_of(node, None, parts)
                     continue
@@ -166,9 +166,13 @@ class _File:
 
     def _choosing(self, node: ast.Call) -> list[Span]:
         """Return the pipelines that take a configuration by the name to which a branch assigns it."""
+        return self.chosen.get(self._whose(node), [])
+
+    def _whose(self, node: ast.Call) -> str:
+        """Return what a new configuration is assigned to."""
         assigned = self.values.scopes.parents.get(id(node))
         targets = assigned.targets if isinstance(assigned, ast.Assign) else []
-        return [place for each in targets if isinstance(each, ast.Name) for place in self.chosen.get(each.id, ())]
+        return _dotted(targets[0]) if len(targets) == 1 else ""
 
     def _class(self, node: ast.Call) -> str:
         """Return the configuration class that a call creates, by its LMDeploy name."""
@@ -220,8 +224,8 @@ class _File:
             else:
                 parts.options.append(self._option(name, value, keyword, "pipeline"))
         place = self.page.place(*self.values.span(node.func))
-        if len(unknown) == 1 and isinstance(unknown[0], ast.Name) and not parts.unsure:
-            self.chosen.setdefault(unknown[0].id, []).append(self.page.place(*self.values.span(node)))
+        if len(unknown) == 1 and _dotted(unknown[0]) and not parts.unsure:
+            self.chosen.setdefault(_dotted(unknown[0]), []).append(self.page.place(*self.values.span(node)))
         parts.unsure = parts.unsure or bool(unknown)
         launch = self._launch_of(node, model, parts)
         return launch._replace(instead=Word("serve", "serve", place)) if gone else launch
@@ -330,9 +334,10 @@ def _instead(launch: Launch, options: list[GivenOption], others: list[GivenOptio
 
 def _with(pipeline: Launch, parts: _Parts) -> Launch:
     """Return a pipeline with the configuration that one branch gives it."""
-    return pipeline._replace(
+    whole = pipeline._replace(
         options=(*pipeline.options, *parts.options),
         unsure=parts.unsure,
         unread=(*pipeline.unread, *parts.unread),
         engine=parts.engine,
     )
+    return whole._replace(alternatives=tuple(_instead(whole, *each) for each in parts.branches))

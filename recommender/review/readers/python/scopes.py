@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+DEEPEST = 5
 NAMED = (*FUNCTIONS, ast.ClassDef)
 CHANGING = frozenset({"append", "extend", "insert", "remove", "pop", "clear"})
 DECLARES = frozenset({"add_argument", "option"})
@@ -179,24 +180,36 @@ class Scopes:
 
     def attribute(self, node: ast.Attribute) -> ast.expr | None:
         """Return what ``args.x`` or ``self.x`` stands for."""
-        if not isinstance(node.value, ast.Name):
-            return None
+        whose = node.value
         values = self.attributes.get(node.attr, [])
-        if node.value.id == "self" and len(values) == 1:
+        if isinstance(whose, ast.Name) and whose.id == "self" and len(values) == 1:
             return values[0]
-        if (owner := self._class_of(node.value)) in self.fields:
+        if (owner := self._class_of(whose)) in self.fields:
             return self._field(owner, node.attr)
         defaults = self.arguments.get(node.attr, [])
-        return defaults[0] if len(defaults) == 1 and self._is_parsed(node.value) else None
+        parsed = isinstance(whose, ast.Name) and len(defaults) == 1 and self._is_parsed(whose)
+        return defaults[0] if parsed else None
 
-    def _class_of(self, name: ast.Name) -> str:
+    def _class_of(self, name: ast.expr) -> str:
         """Return the class of an object: of ``self``, of a parameter by its annotation, or as it was created."""
         scope: Scope | None = self.at.get(id(name))
-        if name.id == "self":
+        if isinstance(name, ast.Name) and name.id == "self":
             return scope.owner if scope else ""
-        value = self.find(name)
+        value: ast.expr | None = name
+        for _ in range(DEEPEST):
+            if isinstance(value, ast.BoolOp) and isinstance(value.op, ast.Or):
+                value = value.values[-1]
+            elif isinstance(value, ast.Attribute):
+                held = self.attributes.get(value.attr, [])
+                value = held[0] if len(held) == 1 and isinstance(value.value, ast.Name) else None
+            elif isinstance(value, ast.Name) and (found := self.find(value)) is not None:
+                value = found
         if isinstance(value, ast.Call):
             return last_name(value.func)
+        name = value if isinstance(value, ast.Name) else name
+        if not isinstance(name, ast.Name):
+            return ""
+        scope = self.at.get(id(name))
         while scope is not None:
             for each in _parameters(scope.function) if scope.function else ():
                 if each.arg == name.id and each.annotation is not None:
