@@ -1,15 +1,16 @@
 """Detect a file's kind and read it. Never run, import or raise anything from it."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import cast, get_args
 
 from recommender.common.pattern import pattern
 from recommender.review.script import mentions
-from recommender.review.script.model import Kind, ReadProblem, Script
-from recommender.review.script.source_map import line_starts
+from recommender.review.script.model import Kind, ReadProblem, Script, Span
+from recommender.review.script.moved import moved
+from recommender.review.script.source_map import Mapped, line_starts
 
 MOST_CHARACTERS = 2**20
 READERS = {
@@ -40,7 +41,7 @@ ENDINGS: dict[Kind, str] = {
 SUFFIXES: dict[str, Kind] = {ending: kind for kind, endings in ENDINGS.items() for ending in endings.split()}
 PROGRAM_NAMES = pattern(r"(?i)jenkinsfile(?:\..*)?")
 OTHER_NAMES = pattern(r"(?:vagrant|rake|tilt|brew|gem)file")
-LINES = pattern(r"(?i)(?:gnu)?makefile(?:\..*)?|procfile(?:\..*)?|justfile|crontab")
+LINES = pattern(r"(?i)(?:gnu)?makefile(?:\..*)?|procfile(?:\..*)?|\.?justfile|crontab")
 STEPS = pattern(r"(?m)^[ \t]*(?:-[ \t]+)?(?:steps|stages|script|before_script)[ \t]*:")
 """Keys of a workflow, whose services are not compose's."""
 PROCESSES = pattern(r"(?m)^[\"']?processes[\"']?[ \t]*:")
@@ -69,7 +70,7 @@ def read(path: str, text: str, kind: Kind | None = None, named: bool = True) -> 
 
 def _with_embedded(script: Script) -> Script:
     """Read the files within a file, as of here-documents, at their places in it."""
-    for name, start, end in script.embedded[:MOST_EMBEDDED]:
+    for name, start, end, changes in script.embedded[:MOST_EMBEDDED]:
         inner = script.text[start:end]
         if mentions.NAME.search(inner) is None:
             continue
@@ -78,9 +79,8 @@ def _with_embedded(script: Script) -> Script:
         kind = kind_of(name, inner)
         if script.kind == "markdown" and kind in ("bash", "command"):
             inner = mentions.PLACEHOLDER.sub(_as_variable, inner)
-        found = _read(
-            path, _indented(blank) + inner if kind == "python" and inner[:1].isspace() else blank + inner, kind
-        )
+        blank = _indented(blank) if kind == "python" and inner[:1].isspace() else blank
+        found = _expanded(script, start, end, changes, path, kind) if changes else _read(path, blank + inner, kind)
         script = replace(
             script,
             launches=(*script.launches, *(launch._replace(guarded=True) for launch in found.launches)),
@@ -89,8 +89,31 @@ def _with_embedded(script: Script) -> Script:
             comments=tuple(sorted({*script.comments, *found.comments}, key=lambda comment: comment.place)),
             followed=(*script.followed, *found.followed),
             problems=(*script.problems, *found.problems),
+            repairable=script.repairable and not changes,
         )
     return script
+
+
+def _expanded(
+    script: Script, start: int, end: int, changes: Sequence[tuple[int, int, str]], path: str, kind: Kind
+) -> Script:
+    """Read a text as the shell writes it, at its places in the script."""
+    there = ((first - start, last - start, new) for first, last, new in changes)
+    text = Mapped.whole(script.text).part(start, end).replaced(there)
+    found = _read(path, text.code, kind)
+
+    def place(span: Span) -> Span:
+        return script.place(*text.span(span.start, span.end))
+
+    return replace(
+        found,
+        launches=moved(found.launches, place),
+        tools=moved(found.tools, place),
+        calls=moved(found.calls, place),
+        comments=moved(found.comments, place),
+        problems=moved(found.problems, place),
+        followed=tuple(text.span(*each) for each in found.followed),
+    )
 
 
 def _as_variable(placeholder: re.Match[str]) -> str:

@@ -63,7 +63,7 @@ def read(script: Script) -> Script:
     dotenv = PROCFILE.fullmatch(script.path) or (just and DOTENV.search(script.text))
     made = _beside(page, ".env", 0, 0) if dotenv else {}
     make, left = bool(MAKEFILE.fullmatch(script.path)), MOST_INCLUDED
-    sections = any(SECTION.fullmatch(code.code[start:end].strip()) for start, end in lines)
+    sections = not just and any(SECTION.fullmatch(code.code[start:end].strip()) for start, end in lines)
     lines = list(_lines(code, CONTINUED)) if sections else lines
     for at, (start, end) in enumerate(lines):
         line = code.code[start:end]

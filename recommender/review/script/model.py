@@ -186,6 +186,15 @@ class ReadProblem(NamedTuple):
     listed: bool = False
 
 
+class Embedded(NamedTuple):
+    """A file within a file: its name and range, and what the shell replaces before it is written."""
+
+    name: str
+    start: int
+    end: int
+    changes: tuple[tuple[int, int, str], ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Script:
     """A file as read; fields that its kind lacks are empty. Hashed by identity, so that functions can cache by it."""
@@ -198,8 +207,8 @@ class Script:
     """Other commands of LMDeploy: chat, lite, convert, check_env."""
     followed: tuple[tuple[int, int], ...] = ()
     """Ranges that were read as commands; a mention of a server elsewhere was not followed."""
-    embedded: tuple[tuple[str, int, int], ...] = ()
-    """Files within the file, as in a here-document: name and range."""
+    embedded: tuple[Embedded, ...] = ()
+    """Files within the file, as in a here-document."""
     comments: tuple[Comment, ...] = ()
     problems: tuple[ReadProblem, ...] = ()
     assignments: tuple[Assignment, ...] = ()

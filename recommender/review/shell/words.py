@@ -26,7 +26,7 @@ ALL_WORDS = pattern(
     r"\$[@*]|\$\{[@*]\}|\$\{(?P<array>\w+)\[[@*]\]\}|\$\{(?P<guarded>\w+)\[@\]\+\"\$\{(?P=guarded)\[@\]\}\"\}"
 )
 SOME_WORDS = pattern(r"\$\{(?:\w+\[[@*]\]|[@*]).*\}")
-ELEMENT = pattern(r"\$\{(?P<array>\w+)\[\"?(?:\$\{?(?P<variable>\w+)\}?|(?P<key>[\w./-]+))\"?\]\}")
+ELEMENT = pattern(r"\$\{(?P<array>\w+)\[\"?(?:\$\{?(?P<variable>\w+)\}?|(?P<key>[\w./-]+))\"?\](?::?[?-][^{}]*)?\}")
 KEY = pattern(r"\[([^\]\n]+)\]=")
 SLICE = pattern(r"\$\{(?:@|(?P<array>\w+)\[@\]):[ \t]*(?P<first>\d{1,4})(?::(?P<count>\d{1,4}))?\}")
 LONGEST_ARRAY = 80
