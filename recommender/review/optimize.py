@@ -87,14 +87,14 @@ def _changes(review: Review) -> tuple[list[ValueChange], list[str]]:
         if case.launch.starts in ("api_server", "pipeline"):
             at = case.launch.place.line
             made, problem, by_hand = _of_launch(case)
-            changes += made
+            changes += _merge(made)
             notes += [f"{at}: not optimized: {problem}"] if problem else [f"{at}: {note}" for note in by_hand]
     texts: dict[tuple[int, int], set[str]] = {}
     for change in changes:
         texts.setdefault(change.edit[:2], set()).add(change.edit[2])
-    if any(len(new) > 1 and first != last for (first, last), new in texts.items()):
+    if any(len(new) > 1 for new in texts.values()):
         return [], [*notes, "1: not optimized: two servers share a literal but need different values"]
-    return sorted(_merge(changes), key=lambda change: change.edit), notes
+    return sorted({change.edit: change for change in changes}.values(), key=lambda change: change.edit), notes
 
 
 def _of_launch(case: Case) -> tuple[list[ValueChange], str, list[str]]:

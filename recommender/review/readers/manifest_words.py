@@ -35,7 +35,8 @@ def default_of(expression: str) -> str | None:
 def variables(page: SourceText, node: Node | None, known: dict[str, Word] | None = None) -> dict[str, Word]:
     """Return a service's ``environment``, a map or a list; ``known`` are the variables that compose expands."""
     environment: dict[str, Word] = {}
-    for key, value in node.pairs if node else ():
+    layers = reversed(list(node.layers())) if node else ()
+    for key, value in (pair for layer in layers for pair in layer.pairs):
         variable = one_word(page, value, COMPOSE, known)
         if variable is not None and key.value not in (None, "<<"):
             environment[key.text] = variable

@@ -13,12 +13,16 @@ MOST_BRANCHES = 12
 
 
 class Variable(NamedTuple):
-    """A variable's text in pieces, or an array's words; neither if unknown."""
+    """A variable's text in pieces, or an array's words; neither if unknown.
+
+    ``others``: the options that branches give an unknown text, each in pieces.
+    """
 
     pieces: tuple[Piece, ...] | None = None
     words: tuple[Field, ...] | None = None
     word: Word | None = None
     exported: bool = False
+    others: tuple[tuple[Piece, ...], ...] = ()
 
     @property
     def known(self) -> bool:
@@ -106,7 +110,7 @@ def _merge_variables(given: list[Variable]) -> Variable:
         texts = {variable.text for variable in given}
         if len(texts) != 1 or None in texts or any(variable.words is not None for variable in given):
             grown = _merge_texts(given)
-            return (grown or first.unknown())._replace(exported=exported)
+            return (grown or first.unknown()._replace(others=_options(given)))._replace(exported=exported)
         # Two literals with the same text: the value is known, but has no single place.
         word = first.word._replace(written=None) if first.word else None
         return Variable((Piece(texts.pop()),), None, word, exported)
@@ -122,6 +126,16 @@ def _merge_texts(given: list[Variable]) -> Variable | None:
             return None
     mark = (Piece(" "), Piece(None, optional=True), Piece(" "))
     return Variable((*pieces, *mark), None, longest.word._replace(written=None) if longest.word else None)
+
+
+def _options(given: list[Variable]) -> tuple[tuple[Piece, ...], ...]:
+    """Return the texts of all branches, each once, if they are options; else none."""
+    texts = {variable.text: variable.pieces or () for variable in given}
+    texts |= {join_pieces(pieces): pieces for variable in given for pieces in variable.others}
+    unknown = any(variable.text is None and not variable.others for variable in given)
+    texts.pop(None, None)
+    options = not unknown and all((text or "-").lstrip().startswith("-") for text in texts)
+    return tuple(texts.values())[:MOST_BRANCHES] if options else ()
 
 
 def _merge_arrays(given: list[Variable]) -> Variable:

@@ -19,7 +19,8 @@ from recommender.review.shell.walker import new_run
 Change = tuple[int, int, str]
 _QUOTED = r"\"[^\"\n]*\"|'[^'\n]*'"
 POWERSHELL = pattern(
-    r"""(?P<note><\#(?:.*?\#>|.*)|(?<![^\s;])\#[^\n]*
+    r"""(?P<inline>(?im:^[ \t]*(?:if|elseif)[ \t]*\([^\n{}]*\)[ \t]*\{)(?=[^\n{}]*\}[ \t]*(?:\n|\Z)))
+    |(?P<note><\#(?:.*?\#>|.*)|(?<![^\s;])\#[^\n]*
         |(?im:^[ \t]*(?:\}[ \t]*)?(?:(?:if|else\w*|foreach|for|while|do|try|catch|finally|function|switch)\b
             (?![^\n]*lmdeploy)[^\n]*|[{}][ \t]*$)))
     |(?P<join>`[ \t]*\n)
@@ -30,7 +31,7 @@ POWERSHELL = pattern(
         (?:\$(?P<words>\w+)|(?:@\([ \t]*)?
             (?P<texts>(?:\"[^\"\n]*\"|'[^'\n]*')(?:[ \t]*,[ \t]*(?:\"[^\"\n]*\"|'[^'\n]*'))*)
         )[^\n]*)
-    |(?P<set>(?m:^|(?<=;))[ \t]*(?:\[[^\]\n]*\][ \t]*)*\$(?P<env>[Ee]nv:)?(?P<name>\w+)[ \t]*(?P<equals>\+?=)[ \t]*)
+    |(?P<set>(?m:^|(?<=[;{]))[ \t]*(?:\[[^\]\n]*\][ \t]*)*\$(?P<env>[Ee]nv:)?(?P<name>\w+)[ \t]*(?P<equals>\+?=)[ \t]*)
     |(?P<list>@\()
     |(?P<splat>(?<=\s)@(?P<array>[A-Za-z]\w*))
     |(?P<call>(?m:^[ \t]*&[ \t]+))
@@ -94,7 +95,11 @@ def _powershell(text: str) -> Iterator[Change]:
     for match in POWERSHELL.finditer(text):
         kind, (start, end) = match.lastgroup or "", match.span()
         lost |= set(GROWS.findall(match[0])) if kind == "note" and not match[0].lstrip().startswith("#") else set()
-        if kind == "head" and not inside:
+        if kind == "inline":
+            close = text.index("}", end)
+            yield start, end, "if true; then "
+            yield close, close + 1, "; fi"
+        elif kind == "head" and not inside:
             commas, close = _commas(text, end)
             inside = range(start, close)
             yield start, end, ""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from recommender.common.parse import parse_python
 from recommender.common.user_file import Unreadable
+from recommender.review.readers.python.changes import changes, dotted
 from recommender.review.readers.python.processes import Processes, dictionary, environment
 from recommender.review.readers.python.scopes import last_name
 from recommender.review.readers.python.values import Values
@@ -101,7 +102,7 @@ class _File:
         self.used: set[int] = set()
         self.chosen: dict[str, list[Span]] = {}
         """The pipelines that are known but for their configuration, by its name."""
-        self.set_later = self._attributes()
+        self.changes = changes(self.values)
         self.environment = environment(page, self.values)
         self.processes = Processes(page, self.values, self.environment)
 
@@ -124,15 +125,6 @@ class _File:
                     if alias.name.partition(".")[0] == "lmdeploy"
                 }
         return known, foreign
-
-    def _attributes(self) -> dict[str, list[tuple[str, ast.Assign]]]:
-        """Return later assignments such as ``config.tp = 2``, by what they change."""
-        attributes: dict[str, list[tuple[str, ast.Assign]]] = {}
-        for node in self.values.nodes:
-            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Attribute):
-                target = node.targets[0]
-                attributes.setdefault(_dotted(target.value), []).append((target.attr, node))
-        return attributes
 
     # --- launches
 
@@ -172,7 +164,7 @@ class _File:
         """Return what a new configuration is assigned to."""
         assigned = self.values.scopes.parents.get(id(node))
         targets = assigned.targets if isinstance(assigned, ast.Assign) else []
-        return _dotted(targets[0]) if len(targets) == 1 else ""
+        return dotted(targets[0]) if len(targets) == 1 else ""
 
     def _class(self, node: ast.Call) -> str:
         """Return the configuration class that a call creates, by its LMDeploy name."""
@@ -224,8 +216,8 @@ class _File:
             else:
                 parts.options.append(self._option(name, value, keyword, "pipeline"))
         place = self.page.place(*self.values.span(node.func))
-        if len(unknown) == 1 and _dotted(unknown[0]) and not parts.unsure:
-            self.chosen.setdefault(_dotted(unknown[0]), []).append(self.page.place(*self.values.span(node)))
+        if len(unknown) == 1 and dotted(unknown[0]) and not parts.unsure:
+            self.chosen.setdefault(dotted(unknown[0]), []).append(self.page.place(*self.values.span(node)))
         parts.unsure = parts.unsure or bool(unknown)
         launch = self._launch_of(node, model, parts)
         return launch._replace(instead=Word("serve", "serve", place)) if gone else launch
@@ -264,7 +256,7 @@ class _File:
         for _ in range(5):
             found = self.values.resolve(value) if isinstance(value, ast.Name | ast.Attribute) else None
             if found is not None:
-                whose, value = _dotted(value), found
+                whose, value = dotted(value), found
         if isinstance(value, ast.Call) and self._class(value):
             self._configuration(value, parts, whose)
             return True
@@ -278,25 +270,28 @@ class _File:
         parts.engine = name if name in ENGINES else parts.engine
         parts.unsure = parts.unsure or bool(node.args)
         given = {key: self._option(prefix + key, value, word, name) for key, value, word in self._given(node, parts)}
-        later = self._later(node, whose, prefix, name)
+        taken = [dotted(word.value) for word in node.keywords if word.arg is None]
+        later = self._later(node, [whose, *taken], prefix, parts)
         given |= later.pop(self.values.scopes.block(node), {})
         base, *others = sorted([given, *(given | block for block in later.values())], key=len, reverse=True)
         parts.options += base.values()
         parts.branches += [(list(base.values()), list(other.values())) for other in others]
 
-    def _later(self, node: ast.Call, whose: str, prefix: str, callee: str) -> dict[int, dict[str, GivenOption]]:
-        """Return what is assigned to a configuration after it is created, by block."""
+    def _later(self, node: ast.Call, names: list[str], prefix: str, parts: _Parts) -> dict[int, dict[str, GivenOption]]:
+        """Return what the function around a call changes in a configuration, or in its keywords, by block."""
         blocks: dict[int, dict[str, GivenOption]] = {}
         scopes = self.values.scopes
-        for attribute, assignment in self.set_later.get(whose, ()):
-            if "." not in whose and scopes.at[id(assignment)] is not scopes.at[id(node)]:
+        given = [(name, change) for name in names if name for change in self.changes.get(name, ())]
+        for name, change in given:
+            if "." not in name and scopes.at[id(change.statement)] is not scopes.at[id(node)]:
                 continue
-            start, end = self.values.span(assignment.targets[0])
-            place = self.page.place(end - len(attribute), end)
-            words = tuple(self.page.word(field) for field in self.values.fields(assignment.value))
-            whole = self.page.place(start, self.values.span(assignment)[1])
-            option = GivenOption(prefix + attribute, words, place, whole, callee)
-            blocks.setdefault(scopes.block(assignment), {})[attribute] = option
+            if not change.name:
+                parts.unsure = True
+                continue
+            words = tuple(self.page.word(field) for field in self.values.fields(change.value))
+            place, whole = self.page.place(*change.place), self.page.place(*change.whole)
+            option = GivenOption(prefix + change.name, words, place, whole, self._class(node))
+            blocks.setdefault(scopes.block(change.statement), {})[change.name] = option
         return blocks
 
     def _given(self, node: ast.Call, parts: _Parts) -> Iterator[tuple[str, ast.expr, ast.keyword | None]]:
@@ -307,7 +302,8 @@ class _File:
                 continue
             whole = self.values.resolve(keyword.value) or keyword.value
             pairs = list(dictionary(whole))
-            if not pairs:
+            empty = isinstance(whole, ast.Dict) and not whole.keys
+            if not pairs and not empty:
                 parts.unsure = True
                 parts.unread.append(self.page.word(self.values.field(keyword.value)))
             yield from ((name, value, None) for name, value in pairs)
@@ -318,13 +314,6 @@ class _File:
         length = len(keyword.arg or "") if keyword is not None else 0
         place = self.page.place(whole[0], whole[0] + length if length else whole[1])
         return GivenOption(name, words, place, self.page.place(*whole), callee)
-
-
-def _dotted(node: ast.expr) -> str:
-    """Return a name, or an attribute of one such as ``self.config``; nothing for other expressions."""
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        return f"{node.value.id}.{node.attr}"
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _instead(launch: Launch, options: list[GivenOption], others: list[GivenOption]) -> Launch:

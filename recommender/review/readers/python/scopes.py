@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+STATEMENTS = (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return)
 DEEPEST = 5
 NAMED = (*FUNCTIONS, ast.ClassDef)
 CHANGING = frozenset({"append", "extend", "insert", "remove", "pop", "clear"})
@@ -46,7 +47,7 @@ class Scopes:
         self.functions: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
         self.parents: dict[int, ast.AST] = {}
         self.blocks: dict[int, int] = {}
-        """The block of each assignment, and of each name's use."""
+        """The block of each assignment or call, and of each name's use."""
         self.results: dict[str, ast.expr | None] = {}
         self.fields: dict[str, dict[str, ast.expr]] = {}
         """The values that classes give to their fields."""
@@ -58,7 +59,7 @@ class Scopes:
             node, scope, block, owner = stack.pop()
             self.nodes.append(node)
             self.at[id(node)] = scope
-            if isinstance(node, ast.Name | ast.Assign | ast.AnnAssign):
+            if isinstance(node, (ast.Name, *STATEMENTS)):
                 self.blocks[id(node)] = block
             self._bind(node, scope, block)
             inner = Scope(scope, node, owner) if isinstance(node, FUNCTIONS) else scope
@@ -144,9 +145,9 @@ class Scopes:
         return before[-1][0] if here else None
 
     def block(self, node: ast.AST) -> int:
-        """Return the block of the assignment around a node; 0 if there is none."""
+        """Return the block of the assignment or call around a node; 0 if there is none."""
         around: ast.AST | None = node
-        while around is not None and not isinstance(around, ast.Assign | ast.AnnAssign):
+        while around is not None and not isinstance(around, STATEMENTS):
             around = self.parents.get(id(around))
         return self.blocks.get(id(around), 0)
 

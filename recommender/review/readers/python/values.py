@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from recommender.common.pattern import pattern
 from recommender.review.readers.python.scopes import Scopes, last_name
-from recommender.review.script.source_map import Field, Piece, SourceText, limited
-from recommender.review.shell.words import split_pieces
+from recommender.review.script.source_map import Field, Piece, SourceText, limited, split_pieces
 
 MOST_EXPRESSIONS = 400
 MOST_BITS = 200
