@@ -106,7 +106,7 @@ def variable(case: Case, name: str, value: str) -> Stretch | None:
     indent = text[start : place.start]
     if kind == "bash" and not case.launch.container and not indent.strip() and not text[:start].endswith("\\\n"):
         return start, start, f"{indent}export {name}={value}\n"
-    if kind == "systemd" and indent.startswith("ExecStart="):
+    if kind == "systemd" and not case.launch.container and indent.startswith("ExecStart="):
         return start, start, f"Environment={name}={value}\n"
     if kind in ("compose", "kubernetes") and case.launch.environment:
         return _beside(case, name, value)

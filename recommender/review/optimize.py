@@ -54,12 +54,16 @@ def optimize(source: Source, review: Review, look: Callable[[Source], Review]) -
     """Return the rewritten file and a line per change. Idempotent."""
     if not review.script.repairable:
         return source, ["1: not optimized: this file does not hold the command as it runs"]
-    current, current_review, messages = source, review, list[str]()
+    current, current_review, messages, done = source, review, list[str](), set[str]()
     for turn in range(ROUNDS):
         changes, notes = _changes(current_review)
         messages += notes if turn == 0 else []
+        again = next((change for change in changes if change.what in done), None)
+        if again is not None:
+            return source, [f"{again.line}: not optimized: {again.what} has no effect where it was added"]
         if not changes:
             return current, messages
+        done |= {change.what for change in changes}
         after = current.edited([*(change.edit for change in changes), *_comments(current_review, changes)])
         review_after = look(after)
         if is_worse(current_review, review_after, ()):

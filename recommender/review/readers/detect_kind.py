@@ -1,14 +1,15 @@
 """Detect a file's kind and read it. Never run, import or raise anything from it."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import cast, get_args
 
 from recommender.common.pattern import pattern
+from recommender.review.readers.manifest_words import default_of
 from recommender.review.script import mentions
-from recommender.review.script.model import Kind, ReadProblem, Script, Span
+from recommender.review.script.model import HOSTS, Kind, ReadProblem, Script, Span
 from recommender.review.script.moved import moved
 from recommender.review.script.source_map import Mapped, line_starts
 
@@ -48,6 +49,8 @@ PROCESSES = pattern(r"(?m)^[\"']?processes[\"']?[ \t]*:")
 """What process-compose starts: programs of the host, no containers."""
 MOST_EMBEDDED = 20
 DOCKERFILE = pattern(r"(?i)^(?:.*[._-])?(?:docker|container|earth)file(?:[._-].*)?$")
+JINJA = pattern(r"(?i)\.(?:j2|jinja2?)$")
+EXPRESSION = pattern(r"\{\{-?[ \t]*(?P<name>[A-Za-z_]\w*)?[^{}\n]*\}\}|\{[%#][^{}\n]*[%#]\}")
 IMPORTS = pattern(
     r"(?m)^(?:import|from)[ \t]+[\w.]+(?:[ \t]+(?:import|as)\b|[ \t]*$|,)|^\w+[ \t]*=[ \t]*(?:\w+\.)*[A-Za-z]\w*\($"
 )
@@ -139,6 +142,9 @@ def _read(path: str, text: str, kind: Kind | None) -> Script:
         return _unread(script, f"this file has {len(text)} characters; the limit is {MOST_CHARACTERS}")
     if kind == "other":
         return script
+    if JINJA.search(path) and (changes := tuple(_of_jinja(text, kind))):
+        plain = _expanded(script, 0, len(text), changes, JINJA.sub("", path), kind)
+        return replace(plain, path=path, text=text, lines=script.lines, repairable=False)
     name = READERS[kind]
     if kind in ("kubernetes", "steps", "compose") and "{{" in text and ".Values." in text:
         name = "readers.helm.template"
@@ -159,13 +165,20 @@ def _read(path: str, text: str, kind: Kind | None) -> Script:
         return _unread(script, "this is nested too deeply to read")
 
 
+def _of_jinja(text: str, kind: Kind) -> Iterator[tuple[int, int, str]]:
+    """Yield what a template becomes: defaults, unknown words, and nothing where a statement is."""
+    for match in EXPRESSION.finditer(text):
+        unknown = HOSTS if kind == "systemd" else f"${{{match['name']}}}" if match["name"] else ""
+        yield *match.span(), default_of(match[0]) or unknown
+
+
 def _unread(script: Script, message: str) -> Script:
     return replace(script, problems=(ReadProblem(message, script.place(0, 0)),))
 
 
 def kind_of(path: str, text: str) -> Kind:
     """Detect a file's kind by its name, its first line, or its content."""
-    name = path.replace("\\", "/").rpartition("/")[2].lower()
+    name = JINJA.sub("", path.replace("\\", "/").rpartition("/")[2].lower())
     suffix = name[name.rfind(".") :] if "." in name else ""
     if is_dockerfile(path, ""):
         return "docker"

@@ -22,7 +22,7 @@ from recommender.review.readers.manifest_words import (
 from recommender.review.readers.pods import GPU, probes
 from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, comments_of, documents, map_scalar
 from recommender.review.script.mentions import LAUNCH
-from recommender.review.script.model import Container, Script, Span, Word
+from recommender.review.script.model import HOSTS, Container, Script, Span, Word
 from recommender.review.script.moved import moved
 from recommender.review.script.source_map import Field, SourceText, line_starts
 from recommender.review.script.variables import Variables
@@ -49,8 +49,6 @@ INPUTS = (
 """Where workflows declare what their caller may give, with defaults."""
 JSON_COMMENT = pattern(r"(\"(?:[^\"\\\n]|\\.)*+\"?)|//[^\n]*|/\*(?:.*?\*/|.*)", re.DOTALL)
 STARTS = pattern(r"(?m)^[ \t]*\[Service\][ \t]*$(?:\n(?![ \t]*\[).*)*?\n[ \t]*ExecStart[ \t]*=")
-UNKNOWN = "\0"
-"""The mark of the reader of units for what only the host knows."""
 MOST_COMMANDS = 300
 DEEPEST = 40
 
@@ -212,7 +210,7 @@ class _Reader:
         signs = [match for match in MACRO.finditer(whole.code) if match[0].startswith("{{")]
         values = (word.value if (word := known.get(match["name"])) else default_of(match[0]) for match in signs)
         text = whole.replaced(
-            (*match.span(), UNKNOWN if value is None else value) for match, value in zip(signs, values, strict=True)
+            (*match.span(), HOSTS if value is None else value) for match, value in zip(signs, values, strict=True)
         )
         found = unit_file.read(Script("inner.service", "systemd", text.code, lines=line_starts(text.code)))
 

@@ -186,6 +186,10 @@ class ReadProblem(NamedTuple):
     listed: bool = False
 
 
+HOSTS = "\0"
+"""Stands for what only the host knows, in the text of a unit: no unit contains this character."""
+
+
 class Embedded(NamedTuple):
     """A file within a file: its name and range, and what the shell replaces before it is written."""
 

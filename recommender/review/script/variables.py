@@ -93,7 +93,7 @@ def merge_states(states: list[Variables], defaults: frozenset[str] = frozenset()
         variables = [state.variables.get(name) for state in states]
         given = [variable for variable in variables if variable is not None]
         if len(given) < len(variables) and name not in defaults:
-            result.variables[name] = given[0].unknown()
+            result.variables[name] = given[0].unknown()._replace(others=_options([*given, Variable(())]))
         else:
             result.variables[name] = _merge_variables(given)
     return result

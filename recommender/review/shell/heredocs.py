@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from recommender.common.pattern import pattern
 from recommender.review.script.mentions import LAUNCH
-from recommender.review.script.model import Embedded
+from recommender.review.script.model import HOSTS, Embedded
 from recommender.review.script.source_map import Field, Mapped
 from recommender.review.script.unwrap import DOCKERS, PYTHON, QUIET, SHELLS, Unwrapped, program, unwrap
 from recommender.review.shell import grammar
@@ -32,8 +32,6 @@ MOST_MENTIONS = 20
 EXPANDED = pattern(
     r"\\(?P<escaped>[$`\\])|\$(?:(?P<name>[A-Za-z_]\w*)|\{(?P<braced>\w+)(?::?-(?P<default>[^{}\n]*))?\})"
 )
-HOSTS = "\0"
-"""The mark of the reader of units for what only the host knows."""
 
 
 def keeps(shell: Shell, nodes: list[Node]) -> bool:

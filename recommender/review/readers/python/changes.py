@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from recommender.review.readers.python.processes import dictionary
+from recommender.review.readers.python.scopes import last_name
 from recommender.review.readers.python.values import Values
 
 
@@ -60,3 +60,19 @@ def dotted(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         return f"{node.value.id}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def named(name: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Yield a value with its name, if that is a string."""
+    if isinstance(name, ast.Constant) and isinstance(name.value, str):
+        yield name.value, value
+
+
+def dictionary(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the named values of a dictionary; skip ``**`` entries."""
+    if isinstance(node, ast.Dict):
+        for name, value in zip(node.keys, node.values, strict=True):
+            if name is not None:
+                yield from named(name, value)
+    elif isinstance(node, ast.Call) and last_name(node.func) == "dict":
+        yield from ((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)

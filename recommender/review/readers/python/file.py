@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from recommender.common.parse import parse_python
 from recommender.common.user_file import Unreadable
-from recommender.review.readers.python.changes import changes, dotted
-from recommender.review.readers.python.processes import Processes, dictionary, environment
+from recommender.review.readers.python.changes import dictionary, dotted
+from recommender.review.readers.python.processes import Processes, environment
 from recommender.review.readers.python.scopes import last_name
 from recommender.review.readers.python.values import Values
 from recommender.review.script.model import (
@@ -102,7 +102,6 @@ class _File:
         self.used: set[int] = set()
         self.chosen: dict[str, list[Span]] = {}
         """The pipelines that are known but for their configuration, by its name."""
-        self.changes = changes(self.values)
         self.environment = environment(page, self.values)
         self.processes = Processes(page, self.values, self.environment)
 
@@ -281,7 +280,7 @@ class _File:
         """Return what the function around a call changes in a configuration, or in its keywords, by block."""
         blocks: dict[int, dict[str, GivenOption]] = {}
         scopes = self.values.scopes
-        given = [(name, change) for name in names if name for change in self.changes.get(name, ())]
+        given = [(name, change) for name in names if name for change in self.processes.changes.get(name, ())]
         for name, change in given:
             if "." not in name and scopes.at[id(change.statement)] is not scopes.at[id(node)]:
                 continue

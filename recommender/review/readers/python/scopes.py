@@ -89,8 +89,8 @@ class Scopes:
         elif isinstance(node, FUNCTIONS):
             self.functions.setdefault(node.name, []).append(node)
         elif isinstance(node, ast.ClassDef):
-            given = (each for each in node.body if isinstance(each, ast.AnnAssign) and each.value is not None)
-            named = ((each.target, each.value) for each in given)
+            given = (each for each in node.body if isinstance(each, ast.Assign | ast.AnnAssign))
+            named = ((each.targets[0] if isinstance(each, ast.Assign) else each.target, each.value) for each in given)
             self.fields[node.name] = {name.id: value for name, value in named if isinstance(name, ast.Name) and value}
         if isinstance(node, ast.Call):
             self._call(node)

@@ -15,7 +15,18 @@ MOST_WORDS = 5000
 LITERAL = pattern(r"[A-Za-z]{0,2}(\"\"\"|'''|\"|')")
 CASTS = frozenset({"int", "float", "str", "bool"})
 SAME = frozenset(
-    {"expanduser", "expandvars", "abspath", "realpath", "normpath", "resolve", "absolute", "as_posix", "fspath"}
+    {
+        "expanduser",
+        "expandvars",
+        "abspath",
+        "realpath",
+        "normpath",
+        "resolve",
+        "absolute",
+        "as_posix",
+        "fspath",
+        "quote",
+    }
 )
 """Functions that give the path that they take; of a relative one the name at the end stays."""
 
