@@ -221,7 +221,9 @@ class _Arguments:
         start = field.start + (self.page.text[field.start : field.start + 1] in ("'", '"'))
         place = self.page.place(start, start + len(name))
         if self.page.text[place.start : place.end] != name:
-            place = self.page.place(field.start, field.end)
+            parts = (piece for piece in field.pieces if piece.start >= 0 and len(piece.text or "") > len("--"))
+            own = next((piece for piece in parts if name.endswith(piece.text or "")), None)
+            place = self.page.place(own.start, own.end) if own else self.page.place(field.start, field.end)
         words = tuple(self.page.word(value) for value in values)
         if any(value.many for value in values):
             self.unsure = True

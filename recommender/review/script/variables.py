@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from recommender.review.script.model import Word
+from recommender.review.script.model import Span, Word
 from recommender.review.script.source_map import Field, Piece, join_pieces
 
 MOST_BRANCHES = 12
@@ -86,8 +86,7 @@ def merge_states(states: list[Variables], defaults: frozenset[str] = frozenset()
 
     ``defaults``: variables that a branch sets only if unset, as ``[ -z "$X" ] && X=1``: they keep that value.
     """
-    first, rest = states[0], states[1:]
-    result = Variables({}, first.arguments if all(state.arguments == first.arguments for state in rest) else None)
+    result = Variables({}, _merge_arguments(states))
     names = dict.fromkeys(name for state in states for name in state.variables)
     for name in names:
         variables = [state.variables.get(name) for state in states]
@@ -97,6 +96,16 @@ def merge_states(states: list[Variables], defaults: frozenset[str] = frozenset()
         else:
             result.variables[name] = _merge_variables(given)
     return result
+
+
+def _merge_arguments(states: list[Variables]) -> tuple[Field, ...] | None:
+    """Merge the arguments to which branches append, as ``set -- "$@" --tp 2`` does."""
+    given = [state.arguments for state in states if state.arguments is not None]
+    if len(given) < len(states) or not all(given):
+        return given[0] if given and len(given) == len(states) and not any(given) else None
+    last = given[0][-1]
+    place = Span(last.start, last.end, 0, 0)
+    return _merge_words(given, Word("", None, place))
 
 
 def _merge_variables(given: list[Variable]) -> Variable:
@@ -139,23 +148,28 @@ def _options(given: list[Variable]) -> tuple[tuple[Piece, ...], ...]:
 
 
 def _merge_arrays(given: list[Variable]) -> Variable:
-    """Merge arrays to which branches append: the common words, those of the longest, then those of the others."""
+    """Merge arrays to which branches append."""
     first = given[0]
-    longest = max((variable.words or () for variable in given), key=len)
+    words = _merge_words([variable.words or () for variable in given], first.word)
+    return first.unknown() if words is None else first._replace(words=words)
+
+
+def _merge_words(given: list[tuple[Field, ...]], word: Word | None) -> tuple[Field, ...] | None:
+    """Merge words to which branches append: the common ones, those of one branch, then those of the others."""
+    longest = max(given, key=len)
     shared = 0
-    for words in zip(*(variable.words or () for variable in given), strict=False):
-        if any(word != words[0] for word in words):
+    for words in zip(*given, strict=False):
+        if any(each != words[0] for each in words):
             break
         shared += 1
-    if all(longest[: len(variable.words or ())] == variable.words for variable in given):
-        return first._replace(words=longest)  # a branch appends what is known
-    begun = {variable.words[0].known[:1] for variable in given if variable.words}
-    if first.word is None or not (shared or begun <= {"-"}):
-        return first.unknown()
-    ends = dict.fromkeys((variable.words or ())[shared:] for variable in given)
-    others = tuple(end for end in ends if end and end != longest[shared:])[:MOST_BRANCHES]
-    mark = replace(_any_number(first.word), others=others, own=len(longest) - shared)
-    return first._replace(words=(*longest, mark))
+    if all(longest[: len(words)] == words for words in given):
+        return longest  # a branch appends what is known
+    begun = {words[0].known[:1] for words in given if words}
+    if word is None or not (shared or begun <= {"-"}):
+        return None
+    own, *others = [end for end in dict.fromkeys(words[shared:] for words in given) if end]
+    mark = replace(_any_number(word), others=tuple(others[:MOST_BRANCHES]), own=len(own))
+    return (*given[0][:shared], *own, mark)
 
 
 def _any_number(word: Word) -> Field:

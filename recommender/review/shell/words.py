@@ -95,19 +95,15 @@ class Words:
         return fields if fields or any(piece.splits for piece in pieces) else [single]
 
     def _branches(self, node: Node, state: Variables) -> list[Field]:
-        """Return the options that the longest of several branches gives a text, with those of the others."""
+        """Return the options that the first of several branches gives a text, with those of the others."""
         name, operator, _ = self._split_expansion(node)
         variable = state.get(name) if name and not operator else None
         if variable is None or not variable.others:
             return []
         span = self.mapped.span(node.start_byte, node.end_byte)
         texts = ([piece._replace(splits=True) for piece in pieces] for pieces in variable.others)
-        first, *others = sorted(
-            (tuple(fields_of(split_pieces(text), span, name)) for text in texts), key=len, reverse=True
-        )
-        mark = Field(
-            (Piece(None),), *span, many=True, optional=True, others=tuple(filter(None, others)), own=len(first)
-        )
+        first, *others = filter(None, (tuple(fields_of(split_pieces(text), span, name)) for text in texts))
+        mark = Field((Piece(None),), *span, many=True, optional=True, others=tuple(others), own=len(first))
         return [*first, mark]
 
     def _mark_unknown(self, field: Field) -> Field:

@@ -157,7 +157,9 @@ class _File:
 
     def _choosing(self, node: ast.Call) -> list[Span]:
         """Return the pipelines that take a configuration by the name to which a branch assigns it."""
-        return self.chosen.get(self._whose(node), [])
+        scope = self.values.scopes.at.get(id(node))
+        returned = f"{scope.function.name}()" if scope is not None and scope.function is not None else ""
+        return self.chosen.get(self._whose(node)) or self.chosen.get(returned, [])
 
     def _whose(self, node: ast.Call) -> str:
         """Return what a new configuration is assigned to."""
@@ -215,8 +217,9 @@ class _File:
             else:
                 parts.options.append(self._option(name, value, keyword, "pipeline"))
         place = self.page.place(*self.values.span(node.func))
-        if len(unknown) == 1 and dotted(unknown[0]) and not parts.unsure:
-            self.chosen.setdefault(dotted(unknown[0]), []).append(self.page.place(*self.values.span(node)))
+        if len(unknown) == 1 and not parts.unsure:
+            called = f"{last_name(unknown[0].func)}()" if isinstance(unknown[0], ast.Call) else dotted(unknown[0])
+            self.chosen.setdefault(called, []).append(self.page.place(*self.values.span(node)))
         parts.unsure = parts.unsure or bool(unknown)
         launch = self._launch_of(node, model, parts)
         return launch._replace(instead=Word("serve", "serve", place)) if gone else launch
