@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice
 
 from recommender.common.pattern import pattern
@@ -36,7 +35,7 @@ def read(script: Script) -> Script:
     run.elsewhere = True
     changes = sorted(islice(_changes(script.text), MOST_CHANGES))
     problems = walk(run, Mapped.whole(script.text).replaced(changes))
-    return complete_script(replace(script), run, problems)
+    return complete_script(script, run, problems)
 
 
 def _changes(text: str) -> Iterator[tuple[int, int, str]]:
@@ -65,8 +64,7 @@ def _changes(text: str) -> Iterator[tuple[int, int, str]]:
             name = text[end:closes].split()[:1]
             yield start, closes, f"{name[0] if name else '_'}() {{"
         elif word == "case":
-            yield start, end, ";; " if cases else ""
-            yield closes, closes, ")"
+            yield start, closes, f"{';; ' if cases else ''}{'|'.join(text[end:closes].split())})"
             cases += 1
         else:
             blocks += [word] if word in ENDS else []

@@ -83,7 +83,7 @@ def _moved(variable: Variable, field: Field, word: Word) -> Variable:
                 tuple(Piece(piece.text) for piece in each.pieces),
                 field.start,
                 field.end,
-                field.variable,
+                each.variable,
                 many=each.many,
             )
             for each in words

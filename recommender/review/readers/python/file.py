@@ -283,17 +283,19 @@ class _File:
         """Return what the function around a call changes in a configuration, or in its keywords, by block."""
         blocks: dict[int, dict[str, GivenOption]] = {}
         scopes = self.values.scopes
+        here = scopes.block(node)
         given = [(name, change) for name in names if name for change in self.processes.changes.get(name, ())]
         for name, change in given:
             if "." not in name and scopes.at[id(change.statement)] is not scopes.at[id(node)]:
                 continue
-            if not change.name:
-                parts.unsure = True
-                continue
             words = tuple(self.page.word(field) for field in self.values.fields(change.value))
+            block = scopes.block(change.statement)
+            if not change.name or (block != here and any(word.value is None for word in words)):
+                parts.unsure = parts.unsure or not change.name
+                continue  # what a branch sets to something unknown is left out
             place, whole = self.page.place(*change.place), self.page.place(*change.whole)
             option = GivenOption(prefix + change.name, words, place, whole, self._class(node))
-            blocks.setdefault(scopes.block(change.statement), {})[change.name] = option
+            blocks.setdefault(block, {})[change.name] = option
         return blocks
 
     def _given(self, node: ast.Call, parts: _Parts) -> Iterator[tuple[str, ast.expr, ast.keyword | None]]:
