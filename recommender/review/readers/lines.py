@@ -25,6 +25,7 @@ TOGETHER = frozenset({"proc", "ini"})
 ASSIGNED = pattern(
     r"(?:export[ \t]+)?(?P<name>[A-Za-z_]\w*)[ \t]*(?P<more>\+?)[:?]{0,3}=[ \t]*(?P<value>.*)", re.DOTALL
 )
+DEFINED = pattern(r"(?m)^define[ \t]+(?P<name>\w+)[ \t]*[:?]{0,3}=?[ \t]*\n(?P<value>(?:(?!endef\b)[^\n]*\n)*)endef\b")
 MADE = pattern(r"\$[({](\w+)[)}]")
 ENVIRONMENT = pattern(r"environment[ \t]*=[ \t]*(?P<pairs>.*)", re.DOTALL)
 PAIR = pattern(r"([A-Za-z_]\w*)=(?:\"([^\"\n]*)\"|([^,\n]*))")
@@ -62,8 +63,10 @@ def read(script: Script) -> Script:
     lines, just = list(_lines(code)), bool(JUSTFILE.fullmatch(script.path))
     dotenv = PROCFILE.fullmatch(script.path) or (just and DOTENV.search(script.text))
     made = _beside(page, ".env", 0, 0) if dotenv else {}
+    for text in DEFINED.finditer(code.code):
+        made[text["name"]] = _word(page, text["value"].replace("\\\n", "  ").rstrip("\n"), text.start("value"))
     make, left = bool(MAKEFILE.fullmatch(script.path)), MOST_INCLUDED
-    sections = any(SECTION.fullmatch(code.code[start:end].strip()) for start, end in lines)
+    sections = not just and any(SECTION.fullmatch(code.code[start:end].strip()) for start, end in lines)
     lines = list(_lines(code, CONTINUED)) if sections else lines
     for at, (start, end) in enumerate(lines):
         line = code.code[start:end]

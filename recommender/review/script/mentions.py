@@ -86,7 +86,7 @@ def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
     judged = {launch.place for launch in of_models(script)}
     for launch in (*script.launches, *script.tools):
         known = launch._replace(model=None) if launch.place in judged and not launch.unsure else launch
-        yield from _unknown(script, known, optional, computed, swept)
+        yield from _unknown(script, known, optional, computed | swept, swept)
     if named and not (script.launches or script.tools or script.problems or unfollowed):
         yield from _nothing(script)
 
