@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 
 from recommender.common.pattern import pattern
 from recommender.review.script import beside
@@ -25,7 +26,9 @@ TOGETHER = frozenset({"proc", "ini"})
 ASSIGNED = pattern(
     r"(?:export[ \t]+)?(?P<name>[A-Za-z_]\w*)[ \t]*(?P<more>\+?)[:?]{0,3}=[ \t]*(?P<value>.*)", re.DOTALL
 )
-DEFINED = pattern(r"(?m)^define[ \t]+(?P<name>\w+)[ \t]*[:?]{0,3}=?[ \t]*\n(?P<value>(?:(?!endef\b)[^\n]*\n)*)endef\b")
+DEFINED = pattern(
+    r"(?m)^define[ \t]+(?P<name>\w+)[ \t]*[:?]{0,3}=?[ \t]*\n(?P<value>(?:(?!endef\b)[^\n]*+\n){0,50}+)endef\b"
+)
 MADE = pattern(r"\$[({](\w+)[)}]")
 ENVIRONMENT = pattern(r"environment[ \t]*=[ \t]*(?P<pairs>.*)", re.DOTALL)
 PAIR = pattern(r"([A-Za-z_]\w*)=(?:\"([^\"\n]*)\"|([^,\n]*))")
@@ -39,11 +42,14 @@ PREREQUISITES = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=]*", re.DOTALL)
 """A rule's line without a recipe: it has names, no commands."""
 INLINE = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=\n]*;(?P<recipe>.*)", re.DOTALL)
 INCLUDED = pattern(r"[-s]?include[ \t]+(?P<name>[^\s$]+)[ \t]*")
-MOST_INCLUDED = 20
+MOST_INCLUDED, MOST_SCRIPTS = 20, 100
 PROCFILE = pattern(r"(?i)(?:.*[/\\])?procfile(?:\..*)?")
 JUSTFILE = pattern(r"(?i)(?:.*[/\\])?\.?justfile")
 DOTENV = pattern(r"(?m)^set[ \t]+dotenv-(?:load|required)\b(?![ \t]*:=[ \t]*false)")
 RECIPE = pattern(r"[ \t]+[@-]*(?P<recipe>.*)", re.DOTALL)
+SCRIPT = pattern(
+    r"(?m)^[^\s:#=][^\n:]*+:[^\n]*+\n(?P<body>[ \t]+#![^\n]*sh\b[^\n]*\n(?:[ \t]+[^\n]*(?:\n|\Z)|[ \t]*\n)*)"
+)
 JUST_VALUE = pattern(
     r"(?:env(?:_var_or_default)?\([ \t]*[\"'][^\"'\n]*[\"'][ \t]*,[ \t]*)?(?P<value>\"[^\"\n]*\"|'[^'\n]*')[ \t]*\)?"
 )
@@ -63,13 +69,21 @@ def read(script: Script) -> Script:
     lines, just = list(_lines(code)), bool(JUSTFILE.fullmatch(script.path))
     dotenv = PROCFILE.fullmatch(script.path) or (just and DOTENV.search(script.text))
     made = _beside(page, ".env", 0, 0) if dotenv else {}
-    for text in DEFINED.finditer(code.code):
+    for text in DEFINED.finditer(code.code) if MAKEFILE.fullmatch(script.path) else ():
         made[text["name"]] = _word(page, text["value"].replace("\\\n", "  ").rstrip("\n"), text.start("value"))
     make, left = bool(MAKEFILE.fullmatch(script.path)), MOST_INCLUDED
     sections = not just and any(SECTION.fullmatch(code.code[start:end].strip()) for start, end in lines)
     lines = list(_lines(code, CONTINUED)) if sections else lines
+    scripts = dict(match.span("body") for match in islice(SCRIPT.finditer(code.code), MOST_SCRIPTS)) if just else {}
+    done = 0
     for at, (start, end) in enumerate(lines):
+        if start < done:
+            continue
         line = code.code[start:end]
+        if start in scripts:  # a recipe that is one script
+            done = scripts[start]
+            _start(run, _plain(code.part(start, done)), made, Where())
+            continue
         if line.lstrip()[:1] in ("#", ";"):
             first = start + len(line) - len(line.lstrip())
             comments.append(Comment(code.code[first:end], page.place(first, end)))
