@@ -67,24 +67,14 @@ def read(script: Script) -> Script:
     run = new_run(page)
     comments: list[Comment] = []
     lines, just = list(_lines(code)), bool(JUSTFILE.fullmatch(script.path))
-    dotenv = PROCFILE.fullmatch(script.path) or (just and DOTENV.search(script.text))
-    made = _beside(page, ".env", 0, 0) if dotenv else {}
-    for text in DEFINED.finditer(code.code) if MAKEFILE.fullmatch(script.path) else ():
-        made[text["name"]] = _word(page, text["value"].replace("\\\n", "  ").rstrip("\n"), text.start("value"))
     make, left = bool(MAKEFILE.fullmatch(script.path)), MOST_INCLUDED
+    made = _known(page, code, just, make)
     sections = not just and any(SECTION.fullmatch(code.code[start:end].strip()) for start, end in lines)
     lines = list(_lines(code, CONTINUED)) if sections else lines
-    scripts = dict(match.span("body") for match in islice(SCRIPT.finditer(code.code), MOST_SCRIPTS)) if just else {}
-    done = 0
+    lines = list(_with_scripts(code, lines)) if just else lines
     for at, (start, end) in enumerate(lines):
-        if start < done:
-            continue
         line = code.code[start:end]
-        if start in scripts:  # a recipe that is one script
-            done = scripts[start]
-            _start(run, _plain(code.part(start, done)), made, Where())
-            continue
-        if line.lstrip()[:1] in ("#", ";"):
+        if line.lstrip()[:1] in ("#", ";") and not (just and line.lstrip().startswith("#!")):
             first = start + len(line) - len(line.lstrip())
             comments.append(Comment(code.code[first:end], page.place(first, end)))
         elif make and left and (included := INCLUDED.fullmatch(line)):
@@ -104,6 +94,25 @@ def read(script: Script) -> Script:
             part = Mapped(part.code.replace("\n", " "), part.at) if sections else part
             _start(run, _plain(part), environment, Where(background=group in TOGETHER))
     return complete_script(replace(script, comments=tuple(comments)), run, [])
+
+
+def _known(page: SourceText, code: Mapped, just: bool, make: bool) -> dict[str, Word]:
+    """Return what a .env beside the file sets, and the texts that a Makefile defines."""
+    dotenv = PROCFILE.fullmatch(page.script.path) or (just and DOTENV.search(page.text))
+    made = _beside(page, ".env", 0, 0) if dotenv else {}
+    for text in DEFINED.finditer(code.code) if make else ():
+        made[text["name"]] = _word(page, text["value"].replace("\\\n", "  ").rstrip("\n"), text.start("value"))
+    return made
+
+
+def _with_scripts(code: Mapped, lines: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the lines of a justfile; a recipe that is a script of its own counts as one."""
+    scripts = dict(match.span("body") for match in islice(SCRIPT.finditer(code.code), MOST_SCRIPTS))
+    done = 0
+    for start, end in lines:
+        if start >= done:
+            done = scripts.get(start, end)
+            yield start, done
 
 
 def _beside(page: SourceText, name: str, start: int, end: int) -> dict[str, Word]:
