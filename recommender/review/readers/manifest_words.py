@@ -75,6 +75,7 @@ def words(page: SourceText, node: Node | None, pattern: re.Pattern[str], known: 
             continue
         text = map_scalar(page.text, item)
         named = (match for match in CLUSTER.finditer(text.code) if pattern is CLUSTER and match["name"] in known)
+        text = expressions(text, known) if pattern is MACRO else text
         inner = unescape(text.replaced((*match.span(), f"${{{match['name']}}}") for match in named))
         field = replace(expand(word(page.text, item), pattern, known), inner=(inner, 0, len(inner.code), False))
         fields.append(field)

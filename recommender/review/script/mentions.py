@@ -32,7 +32,7 @@ UNFOLLOWED = "a server is mentioned here, but the review cannot follow how it is
 UNREAD_KIND = "this kind of file is not read, so the server that is mentioned here was not reviewed"
 MADE_BY, HEAD = "lmdeploy-recommender", 500
 """The mark of a generated file, and the number of characters in which it occurs."""
-LITERALS = ("{", "[")
+LITERALS = ("{", "[", "dict(")
 """How dictionaries and lists of Python begin: known, though no single word.
 
 In a command such a beginning is a placeholder: of an f-string, Ansible or Helm."""

@@ -10,6 +10,8 @@ from recommender.review.script.model import Span, Word
 from recommender.review.script.source_map import Field, Piece, join_pieces
 
 MOST_BRANCHES = 12
+MOST_BEFORE = 8
+"""How many words a command may begin with up to what it serves."""
 
 
 class Variable(NamedTuple):
@@ -165,9 +167,12 @@ def _merge_words(given: list[tuple[Field, ...]], word: Word | None) -> tuple[Fie
     if all(longest[: len(words)] == words for words in given):
         return longest  # a branch appends what is known
     begun = {words[0].known[:1] for words in given if words}
-    if word is None or not (shared or begun <= {"-"}):
+    ends = [end for end in dict.fromkeys(words[shared:] for words in given) if end]
+    if not (shared or begun <= {"-"}):  # each branch has a command of its own, as of another engine
+        ends = [end for end in ends if "lmdeploy serve " in " ".join(each.known for each in end[:MOST_BEFORE])]
+    if word is None or not ends:
         return None
-    own, *others = [end for end in dict.fromkeys(words[shared:] for words in given) if end]
+    own, *others = ends
     mark = replace(_any_number(word), others=tuple(others[:MOST_BRANCHES]), own=len(own))
     return (*given[0][:shared], *own, mark)
 

@@ -11,10 +11,11 @@ from recommender.review.shell.nested import walk
 from recommender.review.shell.state import complete_script
 from recommender.review.shell.walker import new_run
 
-MOST_CHANGES = 20_000
+MOST_CHANGES, LONGEST = 20_000, 1000
 WORDS = pattern(
     r"""(?P<note>(?<![^\s;])\#[^\n]*)
     |(?P<quoted>\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\\(?:.|\n))
+    |(?P<list>\$(?P<listed>[A-Za-z_]\w*)(?!\[)\b)
     |(?P<argument>\$argv\[(?P<number>[1-9])\])|(?P<arguments>\$argv\b)
     |(?P<open>(?<=[\s=])\((?=\w))
     |(?:(?m:^)|(?<=[;\s]))(?P<word>
@@ -23,6 +24,11 @@ WORDS = pattern(
     )""",
     re.VERBOSE | re.DOTALL,
 )
+LISTS = pattern(
+    r"\bset[ \t]+(?:-[\w-]+[ \t]+){0,4}(?:-\w*a\w*[ \t]+(?:-[\w-]+[ \t]+){0,4}(\w+)"
+    r"|(?!-)(\w+)[ \t]+[^\s;(\"'#][^\s;]*[ \t]+[^\s;#])"
+)
+"""What makes a variable a list: several values, or one that is added."""
 BEGINS = pattern(r"(?:^|[\n;]|\b(?:or|and|else|not|begin))[ \t]*\Z")
 STATEMENT = pattern(r"(?:[^\n;\"'\\]|\"(?:[^\"\\]|\\.)*\"|'[^']*'|\\(?:.|\n))*", re.DOTALL)
 ENDS = {"function": "}", "begin": "}", "if": "fi", "for": "done", "while": "done", "switch": ";; esac"}
@@ -41,18 +47,16 @@ def read(script: Script) -> Script:
 def _changes(text: str) -> Iterator[tuple[int, int, str]]:
     blocks: list[str] = []
     cases = 0
+    lists = {match[1] or match[2] for match in LISTS.finditer(text)}
     for match in WORDS.finditer(text):
-        kind, (start, end) = match.lastgroup or "", match.span()
-        if kind == "argument":
-            yield start, end, f"${match['number']}"
-        elif kind == "arguments":
-            yield start, end, '"$@"'
-        elif kind == "open":
-            yield start, end, "$("
+        start, end = match.span()
+        new = _replaced(match, lists)
+        if new:
+            yield start, end, new
         if match["word"] is None or not BEGINS.search(text, max(0, start - 40), start):
             continue
         word = " ".join(match["word"].split()) if match["name"] is None else "set"
-        closes = STATEMENT.match(text, end).end()  # type: ignore[union-attr]
+        closes = STATEMENT.match(text, end, end + LONGEST).end()  # type: ignore[union-attr]
         if word == "set":
             yield from _set(match, text, closes)
         elif word in ("or", "and"):
@@ -74,9 +78,18 @@ def _changes(text: str) -> Iterator[tuple[int, int, str]]:
                 yield closes, closes, OPENS[word]
 
 
+def _replaced(match: re.Match[str], lists: set[str]) -> str:
+    """Return what a variable or the beginning of a substitution is in bash; nothing for the rest."""
+    if match["listed"] in lists:
+        return f'"${{{match["listed"]}[@]}}"'
+    signs = {"argument": f"${match['number']}", "arguments": '"$@"', "open": "$("}
+    return signs.get(match.lastgroup or "", "")
+
+
 def _before(text: str, start: int) -> int:
     """Return the end of the statement that ``or`` and ``and`` go on from."""
-    return len(text[:start].rstrip("; \t\n"))
+    before = text[max(0, start - LONGEST) : start]
+    return start - len(before) + len(before.rstrip("; \t\n"))
 
 
 def _set(match: re.Match[str], text: str, closes: int) -> Iterator[tuple[int, int, str]]:
@@ -85,7 +98,8 @@ def _set(match: re.Match[str], text: str, closes: int) -> Iterator[tuple[int, in
         yield start, end, f'[ -n "${match["name"]}" ]'
         return
     value = text[end:closes].rstrip()
-    several = len(value.split()) > 1 and value[:1] not in ('"', "'", "(") and not flags.count("x")
     exported = "export " if re.search(r"-\w*x|--export", flags) else ""
-    yield start, end, f"{exported}{match['name']}={'(' if several else ''}"
-    yield closes, closes, ")" if several else ""
+    several = not exported and LISTS.match(text, start) is not None
+    sign = "+=" if re.search(r"-\w*a|--append", flags) else "="
+    yield start, end, f"{exported}{match['name']}{sign}{'(' if several else ''}"
+    yield end + len(value), end + len(value), ")" if several else ""

@@ -29,7 +29,7 @@ POWERSHELL = pattern(
         (?:-(?:NoNewWindow|Wait|PassThru|WindowStyle[ \t]+\w+)[ \t]+)*
         (?:-FilePath[ \t]+)?(?P<program>[\w.:/\\-]+|\"[^\"\n$]*\")[ \t]+(?:-ArgumentList|-Args)[ \t]+
         (?:\$(?P<words>\w+)|(?:@\([ \t]*)?
-            (?P<texts>(?:\"[^\"\n]*\"|'[^'\n]*')(?:[ \t]*,[ \t]*(?:\"[^\"\n]*\"|'[^'\n]*'))*)
+            (?P<texts>(?:\"[^\"\n]*\"|'[^'\n]*')(?:[ \t]*,[ \t]*(?:\"[^\"\n]*\"|'[^'\n]*'|\$\w+))*)
         )[^\n]*)
     |(?P<set>(?m:^|(?<=[;{]))[ \t]*(?:\[[^\]\n]*\][ \t]*)*\$(?P<env>[Ee]nv:)?(?P<name>\w+)[ \t]*(?P<equals>\+?=)[ \t]*)
     |(?P<pause>(?i:\bStart-Sleep\b(?:[ \t]+-s\w*)?))

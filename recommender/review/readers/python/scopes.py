@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+REMOTE = frozenset({"remote", "bind"})
 STATEMENTS = (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return)
 DEEPEST = 5
 NAMED = (*FUNCTIONS, ast.ClassDef)
@@ -112,6 +113,8 @@ class Scopes:
     def _call(self, node: ast.Call) -> None:
         name = last_name(node.func)
         self.calls.setdefault(name, []).append(node)
+        if name in REMOTE and isinstance(node.func, ast.Attribute):  # of Ray: it creates an object of the class
+            self.calls.setdefault(last_name(node.func.value), []).append(node)
         if name in DECLARES:
             given = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
             texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
@@ -222,7 +225,7 @@ class Scopes:
         """Return the value of a class's field; None if an object is created with another."""
         calls = self.calls.get(owner, [])
         given = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == name]
-        unknown = any(call.args or any(keyword.arg is None for keyword in call.keywords) for call in calls)
+        unknown = any(call.args for call in calls)  # what ``**options`` may hold is up to the caller, as a default is
         if unknown or name in self.attributes or len(given) > 1 or (given and len(calls) > 1):
             return None
         return given[0] if given else _declared(self.fields[owner].get(name))
