@@ -36,8 +36,6 @@ BLOCK = (
     r"</?(?:article|blockquote|dd|details|div|dl|dt|figure|h\d|li|ol|p|section|summary"
     r"|t[dhr]|table|tbody|thead|ul)\b"
 )
-    r"</?(?:article|blockquote|dd|details|div|dl|dt|figure|h\d|li|ol|p|section|summary|t[dhr]|table|tbody|thead|ul)\b"
-)
 BLOCK_EDGE = re.compile(rf"\n(?={BLOCK})|({BLOCK}[^<>]*>)\n")
 """A line break beside a block, which a browser does not show."""
 NO_HEAD = re.compile(r"<thead>\n<tr>\n(?:<th></th>\n)+</tr>\n</thead>\n")
