@@ -32,7 +32,9 @@ KEPT = re.compile(r"(<(?:pre|script|textarea|style)\b.*?</(?:pre|script|textarea
 ARTICLE = re.compile(r"(<article\b.*</article>)", re.DOTALL)
 """The page's own text; around it, no blank beside an element counts."""
 LINE_BREAK = re.compile(r"\n(?=<)|(?<=>)\n")
-BLOCK = r"</?(?:article|blockquote|dd|details|div|dl|dt|figure|h\d|li|ol|p|section|summary|t[dhr]|table|tbody|thead|ul)\b"
+BLOCK = (
+    r"</?(?:article|blockquote|dd|details|div|dl|dt|figure|h\d|li|ol|p|section|summary|t[dhr]|table|tbody|thead|ul)\b"
+)
 BLOCK_EDGE = re.compile(rf"\n(?={BLOCK})|({BLOCK}[^<>]*>)\n")
 """A line break beside a block, which a browser does not show."""
 NO_HEAD = re.compile(r"<thead>\n<tr>\n(?:<th></th>\n)+</tr>\n</thead>\n")
