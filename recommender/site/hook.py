@@ -33,8 +33,7 @@ ARTICLE = re.compile(r"(<article\b.*</article>)", re.DOTALL)
 """The page's own text; around it, no blank beside an element counts."""
 LINE_BREAK = re.compile(r"\n(?=<)|(?<=>)\n")
 BLOCK = (
-    r"</?(?:article|blockquote|dd|details|div|dl|dt|figure|h\d|li|ol|p|section|summary"
-    r"|t[dhr]|table|tbody|thead|ul)\b"
+    r"</?(?:article|blockquote|dd|details|div|dl|dt|figure|h\d|li|ol|p|section|summary|t[dhr]|table|tbody|thead|ul)\b"
 )
 BLOCK_EDGE = re.compile(rf"\n(?={BLOCK})|({BLOCK}[^<>]*>)\n")
 """A line break beside a block, which a browser does not show."""

@@ -48,7 +48,7 @@ LEVEL = 6
 """Of compression: 9 takes two and a half times as long and saves half a percent."""
 START = ("pyodide.asm.wasm.bin", "stdlib.zip.bin", "app.zip.bin", "pyodide.asm.mjs.bin")
 """Files that a worker loads at its start; it loads those of the parser with the first script."""
-LARGE = (".wasm", ".zip", "pyodide.asm.mjs", "web-tree-sitter.js")
+LARGE = (".wasm", ".zip", "pyodide.asm.mjs")
 """Endings of the files that are compressed here: not every server does it."""
 
 

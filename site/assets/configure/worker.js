@@ -78,9 +78,9 @@ const parse = () => (parsing ??= loadParser().catch(error => {
 }));
 
 async function loadParser() {
-  const names = ["web-tree-sitter.js.bin", "web-tree-sitter.wasm.bin", "tree-sitter-bash.wasm.bin"];
-  const [library, engine, grammar] = await Promise.all(names.map(name => read(name)));
-  const { Parser, Language } = await importFrom(library);
+  const [{ Parser, Language }, engine, grammar] = await Promise.all([
+    import(`${base}web-tree-sitter.js`), read("web-tree-sitter.wasm.bin"), read("tree-sitter-bash.wasm.bin"),
+  ]);
   await Parser.init({ wasmBinary: new Uint8Array(engine) });
   parser = new Parser();
   parser.setLanguage(await Language.load(new Uint8Array(grammar)));
