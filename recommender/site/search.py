@@ -63,7 +63,7 @@ SYNONYMS = {
     "turbomind pytorch": "backend",
     "context length": "session len",
     "gpu memory utilization": "cache max entry count",
-    "max model len": "session len",
+    "max model len": "session len length",
     "max num seqs": "max batch size",
     "max num batched tokens": "max prefill token num",
     "chunked prefill": "max prefill token num",
