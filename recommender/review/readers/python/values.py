@@ -14,21 +14,8 @@ MOST_BITS = 200
 MOST_WORDS = 5000
 LITERAL = pattern(r"[A-Za-z]{0,2}(\"\"\"|'''|\"|')")
 CASTS = frozenset({"int", "float", "str", "bool"})
-SAME = frozenset(
-    {
-        "expanduser",
-        "expandvars",
-        "abspath",
-        "realpath",
-        "normpath",
-        "resolve",
-        "absolute",
-        "as_posix",
-        "fspath",
-        "quote",
-        "dedent",
-    }
-)
+SAME = {"expanduser", "expandvars", "abspath", "realpath", "normpath", "resolve"}
+SAME |= {"absolute", "as_posix", "fspath", "quote", "dedent"}
 """Functions that give the path, or the text, that they take; of a relative path the name at the end stays."""
 
 
