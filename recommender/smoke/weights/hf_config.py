@@ -137,7 +137,7 @@ def _rope_scaling(model: Model) -> dict[str, Any] | None:
     if name.startswith("llama3") and positions > 8192:
         factors = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
         return {"rope_type": "llama3", "original_max_position_embeddings": 8192, **factors}
-    if model.architecture == "Gemma3ForConditionalGeneration":  # LMDeploy reads the factor unasked
+    if model.architecture == GEMMA3:  # on Transformers 5, LMDeploy takes for granted that there is a factor
         return {"rope_type": "linear", "factor": 8.0}
     factor = {"internlm2": 2.0, "internlm3": 6.0}.get(name[:9])
     return {"rope_type": "dynamic", "type": "dynamic", "factor": factor} if factor else None
