@@ -39,14 +39,14 @@ def gib(size: float) -> str:
     return f"{size / GIB:.2f}" if size < 10 * GIB else f"{size / GIB:.1f}"
 
 
-def places(value: float) -> int:
+def rate_digits(value: float) -> int:
     """Return the digits after the point of requests/s: a rare request does not show as 0.0."""
     return 1 if value >= 1 else max(3, 1 - math.floor(math.log10(max(value, 1e-9))))
 
 
 def rate(*values: float) -> str:
     """Format requests/s, or a value with its range."""
-    first, *ends = (f"{value:,.{places(values[0])}f}" for value in values)
+    first, *ends = (f"{value:,.{rate_digits(values[0])}f}" for value in values)
     return first + (f" requests/s ({' to '.join(ends)})" if ends else "")
 
 
