@@ -465,8 +465,9 @@ def test_real_scripts_get_the_commands_findings(visit: Visit) -> None:
     published = [yaml.safe_load(path.read_text("utf-8")) for path in files]
     assert len(published) > 30
     for each in published:
-        # The parsers agree on shell, not on where PowerShell breaks its rules.
-        name = "script.ps1" if each.get("path", "").endswith(".ps1") else "script"
+        # The parsers agree on shell, not on where other languages break its rules.
+        suffix = Path(each.get("path", "")).suffix
+        name = f"script{suffix}" if suffix in (".ps1", ".py") else "script"
         outcome = run(["review", name, "--format", "json", "--load", "16"], {name: each["text"]})
         shown = visit.page.evaluate(REVIEW, [name, each["text"], "--load", "16"])
         assert (shown["stdout"], shown["stderr"], shown["code"]) == (outcome.stdout, outcome.stderr, outcome.code), each

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from recommender.choose import candidates, constraints, recommend
 from recommender.choose.reasons import Explanation, explain
 from recommender.choose.select import pick, predict
+from recommender.common.errors import RequestError
 from recommender.common.pattern import pattern
 from recommender.review import checks, edits
 from recommender.review.additions import option, spelled, variable
@@ -159,8 +160,9 @@ def _recommended(case: Case) -> tuple[Explanation, ...] | None:
 
     If several servers behind a proxy would be better, return the best single one, except for generated files.
     """
-    resolved = resolve_for(case.resolved, _kept(case))
-    if resolved.request.tp > resolved.request.gpu_count:
+    try:
+        resolved = resolve_for(case.resolved, _kept(case))
+    except RequestError:  # the host has not as many GPUs, or no model is split over so many
         return None
     try:
         recommendation = recommend.recommend(resolved.request, resolved.store)
