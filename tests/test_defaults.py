@@ -1,10 +1,12 @@
 """A recommendation next to LMDeploy's defaults."""
 
+from dataclasses import replace
+
 import pytest
 
 from recommender import Request, follow, recommend
-from recommender.choose.defaults import compare_with_defaults
-from recommender.render.summary import against_defaults
+from recommender.choose.defaults import compare_with_defaults, gain_of_8_bits
+from recommender.render.summary import against_defaults, with_8_bits
 
 VISION = Request(gpu="H100-80G", concurrency=16)
 CHAT = Request(gpu="H200", model="llama-3.1-8b-instruct", workload="chat", concurrency=64)
@@ -38,3 +40,28 @@ def test_an_advisers_configuration_is_not_compared() -> None:
     """Only what this program chose is."""
     assert compare_with_defaults(follow(VISION, "gemini")) is None
     assert not against_defaults(follow(VISION, "gemini"))
+
+
+RAG = replace(CHAT, model="qwen2.5-7b-instruct-awq", workload="rag")
+
+
+def test_what_8_bits_would_gain_is_what_asking_for_them_gives() -> None:
+    """On retrieval with 64 in flight: 5.5 instead of 5.1 requests/s measured on an H100."""
+    on_h100 = replace(RAG, gpu="H100-80G")
+    ours, asked = recommend(on_h100), recommend(replace(on_h100, kv="int8"))
+    assert ours.config.kv_bits == 16
+    gain = gain_of_8_bits(ours)
+    assert gain == pytest.approx(asked.speed.rps.value / ours.speed.rps.value, rel=0.01)
+    assert gain == pytest.approx(5.535 / 5.097, abs=0.03)
+    assert f"{asked.speed.rps.value:.1f} requests/s ({100 * (gain - 1):.0f} % more" in with_8_bits(ours)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [VISION, CHAT, replace(RAG, concurrency=1), replace(RAG, kv="fp16"), replace(RAG, backend="pytorch")],
+    ids=["images", "little gain", "one at a time", "asked for 16", "other engine"],
+)
+def test_8_bits_are_not_mentioned(request_: Request) -> None:
+    """Chat gained 3 % as measured; the other engine and images were not measured; a wish is followed."""
+    assert gain_of_8_bits(recommend(request_)) == 1.0
+    assert not with_8_bits(recommend(request_))

@@ -14,7 +14,16 @@ from recommender.common.units import MIB
 from recommender.estimate import memory, speed
 from recommender.estimate.uncertainty import Basis
 from recommender.knowledge.provenance import weights
-from recommender.render.summary import against_defaults, cite, gib, rate, rate_digits, replayed_misses, summary
+from recommender.render.summary import (
+    against_defaults,
+    cite,
+    gib,
+    rate,
+    rate_digits,
+    replayed_misses,
+    summary,
+    with_8_bits,
+)
 
 if TYPE_CHECKING:
     from recommender.choose.recommend import NothingFits, Recommendation
@@ -158,6 +167,8 @@ def _speed(recommendation: Recommendation) -> Iterator[str]:
     yield from _indented(f"Limited by {predicted.limit}. {ranges}", 2)
     if text := against_defaults(recommendation):
         yield from _indented(f"LMDeploy's defaults: {text}.", 2)
+    if text := with_8_bits(recommendation):
+        yield from _indented(f"KV cache of 8 bits: {text}.", 2)
     yield from _quantiles(recommendation)
 
 
