@@ -191,20 +191,18 @@ def resolve_with_checkpoint(request: Request, store: Store) -> ResolvedRequest:
 def _for_rate(resolved: ResolvedRequest) -> tuple[ResolvedRequest, Choice | NoCandidate]:
     """Return the case and choice at the lowest concurrency that reaches the rate. Powers of two are tried.
 
-    Requests without images arrive one by one and wait for a place in the batch. There the concurrency rises further,
-    until all goals are met and the next one would shorten a request by less than ``WORTH``, or give up accuracy that
-    the rate does not need.
+    Requests arrive one by one and wait for a place in the batch. The concurrency rises until all goals are met and
+    the next one would shorten a request by less than ``WORTH``, or give up accuracy that the rate does not need.
     """
-    arriving = not resolved.images
-    rate = resolved.request.rps * resolved.request.headroom if arriving else 0.0
-    goals = list_goal_constraints(resolved.store) if arriving else {RATE_CONSTRAINT}
+    rate = resolved.request.rps * resolved.request.headroom
+    goals = list_goal_constraints(resolved.store)
     tried = replace(resolved, concurrency=1, rps=rate)
     outcome = choose(tried)
     left = LARGER
     near: list[tuple[ResolvedRequest, Choice]] = []
     while tried.concurrency < MAX_RPS_CONCURRENCY and left:
         missed = set() if isinstance(outcome, Choice) else goals & dict(outcome.rejected).keys()
-        if not (missed or (arriving and isinstance(outcome, Choice))):
+        if not (missed or isinstance(outcome, Choice)):
             break
         left -= RATE_CONSTRAINT not in missed
         near += [(tried, outcome.near)] if isinstance(outcome, NoCandidate) and outcome.near else []

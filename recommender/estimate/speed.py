@@ -3,7 +3,8 @@
 A request passes two stations. The server process prepares it in one thread: decode the image, cut it into tiles,
 tokenise. The engine then runs it through one iteration for each output token; an iteration costs a decoding step and
 the prefill of the requests that joined the batch meanwhile. ``closed_loop`` solves how the requests split between the
-two stations. Under load, requests without images are simulated pass by pass instead (``load_profile``).
+two stations. Requests without images under load, and all that arrive at a rate, are simulated pass by pass instead
+(``load_profile``).
 
 The coefficients are fitted by ``recommend knowledge fit``. A range covers 80 % of the held-out errors.
 """
@@ -21,7 +22,7 @@ from recommender.estimate.closed_loop import ServiceTimes, share_gpu, solve_loop
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.request_times import add_load, estimate_times
 from recommender.estimate.scheduler.passes import Answer
-from recommender.estimate.scheduler.simulation import LoadFigures, Timed
+from recommender.estimate.scheduler.simulation import LoadFigures, Quantiles, Timed
 from recommender.estimate.uncertainty import Basis, Range, derive_rate, find_basis, find_widening, make_range
 from recommender.request.request import Quantile, TimeGoal
 from recommender.request.resolved_request import ResolvedRequest
@@ -55,7 +56,7 @@ class Speed:
     coefficients: tuple[str, ...]
     """Ids of the coefficients they use."""
     profile: LoadFigures | None = None
-    """Quantiles of the simulated load; null: images, or no load."""
+    """Quantiles of the simulated load; null: no load, or one of images in a closed loop."""
     replayed: LoadFigures | None = None
     """The same of a trace's own requests; null: no trace."""
 
@@ -124,6 +125,7 @@ COEFFICIENTS = (
     "shared-step-share",
     "tail-alone",
     "tail-queue",
+    "tail-open",
     "pytorch-prompt-layer-ms",
     "pytorch-step-share",
     "pytorch-prompt-latent-ms",
@@ -157,7 +159,7 @@ def estimate(resolved: ResolvedRequest, config: Configuration, ranged: bool = Tr
     point, profile = predict_load(resolved, config, resolved.concurrency, coefficients, kv_tokens)
     widening = find_widening(resolved, config) if ranged else 1.0
     loaded = resolved.concurrency > config.servers or bool(resolved.rps)
-    load = "alone" if not loaded else "text" if profile else "load"
+    load = "alone" if not loaded else "load" if resolved.images else "text"
 
     def add_range(name: str, value: float) -> Range:
         return make_range(resolved.store, name, value, widening) if ranged else Range(value, value, value)
@@ -193,13 +195,16 @@ def predict_load(
 ) -> tuple[PointEstimate, LoadFigures | None]:
     """Return the figures of all servers, and the quantiles where the load is simulated."""
     point = estimate_servers(resolved, config, concurrency, coefficients)
-    if resolved.images or not (concurrency > config.servers or resolved.rps or resolved.varies):
+    several = concurrency > config.servers or resolved.varies
+    if not resolved.rps and (resolved.images or not several):
         return point, None
     times_of = partial(shared_times, concurrency=-(-concurrency // config.servers), coefficients=coefficients)
     profile = load_profile.simulate_servers(resolved, config, concurrency, coefficients, times_of, kv_tokens)
     if config.prefix_caching:  # a request alone finds its prefix too
         one = load_profile.simulate_server(replace(resolved, rps=0.0), config, 1, coefficients, times_of, kv_tokens)
         point = point._replace(alone=one.latency.mean, first=one.ttft.mean, step=one.tpot.mean)
+    if resolved.images:
+        profile = _lengthen_tail(profile, point, coefficients["tail-open"])
     latency = max(profile.latency.mean, point.alone)
     rps = profile.rps if resolved.rps else profile.rps * profile.latency.mean / latency
     simulated = point._replace(
@@ -210,6 +215,15 @@ def predict_load(
         rps=rps,
     )
     return simulated, profile
+
+
+def _lengthen_tail(profile: LoadFigures, point: PointEstimate, factor: float) -> LoadFigures:
+    """Return a load of images with the p99 that was measured: the simulation has no crowds at the preparing thread."""
+
+    def longer(times: Quantiles, alone: float) -> Quantiles:
+        return replace(times, p99=times.p99 + (factor - 1) * max(times.p99 - alone, 0.0))
+
+    return replace(profile, ttft=longer(profile.ttft, point.first), latency=longer(profile.latency, point.alone))
 
 
 def answer_driven(

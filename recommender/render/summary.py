@@ -87,11 +87,8 @@ def replayed_misses(recommendation: Recommendation) -> tuple[str, ...]:
 def _load(resolved: ResolvedRequest) -> str:
     """Return how many requests are in flight or arrive, and what was asked besides."""
     together = count(resolved.concurrency, "concurrent request")
-    request = resolved.request
     if resolved.rps:
         return f"{resolved.rps:g} requests/s arriving, {resolved.concurrency} at most at once"
-    if request.rps and not (request.load or request.concurrency):
-        return f"{request.rps:g} requests/s asked, sized as {together} (arrivals of images are not simulated)"
     return together
 
 

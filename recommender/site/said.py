@@ -42,7 +42,6 @@ COMPOSED = (
     "{0} on {1} x {2}", "TurboMind", "PyTorch engine",
     "{0} concurrent requests", "1 concurrent request",
     "{0} requests/s arriving, {1} at most at once",
-    "{0} requests/s asked, sized as {1} (arrivals of images are not simulated)",
     "{0} images of {1}", "1 image of {0}",
     "{0} input and {1} output tokens",
     "input {0} tokens (up to {1}), output {2} (up to {3})",
