@@ -253,6 +253,13 @@ def visit(browser: Any, base: str) -> Iterator[Visit]:
         yield started
 
 
+@pytest.fixture
+def reading(visit: Visit) -> Visit:
+    """The page of a reader who saves data: it loads the recommender only for a question that needs it."""
+    visit.page.add_init_script("Object.defineProperty(navigator.connection, 'saveData', { value: true })")
+    return visit
+
+
 @pytest.fixture(scope="session")
 def axe() -> str:
     """The script of axe, which finds what readers with disabilities cannot use."""
