@@ -238,3 +238,26 @@ def test_a_broken_list_is_refused(broken: str) -> None:
     """Neither cut streams nor other texts are read as numbers."""
     with pytest.raises(ValidationError):
         TypeAdapter(records.Numbers).validate_python(broken)
+
+
+def test_what_follows_the_opening_tells_a_short_load_s_rate() -> None:
+    """One and a half rounds of a server that takes 2 s longer at first: the window says 14.7/s, the truth is 32."""
+    late = Case("opens late", 32, stations(1, around(1 / 32, 0.2)), 32.0, 0.0)
+    for seed in SEEDS:
+        outcome = simulated(late, seed, seconds=1.5)
+        shifted = [end + 2000 for end in outcome.ends_ms]
+        times = [
+            took + 2000 * (place < 32 and abs(end - took) < 1e-6)
+            for place, (end, took) in enumerate(zip(outcome.ends_ms, outcome.latencies_ms, strict=True))
+        ]
+        made = hand_made(shifted, times, 32, window_requests=outcome.window_requests, window_s=outcome.window_s + 2)
+        assert not run_figures.steady(made)
+        assert run_figures.figures(made).rps < 16
+        assert run_figures.late_rps(made) == pytest.approx(32, rel=0.1)
+
+
+def test_a_load_without_times_has_no_late_rate() -> None:
+    """Nor has one whose answers all come at once, or an open one."""
+    assert run_figures.late_rps(hand_made(ENDS, TIMES, 2, gaps_ms="")) == 0
+    assert run_figures.late_rps(hand_made([1000] * 6, [1000] * 6, 2)) == 0
+    assert run_figures.late_rps(hand_made(ENDS, TIMES, 0, arrivals_rps=9.0)) == 0

@@ -158,7 +158,11 @@ class NaiveServer:
         """Prefill those in line; the ms of arithmetic, whether a cut prompt goes on, and those whose prompt ends."""
         begun: list[Naive] = []
         room, spent, goes_on = self.place.budget + self.place.batch - len(self.running), 0.0, False
+        whole = 0
         for one in tuple(self.line):
+            if whole and self.place.contexts and whole + one.asked.context > self.place.contexts:
+                break
+            whole += one.asked.context
             full = sum(other.held for other in (*self.running, *self.line, *begun))
             if one.held:
                 goes_on = True
@@ -301,6 +305,7 @@ SERVERS = st.builds(
     budget=st.sampled_from([1, 7, 16, 40, 500]),
     batch=st.sampled_from([1, 2, 3, 8]),
     kv_tokens=st.sampled_from([0, 0, 20, 90, 200]),
+    contexts=st.sampled_from([0, 0, 40, 100]),
 )
 CLIENTS = st.tuples(quarters(0, 5) | quarters(0, 300), st.lists(REQUESTS, min_size=1, max_size=4).map(tuple))
 

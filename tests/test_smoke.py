@@ -297,7 +297,7 @@ OTHERS: dict[str, Job] = {
     "edited-dry": job("--dry-run", render=W, edit=(r"(?m)^(SESSION_LEN=.*:-)\d+", r"\g<1>2048")),
     "two": job(render=("--gpu", "H100-80G:2", "--load", "4"), cards=2),
     "copies": job("--copies", "2"),
-    "mps": job("--copies", "2", "--mps", "--text-only"),
+    "mps": job("--copies", "2", "--mps", "--text-only", cards=2, CUDA_VISIBLE_DEVICES="1"),
     "pipeline": job(render=(*W, "--format", "python"), name="pipeline.py"),
     "own": job(script=OWN),
     "text": job("--text-only", "--output-tokens", "4"),

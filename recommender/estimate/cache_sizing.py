@@ -25,14 +25,17 @@ def session_length(resolved: ResolvedRequest, tiles: int, max_tokens: int, prefi
     """Return the session length in tokens.
 
     It holds the largest image that the model accepts, ``max_tokens`` of answer, and a
-    full prefill pass of ``prefill_tokens``. The engine batches only prompts whose
+    full prefill pass of ``prefill_tokens``. TurboMind batches only prompts whose
     lengths sum to the session length, so a shorter session would waste the budget
-    (0.16.0 src/turbomind/engine/engine.cc:464).
+    (0.16.0 src/turbomind/engine/engine.cc:464). Texts in parallel get room for one prompt more, of
+    which a pass takes a part: without, gpt-oss-20b on code answered 2 to 3 % less (one H100, 64 and 256 in flight).
     """
     longest = resolved.longest()
     largest = longest.largest_tokens(tiles) - longest.output_tokens + max_tokens
     asked = longest.input_tokens(tiles) + max_tokens + 1
-    rounded = math.ceil(max(largest + 1, prefill_tokens) / SESSION_STEP) * SESSION_STEP
+    several = resolved.engine == "turbomind" and not resolved.images and resolved.concurrency > 1
+    pass_tokens = prefill_tokens + several * longest.input_tokens(tiles)
+    rounded = math.ceil(max(largest + 1, pass_tokens) / SESSION_STEP) * SESSION_STEP
     limit = resolved.model.text.max_positions
     if rounded <= limit:
         return rounded

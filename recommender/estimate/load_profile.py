@@ -116,6 +116,7 @@ def describe_server(
         times=times._replace(step_row=0.0, step_base=times.step_base + shared_row),
         # Measured with text; what images do to the host is in the coefficients of their preparation.
         rounds=engine_of(config).DECODE_ROUNDS,
+        contexts=engine_of(config).contexts_limit(config.session_len, config.max_batch_size),
         chunk=0.0 if resolved.images else _rounded(coefficients["token-host-ms"] * resolved.streamed_share),
     )
     needed = concurrency * max(resolved.total_tokens(config.max_tiles) - shared, 1)

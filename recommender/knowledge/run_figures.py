@@ -140,6 +140,21 @@ def steady(phase: records.Phase) -> bool:
     return _rounds(phase) >= LEAST_ROUNDS and len(numbers(phase.gaps_ms)) == len(numbers(phase.latencies_ms))
 
 
+def late_rps(phase: records.Phase) -> float:
+    """Return the requests/s of a closed loop after its first round, or in its last quarter; 0 without times.
+
+    A window of under two rounds holds the opening, in which all prompts are read and few answers end: with 256 in
+    flight it showed 13.9 requests/s where 24 were answered, and the smaller of two batches as the faster one.
+    """
+    answered, ends = numbers(phase.latencies_ms), list(accumulate(numbers(phase.gaps_ms)))
+    last = min(phase.window_requests, len(ends)) - 1
+    first = min(phase.concurrency - 1, 3 * last // 4)
+    if not phase.concurrency or len(ends) != len(answered) or last < 1 or ends[last] <= ends[first]:
+        return 0.0
+    opened, closed = ends[first], ends[last]
+    return math.fsum(_parts(ends, answered, opened, closed)) / (closed - opened) * 1000
+
+
 def _rounds(phase: records.Phase) -> int:
     """Return how many times each client of a closed loop was answered in the window; 0 for any other load."""
     counted = min(phase.window_requests, len(numbers(phase.latencies_ms)))

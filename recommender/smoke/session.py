@@ -1,5 +1,6 @@
 """Launch one script's servers, check them, drive the loads."""
 
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -147,12 +148,15 @@ class Session:
         return dict.fromkeys(names, str(self.folder)) if self.uses_mps() else {}
 
     def start_mps(self) -> None:
-        """Start CUDA MPS, which lets several processes compute on one GPU at a time."""
-        log = self.folder / "mps.log"
-        try:
-            child = self.guard.start(["nvidia-cuda-mps-control", "-f"], self.variables(), log, self.folder)
-        except OSError:
-            raise Failure("machine", "--mps: no nvidia-cuda-mps-control on this machine; install CUDA MPS") from None
+        """Start CUDA MPS, which lets several processes compute on one GPU at a time.
+
+        It sees all GPUs: it would number those that CUDA_VISIBLE_DEVICES names from 0, and a server that asks for
+        GPU 3 would find none (NVIDIA's MPS documentation, section CUDA_VISIBLE_DEVICES; seen on four H100s).
+        """
+        log, name = self.folder / "mps.log", "nvidia-cuda-mps-control"
+        if not shutil.which(name):
+            raise Failure("machine", f"--mps: no {name} on this machine; install CUDA MPS")
+        child = self.guard.start(["env", "-u", "CUDA_VISIBLE_DEVICES", name, "-f"], self.variables(), log, self.folder)
         time.sleep(1.0)
         if child.poll() is not None:
             self.log = log

@@ -29,6 +29,9 @@ class Engine(Protocol):
     def forward_tokens(self, prefill_tokens: int, max_batch_size: int, tp: int, /) -> int:
         """Return the most tokens of one forward pass."""
 
+    def contexts_limit(self, session_len: int, max_batch_size: int, /) -> int:
+        """Return the most tokens that the prompts with a part in one pass may have as a whole; 0: no limit."""
+
     def warmup_tokens(self, version: Version, forward: int, session_len: int, /) -> int:
         """Return the KV tokens that the warm-up needs; 0 if it needs none."""
 

@@ -48,6 +48,11 @@ def forward_tokens(prefill_tokens: int, max_batch_size: int, tp: int) -> int:
     return max(prefill_tokens, max_batch_size)
 
 
+def contexts_limit(session_len: int, max_batch_size: int) -> int:
+    """Return 0: a pass is limited by its budget alone."""
+    return 0
+
+
 def warmup_tokens(version: Version, forward: int, session_len: int) -> int:
     """Return the KV tokens that the warm-up needs: none but the reserved block (engine/model_agent/agent.py:504)."""
     return 0

@@ -44,6 +44,15 @@ def forward_tokens(prefill_tokens: int, max_batch_size: int, tp: int) -> int:
     return -(-(prefill_tokens + max_batch_size) // tp) * tp
 
 
+def contexts_limit(session_len: int, max_batch_size: int) -> int:
+    """Return the most tokens that the prompts with a part in one pass may have as a whole.
+
+    So a short session length makes passes hold fewer prompts than the budget would.
+    Source: 0.16.0 src/turbomind/turbomind.cc:121-128; 0.7.0 LlamaBatch.cc:1692.
+    """
+    return session_len if session_len > max_batch_size else session_len**2
+
+
 def warmup_tokens(version: Version, forward: int, session_len: int) -> int:
     """Return the KV tokens of the longest warm-up request; 0 if it needs none."""
     if version < POOLED_WARM_UP:

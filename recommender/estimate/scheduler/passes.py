@@ -6,7 +6,7 @@ tokens as its budget leaves, first come first served; a prompt may be cut. What 
 before it starts, because the engine prepares one pass while another runs. So a request waits for the rest of one pass
 and for a whole one before its own, and a slot of the batch is free two passes after its request's last token.
 Sources: 0.16.0 src/turbomind/engine/engine.cc (Schedule, InternalThreadEntry) and scheduler.cc
-(RunRequiredAdmission); the code of later releases is not public.
+(RunRequiredAdmission), models/llama/context_token_resource.h; the code of later releases is not public.
 
 A pass with prefill hides the reading of weights behind the prefill's arithmetic, and the other way round; only
 ``pass_base`` is added. That holds for the further passes of a cut prompt, too; the first is within its prefill. Blocks
@@ -59,7 +59,8 @@ class SimulatedServer:
     m requests without their rows, of which ``pass_base`` is launches and sampling and cannot be hidden.
     ``budget`` are prompt tokens a pass, ``batch`` requests, ``kv_tokens`` the cache beside the prefix that all requests
     share (0: no limit). ``chunk`` is the time to write a token of one stream. ``rounds``: see ``alternating``; 0 where
-    a pass mixes prompts and decoding.
+    a pass mixes prompts and decoding. ``contexts`` is the most that the whole prompts with a part in one pass may add
+    up to (0: no limit).
     """
 
     overhead: float
@@ -70,6 +71,7 @@ class SimulatedServer:
     times: ServiceTimes
     chunk: float = 0.0
     rounds: int = 0
+    contexts: int = 0
 
 
 @dataclass(slots=True)
@@ -232,10 +234,13 @@ class Simulation:
     def _prefill(self, passes: int) -> tuple[float, list[tuple[int, float]]]:
         """Fill alike passes with prompts; return the time of one, and the requests whose prompts end in the last."""
         left, spent, ended = self._room, 0.0, []
-        waiting = self.waiting
+        waiting, contexts = self.waiting, self.server.contexts or math.inf
         while waiting and left > 0:
             first = waiting[0]
             request = first.request
+            if request.context > contexts and contexts < self.server.contexts:  # one alone always fits
+                break
+            contexts -= request.context
             whole = first.left == request.new_tokens
             if whole:
                 if not self.has_blocks(request):

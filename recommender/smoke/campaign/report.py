@@ -83,7 +83,9 @@ def ranking_text(rankings: Iterable[sweep.Ranking]) -> str:
             spread = f"{100 * row.spread:.1f} %" if row.runs > 1 else "-"
             share = f"{100 * row.of_best:.1f} %"
             lines.append(f"  {row.start:<36}{row.rung:>5}{row.runs:>5}{row.median:>10.1f}{spread:>9}{share:>10}")
-        for what, names in (("failed", ranking.failed), ("to run", ranking.open)):
+        short = [row.start for row in ranking.rows if row.short]
+        what_short = "too short, ranked by the answers after the first round"
+        for what, names in ((what_short, short), ("failed", ranking.failed), ("to run", ranking.open)):
             lines += wrap(f"{len(names)} {what}: {', '.join(names)}") if names else []
         lines.append("")
     return "\n".join(lines[:-1]) + "\n"

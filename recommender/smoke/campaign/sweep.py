@@ -14,7 +14,7 @@ from recommender.common.errors import RequestError
 from recommender.common.parse import parse_yaml
 from recommender.common.user_file import name_in_errors, read_bytes
 from recommender.knowledge import records
-from recommender.knowledge.run_figures import RunFigures, figures
+from recommender.knowledge.run_figures import RunFigures, figures, late_rps
 from recommender.smoke.campaign.plan import ParsedPlan, PlannedRun, Rung, name_of_phase
 from recommender.smoke.failures import KINDS
 
@@ -112,11 +112,19 @@ def parse_record(text: str) -> records.SmokeRun:
 
 @lru_cache(maxsize=4096)
 def load_figures(text: str) -> Mapping[str, RunFigures]:
-    """Return the figures of each load of a record's text; none if unreadable."""
+    """Return the figures of each load of a record's text; none if unreadable.
+
+    Of a load that is no steady one, the requests/s are those after its opening.
+    """
     try:
-        return {name_of_phase(phase): figures(phase) for phase in parse_record(text).phases} if text else {}
+        return {name_of_phase(phase): _without_opening(phase) for phase in parse_record(text).phases} if text else {}
     except ValueError:
         return {}
+
+
+def _without_opening(phase: records.Phase) -> RunFigures:
+    whole = figures(phase)
+    return whole if whole.trusted else replace(whole, rps=late_rps(phase) or whole.rps)
 
 
 def is_single(load: str) -> bool:
@@ -127,7 +135,7 @@ def is_single(load: str) -> bool:
 def score(line: ResultLine | None, load: str) -> float:
     """Return ms at concurrency 1, else requests/s; 0 if not measured or a request failed.
 
-    Short loads whose rate and times disagree are ranked too: a rung asks what is worth a longer run.
+    Short loads whose rate and times disagree are ranked too, and named: a rung asks what is worth a longer run.
     """
     run_figures = load_figures(line.evidence).get(load) if line else None
     if run_figures is None or run_figures.failed:
@@ -212,6 +220,8 @@ class RankingRow:
     """Largest minus smallest over the median."""
     of_best: float
     """Median over the best start's."""
+    short: bool
+    """One of the runs was too short for a steady load: its figure is that after the opening."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,14 +277,21 @@ def ranking(plan: ParsedPlan, results: Results, load: str) -> Ranking:
     failed |= dict.fromkeys(start for start, (_, values) in rows.items() if not all(values))
     middle = {start: statistics.median(values) for start, (_, values) in rows.items() if start not in failed}
     order = sorted(best_first(load, middle), key=lambda start: -rows[start][0])
+    short = {launch.start for launch in planned if _is_short(results.done(launch), load)}
     best = middle[order[0]] if order else 0.0
     ranked = []
     for start in order:
         (number, values), value = rows[start], middle[start]
         share = best / value if is_single(load) else value / best
-        ranked.append(RankingRow(start, number, len(values), value, (max(values) - min(values)) / value, share))
+        spread = (max(values) - min(values)) / value
+        ranked.append(RankingRow(start, number, len(values), value, spread, share, start in short))
     waiting = dict.fromkeys(launch.start for launch in planned if not results.done(launch))
     return Ranking(load, "ms" if is_single(load) else "requests/s", tuple(ranked), tuple(failed), tuple(waiting))
+
+
+def _is_short(line: ResultLine | None, load: str) -> bool:
+    run_figures = load_figures(line.evidence).get(load) if line else None
+    return bool(run_figures and not run_figures.trusted and not is_single(load))
 
 
 def _repeat_scores(plan: ParsedPlan, results: Results, load: str, start: str, number: int) -> list[float]:

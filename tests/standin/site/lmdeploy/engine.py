@@ -229,6 +229,10 @@ class Engine:
         there = range(int(os.environ.get("STANDIN_CARDS", 1)))
         shown = os.environ.get("CUDA_VISIBLE_DEVICES")
         self.cards = (list(there) if shown is None else [int(card) for card in shown.split(",") if card])[: asked.tp]
+        daemon = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", ""), "mps", "cards")
+        named = daemon.read_text().strip() if daemon.is_file() else ""
+        if named and max(self.cards) >= len(named.split(",")):  # MPS numbers the cards that it was given from 0
+            raise RuntimeError("No CUDA GPUs are available")
         changed = {
             "dtype": "float16" if self.awq else "bfloat16" if asked.dtype == "auto" else asked.dtype,
             "model_format": asked.model_format or ("awq" if self.awq else None),
