@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, settings
 from seeds import Seeds, folder
 from sitepages import build, why_no_npm
 
+from recommender.calibration import observations
 from recommender.common.parse import duplicate_keys
 from recommender.knowledge import index
 from recommender.knowledge.index import read_record
@@ -198,7 +199,7 @@ def _duplicate_keys(text: str) -> list[tuple[int, str]]:
 def _records_are_read_once() -> Iterator[None]:
     """Reading a file that did not change gives the record that was read before: the same, and ten times faster."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (index, knowledge_folder):
+        for module in (index, knowledge_folder, observations):
             patch.setattr(module, "read_record", _read_once)
         patch.setattr(files, "duplicate_keys", _duplicate_keys)
         yield
