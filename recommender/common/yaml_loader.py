@@ -35,7 +35,7 @@ class BoundedLoader(Composer, PLAIN):  # type: ignore[misc]
         if self.depth >= DEEPEST:
             raise Unreadable(f"invalid YAML: nested more than {DEEPEST} levels deep; fix it there")
         if isinstance(event, yaml.ScalarEvent) and event.anchor is None:  # nine of ten nodes
-            return self._checked(self.compose_scalar_node(event.anchor))
+            return self._checked(self.compose_scalar_node(None))  # type: ignore[arg-type]  # the stubs know no None
         alias, before = isinstance(event, yaml.AliasEvent), self.entries
         self.depth += 1
         node: Any = super().compose_node(parent, index)
