@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import shutil
 import signal
@@ -21,6 +22,7 @@ from hypothesis import HealthCheck, settings
 from seeds import Seeds, folder
 from sitepages import build, why_no_npm
 
+from recommender.calibration import observations
 from recommender.common.parse import duplicate_keys
 from recommender.knowledge import index
 from recommender.knowledge.index import read_record
@@ -34,6 +36,9 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # LibYAML's parser gives the same as Python's and is ten times as fast.
 yaml.safe_load = partial(yaml.load, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+# The records and modules of a session stay to its end: looking through them for garbage took a tenth of its time.
+gc.set_threshold(100_000, 50, 100)
 
 settings.register_profile(
     "house",
@@ -194,7 +199,7 @@ def _duplicate_keys(text: str) -> list[tuple[int, str]]:
 def _records_are_read_once() -> Iterator[None]:
     """Reading a file that did not change gives the record that was read before: the same, and ten times faster."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (index, knowledge_folder):
+        for module in (index, knowledge_folder, observations):
             patch.setattr(module, "read_record", _read_once)
         patch.setattr(files, "duplicate_keys", _duplicate_keys)
         yield
@@ -247,6 +252,13 @@ def visit(browser: Any, base: str) -> Iterator[Visit]:
     """A fresh page; an error, a failed request or a request to another host fails the test."""
     with visiting(browser, base) as started:
         yield started
+
+
+@pytest.fixture
+def reading(visit: Visit) -> Visit:
+    """The page of a reader who saves data: it loads the recommender only for a question that needs it."""
+    visit.page.add_init_script("Object.defineProperty(navigator.connection, 'saveData', { value: true })")
+    return visit
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,8 @@
 """Every check of this checkout: linter, types, the site, tests. README's second command ends here.
 
 Runs all of them, also after one failed, and exits 1 if any did. Arguments go to pytest. Linter, types and site run side
-by side. The tests then run in two parts: one file more at a time than there are cores, because some wait for servers,
-and then, one after the other, those that keep time (marked ``alone``).
+by side; the tests begin when the site is built. They run in two parts: one file more at a time than there are cores,
+because some wait for servers, and then, one after the other, those that keep time (marked ``alone``).
 With RECORDS=<folder> each part writes its outcomes there as JUnit XML. COVERAGE=1 counts the lines that the tests
 reach, which takes two to three times as long.
 """
@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ TOOLS = ("bash", "chromium", "git", "haproxy", "promtool", "shellcheck", "system
 OTHERS = {"chromium": ("chromium-browser", "google-chrome")}
 """Names that will do as well."""
 MOST_WORKERS = 4
+ALONE = "tests alone"
 NOTHING_CHOSEN = 5
 """pytest's exit code where its arguments left no test; right for one of the two parts."""
 
@@ -39,7 +40,7 @@ def checks(words: list[str], site: Path) -> dict[str, list[str]]:
     counted = ("--cov", "--cov-report="), ("--cov", "--cov-append", "--cov-report=term")
     first, second = counted if "COVERAGE" in os.environ else ((), ())
     commands["tests"] = ["-m", "pytest", "-rs", *several, "-m", "not alone", *first, *words]
-    commands["tests alone"] = ["-m", "pytest", "-rs", "-m", "alone", *second, *words]
+    commands[ALONE] = ["-m", "pytest", "-rs", "-m", "alone", *second, *words]
     return commands
 
 
@@ -63,17 +64,21 @@ def main() -> int:
     # The tools and the recommend command installed beside this interpreter come first.
     env = os.environ | {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])}
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would each compile the recommender
+    ended: dict[str, Ended] = {}
     with tempfile.TemporaryDirectory() as folder:
         every = checks(sys.argv[1:], Path(folder, "site"))
         tests = {name: command for name, command in every.items() if "pytest" in command}
         others = {name: command for name, command in every.items() if name not in tests}
         with ThreadPoolExecutor(len(others)) as pool:
-            ended = dict(zip(others, pool.map(lambda name: run(name, others[name], env), others), strict=True))
-        if "site" in ended and ended["site"].code == 0:
-            env["BUILT_SITE"] = others["site"][-1]
-        for name, command in tests.items():
-            records = [f"--junitxml={env['RECORDS']}/{name.replace(' ', '-')}.xml"] if "RECORDS" in env else []
-            ended[name] = run(name, [*command, *records], env)
+            started = {name: pool.submit(run, name, command, env) for name, command in others.items()}
+            if "site" in started and started["site"].result().code == 0:
+                env["BUILT_SITE"] = others["site"][-1]
+            for name, command in tests.items():
+                if name == ALONE:
+                    wait(started.values())
+                records = [f"--junitxml={env['RECORDS']}/{name.replace(' ', '-')}.xml"] if "RECORDS" in env else []
+                ended[name] = run(name, [*command, *records], env)
+        ended = {name: check.result() for name, check in started.items()} | ended
     if NOTHING_CHOSEN in (codes := [ended[name].code for name in tests]) and 0 in codes:
         ended |= {name: Ended(0, took) for name, (code, took) in ended.items() if code == NOTHING_CHOSEN}
     print("==")

@@ -286,7 +286,7 @@ def test_settings_and_the_tokens_of_a_request_under_them() -> None:
     resolved = resolve(images=1, image_width=1280, image_height=720, prompt_tokens=24, output_tokens=16, concurrency=7)
     config = configuration(max_tiles=6, servers=2, tp=2)
     values = constraints.config_values(resolved, config)
-    for name in config.__slots__:
+    for name in vars(config):
         assert values[f"config.{name}"] == getattr(config, name)
     expected = {
         "config.cards": 4,

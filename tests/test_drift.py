@@ -34,6 +34,7 @@ from recommender.render.template import TEMPLATES
 from recommender.request.request import Request
 
 FORMS = (*TEMPLATES, "json")
+pytestmark = pytest.mark.usefixtures("_records_are_read_once")
 STORE = load()
 # One value of each format, as a person edits it in place.
 EDITS = {

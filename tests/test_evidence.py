@@ -70,6 +70,7 @@ def test_ranges_hold_four_fifths_of_what_was_left_out(name: str) -> None:
 SMOKED = sorted(STORE.evidence)
 
 
+@functools.cache
 def raw(name: str) -> records.SmokeRun:
     return read_record(KNOWLEDGE / "evidence" / f"{name}.yaml", records.SmokeRun)
 

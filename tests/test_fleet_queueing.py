@@ -252,6 +252,7 @@ def test_servers_of_a_pool_are_worked_in_the_order_of_time(kind: str) -> None:
 RUNS = sorted(
     (path.stem, number)
     for path in (KNOWLEDGE / "evidence").glob("*.yaml")
+    if "arrivals_rps: " in path.read_text("utf-8")  # the rest need not be read as records
     for number, phase in enumerate(read_record(path, records.SmokeRun).phases)
     if phase.arrivals_rps and phase.images and not phase.drawn
 )

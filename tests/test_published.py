@@ -26,6 +26,7 @@ from recommender.knowledge.published_loads import summarise_benchmark
 from recommender.render import json_output, report
 from recommender.request.request import Request
 
+pytestmark = pytest.mark.usefixtures("_records_are_read_once")
 TABLES = STORE.published
 FOUND = list(compare_published(STORE))
 PAGE = records.PageSource(url="https://example.org/table", opened="2026-11-23", says="a table")

@@ -21,6 +21,7 @@ from recommender.calibration.predict import (
     with_free_memory,
     with_server_layout,
 )
+from recommender.common.changed import changed
 from recommender.common.errors import KnowledgeError
 from recommender.common.plain import Plain
 from recommender.common.units import MIB
@@ -176,7 +177,7 @@ def predict(observation: Observation, values: Values) -> dict[str, float]:
     """Predict the figures of an observation with these coefficients."""
     resolved, config = observation.resolved, observation.config
     if not observation.concurrency:
-        used = memory.estimate(replace(resolved, store=with_coefficients(resolved.store, values)), config)
+        used = memory.estimate(changed(resolved, store=with_coefficients(resolved.store, values)), config)
         return {"memory": (used.total - used.item("vision").bytes) / MIB}
     estimate_servers = speed.estimate_servers(resolved, config, observation.concurrency, values)
     return {name: getattr(estimate_servers, name) for name in ("latency", "ttft", "token", "p99", "rps")}

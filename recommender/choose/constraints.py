@@ -173,7 +173,7 @@ def _names(prefix: str, fields: str) -> Mapping[str, str]:
 TEXT = _names("model", "hidden layers heads kv_heads head_dim intermediate vocab max_positions dtype")
 CASE = _names("request", "images image_width image_height prompt_tokens output_tokens concurrency prefix_tokens turns")
 REQUEST = _names("request", "rps cpus goal kv backend p99_ms ttft_ms tpot_ms latency_ms ttft_at tpot_at latency_at")
-SETTINGS = _names("config", " ".join(Configuration.__slots__))
+SETTINGS = _names("config", " ".join(Configuration.__dataclass_fields__))
 _settings_of = attrgetter(*SETTINGS.values())
 COUNTS = _names("estimate", "forward_tokens kv_tokens kv_requests kv_blocks kv_needed_tokens warmup_tokens")
 SPEEDS = _names("estimate", "latency_ms p99_ms ttft_ms rps")

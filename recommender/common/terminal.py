@@ -75,6 +75,9 @@ def utf8(stream: Any) -> IO[str]:
     return cast("IO[str]", stream)
 
 
+SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
 def show_json(value: object) -> None:
     """Write JSON to stdout."""
     sys.stdout.write(json_text(value))
@@ -87,6 +90,8 @@ def json_text(value: object) -> str:
 
 def plain(value: object) -> Any:
     """Return a value as JSON has it: dataclasses and records as objects, tuples as lists."""
+    if type(value) in SCALARS:  # most are
+        return value
     if isinstance(value, Plain):
         return {name: plain(each) for name, each in vars(value).items()}
     if is_dataclass(value) and not isinstance(value, type):

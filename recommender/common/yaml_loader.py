@@ -31,20 +31,32 @@ class BoundedLoader(Composer, PLAIN):  # type: ignore[misc]
         """Entries in and below each node."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        alias = self.check_event(yaml.AliasEvent)
-        self.depth += 1
-        if self.depth > DEEPEST:
+        event = self.peek_event()
+        if self.depth >= DEEPEST:
             raise Unreadable(f"invalid YAML: nested more than {DEEPEST} levels deep; fix it there")
-        before = self.entries
+        if isinstance(event, yaml.ScalarEvent) and event.anchor is None:  # nine of ten nodes
+            return self._checked(self.compose_scalar_node(None))  # type: ignore[arg-type]  # the stubs know no None
+        alias, before = isinstance(event, yaml.AliasEvent), self.entries
+        self.depth += 1
         node: Any = super().compose_node(parent, index)
         self.depth -= 1
-        if alias and id(node) not in self.sizes:
+        if not alias:
+            self._checked(node)
+            self.sizes[id(node)] = self.entries - before
+        elif id(node) in self.sizes:
+            self.count(self.sizes[id(node)])
+        else:
             raise Unreadable("invalid YAML: an anchor contains itself; fix it there")
-        word = isinstance(node, yaml.ScalarNode)
-        if word and node.tag in NUMBERS and len(node.value) > MOST_DIGITS:
-            raise Unreadable(f"invalid YAML: a number has more than {MOST_DIGITS} digits; fix it there")
-        self.count(self.sizes[id(node)] if alias else 1 + (len(node.value) // LONG if word else 0))
-        self.sizes.setdefault(id(node), self.entries - before)
+        return node
+
+    def _checked(self, node: Any) -> Any:
+        """Count a node; a word that is a number has few digits."""
+        if isinstance(node, yaml.ScalarNode):
+            if len(node.value) > MOST_DIGITS and node.tag in NUMBERS:
+                raise Unreadable(f"invalid YAML: a number has more than {MOST_DIGITS} digits; fix it there")
+            self.count(1 + len(node.value) // LONG)
+        else:
+            self.count(1)
         return node
 
     def flatten_mapping(self, node: Any) -> None:

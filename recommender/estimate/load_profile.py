@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, get_args
 
+from recommender.common.changed import changed
 from recommender.common.units import MIB
 from recommender.estimate import model_shape
 from recommender.estimate.cache_need import shared_tokens
@@ -146,7 +147,7 @@ def shared_row_ms(resolved: ResolvedRequest, config: Configuration, times: Servi
     large = resolved.gpu.compute_capability in LARGE_L2 and PART not in resolved.gpu.id
     if not shared or not large or layer > L2_MIB * MIB:
         return 0.0
-    less = replace(resolved, prompt_tokens=max(resolved.prompt_tokens - shared, 1))
+    less = changed(resolved, prompt_tokens=max(resolved.prompt_tokens - shared, 1))
     return _rounded(times.step_row - times_of(less, config).step_row)
 
 
@@ -258,15 +259,15 @@ def describe_request(
     ``cache``: the share of histories that it keeps, and the ms of a step for a prefix that the server reads once.
     """
     kept, shared_row = cache
-    free = replace(config, prefill_tokens=2**30, session_len=2**30)  # a prompt's whole prefill, however it is cut
+    free = changed(config, prefill_tokens=2**30, session_len=2**30)  # a prompt's whole prefill, however it is cut
     output = asked[1]
     text = resolved.prompt_in_turn(*asked)
-    request = replace(resolved, prompt_tokens=text, output_tokens=output)
+    request = changed(resolved, prompt_tokens=text, output_tokens=output)
     times, context = times_of(request, free), request.input_tokens(config.max_tiles)
     cached = _cached_tokens(resolved, config, asked, context, kept)
     prefill = times.prefill - times.expert_pass
     if cached:
-        known = replace(request, prompt_tokens=max(text - (context - cached), 1))
+        known = changed(request, prompt_tokens=max(text - (context - cached), 1))
         prefill = max(times.prefill - times_of(known, free).prefill, 0.0)
     return SimulatedRequest(
         _rounded(times.prepare),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
 from operator import mul
 from typing import TYPE_CHECKING, Literal
 
+from recommender.common.changed import changed
 from recommender.estimate import model_shape, vision_shape
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.configuration import Configuration
@@ -36,7 +36,7 @@ def estimate_times(
     if not resolved.image_sizes:
         return _fixed_times(resolved, config, loaded, coefficients)
     each = [
-        _fixed_times(replace(resolved, image_width=width, image_height=height), config, loaded, coefficients)
+        _fixed_times(changed(resolved, image_width=width, image_height=height), config, loaded, coefficients)
         for width, height, _ in resolved.image_sizes
     ]
     shares = [share for *_, share in resolved.image_sizes]

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from recommender.common.changed import changed
 from recommender.estimate import given_requests, load_profile, uncertainty
 from recommender.estimate.closed_loop import ServiceTimes, share_gpu, solve_loop
 from recommender.estimate.configuration import Configuration
@@ -201,7 +202,7 @@ def predict_load(
     times_of = partial(shared_times, concurrency=-(-concurrency // config.servers), coefficients=coefficients)
     profile = load_profile.simulate_servers(resolved, config, concurrency, coefficients, times_of, kv_tokens)
     if config.prefix_caching:  # a request alone finds its prefix too
-        one = load_profile.simulate_server(replace(resolved, rps=0.0), config, 1, coefficients, times_of, kv_tokens)
+        one = load_profile.simulate_server(changed(resolved, rps=0.0), config, 1, coefficients, times_of, kv_tokens)
         point = point._replace(alone=one.latency.mean, first=one.ttft.mean, step=one.tpot.mean)
     if resolved.images:
         profile = _lengthen_tail(profile, point, coefficients["tail-open"])
@@ -245,8 +246,7 @@ def replay(resolved: ResolvedRequest, config: Configuration, kv_tokens: int) -> 
     if not request.replay or resolved.images or not resolved.rps:
         return None
     coefficients = scale_coefficients(resolved.store, request.host_scale, request.card_scale)
-    each = -(-resolved.concurrency // config.servers)
-    times_of = partial(shared_times, concurrency=each, coefficients=coefficients)
+    times_of = partial(shared_times, concurrency=-(-resolved.concurrency // config.servers), coefficients=coefficients)
     return given_requests.replay_trace(resolved, config, coefficients, times_of, kv_tokens)
 
 
@@ -318,7 +318,7 @@ def estimate_server(
     mean = ttft + later_tokens * token
     # If preprocessing is the limit, a longer prompt waits in the engine instead of before it. That must not show as a
     # gain: its first token comes no earlier than that of a prompt without text.
-    bare = estimate_times(replace(resolved, prompt_tokens=0), config, True, coefficients)
+    bare = estimate_times(changed(resolved, prompt_tokens=0), config, True, coefficients)
     within, gap = _load_server(resolved, config, bare, concurrency, coefficients)
     ttft = max(ttft, min(within, concurrency * whole) - later_tokens * gap)
     tail = max(whole * coefficients["tail-alone"], mean * coefficients["tail-queue"])

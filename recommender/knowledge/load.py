@@ -23,7 +23,7 @@ def load(knowledge: Path | None = None) -> Store:
 
     Raises KnowledgeError for a broken record.
     """
-    if knowledge is not None:
+    if knowledge is not None and knowledge != data_root() / "knowledge":
         from recommender.knowledge.index import compile_index
 
         return Store(compile_index(knowledge))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
 from packaging.version import Version
 
+from recommender.common.changed import changed
 from recommender.common.errors import RequestError, UnknownName
 from recommender.common.text import did_you_mean, shorten
 from recommender.common.units import GIB, MIB
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from recommender.knowledge import records
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ResolvedRequest:
     """A request with its names resolved and its tokens counted.
 
@@ -104,7 +105,7 @@ class ResolvedRequest:
             return self
         prompt, output = self.prompts[-1], self.outputs[-1]
         text = self.prompt_in_turn(prompt, output, self.turns - 1)
-        return replace(self, prompt_tokens=text, output_tokens=output, prompt_lengths=(), output_lengths=(), turns=1)
+        return changed(self, prompt_tokens=text, output_tokens=output, prompt_lengths=(), output_lengths=(), turns=1)
 
     def total_variance(self) -> float:
         """Return the variance of ``total_tokens`` over the requests."""

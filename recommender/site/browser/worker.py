@@ -40,7 +40,7 @@ def call(name: str, arguments: str) -> str:
 
 
 def tidy() -> None:
-    """Collect garbage between two calls; what is there after the first one stays."""
-    if not gc.get_freeze_count():
-        gc.freeze()
-    gc.collect()
+    """Collect the garbage of a call; what is there after it stays, so the next time need not look through it."""
+    if gc.get_freeze_count():  # the first time there is little garbage, and all that was imported
+        gc.collect()
+    gc.freeze()
