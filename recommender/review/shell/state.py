@@ -169,10 +169,11 @@ def _same(first: Launch, second: Launch) -> bool:
     if first == second:
         return True
     options = [[option.place for option in launch.options] for launch in (first, second)]
+    if not options[0] or options[0][0].start >= first.place.start or options[0] != options[1]:
+        return False
     models = [launch.model.written if launch.model else None for launch in (first, second)]
     environments = [{name: word.value for name, word in launch.environment.items()} for launch in (first, second)]
-    inside = all(option.start < first.place.start for option in options[0][:1]) and bool(options[0])
-    return inside and options[0] == options[1] and models[0] == models[1] and environments[0] == environments[1]
+    return models[0] == models[1] and environments[0] == environments[1]
 
 
 def export(run: Run, environment: Mapping[str, Word]) -> None:
