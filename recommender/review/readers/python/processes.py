@@ -28,7 +28,7 @@ SHOWS = frozenset(
 )
 """Calls whose texts are for people."""
 COMMAND = pattern(r"\s*(?:[A-Z_]\w*=\S*\s+|nohup\s+|exec\s+|\S*python3?\s+-m\s+)*(?:\S*/)?lmdeploy\s")
-MOST_BUILT = 20
+MOST_BUILT, MOST_SITES = 20, 6
 SHELL_SIGNS = pattern(r"[|&;<>]")
 
 
@@ -46,8 +46,19 @@ class Processes:
         """Yield what the file's calls start, then what it builds and nothing was seen to run."""
         for node in self.values.nodes:
             if isinstance(node, ast.Call):
-                yield from self._process(node)
+                found = list(self._process(node))
+                others = tuple(self._at_sites(node)) if len(found) == 1 else ()
+                yield from (each._replace(alternatives=(*each.alternatives, *others)) for each in found)
         yield from self._built()
+
+    def _at_sites(self, node: ast.Call) -> Iterator[Launch]:
+        """Yield what each call of the function around a process starts, if there are several."""
+        scopes = self.values.scopes
+        sites = scopes.sites(scopes.at[id(node)])
+        for site in sites if 1 < len(sites) <= MOST_SITES else ():
+            scopes.site = site
+            yield from self._process(node)
+        scopes.site = None
 
     def shown(self) -> Iterator[tuple[int, int]]:
         """Yield the ranges of texts for people: docstrings, and arguments of calls that print."""
