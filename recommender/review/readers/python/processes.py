@@ -11,7 +11,7 @@ from recommender.review.readers.python.values import Values
 from recommender.review.script.launches import Surroundings, launch
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Launch, Word
-from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
+from recommender.review.script.source_map import Field, Mapped, SourceText
 from recommender.review.script.unwrap import unwrap
 from recommender.review.shell.nested import script_text, walk
 from recommender.review.shell.walker import new_run
@@ -95,8 +95,8 @@ class Processes:
         if COMMAND.match(field.known):
             words = list(takewhile(lambda word: not SHELL_SIGNS.search(word.known), self.values.text(node)))
             yield from self._process_launches(words, None)
-        elif "\n" in field.known and len(field.pieces) == 1 and field.pieces[0].start >= 0:  # a script to be written
-            yield from self._script(field.pieces[0], {})
+        elif "\n" in field.known and (text := script_text(self.page, field)) is not None:  # a script to be written
+            yield from self._mapped(text, {})
             self._follow([field])
 
     def _process(self, node: ast.Call) -> Iterator[Launch]:
@@ -126,9 +126,6 @@ class Processes:
             return
         words = takewhile(lambda word: not SHELL_SIGNS.search(word.known), self.values.text(first))
         yield from self._process_launches(list(words), node)
-
-    def _script(self, piece: Piece, environment: Mapping[str, Word]) -> Iterator[Launch]:
-        yield from self._mapped(Mapped(piece.text or "", range(piece.start, piece.end)), environment)
 
     def _mapped(self, text: Mapped, environment: Mapping[str, Word]) -> Iterator[Launch]:
         """Yield the launches of a shell text."""
