@@ -159,6 +159,7 @@ def _filled(field: Field) -> Field:
     return replace(field, pieces=(Piece(None),), inner=None) if "{}" in field.known else field
 
 
+IMAGE = pattern(r"^[\w.-]+(?:/[\w.-]+)*/lmdeploy(?:[:@]\S+)?$")
 HEADS = WRAPPERS | SHELLS | DOCKERS | {"lmdeploy"}
 
 
@@ -262,6 +263,9 @@ class _Docker:
         while at < len(fields):
             field = fields[at]
             name, equals, _ = field.known.partition("=")
+            if field.value is None and at + 1 < len(fields) and IMAGE.search(fields[at + 1].known):
+                at += 1  # a variable with options
+                continue
             if not name.startswith("-") or name == "-":
                 break
             at += 1

@@ -136,6 +136,8 @@ class Processes:
 
     def _given_environment(self, given: ast.expr) -> dict[str, Word]:
         """Return the variables of ``env=``: of a dictionary, and of what is added to it by its name."""
+        if isinstance(given, ast.Call) and isinstance(made := self.values.scopes.returned(given), ast.Name):
+            given = made
         whole = self.values.resolve(given) or given
         parts = (
             [whole.left, whole.right] if isinstance(whole, ast.BinOp) and isinstance(whole.op, ast.BitOr) else [whole]
