@@ -72,11 +72,13 @@ def read_nested(run: Run, unwrapped: Unwrapped, where: Where) -> bool:
     return True
 
 
-def start_service(run: Run, text: str) -> None:
-    """Start what the variables of a service of OpenRC name."""
+def walk_file(run: Run, text: str) -> list[ReadProblem]:
+    """Read a whole file; what the variables of a service of OpenRC name is started."""
+    problems = walk(run, Mapped.whole(text))
     if OPENRC.match(text):
         at = max(text.find("command_args"), 0)
         walk(run, Mapped(OPENRC_COMMAND, [at] * len(OPENRC_COMMAND)))
+    return problems
 
 
 def script_text(page: SourceText, field: Field | None) -> Mapped | None:
