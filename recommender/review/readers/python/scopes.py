@@ -175,7 +175,9 @@ class Scopes:
             given = next((keyword.value for keyword in calls[0].keywords if keyword.arg == name), None)
             at -= bool(scope.owner and parameters[:1] in (["self"], ["cls"])) if at >= 0 else 0
             positional = calls[0].args[at] if 0 <= at < len(calls[0].args) else None
-            starred = any(isinstance(arg, ast.Starred) for arg in calls[0].args)
+            spread = [arg.value for arg in calls[0].args if isinstance(arg, ast.Starred)]
+            starred = any("argv" not in ast.unparse(value) for value in spread)  # of a program, words may be left out
+            positional = None if spread else positional
             hidden = any(keyword.arg is None for keyword in calls[0].keywords)
             if given is not None or (positional is not None and not starred):
                 return given if given is not None else positional
