@@ -215,10 +215,7 @@ def _start(
     """Record a server, a nested script, or a call."""
     unwrapped = unwrap(run.page, fields, words)
     run.unread += unwrapped.unread
-    if unwrapped.named and unwrapped.container is None:  # docker exec
-        unwrapped.container = run.containers.get(unwrapped.named)
-    elif unwrapped.named and unwrapped.container is not None:
-        run.containers[unwrapped.named] = unwrapped.container
+    unwrapped.container = run.contained(unwrapped)
     frame = run.frames[-1] if run.frames else None
     place = run.page.place(*span)
     if unwrapped.nested is not None and read_nested(run, unwrapped, where):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
     from recommender.review.script.source_map import Mapped
+    from recommender.review.script.unwrap import Unwrapped
     from recommender.review.shell.survey import Survey
     from recommender.review.shell.walker import Shell
 
@@ -99,6 +100,12 @@ class Run:
     pipefail: bool = False
     export_all: bool = False
     steps: int = 0
+
+    def contained(self, unwrapped: Unwrapped) -> Container | None:
+        """Return the container of a command; of docker exec, the one that was started under its name."""
+        if unwrapped.named and unwrapped.container is not None:
+            self.containers[unwrapped.named] = unwrapped.container
+        return unwrapped.container or self.containers.get(unwrapped.named)
 
     def spend(self, steps: int = 1) -> None:
         """Count work; raise TooMuch for a text that never ends."""
