@@ -69,6 +69,34 @@ def test_each_call_of_a_function_is_judged() -> None:
     assert len(read("x.py", text).launches) == 1
 
 
+TABLE = 'T = {"a": ("OpenGVLab/InternVL3-8B", 1), "b": ("Qwen/Qwen3-8B", 2)}\n'
+START = "subprocess.Popen(['lmdeploy', 'serve', 'api_server', m, '--server-port', str(p)])\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{TABLE}def go(key):\n    m, p = T[key]\n    {START}go(name())\n",
+        f"{TABLE}for key, (m, p) in T.items():\n    {START}",
+        f"for m, p in [('Qwen/Qwen3-8B', 1), ('OpenGVLab/InternVL3-8B', 2)]:\n    {START}",
+        f"A = ['OpenGVLab/InternVL3-8B', 'Qwen/Qwen3-8B']\nB = [1, 2]\nfor m, p in zip(A, B):\n    {START}",
+    ],
+)
+def test_each_row_of_a_table_is_judged(text: str) -> None:
+    """By a key that only a run knows, or in a loop; every value is known, so nothing is said to be unread."""
+    assert found("x.py", f"import subprocess\n{text}") == ["LMD108"]
+    (launch,) = read("x.py", f"import subprocess\n{text}").launches
+    both = [given_options(each)["--server-port"][0] for each in (launch, *launch.alternatives)]
+    assert sorted(map(str, both)) == ["1", "2"]
+
+
+def test_rows_of_another_form_are_unknown() -> None:
+    """A table with one odd row, and one that somebody else fills."""
+    for table in ('{"a": ("m", 1), "b": "n"}', "load()"):
+        text = f"import subprocess\nT = {table}\ndef go(key):\n    m, p = T[key]\n    {START}go(name())\n"
+        assert found("x.py", text) == ["LMD002"]
+
+
 def test_a_call_may_leave_out_what_the_programs_arguments_give() -> None:
     """``main(*sys.argv[1:])`` is the default's; of any other list nothing is known."""
     for spread, model in (("sys.argv[1:]", "m"), ("names", None)):

@@ -215,9 +215,9 @@ def _start(
     """Record a server, a nested script, or a call."""
     unwrapped = unwrap(run.page, fields, words)
     run.unread += unwrapped.unread
-    unwrapped.container = run.contained(unwrapped)
     frame = run.frames[-1] if run.frames else None
     place = run.page.place(*span)
+    unwrapped.container = run.contained(unwrapped, place)
     if unwrapped.nested is not None and read_nested(run, unwrapped, where):
         return
     name = unwrapped.fields[0].value if unwrapped.fields else None

@@ -101,11 +101,13 @@ class Run:
     export_all: bool = False
     steps: int = 0
 
-    def contained(self, unwrapped: Unwrapped) -> Container | None:
+    def contained(self, unwrapped: Unwrapped, place: Span) -> Container | None:
         """Return the container of a command; of docker exec, the one that was started under its name."""
-        if unwrapped.named and unwrapped.container is not None:
+        if unwrapped.container is not None:
             self.containers[unwrapped.named] = unwrapped.container
-        return unwrapped.container or self.containers.get(unwrapped.named)
+            return unwrapped.container
+        entered = self.containers.get(unwrapped.named) if unwrapped.named else None
+        return entered._replace(place=place) if entered else None
 
     def spend(self, steps: int = 1) -> None:
         """Count work; raise TooMuch for a text that never ends."""

@@ -7,6 +7,7 @@ from itertools import takewhile
 from recommender.common.pattern import pattern
 from recommender.review.readers.python.changes import changes, dictionary, named
 from recommender.review.readers.python.scopes import last_name
+from recommender.review.readers.python.tables import rows
 from recommender.review.readers.python.values import Values
 from recommender.review.script.launches import Surroundings, launch
 from recommender.review.script.mentions import LAUNCH
@@ -28,7 +29,7 @@ SHOWS = frozenset(
 )
 """Calls whose texts are for people."""
 COMMAND = pattern(r"\s*(?:[A-Z_]\w*=\S*\s+|nohup\s+|exec\s+|\S*python3?\s+-m\s+)*(?:\S*/)?lmdeploy\s")
-MOST_BUILT, MOST_SITES = 20, 6
+MOST_BUILT, MOST_SITES, MOST_TURNS = 20, 6, 300
 SHELL_SIGNS = pattern(r"[|&;<>]")
 
 
@@ -41,21 +42,36 @@ class Processes:
         self.values = values
         self.environment = environment
         self.changes = changes(values)
+        self.turns_left = MOST_TURNS
 
     def launches(self) -> Iterator[Launch]:
         """Yield what the file's calls start, then what it builds and nothing was seen to run."""
         for node in self.values.nodes:
             if isinstance(node, ast.Call):
                 found = list(self._process(node))
-                others = tuple(self._at_sites(node)) if len(found) == 1 else ()
+                others = list(self._in_turn(node)) if len(found) == 1 else []
+                if others and all(other.model is not None and other.model.value for other in others):
+                    found = [others.pop(0)]
                 yield from (each._replace(alternatives=(*each.alternatives, *others)) for each in found)
         yield from self._built()
+
+    def _in_turn(self, node: ast.Call) -> Iterator[Launch]:
+        """Yield what each turn of a loop over a table, or each call of the function around, starts."""
+        turns = rows(self.values.scopes, node)[: self.turns_left]
+        self.turns_left -= len(turns)
+        for turn in turns:
+            self.values.bound = turn
+            yield from self._process(node)
+        self.values.bound = {}
+        if not turns:
+            yield from self._at_sites(node)
 
     def _at_sites(self, node: ast.Call) -> Iterator[Launch]:
         """Yield what each call of the function around a process starts, if there are several."""
         scopes = self.values.scopes
         sites = scopes.sites(scopes.at[id(node)])
-        for site in sites if 1 < len(sites) <= MOST_SITES else ():
+        for site in sites if 1 < len(sites) <= min(MOST_SITES, self.turns_left) else ():
+            self.turns_left -= 1
             scopes.site = site
             yield from self._process(node)
         scopes.site = None
