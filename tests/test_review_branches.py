@@ -12,6 +12,7 @@ SHELL = [
     (f'{LOOP}{SERVE} "${{x[@]}}"\n', [{"--tp": ["2"]}, {"--dp": ["3"]}]),
     (f'case $1 in a) x="--tp 2" ;; b) x="--dp 3" ;; esac\n{SERVE} $x\n', [{"--tp": ["2"]}, {"--dp": ["3"]}]),
     (f"if a; then x='--tp 2 --ep 4'; fi\n{SERVE} $x\n", [{"--tp": ["2"], "--ep": ["4"]}]),
+    (f"if a; then x='--dp 2'\nx=''; fi\n{SERVE} --tp 2 $x\n", [{"--tp": ["2"]}]),
     (f'set -- {SERVE}\nif a; then set -- "$@" --tp 2; fi\nexec "$@"\n', [{"--tp": ["2"]}]),
     (f'a="--tp 2"\nb="--dp 3"\nc="{SERVE} $a   $b"\neval "$c"\n', [{"--tp": ["2"], "--dp": ["3"]}]),
     (f'x="{SERVE} $1 $2"\nif a; then x="ls"; fi\n{SERVE} --tp 2\n', [{"--tp": ["2"]}]),

@@ -7,12 +7,17 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import fuzz_reviews
 import pytest
 from cpu_time import allowed, start_slowness
 
-from recommender.review import engine
+from recommender.choose import recommend, select
+from recommender.review import checks, engine, optimize
+from recommender.review.case import MOST_KINDS
+from recommender.review.rules.ineffective import lmd317_options_cut_off
+from recommender.review.script.source import Source
 
 ONE, ARTEFACT, A_SECOND, MANY = 0.35, 0.45, 40, 200
 """Seconds of one script: 0.27 for a launch line and 0.32 for an artefact on an idle machine; 0.3 is wanted."""
@@ -92,3 +97,79 @@ def test_servers_with_long_values_are_compared_in_time() -> None:
     found = engine.review("serve.sh", "#!/bin/bash\n" + line * 100, {"gpu": "A100-80G", "load": "16"})
     assert time.process_time() - began < allowed(3)
     assert len(found.script.launches) == 100
+
+
+# --- counted work, not time
+
+SERVER = "lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --server-port 23333"
+KNOWN = {"gpu": "A100-80G", "load": "16"}
+
+
+def counted(patch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[int]:
+    """Count the calls of a function in the list that is returned."""
+    calls, real = [0], getattr(module, name)
+
+    def count(*arguments: object, **named: object) -> object:
+        calls[0] += 1
+        return real(*arguments, **named)
+
+    patch.setattr(module, name, count)
+    return calls
+
+
+def loops(times: int) -> str:
+    """A script whose loops start many servers, some of them on three GPUs."""
+    return "".join(
+        f"for p in {n} {n + 1}; do\n  {SERVER} &\n  {SERVER} --tp 3 --session-len 4096 &\ndone\n" for n in range(times)
+    )
+
+
+def test_equal_servers_are_estimated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand launches of two kinds cost two estimates and a few constraints, as four launches do."""
+    steps = []
+    for times in (2, 500):
+        with monkeypatch.context() as patch:
+            estimates, constraints = counted(patch, select, "predict"), counted(patch, checks, "_violated")
+            found = engine.review("serve.sh", loops(times), KNOWN)
+            assert len(found.script.launches) == 2 * times
+            assert [finding.rule.id for finding in found.findings if finding.rule.id == "LMD111"] == ["LMD111"] * times
+            steps.append((estimates[0], constraints[0]))
+    assert steps[0] == steps[1]
+    assert steps[0][0] <= 2
+
+
+def test_equal_servers_are_optimized_by_one_recommendation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the file, and of the one that results: no launch asks again."""
+    asked = counted(monkeypatch, recommend, "recommend")
+    source = Source("serve.sh", "#!/bin/bash\n" + f"{SERVER}\n" * 50)
+
+    def look(source: Source) -> engine.Review:
+        return engine.review(source.path, source.text, KNOWN)
+
+    after, _ = optimize.optimize(source, look(source), look)
+    assert after.text.count("--max-batch-size") == 50
+    assert asked[0] <= 3
+
+
+def test_a_hostile_file_of_different_servers_is_judged_in_part_and_says_so() -> None:
+    """The first hundred kinds, and where the others begin; nobody is asked to rewrite as many."""
+    lines = [f"{SERVER} --session-len {4096 + number} --tp 3 &\n" for number in range(450)]
+    source = Source("serve.sh", "".join(lines))
+    found = engine.review(source.path, source.text, KNOWN)
+    beyond = [finding for finding in found.findings if "are not judged" in finding.message]
+    assert [finding.place.line for finding in beyond] == [MOST_KINDS + 1]
+    assert {finding.place.line for finding in found.findings if finding.rule.id == "LMD111"} == set(
+        range(1, MOST_KINDS + 1)
+    )
+    many = engine.review(source.path, f"{SERVER}\n" * 450, KNOWN)
+    same, notes = optimize.optimize(source, many, lambda other: many)
+    assert same is source
+    assert "split the file" in notes[0]
+
+
+def test_a_call_below_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each server compares itself with the next command, not with all."""
+    compared = counted(monkeypatch, lmd317_options_cut_off, "_is_below")
+    found = engine.review("serve.sh", f"{SERVER}\n  --tp 2\n" * 200)
+    assert sum(finding.rule.id == "LMD317" for finding in found.findings) == 200
+    assert compared[0] <= 200

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -16,16 +16,20 @@ from recommender.review.known_values import configuration, known_values
 from recommender.review.launch_settings import LaunchSetting, launch_settings
 
 if TYPE_CHECKING:
+    from recommender.choose.constraints import ParsedConstraint
     from recommender.choose.select import Candidate
     from recommender.estimate.configuration import Configuration
     from recommender.knowledge.conditions import Value
     from recommender.request.resolved_request import ResolvedRequest
     from recommender.review.script.model import Launch, Script
 
+MOST_KINDS = 100
+"""How many different servers of a file are judged: each takes an estimate; equal ones share it."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Case:
-    """Hold one launch under review.
+    """Hold one launch under review. Hashed by identity, so that functions can cache by it.
 
     ``settings`` are the launch's known flags and variables, by record id. If ``gpu_known``, ``model_known`` or
     ``load_known`` is False, ``resolved`` holds an assumption that no rule may use. If ``release_known`` is False,
@@ -36,6 +40,8 @@ class Case:
     launch: Launch
     context: Context
     settings: Mapping[str, LaunchSetting]
+    twin: Case | None = None
+    """An earlier launch with the same settings: what follows from them is computed once."""
 
     @property
     def resolved(self) -> ResolvedRequest:
@@ -75,28 +81,42 @@ class Case:
     @cached_property
     def known(self) -> Mapping[str, Value]:
         """Return the known values of the condition vocabulary, by name."""
-        return known_values(self)
+        return self.twin.known if self.twin else known_values(self)
+
+    @cached_property
+    def violated(self) -> dict[Hashable, tuple[tuple[ParsedConstraint, str], ...]]:
+        """Return the constraints already found violated, by what was asked; ``checks.broken`` fills it."""
+        return self.twin.violated if self.twin else {}
 
     @cached_property
     def configuration(self) -> Configuration | None:
         """Return the launch's whole configuration; None if a needed value is unknown."""
-        return configuration(self)
+        return self.twin.configuration if self.twin else configuration(self)
 
     @cached_property
     def candidate(self) -> Candidate | None:
         """Return the configuration with estimates; an unknown load counts as 1."""
         from recommender.choose.select import predict
 
+        if self.twin:
+            return self.twin.candidate
         try:
             return predict(self.resolved, self.configuration) if self.configuration else None
         except (ValueError, ArithmeticError):  # an impossible value; another rule reports it
             return None
 
+    @cached_property
+    def _releases(self) -> tuple[Case, ...]:
+        contexts = (self.context._replace(resolved=resolved) for resolved in on_each_release(self.resolved))
+        return tuple(
+            Case(self.script, self.launch, other, launch_settings(other.resolved, self.launch)) for other in contexts
+        )
+
     def on_each_release(self) -> Iterator[Case]:
         """Yield the same launch on each release, the oldest first."""
-        for resolved in on_each_release(self.resolved):
-            other = self.context._replace(resolved=resolved)
-            yield Case(self.script, self.launch, other, launch_settings(resolved, self.launch))
+        for twin in (self.twin or self)._releases:
+            settings = launch_settings(twin.resolved, self.launch)
+            yield Case(self.script, self.launch, twin.context, settings, twin) if self.twin else twin
 
     def text(self, flag: str) -> str | None:
         """Return the value that the launch gives a flag; None if none or unknown."""
@@ -129,11 +149,27 @@ def cases(
 
     ``options`` are the command line's and win over the script; the script wins over ``project``, the project's
     settings. The model is the one that the script starts, where that is known. ``launches`` are those of the script.
+    Of more than ``MOST_KINDS`` different servers, the later ones are left out.
     Raise RequestError or UnknownName for invalid options.
     """
     launches = script.launches if launches is None else launches
-    contexts = [context(script, launch, options, project or {}) for launch in launches]
-    return [
-        Case(script, launch, known, launch_settings(known.resolved, launch))
-        for launch, known in zip(launches, contexts, strict=True)
-    ]
+    first: dict[Hashable, Case] = {}
+    found: list[Case] = []
+    for launch in launches:
+        known = context(script, launch, options, project or {})
+        case = Case(script, launch, known, launch_settings(known.resolved, launch))
+        key = _alike(case)
+        if key not in first and len(first) >= MOST_KINDS:
+            continue
+        twin = first.setdefault(key, case)
+        found.append(case if twin is case else replace(case, twin=twin))
+    return found
+
+
+def _alike(case: Case) -> Hashable:
+    """Return all that the known values, the configuration and the estimates of a launch follow from."""
+    launch, known = case.launch, case.context
+    settings = frozenset((name, setting.text) for name, setting in case.settings.items())
+    model = launch.model.value if launch.model else None
+    of_launch = (launch.starts, launch.engine, launch.unsure, bool(launch.unread), model, settings)
+    return (id(known.resolved), known.answered, known.visible_gpus, known.uncovered, of_launch)

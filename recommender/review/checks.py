@@ -102,6 +102,17 @@ def broken(case: Case, *ids: str, lean: bool = False, extra: Mapping[str, Value]
     ``lean`` drops conditions on estimates, for rules with a message of their own. ``extra`` adds values that the
     rule knows.
     """
+    asked, known = (ids, lean, tuple(extra.items())), case.violated
+    if asked not in known:
+        known[asked] = tuple(_violated(case, ids, lean, extra))
+    for constraint, message in known[asked]:
+        yield Broken(constraint.record, message, _settings(case, constraint))
+
+
+def _violated(
+    case: Case, ids: tuple[str, ...], lean: bool, extra: Mapping[str, Value]
+) -> Iterator[tuple[constraints.ParsedConstraint, str]]:
+    """Yield each violated constraint and its message."""
     values = {**case.known, **extra}
     numbered = _numbered(case.resolved.store)
     for _, constraint in sorted((numbered[name] for name in ids if name in numbered), key=lambda pair: pair[0]):
@@ -112,8 +123,7 @@ def broken(case: Case, *ids: str, lean: bool = False, extra: Mapping[str, Value]
         judged = _with_estimates(case, values) if constraint.estimated else values
         if names <= judged.keys() and constraint.is_violated(judged):
             shown = dict(constraints.fact_values(case.resolved)) | dict(judged)
-            message = "" if lean else fill(constraint.record.message, shown)
-            yield Broken(constraint.record, message, _settings(case, constraint))
+            yield constraint, "" if lean else fill(constraint.record.message, shown)
 
 
 @lru_cache(maxsize=4)
@@ -190,9 +200,9 @@ def local(case: Case) -> bool:
 
 def alone(case: Case) -> bool:
     """Return whether this server takes the whole load: one launch, no proxy."""
-    if "proxy-url" in case.settings or any(launch.starts == "proxy" for launch in case.script.launches):
+    if len(case.script.launches) != 1 or "proxy-url" in case.settings or case.launch.starts == "proxy":
         return False
-    return len(case.script.launches) == 1 and getattr(case.launch.container, "replicas", 1) == 1
+    return getattr(case.launch.container, "replicas", 1) == 1
 
 
 def number(case: Case, name: str) -> int | None:

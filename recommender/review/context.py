@@ -94,7 +94,7 @@ def context(
     if uncovered is not None and Version(uncovered.release) < Version(next(iter(store.releases))):
         values["lmdeploy"] = next(iter(store.releases))  # the nearest one
     values["gpu_count"] = count if count is not None else _tensor_parallel(launch)
-    return Context(_resolve(store, values), frozenset(answers), count, uncovered)
+    return Context(_resolve(store, tuple(values.items())), frozenset(answers), count, uncovered)
 
 
 def _answers(store: Store, options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -266,7 +266,8 @@ def _tensor_parallel(launch: Launch | None) -> int:
 # --- facts
 
 
-def _resolve(store: Store, values: Mapping[str, Any]) -> ResolvedRequest:
+@lru_cache(maxsize=512)
+def _resolve(store: Store, values: tuple[tuple[str, Any], ...]) -> ResolvedRequest:
     """Resolve the request; drop images or GPU count that contradict the launch."""
     request = Request(**({"gpu": ASSUMED_GPU} | dict(values)))
     for changed in (

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from recommender.common.errors import UserError
 from recommender.common.text import did_you_mean, shorten
 from recommender.review import engine_support, ignores
-from recommender.review.case import cases
+from recommender.review.case import MOST_KINDS, cases
 from recommender.review.rule import Case, Diagnostic, Finding, Rule, retirement
 from recommender.review.same_as_recommended import weighs_recommended
 from recommender.review.script import sweeps
@@ -158,6 +158,11 @@ def examine(
     chosen = [rule_ for rule_ in (rules() if among is None else among) if rule_.id not in without]
     by_id = {rule_.id: rule_ for rule_ in chosen}
     known_cases = tuple(cases(script, options, project))
+    judged = {id(case.launch) for case in known_cases}
+    beyond = next((launch.place for launch in script.launches if id(launch) not in judged), None)
+    if beyond is not None:
+        much = f"The file starts more than {MOST_KINDS} different servers: this one and later ones are not judged."
+        script = replace(script, problems=(*script.problems, ReadProblem(much, beyond)))
     run = _Run(script, known_cases, tuple(cases(script, options, project, script.tools)))
     findings = [finding for rule_ in chosen for finding in run.findings(rule_)]
     findings += _of_sweeps(script, options, project, chosen)
@@ -241,9 +246,11 @@ class _Run:
             lacking = [need for need in rule.needs if not _is_met(need, rule, case)]
             for need in lacking:
                 self.silent[need].add(rule.id)
-            if not lacking:
-                found = (diagnostic for diagnostic in rule.check(case) if not weighs_recommended(rule, case))
-                yield from (_repairable(rule, case, diagnostic) for diagnostic in found)
+            if lacking:
+                continue
+            for diagnostic in rule.check(case):
+                if not weighs_recommended(rule, case):
+                    yield _repairable(rule, case, diagnostic)
 
 
 def _is_met(need: str, rule: Rule, case: Case) -> bool:

@@ -9,12 +9,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from recommender.choose import candidates, constraints, recommend
 from recommender.choose.reasons import Explanation, explain
 from recommender.choose.select import pick, predict
 from recommender.common.errors import RequestError
 from recommender.common.pattern import pattern
+from recommender.knowledge.records import Option
+from recommender.knowledge.store import Store
 from recommender.review import checks, edits
 from recommender.review.additions import option, spelled, variable
 from recommender.review.context import resolve_for
@@ -38,6 +41,8 @@ ALONE = {
     "python": re.compile(r"""\s*\w+\s*=\s*(?:"[^"\\]*"|'[^'\\]*'|[\w.+-]+),?\s*"""),
 }
 ROUNDS = 3
+MOST_LAUNCHES = 400
+"""More servers are not rewritten: each rewriting is reviewed again."""
 REASON = 100
 
 
@@ -55,6 +60,8 @@ def optimize(source: Source, review: Review, look: Callable[[Source], Review]) -
     """Return the rewritten file and a line per change. Idempotent."""
     if not review.script.repairable:
         return source, ["1: not optimized: this file does not hold the command as it runs"]
+    if len(review.cases) > MOST_LAUNCHES:
+        return source, [f"1: not optimized: more than {MOST_LAUNCHES} servers; split the file"]
     current, current_review, messages, done = source, review, list[str](), set[str]()
     for turn in range(ROUNDS):
         changes, notes = _changes(current_review)
@@ -109,7 +116,7 @@ def _of_launch(case: Case) -> tuple[list[ValueChange], str, list[str]]:
         return [], f"pass {' and '.join(f'--{need}' for need in lacking)}", []
     if case.launch.alternatives:
         return [], "branches of the file give it several configurations", []
-    explanations = _recommended(case)
+    explanations = _recommended(case.twin or case)
     if explanations is None:
         return [], "no configuration fits; recommend shows the nearest change", []
     wanted = [each for each in explanations if _is_decided_here(case, each) and not _holds_session(case, each)]
@@ -155,6 +162,7 @@ def _merge(changes: list[ValueChange]) -> list[ValueChange]:
     return list(joined.values())
 
 
+@lru_cache(maxsize=64)
 def _recommended(case: Case) -> tuple[Explanation, ...] | None:
     """Return the recommended settings of one server; None if nothing fits.
 
@@ -213,16 +221,21 @@ def _add_option(case: Case, wanted: Explanation) -> Iterator[ValueChange]:
             if environment
             else spelled(case, wanted.option, wanted.value, wanted.switch)
         )
-        line = case.script.text.count("\n", 0, edit[0]) + 1
+        line = case.script.place(edit[0], edit[1]).line
         yield ValueChange(edit, line, what, _reason(wanted))
 
 
 def _is_decided_here(case: Case, wanted: Explanation) -> bool:
     """Return whether recommend decides this option rather than the author."""
-    record = next((option for option in case.resolved.store.options() if option.id == wanted.option), None)
+    record = _options(case.resolved.store).get(wanted.option)
     if record is None or not record.setting or record.setting in AUTHORS or wanted.kind == "client":
         return False
     return wanted.option not in case.settings or not _stays(case, record.setting)
+
+
+@lru_cache(maxsize=4)
+def _options(store: Store) -> Mapping[str, Option]:
+    return {option.id: option for option in store.options()}
 
 
 def _is_missing(case: Case, wanted: Explanation) -> bool:

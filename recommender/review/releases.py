@@ -17,6 +17,9 @@ from recommender.review.script.model import Launch, Script, Span
 VERSION = r"([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}(?:\.?post[0-9]{1,4})?)"
 IMAGE_TAG = pattern(rf"(?:^|/)lmdeploy:v?{VERSION}(?![\d.])")
 NAMED_IMAGE = pattern(rf"[\"'](?:[\w.:-]+/)+lmdeploy:v?{VERSION}(?![\d.])")
+PULLED_IMAGE = pattern(rf"(?:[\"'\s]|//)(?:[\w.:#-]+/)+lmdeploy:v?{VERSION}(?![\d.])")
+METADATA = pattern(r"(?m)^# /// script[ \t]*\n(?:#[^\n]*\n)*?# ///[ \t]*$")
+"""The requirements in the comments of a Python script, which uv and pipx install."""
 INSTALLED = pattern(rf"\blmdeploy(?:\[[\w,-]*\])?\s*={{1,3}}\s*[\"']?{VERSION}(?![\d.*])")
 # In uv.lock, poetry.lock and pixi.lock; in Pipfile.lock.
 LOCKED = pattern(
@@ -28,6 +31,8 @@ BESIDE = (
     *("Pipfile.lock", "pixi.lock", "environment.yml", "environment.yaml", "conda.yaml", "conda.yml", "Dockerfile"),
 )
 """Files that pin what is installed, the surest first."""
+GETS = frozenset({"install", "pull", "import"})
+"""Words of commands that fetch what is run later: of pip and conda, of docker, apptainer and enroot."""
 CODE = ("python", "steps", "docker", "program")
 """Kinds whose installations are no shell calls."""
 
@@ -69,15 +74,18 @@ def _installed(script: Script) -> tuple[Pinned, ...]:
 
 
 def _installations(script: Script) -> Iterator[Pinned]:
-    """Yield the installations of the script that are no comments, and the images that a program names."""
-    named = NAMED_IMAGE.finditer(script.text) if script.kind in ("python", "program") else ()
+    """Yield the installations of the script that are no comments, and the images that a program names or pulls."""
+    image = PULLED_IMAGE if script.kind == "bash" else NAMED_IMAGE
+    named = image.finditer(script.text) if script.kind in ("python", "program", "bash") else ()
+    metadata = METADATA.search(script.text) if script.kind == "python" else None
     for match in (*(INSTALLED.finditer(script.text) if "==" in script.text else ()), *named):
         shown = any(comment.place.start <= match.start() < comment.place.end for comment in script.comments)
+        shown = shown and not (metadata and metadata.start() <= match.start() < metadata.end())
         calls = (call for call in script.calls if call.place.start <= match.start() < call.place.end)
         line = script.text[script.text.rfind("\n", 0, match.start()) + 1 : match.start()]
         page = script.kind == "markdown" and "install" in line
         if not shown and (
-            page or script.kind in CODE or any("install" in (w.value for w in call.words) for call in calls)
+            page or script.kind in CODE or any(GETS & {word.value for word in call.words} for call in calls)
         ):
             yield Pinned(match[1], script.place(*match.span()))
 

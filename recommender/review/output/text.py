@@ -98,7 +98,7 @@ def concise(finding: Finding, colour: bool = False) -> str:
 def excerpt(source: str, finding: Finding) -> tuple[str, str]:
     """Return a finding's line and the markers below it, within 80 columns."""
     place = finding.place
-    rows = source.split("\n")
+    rows = _rows(source)
     row = rows[place.line - 1] if 0 < place.line <= len(rows) else ""
     first = min(max(place.column - 1, 0), len(row))
     last = min(first + max(place.end - place.start, 1), max(len(row), first + 1))
@@ -115,6 +115,11 @@ def excerpt(source: str, finding: Finding) -> tuple[str, str]:
     stripped = len(plain) - len(plain.lstrip())
     keep = min(stripped, first, max(0, stripped - 4))  # deep indentation is not shown
     return plain[keep:].rstrip(), " " * (lead - keep) + "^" + "~" * (marks - 1)
+
+
+@lru_cache(maxsize=4)
+def _rows(source: str) -> list[str]:
+    return source.split("\n")
 
 
 def _plain(row: str) -> str:

@@ -1,19 +1,22 @@
 """Detect a file's kind and read it. Never run, import or raise anything from it."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
+from types import MappingProxyType
 from typing import cast, get_args
 
 from recommender.common.pattern import pattern
 from recommender.review.readers.manifest_words import default_of
 from recommender.review.script import mentions
+from recommender.review.script.beside import ENVIRONMENT_FILE
 from recommender.review.script.model import HOSTS, Kind, ReadProblem, Script, Span
 from recommender.review.script.moved import moved
 from recommender.review.script.source_map import Mapped, line_starts
 
 MOST_CHARACTERS = 2**20
+NOTHING: Mapping[str, str] = MappingProxyType({})
 READERS = {
     "command": "shell.walker",
     "bash": "shell.walker",
@@ -73,9 +76,14 @@ def read(path: str, text: str, kind: Kind | None = None, named: bool = True) -> 
 
 def _with_embedded(script: Script) -> Script:
     """Read the files within a file, as of here-documents, at their places in it."""
+    whole, written = Mapped.whole(script.text), dict[str, str]()
+    for name, start, end, changes in script.embedded[:MOST_EMBEDDED]:
+        if name.endswith(ENVIRONMENT_FILE):
+            there = ((first - start, last - start, new) for first, last, new in changes)
+            written[name] = whole.part(start, end).replaced(there).code
     for name, start, end, changes in script.embedded[:MOST_EMBEDDED]:
         inner = script.text[start:end]
-        if mentions.NAME.search(inner) is None:
+        if mentions.NAME.search(inner) is None or name in written:
             continue
         blank = "".join(char if char == "\n" else " " for char in script.text[:start])
         path = f"{script.path.rpartition('/')[0]}/{name.rpartition('/')[2]}" if "/" in script.path else name
@@ -83,7 +91,10 @@ def _with_embedded(script: Script) -> Script:
         if script.kind == "markdown" and kind in ("bash", "command"):
             inner = mentions.PLACEHOLDER.sub(_as_variable, inner)
         blank = _indented(blank) if kind == "python" and inner[:1].isspace() else blank
-        found = _expanded(script, start, end, changes, path, kind) if changes else _read(path, blank + inner, kind)
+        if changes:
+            found = _expanded(replace(script, written=written), start, end, changes, path, kind)
+        else:
+            found = _read(path, blank + inner, kind, written)
         script = replace(
             script,
             launches=(*script.launches, *(launch._replace(guarded=True) for launch in found.launches)),
@@ -103,7 +114,7 @@ def _expanded(
     """Read a text as the shell writes it, at its places in the script."""
     there = ((first - start, last - start, new) for first, last, new in changes)
     text = Mapped.whole(script.text).part(start, end).replaced(there)
-    found = _read(path, text.code, kind)
+    found = _read(path, text.code, kind, script.written)
 
     def place(span: Span) -> Span:
         return script.place(*text.span(span.start, span.end))
@@ -135,9 +146,9 @@ def _indented(blank: str) -> str:
     return blank
 
 
-def _read(path: str, text: str, kind: Kind | None) -> Script:
+def _read(path: str, text: str, kind: Kind | None, written: Mapping[str, str] = NOTHING) -> Script:
     kind = kind if kind is not None and kind in get_args(Kind) else kind_of(path, text)
-    script = Script(path, kind, text, lines=line_starts(text))
+    script = Script(path, kind, text, lines=line_starts(text), written=written)
     if len(text) > MOST_CHARACTERS:
         return _unread(script, f"this file has {len(text)} characters; the limit is {MOST_CHARACTERS}")
     if kind == "other":

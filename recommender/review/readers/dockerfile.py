@@ -73,10 +73,11 @@ def read(script: Script) -> Script:
             port = port_asked(page, place, part.code)
             stage.probes = (Probe("healthcheck", place, probe_path(part.code), port),)
     run = new_run(page)
+    export(run, stage.environment)
+    exported = run.state.variables
     for part in built:  # what is installed, and scripts that are written
         if LAUNCH.search(part.code) or "install" in part.code:
-            run.state, run.functions = Variables(), {}
-            export(run, stage.environment)
+            run.state, run.functions = Variables(dict(exported)), {}
             walk(run, part, Where())
     run.state, run.functions = Variables(), {}
     _start(run, stage)

@@ -31,6 +31,7 @@ def read(script: Script) -> Script:
         run.unread += started.unread
     if script.kind == "kubernetes":
         _scripts(run, roots, containers)
+        _entry_points(run, roots, containers)
         run.embedded += _patches(script.text, roots)
     manifest = complete_script(replace(script, comments=comments_of(page, roots)), run, [])
     return replace(manifest, comments=tuple(sorted(manifest.comments, key=lambda comment: comment.place)))
@@ -48,6 +49,17 @@ def _scripts(run: Run, roots: Sequence[Node], containers: Sequence[ContainerComm
                     run.container = started.container
                     export(run, started.environment)
             walk(run, map_scalar(run.page.text, value), Where())
+
+
+def _entry_points(run: Run, roots: Sequence[Node], containers: Sequence[ContainerCommand]) -> None:
+    """Follow the entry points of KubeRay's jobs, which run in the head's container; its workers may add GPUs."""
+    for entry in (root.get("spec", "entrypoint") for root in roots):
+        if entry is not None and entry.kind == "scalar" and LAUNCH.search(entry.text):
+            head = containers[0].container if containers else None
+            workers = any(root.get("spec", "rayClusterSpec", "workerGroupSpecs") for root in roots)
+            run.state, run.functions = Variables(), {}
+            run.container = head._replace(gpus=None) if head and workers else head
+            walk(run, one_line(map_scalar(run.page.text, entry)), Where())
 
 
 def _patches(text: str, roots: Sequence[Node]) -> Iterator[Embedded]:

@@ -5,7 +5,7 @@ variables of the maps around it apply, and the image is the nearest one above.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from recommender.common.pattern import pattern
@@ -75,7 +75,7 @@ def read(script: Script) -> Script:
 
 def read_nodes(script: Script, page: SourceText, roots: Sequence[Node], around: Around | None = None) -> Script:
     """Read the commands of a file's nodes; ``around`` is what the file sets for all."""
-    reader = _Reader(page, new_run(page))
+    reader = _Reader(page, new_run(page), dict(_written(roots)))
     for root in roots:
         reader.visit(root, around or Around(_defaults(page, root)), 0)
     return complete_script(script, reader.run, [])
@@ -104,11 +104,25 @@ def _defaults(page: SourceText, root: Node) -> dict[str, Word]:
     return found
 
 
+def _written(roots: Sequence[Node]) -> Iterator[tuple[str, str]]:
+    """Yield the environment files that cloud-init or a copy of Ansible writes, if they hold no expression."""
+    for root in roots:
+        listed = root.get("write_files") if root.kind == "map" else None
+        tasks = [task for play in root.items if (found := play.get("tasks")) for task in found.items]
+        copied = [value for task in tasks for _, value in task.pairs if value.kind == "map"]
+        for item in [*(listed.items if listed else ()), *copied]:
+            path, content = item.get("path") or item.get("dest"), item.get("content")
+            if path is not None and content is not None and "{{" not in content.text:
+                yield path.text, content.text
+
+
 class _Reader:
     """Visit the maps that mention LMDeploy."""
 
-    def __init__(self, page: SourceText, run: Run) -> None:
+    def __init__(self, page: SourceText, run: Run, written: Mapping[str, str]) -> None:
+        """``written``: the environment files that the file writes."""
         self.page = page
+        self.written = written
         self.run = run
         self.seen: set[int] = set()
         self.left = MOST_COMMANDS
@@ -212,7 +226,8 @@ class _Reader:
         text = whole.replaced(
             (*match.span(), HOSTS if value is None else value) for match, value in zip(signs, values, strict=True)
         )
-        found = unit_file.read(Script("inner.service", "systemd", text.code, lines=line_starts(text.code)))
+        starts = line_starts(text.code)
+        found = unit_file.read(Script("inner.service", "systemd", text.code, lines=starts, written=self.written))
 
         def place(span: Span) -> Span:
             return self.page.place(*text.span(span.start, span.end))

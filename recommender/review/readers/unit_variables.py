@@ -17,7 +17,7 @@ from recommender.review.readers.unit_words import (
     replace_specifiers,
 )
 from recommender.review.script import beside
-from recommender.review.script.model import HOSTS, Word
+from recommender.review.script.model import HOSTS, Script, Word
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
 
 WILD = pattern(r"[*?\[]")
@@ -115,7 +115,7 @@ class UnitVariables:
             return
         place = self.page.place(*setting.value.span(0, len(setting.value.code)))
         raw = self.page.text[place.start : place.end]
-        texts = _texts(self.page.script.path, path)
+        texts = _texts(self.page.script, path)
         if texts is None:
             self.complete = False
             for name, given in variables.items():
@@ -125,17 +125,19 @@ class UnitVariables:
             variables[name] = UnitVariable(text, Word(raw, text, place, variable=name))
 
 
-def _texts(unit: str, path: str) -> dict[str, str | None] | None:
+def _texts(script: Script, path: str) -> dict[str, str | None] | None:
     """Return what an EnvironmentFile sets; None if it is not in the unit's folder.
 
     A name that is partly unknown matches several files: values on which they differ are unknown.
     """
+    unit = script.path
     if unit == beside.STDIN:
         return None
     folder, name = Path(unit).parent, path.rpartition("/")[2]
     if HOSTS not in path and not WILD.search(path):
-        source = beside.read(unit, path)
-        return dict(beside.environment_file(source.text)) if source else None
+        source = None if path in script.written else beside.read(unit, path)
+        text = source.text if source else script.written.get(path)
+        return None if text is None else dict(beside.environment_file(text))
     pattern = name.replace(HOSTS, "*")
     if (HOSTS in name and WILD.search(name)) or not pattern.strip("*"):
         return None

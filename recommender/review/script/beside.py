@@ -13,7 +13,7 @@ from recommender.common.user_file import Unreadable
 from recommender.review.script.source import Source
 from recommender.review.script.source import read as read_source
 
-STDIN = "-"
+STDIN, ENVIRONMENT_FILE = "-", ".env"
 VARIABLE = pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

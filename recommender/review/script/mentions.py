@@ -145,7 +145,9 @@ def _unknown(
         else:
             what = f"not known from this file: {shown}; rules skip what depends on it"
         yield ReadProblem(what, _place(words, launch), listed)
-    elif launch.unsure and launch.model is None and launch.starts != "proxy" and not _asks_for_help(launch):
+    elif (
+        launch.unsure and launch.model is None and launch.starts not in ("proxy", "tool") and not _asks_for_help(launch)
+    ):
         yield ReadProblem("this file does not say with which model, and with what else, this starts", launch.place)
 
 

@@ -213,6 +213,8 @@ class Script:
     """Ranges that were read as commands; a mention of a server elsewhere was not followed."""
     embedded: tuple[Embedded, ...] = ()
     """Files within the file, as in a here-document."""
+    written: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Environment files that the file around writes, by their paths."""
     comments: tuple[Comment, ...] = ()
     problems: tuple[ReadProblem, ...] = ()
     assignments: tuple[Assignment, ...] = ()

@@ -33,7 +33,7 @@ class Source:
             offsets.append(at - len(offsets))
         return offsets
 
-    @property
+    @cached_property
     def line_end(self) -> str:
         """Return the line end of most lines."""
         return "\r\n" if 2 * len(self._shortened) > self.text.count("\n") else "\n"

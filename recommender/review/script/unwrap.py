@@ -58,6 +58,8 @@ class Unwrapped:
     unread: list[ReadProblem] = field(default_factory=list)
     arguments: list[Field] = field(default_factory=list)
     """The words behind the script, which it has as $0, $1…"""
+    named: str = ""
+    """The container that docker starts, or in which it runs the words."""
 
 
 def program(field: Field) -> str:
@@ -157,6 +159,7 @@ def _filled(field: Field) -> Field:
     return replace(field, pieces=(Piece(None),), inner=None) if "{}" in field.known else field
 
 
+IMAGE = pattern(r"^[\w.-]+(?:/[\w.-]+)*/lmdeploy(?:[:@]\S+)?$")
 HEADS = WRAPPERS | SHELLS | DOCKERS | {"lmdeploy"}
 
 
@@ -229,11 +232,14 @@ def _docker(page: SourceText, unwrapped: Unwrapped) -> None:
         return
     options = _Docker(page, unwrapped.environment, page.place(unwrapped.fields[0].start, unwrapped.fields[0].end))
     rest = options.read(unwrapped.fields[at + 1 :])
-    command = [*options.entrypoint, *rest[1:]]
-    if not rest or not command:
+    if not rest:
         return
-    image = page.word(rest[0])
-    unwrapped.container = options.container._replace(image=image) if texts[at] != "exec" else None
+    entrypoint, name = options.given.get("--entrypoint"), options.given.get("--name")
+    command, entered = [*([entrypoint] if entrypoint else ()), *rest[1:]], texts[at] == "exec"
+    unwrapped.named = (rest[0].value if entered else name and name.value) or ""
+    unwrapped.container = None if entered else options.container._replace(image=page.word(rest[0]))
+    if not command:
+        return
     unwrapped.fields, unwrapped.environment = command, options.environment
     unwrapped.background = unwrapped.background or options.detached
     unwrapped.unread += options.unread
@@ -246,7 +252,7 @@ class _Docker:
         self.page = page
         self.outside = outside
         self.environment: dict[str, Word] = {}
-        self.entrypoint: list[Field] = []
+        self.given: dict[str, Field] = {}
         self.detached = False
         self.unread: list[ReadProblem] = []
         self.container = Container(place=place)  # type: ignore[arg-type]
@@ -257,6 +263,9 @@ class _Docker:
         while at < len(fields):
             field = fields[at]
             name, equals, _ = field.known.partition("=")
+            if field.value is None and at + 1 < len(fields) and IMAGE.search(fields[at + 1].known):
+                at += 1  # a variable with options
+                continue
             if not name.startswith("-") or name == "-":
                 break
             at += 1
@@ -273,6 +282,7 @@ class _Docker:
         return fields[at:]
 
     def _option(self, name: str, value: Field) -> None:
+        self.given[name] = value
         word, text, now = self.page.word(value), value.value, self.container
         if name in ("-e", "--env"):
             self._variable(value)
@@ -293,8 +303,6 @@ class _Docker:
             self.container = now._replace(published=(*now.published, word))
         elif name == "--restart":
             self.container = now._replace(restart=word)
-        elif name == "--entrypoint":
-            self.entrypoint = [value]
         elif name == "--health-cmd":
             probe = Probe("healthcheck", word.place, path=probe_path(text or ""))
             self.container = now._replace(probes=(*now.probes, probe))

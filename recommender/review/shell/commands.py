@@ -217,6 +217,7 @@ def _start(
     run.unread += unwrapped.unread
     frame = run.frames[-1] if run.frames else None
     place = run.page.place(*span)
+    unwrapped.container = run.contained(unwrapped, place)
     if unwrapped.nested is not None and read_nested(run, unwrapped, where):
         return
     name = unwrapped.fields[0].value if unwrapped.fields else None

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from recommender.common.pattern import pattern
+from recommender.review.script.beside import ENVIRONMENT_FILE
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import HOSTS, Embedded
 from recommender.review.script.source_map import Field, Mapped
@@ -68,7 +69,7 @@ def heredoc(shell: Shell, node: Node, body: Node, where: Where) -> bool:
     target = _target(shell, node, redirect, fields)
     if PYTHON.fullmatch(name):
         run.embedded.append(Embedded("stdin.py", *span))
-    elif target.endswith((".service", ".yml", ".yaml", ".json", ".py", "file", ".conf")):
+    elif target.endswith((".service", ".yml", ".yaml", ".json", ".py", "file", ".conf", ENVIRONMENT_FILE)):
         expands = _expands(shell, redirect)
         run.embedded.append(Embedded(target, *span, tuple(_expanded(run, target, *span)) if expands else ()))
     elif target and LAUNCH.search(shell.words.raw(inner)):

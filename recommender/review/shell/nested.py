@@ -1,11 +1,14 @@
 """Follow the shell scripts that lie inside other commands."""
 
+from recommender.common.pattern import pattern
 from recommender.review.script.launches import Surroundings, launch
 from recommender.review.script.model import Container, ReadProblem, Span, Word
 from recommender.review.script.source_map import Field, Mapped, SourceText
 from recommender.review.script.unwrap import Unwrapped, unwrap
 from recommender.review.shell import grammar
 from recommender.review.shell.state import MOST_DEPTH, Run, TooMuch, Where, export
+
+OPENRC, OPENRC_COMMAND = pattern(r"#![^\n]*/openrc-run\b"), "$command $command_args"
 
 
 def walk(run: Run, mapped: Mapped, where: Where | None = None) -> list[ReadProblem]:
@@ -67,6 +70,15 @@ def read_nested(run: Run, unwrapped: Unwrapped, where: Where) -> bool:
     walk(run, text, where.deeper(background=unwrapped.background))
     run.state, run.container = kept, outside
     return True
+
+
+def walk_file(run: Run, text: str) -> list[ReadProblem]:
+    """Read a whole file; what the variables of a service of OpenRC name is started."""
+    problems = walk(run, Mapped.whole(text))
+    if OPENRC.match(text):
+        at = max(text.find("command_args"), 0)
+        walk(run, Mapped(OPENRC_COMMAND, [at] * len(OPENRC_COMMAND)))
+    return problems
 
 
 def script_text(page: SourceText, field: Field | None) -> Mapped | None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
     from recommender.review.script.source_map import Mapped
+    from recommender.review.script.unwrap import Unwrapped
     from recommender.review.shell.survey import Survey
     from recommender.review.shell.walker import Shell
 
@@ -93,10 +94,20 @@ class Run:
     """A launch is in another file, or in a text that is not written as it is read: repairs would break it."""
     exported: set[str] = field(default_factory=set)
     container: Container | None = None
+    containers: dict[str, Container] = field(default_factory=dict)
+    """Those that docker started, by name."""
     error_exit: Span | None = None
     pipefail: bool = False
     export_all: bool = False
     steps: int = 0
+
+    def contained(self, unwrapped: Unwrapped, place: Span) -> Container | None:
+        """Return the container of a command; of docker exec, the one that was started under its name."""
+        if unwrapped.container is not None:
+            self.containers[unwrapped.named] = unwrapped.container
+            return unwrapped.container
+        entered = self.containers.get(unwrapped.named) if unwrapped.named else None
+        return entered._replace(place=place) if entered else None
 
     def spend(self, steps: int = 1) -> None:
         """Count work; raise TooMuch for a text that never ends."""
@@ -169,10 +180,11 @@ def _same(first: Launch, second: Launch) -> bool:
     if first == second:
         return True
     options = [[option.place for option in launch.options] for launch in (first, second)]
+    if not options[0] or options[0][0].start >= first.place.start or options[0] != options[1]:
+        return False
     models = [launch.model.written if launch.model else None for launch in (first, second)]
     environments = [{name: word.value for name, word in launch.environment.items()} for launch in (first, second)]
-    inside = all(option.start < first.place.start for option in options[0][:1]) and bool(options[0])
-    return inside and options[0] == options[1] and models[0] == models[1] and environments[0] == environments[1]
+    return models[0] == models[1] and environments[0] == environments[1]
 
 
 def export(run: Run, environment: Mapping[str, Word]) -> None:

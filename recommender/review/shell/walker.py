@@ -18,7 +18,7 @@ from recommender.review.script.variables import Variable, Variables, merge_state
 from recommender.review.shell import grammar
 from recommender.review.shell.commands import assign, command, declaration
 from recommender.review.shell.heredocs import heredoc, keeps, leftovers
-from recommender.review.shell.nested import walk
+from recommender.review.shell.nested import walk, walk_file
 from recommender.review.shell.state import MOST_DEPTH, Frame, Run, Where, complete_script
 from recommender.review.shell.survey import survey
 from recommender.review.shell.words import Words
@@ -39,7 +39,7 @@ def read(script: Script) -> Script:
     """Read a shell script or a command line."""
     page = SourceText(script)
     run = new_run(page)
-    problems = walk(run, Mapped.whole(script.text))
+    problems = walk_file(run, script.text)
     if SHEBANG_EXIT.match(script.text) and run.error_exit is None:
         run.error_exit = page.place(0, (script.text + "\n").index("\n"))
     result = complete_script(script, run, problems)

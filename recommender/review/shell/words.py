@@ -102,7 +102,10 @@ class Words:
             return []
         span = self.mapped.span(node.start_byte, node.end_byte)
         texts = ([piece._replace(splits=True) for piece in pieces] for pieces in variable.others)
-        first, *others = filter(None, (tuple(fields_of(split_pieces(text), span, name)) for text in texts))
+        given = [words for text in texts if (words := tuple(fields_of(split_pieces(text), span, name)))]
+        if not given:  # blanks in each branch
+            return []
+        first, *others = given
         mark = Field((Piece(None),), *span, many=True, optional=True, others=tuple(others), own=len(first))
         return [*first, mark]
 

@@ -135,6 +135,9 @@ class _Reader:
                 name = assigned(self.tokens, at)
                 if opened and name:
                     words, end = self._words(place)
+                    before = self.grown.pop(name, [])
+                    if not any(word in words for word in before):  # another branch's command
+                        self._start(before)
                     self.grown[name] = [*words, *self._chain(end)]
                 return
             if token.text == ";" or not LISTED.fullmatch(token.text):

@@ -31,6 +31,8 @@ from recommender.review.script.source_map import Mapped, SourceText
 CONFIGS = frozenset({*ENGINES, "VisionConfig", "ChatTemplateConfig", "GenerationConfig", "SpeculativeConfig"})
 # The positional parameters of ``lmdeploy.pipeline``.
 PARAMETERS = ("model_path", "backend_config", "chat_template_config", "log_level", "max_log_len")
+POSITIONAL = {"ChatTemplateConfig": ("model_name",)}
+"""The first parameters of a configuration class, where they are the same in each release."""
 TAKEN = frozenset(
     {*PARAMETERS, "trust_remote_code", "speculative_config", "allowed_media_domains", "vision_config", "model_name"}
 )
@@ -270,8 +272,11 @@ class _File:
         self.used.add(id(node))
         prefix = "" if name in ENGINES else f"{name}."
         parts.engine = name if name in ENGINES else parts.engine
-        parts.unsure = parts.unsure or bool(node.args)
-        given = {key: self._option(prefix + key, value, word, name) for key, value, word in self._given(node, parts)}
+        positional = POSITIONAL.get(name, ())
+        parts.unsure = parts.unsure or len(node.args) > len(positional)
+        placed = zip(positional, node.args, strict=False)
+        given = {key: self._option(prefix + key, value, None, name) for key, value in placed}
+        given |= {key: self._option(prefix + key, value, word, name) for key, value, word in self._given(node, parts)}
         taken = [dotted(word.value) for word in node.keywords if word.arg is None]
         later = self._later(node, [whose, *taken], prefix, parts)
         given |= later.pop(self.values.scopes.block(node), {})

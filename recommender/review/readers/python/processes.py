@@ -7,11 +7,12 @@ from itertools import takewhile
 from recommender.common.pattern import pattern
 from recommender.review.readers.python.changes import changes, dictionary, named
 from recommender.review.readers.python.scopes import last_name
+from recommender.review.readers.python.tables import rows
 from recommender.review.readers.python.values import Values
 from recommender.review.script.launches import Surroundings, launch
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Launch, Word
-from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
+from recommender.review.script.source_map import Field, Mapped, SourceText
 from recommender.review.script.unwrap import unwrap
 from recommender.review.shell.nested import script_text, walk
 from recommender.review.shell.walker import new_run
@@ -28,7 +29,7 @@ SHOWS = frozenset(
 )
 """Calls whose texts are for people."""
 COMMAND = pattern(r"\s*(?:[A-Z_]\w*=\S*\s+|nohup\s+|exec\s+|\S*python3?\s+-m\s+)*(?:\S*/)?lmdeploy\s")
-MOST_BUILT = 20
+MOST_BUILT, MOST_SITES, MOST_TURNS = 20, 6, 300
 SHELL_SIGNS = pattern(r"[|&;<>]")
 
 
@@ -41,13 +42,39 @@ class Processes:
         self.values = values
         self.environment = environment
         self.changes = changes(values)
+        self.turns_left = MOST_TURNS
 
     def launches(self) -> Iterator[Launch]:
         """Yield what the file's calls start, then what it builds and nothing was seen to run."""
         for node in self.values.nodes:
             if isinstance(node, ast.Call):
-                yield from self._process(node)
+                found = list(self._process(node))
+                others = list(self._in_turn(node)) if len(found) == 1 else []
+                if others and all(other.model is not None and other.model.value for other in others):
+                    found = [others.pop(0)]
+                yield from (each._replace(alternatives=(*each.alternatives, *others)) for each in found)
         yield from self._built()
+
+    def _in_turn(self, node: ast.Call) -> Iterator[Launch]:
+        """Yield what each turn of a loop over a table, or each call of the function around, starts."""
+        turns = rows(self.values.scopes, node)[: self.turns_left]
+        self.turns_left -= len(turns)
+        for turn in turns:
+            self.values.bound = turn
+            yield from self._process(node)
+        self.values.bound = {}
+        if not turns:
+            yield from self._at_sites(node)
+
+    def _at_sites(self, node: ast.Call) -> Iterator[Launch]:
+        """Yield what each call of the function around a process starts, if there are several."""
+        scopes = self.values.scopes
+        sites = scopes.sites(scopes.at[id(node)])
+        for site in sites if 1 < len(sites) <= min(MOST_SITES, self.turns_left) else ():
+            self.turns_left -= 1
+            scopes.site = site
+            yield from self._process(node)
+        scopes.site = None
 
     def shown(self) -> Iterator[tuple[int, int]]:
         """Yield the ranges of texts for people: docstrings, and arguments of calls that print."""
@@ -84,8 +111,8 @@ class Processes:
         if COMMAND.match(field.known):
             words = list(takewhile(lambda word: not SHELL_SIGNS.search(word.known), self.values.text(node)))
             yield from self._process_launches(words, None)
-        elif "\n" in field.known and len(field.pieces) == 1 and field.pieces[0].start >= 0:  # a script to be written
-            yield from self._script(field.pieces[0], {})
+        elif "\n" in field.known and (text := script_text(self.page, field)) is not None:  # a script to be written
+            yield from self._mapped(text, {})
             self._follow([field])
 
     def _process(self, node: ast.Call) -> Iterator[Launch]:
@@ -116,9 +143,6 @@ class Processes:
         words = takewhile(lambda word: not SHELL_SIGNS.search(word.known), self.values.text(first))
         yield from self._process_launches(list(words), node)
 
-    def _script(self, piece: Piece, environment: Mapping[str, Word]) -> Iterator[Launch]:
-        yield from self._mapped(Mapped(piece.text or "", range(piece.start, piece.end)), environment)
-
     def _mapped(self, text: Mapped, environment: Mapping[str, Word]) -> Iterator[Launch]:
         """Yield the launches of a shell text."""
         run = new_run(self.page)
@@ -128,6 +152,8 @@ class Processes:
 
     def _given_environment(self, given: ast.expr) -> dict[str, Word]:
         """Return the variables of ``env=``: of a dictionary, and of what is added to it by its name."""
+        if isinstance(given, ast.Call) and isinstance(made := self.values.scopes.returned(given), ast.Name):
+            given = made
         whole = self.values.resolve(given) or given
         parts = (
             [whole.left, whole.right] if isinstance(whole, ast.BinOp) and isinstance(whole.op, ast.BitOr) else [whole]

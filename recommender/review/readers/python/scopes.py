@@ -52,6 +52,8 @@ class Scopes:
         self.results: dict[str, ast.expr | None] = {}
         self.fields: dict[str, dict[str, ast.expr]] = {}
         """The values that classes give to their fields."""
+        self.site: ast.Call | None = None
+        """The call of a function that is looked at, where there are several."""
         self._visit(tree)
 
     def _visit(self, tree: ast.Module) -> None:
@@ -154,11 +156,17 @@ class Scopes:
             around = self.parents.get(id(around))
         return self.blocks.get(id(around), 0)
 
+    def sites(self, scope: Scope) -> list[ast.Call]:
+        """Return the calls of a scope's function; of ``__init__``, those of its class."""
+        name = scope.function.name if scope.function else ""
+        return self.calls.get(scope.owner if name == "__init__" else name, [])
+
     def _argument(self, scope: Scope, name: str) -> ast.expr | None:
         """Return what a parameter stands for: the argument of the only call, else its default."""
         function = scope.function
         assert function is not None
-        calls = self.calls.get(scope.owner if function.name == "__init__" else function.name, [])
+        calls = self.sites(scope)
+        calls = [self.site] if self.site in calls else calls
         if len(calls) > 1 or (len(self.functions[function.name]) > 1 and function.name != "__init__"):
             return None
         parameters = [arg.arg for arg in (*function.args.posonlyargs, *function.args.args)]
@@ -167,7 +175,9 @@ class Scopes:
             given = next((keyword.value for keyword in calls[0].keywords if keyword.arg == name), None)
             at -= bool(scope.owner and parameters[:1] in (["self"], ["cls"])) if at >= 0 else 0
             positional = calls[0].args[at] if 0 <= at < len(calls[0].args) else None
-            starred = any(isinstance(arg, ast.Starred) for arg in calls[0].args)
+            spread = [arg.value for arg in calls[0].args if isinstance(arg, ast.Starred)]
+            starred = any("argv" not in ast.unparse(value) for value in spread)  # of a program, words may be left out
+            positional = None if spread else positional
             hidden = any(keyword.arg is None for keyword in calls[0].keywords)
             if given is not None or (positional is not None and not starred):
                 return given if given is not None else positional

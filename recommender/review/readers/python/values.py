@@ -264,11 +264,12 @@ class Values:
     def _looped(self, added: ast.expr, one: bool, depth: int) -> list[Field] | None:
         """Return the words that a loop over a dictionary adds; None for other loops."""
         words: list[Field] | None = None
+        around = self.bound
         for turn in self.scopes.looped(added):
-            self.bound = turn
+            self.bound = around | turn
             new = [self.field(added)] if one else self.command(added, depth + 1) or []
             words = [*(words or []), *new]
-        self.bound = {}
+        self.bound = around
         return words
 
     def item(self, item: ast.expr, depth: int = 0) -> list[Field]:

@@ -17,6 +17,8 @@ Use all of them, or give the server fewer:
     CUDA_VISIBLE_DEVICES=0,1 lmdeploy serve api_server Qwen/Qwen2.5-32B-Instruct --tp 2
 """
 
+from itertools import islice
+
 from recommender.review import checks
 from recommender.review.context import visible
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
@@ -34,9 +36,11 @@ def rule(case: Case) -> Diagnostics:
     if launch.starts not in ("api_server", "pipeline") or launch.instead or launch.unsure:
         return
     names = {option.name.rpartition(".")[2].lstrip("-") for option in launch.options}
-    servers = [each for each in case.script.launches if each.starts != "proxy"]
     given, used = _given(case), case.effective("tp") or ""
-    if len(servers) > 1 or names & set(SPREAD) or given is None or not used.isdecimal() or len(used) > MOST_DIGITS:
+    if names & set(SPREAD) or given is None or not used.isdecimal() or len(used) > MOST_DIGITS:
+        return
+    servers = (each for each in case.script.launches if each.starts != "proxy")
+    if len(list(islice(servers, 2))) > 1:
         return
     count, place = given
     if count > int(used) > 0:

@@ -87,9 +87,11 @@ def _set(script: Script) -> Iterator[tuple[str, Span]]:
     assigned = [(assignment.name, assignment.place) for assignment in script.assignments]
     yield from assigned
     names = {name for name, _ in assigned}
+    seen: set[tuple[str, Span]] = set()
     for launch in script.launches:
         for name, word in launch.environment.items():
-            if name not in names:
+            if name not in names and (name, word.place) not in seen:
+                seen.add((name, word.place))
                 start = word.place.start - len(name) - len("=")
                 written = start >= 0 and script.text[start : word.place.start] == f"{name}="
                 yield name, script.place(start, word.place.end) if written else word.place

@@ -23,6 +23,7 @@ Move the comment above the command, and end every line but the last with a backs
 """
 
 import re
+from bisect import bisect_right
 
 from recommender.common.text import shorten
 from recommender.review.rule import Diagnostic, Diagnostics, script_rule
@@ -35,8 +36,12 @@ KINDS = ("bash", "command", "docker", "lines", "steps", "markdown")
 def rule(script: Script) -> Diagnostics:
     if script.kind not in KINDS:
         return
+    calls = sorted(script.calls, key=lambda call: call.place.start)
+    starts = [call.place.start for call in calls]
     for launch in script.launches:
-        lost = next((call for call in script.calls if _is_below(script, launch, call)), None)
+        first = bisect_right(starts, launch.place.end)
+        nearest = (call for call in calls[first : first + 9] if call.place.start == starts[first])
+        lost = next((call for call in nearest if _is_below(script, launch, call)), None)
         if lost is not None:
             commented = "#" in script.text[launch.place.end : lost.place.start]
             cause = "a comment ends a continued command" if commented else "the backslash is missing"

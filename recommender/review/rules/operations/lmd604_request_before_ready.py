@@ -31,6 +31,7 @@ from recommender.review.script.model import Call, Launch, Script
 LOADERS = ("curl", "wget")
 WAITS = pattern(r"\b(?:until|while|for|wait|wait-for-it|wait_for\w*|dockerize|nc|read)\b|/dev/tcp/")
 RETRIES = ("--retry", "--retry-connrefused", "--tries", "-t")
+RUNNERS = pattern(r"^[ \t]+runs-on:|^[ \t]+(?:before_)?script:", re.MULTILINE)
 HOST = pattern(r"(?:https?://)?(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):(\d{1,5})(?:[/?].*)?")
 
 
@@ -55,8 +56,13 @@ def rule(script: Script) -> Diagnostics:
             if paused
             else "The request is sent while the server still loads the model.",
             "The port stays closed until the model is loaded, for tens of seconds or minutes; retry until it responds.",
-            severity="info" if paused and script.error_exit is None else None,
+            severity="info" if paused and script.error_exit is None and not _ends_steps(script) else None,
         )
+
+
+def _ends_steps(script: Script) -> bool:
+    """Return whether a workflow's shell ends at the first failure, as those of GitHub and GitLab do."""
+    return script.kind == "steps" and RUNNERS.search(script.text) is not None and "shell:" not in script.text
 
 
 def _asks(call: Call, launch: Launch, port: int) -> bool:

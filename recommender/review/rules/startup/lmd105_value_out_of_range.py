@@ -64,14 +64,16 @@ def _refusal(case: Case, setting: LaunchSetting) -> option_values.Refusal | None
 
 def _kv_bits(case: Case) -> Diagnostics:
     """Report a precision of the KV cache that the parser accepts but TurboMind cannot run."""
-    for option in case.resolved.store.flags.values() if checks.engine(case) == checks.TURBOMIND else ():
-        setting, era = case.settings.get(option.id), checks.era(case, option)
-        if setting is None or setting.text is None or era is None or option_values.refuse(era, setting.text):
+    flags = case.resolved.store.flags
+    given = ((flags[name], setting) for name, setting in case.settings.items() if name in flags)
+    for option, setting in given if checks.engine(case) == checks.TURBOMIND else ():
+        era = checks.era(case, option)
+        if setting.text is None or era is None or option_values.runs_on_turbomind(option, setting.text):
             continue
-        if not option_values.runs_on_turbomind(option, setting.text):
-            known = [encoding.text for encoding in option.encodings if encoding.text in era.choices]
-            yield Diagnostic(
-                checks.at(setting),
-                f"{setting.option.name} {setting.text} works on the PyTorch engine only.",
-                f"TurboMind accepts {', '.join(known)}.",
-            )
+        known = ", ".join(encoding.text for encoding in option.encodings if encoding.text in era.choices)
+        if not option_values.refuse(era, setting.text):
+            message = f"{setting.option.name} {setting.text} works on the PyTorch engine only."
+            yield Diagnostic(checks.at(setting), message, f"TurboMind accepts {known}.")
+        elif case.launch.starts == "pipeline":  # no parser reads it
+            message = f"{setting.option.name} {setting.text} is out of range; use {known}."
+            yield Diagnostic(checks.at(setting), message, "The configuration refuses the value.")

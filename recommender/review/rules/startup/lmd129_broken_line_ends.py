@@ -33,7 +33,7 @@ KINDS = ("bash", "command", "docker", "lines", "steps", "compose", "kubernetes",
 
 @script_rule("error", sources=("https://www.shellcheck.net/wiki/SC1017", "https://www.shellcheck.net/wiki/SC1101"))
 def rule(script: Script) -> Diagnostics:
-    if script.kind not in KINDS or script.path.endswith(".ps1"):
+    if script.kind not in KINDS or script.path.endswith((".ps1", ".bat", ".cmd")):
         return
     if script.windows and script.kind in ("bash", "command") and script.launches:
         yield Diagnostic(

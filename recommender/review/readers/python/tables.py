@@ -1,0 +1,74 @@
+"""Find what a loop over a table, or a look-up in one, may give to names: an expression for each turn."""
+
+import ast
+from collections.abc import Iterator
+from functools import lru_cache
+
+from recommender.review.readers.python.scopes import FUNCTIONS, Scopes, last_name
+
+MOST_ROWS = 12
+Row = dict[str, ast.expr]
+
+
+def rows(scopes: Scopes, node: ast.AST) -> list[Row]:
+    """Return what the names of the loop around a node, or of a look-up in its function, are in each turn."""
+    around: ast.AST | None = scopes.parents.get(id(node))
+    while around is not None and not isinstance(around, FUNCTIONS):
+        if isinstance(around, ast.For) and (found := list(_bound(around.target, _turns(scopes, around.iter)))):
+            return found[:MOST_ROWS]
+        around = scopes.parents.get(id(around))
+    return _looked_up(scopes, around) if around is not None else []
+
+
+@lru_cache(maxsize=64)
+def _looked_up(scopes: Scopes, function: ast.AST) -> list[Row]:
+    """Return the rows of a table of which a function unpacks one, by a key that only a run knows."""
+    for statement in ast.walk(function):
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        value = statement.value if isinstance(statement, ast.Assign) else None
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Subscript):
+            table = _table(scopes, value.value)
+            values = table.values if isinstance(table, ast.Dict) and not isinstance(value.slice, ast.Constant) else []
+            if found := list(_bound(target, values)):
+                return found[:MOST_ROWS]
+    return []
+
+
+def _table(scopes: Scopes, node: ast.expr) -> ast.expr | None:
+    return scopes.find(node) if isinstance(node, ast.Name) else node
+
+
+def _turns(scopes: Scopes, given: ast.expr) -> list[ast.expr]:
+    """Return the elements of a list, the items of a dictionary, or the pairs that zip makes."""
+    called = last_name(given.func) if isinstance(given, ast.Call) else ""
+    if isinstance(given, ast.Call) and called == "items" and isinstance(given.func, ast.Attribute):
+        table = _table(scopes, given.func.value)
+        pairs = zip(table.keys, table.values, strict=True) if isinstance(table, ast.Dict) else ()
+        return [ast.Tuple([key, value]) for key, value in pairs if key is not None]
+    if isinstance(given, ast.Call) and called == "zip":
+        columns = [_elements(scopes, each) for each in given.args]
+        return [ast.Tuple(list(each)) for each in zip(*columns, strict=False)]
+    return _elements(scopes, given)
+
+
+def _elements(scopes: Scopes, node: ast.expr) -> list[ast.expr]:
+    table = _table(scopes, node)
+    return list(table.elts) if isinstance(table, ast.List | ast.Tuple) else []
+
+
+def _bound(target: ast.expr, values: list[ast.expr]) -> Iterator[Row]:
+    """Yield the names of each turn; nothing if a turn has another form."""
+    turns = [_names(target, value) for value in values[: MOST_ROWS + 1]]
+    if len(turns) > 1 and all(turns):
+        yield from turns
+
+
+def _names(target: ast.expr, value: ast.expr) -> Row:
+    if isinstance(target, ast.Name):
+        return {target.id: value}
+    if not (isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple | ast.List)):
+        return {}
+    if len(target.elts) != len(value.elts):
+        return {}
+    parts = [_names(name, each) for name, each in zip(target.elts, value.elts, strict=True)]
+    return {name: each for part in parts for name, each in part.items()} if all(parts) else {}
