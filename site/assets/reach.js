@@ -16,6 +16,11 @@ addEventListener("load", () => {
   new ResizeObserver(reach).observe(document.body);
 });
 
+// The sign behind a heading links to it: its name says to which.
+for (const link of document.querySelectorAll(".headerlink")) {
+  link.setAttribute("aria-label", `${link.textContent} ${link.parentElement.firstChild.textContent}`);
+}
+
 // On a phone the headings of the page are below its name in the drawer: a copy, as the theme hides the list itself.
 const headings = document.querySelector("[data-md-component=toc]")?.cloneNode(true);
 if (headings) {
