@@ -12,6 +12,7 @@ from recommender.review.output.rule_list import FAMILIES, title
 from recommender.review.rule import Rule
 from recommender.site import markup
 from recommender.site.i18n.translation import single
+from recommender.site.said import by_sentence
 from recommender.site.site_data import SiteData, SitePage, page
 
 if TYPE_CHECKING:
@@ -39,8 +40,7 @@ def pages(data: SiteData) -> Iterator[SitePage]:
     for rule in engine.rules():
         name = markup.text(data.t(title(rule)))
         yield page(f"rules/{rule.id.lower()}.md", f"{rule.id} {name}", _rule(data, rule), tags=(rule.name,))
-    if data.english:
-        yield page("constraints.md", "Constraints", _constraints(data))
+    yield page("constraints.md", data.t("Constraints"), _constraints(data))
 
 
 def _index(data: SiteData) -> Iterator[str]:
@@ -159,15 +159,17 @@ def _thread(data: SiteData, thread: records.Thread) -> Iterator[str]:
 
 
 def _constraints(data: SiteData) -> Iterator[str]:
-    known = data.store.constraints.values()
-    yield (
-        f"{len(known)} limits of hardware, model or release. If all conditions hold, all requirements must hold too; "
+    known, t = data.store.constraints.values(), data.t
+    yield t(
+        "{0} limits of hardware, model or release. If all conditions hold, all requirements must hold too; "
         "otherwise the configuration is rejected or the report warns. Words in braces are filled in."
-    )
+    ).format(len(known))
     for constraint in known:
         yield markup.heading(2, constraint.id, constraint.id)
-        message, remedy = (markup.prose(data.store, text) for text in (constraint.message, constraint.remedy))
-        yield f"{constraint.severity}: {message} {remedy}"
-        conditions = (("Where", constraint.when), ("Required", constraint.require))
+        message, remedy = (markup.prose(data.store, by_sentence(data, text)) for text in (constraint.message, constraint.remedy))
+        yield f"{markup.code(constraint.severity)}: {message} {remedy}"
+        conditions = ((t("Where"), constraint.when), (t("Required"), constraint.require))
         yield from markup.resolved((name, ", ".join(map(markup.code, texts))) for name, texts in conditions)
-        yield from markup.sources(data.store, constraint.sources, release=newest_about(data.store, constraint))
+        yield from markup.sources(
+            data.store, constraint.sources, data.say, release=newest_about(data.store, constraint)
+        )
