@@ -44,7 +44,7 @@ RUN_OUT = """() => [...document.querySelectorAll("svg.diagram")].flatMap(drawing
     return box.x < -1 || box.x + box.width > whole.width + 1 || box.y + box.height > whole.height + 4;
   }).map(each => each.textContent))"""
 WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
-REACHED = """() => [...document.querySelectorAll(".md-typeset__scrollwrap, .chart, .compare")]
+REACHED = """() => [...document.querySelectorAll(".md-typeset__scrollwrap, .data-scroll, .chart, .compare")]
   .every(each => each.scrollWidth <= each.clientWidth || each.tabIndex === 0)"""
 SHOWN = "selector => [...document.querySelectorAll(selector)].filter(each => each.checkVisibility())"
 PALETTES = "form[data-md-component=palette] label:visible"
@@ -114,6 +114,7 @@ WANTED = {
     "gpu memory utilization": "flags/cache-max-entry-count", "max-num-seqs": "flags/max-batch-size",
     "what does cache-max-entry-count do": "flags/cache-max-entry-count", "context length": "flags/session-len",
     "LMDeploy 0.10": "releases/0.10", "what did 0.12 change": "releases/0.12.0", "health check": "threads.html#health-",
+    "how many H100 for 200 requests/s": "how-to/fleet",
 }  # fmt: skip
 """What one of the first three hits leads to, by what is typed."""
 

@@ -33,7 +33,7 @@ KINDS: Mapping[str, Kind] = {
     "concepts/": Kind("Guide", 1.5, 320, True),
     "flags/": Kind("Option", 1.5, 420),
     "threads": Kind("Known issue", 1.5, 260, True),
-    "rules/": Kind("Rule", 0.9, 360, opening=False),
+    "rules/": Kind("Rule", 0.6, 360, opening=False),
     "claims": Kind("Claim", 0.5, 0, True),
     "constraints": Kind("Constraint", 0.7, 140, True),
     "models/": Kind("Model", 1.0, 0),

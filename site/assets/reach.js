@@ -1,7 +1,7 @@
 // What the theme leaves out for those who use a keyboard or a screen reader.
 
 // Tables and charts that scroll sideways: the keyboard must reach them to scroll them.
-const WIDE = ".md-typeset__scrollwrap, .chart, .compare";
+const WIDE = ".md-typeset__scrollwrap, .data-scroll, .chart, .compare";
 
 function reach() {
   for (const box of document.querySelectorAll(WIDE)) {

@@ -166,7 +166,9 @@ def _constraints(data: SiteData) -> Iterator[str]:
     ).format(len(known))
     for constraint in known:
         yield markup.heading(2, constraint.id, constraint.id)
-        message, remedy = (markup.prose(data.store, by_sentence(data, text)) for text in (constraint.message, constraint.remedy))
+        message, remedy = (
+            markup.prose(data.store, by_sentence(data, text)) for text in (constraint.message, constraint.remedy)
+        )
         yield f"{markup.code(constraint.severity)}: {message} {remedy}"
         conditions = ((t("Where"), constraint.when), (t("Required"), constraint.require))
         yield from markup.resolved((name, ", ".join(map(markup.code, texts))) for name, texts in conditions)

@@ -140,7 +140,8 @@ function complain(text) {
 
 function show() {
   const files = state.files[state.form] ?? {};
-  const names = Object.keys(files);
+  // The file that a reader looks for first: names with a dot before them are sums and settings.
+  const names = Object.keys(files).sort((one, other) => one.startsWith(".") - other.startsWith("."));
   state.name = names.includes(state.name) ? state.name : names[0];
   at("#files").hidden = names.length < 2;
   at("#files").replaceChildren(...names.map(name => {
