@@ -18,7 +18,7 @@ from recommender.common.units import GIB, MIB
 from recommender.estimate import model_shape
 from recommender.estimate.coverage import list_measured_gpus
 from recommender.knowledge import records
-from recommender.knowledge.conditions import parse, version
+from recommender.knowledge.conditions import Values, parse, version
 from recommender.knowledge.names import PART
 from recommender.knowledge.provenance import newest_about
 from recommender.request.request import Request
@@ -237,7 +237,7 @@ def _model(data: SiteData, model: records.Model) -> Iterator[str]:
 
 def _limits(data: SiteData, model: records.Model) -> Iterator[str]:
     """Return what constraints on the architecture say in the newest release, where the model alone decides."""
-    known = {"lmdeploy": version(data.newest.id), "model.architecture": model.architecture}
+    known: Values = {"lmdeploy": version(data.newest.id), "model.architecture": model.architecture}
     names = {"{model.hub}": model.hub, "{lmdeploy}": data.newest.id}
     limits = []
     for constraint in data.store.constraints.values():
