@@ -527,6 +527,27 @@ def test_figures_on_a_phone_stay_on_one_line(visit: Visit, name: str) -> None:
     assert broken == []
 
 
+@pytest.mark.parametrize("name", ["models/gemma-3-12b-it.html", "rules/lmd201.html", "flags/quant-policy.html"])
+def test_headings_of_a_level_look_alike(visit: Visit, name: str) -> None:
+    """Whatever their ids: the configurator's own elements have names too."""
+    sizes = (
+        visit.open(name).locator("article h2").evaluate_all("all => all.map(each => getComputedStyle(each).fontSize)")
+    )
+    assert len(sizes) > 3
+    assert len({*sizes}) == 1
+
+
+def test_the_side_has_headings_or_no_room(visit: Visit) -> None:
+    """A page of one part gives its tables the width; the title stays in the header on scrolling."""
+    widths = {}
+    for name in ("gpus/index.html", "flags/index.html"):
+        page = visit.open(name)
+        widths[name] = page.locator("article").evaluate("each => each.getBoundingClientRect().right")
+        page.evaluate("scrollTo(0, 600)")
+        visit.wait("() => getComputedStyle(document.querySelector('.md-header__topic')).opacity === '1'")
+    assert widths["gpus/index.html"] - widths["flags/index.html"] > 100
+
+
 def test_the_list_of_the_api_is_where_the_page_says(visit: Visit, site: Path) -> None:
     """The static JSON API is served as JSON, and its list names files that are there."""
     answer = visit.page.request.get(f"{visit.base}api/v1/index.json")

@@ -35,6 +35,7 @@ PROMISED = [
     *BY_HAND,
     "compare",
     "threads",
+    "constraints",
     "rules/index",
     *(f"rules/{each.id.lower()}" for each in engine.rules()),
     "flags/index",
