@@ -46,7 +46,7 @@ RUN_OUT = """() => [...document.querySelectorAll("svg.diagram")].flatMap(drawing
     return box.x < -1 || box.x + box.width > whole.width + 1 || box.y + box.height > whole.height + 4;
   }).map(each => each.textContent))"""
 WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
-REACHED = """() => [...document.querySelectorAll(".md-typeset__scrollwrap, .chart, .compare")]
+REACHED = """() => [...document.querySelectorAll(".md-typeset__scrollwrap, .data-scroll, .chart, .compare")]
   .every(each => each.scrollWidth <= each.clientWidth || each.tabIndex === 0)"""
 SHOWN = "selector => [...document.querySelectorAll(selector)].filter(each => each.checkVisibility())"
 PALETTES = "form[data-md-component=palette] label:visible"
@@ -117,6 +117,7 @@ WANTED = {
     "gpu memory utilization": "flags/cache-max-entry-count", "max-num-seqs": "flags/max-batch-size",
     "what does cache-max-entry-count do": "flags/cache-max-entry-count", "context length": "flags/session-len",
     "LMDeploy 0.10": "releases/0.10", "what did 0.12 change": "releases/0.12.0", "health check": "threads.html#health-",
+    "how many H100 for 200 requests/s": "how-to/fleet",
 }  # fmt: skip
 """What one of the first three hits leads to, by what is typed."""
 
@@ -542,6 +543,27 @@ def test_figures_on_a_phone_stay_on_one_line(visit: Visit, name: str) -> None:
         ".map(each => each.textContent)"
     )
     assert broken == []
+
+
+@pytest.mark.parametrize("name", ["models/gemma-3-12b-it.html", "rules/lmd201.html", "flags/quant-policy.html"])
+def test_headings_of_a_level_look_alike(visit: Visit, name: str) -> None:
+    """Whatever their ids: the configurator's own elements have names too."""
+    sizes = (
+        visit.open(name).locator("article h2").evaluate_all("all => all.map(each => getComputedStyle(each).fontSize)")
+    )
+    assert len(sizes) > 3
+    assert len({*sizes}) == 1
+
+
+def test_the_side_has_headings_or_no_room(visit: Visit) -> None:
+    """A page of one part gives its tables the width; the title stays in the header on scrolling."""
+    widths = {}
+    for name in ("gpus/index.html", "flags/index.html"):
+        page = visit.open(name)
+        widths[name] = page.locator("article").evaluate("each => each.getBoundingClientRect().right")
+        page.evaluate("scrollTo(0, 600)")
+        visit.wait("() => getComputedStyle(document.querySelector('.md-header__topic')).opacity === '1'")
+    assert widths["gpus/index.html"] - widths["flags/index.html"] > 100
 
 
 def test_the_list_of_the_api_is_where_the_page_says(visit: Visit, site: Path) -> None:

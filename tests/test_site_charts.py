@@ -97,6 +97,8 @@ def test_a_chart_stays_in_its_frame() -> None:
         ):
             wide = 6 * len(html.unescape(text))
             left = float(x) - {"middle": wide / 2, "end": wide}[anchor]
+            assert anchor == "middle" or left >= 0, text
+            assert not re.search(r"\de[+-]\d", text), text
             rows.setdefault(y, []).append((left, left + wide))
             assert float(y) <= float(height)
         for row in rows.values():

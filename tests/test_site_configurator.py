@@ -448,6 +448,22 @@ def test_without_javascript_there_is_a_table_of_answers(browser: Any, base: str)
             assert not page.locator(dead).first.is_visible(), dead
 
 
+def test_a_folder_opens_with_the_file_that_starts_it(asking: Visit) -> None:
+    """Sums of the files come last; and where nothing fits, no field says what it was in the answer before."""
+    page = asking.page
+    follow(asking, "?model=llama-3.1-8b-instruct&gpu=a100-sxm-80g&load=64&workload=chat")
+    asking.wait(ANSWERED, "bash")
+    assert page.locator("#q-input-tokens").get_attribute("placeholder") != ""
+    page.locator("#tab-compose").click()
+    asking.wait(ANSWERED, "compose")
+    names = page.locator("#files button").all_inner_texts()
+    assert (names[0], names[-1]) == ("compose.yaml", ".written.sha256")
+    assert page.locator("#download").get_attribute("download") == "compose.yaml"
+    follow(asking, "?model=internvl3-38b-awq&gpu=t4&load=1")
+    asking.wait(ANSWERED, "refused")
+    assert page.locator("#q-input-tokens").get_attribute("placeholder") == ""
+
+
 def test_without_webassembly_stored_answers_are_given_and_said(browser: Any, base: str) -> None:
     """The answer of the first question; another one offers the stored ones."""
     with visiting(browser, base) as visit:

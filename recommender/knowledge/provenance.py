@@ -76,11 +76,13 @@ def newest_public(store: Store) -> str:
     return max((name for name, release in store.releases.items() if release.repository), key=version)
 
 
-def record_caveat(store: Store, record: object) -> str:
+def record_caveat(store: Store, record: object, say: Say = str) -> str:
     """Return what limits the sources of a record, or of the latest era of an option that has none of its own."""
     parts = (record, *reversed(getattr(record, "eras", ())))
     cited = ((part, part if hasattr(part, "code") else getattr(part, "sources", None)) for part in parts)
-    caveats = (code_caveat(store, known, newest_about(store, part)) for part, known in cited if known and known.code)
+    caveats = (
+        code_caveat(store, known, newest_about(store, part), say) for part, known in cited if known and known.code
+    )
     return next(caveats, "")
 
 

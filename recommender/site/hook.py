@@ -37,7 +37,7 @@ BLOCK = (
 )
 BLOCK_EDGE = re.compile(rf"\n(?={BLOCK})|({BLOCK}[^<>]*>)\n")
 """A line break beside a block, which a browser does not show."""
-NO_HEAD = re.compile(r"<thead>\n<tr>\n(?:<th></th>\n)+</tr>\n</thead>\n")
+NO_HEAD = re.compile(r"<thead>\n<tr>\n(?:<th(?: class=\"n\")?></th>\n)+</tr>\n</thead>\n")
 """The head of a table of names and values, which Markdown cannot leave out."""
 REFERENCES = (("&#95;", "_"), ("&#42;", "*"), ("&#124;", "|"), ("&#x27;", "'"))
 """References for Markdown, which a page's text does not need."""

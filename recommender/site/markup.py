@@ -20,8 +20,8 @@ Say = Callable[[str], str]
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]")
 SCHEME = re.compile(r"^https?://(?:www\.)?")
 COMMIT = re.compile(r"/([0-9a-f]{8})[0-9a-f]{32}\b")
-FIGURES = re.compile(r"[\d.,]+[×%]?|[– ]")
-"""A cell of a column of figures."""
+FIGURES = re.compile(r"[\d.,]+[×%]?|\d{4}-\d\d-\d\d|[– ]")
+"""A cell of a column of figures, or of days."""
 VERDICTS = {
     "confirmed": ("✓", "it is true"),
     "refuted": ("✗", "it is false"),

@@ -95,6 +95,11 @@ def pairs(data: SiteData, texts: Iterable[str]) -> Pairs:
     return _wholes(data, (part for text in texts for part in SENTENCE.split(single(text))))
 
 
+def by_sentence(data: SiteData, text: str) -> str:
+    """Translate a text that the recommender says, sentence by sentence."""
+    return " ".join(data.t(part) for part in SENTENCE.split(single(text)))
+
+
 def _wholes(data: SiteData, texts: Iterable[str]) -> Pairs:
     """Return each text with its translation."""
     once = (text for text in dict.fromkeys(map(single, texts)) if text)

@@ -24,6 +24,8 @@ class Kind:
     weight: float
     characters: int
     sections: bool = False
+    opening: bool = True
+    """Whether what is above the first section belongs to it."""
 
 
 KINDS: Mapping[str, Kind] = {
@@ -31,7 +33,7 @@ KINDS: Mapping[str, Kind] = {
     "concepts/": Kind("Guide", 1.5, 320, True),
     "flags/": Kind("Option", 1.5, 420),
     "threads": Kind("Known issue", 1.5, 260, True),
-    "rules/": Kind("Rule", 0.9, 360),
+    "rules/": Kind("Rule", 0.6, 360, opening=False),
     "claims": Kind("Claim", 0.5, 0, True),
     "constraints": Kind("Constraint", 0.7, 140, True),
     "models/": Kind("Model", 1.0, 0),
@@ -72,6 +74,8 @@ SYNONYMS = {
     "prometheus": "metrics",
     "autoscaling": "fleet",
     "replicas": "fleet",
+    "how many": "fleet size goal hosts",
+    "requests s": "fleet requests rate",
 }
 """Words that are searched too, at half weight, by the words or phrases that ask for them."""
 
@@ -128,7 +132,7 @@ def entries(address: str, html: str, tags: Sequence[str]) -> Iterator[list[Any]]
         words = one_line(" ".join(text))
         if kind.sections and identifier and title.strip() != first:
             yield [f"{address}#{identifier}", title.strip(), kind.name, words[: kind.characters], first]
-        else:
+        elif kind.opening or title.strip() != first:
             page.append(words)
     yield [address, first, kind.name, " ".join(page)[:characters], " ".join(tags)]
 

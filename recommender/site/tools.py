@@ -60,7 +60,6 @@ def checker(data: SiteData, _: str) -> Iterator[str]:
         data=to_json(
             {
                 "texts": texts(data, CHECKER),
-                "rules": "rules/" if data.english else "../rules/",
                 "findings": {} if data.english else said.of_reviews(data),
                 "reasons": [] if data.english else said.reason_pairs(data),
                 "said": [] if data.english else said.of_questions(data),
@@ -72,13 +71,12 @@ def checker(data: SiteData, _: str) -> Iterator[str]:
 def finder(data: SiteData, _: str) -> Iterator[str]:
     """Return the box for a log line, and what it searches: known issues and rules."""
     issues = [_issue(data, thread) for thread in data.store.threads.values()]
-    up = "" if data.english else "../"
     rules = [
         {
-            "title": f"{rule.id}: {title(rule)}",
-            "href": f"{up}rules/{rule.id.lower()}.html",
+            "title": f"{rule.id}: {plain(data.t(title(rule)))}",
+            "href": f"rules/{rule.id.lower()}.html",
             "error": "",
-            "words": rule.name,
+            "words": rule.name if data.english else f"{rule.name} {title(rule)}",
         }
         for rule in engine.rules()
     ]

@@ -1,7 +1,7 @@
 // What the theme leaves out for those who use a keyboard or a screen reader.
 
 // Tables and charts that scroll sideways: the keyboard must reach them to scroll them.
-const WIDE = ".md-typeset__scrollwrap, .chart, .compare";
+const WIDE = ".md-typeset__scrollwrap, .data-scroll, .chart, .compare";
 
 function reach() {
   for (const box of document.querySelectorAll(WIDE)) {
@@ -15,6 +15,11 @@ addEventListener("load", () => {
   reach();
   new ResizeObserver(reach).observe(document.body);
 });
+
+// The sign behind a heading links to it: its name says to which.
+for (const link of document.querySelectorAll(".headerlink")) {
+  link.setAttribute("aria-label", `${link.textContent} ${link.parentElement.firstChild.textContent}`);
+}
 
 // On a phone the headings of the page are below its name in the drawer: a copy, as the theme hides the list itself.
 const headings = document.querySelector("[data-md-component=toc]")?.cloneNode(true);

@@ -91,9 +91,9 @@ def kinds_table(data: SiteData, _: str) -> Iterator[str]:
     """Return the table of record kinds for the API page."""
     rows = (
         (
-            f"`{ROOT}/{kind}/index.json`",
+            markup.whole(f"{kind}/index.json"),
             str(len(getattr(data.store, kind))),
-            markup.text((getdoc(TYPES[kind]) or "").partition("\n")[0]),
+            markup.text((getdoc(TYPES[kind]) or "").partition("\n")[0].replace("``", "")),
             f"[{schema(kind)}](/reference/schema/{schema(kind)})",
         )
         for kind in FOLDERS

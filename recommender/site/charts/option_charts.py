@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 IMAGES = ("448x448", "1280x720", "")
 """Image sizes of a chart, the last for text only. The first has filled dots, the second rings."""
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 340, 190, 44, 12, 40
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 340, 190, 54, 12, 40
 LONGEST, SIGN, LINE = 22, 7, 13
 """Most characters of a value's label; width of a character and height of a line in px."""
 APART = 9
@@ -185,7 +185,7 @@ def _axes(labels: Sequence[str], step: float, most: float, rows: int) -> Iterato
     for share in (0.0, 0.5, 1.0):
         y = HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
         yield svg.element("line", class_="grid", x1=LEFT, y1=f"{y:.1f}", x2=WIDTH, y2=f"{y:.1f}")
-        yield svg.text(f"{most * share:,.5g}", class_="small", x=LEFT - 6, y=f"{y + 4:.1f}", text_anchor="end")
+        yield svg.text(f"{most * share:,.9g}", class_="small", x=LEFT - 6, y=f"{y + 4:.1f}", text_anchor="end")
     for number, label in enumerate(labels):
         x = LEFT + (number + 0.5) * step
         short = label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"

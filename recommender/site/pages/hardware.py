@@ -18,12 +18,15 @@ from recommender.common.units import GIB, MIB
 from recommender.estimate import model_shape
 from recommender.estimate.coverage import list_measured_gpus
 from recommender.knowledge import records
+from recommender.knowledge.conditions import Values, parse, version
 from recommender.knowledge.names import PART
 from recommender.knowledge.provenance import newest_about
 from recommender.request.request import Request
 from recommender.site import markup
 from recommender.site.controls import data_table
+from recommender.site.i18n.translation import PLACE
 from recommender.site.pages.runs import COLUMNS, card, title
+from recommender.site.said import by_sentence
 from recommender.site.site_data import SiteData, SitePage, page
 
 if TYPE_CHECKING:
@@ -220,6 +223,7 @@ def _model(data: SiteData, model: records.Model) -> Iterator[str]:
     for quantization in model.quantization:
         facts = (quantization.method, quantization.bits, quantization.group, markup.code(quantization.version))
         yield f"\n{t('Quantised: {0}, {1} bits in groups of {2}, version {3}.').format(*facts)}"
+    yield from _limits(data, model)
     yield markup.heading(2, "KV cache", "kv")
     sizes = {bits: model_shape.kv_bytes_per_token(model, bits) for bits in (16, 8, 4)}
     rows = ((f"{bits}", f"{size / KIB:,.1f}", f"{GIB // size:,}") for bits, size in sizes.items())
@@ -229,6 +233,24 @@ def _model(data: SiteData, model: records.Model) -> Iterator[str]:
     yield from _served_by(data, model)
     yield from _shapes(data, model)
     yield from _sources(data, model.sources)
+
+
+def _limits(data: SiteData, model: records.Model) -> Iterator[str]:
+    """Return what constraints on the architecture say in the newest release, where the model alone decides."""
+    known: Values = {"lmdeploy": version(data.newest.id), "model.architecture": model.architecture}
+    names = {"{model.hub}": model.hub, "{lmdeploy}": data.newest.id}
+    limits = []
+    for constraint in data.store.constraints.values():
+        tests = [test for test in map(parse, constraint.when) if known.keys() >= {*test.names}]
+        about = any("model.architecture" in test.names for test in tests)
+        words = by_sentence(data, f"{constraint.message} {constraint.remedy}")
+        if about and all(test.holds(known) for test in tests) and names.keys() >= {*PLACE.findall(words)}:
+            for name, value in names.items():
+                words = words.replace(name, value)
+            limits.append(f"- {markup.prose(data.store, words)} [{constraint.id}](/constraints.md#{constraint.id})")
+    if limits:
+        yield markup.heading(2, data.t("Limits"), "limits")
+        yield from limits
 
 
 def _large_enough(data: SiteData, model: records.Model) -> str:

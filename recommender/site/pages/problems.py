@@ -11,6 +11,8 @@ from recommender.review import engine
 from recommender.review.output.rule_list import FAMILIES, title
 from recommender.review.rule import Rule
 from recommender.site import markup
+from recommender.site.i18n.translation import single
+from recommender.site.said import by_sentence
 from recommender.site.site_data import SiteData, SitePage, page
 
 if TYPE_CHECKING:
@@ -34,68 +36,73 @@ PLACES = {
 def pages(data: SiteData) -> Iterator[SitePage]:
     """Return the review rules with their index, the known issues and the constraints."""
     yield page("threads.md", data.t("Known issues"), _threads(data))
-    if not data.english:
-        return
-    yield page("rules/index.md", "Review rules", _index(data))
+    yield page("rules/index.md", data.t("Review rules"), _index(data))
     for rule in engine.rules():
-        yield page(
-            f"rules/{rule.id.lower()}.md", f"{rule.id} {markup.text(title(rule))}", _rule(data, rule), tags=(rule.name,)
-        )
-    yield page("constraints.md", "Constraints", _constraints(data))
+        name = markup.text(data.t(title(rule)))
+        yield page(f"rules/{rule.id.lower()}.md", f"{rule.id} {name}", _rule(data, rule), tags=(rule.name,))
+    yield page("constraints.md", data.t("Constraints"), _constraints(data))
 
 
 def _index(data: SiteData) -> Iterator[str]:
+    known = engine.rules()
     yield (
-        f"{len(engine.rules())} rules that `recommend review` checks a launch script with. "
-        "[How to run it](/how-to/review-in-ci.md)"
+        data.t("{0} rules that `recommend review` checks a launch script with.").format(len(known))
+        + f" [{data.t('How to run it')}](/how-to/review-in-ci.md)"
     )
     for family, name in FAMILIES.items():
-        yield markup.heading(2, name.capitalize(), family)
+        yield markup.heading(2, data.t(name.capitalize()), family)
         rows = (
             (
                 f"[{rule.id}](/rules/{rule.id.lower()}.md)",
-                rule.severity,
-                markup.text(title(rule)),
-                ", ".join(rule.needs),
+                markup.whole(rule.severity),
+                markup.text(data.t(title(rule))),
+                _needs(rule),
             )
-            for rule in engine.rules()
+            for rule in known
             if rule.family == family
         )
-        yield from markup.table(("Rule", "Severity", "Finding", "Needs"), rows)
+        yield from markup.table(data.labels("Rule", "Severity", "Finding", "Needs"), rows)
+
+
+def _needs(rule: Rule) -> str:
+    return ", ".join(markup.whole(f"--{need}") for need in rule.needs)
 
 
 def _rule(data: SiteData, rule: Rule) -> Iterator[str]:
-    needs = ", ".join(f"`--{need}`" for need in rule.needs)
+    t = data.t
     yield from markup.resolved(
         (
-            ("Name", markup.code(rule.name)),
-            ("Severity", rule.severity),
-            ("Subject", FAMILIES[rule.family].capitalize()),
-            ("Needs", needs),
+            (t("Name"), markup.code(rule.name)),
+            (t("Severity"), markup.code(rule.severity)),
+            (t("Subject"), t(FAMILIES[rule.family].capitalize())),
+            (t("Needs"), _needs(rule)),
         )
     )
-    yield '\n<a class="md-button" href="md:check.md">Check a script</a>\n'
-    yield docstring(engine.page(rule).partition("\n")[2])
+    yield f'\n<a class="md-button" href="md:check.md">{t("Check a script")}</a>\n'
+    yield docstring(engine.page(rule).partition("\n")[2], t)
     if rule.sources:
-        yield markup.heading(2, "Sources", "sources")
+        yield markup.heading(2, t("Sources"), "sources")
         yield from (f"- {_source(data, source)}" for source in rule.sources)
-    yield markup.heading(2, "Suppress", "ignore")
+    yield markup.heading(2, t("Suppress"), "ignore")
     yield f"    # recommend: ignore {rule.id} because the reason"
 
 
-def docstring(words: str) -> str:
-    """Return a docstring as Markdown: keep code blocks and backticks, escape everything else."""
-    lines = []
-    for line in words.strip("\n").split("\n"):
-        if line.startswith("    "):
-            lines.append(line)
-            continue
-        parts = re.split(r"(``.+?``|`[^`]+`)", line)
-        shown = (
-            markup.code(part.strip("`")) if place % 2 else markup.text_piece(part) for place, part in enumerate(parts)
-        )
-        lines.append("".join(shown))
-    return "\n".join(lines)
+def docstring(words: str, say: markup.Say = str) -> str:
+    """Return a docstring as Markdown: translate headings and paragraphs, keep code, escape everything else."""
+    return "\n\n".join(_block(block, say) for block in re.split(r"\n\s*\n", words.strip("\n")))
+
+
+def _block(block: str, say: markup.Say) -> str:
+    if block.startswith("    "):
+        return block
+    if block.startswith("## "):
+        name, _, rest = block.removeprefix("## ").partition("\n")
+        heading = markup.heading(2, say(name), name.lower().replace(" ", "-"))
+        return f"{heading}\n{_block(rest, say)}" if rest else heading
+    pieces = re.split(r"(``.+?``|`[^`]+`)", say(single(block)))
+    return "".join(
+        markup.code(piece.strip("`")) if place % 2 else markup.text_piece(piece) for place, piece in enumerate(pieces)
+    )
 
 
 def _source(data: SiteData, name: str) -> str:
@@ -104,7 +111,7 @@ def _source(data: SiteData, name: str) -> str:
     kind, _, record = name.partition("/")
     if kind not in PLACES:
         return markup.code(name)
-    caveat = record_caveat(data.store, getattr(data.store, kind).get(record))
+    caveat = record_caveat(data.store, getattr(data.store, kind).get(record), data.say)
     return f"[{name}]({PLACES[kind].format(record)})" + (f": {markup.text(caveat)}" if caveat else "")
 
 
@@ -147,20 +154,24 @@ def _thread(data: SiteData, thread: records.Thread) -> Iterator[str]:
         )
     )
     yield from (f"- {markup.line_of(store, line, data.say)}" for line in thread.code)
-    if caveat := record_caveat(store, thread):
+    if caveat := record_caveat(store, thread, data.say):
         yield f"- {markup.text(caveat)}"
 
 
 def _constraints(data: SiteData) -> Iterator[str]:
-    known = data.store.constraints.values()
-    yield (
-        f"{len(known)} limits of hardware, model or release. If all conditions hold, all requirements must hold too; "
+    known, t = data.store.constraints.values(), data.t
+    yield t(
+        "{0} limits of hardware, model or release. If all conditions hold, all requirements must hold too; "
         "otherwise the configuration is rejected or the report warns. Words in braces are filled in."
-    )
+    ).format(len(known))
     for constraint in known:
         yield markup.heading(2, constraint.id, constraint.id)
-        message, remedy = (markup.prose(data.store, text) for text in (constraint.message, constraint.remedy))
-        yield f"{constraint.severity}: {message} {remedy}"
-        conditions = (("Where", constraint.when), ("Required", constraint.require))
+        message, remedy = (
+            markup.prose(data.store, by_sentence(data, text)) for text in (constraint.message, constraint.remedy)
+        )
+        yield f"{markup.code(constraint.severity)}: {message} {remedy}"
+        conditions = ((t("Where"), constraint.when), (t("Required"), constraint.require))
         yield from markup.resolved((name, ", ".join(map(markup.code, texts))) for name, texts in conditions)
-        yield from markup.sources(data.store, constraint.sources, release=newest_about(data.store, constraint))
+        yield from markup.sources(
+            data.store, constraint.sources, data.say, release=newest_about(data.store, constraint)
+        )

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 OPTIONS = {"concurrency": "load", "rps": "rps", "p99_ms": "p99", "ttft_ms": "ttft", "vram_gib": "vram"}
 """Request fields whose option has another name."""
-NAMES = {"awq": "AWQ", "kv": "KV", "mps": "MPS", "omp": "OMP", "qwen": "Qwen", "rec": "recommended", "tp": "TP"}
+NAMES = {
+    "awq": "AWQ", "deepseek": "DeepSeek", "fp8": "FP8", "glm": "GLM", "internvl": "InternVL", "kv": "KV", "mps": "MPS",
+    "omp": "OMP", "qwen": "Qwen", "rec": "recommended", "s1": "S1", "tp": "TP", "vl": "VL",
+}  # fmt: skip
 """Spelling of the words in an id."""
 COLUMNS = (
     *("Configuration", "Model", "GPU", "Load", "LMDeploy", "Weights", "Date"),

@@ -9,7 +9,7 @@ const FOUND = 1;  // the exit code with findings; higher ones are failures
 const root = document.getElementById("checker");
 const at = selector => root.querySelector(selector);
 const data = JSON.parse(document.getElementById("checker-data").textContent);
-const { texts, rules } = data;
+const { texts } = data;
 const form = at("form");
 const state = { part: "findings", parts: {}, asked: 0 };
 const engine = pageEngine(({ progress, failed }) => {
@@ -85,7 +85,7 @@ function marked(line, marks) {
 
 function finding({ rule, severity, message, why, fix }) {
   return make("div", { class: `finding ${severity}` },
-    make("p", {}, make("a", { href: `${rules}${rule.toLowerCase()}.html` }, rule), " ", make("b", {}, said(message, rule))),
+    make("p", {}, make("a", { href: `rules/${rule.toLowerCase()}.html` }, rule), " ", make("b", {}, said(message, rule))),
     ...(why ? [make("p", {}, said(why, rule))] : []),
     ...(fix ? [make("p", { class: "repair" }, ...around(texts.fix, "{what}", said(fix.what, rule)))] : []));
 }

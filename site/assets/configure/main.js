@@ -12,6 +12,7 @@ const PAUSE_MS = 250;
 const SLOW_MS = 400;
 const FOLDERS = ["compose", "systemd", "k8s"];
 const FOLDER = "files";
+const LENGTHS = ["image", "input-tokens", "output-tokens"];  // fields that show what the answer took for them
 const root = document.getElementById("configurator");
 const at = selector => root.querySelector(selector);
 const data = JSON.parse(document.getElementById("configurator-data").textContent);
@@ -91,6 +92,7 @@ function reveal(found) {
   for (const each of root.querySelectorAll(".said")) each.replaceChildren();
   if (refused) {
     root.dataset.shown = `refused ${state.asked}`;
+    for (const name of LENGTHS) question.field(name).placeholder = "";  // those of the last answer are another question's
     answer.refuse(at("#refusal"), found);
     const name = { load: "amount", concurrency: "amount", rps: "amount" }[found.option?.slice(2)] ?? found.option?.slice(2);
     const place = name && at(`#said-${CSS.escape(name)}`);
@@ -104,7 +106,7 @@ function reveal(found) {
   answer.show(found);
   state.options = found.options.map(option => answer.brief(option));
   answer.table(at("#reasons"), found);
-  for (const [name, value] of Object.entries(found.lengths)) question.field(name).placeholder = value;
+  for (const name of LENGTHS) question.field(name).placeholder = found.lengths[name] ?? "";
   meant("gpu", data.gpus, found.gpu);
   meant("model", data.models, found.model);
 }
@@ -138,7 +140,8 @@ function complain(text) {
 
 function show() {
   const files = state.files[state.form] ?? {};
-  const names = Object.keys(files);
+  // The file that a reader looks for first: names with a dot before them are sums and settings.
+  const names = Object.keys(files).sort((one, other) => one.startsWith(".") - other.startsWith("."));
   state.name = names.includes(state.name) ? state.name : names[0];
   at("#files").hidden = names.length < 2;
   at("#files").replaceChildren(...names.map(name => {
