@@ -222,9 +222,9 @@ def _lengthen_tail(profile: LoadFigures, point: PointEstimate, factor: float) ->
     """Return a load of images with the p99 that was measured: the simulation has no crowds at the preparing thread."""
 
     def longer(times: Quantiles, alone: float) -> Quantiles:
-        return replace(times, p99=times.p99 + (factor - 1) * max(times.p99 - alone, 0.0))
+        return changed(times, p99=times.p99 + (factor - 1) * max(times.p99 - alone, 0.0))
 
-    return replace(profile, ttft=longer(profile.ttft, point.first), latency=longer(profile.latency, point.alone))
+    return changed(profile, ttft=longer(profile.ttft, point.first), latency=longer(profile.latency, point.alone))
 
 
 def answer_driven(
