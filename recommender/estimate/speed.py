@@ -3,8 +3,7 @@
 A request passes two stations. The server process prepares it in one thread: decode the image, cut it into tiles,
 tokenise. The engine then runs it through one iteration for each output token; an iteration costs a decoding step and
 the prefill of the requests that joined the batch meanwhile. ``closed_loop`` solves how the requests split between the
-two stations. Requests without images under load, and all that arrive at a rate, are simulated pass by pass instead
-(``load_profile``).
+two stations. Texts under load, and all that arrive at a rate, are simulated pass by pass instead (``load_profile``).
 
 The coefficients are fitted by ``recommend knowledge fit``. A range covers 80 % of the held-out errors.
 """
@@ -23,7 +22,7 @@ from recommender.estimate.closed_loop import ServiceTimes, share_gpu, solve_loop
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.request_times import add_load, estimate_times
 from recommender.estimate.scheduler.passes import Answer
-from recommender.estimate.scheduler.simulation import LoadFigures, Quantiles, Timed
+from recommender.estimate.scheduler.simulation import LoadFigures, Timed
 from recommender.estimate.uncertainty import Basis, Range, derive_rate, find_basis, find_widening, make_range
 from recommender.request.request import Quantile, TimeGoal
 from recommender.request.resolved_request import ResolvedRequest
@@ -183,7 +182,6 @@ def estimate(resolved: ResolvedRequest, config: Configuration, ranged: bool = Tr
         basis=find_basis(resolved, config),
         coefficients=COEFFICIENTS,
         profile=profile,
-        replayed=None,
     )
 
 
@@ -196,8 +194,7 @@ def predict_load(
 ) -> tuple[PointEstimate, LoadFigures | None]:
     """Return the figures of all servers, and the quantiles where the load is simulated."""
     point = estimate_servers(resolved, config, concurrency, coefficients)
-    several = concurrency > config.servers or resolved.varies
-    if not resolved.rps and (resolved.images or not several):
+    if not resolved.rps and (resolved.images or not (concurrency > config.servers or resolved.varies)):
         return point, None
     times_of = partial(shared_times, concurrency=-(-concurrency // config.servers), coefficients=coefficients)
     profile = load_profile.simulate_servers(resolved, config, concurrency, coefficients, times_of, kv_tokens)
@@ -205,26 +202,16 @@ def predict_load(
         one = load_profile.simulate_server(changed(resolved, rps=0.0), config, 1, coefficients, times_of, kv_tokens)
         point = point._replace(alone=one.latency.mean, first=one.ttft.mean, step=one.tpot.mean)
     if resolved.images:
-        profile = _lengthen_tail(profile, point, coefficients["tail-open"])
+        profile = profile.lengthen_tails(point.first, point.alone, coefficients["tail-open"])
     latency = max(profile.latency.mean, point.alone)
-    rps = profile.rps if resolved.rps else profile.rps * profile.latency.mean / latency
     simulated = point._replace(
         latency=latency,
         p99=max(profile.latency.p99, latency, point.alone * coefficients["tail-alone"]),
         ttft=max(profile.ttft.mean, point.first),
         token=max(profile.tpot.mean, point.step),
-        rps=rps,
+        rps=profile.rps * (1.0 if resolved.rps else profile.latency.mean / latency),
     )
     return simulated, profile
-
-
-def _lengthen_tail(profile: LoadFigures, point: PointEstimate, factor: float) -> LoadFigures:
-    """Return a load of images with the p99 that was measured: the simulation has no crowds at the preparing thread."""
-
-    def longer(times: Quantiles, alone: float) -> Quantiles:
-        return changed(times, p99=times.p99 + (factor - 1) * max(times.p99 - alone, 0.0))
-
-    return changed(profile, ttft=longer(profile.ttft, point.first), latency=longer(profile.latency, point.alone))
 
 
 def answer_driven(
@@ -257,9 +244,8 @@ def shared_times(
     times = estimate_times(resolved, config, True, coefficients)
     if config.share == 1:
         return times
-    share = coefficients["shared-step-share"]
-    batch = config.max_batch_size
-    return share_gpu(times, resolved.output_tokens, concurrency, batch, config.share - 1, share)
+    others, share = config.share - 1, coefficients["shared-step-share"]
+    return share_gpu(times, resolved.output_tokens, concurrency, config.max_batch_size, others, share)
 
 
 @lru_cache(maxsize=32)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, islice
 from typing import Literal, TypeAlias
 
@@ -48,6 +48,10 @@ class Quantiles:
         picks = (ordered[min(math.ceil(share * len(ordered)), len(ordered)) - 1] for share in (0.5, 0.9, 0.99))
         return cls(math.fsum(ordered) / len(ordered), *picks)
 
+    def lengthen_tail(self, alone: float, factor: float) -> Quantiles:
+        """Return them with ``factor`` times as much of the p99 beyond the ms of a request alone."""
+        return replace(self, p99=self.p99 + (factor - 1) * max(self.p99 - alone, 0.0))
+
 
 @dataclass(frozen=True, slots=True)
 class LoadFigures:
@@ -65,6 +69,11 @@ class LoadFigures:
     """Output tokens/s."""
     keeps_up: bool = True
     """False: requests arrive faster than they are answered, and times grow without end."""
+
+    def lengthen_tails(self, first: float, whole: float, factor: float) -> LoadFigures:
+        """Return them with longer tails of TTFT and latency; ``first`` and ``whole`` are those of a request alone."""
+        ttft, latency = self.ttft.lengthen_tail(first, factor), self.latency.lengthen_tail(whole, factor)
+        return replace(self, ttft=ttft, latency=latency)
 
 
 def start(server: SimulatedServer, on_done: Callable[[float, int], None], more: bool = False) -> Simulation:
