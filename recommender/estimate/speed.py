@@ -182,6 +182,7 @@ def estimate(resolved: ResolvedRequest, config: Configuration, ranged: bool = Tr
         basis=find_basis(resolved, config),
         coefficients=COEFFICIENTS,
         profile=profile,
+        replayed=None,
     )
 
 
