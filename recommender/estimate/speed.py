@@ -4,7 +4,6 @@ A request passes two stations. The server process prepares it in one thread: dec
 tokenise. The engine then runs it through one iteration for each output token; an iteration costs a decoding step and
 the prefill of the requests that joined the batch meanwhile. ``closed_loop`` solves how the requests split between the
 two stations. Texts under load, and all that arrive at a rate, are simulated pass by pass instead (``load_profile``).
-
 The coefficients are fitted by ``recommend knowledge fit``. A range covers 80 % of the held-out errors.
 """
 
