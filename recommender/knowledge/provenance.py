@@ -109,28 +109,28 @@ def weights(random: bool, say: Say = str) -> str:
 
 
 def measured_lines(store: Store, claim: str, say: Say = str) -> Iterator[str]:
-    """Yield on what a claim was measured, then, in English, each comparison at all its loads; nothing without runs."""
+    """Yield on what a claim was measured, then each comparison at all its loads; nothing without runs."""
     measured = store.measured.get(claim)
     if measured is None:
         return
     made = weights(measured.random_weights, say)
     on = (", ".join(measured.releases), ", ".join(measured.gpus), ", ".join(measured.models), made)
     yield say("Measured on LMDeploy {0}: {1}; {2}; {3}.").format(*on)
-    yield from map(_comparison, measured.comparisons)
+    yield from (_comparison(each, say) for each in measured.comparisons)
 
 
-def _comparison(comparison: MeasuredComparison) -> str:
+def _comparison(comparison: MeasuredComparison, say: Say) -> str:
     counted = [load for load in comparison.loads if load.counts]
     others = [load for load in comparison.loads if not load.counts]
-    change = f"{comparison.change[0].upper()}{comparison.change[1:]}"
-    text = f"{change}, {comparison.figure}: {_loads(counted)}."
-    return f"{text} Outside the verdict: {_loads(others)}." if others else text
+    change = say(comparison.change)
+    text = f"{change[0].upper()}{change[1:]}, {say(comparison.figure)}: {_loads(counted, say)}."
+    return f"{text} {say('Outside the verdict: {0}.').format(_loads(others, say))}" if others else text
 
 
-def _loads(loads: list[ComparedLoad]) -> str:
+def _loads(loads: list[ComparedLoad], say: Say) -> str:
     """Return ratios by what a request has: ``x0.96 at 1, x1.02 at 16 (448x448, 330 in, 16 out)``."""
     groups = []
     for requests, each in groupby(loads, lambda load: load.requests):
-        ratios = ", ".join(f"x{load.ratio:.2f} at {load.pressure}" for load in each)
-        groups.append(f"{ratios} ({requests})")
+        ratios = ", ".join(say("x{0} at {1}").format(f"{load.ratio:.2f}", load.pressure) for load in each)
+        groups.append(f"{ratios} ({say(requests)})")
     return "; ".join(groups)

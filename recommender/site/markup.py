@@ -157,10 +157,8 @@ def sources(store: Store, known: records.Sources, say: Say = str, release: str =
 
 
 def reason(store: Store, claim: str, because: str, say: Say = str) -> str:
-    """Return a claim's reason and what its runs measured, all loads included; the loads stay in English."""
-    measured = [prose(store, line) for line in measured_lines(store, claim, say)]
-    if measured[1:] and say is not str:
-        measured[1:] = [f'<span lang="en">{" ".join(measured[1:])}</span>']
+    """Return a claim's reason and what its runs measured, all loads included."""
+    measured = (prose(store, line) for line in measured_lines(store, claim, say))
     return " ".join((prose(store, say(because)), *measured))
 
 
