@@ -97,7 +97,9 @@ class Processes:
             if here and not isinstance(self.values.scopes.parents.get(id(node)), ast.JoinedStr):
                 found = list(self._command(node))
                 mentions = [at for at in mentions if at not in here] if found else mentions
-                yield from (launch._replace(unsure=True) for launch in found)
+                parent = self.values.scopes.parents.get(id(node))
+                whole = isinstance(parent, ast.keyword) and parent.arg == "command"  # of a container
+                yield from (launch._replace(unsure=launch.unsure or not whole) for launch in found)
 
     def _command(self, node: ast.expr) -> Iterator[Launch]:
         """Yield what a list of words, or a text, would start if it were run."""
