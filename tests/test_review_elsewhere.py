@@ -205,3 +205,53 @@ def test_steps_end_at_the_first_failure(shell: str, rules: list[str]) -> None:
     steps = f"jobs:\n  a:\n    runs-on: x\n    steps:\n    - run: |\n        {SERVE} --server-name 127.0.0.1 &\n"
     text = f"{steps}        sleep 60\n        curl -f http://127.0.0.1:23333/health\n{shell}"
     assert found("x.yml", text) == rules
+
+
+POD = """apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec:
+  containers:
+    - name: a
+      image: openmmlab/lmdeploy:v0.12.0
+      command: [python3, -c]
+      args:
+        - |
+          from lmdeploy import pipeline, TurbomindEngineConfig
+          pipeline("m", backend_config=TurbomindEngineConfig(tp=2))
+      resources: {limits: {nvidia.com/gpu: 1}}
+"""
+
+
+def test_a_pods_program_has_its_container() -> None:
+    """Its GPUs and its image; a text that Python does not run is none."""
+    assert "LMD110" in found("x.yaml", POD)
+    assert release("x.yaml", POD) == "0.12.0"
+    assert not read("x.yaml", POD.replace("python3", "echo")).launches
+
+
+def test_servers_in_windows_of_tmux_run_at_the_same_time() -> None:
+    """Keys that are sent return at once, as a detached session does."""
+    windows = [f'tmux send-keys -t {name} "{SERVE} --server-name 127.0.0.1 --server-port {{}}" C-m\n' for name in "ab"]
+    ports = [("1", "1"), ("1", "2")]
+    texts = ["#!/bin/bash\n" + "".join(map(str.format, windows, pair)) for pair in ports]
+    assert ["LMD614" in found("x.sh", text) for text in texts] == [True, False]
+
+
+@pytest.mark.parametrize("made", ["field(default_factory=Inner)", "Inner()"])
+def test_a_setting_within_a_setting_has_its_default(made: str) -> None:
+    """A class of settings holds an object of another; what a function makes is unknown."""
+    text = (
+        "from lmdeploy import pipeline, TurbomindEngineConfig\nclass Inner:\n    tp: int = 2\n"
+        "class Outer:\n    inner: Inner = {}\n"
+        "def main(c: Outer):\n    pipeline('m', backend_config=TurbomindEngineConfig(tp=c.inner.tp))\n"
+    )
+    assert given_options(only_launch(text.format(made), "python", "x.py")) == {"tp": ["2"]}
+    assert given_options(only_launch(text.format("load()"), "python", "x.py")) == {"tp": [None]}
+
+
+@pytest.mark.parametrize(("keyword", "rules"), [("command", ["LMD108"]), ("words", [])])
+def test_the_command_of_a_container_is_whole(keyword: str, rules: list[str]) -> None:
+    """Another list may get more words where it is used."""
+    text = f"add('x', {keyword}=['lmdeploy', 'serve', 'api_server', 'OpenGVLab/InternVL3-8B'])\n"
+    assert found("x.py", text) == rules

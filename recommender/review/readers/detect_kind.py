@@ -77,11 +77,11 @@ def read(path: str, text: str, kind: Kind | None = None, named: bool = True) -> 
 def _with_embedded(script: Script) -> Script:
     """Read the files within a file, as of here-documents, at their places in it."""
     whole, written = Mapped.whole(script.text), dict[str, str]()
-    for name, start, end, changes in script.embedded[:MOST_EMBEDDED]:
+    for name, start, end, changes, _ in script.embedded[:MOST_EMBEDDED]:
         if name.endswith(ENVIRONMENT_FILE):
             there = ((first - start, last - start, new) for first, last, new in changes)
             written[name] = whole.part(start, end).replaced(there).code
-    for name, start, end, changes in script.embedded[:MOST_EMBEDDED]:
+    for name, start, end, changes, container in script.embedded[:MOST_EMBEDDED]:
         inner = script.text[start:end]
         if mentions.NAME.search(inner) is None or name in written:
             continue
@@ -97,7 +97,10 @@ def _with_embedded(script: Script) -> Script:
             found = _read(path, blank + inner, kind, written)
         script = replace(
             script,
-            launches=(*script.launches, *(launch._replace(guarded=True) for launch in found.launches)),
+            launches=(
+                *script.launches,
+                *(launch._replace(guarded=True, container=launch.container or container) for launch in found.launches),
+            ),
             tools=(*script.tools, *found.tools),
             calls=(*script.calls, *(call for call in found.calls if call.words and call.words[0].raw.startswith("--"))),
             comments=tuple(sorted({*script.comments, *found.comments}, key=lambda comment: comment.place)),

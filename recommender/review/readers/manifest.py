@@ -11,6 +11,7 @@ from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, comments
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Embedded, Script, Word
 from recommender.review.script.source_map import SourceText
+from recommender.review.script.unwrap import PYTHON, program
 from recommender.review.script.variables import Variables
 from recommender.review.shell.nested import start, walk
 from recommender.review.shell.state import Run, Where, complete_script, export
@@ -75,6 +76,7 @@ def _patches(text: str, roots: Sequence[Node]) -> Iterator[Embedded]:
 def _start(run: Run, started: ContainerCommand) -> None:
     """Follow one container; each has its own environment."""
     run.state, run.functions, run.container = Variables(), {}, started.container
+    run.embedded += _program(run.page.text, started)
     if started.line is None:
         start(run, started.fields, started.environment, started.container)
         return
@@ -91,6 +93,15 @@ def _start(run: Run, started: ContainerCommand) -> None:
         (server._replace(environment=started.environment | _own(server.environment, started.environment)), frame)
         for server, frame in run.launches[before:]
     ]
+
+
+def _program(text: str, started: ContainerCommand) -> Iterator[Embedded]:
+    """Yield the program of ``python -c``, if it is a block of its own."""
+    words = started.fields
+    at = next((at for at, field in enumerate(words[:-1]) if field.value == "-c"), -1)
+    if at > 0 and PYTHON.fullmatch(program(words[at - 1])) and text[words[at + 1].start] == "|":
+        first = text.find("\n", words[at + 1].start) + 1
+        yield Embedded("command.py", first, words[at + 1].end, (), started.container)
 
 
 def _own(environment: Mapping[str, Word], given: Mapping[str, Word]) -> dict[str, Word]:

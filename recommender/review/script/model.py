@@ -197,6 +197,8 @@ class Embedded(NamedTuple):
     start: int
     end: int
     changes: tuple[tuple[int, int, str], ...] = ()
+    container: Container | None = None
+    """In which it runs."""
 
 
 @dataclass(frozen=True, eq=False)

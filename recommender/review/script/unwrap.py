@@ -151,8 +151,8 @@ def _shell(unwrapped: Unwrapped) -> None:
 FILLED = frozenset({"parallel", "xargs"})
 """Programs that replace braces by words of their input."""
 WRAP = pattern(r"--wrap=")
-DETACHED = pattern(r"-d[A-Za-z]*")
-"""``tmux new -d`` and ``screen -dmS`` return at once."""
+RETURNS = pattern(r"-d[A-Za-z]*|send(?:-keys)?|stuff")
+"""``tmux new -d``, ``screen -dmS`` and keys that are sent return at once."""
 
 
 def _filled(field: Field) -> Field:
@@ -166,7 +166,7 @@ HEADS = WRAPPERS | SHELLS | DOCKERS | {"lmdeploy"}
 def _wrapper(page: SourceText, unwrapped: Unwrapped, name: str) -> None:
     """Skip the wrapper's own options to the first known program."""
     environment = dict(unwrapped.environment)
-    if name in ("tmux", "screen") and any(DETACHED.fullmatch(field.known) for field in unwrapped.fields[1:]):
+    if name in ("tmux", "screen") and any(RETURNS.fullmatch(field.known) for field in unwrapped.fields[1:]):
         unwrapped.background = True
     if name in FILLED:
         unwrapped.fields = [_filled(field) for field in unwrapped.fields]

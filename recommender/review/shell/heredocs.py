@@ -113,7 +113,7 @@ def leftovers(shell: Shell, root: Node) -> None:
     for match in list(LAUNCH.finditer(mapped.code))[:MOST_MENTIONS]:
         at = mapped.at[match.start()]
         node = next(_quoted(root, match.start()), None)
-        done = [*run.followed, *((start, end) for _, start, end, _ in run.embedded)]
+        done = [*run.followed, *((start, end) for _, start, end, *_ in run.embedded)]
         if node is None or match.end() > node.end_byte or any(start <= at < end for start, end in done):
             continue
         if _only_shown(shell, node):

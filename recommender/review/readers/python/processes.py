@@ -1,8 +1,9 @@
 """Find the servers that a Python file starts as processes, and the commands that it builds."""
 
 import ast
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from itertools import takewhile
+from itertools import accumulate, takewhile
 
 from recommender.common.pattern import pattern
 from recommender.review.readers.python.changes import changes, dictionary, named
@@ -87,8 +88,7 @@ class Processes:
     def _built(self) -> Iterator[Launch]:
         """Yield the servers of command lists and texts that no call in the file was seen to run."""
         mentions = [match.start() for match in LAUNCH.finditer(self.page.text)]
-        done = [*self.values.followed, *self.shown()]
-        mentions = [at for at in mentions if not any(first <= at < last for first, last in done)][:MOST_BUILT]
+        mentions = list(_outside(mentions, [*self.values.followed, *self.shown()]))[:MOST_BUILT]
         for node in self.values.nodes if mentions else ():
             if not isinstance(node, ast.List | ast.Tuple | ast.Constant | ast.JoinedStr):
                 continue
@@ -97,7 +97,9 @@ class Processes:
             if here and not isinstance(self.values.scopes.parents.get(id(node)), ast.JoinedStr):
                 found = list(self._command(node))
                 mentions = [at for at in mentions if at not in here] if found else mentions
-                yield from (launch._replace(unsure=True) for launch in found)
+                parent = self.values.scopes.parents.get(id(node))
+                whole = isinstance(parent, ast.keyword) and parent.arg == "command"  # of a container
+                yield from (launch._replace(unsure=launch.unsure or not whole) for launch in found)
 
     def _command(self, node: ast.expr) -> Iterator[Launch]:
         """Yield what a list of words, or a text, would start if it were run."""
@@ -193,6 +195,16 @@ class Processes:
             around = Surroundings(unwrapped.environment, unwrapped.container, background)
             self._follow(fields)
             yield launch(self.page, unwrapped.fields, around, unwrapped.starts)
+
+
+def _outside(places: list[int], ranges: list[tuple[int, int]]) -> Iterator[int]:
+    """Yield the places that are in none of the ranges."""
+    starts = sorted(first for first, _ in ranges)
+    ends = list(accumulate((last for _, last in sorted(ranges)), max))
+    for place in places:
+        before = bisect_right(starts, place)
+        if not before or ends[before - 1] <= place:
+            yield place
 
 
 def environment(page: SourceText, values: Values) -> dict[str, Word]:

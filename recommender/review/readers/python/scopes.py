@@ -209,6 +209,8 @@ class Scopes:
         scope: Scope | None = self.at.get(id(name))
         if isinstance(name, ast.Name) and name.id == "self":
             return scope.owner if scope else ""
+        if isinstance(name, ast.Attribute) and (made := self._made_in(name)):
+            return made
         value: ast.expr | None = name
         for _ in range(DEEPEST):
             if isinstance(value, ast.BoolOp) and isinstance(value.op, ast.Or):
@@ -230,6 +232,14 @@ class Scopes:
                     return last_name(each.annotation)
             scope = scope.parent
         return ""
+
+    def _made_in(self, name: ast.Attribute) -> str:
+        """Return the class of a field that another class of the file creates: ``field(default_factory=Engine)``."""
+        made = self.fields.get(self._class_of(name.value), {}).get(name.attr)
+        if not isinstance(made, ast.Call):
+            return ""
+        factory = next((keyword.value for keyword in made.keywords if keyword.arg == "default_factory"), made.func)
+        return last_name(factory) if last_name(factory) in self.fields else ""
 
     def _field(self, owner: str, name: str) -> ast.expr | None:
         """Return the value of a class's field; None if an object is created with another."""

@@ -57,10 +57,14 @@ def _elements(scopes: Scopes, node: ast.expr) -> list[ast.expr]:
 
 
 def _bound(target: ast.expr, values: list[ast.expr]) -> Iterator[Row]:
-    """Yield the names of each turn; nothing if a turn has another form."""
+    """Yield the names of each turn; nothing if a turn has another form, or for numbers alone: sweeps try extremes."""
     turns = [_names(target, value) for value in values[: MOST_ROWS + 1]]
-    if len(turns) > 1 and all(turns):
+    if len(turns) > 1 and all(any(_is_text(value) for value in turn.values()) for turn in turns):
         yield from turns
+
+
+def _is_text(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def _names(target: ast.expr, value: ast.expr) -> Row:
