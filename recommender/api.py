@@ -116,8 +116,13 @@ def review(text: str, path: str = "serve.sh", **options: str) -> Review:
     True
     """
     from recommender.common.cpu_budget import cpu_budget
+    from recommender.common.errors import UnknownName
+    from recommender.common.text import did_you_mean, shorten
+    from recommender.review.context import ANSWERS
     from recommender.review.engine import review
 
+    for name in options.keys() - ANSWERS.keys():
+        raise UnknownName(f"unknown option {shorten(name)}{did_you_mean(name, ANSWERS)}")
     with cpu_budget():
         return review(path, text, options)
 

@@ -17,7 +17,7 @@ import click
 
 from recommender.commands.lazy import LazyGroup
 from recommender.common import streams
-from recommender.common.exits import BAD_REQUEST, DEFECT, INTERRUPTED, MACHINE, NOTHING_FITS, fail
+from recommender.common.exits import BAD_REQUEST, DEFECT, INTERRUPTED, MACHINE, fail
 from recommender.common.text import masked
 from recommender.fleet import FORMS
 from recommender.options import files, request_options
@@ -140,14 +140,14 @@ def _expected(error: Exception) -> NoReturn:
     from recommender.choose.recommend import NothingFits
     from recommender.common.errors import UserError
 
-    if isinstance(error, UserError):
-        fail(_as_typed(str(error)), error.exit_code)
     if isinstance(error, NothingFits):
         from recommender.common import terminal
         from recommender.render.report import explain_no_fit
 
         terminal.write(_as_typed(explain_no_fit(error)), sys.stderr)
-        sys.exit(NOTHING_FITS)
+        sys.exit(error.exit_code)
+    if isinstance(error, UserError):
+        fail(_as_typed(str(error)), error.exit_code)
     if isinstance(error, OSError):
         fail(f"cannot read or write: {error.strerror or error}; fix this, then run it again", MACHINE)
     if os.environ.get("RECOMMEND_DEBUG"):

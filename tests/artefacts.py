@@ -64,7 +64,8 @@ def fits(request: Request) -> Recommendation:
 
 
 def found(**asked: object) -> Recommendation:
-    made = answer(Request(**{"gpu": "a100-sxm-80g", "load": "single"} | asked))  # type: ignore[arg-type]
+    load = {} if "concurrency" in asked else {"load": "single"}
+    made = answer(Request(**{"gpu": "a100-sxm-80g"} | load | asked))  # type: ignore[arg-type]
     assert isinstance(made, Recommendation), f"nothing fits: {made}"
     return made
 

@@ -85,6 +85,16 @@ def test_a_mistake_is_one_line() -> None:
         lambda: recommender.explain("sesion-len"),
         lambda: recommender.explain("session-len", "0.1.0"),
         lambda: recommender.follow(REQUEST, "nobody"),
+        lambda: recommender.recommend(recommender.Request(gpu="T4", model="llama-3.3-70b-instruct")),
+        lambda: recommender.Request(gpu="L4", concurrency="8"),  # type: ignore[arg-type]
+        lambda: recommender.Request(gpu="L4", rps="3"),  # type: ignore[arg-type]
+        lambda: recommender.Request(gpu=None),  # type: ignore[arg-type]
+        lambda: recommender.Request(gpu="L4", load="single", concurrency=4),
+        lambda: recommender.Request(gpu="L4", tp=2),
+        lambda: recommender.Request(gpu="L4", gpu_count=4, tp=3),
+        lambda: recommender.render(recommender.recommend(REQUEST), "k8s"),
+        lambda: recommender.render(recommender.recommend(REQUEST), "bash", "loud"),
+        lambda: recommender.review("lmdeploy serve api_server m", backend="pytorch"),
         lambda: recommender.plan(REQUEST, ["L4"]),
         lambda: recommender.plan(recommender.Request(gpu="L4", rps=1), []),
     )

@@ -269,7 +269,7 @@ def test_limits_of_images_come_from_the_folder(limits: Any, expected: tuple[int,
         ("qwen3-30b-a3b", {"num_experts_per_tok": 200}, "language model"),
         ("qwen3-30b-a3b", {"mlp_only_layers": list(range(48))}, "language model"),
         ("gpt-oss-20b", {"sliding_window": "far"}, "window"),
-        ("gpt-oss-20b", {"quantization_config": {"quant_method": "compressed-tensors"}}, "method"),
+        ("gpt-oss-20b", {"quantization_config": {"quant_method": "compressed-tensors"}}, "num_bits"),
         ("qwen3-8b", {"torch_dtype": "float32"}, "dtype"),
     ],
 )

@@ -139,6 +139,40 @@ def test_only_what_the_engine_or_the_server_reads_is_written(model: str, release
         assert not each.emitted or each.kind != "flag" or is_read(eras[each.option], "pytorch"), each.option
 
 
+FOLDERS = {"turbomind": ("src/turbomind/", "lmdeploy/turbomind/"), "pytorch": ("lmdeploy/pytorch/",)}
+"""Folders of LMDeploy's repository that only one engine runs."""
+CITED = (
+    {"model": TEXT, "workload": "chat"},
+    {"model": TEXT, "workload": "rag", "kv": "int8"},
+    {"model": TEXT, "workload": "rag", "kv": "int4", "concurrency": 16},
+    {"model": "internvl3-8b", "concurrency": 64},
+    {"model": "internvl3-8b", "workload": "chat", "gpu": "a100-sxm-80g"},
+    {"model": "qwen3-30b-a3b", "workload": "agent", "gpu": "h100-sxm-80g", "gpu_count": 4, "concurrency": 8},
+    {"model": "phi-4", "workload": "rag", "gpu": "l4", "concurrency": 64},
+    {"model": TEXT, "workload": "rag", "gpu": "l4", "concurrency": 200},
+)
+
+
+@pytest.mark.parametrize("engine", ["turbomind", "pytorch"])
+@pytest.mark.parametrize("release", ["0.9.2", "0.14.0", "0.18.0"])
+@pytest.mark.parametrize("given", CITED, ids=str)
+def test_what_is_written_rests_on_the_engine_that_runs(given: dict[str, Any], release: str, engine: Any) -> None:
+    """No reason and no refusal cites code that this start never runs; the reason for the engine itself may."""
+    request = Request(**({"gpu": "h100-sxm-80g", "lmdeploy": release, "backend": engine} | given))
+    try:
+        made = recommend(request)
+    except NothingFits as refused:
+        cited = {each.constraint: each.sources for each in (refused.nothing.binding, *refused.nothing.others)}
+    else:
+        written = [each for each in made.explanations if each.emitted or each.option == "tp"]
+        cited = {each.option: each.sources for each in written if each.option != "backend"}
+        cited |= {each.constraint: each.sources for each in made.findings}
+    assert cited
+    (other,) = (folders for name, folders in FOLDERS.items() if name != engine)
+    wrong = {name for name, sources in cited.items() for line in sources.code if line.path.startswith(other)}
+    assert not wrong - {"turbomind-serves-model", "pytorch-serves-model"}
+
+
 def test_ranges_of_an_unmeasured_engine_are_wider() -> None:
     """On a card and with a model whose TurboMind runs are measured."""
     fast, slow = (

@@ -34,13 +34,15 @@ def measured() -> list[tuple[str, int, float, float, str]]:
     made = []
     for path in sorted((ROOT / "knowledge" / "evidence").glob("*.yaml")):
         run = yaml.load(path.read_text(), yaml.CSafeLoader)
-        threads = [int(each.partition("=")[2]) for each in run["environment"] if each.startswith("OMP_NUM_THREADS=")]
-        if not threads or threads[0] > MOST_OMP or run["copies"] > 1 or run.get("servers", 1) > 1:
+        threads = [
+            int(each.partition("=")[2]) for each in run.get("environment", []) if each.startswith("OMP_NUM_THREADS=")
+        ]
+        if not threads or threads[0] > MOST_OMP or run.get("copies", 1) > 1 or run.get("servers", 1) > 1:
             continue
         for phase in run["phases"]:
-            if phase["image"] in KINDS and phase["window_s"] > 5 and not phase.get("failures"):
+            if phase.get("image", "") in KINDS and phase["window_s"] > 5 and not phase.get("failures"):
                 rate = phase["window_requests"] / phase["window_s"]
-                made.append((phase["image"], run["gpu_count"], rate, phase["server_cores"], run["id"]))
+                made.append((phase.get("image", ""), run.get("gpu_count", 1), rate, phase["server_cores"], run["id"]))
     return made
 
 

@@ -7,6 +7,7 @@ import math
 import re
 import shlex
 import time
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from cpu_time import allowed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recommender.choose.recommend import recommend
 from recommender.estimate import arrivals
 from recommender.estimate.arrivals import open_server
 from recommender.estimate.scheduler.pool import Pool
-from recommender.fleet import json_output, write
+from recommender.fleet import front, json_output, write
 from recommender.fleet.aim import Aim, Tail
 from recommender.fleet.layout import lay_out
 from recommender.fleet.rate_search import BUSIEST, BUSIEST_AT_GOALS, BUSIEST_OF_FEW, FEW
@@ -504,6 +506,23 @@ def test_the_files_hold_what_was_sized(gpu: str, tp: int) -> None:
     assert (own.tp, own.share, own.max_batch_size) == (tp, found.config.share, found.config.max_batch_size)
     assert own.kv_bits == found.config.kv_bits
     assert host.spare == 1
+
+
+@pytest.mark.parametrize(
+    ("gpu", "rps", "p99_ms"), [("h200-sxm", 60, 1500), ("l40s", 50, 800), ("a100-sxm-80g", 10, 400), ("l4", 5, 30_000)]
+)
+def test_whoever_is_served_meets_the_goal(gpu: str, rps: float, p99_ms: float) -> None:
+    """A full server is as fast as recommend says of so many at once; the wait before it is what the goal leaves."""
+    aim = Aim(rps, p99_ms)
+    found = fleet(HostKind(gpu, 2, 1, 32), aim)
+    layout = lay_out(found, FleetPlan(found.resolved, aim, {}, (found,), ()))
+    limits = front.limits(layout)
+    assert limits.at_server == layout.places >= found.down.requests
+    servers = found.config.share * 2
+    full = recommend(replace(layout.recommendation.request, concurrency=layout.places * servers), STORE, room=False)
+    assert full.config.max_batch_size >= limits.running
+    assert full.speed.p99_ms.value + limits.queue_ms <= 1.1 * p99_ms
+    assert full.speed.rps.value / servers > found.down.figures.rps  # the planned rate passes through
 
 
 # --- the JSON

@@ -94,6 +94,7 @@ def values(plain: dict[str, Any]) -> dict[str, Any]:
         "model.max_tiles": vision["max_tiles"] if vision else 0,
         "model.tile_tokens": vision["tokens_per_tile"] if vision else 0,
         "request.total_tokens": case["input_tokens"] + case["output_tokens"],
+        "request.longest_tokens": case["input_tokens"] + case["output_tokens"],  # all requests are alike here
         "request.prompt_tokens": request["prompt_tokens"] or 1,
         "request.concurrency_per_server": -(-case["concurrency"] // config["servers"]),
         "config.cards": config["tp"] * config["servers"] // config["share"],

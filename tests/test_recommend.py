@@ -66,6 +66,21 @@ def test_where_nothing_fits_the_nearest_change_is_told(monkeypatch: pytest.Monke
     assert seen == [False, True]
 
 
+@pytest.mark.parametrize(("concurrency", "fits"), [(8, True), (16, False)])
+def test_what_binds_is_not_what_nobody_asked_for(concurrency: int, fits: bool) -> None:
+    """The engine has no 8-bit cache for latent attention; that 16 bits do not hold the load says more."""
+    asked = {"gpu": "b200", "gpu_count": 8, "model": "kimi-k2-instruct", "workload": "agent"}
+    if fits:
+        assert recommend.recommend(Request(**asked, concurrency=concurrency)).config.kv_bits == 16
+        return
+    with pytest.raises(recommend.NothingFits) as raised:
+        recommend.recommend(Request(**asked, concurrency=concurrency))
+    assert raised.value.nothing.binding.constraint == "kv-holds-concurrency"
+    with pytest.raises(recommend.NothingFits) as raised:
+        recommend.recommend(Request(**asked, concurrency=concurrency, kv="int8"))
+    assert raised.value.nothing.binding.constraint == "kv-bits-latent-pytorch"
+
+
 MISSED = (("tp", 1), ("goal-rps", 2))
 
 
@@ -115,6 +130,48 @@ def test_the_rate_is_the_one_constraint_of_the_knowledge() -> None:
     half = choose(resolve(rps=20.0, concurrency=made.resolved.concurrency // 2))
     assert isinstance(half, NoCandidate)
     assert "goal-rps" in dict(half.rejected)
+
+
+CHAT = {"model": "qwen2.5-7b-instruct-awq", "workload": "chat"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "bits"),
+    [
+        ({"gpu": "rtx-4090", "model": "qwen3-8b-fp8", "workload": "chat", "rps": 3.0}, 16),
+        ({"gpu": "l4", "rps": 3.0, **CHAT}, 8),
+        ({"gpu": "l4", "rps": 1.0, **CHAT}, 16),
+    ],
+)
+def test_a_rate_costs_no_more_accuracy_than_it_needs(asked: dict[str, Any], bits: int) -> None:
+    """A larger batch alone is no reason for fewer bits; clients that never pause show which bits serve the rate."""
+    made = recommend.recommend(Request(**asked))
+    assert made.config.kv_bits == bits
+    rate, served = asked.pop("rps"), {}
+    for kv in ("fp16", "int8"):
+        fitting = []
+        for concurrency in (8, 16, 32, 64, 128):
+            try:
+                fitting.append(recommend.recommend(Request(**asked, concurrency=concurrency, kv=kv)).speed.rps.value)
+            except recommend.NothingFits:
+                break
+        served[kv] = max(fitting)
+    assert (served["fp16"] >= rate) == (bits == 16)
+    assert served["int8"] >= rate
+
+
+@pytest.mark.parametrize("rate", [0.5, 1.5, 2.5, 3.0])
+def test_no_more_is_answered_than_arrives_or_can_be_served(rate: float) -> None:
+    """What can be served is what clients that never pause get from the same batch."""
+    made = recommend.recommend(Request(gpu="l4", rps=rate, **CHAT))
+    full = Request(gpu="l4", concurrency=made.config.max_batch_size, **CHAT)
+    given = {"max-batch-size": str(made.config.max_batch_size), "quant-policy": str(made.config.kv_bits % 16)}
+    most = recommend.recommend_adviser(full, "defaults", given).speed.rps
+    found = made.speed.rps
+    for end, limit in ((found.low, most.low), (found.value, most.value), (found.high, most.high)):
+        assert end == pytest.approx(min(rate, limit), rel=0.02)
+    warned = [finding for finding in made.findings if finding.constraint == "rate-near-limit"]
+    assert bool(warned) == (found.low < rate)
 
 
 def test_an_advisers_configuration_is_told_with_what_was_changed() -> None:

@@ -1,6 +1,7 @@
 """The nearest change of a request under which something would fit: which are tried, and in which order."""
 
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,10 @@ from recommender.choose import relax
 from recommender.choose.constraints import ConstraintFinding
 from recommender.choose.recommend import NothingFits, recommend
 from recommender.choose.select import Candidate, Choice, NoCandidate, choose, predict
+from recommender.cli import root
+from recommender.commands import plan
 from recommender.knowledge.names import PART
+from recommender.options import build_request
 from recommender.render.report import explain_no_fit
 from recommender.request.command_line import parse_time
 from recommender.request.request import Request
@@ -431,6 +435,30 @@ def test_a_quantised_checkpoint_is_offered_on_the_same_card() -> None:
     made = recommend(Request(gpu="l40s", model="qwen2.5-32b-instruct-awq", concurrency=1), STORE)
     assert made.config.cards == 1
     assert f"or: {other.options} ({other.text})" in " ".join(explain_no_fit(error).split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--model qwen2.5-7b-instruct --input-tokens 900:4000 --output-tokens 200 --ttft p99:1500 --tpot 60",
+        "--model qwen2.5-7b-instruct --workload chat --prefix-tokens 300 --turns 3 --max-context 8192 --burstiness 2",
+        "--model internvl3-8b-awq --image 448x448:0.7,1280x720:0.3 --p99 9000 --lmdeploy 0.12.3",
+        "--model internvl3-8b-awq --image 640x480x2 --latency p90:4000 --kv int8",
+        "--model internvl3-8b-awq --text-only --backend pytorch --kv fp16",
+    ],
+)
+def test_plan_is_asked_for_the_same_requests_and_goals(words: str) -> None:
+    """Every option that describes them comes back where plan reads the command that is offered."""
+    typed = shlex.split(f"--gpu l4 --rps 500 {words}")
+    asked = build_request(root.make_context("recommend", [*typed]).params)
+    with pytest.raises(NothingFits) as raised:
+        recommend(asked, STORE)
+    (other,) = raised.value.others
+    _, command, *offered = shlex.split(other.options)
+    assert command == "plan"
+    context = plan.command.make_context("plan", offered)
+    found = build_request({**context.params, "gpu": context.params["gpus"][0]})
+    assert found == replace(asked, gpu=found.gpu)
 
 
 def test_a_rate_beyond_one_server_leads_to_plan() -> None:

@@ -12,6 +12,7 @@ import pytest
 from artefacts import KNOWLEDGE, Called, text
 from scripts import read_bash
 
+from recommender.commands.review import QUESTION
 from recommender.knowledge.load import load
 from recommender.review import case, checks, context, engine, settings
 from recommender.review.rule import Case, Diagnostic, Finding, Rule
@@ -675,3 +676,8 @@ def test_a_finding_has_its_own_severity_or_the_rules() -> None:
     rule = speaking()
     assert Finding(rule, "x", Diagnostic(HERE, "a", "b")).severity == "warning"
     assert Finding(rule, "x", Diagnostic(HERE, "a", "b", severity="info")).severity == "info"
+
+
+def test_every_option_of_a_request_that_review_takes_is_read() -> None:
+    """One that no rule reads would be accepted, right or wrong, and change nothing."""
+    assert QUESTION.keys() == context.ANSWERS.keys()

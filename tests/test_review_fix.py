@@ -464,3 +464,69 @@ def test_an_artefact_of_ours_is_optimal_already(form: str, asked: dict[str, obje
 
     made, said = optimize.optimize(source, look(source), look)
     assert (made.whole, said) == (text, [])
+
+
+def optimized_file(folder: Path, name: str, text: str) -> tuple[str, list[str]]:
+    """Return a file of another kind with recommended values, and the messages."""
+    (folder / name).write_text(text)
+    source = read(str(folder / name))
+    told = {"gpu": "A100-80G", "load": "16", "lmdeploy": "0.18.0"}
+
+    def look(each: Source) -> engine.Review:
+        return engine.review(each.path, each.text, told)
+
+    made, said = optimize.optimize(source, look(source), look)
+    return made.whole, said
+
+
+def test_a_command_that_two_services_share_is_changed_once(tmp_path: Path) -> None:
+    """An anchor's command is one text, however many services run it; merged variables are not added again."""
+    service = "command: lmdeploy serve api_server Qwen/Qwen2.5-VL-7B-Instruct --max-batch-size 64"
+    text = (
+        f"services:\n  a: &a\n    image: openmmlab/lmdeploy:v0.18.0-cu12.8\n    environment: &e\n"
+        f"      OMP_NUM_THREADS: 4\n    {service}\n  b:\n    <<: *a\n    environment:\n      <<: *e\n      A: b\n"
+    )
+    made, _ = optimized_file(tmp_path, "compose.yaml", text)
+    assert made.count("--max-prefill-token-num") == 1
+    assert made.count("OMP_NUM_THREADS") == 1
+
+
+def test_a_variable_of_a_unit_does_not_reach_its_container(tmp_path: Path) -> None:
+    """So none is added; what has no effect is never added again and again."""
+    run = "/usr/bin/docker run --rm --gpus all openmmlab/lmdeploy:v0.18.0-cu12.8"
+    text = f"[Service]\nExecStart={run} lmdeploy serve api_server Qwen/Qwen2.5-VL-7B-Instruct --max-batch-size 8\n"
+    made, _ = optimized_file(tmp_path, "x.service", text)
+    assert "OMP_NUM_THREADS" not in made
+    assert "--max-batch-size 16" in made
+
+
+PIPE = "from lmdeploy import TurbomindEngineConfig, pipeline\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"{PIPE}c = TurbomindEngineConfig()\nc.tp = 1\npipeline('Qwen/Qwen3-8B', backend_config=c)\n", "by hand"),
+        (f"{PIPE}c = TurbomindEngineConfig(tp=1)\nif a:\n    c.tp = 2\npipeline('Qwen/Qwen3-8B', backend_config=c)\n",
+         "several configurations"),
+    ],
+)  # fmt: skip
+def test_no_keyword_is_put_behind_an_assignment(text: str, said: str, tmp_path: Path) -> None:
+    """``c.tp = 1, max_batch_size=16`` would be a tuple; branches need values of their own."""
+    made, messages = optimized_file(tmp_path, "x.py", text)
+    assert made == text
+    assert any(said in each for each in messages)
+
+
+def test_options_of_a_sourced_variable_are_not_repaired(tmp_path: Path) -> None:
+    """The name is in another file: writing it here would drop the other words of the variable."""
+    (tmp_path / "x.env").write_text('EXTRA="--enable-prefix-cache --log-level ERROR"\n')
+    text = "#!/bin/bash\n. ./x.env\nlmdeploy serve api_server Qwen/Qwen3-8B $EXTRA\n"
+    (tmp_path / "x.sh").write_text(text)
+
+    def look(each: Source) -> engine.Review:
+        return engine.review(each.path, each.text, {"lmdeploy": "0.18.0"})
+
+    made = fix.repair(read(str(tmp_path / "x.sh")), look)
+    assert [each.rule.id for each in made.review.findings if each.severity == "error"] == ["LMD101"]
+    assert made.source.whole == text

@@ -901,7 +901,8 @@ def test_an_array_that_a_branch_appends_to_is_read_whole() -> None:
     assert not launch.unsure
     assert text_at(text, launch.options[0].whole) == "--tp 2"
     other = only_launch('if a; then args=(--tp 2); else args=(--dp 2); fi\nlmdeploy serve api_server m "${args[@]}"\n')
-    assert (other.options, other.unsure) == ((), True)
+    assert (given_options(other), other.unsure) == ({"--tp": ["2"]}, True)
+    assert [given_options(each) for each in other.alternatives] == [{"--dp": ["2"]}]
 
 
 def test_servers_of_a_loop_behind_a_proxy_are_found() -> None:

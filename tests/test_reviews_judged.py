@@ -27,14 +27,19 @@ CORPUS_NOT_FOUND = {
 """What no rule meets: a variable set in one branch, the PyTorch engine's work buffers, a Windows path, the models'
 memory without a known model, pip's conditions."""
 FILES_NOT_FOUND = {
+    ("gh-selfhosted-matrix-include", "A fixed pause, and set -e ends the step"),
     ("py-adapter", "Open to every address without API keys"),
-    ("sh-getopts-array", "No such option"),
+    ("py-adapter-extra", "Open to every address without keys"),
+    ("sh-heredoc-unit", "At once after the start, under set -e"),
     ("sh-local-arrays", "A share of 1 or more stops the start"),
+    ("sh-proxy-three-workers", "The first worker has the proxy's port"),
     ("sh-retry-loop", "It registers http://0.0.0.0:23333 at the proxy"),
     ("sh-slurm-array", "The second and third model have no AWQ weights"),
+    ("sky-serve-yaml", "The server listens on 8080"),
 }
-"""All depend on the caller: it may add --api-keys or another engine, choose the model of a job array, and the proxy
-may be on another host. Of words that several branches add to one list, none is known."""
+"""Most depend on the caller: it may add --api-keys or another engine, choose the model of a job array, and the proxy
+may be on another host. A matrix may give another
+port. Also a request to a unit that was just enabled, and the ports of a SkyPilot service."""
 FAMILIES_OF_FILES = {**FAMILIES, "unread": "unread"}
 
 
@@ -82,7 +87,7 @@ def test_the_files_have_no_false_alarm_and_no_more_misses() -> None:
     assert [file.judged.id for file in judging.files() if file.silent] == []
     assert wrong(judged) == []
     assert missed(judged) == FILES_NOT_FOUND
-    assert sum(len(one.right) for one in judged) >= 421
+    assert sum(len(one.right) for one in judged) >= 890
 
 
 def test_findings_are_of_the_labelled_rule() -> None:

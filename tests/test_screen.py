@@ -185,7 +185,7 @@ def test_a_rejected_configuration_is_not_started() -> None:
     [
         ("--gpu A100-80G --rps 5", "5 requests/s asked, sized as 1 concurrent request (arrivals of images are not"),
         ("--gpu A100-80G --rps 5", "  goal        rate 5.7 of 5 requests/s\n"),
-        ("--gpu A100-80G --rps 5 --load 16", "  goal        rate 25.1 of 5 requests/s\n"),
+        ("--gpu A100-80G --rps 5 --load 16", "  goal        rate 25.0 of 5 requests/s\n"),
         ("--gpu H100-80G --model qwen3-8b --workload chat --ttft p99:2s", "  goal        TTFT p99 "),
         ("--gpu H100-80G --model qwen3-8b --workload chat --ttft p99:2s", " ms of 2 s\n"),
         ("--gpu H100-80G --load 4 --p99 900 --latency 1s --tpot 50ms", "  goal        latency p99 "),
@@ -193,6 +193,7 @@ def test_a_rejected_configuration_is_not_started() -> None:
         ("--gpu H100-80G --load 4 --p99 900 --latency 1s --tpot 50ms", "  goal        TPOT mean "),
         ("--gpu A100-80G --load 64 --p99 2s", ", missed\n"),
         ("--gpu A100-80G:8 --model llama-3.1-70b-instruct --workload chat --rps 6", "6 requests/s are probably too"),
+        ("--gpu L4 --model qwen3-8b-awq --workload chat --rps 0.00002", "0.000020 requests/s 0.000020 to 0.000020\n"),
     ],
 )
 def test_what_was_asked_is_on_the_screen(words: str, said: str) -> None:

@@ -238,6 +238,9 @@ def test_the_nearest_of_the_last_tier_is_told_of(monkeypatch: pytest.MonkeyPatch
     estimated: dict[str, Any] = {"max_batch_size": 4}
     for tier in ([one, estimated], [estimated, one]):
         assert chosen(monkeypatch, rules, tier).binding.constraint == "cache"
+    # A tier that a fact alone rejects, as an engine without 8-bit caches does, does not hide what lacked memory before.
+    assert chosen(monkeypatch, rules, [estimated], [one]).binding.constraint == "cache"
+    assert chosen(monkeypatch, rules, [one], [estimated]).binding.constraint == "cache"
     small = rule("small", "estimate.kv_tokens >= 10000000", when=["config.prefill_tokens == 512"])
     large = rule("large", "estimate.kv_tokens >= 10000000", when=["config.prefill_tokens == 4096"])
     pair: list[dict[str, Any]] = [{"prefill_tokens": 512}, {"prefill_tokens": 4096}]

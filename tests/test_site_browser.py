@@ -134,6 +134,20 @@ def test_search_finds_what_people_type(visit: Visit) -> None:
     assert not missed
 
 
+MISSPELT = {
+    "througput": "how-to/high-load", "quantisaton": "concepts/(kv|weight)-quantisation",
+    "quantizaton": "concepts/(kv|weight)-quantisation", "prefix-cachng": "concepts/prefix-caching",
+    "kv cahe": "concepts/kv-cache", "kvcache": "concepts/kv-cache", "out of memroy": "how-to/short-of-memory",
+    "tensor paralell": "concepts/tensor-parallelism", "sesion len": "flags/session-len",
+    "sessionlen": "flags/session-len", "kuberntes": "how-to/fleet", "promethues": "flags/enable-metrics",
+    "chat tempalte": "flags/chat-template", "first tokn": "threads.html#turbomind-vlm-first-token-slower",
+    "hnag at start": "threads.html#", "max batch sise": "flags/max-batch-size", "quant polcy": "flags/quant-policy",
+    "pytroch engine": "flags/backend", "contxt lenght": "flags/session-len", "image tokns": "concepts/image-tokens",
+    "gpu memory utilisation": "flags/cache-max-entry-count", "exit cods": "reference/exit-codes",
+    "--cache-max-entry-cuont": "flags/cache-max-entry-count", "dokcer": "how-to/first-deployment",
+    "intervl3": "models/internvl3-",
+}  # fmt: skip
+"""The same, with letters left out, added, changed or swapped, and words run together."""
 IN_VIETNAMESE = {
     "OOM at start": "vi/threads.html#out-of-memory-at-start",
     "RuntimeError: [TM][ERROR] CUDA runtime error: out of memory": "vi/threads.html#out-of-memory",
@@ -141,6 +155,21 @@ IN_VIETNAMESE = {
     "multi node": "vi/concepts/several-hosts",
 }  # fmt: skip
 """The same in Vietnamese, where logs and half of the words are English."""
+
+
+def test_search_forgives_misspelt_words(visit: Visit) -> None:
+    """What they stand for is one of the first three hits, and is named; the words of the site stay as they are."""
+    page = visit.open("index.html")
+    page.keyboard.press("/")
+    said = page.locator("#search [role=status]")
+    missed = {}
+    for typed, wanted in MISSPELT.items():
+        hits = find(visit, typed)[:3]
+        if not any(re.match(wanted, hit) for hit in hits) or not said.inner_text().startswith("≈ "):
+            missed[typed] = hits
+    assert not missed
+    corrected = [typed for typed in WANTED if find(visit, typed) and said.inner_text()]
+    assert corrected == ["gpu not listed"]  # the site says "list", but not "listed"
 
 
 def test_search_in_vietnamese_knows_english_logs(visit: Visit) -> None:
@@ -170,6 +199,25 @@ def test_search_says_that_it_finds_nothing(visit: Visit) -> None:
     page.keyboard.press("/")
     assert find(visit, "xyzzy") == []
     assert page.locator("#search [role=status]").inner_text()
+
+
+@pytest.mark.parametrize(("folder", "language", "said"), [("", "en", "No page"), ("vi/", "vi", "Không có trang")])
+def test_an_unknown_address_is_answered_in_its_language(
+    visit: Visit, site: Path, folder: str, language: str, said: str
+) -> None:
+    """With links to pages of that language: in the text, in the header and from the search."""
+    body = (site / "404.html").read_text("utf-8").replace('="/', f'="{urlsplit(visit.base).path}')
+    body = body.replace('"/vi/', f'"{urlsplit(visit.base).path}vi/').replace('"base": "/"', '"base": "."')
+    visit.page.route("**/no-such-page.html", lambda route: route.fulfill(body=body, content_type="text/html"))
+    page = visit.open(f"{folder}no-such-page.html")
+    assert page.get_attribute("html", "lang") == language
+    assert [heading.startswith(said) for heading in page.locator("h1").all_inner_texts()] == [True]
+    links = page.locator("article a, .md-tabs__link, .md-logo").evaluate_all("all => all.map(each => each.href)")
+    paths = [link.removeprefix(visit.base) for link in links]
+    assert len(paths) > 9
+    assert all(path.startswith(folder) and (site / path).exists() for path in paths), paths
+    page.keyboard.press("/")
+    assert find(visit, "session-len")[0] == f"{folder}flags/session-len.html"
 
 
 def test_dark_mode_stays(visit: Visit) -> None:
@@ -417,8 +465,9 @@ def test_real_scripts_get_the_commands_findings(visit: Visit) -> None:
     published = [yaml.safe_load(path.read_text("utf-8")) for path in files]
     assert len(published) > 30
     for each in published:
-        # The parsers agree on shell, not on where PowerShell breaks its rules.
-        name = "script.ps1" if each.get("path", "").endswith(".ps1") else "script"
+        # The parsers agree on shell, not on where other languages break its rules.
+        suffix = Path(each.get("path", "")).suffix
+        name = f"script{suffix}" if suffix in (".ps1", ".py", ".ts") else "script"
         outcome = run(["review", name, "--format", "json", "--load", "16"], {name: each["text"]})
         shown = visit.page.evaluate(REVIEW, [name, each["text"], "--load", "16"])
         assert (shown["stdout"], shown["stderr"], shown["code"]) == (outcome.stdout, outcome.stderr, outcome.code), each

@@ -154,6 +154,16 @@ def asked(visit: Visit) -> dict[str, list[str]]:
     return parse_qs(urlsplit(visit.page.url).query)
 
 
+def test_a_question_that_stays_is_no_step(visit: Visit) -> None:
+    """A field that is left as it was asks again, as slow typing does: the address stays, and so does Back."""
+    page = ready(visit)
+    visit.wait(ANSWERED, "bash")
+    steps = page.evaluate("() => history.length")
+    ask(visit, lambda: page.locator("#q-model").dispatch_event("change"), "bash")
+    assert asked(visit) == {}
+    assert page.evaluate("() => history.length") == steps
+
+
 def test_the_question_by_keyboard_alone(visit: Visit) -> None:
     """Aliases find model and GPU, the address and the script follow; Back takes the last step back."""
     page = ready(visit)

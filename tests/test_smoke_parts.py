@@ -342,6 +342,27 @@ def test_the_cause_of_an_end_at_start(line: str, name: str) -> None:
     assert failure.tail == ("begin", line, "end")
 
 
+def test_the_engine_in_a_process_of_its_own() -> None:
+    """The error of the process that ended is told, not the one of the server that missed it."""
+    log = (
+        "Traceback (most recent call last):",
+        '  File "/x/lmdeploy/pytorch/models/gemma.py", line 431, in build_rope_emb',
+        "    scaling_factor=full_attention['factor'],",
+        "KeyError: 'factor'",
+        "  + Exception Group Traceback (most recent call last):",
+        '  |   File "/x/lmdeploy/serve/core/async_engine.py", line 200, in build',
+        "  |     return ZMQMPEngine(model_path, trust_remote_code=trust_remote_code, **kwargs)",
+        '  |   File "/x/zmq_rpc.py", line 86, in check_alive',
+        "  |     raise self.new_dead_error()",
+        "  | lmdeploy.pytorch.engine.mp_engine.zmq_rpc.RPCServerDeadError: PyTorch ZMQ engine process is not alive.",
+        "ERROR:    Application startup failed. Exiting.",
+    )
+    failure = diagnose.startup_failure(log, 1)
+    assert failure.kind.name == "start-failed"
+    assert failure.message == "the server ended with status 1 before it was ready: KeyError: 'factor'"
+    assert failure.tail[-1] == "KeyError: 'factor'"
+
+
 def test_an_end_without_a_word() -> None:
     """An empty log is said to be empty."""
     failure = diagnose.startup_failure((), -9)

@@ -17,8 +17,9 @@ from recommender.estimate.prefill_budget import steady_budget
 from recommender.estimate.scheduler.simulation import Timed
 from recommender.estimate.speed import Speed
 from recommender.knowledge.conditions import Condition, Value, fill, parse, version
+from recommender.knowledge.engines import LABELS
 from recommender.knowledge.eras import within
-from recommender.knowledge.provenance import code_caveat
+from recommender.knowledge.provenance import code_caveat, for_engine
 from recommender.knowledge.store import Store
 from recommender.request.image_tokens import reads_limit
 from recommender.request.request import Request
@@ -50,14 +51,14 @@ class ConstraintFinding:
 class ParsedConstraint:
     """A constraint record with its conditions parsed.
 
-    ``caveats``: what limits its sources, by each release whose engine code is not public.
+    ``caveats``: what limits its sources, by engine and each release whose engine code is not public.
     """
 
     record: records.Constraint
     when: tuple[Condition, ...]
     require: tuple[Condition, ...]
     estimated: bool
-    caveats: Mapping[Value, str]
+    caveats: Mapping[tuple[str, Value], str]
     of_speed: bool = False
 
     def is_violated(self, values: Mapping[str, Value]) -> bool:
@@ -81,9 +82,13 @@ def parse_all(store: Store) -> tuple[ParsedConstraint, ...]:
     return tuple(parsed)
 
 
-def _caveats(store: Store, sources: records.Sources) -> Mapping[Value, str]:
-    unread = (name for name, release in store.releases.items() if not release.repository)
-    return {version(name): code_caveat(store, sources, name) for name in unread}
+def _caveats(store: Store, sources: records.Sources) -> Mapping[tuple[str, Value], str]:
+    unread = [name for name, release in store.releases.items() if not release.repository]
+    return {
+        (engine, version(name)): code_caveat(store, for_engine(sources, engine), name)
+        for engine in LABELS
+        for name in unread
+    }
 
 
 def select_applicable(resolved: ResolvedRequest, known: Mapping[str, Value]) -> tuple[ParsedConstraint, ...]:
@@ -137,15 +142,16 @@ def find_violated(
 def explain_violated(
     violated: Iterable[ParsedConstraint], values: Mapping[str, Value]
 ) -> tuple[ConstraintFinding, ...]:
-    """Return violated constraints with their messages filled in."""
+    """Return violated constraints with their messages filled in, and what they rest on in the engine that runs."""
+    engine = str(values.get("config.backend", "turbomind"))
     return tuple(
         ConstraintFinding(
             constraint.record.id,
             constraint.record.severity,
             fill(constraint.record.message, values),
             fill(constraint.record.remedy, values),
-            constraint.record.sources,
-            constraint.caveats.get(values.get("lmdeploy", ""), ""),
+            for_engine(constraint.record.sources, engine),
+            constraint.caveats.get((engine, values.get("lmdeploy", "")), ""),
         )
         for constraint in violated
     )

@@ -13,7 +13,7 @@ from recommender.estimate.configuration import setting_text
 from recommender.knowledge.conditions import Value, fill, parse, version
 from recommender.knowledge.engines import EngineName, is_read
 from recommender.knowledge.eras import within
-from recommender.knowledge.provenance import code_caveat, measured_lines
+from recommender.knowledge.provenance import code_caveat, for_engine, measured_lines
 from recommender.knowledge.store import Store
 from recommender.request.resolved_request import ResolvedRequest
 
@@ -119,6 +119,8 @@ def _explain(
         reason, sources, brief = fill(need.because, candidate.values), need.sources, NEEDED
     else:
         reason, sources, brief = _find_reason(option, candidate.values)
+    if era is None or is_read(era, resolved.engine):  # else the reason may be that only another engine reads it
+        sources = for_engine(sources, resolved.engine)
     return Explanation(
         option=option.id,
         kind=kind,

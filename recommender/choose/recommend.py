@@ -12,13 +12,15 @@ from recommender.choose.constraints import ConstraintFinding, is_of_engine, list
 from recommender.choose.reasons import Explanation, explain
 from recommender.choose.relax import RequestChange, offer_fewer_tiles, suggest_change, suggest_others
 from recommender.choose.select import Candidate, Choice, NoCandidate, choose, excess, predict
-from recommender.common.errors import UnknownName
+from recommender.common.errors import UnknownName, UserError
+from recommender.common.exits import NOTHING_FITS
 from recommender.common.version import __version__
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.memory_items import Memory
 from recommender.estimate.published_figures import PublishedFigure, find_published
 from recommender.estimate.similar_runs import SimilarRun, find_similar_runs
 from recommender.estimate.speed import Speed, estimate, replay
+from recommender.estimate.uncertainty import Range
 from recommender.knowledge.engines import LABELS, EngineName
 from recommender.knowledge.load import load
 from recommender.knowledge.names import resolve_model, resolve_release
@@ -64,8 +66,10 @@ class Recommendation(Setup):
     left_out: tuple[str, ...] = ()
 
 
-class NothingFits(Exception):
+class NothingFits(UserError):
     """No configuration passes every constraint."""
+
+    exit_code = NOTHING_FITS
 
     def __init__(
         self,
@@ -188,7 +192,8 @@ def _for_rate(resolved: ResolvedRequest) -> tuple[ResolvedRequest, Choice | NoCa
     """Return the case and choice at the lowest concurrency that reaches the rate. Powers of two are tried.
 
     Requests without images arrive one by one and wait for a place in the batch. There the concurrency rises further,
-    until all goals are met and the next one would shorten a request by less than ``WORTH``.
+    until all goals are met and the next one would shorten a request by less than ``WORTH``, or give up accuracy that
+    the rate does not need.
     """
     arriving = not resolved.images
     rate = resolved.request.rps * resolved.request.headroom if arriving else 0.0
@@ -207,7 +212,7 @@ def _for_rate(resolved: ResolvedRequest) -> tuple[ResolvedRequest, Choice | NoCa
         found = choose(larger)
         if isinstance(found, NoCandidate) and not goals & dict(found.rejected).keys():
             break  # the rate is the limit, not the memory for more requests at once
-        if isinstance(outcome, Choice) and not (isinstance(found, Choice) and _is_worth(found, outcome)):
+        if isinstance(outcome, Choice) and not (isinstance(found, Choice) and _is_worth(tried, found, outcome)):
             break
         tried, outcome = larger, found
     near += [(tried, outcome.near)] if isinstance(outcome, NoCandidate) and outcome.near else []
@@ -227,22 +232,37 @@ def _with_hint(resolved: ResolvedRequest, near: Choice) -> Choice:
     return replace(near, warnings=tuple(warnings))
 
 
-def _is_worth(larger: Choice, smaller: Choice) -> bool:
-    return larger.best.speed.latency_ms.value < (1 - WORTH) * smaller.best.speed.latency_ms.value
+def _is_worth(tried: ResolvedRequest, larger: Choice, smaller: Choice) -> bool:
+    """Return whether a larger batch than that ``tried`` is clearly faster, and its KV cache as precise as can be."""
+    fast, slow = larger.best, smaller.best
+    if fast.config.kv_bits < slow.config.kv_bits and _most_served(tried, slow).value >= tried.rps:
+        return False
+    return fast.speed.latency_ms.value < (1 - WORTH) * slow.speed.latency_ms.value
+
+
+def _most_served(resolved: ResolvedRequest, candidate: Candidate) -> Range:
+    """Return the requests/s that the servers answer with full batches; for a closed loop those that are predicted."""
+    if not resolved.rps:
+        return candidate.speed.rps
+    config = candidate.config
+    full = replace(resolved, rps=0.0, concurrency=config.max_batch_size * config.servers)
+    return estimate(full, config, kv_tokens=candidate.memory.kv_tokens).rps
+
+
+def _bound_by_arrivals(served: Range, most: Range, arriving: float) -> Range:
+    """Return the answered requests/s: all that arrive, or as many as can be served."""
+    low, value, high = (min(arriving, end) for end in (most.low, min(served.value, most.value), most.high))
+    return Range(value, low, high)
 
 
 def _warn_of_queue(
-    resolved: ResolvedRequest, candidate: Candidate, findings: tuple[ConstraintFinding, ...]
+    resolved: ResolvedRequest, most: Range, findings: tuple[ConstraintFinding, ...]
 ) -> tuple[ConstraintFinding, ...]:
-    """Warn where requests may arrive faster than they are answered: the low end of what is served is below the rate.
+    """Warn where requests may arrive faster than they are answered: the low end of ``most`` served is below the rate.
 
     Nothing if the middle misses the rate: that is among ``findings`` already.
     """
-    asked, most = resolved.request.rps, candidate.speed.rps
-    if resolved.rps:  # then the predicted rate is that of the arrivals
-        config, asked = candidate.config, resolved.rps
-        full = replace(resolved, rps=0.0, concurrency=config.max_batch_size * config.servers)
-        most = estimate(full, config, kv_tokens=candidate.memory.kv_tokens).rps
+    asked = resolved.rps or resolved.request.rps
     if most.low >= asked or any(each.constraint == RATE_CONSTRAINT for each in findings):
         return ()
     served = f"{most.value:.3g} are served ({most.low:.3g} to {most.high:.3g})"
@@ -260,15 +280,19 @@ def _warn_of_queue(
 def _complete(
     resolved: ResolvedRequest, candidate: Candidate, findings: tuple[ConstraintFinding, ...]
 ) -> Recommendation:
+    most = _most_served(resolved, candidate)
+    speed = replace(candidate.speed, replayed=replay(resolved, candidate.config, candidate.memory.kv_tokens))
+    if resolved.rps:
+        speed = replace(speed, rps=_bound_by_arrivals(speed.rps, most, resolved.rps))
     return Recommendation(
         made_by=f"lmdeploy-recommender {__version__}",
         request=resolved.request,
         resolved=resolved,
         config=candidate.config,
         memory=candidate.memory,
-        speed=replace(candidate.speed, replayed=replay(resolved, candidate.config, candidate.memory.kv_tokens)),
+        speed=speed,
         explanations=explain(resolved, candidate),
-        findings=(*findings, *_warn_of_queue(resolved, candidate, findings)),
+        findings=(*findings, *_warn_of_queue(resolved, most, findings)),
         similar_runs=find_similar_runs(resolved, candidate.config),
         published=find_published(resolved, candidate.config),
     )

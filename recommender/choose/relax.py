@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -63,14 +64,46 @@ def suggest_others(
     """Return other ways out that people take: several servers for a rate, a quantised checkpoint, less context."""
     request = resolved.request
     if request.rps and not nothing.too_large:
-        cards = f":{request.gpu_count}" if request.gpu_count > 1 else ""
-        asked = f" --workload {request.workload}" if request.workload else ""
-        plan = f"recommend plan --rps {request.rps:g} --gpu {resolved.gpu.id}{cards} --model {request.model}{asked}"
+        plan = shlex.join(["recommend", "plan", *_plan_words(request, resolved.gpu.id)])
         return (RequestChange(plan, "several servers for the rate"),)
     if nothing.binding.constraint in list_goal_constraints(resolved.store):
         return ()
     found = (next((change for change, tried in way(resolved) if fits(tried)), None) for way in (_quantised, _shorter))
     return tuple(change for change in found if change and change != nearest)
+
+
+def _plan_words(request: Request, gpu: str) -> Iterator[str]:
+    """Yield the options with which ``plan`` sizes a fleet for the same requests and goals."""
+    # What a trace says is too long to write, and the name of its file is not known here.
+    usual, traced = Request(gpu=gpu), request.input_lengths or request.output_lengths
+    sides = f"{request.image_width}x{request.image_height}" + (f"x{request.images}" if request.images > 1 else "")
+    given = (
+        ("--trace", "FILE") if traced else ("--rps", f"{request.rps:g}"),
+        ("--gpu", f"{gpu}:{request.gpu_count}" if request.gpu_count > 1 else gpu),
+        ("--model", request.model),
+        ("--workload", request.workload),
+        ("--image", request.image_mix or (sides if request.images > 0 else "")),
+        ("--input-tokens", _write_lengths(request.prompt_tokens, request.prompt_p99)),
+        ("--output-tokens", _write_lengths(request.output_tokens, request.output_p99)),
+        ("--prefix-tokens", request.prefix_tokens if not traced else 0),
+        ("--turns", request.turns),
+        ("--max-context", request.max_context),
+        ("--burstiness", f"{request.burstiness:g}" if request.burstiness and not traced else ""),
+        ("--cpus", request.cpus if request.cpus != usual.cpus else ""),
+        ("--lmdeploy", request.lmdeploy if request.lmdeploy != usual.lmdeploy else ""),
+        ("--kv", request.kv if request.kv != usual.kv else ""),
+        ("--backend", request.backend if request.backend != usual.backend else ""),
+    )
+    for option, value in given:
+        yield from (option, str(value)) if value else ()
+    if not request.images:
+        yield "--text-only"
+    for goal in request.time_goals:
+        yield from goal.written(goal.most_ms).split()
+
+
+def _write_lengths(p50: int, p99: int) -> str:
+    return f"{p50}:{p99}" if p99 else str(p50 or "")
 
 
 def _quantised(resolved: ResolvedRequest) -> Iterator[Relaxation]:

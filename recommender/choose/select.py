@@ -115,13 +115,13 @@ def choose(resolved: ResolvedRequest, room: bool = True) -> Choice | NoCandidate
     rejected: Counter[str] = Counter()
     considered = 0
     tier: list[Assessed] = []
-    too_large = False
-    near: Candidate | None = None
+    too_large, near = False, None
     for configs in candidates.tiers(resolved):
-        tier = [_assess(resolved, config, known, applicable) for config in configs]
-        considered += len(tier)
-        rejected.update(finding.record.id for entry in tier for finding in (*entry.findings, *entry.missed))
-        fits = [entry for entry in tier if entry.candidate and not entry.findings]
+        assessed = [_assess(resolved, config, known, applicable) for config in configs]
+        tier = _binding(tier, assessed)
+        considered += len(assessed)
+        rejected.update(rule.record.id for entry in assessed for rule in (*entry.findings, *entry.missed))
+        fits = [entry for entry in assessed if entry.candidate and not entry.findings]
         passed = [entry.candidate for entry in fits if entry.candidate and not entry.missed]
         if passed:
             picked = pick(passed, resolved.request.goal, usual_budget(resolved))
@@ -133,17 +133,25 @@ def choose(resolved: ResolvedRequest, room: bool = True) -> Choice | NoCandidate
             tier = fits
             near = _find_near(resolved, fits, known)
             break
-        too_large = all(entry.used and not entry.used.free for entry in tier)
+        too_large = all(entry.used and not entry.used.free for entry in assessed)
         if too_large:
             break  # no concession changes the weights
     nearest = min(tier, key=lambda entry: (_excess_of(entry, resolved.request), entry.distance))
-    # The binding constraint: of those that reject the nearest candidate, the one that rejects most candidates.
+    # What binds: of the constraints that reject the nearest candidate, the one that rejects most candidates.
     violated = sorted((*nearest.findings, *nearest.missed), key=lambda finding: -rejected[finding.record.id])
     binding, *others = constraints.explain_violated(violated, nearest.values)
     counts = tuple(rejected.most_common())
-    closest = None if nearest.findings else nearest.candidate
     choice = Choice(near, _warn_of_goals(resolved, near, applicable), considered, counts) if near else None
+    closest = None if nearest.findings else nearest.candidate
     return NoCandidate(binding, tuple(others), considered, counts, too_large, choice, closest)
+
+
+def _binding(before: list[Assessed], tier: list[Assessed]) -> list[Assessed]:
+    """Return the tier that says what binds: the last, unless facts reject all of it and memory rejected one before.
+
+    An engine that cannot give up more accuracy does not hide that memory is short.
+    """
+    return before if any(entry.used for entry in before) and not any(entry.used for entry in tier) else tier
 
 
 def _make_room(

@@ -79,12 +79,14 @@ NEEDED = {
     "lmdeploy": "LMDeploy release; overrides the script.",
 }
 """Help of the options of a request that have no default here."""
+UNREAD = ("calibrate", "trace", "prompt", "schema", "revision", "backend")
+"""Options of ``recommend`` that no rule reads: the script names its engine and commit, the others are for runs."""
 QUESTION = {
     name: option.but(help=NEEDED.get(name, option.settings["help"]))
     for name, option in REQUEST_OPTIONS.items()
-    if name != "calibrate"
+    if name not in UNREAD
 }
-"""The options that describe a request: those of ``recommend``."""
+"""The options that describe a request: those of ``recommend`` that a review reads."""
 OUTPUT = (
     click.option("--format", "form", type=click.Choice(FORMATS), default="text", help="Output format. [text]"),
     click.option("--severity", type=click.Choice(FAIL_ON[:3]), help="Show findings from this severity on. [warning]"),

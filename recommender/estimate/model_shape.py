@@ -37,6 +37,7 @@ from recommender.estimate.vision_shape import (
     vision_parameters,
     vision_weight_bytes,
 )
+from recommender.knowledge.quantization import only_experts
 
 if TYPE_CHECKING:
     from recommender.knowledge.records import Mixture, Model, TextShape
@@ -177,7 +178,8 @@ def linear_bits(model: Model) -> float:
         return packed.bits + 8 * BYTES_16_BIT / packed.group**2
     if packed.method == "mxfp4":
         return packed.bits + 8 / packed.group
-    return packed.bits + (8 * BYTES_16_BIT + packed.bits) / packed.group
+    zero = 0 if packed.method == "compressed-tensors" else packed.bits
+    return packed.bits + (8 * BYTES_16_BIT + zero) / packed.group
 
 
 def _linear_bytes(model: Model, tp: int, experts: float, scored: float, *, stored: bool = False) -> float:
@@ -186,8 +188,7 @@ def _linear_bytes(model: Model, tp: int, experts: float, scored: float, *, store
     Of each mixture layer, ``experts`` experts, and the router of ``scored`` ones.
     """
     text, bits = model.text, linear_bits(model)
-    only_experts = bool(model.quantization) and model.quantization[0].method == "mxfp4"
-    common = _common_parameters(text, tp, stored=stored) * (8 * BYTES_16_BIT if only_experts else bits)
+    common = _common_parameters(text, tp, stored=stored) * (8 * BYTES_16_BIT if only_experts(model) else bits)
     routers = _router_parameters(text, scored) * BYTES_16_BIT
     return (common + experts * _expert_parameters(text, tp) * bits) / 8 + routers
 

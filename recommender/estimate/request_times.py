@@ -16,6 +16,7 @@ from recommender.estimate.engines.engine import engine_of
 from recommender.estimate.linear_attention import state_bytes
 from recommender.estimate.terms.all_reduce import estimate_image_ms, estimate_pass_ms
 from recommender.estimate.terms.expert_times import ExpertTimes, estimate_experts
+from recommender.knowledge.quantization import only_experts
 from recommender.request.resolved_request import ResolvedRequest
 
 if TYPE_CHECKING:
@@ -154,5 +155,5 @@ def _peak_tflops(gpu: records.Gpu, model: records.Model) -> float:
 
 
 def _is_4_bit(model: records.Model) -> bool:
-    """Return whether the layers that every token passes have 4-bit weights; of MXFP4 only the experts do."""
-    return bool(model.quantization) and model.quantization[0].bits == 4 and model.quantization[0].method != "mxfp4"
+    """Return whether the layers that every token passes have 4-bit weights."""
+    return bool(model.quantization) and model.quantization[0].bits == 4 and not only_experts(model)

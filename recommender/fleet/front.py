@@ -49,6 +49,7 @@ class Limits:
 
     running: int
     waiting: int
+    running_why: str
     queue: int
     queue_ms: int
     queue_why: str
@@ -73,7 +74,9 @@ def limits(layout: Layout) -> Limits:
     """Return the limits of one load balancer for all servers of the fleet."""
     recommendation = layout.recommendation
     resolved, speed = recommendation.resolved, recommendation.speed
-    running = recommendation.config.max_batch_size
+    batch = recommendation.config.max_batch_size
+    at_server = layout.places or places(batch)
+    running = batch * at_server // places(batch)
     patience = 500 * client_timeout_s(recommendation)
     queue_ms = max(LEAST_WAIT_MS, math.ceil(layout.wait_ms or patience))
     # Never so few that a burst, or one request for each server, is refused.
@@ -84,7 +87,8 @@ def limits(layout: Layout) -> Limits:
     least = LEAST_IMAGE_BODY if resolved.images else LEAST_BODY
     return Limits(
         running=running,
-        waiting=places(running) - running,
+        waiting=at_server - running,
+        running_why="its maximum batch size" if at_server == places(batch) else "with more, it would miss the goal",
         queue=queue,
         queue_ms=queue_ms,
         queue_why="A request that waits longer would miss the goal: it gets 503, so that it can be sent elsewhere."
@@ -94,7 +98,7 @@ def limits(layout: Layout) -> Limits:
         drain_s=client_timeout_s(recommendation),
         body=max(least, needed),
         body_why="twice its images in a lossless format as base64" if needed > least else "ample for this load",
-        connections=2 * (places(running) * layout.servers + queue) + IDLE_CONNECTIONS,
+        connections=2 * (at_server * layout.servers + queue) + IDLE_CONNECTIONS,
     )
 
 

@@ -1,27 +1,35 @@
 """One host's recommendation and the number of identical hosts."""
 
+import math
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 
 from recommender.choose.recommend import Recommendation, recommend
-from recommender.fleet.aim import Aim
+from recommender.estimate import speed
+from recommender.estimate.arrivals import places
 from recommender.fleet.sizing import FleetPlan, SizedFleet, servers_of
 from recommender.request.request import LEAST, TimeGoal
+
+SERVED_SHARE = 0.5
+"""Share of a goal's time that a request may take at a full server; it may wait in the load balancer for the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Identical hosts, each with the servers of ``recommendation.config``.
 
-    While ``spare`` of them are down, the others hold the load. A request may wait ``wait_ms`` in the load balancer
-    within the goals; 0: there is none. ``burst`` requests arrive together. At the peak, ``peak`` times the mean rate,
-    ``requests`` are at each server, running and waiting, and with the spare hosts down each gets ``rps``; 0: nobody
-    planned it. ``goals`` are the plan's.
+    While ``spare`` of them are down, the others hold the load. The load balancer gives a server at most ``places``
+    requests, and a request may wait there for ``wait_ms``, so that those it serves meet the goals; 0: there is none.
+    ``burst`` requests arrive together. At the peak, ``peak`` times the mean rate, ``requests`` are at each server,
+    running and waiting, and with the spare hosts down each gets ``rps``; 0: nobody planned it. ``goals`` are the
+    plan's.
     """
 
     recommendation: Recommendation
     hosts: int = 1
     spare: int = 1
     wait_ms: float = 0.0
+    places: int = 0
     burst: float = 1.0
     peak: float = 1.5
     requests: float = 0.0
@@ -51,12 +59,13 @@ def lay_out(fleet: SizedFleet, plan: FleetPlan) -> Layout:
     request = replace(fleet.resolved.request, gpu_count=kind.cards, cpus=kind.cpus, concurrency=concurrency)
     made = recommend(request, plan.resolved.store, room=False)
     aim = plan.aim
-    wait_ms = _wait_ms(fleet, aim)
+    admitted, wait_ms = _admit(made, fleet, aim.goals) if aim.goals else (0, 0.0)
     return Layout(
         made,
         fleet.hosts,
         fleet.spare,
         wait_ms,
+        admitted,
         aim.burst,
         aim.peak,
         fleet.at.requests,
@@ -65,9 +74,26 @@ def lay_out(fleet: SizedFleet, plan: FleetPlan) -> Layout:
     )
 
 
-def _wait_ms(fleet: SizedFleet, aim: Aim) -> float:
-    """Return how long a request may wait in the load balancer, so that it can still meet the goals; 0 without one."""
-    figures = fleet.down.figures
-    # The median of the busiest predicted state has hardly any wait in it.
-    left = [goal.most_ms - getattr(figures, goal.figure).p50 for goal in aim.goals if goal.figure != "tpot"]
-    return max(min(left), LEAST) if left else 0.0
+def _admit(made: Recommendation, fleet: SizedFleet, goals: tuple[TimeGoal, ...]) -> tuple[int, float]:
+    """Return how many requests a server gets at once, and the ms that one may wait before, so that it meets the goals.
+
+    More requests would make a server only slower: what it finished would come too late for everybody.
+    """
+    config, most = made.config, places(made.config.max_batch_size)
+
+    def times(requests: int) -> list[float]:
+        """Return the share of each goal that a server takes with so many requests."""
+        resolved = replace(made.resolved, concurrency=requests * config.servers)
+        found = speed.estimate(resolved, config, ranged=False, kv_tokens=made.memory.kv_tokens)
+        return [found.goal_ms(goal) / goal.most_ms for goal in goals]
+
+    def is_late(requests: int) -> bool:
+        limits = [1.0 if goal.figure == "tpot" else SERVED_SHARE for goal in goals]
+        return any(share > limit for share, limit in zip(times(requests), limits, strict=True))
+
+    least = min(most, math.ceil(fleet.down.requests) + 1)
+    admitted = max(least, bisect_left(range(1, most + 1), True, key=is_late))
+    left = [
+        (1 - share) * goal.most_ms for goal, share in zip(goals, times(admitted), strict=True) if goal.figure != "tpot"
+    ]
+    return admitted, max(min(left), LEAST) if left else 0.0

@@ -12,15 +12,16 @@ EngineName: TypeAlias = Literal["turbomind", "pytorch"]
 
 
 class EngineLabel(NamedTuple):
-    """How texts name an engine, and the class of its configuration in Python."""
+    """How texts name an engine, the class of its configuration in Python, and the folders of its own code."""
 
     title: str
     config_class: str
+    code: tuple[str, ...]
 
 
 LABELS: Mapping[str, EngineLabel] = {
-    "turbomind": EngineLabel("TurboMind", "TurbomindEngineConfig"),
-    "pytorch": EngineLabel("PyTorch engine", "PytorchEngineConfig"),
+    "turbomind": EngineLabel("TurboMind", "TurbomindEngineConfig", ("src/turbomind/", "lmdeploy/turbomind/")),
+    "pytorch": EngineLabel("PyTorch engine", "PytorchEngineConfig", ("lmdeploy/pytorch/",)),
 }
 
 

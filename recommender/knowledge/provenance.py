@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from recommender.common.plain import Plain
 from recommender.knowledge.conditions import parse, version
+from recommender.knowledge.engines import LABELS
 from recommender.knowledge.store import Store
 
 if TYPE_CHECKING:
@@ -36,6 +38,16 @@ def in_wheel(path: str) -> bool:
 def is_engine_code(path: str) -> bool:
     """Return whether a cited path is code of the engine, which wheels hold only compiled."""
     return not in_wheel(path) and not path.startswith("docs/")
+
+
+@lru_cache(maxsize=8192)
+def for_engine(sources: records.Sources, engine: str) -> records.Sources:
+    """Return the sources without code of other engines than ``engine``; all of them where nothing else is cited."""
+    others = tuple(folder for name, label in LABELS.items() if name != engine for folder in label.code)
+    code = tuple(line for line in sources.code if not line.path.startswith(others))
+    if not code or len(code) == len(sources.code):
+        return sources
+    return cast("records.Sources", Plain({**vars(sources), "code": code}))
 
 
 def code_caveat(store: Store, sources: records.Sources | records.Thread, release: str, say: Say = str) -> str:

@@ -14,7 +14,7 @@ from recommender.common.units import MIB
 from recommender.estimate import memory, speed
 from recommender.estimate.uncertainty import Basis
 from recommender.knowledge.provenance import weights
-from recommender.render.summary import against_defaults, cite, gib, rate, replayed_misses, summary
+from recommender.render.summary import against_defaults, cite, gib, rate, rate_digits, replayed_misses, summary
 
 if TYPE_CHECKING:
     from recommender.choose.recommend import NothingFits, Recommendation
@@ -150,8 +150,9 @@ def _speed(recommendation: Recommendation) -> Iterator[str]:
         ("throughput", predicted.rps, "requests/s"),
     )
     for name, figure, unit in rows:
-        places = 3 if figure.value < 1 else 1
-        shown, low, high = (f"{value:,.{places}f}" for value in (figure.value, figure.low, figure.high))
+        shown, low, high = (
+            f"{value:,.{rate_digits(figure.value)}f}" for value in (figure.value, figure.low, figure.high)
+        )
         yield f"  {name:<12}{shown:>8}   {low} to {high} {unit}"
     ranges = WIDE.get(predicted.basis, "Four of five held-out runs lay in these ranges.")
     yield from _indented(f"Limited by {predicted.limit}. {ranges}", 2)

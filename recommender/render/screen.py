@@ -15,7 +15,14 @@ from recommender.knowledge.engines import LABELS
 from recommender.knowledge.names import other_variants
 from recommender.render.next_steps import next_steps
 from recommender.render.report import costs_accuracy, on_empty_gpu
-from recommender.render.summary import against_defaults, describe_goals, describe_load, gib, replayed_misses
+from recommender.render.summary import (
+    against_defaults,
+    describe_goals,
+    describe_load,
+    gib,
+    rate_digits,
+    replayed_misses,
+)
 
 if TYPE_CHECKING:
     from recommender.choose.reasons import Explanation
@@ -172,8 +179,8 @@ def _speeds(recommendation: Recommendation) -> Iterator[str]:
     for name, figure, unit in rows:
         scale = 1000 if unit == "ms" and figure.value >= SECONDS_FROM else 1
         value, low, high = (end / scale for end in (figure.value, figure.low, figure.high))
-        places = 1 if scale > 1 else _digits(value) if unit == "ms" else 1 if value >= 1 else 3
-        shown, low_end, high_end = (f"{end:,.{places}f}" for end in (value, low, high))
+        digits = 1 if scale > 1 else _digits(value) if unit == "ms" else rate_digits(value)
+        shown, low_end, high_end = (f"{end:,.{digits}f}" for end in (value, low, high))
         more = "mean under load" if loaded and name == "latency" else ""
         yield _row(name, "s" if scale > 1 else unit, shown, low_end, high_end, more)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -38,10 +39,14 @@ def gib(size: float) -> str:
     return f"{size / GIB:.2f}" if size < 10 * GIB else f"{size / GIB:.1f}"
 
 
+def rate_digits(value: float) -> int:
+    """Return the digits after the point of requests/s: a rare request does not show as 0.0."""
+    return 1 if value >= 1 else max(3, 1 - math.floor(math.log10(max(value, 1e-9))))
+
+
 def rate(*values: float) -> str:
-    """Format requests/s, or a value with its range; a slow server does not show as 0.0."""
-    places = 1 if values[0] >= 1 else 3
-    first, *ends = (f"{value:,.{places}f}" for value in values)
+    """Format requests/s, or a value with its range."""
+    first, *ends = (f"{value:,.{rate_digits(values[0])}f}" for value in values)
     return first + (f" requests/s ({' to '.join(ends)})" if ends else "")
 
 
@@ -141,8 +146,8 @@ def summary(recommendation: Recommendation) -> list[str]:
     resolved, speed = recommendation.resolved, recommendation.speed
     config, memory, latency = recommendation.config, recommendation.memory, speed.latency_ms
     low, high = likely_range(resolved, memory, config.tp)
-    scale, places = (1000, 1) if latency.value >= SECONDS_FROM else (1, 0)
-    low_end, high_end = (f"{end / scale:,.{places}f}" for end in (latency.low, latency.high))
+    scale, digits = (1000, 1) if latency.value >= SECONDS_FROM else (1, 0)
+    low_end, high_end = (f"{end / scale:,.{digits}f}" for end in (latency.low, latency.high))
     return [
         f"{resolved.model.hub} on {config.cards} x {resolved.gpu.name}, LMDeploy {resolved.release.id}, "
         f"{LABELS[config.backend].title}.",

@@ -18,6 +18,7 @@ from recommender.common.user_file import MOST_BYTES, Unreadable, decode, open_re
 from recommender.knowledge import records
 from recommender.knowledge.store import Store
 from recommender.request.checkpoint_encoders import audio_fields, first, read_fields, vision_fields
+from recommender.request.checkpoint_quantization import quantization_fields
 from recommender.request.model_folder import shorten_path
 from recommender.request.unknown_model import explain_architecture
 
@@ -107,7 +108,7 @@ def _model(folder: Path, config: Mapping[str, Any], like: records.Model, base: r
         "vision": [_vision(folder, config, text, like) for _ in like.vision],
         "audio": [audio_fields(config, audio) for audio in like.audio],
         "remote_code": bool(config.get("auto_map")),
-        "quantization": [_quantization(quantization)] if quantization else [],
+        "quantization": [quantization_fields(_config_name(folder), quantization)] if quantization else [],
         "published": [],
     }
     try:
@@ -232,20 +233,6 @@ def _vision(folder: Path, config: Mapping[str, Any], text: Mapping[str, Any], li
         for matrix in base.projector
     ]
     return found | {"projector": projector}
-
-
-def _quantization(entries: Any) -> dict[str, Any]:
-    if not isinstance(entries, dict):
-        return {"method": "", "bits": 0, "group": 0, "version": ""}
-    method = entries.get("quant_method", "")
-    blocks = entries.get("weight_block_size")
-    block = blocks[0] if isinstance(blocks, list) and blocks else 128
-    return {
-        "method": method,
-        "bits": entries.get("bits", 8 if method == "fp8" else 4),
-        "group": entries.get("group_size", {"fp8": block, "mxfp4": 32}.get(str(method), 128)),
-        "version": str(entries.get("version") or ("gemm" if method == "awq" else method)).lower(),
-    }
 
 
 def _check(folder: Path, model: records.Model) -> None:

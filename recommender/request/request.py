@@ -188,6 +188,7 @@ class Request:
     def __post_init__(self) -> None:
         """Raise RequestError for a value that makes no sense."""
         self._check_numbers()
+        self._check_servers()
         if self.revision and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,99}", self.revision):
             raise RequestError(f"revision {shorten(self.revision, 40)}: write a commit hash, a tag or a branch")
         if self.prompt:
@@ -212,7 +213,7 @@ class Request:
             if value not in get_args(allowed):
                 raise RequestError(f"{option} {value!r}: use one of {', '.join(get_args(allowed))}")
         for option, text in (("--gpu", self.gpu), ("--model", self.model), ("--lmdeploy", self.lmdeploy)):
-            if not text.strip() or "\0" in text:
+            if not isinstance(text, str) or not text.strip() or "\0" in text:
                 raise RequestError(f"{option}: the name is missing; give one")
             if any("\ud800" <= c <= "\udfff" for c in text):
                 raise RequestError(f"{option}: the name is not valid UTF-8; rename it")
@@ -255,6 +256,13 @@ class Request:
                 raise RequestError(
                     f"--calibrate: factor {short(scale)} is out of range; these runs do not match the request"
                 )
+
+    def _check_servers(self) -> None:
+        """Raise RequestError for a load given twice, and for GPUs over which no model is split."""
+        if self.load and self.concurrency:
+            raise RequestError(f"--load {shorten(self.load, 40)} and {self.concurrency} exclude each other; give one")
+        if self.tp not in (0, 1, 2, 4, 8, 16) or self.tp > self.gpu_count:
+            raise RequestError(f"GPUs of a server {self.tp}: use 1, 2, 4, 8 or 16, up to the host's {self.gpu_count}")
 
     def _check_lengths(self) -> None:
         """Raise RequestError for lengths that contradict each other."""
@@ -324,10 +332,12 @@ def _whole(option: str, value: int, low: int, high: int) -> None:
 
 
 def _real(option: str, value: float, high: float) -> None:
-    if value != 0 and not LEAST <= value <= high:  # NaN is in no range
+    if not isinstance(value, int | float) or (value != 0 and not LEAST <= value <= high):  # NaN is in no range
         raise RequestError(f"{option} {short(value)}: use a number above 0 and up to {high:,.0f}")
 
 
-def short(value: float) -> str:
+def short(value: object) -> str:
     """Return a number as text; a whole number may be too long to be one."""
-    return str(value) if isinstance(value, float) or abs(value) < 10**24 else "of over 24 digits"
+    if isinstance(value, int) and abs(value) >= 10**24:
+        return "of over 24 digits"
+    return str(value) if isinstance(value, int | float) else shorten(repr(value), 40)

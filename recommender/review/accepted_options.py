@@ -36,6 +36,14 @@ def commands(release: str) -> frozenset[str]:
     return frozenset({SERVER, *_parsers(release)})
 
 
+@lru_cache(maxsize=64)
+def removed_in(command: str, release: str) -> str:
+    """Return the first release without a command that an older one has; empty if the given release is older."""
+    had = [at for at, name in enumerate(releases()) if command in commands(name)]
+    gone = releases()[had[-1] + 1 :] if had else ()
+    return gone[0] if release in gone else ""
+
+
 @lru_cache(maxsize=256)
 def parser(release: str, command: str = SERVER) -> Mapping[str, AcceptedOption]:
     """Return a command's options in a release by spelling; a positional has the empty one. Empty: no such command."""

@@ -87,9 +87,8 @@ def _gap(case: Case, parts: list[Span]) -> str:
 def _keyword(case: Case, wanted: Explanation) -> Stretch | None:
     """Return the insertion of a keyword in the call of the engine's class; None without one."""
     text = case.script.text
-    given = sorted(
-        (each.whole for each in case.launch.options if each.callee == case.launch.engine), key=lambda w: w.end
-    )
+    keywords = (each for each in case.launch.options if each.callee == case.launch.engine)
+    given = [each.whole for each in keywords if text.startswith(f"{each.name}=", each.whole.start)]
     fields = [field for field in case.resolved.store.flags[wanted.option].fields if field.config == case.launch.engine]
     if not given or not case.launch.engine or not fields:
         return None
@@ -107,7 +106,7 @@ def variable(case: Case, name: str, value: str) -> Stretch | None:
     indent = text[start : place.start]
     if kind == "bash" and not case.launch.container and not indent.strip() and not text[:start].endswith("\\\n"):
         return start, start, f"{indent}export {name}={value}\n"
-    if kind == "systemd" and indent.startswith("ExecStart="):
+    if kind == "systemd" and not case.launch.container and indent.startswith("ExecStart="):
         return start, start, f"Environment={name}={value}\n"
     if kind in ("compose", "kubernetes") and case.launch.environment:
         return _beside(case, name, value)

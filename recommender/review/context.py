@@ -282,11 +282,8 @@ def _resolve(store: Store, values: Mapping[str, Any]) -> ResolvedRequest:
 
 
 def resolve_for(resolved: ResolvedRequest, changes: Mapping[str, Any]) -> ResolvedRequest:
-    """Return a request with some fields changed; the same where the change contradicts it."""
-    try:
-        return _resolve_known(replace(resolved.request, **changes), resolved.store) if changes else resolved
-    except RequestError:
-        return resolved
+    """Return a request with some fields changed; raise RequestError where the change contradicts it."""
+    return _resolve_known(replace(resolved.request, **changes), resolved.store) if changes else resolved
 
 
 def on_each_release(resolved: ResolvedRequest) -> Iterator[ResolvedRequest]:

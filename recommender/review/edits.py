@@ -20,11 +20,15 @@ ITEM = pattern(r"[ \t]*-[ \t]+")
 QUOTES = "\"'"
 
 
-def rename(option: GivenOption, name: str) -> Fix | None:
-    """Return the repair that renames an option; None if it is in another file."""
-    if option.place.start == option.place.end:
+def rename(script: Script, option: GivenOption, name: str) -> Fix | None:
+    """Return the repair that renames an option; None if its name is in another file, or in a longer text."""
+    if not _is_written(script, option):
         return None
     return Fix(((option.place, name),), f"write {name}")
+
+
+def _is_written(script: Script, option: GivenOption) -> bool:
+    return script.text[option.place.start : option.place.end] in (option.name, option.name.rpartition(".")[2])
 
 
 def give(word: Word | None, text: str, what: str) -> Fix | None:
@@ -42,7 +46,7 @@ def give_setting(setting: LaunchSetting, text: str) -> Fix | None:
 def remove(script: Script, option: GivenOption) -> Fix | None:
     """Return the repair that removes an option; None if the layout is unclear."""
     offsets = _python(script, option) if script.kind == "python" else _words(script, option)
-    if offsets is None:
+    if offsets is None or not _is_written(script, option):
         return None
     unused = (_assignment(script, word) for word in option.values)
     places = [script.place(*offsets), *(place for place in unused if place is not None)]

@@ -180,8 +180,12 @@ def examine(
 def _of_sweeps(
     script: Script, options: Mapping[str, Any], project: Mapping[str, Any], chosen: Iterable[Rule]
 ) -> Iterator[Finding]:
-    """Yield what is wrong with each model of a loop, and errors of single values: a benchmark tries extremes."""
-    made, models = sweeps.launches(script), sweeps.of_models(script)
+    """Yield what is wrong with each model of a loop, and in other branches, and errors of single values.
+
+    A benchmark tries extremes.
+    """
+    made = sweeps.launches(script)
+    models = [*sweeps.of_models(script), *sweeps.of_branches(script)]
     values = {word.place for launch in made for option in launch.options for word in option.values}
     run = _Run(script, tuple(cases(script, options, project, tuple(made))), ())
     each = _Run(script, tuple(cases(script, options, project, tuple(models))), ())

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from recommender.choose import candidates, constraints, recommend
 from recommender.choose.reasons import Explanation, explain
 from recommender.choose.select import pick, predict
+from recommender.common.errors import RequestError
 from recommender.common.pattern import pattern
 from recommender.review import checks, edits
 from recommender.review.additions import option, spelled, variable
@@ -54,12 +55,16 @@ def optimize(source: Source, review: Review, look: Callable[[Source], Review]) -
     """Return the rewritten file and a line per change. Idempotent."""
     if not review.script.repairable:
         return source, ["1: not optimized: this file does not hold the command as it runs"]
-    current, current_review, messages = source, review, list[str]()
+    current, current_review, messages, done = source, review, list[str](), set[str]()
     for turn in range(ROUNDS):
         changes, notes = _changes(current_review)
         messages += notes if turn == 0 else []
+        again = next((change for change in changes if change.what in done), None)
+        if again is not None:
+            return source, [f"{again.line}: not optimized: {again.what} has no effect where it was added"]
         if not changes:
             return current, messages
+        done |= {change.what for change in changes}
         after = current.edited([*(change.edit for change in changes), *_comments(current_review, changes)])
         review_after = look(after)
         if is_worse(current_review, review_after, ()):
@@ -87,14 +92,14 @@ def _changes(review: Review) -> tuple[list[ValueChange], list[str]]:
         if case.launch.starts in ("api_server", "pipeline"):
             at = case.launch.place.line
             made, problem, by_hand = _of_launch(case)
-            changes += made
+            changes += _merge(made)
             notes += [f"{at}: not optimized: {problem}"] if problem else [f"{at}: {note}" for note in by_hand]
     texts: dict[tuple[int, int], set[str]] = {}
     for change in changes:
         texts.setdefault(change.edit[:2], set()).add(change.edit[2])
-    if any(len(new) > 1 and first != last for (first, last), new in texts.items()):
+    if any(len(new) > 1 for new in texts.values()):
         return [], [*notes, "1: not optimized: two servers share a literal but need different values"]
-    return sorted(_merge(changes), key=lambda change: change.edit), notes
+    return sorted({change.edit: change for change in changes}.values(), key=lambda change: change.edit), notes
 
 
 def _of_launch(case: Case) -> tuple[list[ValueChange], str, list[str]]:
@@ -102,6 +107,8 @@ def _of_launch(case: Case) -> tuple[list[ValueChange], str, list[str]]:
     lacking = [need for need in ("gpu", "model", "load") if not getattr(case, f"{need}_known")]
     if lacking:
         return [], f"pass {' and '.join(f'--{need}' for need in lacking)}", []
+    if case.launch.alternatives:
+        return [], "branches of the file give it several configurations", []
     explanations = _recommended(case)
     if explanations is None:
         return [], "no configuration fits; recommend shows the nearest change", []
@@ -153,8 +160,9 @@ def _recommended(case: Case) -> tuple[Explanation, ...] | None:
 
     If several servers behind a proxy would be better, return the best single one, except for generated files.
     """
-    resolved = resolve_for(case.resolved, _kept(case))
-    if resolved.request.tp > resolved.request.gpu_count:
+    try:
+        resolved = resolve_for(case.resolved, _kept(case))
+    except RequestError:  # the host has not as many GPUs, or no model is split over so many
         return None
     try:
         recommendation = recommend.recommend(resolved.request, resolved.store)

@@ -32,6 +32,15 @@ KEPT = re.compile(r"(<(?:pre|script|textarea|style)\b.*?</(?:pre|script|textarea
 ARTICLE = re.compile(r"(<article\b.*</article>)", re.DOTALL)
 """The page's own text; around it, no blank beside an element counts."""
 LINE_BREAK = re.compile(r"\n(?=<)|(?<=>)\n")
+BLOCK = (
+    r"</?(?:article|blockquote|dd|details|div|dl|dt|figure|h\d|li|ol|p|section|summary|t[dhr]|table|tbody|thead|ul)\b"
+)
+BLOCK_EDGE = re.compile(rf"\n(?={BLOCK})|({BLOCK}[^<>]*>)\n")
+"""A line break beside a block, which a browser does not show."""
+NO_HEAD = re.compile(r"<thead>\n<tr>\n(?:<th></th>\n)+</tr>\n</thead>\n")
+"""The head of a table of names and values, which Markdown cannot leave out."""
+REFERENCES = (("&#95;", "_"), ("&#42;", "*"), ("&#124;", "|"), ("&#x27;", "'"))
+"""References for Markdown, which a page's text does not need."""
 REPOSITORY = "REPOSITORY_URL"
 """What stands for the repository's address in hand-written pages."""
 LEAST, MOST = 30, 200
@@ -109,10 +118,16 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     """Drop the blanks between elements: a third of a short page. Name the cells of figures by a class."""
     output = output.replace(' style="text-align: right;"', ' class="n"')
-    output = "".join(
-        part if place % 2 else re.sub(r"\s*\n\s*", "\n", part) for place, part in enumerate(KEPT.split(output))
-    )
+    output = "".join(part if place % 2 else _tightened(part) for place, part in enumerate(KEPT.split(output)))
     return "".join(part if place % 2 else LINE_BREAK.sub("", part) for place, part in enumerate(ARTICLE.split(output)))
+
+
+def _tightened(html: str) -> str:
+    """Drop from HTML without code what a browser does not show."""
+    html = NO_HEAD.sub("", re.sub(r"\s*\n\s*", "\n", html))
+    for reference, character in REFERENCES:
+        html = html.replace(reference, character)
+    return BLOCK_EDGE.sub(r"\1", html)
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Say = Callable[[str], str]
 """Translates a text: ``SiteData.t``, or ``str`` in English."""
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]")
+SCHEME = re.compile(r"^https?://(?:www\.)?")
+COMMIT = re.compile(r"/([0-9a-f]{8})[0-9a-f]{32}\b")
 FIGURES = re.compile(r"[\d.,]+[×%]?|[– ]")
 """A cell of a column of figures."""
 VERDICTS = {
@@ -166,7 +168,13 @@ def page_of(store: Store, page: records.PageSource, say: Say = str) -> str:
     """Return a web page with the date it was read and the quote, which stays in English."""
     quote = prose(store, page.says)
     quote = quote if say is str else f'<span lang="en">{quote}</span>'
-    return f"<{page.url}>, {say('opened')} {page.opened}: {quote}"
+    return f"{address_link(page.url)}, {say('opened')} {page.opened}: {quote}"
+
+
+def address_link(address: str) -> str:
+    """Return a link to a web page: its address without the scheme, and a commit by its first letters."""
+    short = COMMIT.sub(r"/\1", SCHEME.sub("", address))
+    return f"[{text(short)}](<{address}>)"
 
 
 def figure(value: float, digits: int = 1) -> str:

@@ -63,7 +63,7 @@ SYNONYMS = {
     "turbomind pytorch": "backend",
     "context length": "session len",
     "gpu memory utilization": "cache max entry count",
-    "max model len": "session len",
+    "max model len": "session len length",
     "max num seqs": "max batch size",
     "max num batched tokens": "max prefill token num",
     "chunked prefill": "max prefill token num",
@@ -117,11 +117,12 @@ class Sections(HTMLParser):
 def entries(address: str, html: str, tags: Sequence[str]) -> Iterator[list[Any]]:
     """Yield the entries of a page: address, title, kind, text, further words."""
     kind = next(kind for start, kind in KINDS.items() if address.startswith(start))
-    parser = Sections()
-    parser.feed(html)
-    first = parser.found[0][1].strip() if parser.found else ""
     # An index repeats what its pages say.
     characters = 0 if address.endswith("/index.html") and address != "how-to/index.html" else kind.characters
+    parser = Sections()
+    # Parsing a page takes as long as rendering it, so it ends at the title if nothing else is kept.
+    parser.feed(html if characters or kind.sections else html[: html.find("</h1>") + len("</h1>")])
+    first = parser.found[0][1].strip() if parser.found else ""
     page: list[str] = []
     for identifier, title, text in parser.found:
         words = one_line(" ".join(text))

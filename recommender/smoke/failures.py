@@ -21,7 +21,7 @@ _TABLE = (
     ("machine", 3, "this machine lacks a GPU, LMDeploy or a package", ""),
     ("port-taken", 10, "another process listens on the port", "stop it, or set SERVER_PORT or --server-port"),
     ("other-release", 11, "another LMDeploy release is installed", "install that release, or pass --lmdeploy"),
-    ("model", 12, "the model folder is missing or unsupported", "name a folder with a config.json TurboMind reads"),
+    ("model", 12, "the model folder is missing or unsupported", "name a folder whose config.json LMDeploy reads"),
     ("pytorch-fallback", 13, "LMDeploy runs PyTorch, not TurboMind", "use a model and release that TurboMind supports"),
     ("out-of-memory", 14, "out of memory at start-up", "lower the cache ratio, or free GPU memory"),
     ("out-of-memory-image", 15, "out of memory in the image encoder", "lower the cache ratio: images need memory too"),

@@ -6,9 +6,10 @@ import json
 import os
 import re
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from recommender.common import atomic_write
 from recommender.common.errors import RequestError
@@ -146,10 +147,16 @@ def save(path: Path, run: records.SmokeRun) -> None:
     """Write a record, whole or not at all."""
     import yaml
 
-    values = json.loads(run.model_dump_json(exclude_defaults=True))
+    class Dumper(yaml.SafeDumper):
+        """Write a packed list once: phases often draw from the same lengths."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            return not (isinstance(data, str) and data.startswith(records.PACKED))
+
+    pack, values = cache(records.pack), json.loads(run.model_dump_json(exclude_defaults=True))
     for part in [part for phase in values.get("phases", ()) for part in (phase, phase.get("drawn"))]:
         for name, value in (part or {}).items():
             if isinstance(value, str) and value.replace(" ", "").isdecimal():
-                part[name] = records.pack(value)
-    text = yaml.safe_dump(values, sort_keys=False, width=WIDTH, allow_unicode=True, default_flow_style=False)
+                part[name] = pack(value)
+    text = yaml.dump(values, Dumper=Dumper, sort_keys=False, width=WIDTH, allow_unicode=True, default_flow_style=False)
     atomic_write.write(path, "# Written by recommend smoke; the figures of a page are computed from it.\n" + text)

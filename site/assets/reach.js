@@ -15,3 +15,11 @@ addEventListener("load", () => {
   reach();
   new ResizeObserver(reach).observe(document.body);
 });
+
+// On a phone the headings of the page are below its name in the drawer: a copy, as the theme hides the list itself.
+const headings = document.querySelector("[data-md-component=toc]")?.cloneNode(true);
+if (headings) {
+  headings.removeAttribute("data-md-component");
+  headings.className = "headings";
+  document.querySelector(".pages [aria-current]")?.after(headings);
+}

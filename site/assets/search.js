@@ -3,10 +3,23 @@
 const SHOWN = 12;
 const [TITLE, TAGS, ADDRESS, TEXT] = [6, 7, 4, 1];
 const PREFIX = 0.6;
-const dialog = document.getElementById("search");
+const button = document.querySelector("[data-search]");
+const dialog = document.createElement("dialog");
+dialog.id = "search";
+dialog.innerHTML = `<form method="dialog">
+    <input type="search" role="combobox" aria-expanded="false" aria-controls="search-hits" autocomplete="off" autocapitalize="off" spellcheck="false">
+    <button type="submit">Esc</button>
+  </form>
+  <p role="status"></p>
+  <ul id="search-hits" role="listbox"></ul>`;
 const input = dialog.querySelector("input");
 const list = dialog.querySelector("ul");
 const status = dialog.querySelector("[role=status]");
+const label = button.getAttribute("aria-label");
+for (const each of [dialog, input, list]) each.setAttribute("aria-label", label);
+input.placeholder = label;
+dialog.querySelector("button").setAttribute("aria-label", button.dataset.reset);
+button.after(dialog);
 let index;
 
 const plain = text => text.toLowerCase().normalize("NFD").replace(/\p{M}/gu, "").replaceAll("đ", "d");
@@ -17,13 +30,14 @@ const words = text => plain(text).split(/[^\p{L}\p{N}.]+/u).map(word => word.rep
 const named = href => href.split("#")[1]?.replaceAll("-", " ") ?? "";
 
 async function load() {
-  const answer = await fetch(input.dataset.index);
+  const [answer, { Speller }] = await Promise.all([fetch(button.dataset.index), import("./spelling.js")]);
   const { kinds, synonyms, entries } = await answer.json();
   const docs = entries.map(([href, title, kind, text, more]) => ({
     href, title, text, kind: kinds[kind][0], weight: kinds[kind][1],
     fields: [[TITLE, words(title)], [TAGS, words(more)], [ADDRESS, words(named(href))], [TEXT, words(text)]], phrase: plain(`${title} ${more}`),
   }));
-  return { docs, synonyms: Object.entries(synonyms) };
+  const speller = new Speller([...docs.flatMap(({ fields }) => fields.map(([, own]) => own)), ...Object.keys(synonyms).map(words)]);
+  return { docs, synonyms: Object.entries(synonyms), speller };
 }
 
 /** Return how well a word matches a document: the best of its fields. */
@@ -37,9 +51,11 @@ function match(doc, word) {
   return best;
 }
 
-/** Return the best entries for a query; those that have all its words come first. */
-export function search({ docs, synonyms }, query) {
-  const every = [...new Set(words(query))];
+/** Return the words of a query, with those corrected that the site does not have. */
+const understood = ({ speller }, query) => [...new Set(words(query).flatMap(word => speller.corrected(word)))];
+
+/** Return the best entries for the words of a query; those that have all of them come first. */
+export function search({ docs, synonyms }, every) {
   const asked = every.every(word => IDLE.has(word)) ? every : every.filter(word => !IDLE.has(word));
   const phrase = every.join(" ");
   const spoken = ` ${phrase} | ${asked.join(" ")} `;
@@ -61,7 +77,7 @@ export function search({ docs, synonyms }, query) {
 
 function row(doc, place) {
   const link = document.createElement("a");
-  link.href = new URL(doc.href, new URL(input.dataset.base, document.baseURI));
+  link.href = new URL(doc.href, new URL(button.dataset.base, document.baseURI));
   link.id = `hit-${place}`;
   link.role = "option";
   link.tabIndex = -1;
@@ -78,10 +94,13 @@ function row(doc, place) {
 async function show() {
   const query = input.value.trim();
   if (query) index ??= load();
-  const found = query ? search(await index, query) : [];
+  const every = query ? understood(await index, query) : [];
+  const found = query ? search(await index, every) : [];
   if (query !== input.value.trim()) return;
   list.replaceChildren(...found.map(row));
-  status.textContent = query && !found.length ? status.dataset.none : "";
+  const typed = new Set(words(query));
+  const near = every.every(word => typed.has(word)) ? "" : `≈ ${every.join(" ")}`;
+  status.textContent = query && !found.length ? button.dataset.none : near;
   dialog.dataset.shown = query;
   mark(found.length ? 0 : -1);
 }
@@ -98,9 +117,7 @@ function mark(place) {
   input.setAttribute("aria-expanded", String(active >= 0));
 }
 
-for (const button of document.querySelectorAll("[data-search]")) {
-  button.addEventListener("click", () => dialog.showModal());
-}
+button.addEventListener("click", () => dialog.showModal());
 addEventListener("keydown", event => {
   const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
   if ((event.key === "/" && !typing) || (event.key === "k" && (event.ctrlKey || event.metaKey))) {

@@ -34,11 +34,12 @@ def estimate_image_ms(resolved: ResolvedRequest, tp: int, tiles: int, coefficien
 def _layer_ms(resolved: ResolvedRequest, tp: int, numbers: int, coefficients: Mapping[str, float]) -> float:
     """Return the ms of a layer's two all-reduces over 16-bit numbers.
 
-    A ring all-reduce: each GPU sends ``2 * (tp - 1) / tp`` of the data.
+    A ring all-reduce: each GPU sends ``2 * (tp - 1) / tp`` of the data, in ``2 * (tp - 1)`` transfers, each of which
+    takes its time even for few bytes.
     """
     if tp == 1:
         return 0.0
     nvlink = resolved.gpu.nvlink_gb_s
     link = nvlink / 2 * coefficients["link-efficiency"] if nvlink else coefficients["pcie-link-gb-s"]
     sent = 2 * (tp - 1) / tp * numbers * BYTES_16_BIT
-    return 2 * (coefficients["reduction-ms"] + sent / (link * 1e6))
+    return 2 * (coefficients["reduction-ms"] * (tp - 1) + sent / (link * 1e6))

@@ -41,6 +41,7 @@ from recommender.knowledge.records.models import (
     PixelRule,
     Published,
     Quantization,
+    QuantizationMethod,
     SparseIndex,
     Support,
     TextShape,
@@ -63,6 +64,7 @@ from recommender.knowledge.records.options import (
 from recommender.knowledge.records.requests import NamedLoad, Workload
 from recommender.knowledge.records.runs import (
     CORES,
+    PACKED,
     Digest,
     DrawnLoad,
     FailedRequests,

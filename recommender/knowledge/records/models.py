@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -190,13 +190,16 @@ class AudioShape(Record):
     bands: int = Field(description="bands of sound that the convolutions read")
 
 
+QuantizationMethod: TypeAlias = Literal["awq", "gptq", "fp8", "mxfp4", "compressed-tensors"]
+
+
 class Quantization(Record):
     """Weight quantisation of a checkpoint. One record in the list: the LLM's linears are quantised.
 
-    MXFP4 quantises the experts only.
+    MXFP4 quantises the experts only, compressed-tensors where its version ends in ``-experts``.
     """
 
-    method: Literal["awq", "gptq", "fp8", "mxfp4"] = Field(description="format of the quantised weights")
+    method: QuantizationMethod = Field(description="format of the quantised weights")
     bits: int = Field(description="bits of a weight")
     group: int = Field(description="weights that share a scale; 0: none")
     version: Text = Field(description="kernel layout as config.json names it")

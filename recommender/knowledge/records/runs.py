@@ -177,9 +177,9 @@ class Phase(Record):
     """
 
     concurrency: Annotated[int, Field(ge=0, description="0: open loop")]
-    arrivals_rps: Annotated[float, Field(ge=0, description="0: closed loop")]
-    images: Annotated[int, Field(ge=0, description="images of a request")]
-    image: str = Field(description="width x height in pixels; empty: text only")
+    arrivals_rps: Annotated[float, Field(ge=0, description="0: closed loop")] = 0.0
+    images: Annotated[int, Field(ge=0, description="images of a request")] = 0
+    image: str = Field(default="", description="width x height in pixels; empty: text only")
     input_tokens: Annotated[int, Field(ge=0, description="median of what the server counted")]
     output_tokens: Annotated[int, Field(ge=0, description="median of what the server counted")]
     window_s: Annotated[float, Field(ge=0, description="seconds of the window")]
@@ -244,7 +244,7 @@ class SmokeRun(Record):
     lmdeploy: Version = Field(description="LMDeploy release")
     gpu: Id = Field(description="id of the GPU")
     gpu_name: Text = Field(description="name that the driver reports")
-    gpu_count: Annotated[int, Field(ge=1, description="GPUs of the host")]
+    gpu_count: Annotated[int, Field(ge=1, description="GPUs of the host")] = 1
     driver: Text = Field(description="version of the driver")
     memory_mib: Annotated[int, Field(ge=1, description="memory of a card in MiB")]
     cpus: Annotated[int, Field(ge=1, description="CPU cores of the host")]
@@ -255,11 +255,11 @@ class SmokeRun(Record):
     kind: Literal["bash", "python", "compose", "systemd"] = Field(description="format of the artefact")
     artefact_sha256: Digest = Field(description="digest of the artefact")
     launch_sha256: Digest = Field(description="digest of environment and command")
-    environment: tuple[Text, ...] = Field(description="environment variables of the server")
-    command: tuple[Text, ...] = Field(description="words of the command line")
+    environment: tuple[Text, ...] = Field(default=(), description="environment variables of the server")
+    command: tuple[Text, ...] = Field(default=(), description="words of the command line")
     set_by_smoke: tuple[Text, ...] = Field(description="variables that smoke set to run it here")
-    copies: Annotated[int, Field(ge=1, description="how often the artefact was started on its card")]
-    mps: bool = Field(description="under CUDA MPS")
+    copies: Annotated[int, Field(ge=1, description="how often the artefact was started on its card")] = 1
+    mps: bool = Field(default=False, description="under CUDA MPS")
     pinned: str = Field(default="", pattern=CORES, description="CPU cores of all servers; empty: every one of the host")
     servers: Annotated[int, Field(ge=0, description="servers of the artefact; 0: this was not kept")] = 0
     share: Annotated[int, Field(ge=1, description="of these, on the same card")] = 1

@@ -1,15 +1,17 @@
 """Detect a file's kind and read it. Never run, import or raise anything from it."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import cast, get_args
 
 from recommender.common.pattern import pattern
+from recommender.review.readers.manifest_words import default_of
 from recommender.review.script import mentions
-from recommender.review.script.model import Kind, ReadProblem, Script
-from recommender.review.script.source_map import line_starts
+from recommender.review.script.model import HOSTS, Kind, ReadProblem, Script, Span
+from recommender.review.script.moved import moved
+from recommender.review.script.source_map import Mapped, line_starts
 
 MOST_CHARACTERS = 2**20
 READERS = {
@@ -27,7 +29,7 @@ READERS = {
     "program": "readers.programs.file",
 }
 ENDINGS: dict[Kind, str] = {
-    "bash": ".sh .bash .zsh .ksh .slurm .sbatch .job .ps1 .bat .cmd",
+    "bash": ".sh .bash .zsh .ksh .fish .slurm .sbatch .job .ps1 .bat .cmd",
     "python": ".py .pyw .ipynb",
     "systemd": ".service .container",
     "steps": ".yml .yaml .json .jsonc .toml",
@@ -40,13 +42,15 @@ ENDINGS: dict[Kind, str] = {
 SUFFIXES: dict[str, Kind] = {ending: kind for kind, endings in ENDINGS.items() for ending in endings.split()}
 PROGRAM_NAMES = pattern(r"(?i)jenkinsfile(?:\..*)?")
 OTHER_NAMES = pattern(r"(?:vagrant|rake|tilt|brew|gem)file")
-LINES = pattern(r"(?i)(?:gnu)?makefile(?:\..*)?|procfile(?:\..*)?|justfile|crontab")
+LINES = pattern(r"(?i)(?:gnu)?makefile(?:\..*)?|procfile(?:\..*)?|\.?justfile|crontab")
 STEPS = pattern(r"(?m)^[ \t]*(?:-[ \t]+)?(?:steps|stages|script|before_script)[ \t]*:")
 """Keys of a workflow, whose services are not compose's."""
 PROCESSES = pattern(r"(?m)^[\"']?processes[\"']?[ \t]*:")
 """What process-compose starts: programs of the host, no containers."""
 MOST_EMBEDDED = 20
 DOCKERFILE = pattern(r"(?i)^(?:.*[._-])?(?:docker|container|earth)file(?:[._-].*)?$")
+JINJA = pattern(r"(?i)\.(?:j2|jinja2?)$")
+EXPRESSION = pattern(r"\{\{-?[ \t]*(?P<name>[A-Za-z_]\w*)?[^{}\n]*\}\}|\{[%#][^{}\n]*[%#]\}")
 IMPORTS = pattern(
     r"(?m)^(?:import|from)[ \t]+[\w.]+(?:[ \t]+(?:import|as)\b|[ \t]*$|,)|^\w+[ \t]*=[ \t]*(?:\w+\.)*[A-Za-z]\w*\($"
 )
@@ -69,7 +73,7 @@ def read(path: str, text: str, kind: Kind | None = None, named: bool = True) -> 
 
 def _with_embedded(script: Script) -> Script:
     """Read the files within a file, as of here-documents, at their places in it."""
-    for name, start, end in script.embedded[:MOST_EMBEDDED]:
+    for name, start, end, changes in script.embedded[:MOST_EMBEDDED]:
         inner = script.text[start:end]
         if mentions.NAME.search(inner) is None:
             continue
@@ -78,9 +82,8 @@ def _with_embedded(script: Script) -> Script:
         kind = kind_of(name, inner)
         if script.kind == "markdown" and kind in ("bash", "command"):
             inner = mentions.PLACEHOLDER.sub(_as_variable, inner)
-        found = _read(
-            path, _indented(blank) + inner if kind == "python" and inner[:1].isspace() else blank + inner, kind
-        )
+        blank = _indented(blank) if kind == "python" and inner[:1].isspace() else blank
+        found = _expanded(script, start, end, changes, path, kind) if changes else _read(path, blank + inner, kind)
         script = replace(
             script,
             launches=(*script.launches, *(launch._replace(guarded=True) for launch in found.launches)),
@@ -89,8 +92,31 @@ def _with_embedded(script: Script) -> Script:
             comments=tuple(sorted({*script.comments, *found.comments}, key=lambda comment: comment.place)),
             followed=(*script.followed, *found.followed),
             problems=(*script.problems, *found.problems),
+            repairable=script.repairable and not changes,
         )
     return script
+
+
+def _expanded(
+    script: Script, start: int, end: int, changes: Sequence[tuple[int, int, str]], path: str, kind: Kind
+) -> Script:
+    """Read a text as the shell writes it, at its places in the script."""
+    there = ((first - start, last - start, new) for first, last, new in changes)
+    text = Mapped.whole(script.text).part(start, end).replaced(there)
+    found = _read(path, text.code, kind)
+
+    def place(span: Span) -> Span:
+        return script.place(*text.span(span.start, span.end))
+
+    return replace(
+        found,
+        launches=moved(found.launches, place),
+        tools=moved(found.tools, place),
+        calls=moved(found.calls, place),
+        comments=moved(found.comments, place),
+        problems=moved(found.problems, place),
+        followed=tuple(text.span(*each) for each in found.followed),
+    )
 
 
 def _as_variable(placeholder: re.Match[str]) -> str:
@@ -116,6 +142,9 @@ def _read(path: str, text: str, kind: Kind | None) -> Script:
         return _unread(script, f"this file has {len(text)} characters; the limit is {MOST_CHARACTERS}")
     if kind == "other":
         return script
+    if JINJA.search(path) and (changes := tuple(_of_jinja(text, kind))):
+        plain = _expanded(script, 0, len(text), changes, JINJA.sub("", path), kind)
+        return replace(plain, path=path, text=text, lines=script.lines, repairable=False)
     name = READERS[kind]
     if kind in ("kubernetes", "steps", "compose") and "{{" in text and ".Values." in text:
         name = "readers.helm.template"
@@ -123,6 +152,8 @@ def _read(path: str, text: str, kind: Kind | None) -> Script:
         name = "readers.dockerfile"
     elif kind == "bash" and path.lower().endswith((".ps1", ".bat", ".cmd")):
         name = "shell.windows"
+    elif kind == "bash" and (path.lower().endswith(".fish") or re.match(r"#!.*\bfish\b", text)):
+        name = "shell.fish"
     elif kind == "python" and path.lower().endswith(".ipynb"):
         name = "readers.python.notebook"
     elif kind == "steps" and path.lower().endswith(".toml"):
@@ -134,13 +165,20 @@ def _read(path: str, text: str, kind: Kind | None) -> Script:
         return _unread(script, "this is nested too deeply to read")
 
 
+def _of_jinja(text: str, kind: Kind) -> Iterator[tuple[int, int, str]]:
+    """Yield what a template becomes: defaults, unknown words, and nothing where a statement is."""
+    for match in EXPRESSION.finditer(text):
+        unknown = HOSTS if kind == "systemd" else f"${{{match['name']}}}" if match["name"] else ""
+        yield *match.span(), default_of(match[0]) or unknown
+
+
 def _unread(script: Script, message: str) -> Script:
     return replace(script, problems=(ReadProblem(message, script.place(0, 0)),))
 
 
 def kind_of(path: str, text: str) -> Kind:
     """Detect a file's kind by its name, its first line, or its content."""
-    name = path.replace("\\", "/").rpartition("/")[2].lower()
+    name = JINJA.sub("", path.replace("\\", "/").rpartition("/")[2].lower())
     suffix = name[name.rfind(".") :] if "." in name else ""
     if is_dockerfile(path, ""):
         return "docker"

@@ -167,7 +167,7 @@ def _start(run: Run, stage: _Stage) -> None:
     if last is None:
         return
     place = run.page.place(*last.span(0, len(last.code)))
-    container = Container(place, image=stage.image, probes=stage.probes)
+    container = Container(place, image=stage.image, shm_known=False, probes=stage.probes)
     entrypoint, command = _list(stage.entrypoint), _list(stage.command)
     for name in re.findall(r"[\w.-]+", last.code)[:MOST_NAMES]:
         if name in stage.files:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 
 from recommender.common.pattern import pattern
 from recommender.review.script import beside
@@ -25,6 +26,9 @@ TOGETHER = frozenset({"proc", "ini"})
 ASSIGNED = pattern(
     r"(?:export[ \t]+)?(?P<name>[A-Za-z_]\w*)[ \t]*(?P<more>\+?)[:?]{0,3}=[ \t]*(?P<value>.*)", re.DOTALL
 )
+DEFINED = pattern(
+    r"(?m)^define[ \t]+(?P<name>\w+)[ \t]*[:?]{0,3}=?[ \t]*\n(?P<value>(?:(?!endef\b)[^\n]*+\n){0,50}+)endef\b"
+)
 MADE = pattern(r"\$[({](\w+)[)}]")
 ENVIRONMENT = pattern(r"environment[ \t]*=[ \t]*(?P<pairs>.*)", re.DOTALL)
 PAIR = pattern(r"([A-Za-z_]\w*)=(?:\"([^\"\n]*)\"|([^,\n]*))")
@@ -38,11 +42,14 @@ PREREQUISITES = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=]*", re.DOTALL)
 """A rule's line without a recipe: it has names, no commands."""
 INLINE = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=\n]*;(?P<recipe>.*)", re.DOTALL)
 INCLUDED = pattern(r"[-s]?include[ \t]+(?P<name>[^\s$]+)[ \t]*")
-MOST_INCLUDED = 20
+MOST_INCLUDED, MOST_SCRIPTS = 20, 100
 PROCFILE = pattern(r"(?i)(?:.*[/\\])?procfile(?:\..*)?")
 JUSTFILE = pattern(r"(?i)(?:.*[/\\])?\.?justfile")
 DOTENV = pattern(r"(?m)^set[ \t]+dotenv-(?:load|required)\b(?![ \t]*:=[ \t]*false)")
 RECIPE = pattern(r"[ \t]+[@-]*(?P<recipe>.*)", re.DOTALL)
+SCRIPT = pattern(
+    r"(?m)^[^\s:#=][^\n:]*+:[^\n]*+\n(?P<body>[ \t]+#![^\n]*sh\b[^\n]*\n(?:[ \t]+[^\n]*(?:\n|\Z)|[ \t]*\n)*)"
+)
 JUST_VALUE = pattern(
     r"(?:env(?:_var_or_default)?\([ \t]*[\"'][^\"'\n]*[\"'][ \t]*,[ \t]*)?(?P<value>\"[^\"\n]*\"|'[^'\n]*')[ \t]*\)?"
 )
@@ -60,14 +67,14 @@ def read(script: Script) -> Script:
     run = new_run(page)
     comments: list[Comment] = []
     lines, just = list(_lines(code)), bool(JUSTFILE.fullmatch(script.path))
-    dotenv = PROCFILE.fullmatch(script.path) or (just and DOTENV.search(script.text))
-    made = _beside(page, ".env", 0, 0) if dotenv else {}
     make, left = bool(MAKEFILE.fullmatch(script.path)), MOST_INCLUDED
-    sections = any(SECTION.fullmatch(code.code[start:end].strip()) for start, end in lines)
+    made = _known(page, code, just, make)
+    sections = not just and any(SECTION.fullmatch(code.code[start:end].strip()) for start, end in lines)
     lines = list(_lines(code, CONTINUED)) if sections else lines
+    lines = list(_with_scripts(code, lines)) if just else lines
     for at, (start, end) in enumerate(lines):
         line = code.code[start:end]
-        if line.lstrip()[:1] in ("#", ";"):
+        if line.lstrip()[:1] in ("#", ";") and not (just and line.lstrip().startswith("#!")):
             first = start + len(line) - len(line.lstrip())
             comments.append(Comment(code.code[first:end], page.place(first, end)))
         elif make and left and (included := INCLUDED.fullmatch(line)):
@@ -87,6 +94,25 @@ def read(script: Script) -> Script:
             part = Mapped(part.code.replace("\n", " "), part.at) if sections else part
             _start(run, _plain(part), environment, Where(background=group in TOGETHER))
     return complete_script(replace(script, comments=tuple(comments)), run, [])
+
+
+def _known(page: SourceText, code: Mapped, just: bool, make: bool) -> dict[str, Word]:
+    """Return what a .env beside the file sets, and the texts that a Makefile defines."""
+    dotenv = PROCFILE.fullmatch(page.script.path) or (just and DOTENV.search(page.text))
+    made = _beside(page, ".env", 0, 0) if dotenv else {}
+    for text in DEFINED.finditer(code.code) if make else ():
+        made[text["name"]] = _word(page, text["value"].replace("\\\n", "  ").rstrip("\n"), text.start("value"))
+    return made
+
+
+def _with_scripts(code: Mapped, lines: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the lines of a justfile; a recipe that is a script of its own counts as one."""
+    scripts = dict(match.span("body") for match in islice(SCRIPT.finditer(code.code), MOST_SCRIPTS))
+    done = 0
+    for start, end in lines:
+        if start >= done:
+            done = scripts.get(start, end)
+            yield start, done
 
 
 def _beside(page: SourceText, name: str, start: int, end: int) -> dict[str, Word]:

@@ -1,6 +1,6 @@
 """Read compose files and Kubernetes manifests: containers and what they start."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from recommender.review.readers.compose import services
@@ -9,7 +9,7 @@ from recommender.review.readers.manifest_words import one_line, unescape
 from recommender.review.readers.pods import pods
 from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, comments_of, documents, map_scalar
 from recommender.review.script.mentions import LAUNCH
-from recommender.review.script.model import Script, Word
+from recommender.review.script.model import Embedded, Script, Word
 from recommender.review.script.source_map import SourceText
 from recommender.review.script.variables import Variables
 from recommender.review.shell.nested import start, walk
@@ -31,6 +31,7 @@ def read(script: Script) -> Script:
         run.unread += started.unread
     if script.kind == "kubernetes":
         _scripts(run, roots, containers)
+        run.embedded += _patches(script.text, roots)
     manifest = complete_script(replace(script, comments=comments_of(page, roots)), run, [])
     return replace(manifest, comments=tuple(sorted(manifest.comments, key=lambda comment: comment.place)))
 
@@ -47,6 +48,16 @@ def _scripts(run: Run, roots: Sequence[Node], containers: Sequence[ContainerComm
                     run.container = started.container
                     export(run, started.environment)
             walk(run, map_scalar(run.page.text, value), Where())
+
+
+def _patches(text: str, roots: Sequence[Node]) -> Iterator[Embedded]:
+    """Yield the patches of a Kustomization, which are YAML in a text."""
+    for root in roots:
+        patches = root.get("patches")
+        for patch in patches.items if patches else ():
+            inner = patch.get("patch") if patch.kind == "map" else None
+            if inner is not None and inner.style in ("|", ">"):
+                yield Embedded("patch.yaml", text.find("\n", inner.start) + 1, inner.end)
 
 
 def _start(run: Run, started: ContainerCommand) -> None:

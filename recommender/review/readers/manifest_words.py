@@ -19,11 +19,24 @@ MACRO = pattern(
     r"(?:\$\{\{-?\s*|\{\{-?\s*|\$\(|\$\{(?=\w+[.}]))\.?(?:[\w\[\]'-]+\.)*(?P<name>\w+)[^{}()\n]*(?:-?\}\}|\)|\})"
 )
 
+DEFAULTED = pattern(
+    r"\{\{-?\s*(?:\.?[\w.]+\s*\|\s*default[\s(]*(?P<piped>\"[^\"\n]*\"|'[^'\n]*'|\d[\d.]*)"
+    r"|default\s+(?P<first>\"[^\"\n]*\"|'[^'\n]*'|\d[\d.]*)\s+\.?[\w.]+)\s*\)?\s*(?:\|\s*\w+\s*)?-?\}\}"
+)
+"""An expression of Task or of Jinja with the value for when nothing is given."""
+
+
+def default_of(expression: str) -> str | None:
+    """Return the default that an expression names; None without one."""
+    match = DEFAULTED.fullmatch(expression)
+    return (match["piped"] or match["first"]).strip("\"'") if match else None
+
 
 def variables(page: SourceText, node: Node | None, known: dict[str, Word] | None = None) -> dict[str, Word]:
     """Return a service's ``environment``, a map or a list; ``known`` are the variables that compose expands."""
     environment: dict[str, Word] = {}
-    for key, value in node.pairs if node else ():
+    layers = reversed(list(node.layers())) if node else ()
+    for key, value in (pair for layer in layers for pair in layer.pairs):
         variable = one_word(page, value, COMPOSE, known)
         if variable is not None and key.value not in (None, "<<"):
             environment[key.text] = variable
@@ -62,6 +75,7 @@ def words(page: SourceText, node: Node | None, pattern: re.Pattern[str], known: 
             continue
         text = map_scalar(page.text, item)
         named = (match for match in CLUSTER.finditer(text.code) if pattern is CLUSTER and match["name"] in known)
+        text = expressions(text, known) if pattern is MACRO else text
         inner = unescape(text.replaced((*match.span(), f"${{{match['name']}}}") for match in named))
         field = replace(expand(word(page.text, item), pattern, known), inner=(inner, 0, len(inner.code), False))
         fields.append(field)
@@ -110,6 +124,9 @@ def _replace_variable(piece: Piece, match: re.Match[str], known: dict[str, Word]
     given = known.get(name)
     if given is None and groups.get("sign") in (":-", "-") and groups.get("rest"):
         return piece.cut(match.start("rest"), match.end("rest"))
+    if given is None and (default := default_of(match[0])):
+        at = piece.text.index(default, match.start()) if piece.text else 0
+        return piece.cut(at, at + len(default))
     if given is not None and given.value is not None and given.written is not None:
         return Piece(given.value, given.written.start, given.written.end)
     return Piece(given.value if given is not None else None)
@@ -118,7 +135,7 @@ def _replace_variable(piece: Piece, match: re.Match[str], known: dict[str, Word]
 def expressions(text: Mapped, known: Mapping[str, Word]) -> Mapped:
     """Replace expressions of the tool by variables of the shell, at their places."""
     return text.replaced(
-        (*match.span(), f"${{{match['name']}}}")
+        (*match.span(), (match["name"] not in known and default_of(match[0])) or f"${{{match['name']}}}")
         for match in MACRO.finditer(text.code)
         if match["name"] in known or not match[0].startswith("$(")  # a command substitution
     )

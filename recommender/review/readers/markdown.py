@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from recommender.common.pattern import pattern
 from recommender.review.script.mentions import LAUNCH
-from recommender.review.script.model import Script
+from recommender.review.script.model import Embedded, Script
 
 BLOCK = pattern(
     r"(?m)^(?P<indent>[ \t>]*)(?P<fence>```+|~~~+)[ \t]*(?P<language>[\w+-]*)[^\n]*\n(?P<code>(?:[^\n]*\n)*?)"
@@ -45,7 +45,7 @@ def read(script: Script) -> Script:
     """Leave the blocks to the readers of their kinds. Prose starts nothing."""
     block = DIRECTIVE if script.path.lower().endswith(".rst") else BLOCK
     blocks = list(block.finditer(script.text))
-    embedded = tuple(part for block in blocks for part in _parts(script.text, block))
+    embedded = tuple(Embedded(*part) for block in blocks for part in _parts(script.text, block))
     ends = [0, *(end for block in blocks for end in block.span()), len(script.text)]
     prose = tuple(zip(ends[::2], ends[1::2], strict=True))
     return replace(script, embedded=embedded, followed=(*script.followed, *prose))

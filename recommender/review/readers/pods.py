@@ -110,7 +110,8 @@ def _pod_container(
         if name is None:
             continue
         source = value or item.get("valueFrom") or item
-        word = one_word(page, value, CLUSTER, environment) if value is not None else None
+        filled = item.get("valueFrom", "fieldRef", "fieldPath")  # an address or a name: its path stands for it
+        word = one_word(page, value or filled, CLUSTER, environment)
         place = page.place(source.start, source.end)
         environment[name.text] = word or Word(page.text[place.start : place.end], None, place)
     known = {**parameters, **environment}

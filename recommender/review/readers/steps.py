@@ -10,11 +10,19 @@ from dataclasses import dataclass, field, replace
 
 from recommender.common.pattern import pattern
 from recommender.review.readers.container_command import whole
-from recommender.review.readers.manifest_words import MACRO, expressions, one_line, one_word, variables, words
+from recommender.review.readers.manifest_words import (
+    MACRO,
+    default_of,
+    expressions,
+    one_line,
+    one_word,
+    variables,
+    words,
+)
 from recommender.review.readers.pods import GPU, probes
 from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, comments_of, documents, map_scalar
 from recommender.review.script.mentions import LAUNCH
-from recommender.review.script.model import Container, Script, Span, Word
+from recommender.review.script.model import HOSTS, Container, Script, Span, Word
 from recommender.review.script.moved import moved
 from recommender.review.script.source_map import Field, SourceText, line_starts
 from recommender.review.script.variables import Variables
@@ -41,8 +49,6 @@ INPUTS = (
 """Where workflows declare what their caller may give, with defaults."""
 JSON_COMMENT = pattern(r"(\"(?:[^\"\\\n]|\\.)*+\"?)|//[^\n]*|/\*(?:.*?\*/|.*)", re.DOTALL)
 STARTS = pattern(r"(?m)^[ \t]*\[Service\][ \t]*$(?:\n(?![ \t]*\[).*)*?\n[ \t]*ExecStart[ \t]*=")
-UNKNOWN = "\0"
-"""The mark of the reader of units for what only the host knows."""
 MOST_COMMANDS = 300
 DEEPEST = 40
 
@@ -53,6 +59,8 @@ class Around:
 
     environment: Mapping[str, Word] = field(default_factory=dict)
     container: Container | None = None
+    ports: tuple[Word, ...] = ()
+    """Of a group of Nomad: where the container is expected to listen."""
 
 
 def read(script: Script) -> Script:
@@ -89,7 +97,7 @@ def _defaults(page: SourceText, root: Node) -> dict[str, Word]:
         pairs = [*pairs, *((name, item) for item in (declared.items if declared else ()) if (name := item.get("name")))]
         for name, value in pairs:
             word = one_word(page, value.get("default"))
-            found |= {name.text: _literal(word)} if word is not None else {}
+            found |= {name.text: _literal(page, word)} if word is not None else {}
     cards = one_word(page, root.get("resources", "accelerators") if root.kind == "map" else None)
     if cards is not None and cards.value:  # SkyPilot: L4:8
         found["SKYPILOT_NUM_GPUS_PER_NODE"] = cards._replace(value=cards.value.partition(":")[2] or "1", written=None)
@@ -134,15 +142,24 @@ class _Reader:
         environment = dict(around.environment)
         for name in ENVIRONMENTS:
             own = variables(self.page, node.get(name))
-            environment |= {key: _literal(word) for key, word in own.items()}
+            environment |= {key: _literal(self.page, word) for key, word in own.items()}
         image = node.get("image", "name") or node.get("container", "image") or _of_task(node, "image")
         image = node.get("image", "repository") or image
+        port = one_word(self.page, node.get("network", "port", "to"))
+        around = replace(around, ports=(port,)) if port is not None else around
         word = one_word(self.page, image)
         if word is None:
             return replace(around, environment=environment)
         asked = tuple(probes(self.page, node))
-        around_it = Container(word.place, image=_literal(word), gpus=_gpus(node), shm_known=False, probes=asked)
-        return Around(environment, around_it)
+        around_it = Container(
+            word.place,
+            image=_literal(self.page, word),
+            gpus=_gpus(node),
+            shm_known=False,
+            targets=around.ports,
+            probes=asked,
+        )
+        return replace(around, environment=environment, container=around_it)
 
     def _words(self, node: Node, around: Around) -> list[Field]:
         return words(self.page, node, MACRO, dict(around.environment))
@@ -191,9 +208,9 @@ class _Reader:
         run, known = self.run, around.environment
         whole = map_scalar(self.page.text, node)
         signs = [match for match in MACRO.finditer(whole.code) if match[0].startswith("{{")]
-        values = (word.value if (word := known.get(match["name"])) else None for match in signs)
+        values = (word.value if (word := known.get(match["name"])) else default_of(match[0]) for match in signs)
         text = whole.replaced(
-            (*match.span(), UNKNOWN if value is None else value) for match, value in zip(signs, values, strict=True)
+            (*match.span(), HOSTS if value is None else value) for match, value in zip(signs, values, strict=True)
         )
         found = unit_file.read(Script("inner.service", "systemd", text.code, lines=line_starts(text.code)))
 
@@ -231,6 +248,9 @@ def _of_task(node: Node, name: str) -> Node | None:
     return node.get(name) or node.get(name[0].upper() + name[1:])
 
 
-def _literal(word: Word) -> Word:
+def _literal(page: SourceText, word: Word) -> Word:
     """Return a variable; one whose value is an expression of the tool is unknown."""
+    if (default := default_of(word.value or "")) is not None:
+        start = word.written.start + (word.value or "").index(default) if word.written else -1
+        return word._replace(value=default, written=page.place(start, start + len(default)) if start >= 0 else None)
     return word._replace(value=None, written=None) if MACRO.search(word.value or "") else word

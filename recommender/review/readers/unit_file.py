@@ -13,7 +13,6 @@ from recommender.common.text import shorten
 from recommender.review.readers.unit_variables import UnitVariable, UnitVariables, pieces_of
 from recommender.review.readers.unit_words import (
     BLANK,
-    UNKNOWN,
     Unbalanced,
     UnitItem,
     UnitSheet,
@@ -23,7 +22,7 @@ from recommender.review.readers.unit_words import (
     specifiers,
 )
 from recommender.review.script.beside import VARIABLE
-from recommender.review.script.model import Container, ReadProblem, Script, Span, Use
+from recommender.review.script.model import HOSTS, Container, ReadProblem, Script, Span, Use
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
 from recommender.review.script.unwrap import size_of
 from recommender.review.shell.nested import start
@@ -219,7 +218,7 @@ def _check_program(unit: Unit, value: Mapped, first: UnitItem, code: str) -> Non
         return
     if "$" in code:
         message = "systemd does not accept a variable as the program; write /usr/bin/env -- before it"
-    elif "/" in code and not code.startswith(("/", UNKNOWN)):
+    elif "/" in code and not code.startswith(("/", HOSTS)):
         message = "systemd rejects a relative path to the program; write an absolute one"
     if message:
         unit.sheet.report(unit.page, value, first.start, message, first.end)
@@ -240,7 +239,7 @@ def _fields(unit: Unit, value: Mapped, item: UnitItem, expand: bool) -> list[Fie
     if piece.text is not None:
         return list(_split(unit, piece, place, name))
     # systemd replaces an invalid name by nothing.
-    if not VARIABLE.fullmatch(name) and UNKNOWN not in name:
+    if not VARIABLE.fullmatch(name) and HOSTS not in name:
         return []
     return [Field((piece,), place.start, place.end, variable=name, many=True)]
 
@@ -303,7 +302,7 @@ def _script(unit: Unit, whole: Mapped, expand: bool) -> Mapped | None:
     for match in (*(REPLACED.finditer(whole.code) if expand else ()), None):
         until = match.start() if match else len(whole.code)
         for index in range(at, until):
-            char = whole.code[index].replace(UNKNOWN, "$?")
+            char = whole.code[index].replace(HOSTS, "$?")
             parts.append(char)
             places += [whole.at[index]] * len(char)
         at = match.end() if match else until
@@ -313,7 +312,7 @@ def _script(unit: Unit, whole: Mapped, expand: bool) -> Mapped | None:
         parts.append(new.code)
         places += new.at
     code = "".join(parts)
-    unknown = UNKNOWN in whole.code or any("${" in part and expand for part in parts)
+    unknown = HOSTS in whole.code or any("${" in part and expand for part in parts)
     return None if unknown and "'" in code else Mapped(code, places)
 
 

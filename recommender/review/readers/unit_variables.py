@@ -9,7 +9,6 @@ from pathlib import Path
 
 from recommender.common.pattern import pattern
 from recommender.review.readers.unit_words import (
-    UNKNOWN,
     Unbalanced,
     UnitItem,
     UnitSetting,
@@ -18,7 +17,7 @@ from recommender.review.readers.unit_words import (
     replace_specifiers,
 )
 from recommender.review.script import beside
-from recommender.review.script.model import Word
+from recommender.review.script.model import HOSTS, Word
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
 
 WILD = pattern(r"[*?\[]")
@@ -45,10 +44,10 @@ class UnitVariable:
 def pieces_of(text: Mapped) -> Iterator[Piece]:
     """Yield a text's pieces; the mark of the unknown is one of its own."""
     at = 0
-    for part in re.split(f"({UNKNOWN})", text.code):
+    for part in re.split(f"({HOSTS})", text.code):
         span = text.span(at, at + len(part))
         if part:
-            yield Piece(None, *span) if part == UNKNOWN else Piece(part, *span)
+            yield Piece(None, *span) if part == HOSTS else Piece(part, *span)
         at += len(part)
 
 
@@ -110,7 +109,7 @@ class UnitVariables:
         """Read an EnvironmentFile; a missing one may set anything."""
         code = setting.value.code.removeprefix("-")
         path = replace_specifiers(Mapped(code, range(len(code))), self.known).code
-        if not path.startswith(("/", UNKNOWN)):
+        if not path.startswith(("/", HOSTS)):
             message = "systemd ignores this file: the path must be absolute"
             self.sheet.report(self.page, setting.value, 0, message)
             return
@@ -134,11 +133,11 @@ def _texts(unit: str, path: str) -> dict[str, str | None] | None:
     if unit == beside.STDIN:
         return None
     folder, name = Path(unit).parent, path.rpartition("/")[2]
-    if UNKNOWN not in path and not WILD.search(path):
+    if HOSTS not in path and not WILD.search(path):
         source = beside.read(unit, path)
         return dict(beside.environment_file(source.text)) if source else None
-    pattern = name.replace(UNKNOWN, "*")
-    if (UNKNOWN in name and WILD.search(name)) or not pattern.strip("*"):
+    pattern = name.replace(HOSTS, "*")
+    if (HOSTS in name and WILD.search(name)) or not pattern.strip("*"):
         return None
     sources = [beside.read_in(folder, file) for file in _matching(folder, pattern)]
     texts = [beside.environment_file(source.text) if source else None for source in sources]
@@ -146,7 +145,7 @@ def _texts(unit: str, path: str) -> dict[str, str | None] | None:
     if not good or len(good) < len(texts):
         return None
     names = {key: None for text in good for key in text}
-    if UNKNOWN not in name:
+    if HOSTS not in name:
         return {name: next(text[name] for text in reversed(good) if name in text) for name in names}
     values = {name: {text.get(name) for text in good} for name in names}
     return {name: found.pop() if len(found) == 1 else None for name, found in values.items()}

@@ -4,12 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from recommender.common.pattern import pattern
-from recommender.review.script.model import Comment, ReadProblem
+from recommender.review.script.model import HOSTS, Comment, ReadProblem
 from recommender.review.script.source_map import LONGEST_WORD, Mapped, SourceText
 
 BLANK = " \t\r\n"
-UNKNOWN = "\0"
-"""Marks text that only the host knows; no unit contains this character."""
 SECTION = pattern(r"\[([^\[\]]+)\]")
 NAME = pattern(r"[A-Za-z][\w-]*")
 ESCAPE = pattern(
@@ -226,9 +224,9 @@ def replace_specifiers(text: Mapped, known: Mapping[str, str]) -> Mapped:
     places: list[int] = []
     at, left = 0, LONGEST_WORD
     for match in SPECIFIER.finditer(text.code):
-        new = known.get(match[1], UNKNOWN)
+        new = known.get(match[1], HOSTS)
         left -= len(new)
-        new = new if left > 0 else UNKNOWN
+        new = new if left > 0 else HOSTS
         parts += [text.code[at : match.start()], new]
         places += [*text.at[at : match.start()], *[text.at[match.start()]] * len(new)]
         at = match.end()

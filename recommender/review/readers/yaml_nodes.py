@@ -62,17 +62,17 @@ class Node:
         return node
 
     def _one(self, name: str) -> Node | None:
-        """Look in the map, then in each merged one, depth first and each once: many may merge the same."""
+        return next((node._by_name[name] for node in self.layers() if name in node._by_name), None)
+
+    def layers(self) -> Iterator[Node]:
+        """Yield the map, then each merged one, depth first and each once: many may merge the same."""
         todo, seen = [self], set[int]()
         while todo and len(seen) < MOST_MERGES:
             node = todo.pop()
-            if id(node) in seen:
-                continue
-            seen.add(id(node))
-            if name in node._by_name:
-                return node._by_name[name]
-            todo += reversed(node._merged)
-        return None
+            if id(node) not in seen:
+                seen.add(id(node))
+                yield node
+                todo += reversed(node._merged)
 
     @cached_property
     def _by_name(self) -> dict[str, Node]:

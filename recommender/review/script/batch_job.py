@@ -1,4 +1,4 @@
-"""Find what a batch job of Slurm, PBS or LSF is given, by its ``#SBATCH``, ``#PBS`` or ``#BSUB`` lines."""
+"""Find what a batch job of Slurm, PBS or LSF is given, by its ``#SBATCH``, ``#PBS`` or ``#BSUB`` lines; of SkyPilot."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ GPUS = pattern(
     r"|--gres[= ]gpu(?::[A-Za-z][\w.-]*)?:(?P<gres>\d{1,4})(?![\w:])"
     r"|(?<=[:= ,])n?gpus=(?P<pbs>\d{1,4})(?!\w)|-gpu[ \t]+[\"']?num=(?P<lsf>\d{1,4})(?!\w)"
 )
+SKY = pattern(
+    r"(?m)^resources:[ \t]*\n(?:[ \t]+[^\n]*\n)*?[ \t]+accelerators:[ \t]*(?:\n[ \t]+)?\{?[ \t]*"
+    r"[\"']?[A-Za-z][\w.-]*[\"']?(?::[ \t]*(?P<gpus>\d{1,3}))?[ \t]*[\"'}]*[ \t]*(?:#[^\n]*)?$"
+)
+"""What a task of SkyPilot has on each node."""
 MARKS = ("#SBATCH", "#PBS", "#BSUB")
 TOTAL = pattern(r"--gpus[= ]|-G")
 """GPUs of all nodes together."""
@@ -24,6 +29,8 @@ OTHERWISE = pattern(r"--gpus|--gres|-G[ \t]*\d|\bhet-group\b|\b(?:sbatch|salloc)
 @lru_cache(maxsize=8)
 def gpus(script: Script) -> int | None:
     """Return how many GPUs a job has on each node; None if it does not say, or if a step may have others."""
+    if script.kind == "steps" and (task := SKY.search(script.text)):
+        return int(task["gpus"] or 1)
     if script.kind != "bash" or not any(mark in script.text for mark in MARKS):
         return None
     lines = script.text.split("\n")

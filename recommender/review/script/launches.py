@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from recommender.common.pattern import pattern
@@ -13,6 +14,7 @@ from recommender.review import accepted_options
 from recommender.review.script.mentions import is_unjudged
 from recommender.review.script.model import Container, GivenOption, Launch, Span, Starts, Word
 from recommender.review.script.source_map import Field, SourceText
+from recommender.review.script.variables import MOST_BRANCHES
 
 NEGATIVE = pattern(r"-\d+(\.\d*)?|-\.\d+")
 LIKE_ENOUGH = 0.8
@@ -64,6 +66,20 @@ def launch(page: SourceText, fields: Sequence[Field], around: Surroundings, star
 
     ``starts``: the words begin with a server program, not with ``lmdeploy``.
     """
+    others = islice(_of_branches(fields), MOST_BRANCHES)
+    return _launch(page, fields, around, starts)._replace(
+        alternatives=tuple(_launch(page, words, around, starts) for words in others)
+    )
+
+
+def _of_branches(fields: Sequence[Field]) -> Iterator[list[Field]]:
+    """Yield the words with what other branches of the script add to an array."""
+    for at, field in enumerate(fields):
+        for other in field.others:
+            yield [*fields[: at - field.own], *other, *fields[at + 1 :]]
+
+
+def _launch(page: SourceText, fields: Sequence[Field], around: Surroundings, starts: Starts | None) -> Launch:
     instead: Field | None = None
     rest = list(fields[1:])
     if starts is None:
@@ -205,7 +221,9 @@ class _Arguments:
         start = field.start + (self.page.text[field.start : field.start + 1] in ("'", '"'))
         place = self.page.place(start, start + len(name))
         if self.page.text[place.start : place.end] != name:
-            place = self.page.place(field.start, field.end)
+            parts = (piece for piece in field.pieces if piece.start >= 0 and len(piece.text or "") > len("--"))
+            own = next((piece for piece in parts if name.endswith(piece.text or "")), None)
+            place = self.page.place(own.start, own.end) if own else self.page.place(field.start, field.end)
         words = tuple(self.page.word(value) for value in values)
         if any(value.many for value in values):
             self.unsure = True

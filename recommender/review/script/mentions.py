@@ -32,7 +32,7 @@ UNFOLLOWED = "a server is mentioned here, but the review cannot follow how it is
 UNREAD_KIND = "this kind of file is not read, so the server that is mentioned here was not reviewed"
 MADE_BY, HEAD = "lmdeploy-recommender", 500
 """The mark of a generated file, and the number of characters in which it occurs."""
-LITERALS = ("{", "[")
+LITERALS = ("{", "[", "dict(")
 """How dictionaries and lists of Python begin: known, though no single word.
 
 In a command such a beginning is a placeholder: of an f-string, Ansible or Helm."""
@@ -86,7 +86,7 @@ def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
     judged = {launch.place for launch in of_models(script)}
     for launch in (*script.launches, *script.tools):
         known = launch._replace(model=None) if launch.place in judged and not launch.unsure else launch
-        yield from _unknown(script, known, optional, computed, swept)
+        yield from _unknown(script, known, optional, computed | swept, swept)
     if named and not (script.launches or script.tools or script.problems or unfollowed):
         yield from _nothing(script)
 

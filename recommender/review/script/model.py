@@ -142,6 +142,8 @@ class Launch(NamedTuple):
     """Of a tool: its words after lmdeploy, such as ``lite auto_awq``."""
     called: Span | None = None
     """Where the script calls the function that starts it."""
+    alternatives: tuple["Launch", ...] = ()
+    """The same with what other branches of the file give it."""
 
 
 class Assignment(NamedTuple):
@@ -184,6 +186,19 @@ class ReadProblem(NamedTuple):
     listed: bool = False
 
 
+HOSTS = "\0"
+"""Stands for what only the host knows, in the text of a unit: no unit contains this character."""
+
+
+class Embedded(NamedTuple):
+    """A file within a file: its name and range, and what the shell replaces before it is written."""
+
+    name: str
+    start: int
+    end: int
+    changes: tuple[tuple[int, int, str], ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Script:
     """A file as read; fields that its kind lacks are empty. Hashed by identity, so that functions can cache by it."""
@@ -196,8 +211,8 @@ class Script:
     """Other commands of LMDeploy: chat, lite, convert, check_env."""
     followed: tuple[tuple[int, int], ...] = ()
     """Ranges that were read as commands; a mention of a server elsewhere was not followed."""
-    embedded: tuple[tuple[str, int, int], ...] = ()
-    """Files within the file, as in a here-document: name and range."""
+    embedded: tuple[Embedded, ...] = ()
+    """Files within the file, as in a here-document."""
     comments: tuple[Comment, ...] = ()
     problems: tuple[ReadProblem, ...] = ()
     assignments: tuple[Assignment, ...] = ()

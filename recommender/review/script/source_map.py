@@ -6,7 +6,7 @@ A reader parses the text and knows the file offset of each character. Offsets co
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -20,6 +20,7 @@ MOST_PIECES = 2000
 BELOW = pattern(r"(?:/[\w.-]+)+")
 FOLDER = pattern(r"(?:dir|root|path|home|base|folder|cache|workspace)s?\b", re.IGNORECASE)
 """Words in the name of a variable that holds a folder, not an organisation."""
+BLANK_RUN = pattern(r"[ \t\n]+")
 # Characters that a backslash escapes in double quotes.
 ESCAPED = pattern(r"\\([$`\"\\\n])")
 
@@ -103,6 +104,7 @@ class Field:
 
     ``many``: it may be any number of words; ``optional``: the words of a branch before it may be absent.
     ``loose``: unknown and unquoted, probably one word.
+    ``others``: what other branches add instead of the ``own`` words before it.
     ``inner``: the text within its quotes, for words that contain a script.
     """
 
@@ -115,6 +117,8 @@ class Field:
     loose: bool = False
     optional: bool = False
     inner: tuple[Mapped, int, int, bool] | None = None
+    others: tuple[tuple[Field, ...], ...] = ()
+    own: int = 0
 
     @cached_property
     def value(self) -> str | None:
@@ -216,3 +220,32 @@ class SourceText:
 def line_starts(text: str) -> tuple[int, ...]:
     """Return the offset of each line's first character."""
     return (0, *(match.end() for match in re.finditer("\n", text)))
+
+
+def fields_of(groups: Iterable[list[Piece]], span: tuple[int, int], variable: str) -> Iterator[Field]:
+    """Yield the words of an expansion, each where it is written, else where it is used."""
+    for group in groups:
+        here = [piece for piece in group if piece.start >= 0]
+        ordered = bool(here) and len(here) == len(group) and here[-1].end >= here[0].start
+        place = (here[0].start, here[-1].end) if ordered else span
+        yield Field(tuple(group), *place, variable=variable)
+
+
+def split_pieces(pieces: list[Piece]) -> Iterator[list[Piece]]:
+    """Yield each word's pieces: unquoted expansions split at blanks."""
+    word: list[Piece] = []
+    for piece in pieces:
+        if not piece.splits or piece.text is None:
+            word.append(piece)
+            continue
+        at = 0
+        for blank in BLANK_RUN.finditer(piece.text):
+            if blank.start() > at:
+                word.append(piece.cut(at, blank.start()))
+            if word:
+                yield word
+            word, at = [], blank.end()
+        if at < len(piece.text):
+            word.append(piece.cut(at, len(piece.text)) if at else piece)
+    if word:
+        yield word

@@ -3,16 +3,18 @@
 import re
 from collections.abc import Iterator
 from itertools import islice
+from math import prod
 
 from recommender.common.pattern import pattern
 from recommender.review.script.model import GivenOption, Launch, Script, Word
 
 MOST, MOST_LAUNCHES = 12, 30
 FILLED = pattern(
-    r"\"?\$\{(?P<array>\w+)\[\$?\{?\w+\}?\]\}\"?|str\((?P<cast>[\w \t+*-]+)\)"
+    r"\"?\$\{(?P<array>\w+)\[\$?\{?\w+\}?\]\}\"?|str\((?P<cast>[\w \t+*-]+)\)|\"?\$\(\((?P<sum>[\w$ \t+*-]+)\)\)\"?"
     r"|(?:[fF][\"'])?\{(?P<shown>[\w \t+*-]+)\}[\"']?"
 )
-"""An element of a shell's array, or a sum of Python's variables as text."""
+"""An element of a shell's array, or a sum of variables as text."""
+FACTOR = pattern(r"\s*([+-]?)\s*(\d{1,9})((?:\s*\*\s*\d{1,9})*)\s*")
 SWEPT = pattern(r"\bfor[ \t]+(\w+)[ \t]+in[ \t]+(?:[\[(](?:\d++,?[ \t]*+)++[\])]:|\d+(?:[ \t]+\d+)*[ \t]*(?:;|\n))")
 """A loop over whole numbers that the script lists."""
 VARIABLE = pattern(r"\"?\$\{?(\w+)\}?\"?")
@@ -31,6 +33,11 @@ def of_models(script: Script) -> list[Launch]:
     return list(islice(_of_models(script), MOST))
 
 
+def of_branches(script: Script) -> list[Launch]:
+    """Return the launches that other branches make."""
+    return [other for launch in script.launches[:MOST_LAUNCHES] for other in launch.alternatives][:MOST_LAUNCHES]
+
+
 def _of_numbers(script: Script) -> Iterator[Launch]:
     loops = list(SWEPT.finditer(script.text)) if script.launches else []
     for launch in script.launches[:MOST_LAUNCHES]:
@@ -39,15 +46,31 @@ def _of_numbers(script: Script) -> Iterator[Launch]:
                 continue
             for number in re.finditer(r"\d+", script.text[loop.end(1) : loop.end()]):
                 place = script.place(loop.end(1) + number.start(), loop.end(1) + number.end())
-                word = Word(number[0], number[0], place)
                 options = (
-                    option._replace(values=(word,)) if _takes(option, loop[1]) else option for option in launch.options
+                    option._replace(values=(_computed(option.values[0], loop[1], number[0])._replace(place=place),))
+                    if _takes(option, loop[1])
+                    else option
+                    for option in launch.options
                 )
                 yield launch._replace(options=tuple(options))
 
 
 def _takes(option: GivenOption, name: str) -> bool:
     return len(option.values) == 1 and option.values[0].value is None and variables_of(option.values[0]) == [name]
+
+
+def _computed(word: Word, name: str, number: str) -> Word:
+    """Return a sum, or the number alone, with a loop's number in place of its variable."""
+    filled = FILLED.fullmatch(word.raw)
+    given = filled[filled.lastgroup] if filled and filled.lastgroup not in (None, "array") else name
+    text = re.sub(rf"\$?\b{name}\b", number, given or name)
+    if "".join(match[0] for match in FACTOR.finditer(text)) != text:
+        return Word(word.raw, None, word.place)
+    products = (
+        (match[1], [int(each) for each in re.findall(r"\d+", match[2] + match[3])]) for match in FACTOR.finditer(text)
+    )
+    total = str(sum((-1 if sign == "-" else 1) * prod(factors) for sign, factors in products))
+    return Word(total, total, word.place)
 
 
 def _of_models(script: Script) -> Iterator[Launch]:

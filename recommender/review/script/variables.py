@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from recommender.review.script.model import Word
+from recommender.review.script.model import Span, Word
 from recommender.review.script.source_map import Field, Piece, join_pieces
+
+MOST_BRANCHES = 12
+MOST_BEFORE = 8
+"""How many words a command may begin with up to what it serves."""
 
 
 class Variable(NamedTuple):
-    """A variable's text in pieces, or an array's words; neither if unknown."""
+    """A variable's text in pieces, or an array's words; neither if unknown.
+
+    ``others``: the options that branches give an unknown text, each in pieces.
+    """
 
     pieces: tuple[Piece, ...] | None = None
     words: tuple[Field, ...] | None = None
     word: Word | None = None
     exported: bool = False
+    others: tuple[tuple[Piece, ...], ...] = ()
 
     @property
     def known(self) -> bool:
@@ -61,6 +69,15 @@ class Variables:
             if name in self.variables:
                 self.variables[name] = self.variables[name].unknown()
 
+    def grow(self, names: Iterable[str]) -> None:
+        """Mark these arrays as longer than known; other variables become unknown."""
+        for name in names:
+            variable = self.variables.get(name)
+            if variable is not None and variable.words is not None and variable.word is not None:
+                self.variables[name] = variable._replace(words=(*variable.words, _any_number(variable.word)))
+            else:
+                self.forget([name])
+
     def environment(self) -> dict[str, Word]:
         """Return the exported variables."""
         return {name: variable.word for name, variable in self.variables.items() if variable.exported and variable.word}
@@ -71,17 +88,26 @@ def merge_states(states: list[Variables], defaults: frozenset[str] = frozenset()
 
     ``defaults``: variables that a branch sets only if unset, as ``[ -z "$X" ] && X=1``: they keep that value.
     """
-    first, rest = states[0], states[1:]
-    result = Variables({}, first.arguments if all(state.arguments == first.arguments for state in rest) else None)
+    result = Variables({}, _merge_arguments(states))
     names = dict.fromkeys(name for state in states for name in state.variables)
     for name in names:
         variables = [state.variables.get(name) for state in states]
         given = [variable for variable in variables if variable is not None]
         if len(given) < len(variables) and name not in defaults:
-            result.variables[name] = given[0].unknown()
+            result.variables[name] = given[0].unknown()._replace(others=_options([*given, Variable(())]))
         else:
             result.variables[name] = _merge_variables(given)
     return result
+
+
+def _merge_arguments(states: list[Variables]) -> tuple[Field, ...] | None:
+    """Merge the arguments to which branches append, as ``set -- "$@" --tp 2`` does."""
+    given = [state.arguments for state in states if state.arguments is not None]
+    if len(given) < len(states) or not all(given):
+        return given[0] if given and len(given) == len(states) and not any(given) else None
+    last = given[0][-1]
+    place = Span(last.start, last.end, 0, 0)
+    return _merge_words(given, Word("", None, place))
 
 
 def _merge_variables(given: list[Variable]) -> Variable:
@@ -95,7 +121,7 @@ def _merge_variables(given: list[Variable]) -> Variable:
         texts = {variable.text for variable in given}
         if len(texts) != 1 or None in texts or any(variable.words is not None for variable in given):
             grown = _merge_texts(given)
-            return (grown or first.unknown())._replace(exported=exported)
+            return (grown or first.unknown()._replace(others=_options(given)))._replace(exported=exported)
         # Two literals with the same text: the value is known, but has no single place.
         word = first.word._replace(written=None) if first.word else None
         return Variable((Piece(texts.pop()),), None, word, exported)
@@ -113,18 +139,44 @@ def _merge_texts(given: list[Variable]) -> Variable | None:
     return Variable((*pieces, *mark), None, longest.word._replace(written=None) if longest.word else None)
 
 
+def _options(given: list[Variable]) -> tuple[tuple[Piece, ...], ...]:
+    """Return the texts of all branches, each once, if they are options; else none."""
+    texts = {variable.text: variable.pieces or () for variable in given}
+    texts |= {join_pieces(pieces): pieces for variable in given for pieces in variable.others}
+    unknown = any(variable.text is None and not variable.others for variable in given)
+    texts.pop(None, None)
+    options = not unknown and all((text or "-").lstrip().startswith("-") for text in texts)
+    return tuple(texts.values())[:MOST_BRANCHES] if options else ()
+
+
 def _merge_arrays(given: list[Variable]) -> Variable:
-    """Merge arrays to which branches append: the common words, those of the longest, then any number."""
+    """Merge arrays to which branches append."""
     first = given[0]
-    longest = max((variable.words or () for variable in given), key=len)
+    words = _merge_words([variable.words or () for variable in given], first.word)
+    return first.unknown() if words is None else first._replace(words=words)
+
+
+def _merge_words(given: list[tuple[Field, ...]], word: Word | None) -> tuple[Field, ...] | None:
+    """Merge words to which branches append: the common ones, those of one branch, then those of the others."""
+    longest = max(given, key=len)
     shared = 0
-    for words in zip(*(variable.words or () for variable in given), strict=False):
-        if any(word != words[0] for word in words):
+    for words in zip(*given, strict=False):
+        if any(each != words[0] for each in words):
             break
         shared += 1
-    if all(longest[: len(variable.words or ())] == variable.words for variable in given):
-        return first._replace(words=longest)  # a branch appends what is known
-    if not shared or first.word is None:
-        return first.unknown()
-    place = first.word.place
-    return first._replace(words=(*longest, Field((Piece(None),), place.start, place.end, many=True, optional=True)))
+    if all(longest[: len(words)] == words for words in given):
+        return longest  # a branch appends what is known
+    begun = {words[0].known[:1] for words in given if words}
+    ends = [end for end in dict.fromkeys(words[shared:] for words in given) if end]
+    if not (shared or begun <= {"-"}):  # each branch has a command of its own, as of another engine
+        ends = [end for end in ends if "lmdeploy serve " in " ".join(each.known for each in end[:MOST_BEFORE])]
+    if word is None or not ends:
+        return None
+    own, *others = ends
+    mark = replace(_any_number(word), others=tuple(others[:MOST_BRANCHES]), own=len(own))
+    return (*given[0][:shared], *own, mark)
+
+
+def _any_number(word: Word) -> Field:
+    """Return what stands for words that a branch or a loop may add."""
+    return Field((Piece(None),), word.place.start, word.place.end, many=True, optional=True)

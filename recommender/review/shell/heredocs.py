@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from recommender.common.pattern import pattern
 from recommender.review.script.mentions import LAUNCH
+from recommender.review.script.model import HOSTS, Embedded
 from recommender.review.script.source_map import Field, Mapped
 from recommender.review.script.unwrap import DOCKERS, PYTHON, QUIET, SHELLS, Unwrapped, program, unwrap
 from recommender.review.shell import grammar
@@ -28,6 +29,9 @@ SCRIPT = pattern(
 QUOTED = ("string", "raw_string", "heredoc_body", "translated_string")
 PRINTED = pattern(r"(?P<escape>\\(?=\\\\n\\\n))?\\?(?P<end>\\n\\)(?=\n)")
 MOST_MENTIONS = 20
+EXPANDED = pattern(
+    r"\\(?P<escaped>[$`\\])|\$(?:(?P<name>[A-Za-z_]\w*)|\{(?P<braced>\w+)(?::?-(?P<default>[^{}\n]*))?\})"
+)
 
 
 def keeps(shell: Shell, nodes: list[Node]) -> bool:
@@ -63,9 +67,10 @@ def heredoc(shell: Shell, node: Node, body: Node, where: Where) -> bool:
     span = shell.mapped.span(inner.start_byte, inner.end_byte)
     target = _target(shell, node, redirect, fields)
     if PYTHON.fullmatch(name):
-        run.embedded.append(("stdin.py", *span))
+        run.embedded.append(Embedded("stdin.py", *span))
     elif target.endswith((".service", ".yml", ".yaml", ".json", ".py", "file", ".conf")):
-        run.embedded.append((target, *span))
+        expands = _expands(shell, redirect)
+        run.embedded.append(Embedded(target, *span, tuple(_expanded(run, target, *span)) if expands else ()))
     elif target and LAUNCH.search(shell.words.raw(inner)):
         return read_nested(run, Unwrapped(fields, unwrapped.environment, nested=text), where)
     else:
@@ -76,6 +81,17 @@ def heredoc(shell: Shell, node: Node, body: Node, where: Where) -> bool:
 def _expands(shell: Shell, redirect: Node) -> bool:
     start = next((child for child in redirect.children if child.type == "heredoc_start"), None)
     return start is not None and shell.words.raw(start).isalnum()
+
+
+def _expanded(run: Run, target: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
+    """Yield what the shell replaces in a text that it writes; in a unit, what it does not know is the host's."""
+    for match in EXPANDED.finditer(run.page.text, start, end):
+        variable = run.state.get(match["name"] or match["braced"]) if match["escaped"] is None else None
+        text = match["escaped"] or (variable.text if variable else None) or match["default"]
+        if text is None and target.endswith(".service"):
+            text = HOSTS
+        if text is not None:
+            yield *match.span(), text
 
 
 def _target(shell: Shell, node: Node, redirect: Node, fields: list[Field]) -> str:
@@ -96,7 +112,7 @@ def leftovers(shell: Shell, root: Node) -> None:
     for match in list(LAUNCH.finditer(mapped.code))[:MOST_MENTIONS]:
         at = mapped.at[match.start()]
         node = next(_quoted(root, match.start()), None)
-        done = [*run.followed, *((start, end) for _, start, end in run.embedded)]
+        done = [*run.followed, *((start, end) for _, start, end, _ in run.embedded)]
         if node is None or match.end() > node.end_byte or any(start <= at < end for start, end in done):
             continue
         if _only_shown(shell, node):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from recommender.common.pattern import pattern
 from recommender.review.script import beside
@@ -80,7 +79,13 @@ def _moved(variable: Variable, field: Field, word: Word) -> Variable:
     words = variable.words
     if words is not None:
         words = tuple(
-            replace(each, pieces=tuple(Piece(piece.text) for piece in each.pieces), start=field.start, end=field.end)
+            Field(
+                tuple(Piece(piece.text) for piece in each.pieces),
+                field.start,
+                field.end,
+                each.variable,
+                many=each.many,
+            )
             for each in words
         )
     pieces = None if variable.pieces is None else tuple(Piece(piece.text) for piece in variable.pieces)

@@ -10,6 +10,7 @@ from recommender.review.script.model import (
     Assignment,
     Call,
     Container,
+    Embedded,
     Launch,
     Loop,
     ReadProblem,
@@ -84,7 +85,7 @@ class Run:
     surveys: list[Survey] = field(default_factory=list)
     tools: list[Launch] = field(default_factory=list)
     followed: list[tuple[int, int]] = field(default_factory=list)
-    embedded: list[tuple[str, int, int]] = field(default_factory=list)
+    embedded: list[Embedded] = field(default_factory=list)
     unread: list[ReadProblem] = field(default_factory=list)
     sourced: bool = False
     """A sourced file could not be read, so that any variable may be set."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from recommender.common.pattern import pattern
 from recommender.review.script.model import Comment, ReadProblem, Use
 from recommender.review.script.source_map import Mapped, SourceText
+from recommender.review.script.variables import Variables
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -40,12 +41,17 @@ class Survey:
     uses: list[Use] = field(default_factory=list)
     problems: list[ReadProblem] = field(default_factory=list)
     sets: list[tuple[int, str]] = field(default_factory=list)
+    grows: list[tuple[int, str]] = field(default_factory=list)
 
-    def set_within(self, start: int, end: int) -> set[str]:
-        """Return the names that are set in a range of the text."""
-        first = bisect_left(self.sets, (start, ""))
-        last = bisect_right(self.sets, (end, ""))
-        return {name for _, name in self.sets[first:last]}
+    def forget_within(self, state: Variables, start: int, end: int) -> None:
+        """Mark what is set in a range of the text as unknown; arrays that only grow there keep their words."""
+        state.grow(_within(self.grows, start, end) - _within(self.sets, start, end))
+        state.forget(_within(self.sets, start, end))
+
+
+def _within(places: list[tuple[int, str]], start: int, end: int) -> set[str]:
+    first, last = bisect_left(places, (start, "")), bisect_right(places, (end, ""))
+    return {name for _, name in places[first:last]}
 
 
 def survey(page: SourceText, mapped: Mapped, root: Node) -> Survey:
@@ -61,6 +67,7 @@ def survey(page: SourceText, mapped: Mapped, root: Node) -> Survey:
         kind = node.type
         stack.extend((child, kind, split) for child in reversed(node.children))
     result.sets.sort()
+    result.grows.sort()
     return result
 
 
@@ -113,7 +120,8 @@ def _name(result: Survey, page: SourceText, mapped: Mapped, node: Node, parent: 
     if value is not None and GIVEN.fullmatch(mapped.code, value.start_byte, value.end_byte):
         return  # what the value is afterwards depends on the branch, see commands.py
     if parent in ("variable_assignment", "for_statement", "select_statement"):
-        result.sets.append((node.start_byte, name))
+        grows = value is not None and value.type == "array" and mapped.code[node.end_byte : node.end_byte + 1] == "+"
+        (result.grows if grows else result.sets).append((node.start_byte, name))
     elif parent in ARITHMETIC:
         result.uses.append(Use(name, page.place(*mapped.span(node.start_byte, node.end_byte)), False))
         after = mapped.code[node.end_byte : node.end_byte + 3].lstrip()

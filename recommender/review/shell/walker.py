@@ -117,7 +117,7 @@ class Shell:
 
     def _compound_statement(self, node: Node, where: Where) -> None:
         if node.children and node.children[0].type == "((":
-            self.run.state.forget(self.survey.set_within(node.start_byte, node.end_byte))
+            self.survey.forget_within(self.run.state, node.start_byte, node.end_byte)
         else:
             self.statements(node, where)
 
@@ -288,7 +288,7 @@ class Shell:
     def _loop(self, node: Node, frame: Frame) -> Iterator[None]:
         """Forget before the body what it sets; merge after it, as it may not run."""
         before = self._copy()
-        self.run.state.forget(self.survey.set_within(node.start_byte, node.end_byte))
+        self.survey.forget_within(self.run.state, node.start_byte, node.end_byte)
         self.run.frames.append(frame)
         yield
         self.run.frames.pop()

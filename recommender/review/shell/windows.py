@@ -19,7 +19,8 @@ from recommender.review.shell.walker import new_run
 Change = tuple[int, int, str]
 _QUOTED = r"\"[^\"\n]*\"|'[^'\n]*'"
 POWERSHELL = pattern(
-    r"""(?P<note><\#(?:.*?\#>|.*)|(?<![^\s;])\#[^\n]*
+    r"""(?P<inline>(?im:^[ \t]*(?:if|elseif)[ \t]*\([^\n{}]*\)[ \t]*\{)(?=[^\n{}]*\}[ \t]*(?:\n|\Z)))
+    |(?P<note><\#(?:.*?\#>|.*)|(?<![^\s;])\#[^\n]*
         |(?im:^[ \t]*(?:\}[ \t]*)?(?:(?:if|else\w*|foreach|for|while|do|try|catch|finally|function|switch)\b
             (?![^\n]*lmdeploy)[^\n]*|[{}][ \t]*$)))
     |(?P<join>`[ \t]*\n)
@@ -28,9 +29,10 @@ POWERSHELL = pattern(
         (?:-(?:NoNewWindow|Wait|PassThru|WindowStyle[ \t]+\w+)[ \t]+)*
         (?:-FilePath[ \t]+)?(?P<program>[\w.:/\\-]+|\"[^\"\n$]*\")[ \t]+(?:-ArgumentList|-Args)[ \t]+
         (?:\$(?P<words>\w+)|(?:@\([ \t]*)?
-            (?P<texts>(?:\"[^\"\n]*\"|'[^'\n]*')(?:[ \t]*,[ \t]*(?:\"[^\"\n]*\"|'[^'\n]*'))*)
+            (?P<texts>(?:\"[^\"\n]*\"|'[^'\n]*')(?:[ \t]*,[ \t]*(?:\"[^\"\n]*\"|'[^'\n]*'|\$\w+))*)
         )[^\n]*)
-    |(?P<set>(?m:^|(?<=;))[ \t]*(?:\[[^\]\n]*\][ \t]*)*\$(?P<env>[Ee]nv:)?(?P<name>\w+)[ \t]*(?P<equals>\+?=)[ \t]*)
+    |(?P<set>(?m:^|(?<=[;{]))[ \t]*(?:\[[^\]\n]*\][ \t]*)*\$(?P<env>[Ee]nv:)?(?P<name>\w+)[ \t]*(?P<equals>\+?=)[ \t]*)
+    |(?P<pause>(?i:\bStart-Sleep\b(?:[ \t]+-s\w*)?))
     |(?P<list>@\()
     |(?P<splat>(?<=\s)@(?P<array>[A-Za-z]\w*))
     |(?P<call>(?m:^[ \t]*&[ \t]+))
@@ -46,11 +48,13 @@ BATCH = pattern(
     r"""(?P<note>(?im:^[ \t]*@?(?:rem\b|::?|echo\b|goto\b|exit\b|(?:(?:for|if)\b|[()])(?!.*(?:lmdeploy|\bset\b))).*))
     |(?P<join>\^[ \t]*\n)
     |(?P<set>(?im:
-        (?:^|(?<=&)|(?<=\())[ \t]*@?
+        (?:^|(?<=[&(\"]))[ \t]*@?
         (?:if[ \t]+(?:not[ \t]+defined[ \t]+(?P<undefined>\w+)|\"%(?P<empty>\w+)%\"==\"\")[ \t]+)?
         set[ \t]+(?P<quote>\"?)(?P<name>\w+)=(?P<value>[^\n&\"]*)(?P=quote)
     ))
-    |(?P<head>(?im:^[ \t]*@?(?:call[ \t]+|start[ \t]+(?:\"[^\"\n]*\"[ \t]+)?(?:/\w+[ \t]+)*|@)))
+    |(?P<pause>(?im:^[ \t]*timeout[ \t]+/t))
+    |(?P<head>(?im:^[ \t]*@?(?:call[ \t]+|@
+        |(?P<aside>start[ \t]+(?:\"[^\"\n]*\"[ \t]+)?(?:/(?!wait\b)\w+[ \t]+)*)|start[ \t]+(?:/\w+[ \t]+)+)))
     |(?P<shell>(?i:\bcmd(?:\.exe)?[ \t]+/[ck]\b))
     |(?P<used>%(?P<variable>[A-Za-z_]\w*)%)
     |(?P<argument>%(?P<number>[1-9]))
@@ -58,6 +62,8 @@ BATCH = pattern(
     |(?P<slash>\\)""",
     re.VERBOSE,
 )
+WHOLE = pattern(r"(?:[^\n^]|\^[ \t]*\n|\^.)*")
+"""A line with those that continue it."""
 USED = pattern(r"%([A-Za-z_]\w*)%")
 PARAMETER = pattern(r"\s*(?:\[(?:[^\[\]\"']|\"[^\"\n]*\")*\]\s*)*\$(?P<name>\w+)\s*(?P<equals>=\s*)?")
 WITHIN = pattern(rf"(?P<quoted>{_QUOTED})|(?P<opens>[(\[{{])|(?P<closes>[)\]}}])|(?P<comma>,)")
@@ -94,7 +100,11 @@ def _powershell(text: str) -> Iterator[Change]:
     for match in POWERSHELL.finditer(text):
         kind, (start, end) = match.lastgroup or "", match.span()
         lost |= set(GROWS.findall(match[0])) if kind == "note" and not match[0].lstrip().startswith("#") else set()
-        if kind == "head" and not inside:
+        if kind == "inline":
+            close = text.index("}", end)
+            yield start, end, "if true; then "
+            yield close, close + 1, "; fi"
+        elif kind == "head" and not inside:
             commas, close = _commas(text, end)
             inside = range(start, close)
             yield start, end, ""
@@ -165,6 +175,9 @@ def _batch(text: str) -> Iterator[Change]:
             yield value[1], match.end(), '"'
         else:
             yield *match.span(), NEW[kind](match)
+            if kind == "head" and match["aside"]:
+                close = WHOLE.match(text, match.end()).end()  # type: ignore[union-attr]
+                yield close, close, " &"
 
 
 NEW: Mapping[str, Callable[[re.Match[str]], str]] = {
@@ -173,6 +186,7 @@ NEW: Mapping[str, Callable[[re.Match[str]], str]] = {
     "set": lambda match: f"{'export ' if match['env'] else ''}{match['name']}{match['equals']}",
     "splat": lambda match: f'"${{{match["array"]}[@]}}"',
     "head": lambda _: "",
+    "pause": lambda _: "sleep",
     "call": lambda _: "",
     "used": lambda match: f"${{{match['variable']}}}",
     "shell": lambda _: "bash -c",

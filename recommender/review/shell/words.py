@@ -8,7 +8,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from recommender.common.pattern import pattern
-from recommender.review.script.source_map import ESCAPED, Field, Mapped, Piece, SourceText, limited
+from recommender.review.script.source_map import (
+    ESCAPED,
+    Field,
+    Mapped,
+    Piece,
+    SourceText,
+    fields_of,
+    limited,
+    split_pieces,
+)
 from recommender.review.script.variables import Variable, Variables
 
 if TYPE_CHECKING:
@@ -18,7 +27,6 @@ BRACES = pattern(r"(?<!\$)\{(?=[^{}\s]*?(?:,|\.\.))[^{}\s]*+\}")
 BACKSLASH = pattern(r"\\(\n|.)", re.DOTALL)
 ANSI = pattern(r"\\(.)", re.DOTALL)
 ANSI_CHARS = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
-BLANK_RUN = pattern(r"[ \t\n]+")
 # Variables that, if unknown, may hold any number of options.
 SEVERAL = pattern(r"(?i)\$\{?\w*(args?|argv|opts?|options?|flags?|params?|extras?|cmd)(?![a-z])")
 # All words of an array or of the arguments (also guarded against `set -u`), and some of them.
@@ -26,7 +34,7 @@ ALL_WORDS = pattern(
     r"\$[@*]|\$\{[@*]\}|\$\{(?P<array>\w+)\[[@*]\]\}|\$\{(?P<guarded>\w+)\[@\]\+\"\$\{(?P=guarded)\[@\]\}\"\}"
 )
 SOME_WORDS = pattern(r"\$\{(?:\w+\[[@*]\]|[@*]).*\}")
-ELEMENT = pattern(r"\$\{(?P<array>\w+)\[\"?(?:\$\{?(?P<variable>\w+)\}?|(?P<key>[\w./-]+))\"?\]\}")
+ELEMENT = pattern(r"\$\{(?P<array>\w+)\[\"?(?:\$\{?(?P<variable>\w+)\}?|(?P<key>[\w./-]+))\"?\](?::?[?-][^{}]*)?\}")
 KEY = pattern(r"\[([^\]\n]+)\]=")
 SLICE = pattern(r"\$\{(?:@|(?P<array>\w+)\[@\]):[ \t]*(?P<first>\d{1,4})(?::(?P<count>\d{1,4}))?\}")
 LONGEST_ARRAY = 80
@@ -60,6 +68,8 @@ class Words:
             raw = self.raw(node)
             if not SPECIAL.search(raw):
                 return [Field((Piece(raw, start, end),), start, end)]
+        if kind in EXPANSIONS and (branches := self._branches(node, state)):
+            return branches
         several = self._array(node)
         if several:
             return self._sliced(self.raw(node), several, state, start, end)
@@ -81,13 +91,20 @@ class Words:
             return [
                 self._mark_unknown(single if len(split[0]) == len(pieces) else replace(single, pieces=tuple(split[0])))
             ]
-        fields = []
-        for group in split:
-            here = [piece for piece in group if piece.start >= 0]
-            ordered = bool(here) and len(here) == len(group) and here[-1].end >= here[0].start
-            place = (here[0].start, here[-1].end) if ordered else (start, end)
-            fields.append(self._mark_unknown(Field(tuple(group), *place, variable=single.variable)))
+        fields = [self._mark_unknown(field) for field in fields_of(split, (start, end), single.variable)]
         return fields if fields or any(piece.splits for piece in pieces) else [single]
+
+    def _branches(self, node: Node, state: Variables) -> list[Field]:
+        """Return the options that the first of several branches gives a text, with those of the others."""
+        name, operator, _ = self._split_expansion(node)
+        variable = state.get(name) if name and not operator else None
+        if variable is None or not variable.others:
+            return []
+        span = self.mapped.span(node.start_byte, node.end_byte)
+        texts = ([piece._replace(splits=True) for piece in pieces] for pieces in variable.others)
+        first, *others = filter(None, (tuple(fields_of(split_pieces(text), span, name)) for text in texts))
+        mark = Field((Piece(None),), *span, many=True, optional=True, others=tuple(others), own=len(first))
+        return [*first, mark]
 
     def _mark_unknown(self, field: Field) -> Field:
         if any(piece.optional for piece in field.pieces):
@@ -153,8 +170,10 @@ class Words:
         expanded = False
         for child in _inside(node):
             if child.type in EXPANSIONS or child.type in UNTOLD:
-                if child.start_byte > start:
-                    yield self._plain(start, child.start_byte, True)
+                raw = self.raw(child)  # the grammar counts blanks between two expansions to the second
+                begin = child.start_byte + len(raw) - len(raw.lstrip())
+                if begin > start:
+                    yield self._plain(start, begin, True)
                 yield from self.pieces(child, state, True, depth + 1)
                 start, expanded = max(start, child.end_byte), True
         if start < end or not expanded:
@@ -187,7 +206,7 @@ class Words:
 
     def _element(self, node: Node, state: Variables) -> tuple[Piece, ...] | None:
         """Return ``${ARRAY[INDEX]}``, if the index is known and nothing is cut from the element."""
-        match = ELEMENT.fullmatch(self.raw(node))
+        match = ELEMENT.fullmatch(self.raw(node).strip())
         variable = state.get(match["array"]) if match else None
         if match is None or variable is None or variable.words is None:
             return None
@@ -321,23 +340,3 @@ def _inside(node: Node) -> Iterator[Node]:
             yield from child.children
         else:
             yield child
-
-
-def split_pieces(pieces: list[Piece]) -> Iterator[list[Piece]]:
-    """Yield each word's pieces: unquoted expansions split at blanks."""
-    word: list[Piece] = []
-    for piece in pieces:
-        if not piece.splits or piece.text is None:
-            word.append(piece)
-            continue
-        at = 0
-        for blank in BLANK_RUN.finditer(piece.text):
-            if blank.start() > at:
-                word.append(piece.cut(at, blank.start()))
-            if word:
-                yield word
-            word, at = [], blank.end()
-        if at < len(piece.text):
-            word.append(piece.cut(at, len(piece.text)) if at else piece)
-    if word:
-        yield word

@@ -46,8 +46,10 @@ NOT_READ = re.compile(
 """Parts of others: among them, tables of encodings that neither UTF-8, zip files nor names of hosts need."""
 LEVEL = 6
 """Of compression: 9 takes two and a half times as long and saves half a percent."""
-START = ("pyodide.asm.wasm.bin", "stdlib.zip.bin", "app.zip.bin")
+START = ("pyodide.asm.wasm.bin", "stdlib.zip.bin", "app.zip.bin", "pyodide.asm.mjs.bin")
 """Files that a worker loads at its start; it loads those of the parser with the first script."""
+LARGE = (".wasm", ".zip", "pyodide.asm.mjs")
+"""Endings of the files that are compressed here: not every server does it."""
 
 
 @cache
@@ -68,7 +70,7 @@ def files() -> Mapping[str, bytes]:
         if each.split("/")[0].split(".")[0] not in UNUSED and not NOT_READ.match(each)
     }
     archives = {"stdlib.zip": _archive(library), "app.zip": archive_of_app()}
-    packed = {name: content for name, content in (whole | archives).items() if name.endswith((".wasm", ".zip"))}
+    packed = {name: content for name, content in (whole | archives).items() if name.endswith(LARGE)}
     plain = {name: content for name, content in whole.items() if name not in packed}
     # Not .gz: some servers would send it as a compressed answer, which a browser unpacks by itself.
     return plain | {f"{name}.bin": gzip.compress(content, LEVEL, mtime=0) for name, content in packed.items()}

@@ -41,15 +41,13 @@ WEIGHTS_SHARE = 0.75
 
 
 def pages(data: SiteData) -> Iterator[SitePage]:
-    """Return both indexes, and in English a page per GPU and model."""
+    """Return both indexes, and a page per GPU and model."""
     yield page("gpus/index.md", data.t("GPUs"), _gpus(data))
     yield page("models/index.md", data.t("Models"), _models(data))
-    if data.english:
-        yield from (
-            page(f"gpus/{gpu.id}.md", markup.text(gpu.name), _gpu(data, gpu)) for gpu in data.store.gpus.values()
-        )
-        for model in data.store.models.values():
-            yield page(f"models/{model.id}.md", markup.text(model.hub), _model(data, model))
+    for gpu in data.store.gpus.values():
+        yield page(f"gpus/{gpu.id}.md", markup.text(gpu.name), _gpu(data, gpu))
+    for model in data.store.models.values():
+        yield page(f"models/{model.id}.md", markup.text(model.hub), _model(data, model))
 
 
 def _gpus(data: SiteData) -> Iterator[str]:
@@ -80,29 +78,41 @@ def _yes(data: SiteData, holds: bool) -> str:
 
 
 def _gpu(data: SiteData, gpu: records.Gpu) -> Iterator[str]:
-    runs = [run for run in data.runs.values() if run.gpu == gpu.id]
-    basis = f"rest on {len(runs)} runs on it" if runs else "are extrapolated from its datasheet, with wider ranges"
-    yield (
-        f"{gpu.memory_mib / 1024:,.1f} GiB at {gpu.bandwidth_gb_s:,.0f} GB/s, compute capability "
-        f"{gpu.compute_capability}. Predictions {basis}.\n"
-    )
-    status = "as nvidia-smi prints it" if gpu.memory_mib_status == "read" else "estimated"
-    yield _configure({"gpu": gpu.id})
+    t, runs = data.t, [run for run in data.runs.values() if run.gpu == gpu.id]
+    figures = (f"{gpu.memory_mib / 1024:,.1f}", f"{gpu.bandwidth_gb_s:,.0f}", gpu.compute_capability)
+    about = t("{0} GiB at {1} GB/s, compute capability {2}.").format(*figures)
+    if runs:
+        yield f"{about} {t('Predictions rest on {0} runs on it.').format(len(runs))}\n"
+    else:
+        yield f"{about} {t('Predictions are extrapolated from its datasheet, with wider ranges.')}\n"
+    status = t("as nvidia-smi prints it" if gpu.memory_mib_status == "read" else "estimated")
+    memory = t("{0} MiB ({1}), sold as {2} GB").format(f"{gpu.memory_mib:,}", status, f"{gpu.memory_gb:g}")
+    nvlink = t("{0} GB/s in both directions together").format(f"{gpu.nvlink_gb_s:,.6g}")
+    yield _configure(data, {"gpu": gpu.id})
     yield from _fitting_models(data, gpu)
-    yield from markup.resolved(
-        (
-            ("Id", markup.code(gpu.id)),
-            ("Also called", ", ".join(markup.code(alias) for alias in gpu.aliases if alias not in gpu.ambiguous)),
-            ("Ambiguous names", ", ".join(map(markup.code, gpu.ambiguous))),
-            ("Memory", f"{gpu.memory_mib:,} MiB ({status}), sold as {gpu.memory_gb:g} GB"),
-            ("NVLink", f"{gpu.nvlink_gb_s:,.6g} GB/s in both directions together" if gpu.nvlink_gb_s else "none"),
-            ("Peak rates", ", ".join(map(_rate, gpu.rates))),
-        )
+    yield from _facts(
+        data,
+        ("Id", markup.code(gpu.id)),
+        ("Also called", ", ".join(markup.code(alias) for alias in gpu.aliases if alias not in gpu.ambiguous)),
+        ("Ambiguous names", ", ".join(map(markup.code, gpu.ambiguous))),
+        ("Memory", memory),
+        ("NVLink", nvlink if gpu.nvlink_gb_s else t("none")),
+        ("Peak rates", ", ".join(map(_rate, gpu.rates))),
     )
     name = card(data, runs[0]).partition(" x ")[2] or card(data, runs[0]) if runs else ""
     yield from _nearest_runs(data, runs, COLUMNS.index("GPU"), name)
-    yield markup.heading(2, "Sources", "sources")
-    yield from markup.sources(data.store, gpu.sources)
+    yield from _sources(data, gpu.sources)
+
+
+def _facts(data: SiteData, *facts: tuple[str, str]) -> Iterator[str]:
+    yield from markup.resolved((data.t(name), value) for name, value in facts)
+
+
+def _sources(data: SiteData, sources: records.Sources) -> Iterator[str]:
+    yield markup.heading(2, data.t("Sources"), "sources")
+    if not data.english:
+        yield data.t("Quotes from web pages are in English.") + "\n"
+    yield from markup.sources(data.store, sources, data.say)
 
 
 def _rate(rate: records.Rate) -> str:
@@ -117,7 +127,7 @@ def _fitting_models(data: SiteData, gpu: records.Gpu) -> Iterator[str]:
     fitting = islice((each for each in large if _serves(gpu.id, each[1].id, data.store)), NAMED)
     links = [_question(model.id, gpu.id, f"{model.hub} ({size / GIB:,.1f} GiB)") for size, model in fitting]
     if links:
-        yield f"\nLargest models on one, for one request at a time: {', '.join(links)}.\n"
+        yield f"\n{data.t('Largest models on one, for one request at a time:')} {', '.join(links)}.\n"
 
 
 def _fitting_gpus(data: SiteData, model: records.Model) -> Iterator[str]:
@@ -127,7 +137,7 @@ def _fitting_gpus(data: SiteData, model: records.Model) -> Iterator[str]:
     fitting = islice((gpu for gpu in large if _serves(gpu.id, model.id, data.store)), NAMED)
     links = [_question(model.id, gpu.id, gpu.name.removeprefix("NVIDIA ")) for gpu in fitting]
     if links:
-        yield f"\nSmallest GPUs that serve it, one request at a time: {', '.join(links)}.\n"
+        yield f"\n{data.t('Smallest GPUs that serve it, one request at a time:')} {', '.join(links)}.\n"
 
 
 @cache
@@ -148,17 +158,18 @@ def _nearest_runs(data: SiteData, runs: list[records.SmokeRun], column: int, nam
     """Return the latest runs of a GPU or a model, and the table of all of them."""
     if not runs:
         return
-    yield markup.heading(2, "Measured", "measured")
+    yield markup.heading(2, data.t("Measured"), "measured")
     latest = sorted(runs, key=lambda run: run.taken, reverse=True)[:SHOWN]
     yield from (f"- [{markup.text(title(data, run))}](/runs.md#{run.id})" for run in latest)
     if len(runs) > len(latest):
         address = f"md:runs.md#{urlencode({f'by-{column}': name})}"
-        yield f'\n<a href="{html.escape(address)}">All {len(runs)} runs</a>\n'
+        shown = data.t("All {0} runs").format(len(runs))
+        yield f'\n<a href="{html.escape(address)}">{shown}</a>\n'
 
 
-def _configure(question: Mapping[str, str]) -> str:
+def _configure(data: SiteData, question: Mapping[str, str]) -> str:
     """Return a link that opens the configurator with a question."""
-    return f'<a class="md-button" href="md:index.md?{urlencode(question)}">Configure it</a>\n'
+    return f'<a class="md-button" href="md:index.md?{urlencode(question)}">{data.t("Configure it")}</a>\n'
 
 
 def _models(data: SiteData) -> Iterator[str]:
@@ -185,41 +196,39 @@ def _models(data: SiteData) -> Iterator[str]:
 
 
 def _model(data: SiteData, model: records.Model) -> Iterator[str]:
-    kind = model.quantization[0].method if model.quantization else model.text.dtype
-    yield (
-        f"{model_shape.weight_bytes(model) / GIB:,.1f} GiB of {kind} weights, "
-        f"{'images and text' if model.vision else 'text'}, {model_shape.kv_bytes_per_token(model, 16) / KIB:,.1f} KiB "
-        "of KV cache for each token in 16 bits.\n"
+    t, kind = data.t, model.quantization[0].method if model.quantization else model.text.dtype
+    weights = model_shape.weight_bytes(model) / GIB
+    reads = t("images and text" if model.vision else "text only")
+    token = f"{model_shape.kv_bytes_per_token(model, 16) / KIB:,.1f}"
+    yield t("{0} GiB of {1} weights, {2}, {3} KiB of KV cache for each token in 16 bits.").format(
+        f"{weights:,.1f}", kind, reads, token
     )
-    yield _configure({"model": model.id, "gpu": _large_enough(data, model)})
+    yield ""
+    yield _configure(data, {"model": model.id, "gpu": _large_enough(data, model)})
     yield from _fitting_gpus(data, model)
-    yield from markup.resolved(
-        (
-            ("Id", markup.code(model.id)),
-            ("Also called", ", ".join(map(markup.code, model.aliases))),
-            ("Architecture", markup.code(model.architecture)),
-            ("Runs code from its repository", "yes" if model.remote_code else "no"),
-            ("Parameters", f"{model_shape.parameters(model) / 1e9:,.2f} billion"),
-            ("Weights", f"{model_shape.weight_bytes(model) / GIB:,.2f} GiB, computed from the shape"),
-            *(("Published size", f"{size.bytes / GIB:,.2f} GiB") for size in model.published),
-            ("Tokens of the chat template", str(model.chat_tokens)),
-        )
+    yield from _facts(
+        data,
+        ("Id", markup.code(model.id)),
+        ("Also called", ", ".join(map(markup.code, model.aliases))),
+        ("Architecture", markup.code(model.architecture)),
+        ("Runs code from its repository", _yes(data, model.remote_code)),
+        ("Parameters", t("{0} billion").format(f"{model_shape.parameters(model) / 1e9:,.2f}")),
+        ("Weights", t("{0} GiB, computed from the shape").format(f"{weights:,.2f}")),
+        *(("Published size", f"{size.bytes / GIB:,.2f} GiB") for size in model.published),
+        ("Tokens of the chat template", str(model.chat_tokens)),
     )
     for quantization in model.quantization:
-        yield (
-            f"\nQuantised: {quantization.method}, {quantization.bits} bits in groups of {quantization.group}, "
-            f"version {markup.code(quantization.version)}."
-        )
+        facts = (quantization.method, quantization.bits, quantization.group, markup.code(quantization.version))
+        yield f"\n{t('Quantised: {0}, {1} bits in groups of {2}, version {3}.').format(*facts)}"
     yield markup.heading(2, "KV cache", "kv")
     sizes = {bits: model_shape.kv_bytes_per_token(model, bits) for bits in (16, 8, 4)}
     rows = ((f"{bits}", f"{size / KIB:,.1f}", f"{GIB // size:,}") for bits, size in sizes.items())
-    yield from markup.table(("Bits", "KiB per token on one GPU", "Tokens in a GiB"), rows)
+    yield from markup.table(data.labels("Bits", "KiB per token on one GPU", "Tokens in a GiB"), rows)
     runs = [run for run in data.runs.values() if run.model == model.id]
     yield from _nearest_runs(data, runs, COLUMNS.index("Model"), model.id)
     yield from _served_by(data, model)
-    yield from _shapes(model)
-    yield markup.heading(2, "Sources", "sources")
-    yield from markup.sources(data.store, model.sources)
+    yield from _shapes(data, model)
+    yield from _sources(data, model.sources)
 
 
 def _large_enough(data: SiteData, model: records.Model) -> str:
@@ -229,30 +238,32 @@ def _large_enough(data: SiteData, model: records.Model) -> str:
     return f"{USUAL}:{count}" if count > 1 else USUAL
 
 
-def _shapes(model: records.Model) -> Iterator[str]:
-    yield markup.heading(2, "Shape", "shape")
-    yield from _shape(model.text, records.TextShape)
+def _shapes(data: SiteData, model: records.Model) -> Iterator[str]:
+    yield markup.heading(2, data.t("Shape"), "shape")
+    yield from _shape(data, model.text, records.TextShape)
     for name, encoders, kind in (
         ("Image encoder", model.vision, records.VisionShape),
         ("Audio encoder", model.audio, records.AudioShape),
     ):
         for encoder in encoders:
-            yield markup.heading(3, name)
-            yield from _shape(encoder, kind)
+            yield markup.heading(3, data.t(name))
+            yield from _shape(data, encoder, kind)
 
 
 def _served_by(data: SiteData, model: records.Model) -> Iterator[str]:
-    yield markup.heading(2, "Served by", "support")
+    store, say = data.store, data.say
+    yield markup.heading(2, data.t("Served by"), "support")
     for support in model.support:
-        yield f"\n**{support.engine}**, {markup.span(support.since, support.until)}:\n"
-        yield from markup.sources(data.store, support.sources, release=newest_about(data.store, support))
+        yield f"\n**{support.engine}**, {markup.span(support.since, support.until, say)}:\n"
+        yield from markup.sources(store, support.sources, say, newest_about(store, support))
     for need in model.needs:
-        option = f"{data.store.flags[need.option].option} {need.value}"
-        yield f"\nNeeds {markup.code(option)}, {markup.span(need.since, need.until)}:\n"
-        yield from markup.sources(data.store, need.sources, release=newest_about(data.store, need))
+        option = markup.code(f"{store.flags[need.option].option} {need.value}")
+        since = markup.span(need.since, need.until, say)
+        yield f"\n{data.t('Needs {0}, {1}:').format(option, since)}\n"
+        yield from markup.sources(store, need.sources, say, newest_about(store, need))
 
 
-def _shape(part: object, kind: type[records.Record]) -> Iterator[str]:
+def _shape(data: SiteData, part: object, kind: type[records.Record]) -> Iterator[str]:
     """Return tables of a record part's fields: first its own, then those of each part within, under its name.
 
     What is as in most models, by the field's default, is left out.
@@ -260,14 +271,14 @@ def _shape(part: object, kind: type[records.Record]) -> Iterator[str]:
     defaults = {name: field.default for name, field in kind.model_fields.items()}
     fields = {name: value for name, value in vars(part).items() if value not in ("", ()) and value != defaults[name]}
     within = {name: value for name, value in fields.items() if isinstance(value, tuple)}
-    about = {name: _about(name, field.description) for name, field in kind.model_fields.items()}
+    about = {name: data.t(_about(name, kind.model_fields[name].description)) for name in fields}
     own = ((name, value) for name, value in fields.items() if name not in within)
-    yield from markup.resolved((about[name], markup.text(_shown(value))) for name, value in own)
+    yield from markup.resolved((about[name], markup.text(_shown(data, value))) for name, value in own)
     for name, parts in within.items():
         (inner, _) = get_args(kind.model_fields[name].annotation)
         for each in parts:
             yield f"\n{about[name]}:\n"
-            yield from _shape(each, inner)
+            yield from _shape(data, each, inner)
 
 
 def _about(name: str, description: str | None) -> str:
@@ -276,7 +287,7 @@ def _about(name: str, description: str | None) -> str:
     return words[0].upper() + words[1:]
 
 
-def _shown(value: object) -> str:
+def _shown(data: SiteData, value: object) -> str:
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return _yes(data, value)
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -100,7 +100,7 @@ def docstring(words: str) -> str:
 
 def _source(data: SiteData, name: str) -> str:
     if name.startswith("http"):
-        return f"<{name}>"
+        return markup.address_link(name)
     kind, _, record = name.partition("/")
     if kind not in PLACES:
         return markup.code(name)

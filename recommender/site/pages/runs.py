@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from recommender.common.units import GIB, MIB
 from recommender.knowledge import run_figures
-from recommender.knowledge.provenance import weights
 from recommender.site import controls, markup
 from recommender.site.charts import option_charts
 from recommender.site.site_data import SiteData, SitePage, page
@@ -39,7 +38,8 @@ def pages(data: SiteData) -> Iterator[SitePage]:
 
 def title(data: SiteData, record: records.SmokeRun | records.Measurement) -> str:
     """Return a record's title: configuration, GPU and date."""
-    return f"{markup.text(what(data, record))} on {markup.text(card(data, record))}, {day(record.taken)}"
+    taken = day(record.taken) if data.english else record.taken
+    return data.t("{0} on {1}, {2}").format(markup.text(what(data, record)), markup.text(card(data, record)), taken)
 
 
 def what(data: SiteData, record: records.SmokeRun | records.Measurement) -> str:
@@ -136,7 +136,7 @@ def _run_cells(data: SiteData, run: records.SmokeRun) -> Iterator[str]:
     alone = [figures.p50_ms for phase, figures in trusted if phase.concurrency == 1]
     loads = {"images" if phase.image else "text" for phase in run.phases}
     yield from (what(data, run), run.model, card(data, run), " and ".join(sorted(loads)))
-    yield from (run.lmdeploy, weights(run.random_weights), run.taken)
+    yield from (run.lmdeploy, _weights(run), run.taken)
     yield f"{alone[0]:,.0f}" if alone else ""
     if trusted:
         phase, figures = max(trusted, key=lambda pair: pair[1].rps)
@@ -151,4 +151,8 @@ def _probe_cells(data: SiteData, probe: records.Measurement) -> Iterator[str]:
     """Yield the texts of an earlier record's row: its starts are in its details."""
     models = sorted({start.model for start in probe.starts})
     yield from (what(data, probe), ", ".join(models), card(data, probe), "images and text")
-    yield from (probe.lmdeploy, weights(probe.random_weights), probe.taken, "", "", "", "", "ok")
+    yield from (probe.lmdeploy, _weights(probe), probe.taken, "", "", "", "", "ok")
+
+
+def _weights(record: records.SmokeRun | records.Measurement) -> str:
+    return "random" if record.random_weights else "real"

@@ -22,6 +22,11 @@ MEMORY = re.compile(
     re.I,
 )
 SERVES = re.compile(r"Uvicorn running on (\S+)")
+# A traceback names a place; the line after it is source code, whose words are not the log's.
+FRAME = re.compile(r'File "[^"]+", line \d+, in ')
+RAISED = re.compile(r"^[\s|]*(?:\w+: +)?([\w.]*(?:Error|Exception))\b")
+# What a process raises because another one, the PyTorch engine, ended: the cause stands before it.
+FOLLOWS = "RPCServerDeadError"
 # Log patterns of each failure at start-up; the first match names it.
 AT_START = (
     ("port-taken", re.compile(r"address already in use|something listens (on port|at)", re.I)),
@@ -110,8 +115,18 @@ def describe_exit(status: int) -> str:
     return f"with status {status}"
 
 
+def up_to_cause(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the log without source code and, if the engine's process ended, up to the error that ended it."""
+    told = tuple(line for before, line in itertools.pairwise(("", *lines)) if not FRAME.search(before))
+    raised = {number: found[1] for number, line in enumerate(told) if (found := RAISED.match(line))}
+    causes = [number for number, error in raised.items() if not error.endswith(FOLLOWS)]
+    follows = any(error.endswith(FOLLOWS) for error in raised.values())
+    return told[: causes[-1] + 1] if causes and follows else told
+
+
 def startup_failure(lines: tuple[str, ...], status: int) -> Failure:
     """Return the failure of a server that ended before it was ready."""
+    lines = up_to_cause(lines)
     memory = out_of_memory(lines)
     if memory:
         return Failure("out-of-memory", f"the server ended {describe_exit(status)}: {memory}", lines)

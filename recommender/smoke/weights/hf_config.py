@@ -90,6 +90,8 @@ def config(model: Model, mark: Mapping[str, Any], ids: Mapping[str, Any]) -> dic
         common |= own
     if encoder := ENCODERS.get(model.architecture):
         at_the_top = text if model.architecture in (*QWEN_VL, MINICPM, PHI3V) else {}
+        if model.architecture in (MINICPM, PHI3V):  # Transformers 5 would leave None without a class of theirs
+            at_the_top = text | {"rope_parameters": {"rope_type": "default", "rope_theta": text["rope_theta"]}}
         return at_the_top | common | encoder.config(model, text, {**ids, **tokenizer.special_tokens(model).ids})
     if model.architecture == CHAT_LAYOUT:
         return common | _chat_config(vision) | {"llm_config": text, "vision_config": _vision_config(model)}
@@ -135,6 +137,8 @@ def _rope_scaling(model: Model) -> dict[str, Any] | None:
     if name.startswith("llama3") and positions > 8192:
         factors = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
         return {"rope_type": "llama3", "original_max_position_embeddings": 8192, **factors}
+    if model.architecture == GEMMA3:  # on Transformers 5, LMDeploy takes for granted that there is a factor
+        return {"rope_type": "linear", "factor": 8.0}
     factor = {"internlm2": 2.0, "internlm3": 6.0}.get(name[:9])
     return {"rope_type": "dynamic", "type": "dynamic", "factor": factor} if factor else None
 
@@ -315,4 +319,6 @@ def _vision_config(model: Model) -> dict[str, Any]:
         "use_qk_norm": vision.qk_norm,
         "attention_bias": vision.qkv_bias,
         "use_absolute_position_embeddings": True,
+        "use_mask_token": False,
+        "use_mean_pooling": True,
     }

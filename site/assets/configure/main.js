@@ -35,7 +35,9 @@ async function ask({ push = true } = {}) {
   root.dataset.asked = turn;
   const words = question.words();
   state.words = words;
-  if (push && question.address() !== location.search) history.pushState(null, "", question.address());
+  const address = question.address();
+  if (push && address !== state.address) history.pushState(null, "", address);
+  state.address = address;
   at("#command").textContent = `recommend ${shell(words)} > serve.sh`;
   const set = question.form.querySelectorAll("#more :is(input, select)");
   const more = [...set].filter(each => each.value).length;

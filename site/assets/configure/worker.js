@@ -27,6 +27,16 @@ async function read(name, count = () => {}) {
   return (await decompressed(new Response(response.body.pipeThrough(counted))).arrayBuffer());
 }
 
+/** Import a module that is compressed: no other way gives the browser its text. */
+async function importFrom(source) {
+  const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+  try {
+    return await import(address);
+  } finally {
+    URL.revokeObjectURL(address);
+  }
+}
+
 async function openCache(runtime) {
   const name = `recommender ${runtime}`;
   try {
@@ -43,7 +53,7 @@ async function start({ runtime, files }) {
   const whole = Object.values(files).reduce((sum, bytes) => sum + bytes, 0);
   let received = 0;
   const count = bytes => postMessage({ progress: Math.min((received += bytes) / whole, 1) });
-  const [{ loadPyodide }, wasm, library, app] = await Promise.all([
+  const [{ loadPyodide }, wasm, library, app, engine] = await Promise.all([
     import(`${base}pyodide.mjs`), ...Object.keys(files).map(name => read(name, count)),
   ]);
   // Pyodide asks for these two files by itself.
@@ -53,7 +63,7 @@ async function start({ runtime, files }) {
     const [content, type] = own[String(address?.url ?? address).split("/").pop()] ?? [];
     return content ? Promise.resolve(new Response(content, { headers: { "Content-Type": type } })) : ask(address, options);
   };
-  python = await loadPyodide({ indexURL: base });
+  python = await loadPyodide({ indexURL: base, createPyodideModule: (await importFrom(engine)).default });
   self.fetch = ask;
   python.unpackArchive(app, "zip", { extractDir: "/app" });
   python.runPython("import sys; sys.path.insert(0, '/app')");

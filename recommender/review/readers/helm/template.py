@@ -14,7 +14,7 @@ from typing import Any
 from recommender.common.parse import parse_yaml
 from recommender.common.pattern import pattern
 from recommender.common.user_file import Unreadable
-from recommender.review.readers import manifest, steps
+from recommender.review.readers import manifest
 from recommender.review.readers.helm.values import UNKNOWN, evaluate, written
 from recommender.review.script.beside import STDIN, read_in
 from recommender.review.script.model import ReadProblem, Script, Span
@@ -54,17 +54,16 @@ class _Output:
         self.places += places[len(text) - len(kept) :]
 
 
-def _values_of(script: Script) -> dict[str, Any] | None:
-    """Return the values and the names of the chart whose template this is; None if there are none."""
-    if script.path == STDIN:
-        return None
+def _values_of(script: Script) -> dict[str, Any]:
+    """Return the values and the names of the chart whose template this is; unknown ones if there are none."""
     folder = Path(script.path).absolute().parent
     while folder.name != "templates" and folder.parent != folder:
         folder = folder.parent
-    values = _read(folder.parent, "values.yaml") if folder.name == "templates" else None
-    chart = _read(folder.parent, "Chart.yaml") or {}
+    beside = script.path != STDIN and folder.name == "templates"
+    values = _read(folder.parent, "values.yaml") if beside else None
+    chart = (_read(folder.parent, "Chart.yaml") if beside else None) or {}
     names = {f"{name[:1].upper()}{name[1:]}": value for name, value in chart.items() if isinstance(name, str)}
-    return None if values is None else {"Values": values, "Chart": names or UNKNOWN}
+    return {"Values": UNKNOWN if values is None else values, "Chart": names or UNKNOWN}
 
 
 def _read(folder: Path, name: str) -> dict[Any, Any] | None:
@@ -77,10 +76,8 @@ def _read(folder: Path, name: str) -> dict[Any, Any] | None:
 
 
 def read(script: Script) -> Script:
-    """Read what a template becomes; without its chart, read it as it is. It is not repaired: values are elsewhere."""
+    """Read what a template becomes. It is not repaired: values are elsewhere."""
     values = _values_of(script)
-    if values is None:
-        return steps.read(script) if script.kind == "steps" else manifest.read(script)
     text = COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), script.text)
     output = _Output()
     root = {**values, "Release": RELEASE, "Capabilities": UNKNOWN, "Files": UNKNOWN, "Template": UNKNOWN}

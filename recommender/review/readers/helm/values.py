@@ -123,8 +123,7 @@ CONSTANTS: Mapping[str, Any] = {"true": True, "false": False, "nil": None}
 
 
 def _default(given: Sequence[Any]) -> Any:
-    value = given[-1]
-    return UNKNOWN if value is UNKNOWN else value or given[0]
+    return given[0] if given[-1] is UNKNOWN else given[-1] or given[0]
 
 
 def _dumped(given: Sequence[Any]) -> str:

@@ -11,8 +11,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from recommender.common.pattern import pattern
-from recommender.review.script.source_map import Field, Mapped, Piece
-from recommender.review.shell.words import split_pieces
+from recommender.review.script.source_map import Field, Mapped, Piece, split_pieces
 
 TOKEN = pattern(
     r"""(?P<note>//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?|(?<![^\n])\#![^\n]*)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from recommender.common.parse import parse_python
 from recommender.common.user_file import Unreadable
-from recommender.review.readers.python.processes import Processes, dictionary, named
+from recommender.review.readers.python.changes import dictionary, dotted
+from recommender.review.readers.python.processes import Processes, environment
 from recommender.review.readers.python.scopes import last_name
 from recommender.review.readers.python.values import Values
 from recommender.review.script.model import (
@@ -86,6 +87,8 @@ class _Parts:
     engine: str = ""
     unsure: bool = False
     unread: list[Word] = field(default_factory=list)
+    branches: list[tuple[list[GivenOption], list[GivenOption]]] = field(default_factory=list)
+    """Options of a configuration, and what they are if another branch changes it."""
 
 
 class _File:
@@ -99,8 +102,7 @@ class _File:
         self.used: set[int] = set()
         self.chosen: dict[str, list[Span]] = {}
         """The pipelines that are known but for their configuration, by its name."""
-        self.set_later = self._attributes()
-        self.environment = self._environment()
+        self.environment = environment(page, self.values)
         self.processes = Processes(page, self.values, self.environment)
 
     def _imports(self) -> tuple[dict[str, str], set[str]]:
@@ -123,41 +125,6 @@ class _File:
                 }
         return known, foreign
 
-    def _attributes(self) -> dict[str, list[tuple[str, ast.Assign]]]:
-        """Return later assignments such as ``config.tp = 2``, by name."""
-        attributes: dict[str, list[tuple[str, ast.Assign]]] = {}
-        for node in self.values.nodes:
-            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Attribute):
-                target = node.targets[0]
-                if isinstance(target.value, ast.Name):
-                    attributes.setdefault(target.value.id, []).append((target.attr, node))
-        return attributes
-
-    # --- the environment
-
-    def _environment(self) -> dict[str, Word]:
-        environment: dict[str, Word] = {}
-        for name, value in self._variables():
-            word = self.page.word(self.values.field(value))
-            if name in environment and environment[name].value != word.value:
-                word = word._replace(value=None, written=None)
-            environment[name] = word
-        return environment
-
-    def _variables(self) -> Iterator[tuple[str, ast.expr]]:
-        for node in self.values.nodes:
-            if isinstance(node, ast.Assign):
-                for target in node.targets:
-                    if isinstance(target, ast.Subscript) and last_name(target.value) == "environ":
-                        yield from named(target.slice, node.value)
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                whose, what = last_name(node.func.value), node.func.attr
-                if (whose == "environ" and what == "setdefault") or (whose == "os" and what == "putenv"):
-                    yield from named(node.args[0], node.args[1]) if len(node.args) == 2 else ()
-                elif whose == "environ" and what == "update":
-                    yield from dictionary(node.args[0]) if node.args else ()
-                    yield from ((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)
-
     # --- launches
 
     def launches(self) -> Iterator[Launch]:
@@ -168,7 +135,7 @@ class _File:
             if self._class(node) in ENGINES and id(node) not in self.used:
                 places = self._choosing(node)
                 parts = _Parts(unsure=len(places) != 1)
-                self._configuration(node, parts)
+                self._configuration(node, parts, self._whose(node))
                 if len(places) != 1:
                     yield self._launch_of(node, None, parts)
                     continue
@@ -190,9 +157,15 @@ class _File:
 
     def _choosing(self, node: ast.Call) -> list[Span]:
         """Return the pipelines that take a configuration by the name to which a branch assigns it."""
+        scope = self.values.scopes.at.get(id(node))
+        returned = f"{scope.function.name}()" if scope is not None and scope.function is not None else ""
+        return self.chosen.get(self._whose(node)) or self.chosen.get(returned, [])
+
+    def _whose(self, node: ast.Call) -> str:
+        """Return what a new configuration is assigned to."""
         assigned = self.values.scopes.parents.get(id(node))
         targets = assigned.targets if isinstance(assigned, ast.Assign) else []
-        return [place for each in targets if isinstance(each, ast.Name) for place in self.chosen.get(each.id, ())]
+        return dotted(targets[0]) if len(targets) == 1 else ""
 
     def _class(self, node: ast.Call) -> str:
         """Return the configuration class that a call creates, by its LMDeploy name."""
@@ -244,14 +217,15 @@ class _File:
             else:
                 parts.options.append(self._option(name, value, keyword, "pipeline"))
         place = self.page.place(*self.values.span(node.func))
-        if len(unknown) == 1 and isinstance(unknown[0], ast.Name) and not parts.unsure:
-            self.chosen.setdefault(unknown[0].id, []).append(self.page.place(*self.values.span(node)))
+        if len(unknown) == 1 and not parts.unsure:
+            called = f"{last_name(unknown[0].func)}()" if isinstance(unknown[0], ast.Call) else dotted(unknown[0])
+            self.chosen.setdefault(called, []).append(self.page.place(*self.values.span(node)))
         parts.unsure = parts.unsure or bool(unknown)
         launch = self._launch_of(node, model, parts)
         return launch._replace(instead=Word("serve", "serve", place)) if gone else launch
 
     def _launch_of(self, node: ast.Call, model: ast.expr | None, parts: _Parts) -> Launch:
-        return Launch(
+        launch = Launch(
             starts="pipeline",
             place=self.page.place(*self.values.span(node)),
             model=self.page.model(self.values.field(model)) if model is not None else None,
@@ -263,6 +237,7 @@ class _File:
             container=self._actor(node),
             engine=parts.engine,
         )
+        return launch._replace(alternatives=tuple(_instead(launch, *each) for each in parts.branches))
 
     def _actor(self, node: ast.Call) -> Container | None:
         """Return the GPUs of the actor around a call: ``@ray.remote(num_gpus=1)`` limits what it sees."""
@@ -283,7 +258,7 @@ class _File:
         for _ in range(5):
             found = self.values.resolve(value) if isinstance(value, ast.Name | ast.Attribute) else None
             if found is not None:
-                whose, value = (value.id if isinstance(value, ast.Name) else whose), found
+                whose, value = dotted(value), found
         if isinstance(value, ast.Call) and self._class(value):
             self._configuration(value, parts, whose)
             return True
@@ -296,18 +271,32 @@ class _File:
         prefix = "" if name in ENGINES else f"{name}."
         parts.engine = name if name in ENGINES else parts.engine
         parts.unsure = parts.unsure or bool(node.args)
-        later = dict(self.set_later.get(whose, ()))
-        parts.options += [
-            self._option(prefix + key, value, keyword, name)
-            for key, value, keyword in self._given(node, parts)
-            if key not in later
-        ]
-        for attribute, assignment in later.items():
-            start, end = self.values.span(assignment.targets[0])
-            place = self.page.place(end - len(attribute), end)
-            words = tuple(self.page.word(field) for field in self.values.fields(assignment.value))
-            whole = self.page.place(start, self.values.span(assignment)[1])
-            parts.options.append(GivenOption(prefix + attribute, words, place, whole, name))
+        given = {key: self._option(prefix + key, value, word, name) for key, value, word in self._given(node, parts)}
+        taken = [dotted(word.value) for word in node.keywords if word.arg is None]
+        later = self._later(node, [whose, *taken], prefix, parts)
+        given |= later.pop(self.values.scopes.block(node), {})
+        base, *others = sorted([given, *(given | block for block in later.values())], key=len, reverse=True)
+        parts.options += base.values()
+        parts.branches += [(list(base.values()), list(other.values())) for other in others]
+
+    def _later(self, node: ast.Call, names: list[str], prefix: str, parts: _Parts) -> dict[int, dict[str, GivenOption]]:
+        """Return what the function around a call changes in a configuration, or in its keywords, by block."""
+        blocks: dict[int, dict[str, GivenOption]] = {}
+        scopes = self.values.scopes
+        here = scopes.block(node)
+        given = [(name, change) for name in names if name for change in self.processes.changes.get(name, ())]
+        for name, change in given:
+            if "." not in name and scopes.at[id(change.statement)] is not scopes.at[id(node)]:
+                continue
+            words = tuple(self.page.word(field) for field in self.values.fields(change.value))
+            block = scopes.block(change.statement)
+            if not change.name or (block != here and any(word.value is None for word in words)):
+                parts.unsure = parts.unsure or not change.name
+                continue  # what a branch sets to something unknown is left out
+            place, whole = self.page.place(*change.place), self.page.place(*change.whole)
+            option = GivenOption(prefix + change.name, words, place, whole, self._class(node))
+            blocks.setdefault(block, {})[change.name] = option
+        return blocks
 
     def _given(self, node: ast.Call, parts: _Parts) -> Iterator[tuple[str, ast.expr, ast.keyword | None]]:
         """Yield a call's keywords, those of ``**options`` included; an unknown dictionary may hold any."""
@@ -317,7 +306,8 @@ class _File:
                 continue
             whole = self.values.resolve(keyword.value) or keyword.value
             pairs = list(dictionary(whole))
-            if not pairs:
+            empty = isinstance(whole, ast.Dict) and not whole.keys
+            if not pairs and not empty:
                 parts.unsure = True
                 parts.unread.append(self.page.word(self.values.field(keyword.value)))
             yield from ((name, value, None) for name, value in pairs)
@@ -330,11 +320,17 @@ class _File:
         return GivenOption(name, words, place, self.page.place(*whole), callee)
 
 
+def _instead(launch: Launch, options: list[GivenOption], others: list[GivenOption]) -> Launch:
+    """Return a launch with other options in place of some."""
+    return launch._replace(options=(*(each for each in launch.options if each not in options), *others))
+
+
 def _with(pipeline: Launch, parts: _Parts) -> Launch:
     """Return a pipeline with the configuration that one branch gives it."""
-    return pipeline._replace(
+    whole = pipeline._replace(
         options=(*pipeline.options, *parts.options),
         unsure=parts.unsure,
         unread=(*pipeline.unread, *parts.unread),
         engine=parts.engine,
     )
+    return whole._replace(alternatives=tuple(_instead(whole, *each) for each in parts.branches))

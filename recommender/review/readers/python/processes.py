@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from itertools import takewhile
 
 from recommender.common.pattern import pattern
+from recommender.review.readers.python.changes import changes, dictionary, named
 from recommender.review.readers.python.scopes import last_name
 from recommender.review.readers.python.values import Values
 from recommender.review.script.launches import Surroundings, launch
@@ -18,6 +19,8 @@ from recommender.review.shell.walker import new_run
 PROCESSES = frozenset(
     {"run", "Popen", "call", "check_call", "check_output", "execvp", "execv", "spawn", "exec_command"}
 )
+SPREAD = {"create_subprocess_exec": 0, "execlp": 1, "execl": 1}
+"""Calls whose arguments are the words, behind so many others."""
 SHELLED = frozenset({"system", "system_raw", "popen", "getoutput", "getstatusoutput", "create_subprocess_shell"})
 SHOWS = frozenset(
     {"print", "info", "warning", "error", "debug", "exception", "critical", "log", "echo", "add_argument"}
@@ -37,6 +40,7 @@ class Processes:
         self.page = page
         self.values = values
         self.environment = environment
+        self.changes = changes(values)
 
     def launches(self) -> Iterator[Launch]:
         """Yield what the file's calls start, then what it builds and nothing was seen to run."""
@@ -87,8 +91,8 @@ class Processes:
     def _process(self, node: ast.Call) -> Iterator[Launch]:
         """Read ``subprocess.run(["lmdeploy", …])`` and ``os.system("lmdeploy …")``."""
         name = last_name(node.func)
-        if name == "create_subprocess_exec":
-            words = [word for item in node.args for word in self.values.item(item)]
+        if name in SPREAD:
+            words = [word for item in node.args[SPREAD[name] :] for word in self.values.item(item)]
             yield from self._process_launches(words, node)
         elif node.args and name in PROCESSES | SHELLED:
             first = node.args[1] if name in ("execvp", "execv") and len(node.args) > 1 else node.args[0]
@@ -106,9 +110,6 @@ class Processes:
         if "lmdeploy" not in "".join(piece.text or "" for piece in whole.pieces):
             return
         self._follow([whole])
-        if len(whole.pieces) == 1 and whole.pieces[0].start >= 0:
-            yield from self._script(whole.pieces[0], self.environment)
-            return
         if (text := script_text(self.page, whole)) is not None:
             yield from self._mapped(text, self.environment)
             return
@@ -141,17 +142,10 @@ class Processes:
     def _added(self, given: ast.Name) -> Iterator[tuple[str, ast.expr, bool]]:
         """Yield ``env["NAME"] = value`` and ``env.update(…)`` of the same function, and whether it always happens."""
         scopes = self.values.scopes
-        for node in self.values.nodes:
-            target: ast.expr | None = None
-            pairs: list[tuple[str, ast.expr]] = []
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-                target, pairs = node.targets[0].value, list(named(node.targets[0].slice, node.value))
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "update":
-                target = node.func.value
-                pairs = [*(dictionary(node.args[0]) if node.args else ()), *_keywords(node)]
-            if isinstance(target, ast.Name) and target.id == given.id and scopes.at[id(target)] is scopes.at[id(given)]:
-                always = not isinstance(scopes.parents.get(id(node)), ast.If)
-                yield from ((name, value, always) for name, value in pairs)
+        for change in self.changes.get(given.id, ()):
+            if change.name and scopes.at[id(change.statement)] is scopes.at[id(given)]:
+                always = not isinstance(scopes.parents.get(id(change.statement)), ast.If)
+                yield change.name, change.value, always
 
     def _follow(self, fields: list[Field]) -> None:
         """Note the places of words that were understood."""
@@ -164,8 +158,9 @@ class Processes:
         for keyword in node.keywords if node else ():
             environment |= self._given_environment(keyword.value) if keyword.arg == "env" else {}
         unwrapped = unwrap(self.page, fields, environment)
-        if unwrapped.nested is not None and len(unwrapped.nested.pieces) == 1 and unwrapped.nested.pieces[0].start >= 0:
-            yield from self._script(unwrapped.nested.pieces[0], unwrapped.environment)
+        if (text := script_text(self.page, unwrapped.nested)) is not None:
+            self._follow(fields)
+            yield from self._mapped(text, unwrapped.environment)
         elif unwrapped.server:
             called = last_name(node.func) if node else ""
             background = unwrapped.background or called in ("Popen", "create_subprocess_exec")
@@ -174,21 +169,27 @@ class Processes:
             yield launch(self.page, unwrapped.fields, around, unwrapped.starts)
 
 
-def named(name: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    """Yield a value with its name, if that is a string."""
-    if isinstance(name, ast.Constant) and isinstance(name.value, str):
-        yield name.value, value
+def environment(page: SourceText, values: Values) -> dict[str, Word]:
+    """Return the variables that a file sets for itself, and so for what it starts."""
+    environment: dict[str, Word] = {}
+    for name, value in _variables(values):
+        word = page.word(values.field(value))
+        if name in environment and environment[name].value != word.value:
+            word = word._replace(value=None, written=None)
+        environment[name] = word
+    return environment
 
 
-def dictionary(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the named values of a dictionary; skip ``**`` entries."""
-    if isinstance(node, ast.Dict):
-        for name, value in zip(node.keys, node.values, strict=True):
-            if name is not None:
-                yield from named(name, value)
-    elif isinstance(node, ast.Call) and last_name(node.func) == "dict":
-        yield from _keywords(node)
-
-
-def _keywords(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
-    yield from ((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)
+def _variables(values: Values) -> Iterator[tuple[str, ast.expr]]:
+    for node in values.nodes:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Subscript) and last_name(target.value) == "environ":
+                    yield from named(target.slice, node.value)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            whose, what = last_name(node.func.value), node.func.attr
+            if (whose == "environ" and what == "setdefault") or (whose == "os" and what == "putenv"):
+                yield from named(node.args[0], node.args[1]) if len(node.args) == 2 else ()
+            elif whose == "environ" and what == "update":
+                yield from dictionary(node.args[0]) if node.args else ()
+                yield from ((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+REMOTE = frozenset({"remote", "bind"})
+STATEMENTS = (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return)
+DEEPEST = 5
 NAMED = (*FUNCTIONS, ast.ClassDef)
 CHANGING = frozenset({"append", "extend", "insert", "remove", "pop", "clear"})
 DECLARES = frozenset({"add_argument", "option"})
@@ -45,7 +48,7 @@ class Scopes:
         self.functions: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
         self.parents: dict[int, ast.AST] = {}
         self.blocks: dict[int, int] = {}
-        """The block of each name's use."""
+        """The block of each assignment or call, and of each name's use."""
         self.results: dict[str, ast.expr | None] = {}
         self.fields: dict[str, dict[str, ast.expr]] = {}
         """The values that classes give to their fields."""
@@ -57,7 +60,7 @@ class Scopes:
             node, scope, block, owner = stack.pop()
             self.nodes.append(node)
             self.at[id(node)] = scope
-            if isinstance(node, ast.Name):
+            if isinstance(node, (ast.Name, *STATEMENTS)):
                 self.blocks[id(node)] = block
             self._bind(node, scope, block)
             inner = Scope(scope, node, owner) if isinstance(node, FUNCTIONS) else scope
@@ -87,8 +90,8 @@ class Scopes:
         elif isinstance(node, FUNCTIONS):
             self.functions.setdefault(node.name, []).append(node)
         elif isinstance(node, ast.ClassDef):
-            given = (each for each in node.body if isinstance(each, ast.AnnAssign) and each.value is not None)
-            named = ((each.target, each.value) for each in given)
+            given = (each for each in node.body if isinstance(each, ast.Assign | ast.AnnAssign))
+            named = ((each.targets[0] if isinstance(each, ast.Assign) else each.target, each.value) for each in given)
             self.fields[node.name] = {name.id: value for name, value in named if isinstance(name, ast.Name) and value}
         if isinstance(node, ast.Call):
             self._call(node)
@@ -110,6 +113,8 @@ class Scopes:
     def _call(self, node: ast.Call) -> None:
         name = last_name(node.func)
         self.calls.setdefault(name, []).append(node)
+        if name in REMOTE and isinstance(node.func, ast.Attribute):  # of Ray: it creates an object of the class
+            self.calls.setdefault(last_name(node.func.value), []).append(node)
         if name in DECLARES:
             given = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
             texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
@@ -142,6 +147,13 @@ class Scopes:
         here = self.at.get(id(name)) is scope and before and before[-1][1] == self.blocks.get(id(name))
         return before[-1][0] if here else None
 
+    def block(self, node: ast.AST) -> int:
+        """Return the block of the assignment or call around a node; 0 if there is none."""
+        around: ast.AST | None = node
+        while around is not None and not isinstance(around, STATEMENTS):
+            around = self.parents.get(id(around))
+        return self.blocks.get(id(around), 0)
+
     def _argument(self, scope: Scope, name: str) -> ast.expr | None:
         """Return what a parameter stands for: the argument of the only call, else its default."""
         function = scope.function
@@ -172,24 +184,36 @@ class Scopes:
 
     def attribute(self, node: ast.Attribute) -> ast.expr | None:
         """Return what ``args.x`` or ``self.x`` stands for."""
-        if not isinstance(node.value, ast.Name):
-            return None
+        whose = node.value
         values = self.attributes.get(node.attr, [])
-        if node.value.id == "self" and len(values) == 1:
+        if isinstance(whose, ast.Name) and whose.id == "self" and len(values) == 1:
             return values[0]
-        if (owner := self._class_of(node.value)) in self.fields:
+        if (owner := self._class_of(whose)) in self.fields:
             return self._field(owner, node.attr)
         defaults = self.arguments.get(node.attr, [])
-        return defaults[0] if len(defaults) == 1 and self._is_parsed(node.value) else None
+        parsed = isinstance(whose, ast.Name) and len(defaults) == 1 and self._is_parsed(whose)
+        return defaults[0] if parsed else None
 
-    def _class_of(self, name: ast.Name) -> str:
+    def _class_of(self, name: ast.expr) -> str:
         """Return the class of an object: of ``self``, of a parameter by its annotation, or as it was created."""
         scope: Scope | None = self.at.get(id(name))
-        if name.id == "self":
+        if isinstance(name, ast.Name) and name.id == "self":
             return scope.owner if scope else ""
-        value = self.find(name)
+        value: ast.expr | None = name
+        for _ in range(DEEPEST):
+            if isinstance(value, ast.BoolOp) and isinstance(value.op, ast.Or):
+                value = value.values[-1]
+            elif isinstance(value, ast.Attribute):
+                held = self.attributes.get(value.attr, [])
+                value = held[0] if len(held) == 1 and isinstance(value.value, ast.Name) else None
+            elif isinstance(value, ast.Name) and (found := self.find(value)) is not None:
+                value = found
         if isinstance(value, ast.Call):
             return last_name(value.func)
+        name = value if isinstance(value, ast.Name) else name
+        if not isinstance(name, ast.Name):
+            return ""
+        scope = self.at.get(id(name))
         while scope is not None:
             for each in _parameters(scope.function) if scope.function else ():
                 if each.arg == name.id and each.annotation is not None:
@@ -201,7 +225,7 @@ class Scopes:
         """Return the value of a class's field; None if an object is created with another."""
         calls = self.calls.get(owner, [])
         given = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == name]
-        unknown = any(call.args or any(keyword.arg is None for keyword in call.keywords) for call in calls)
+        unknown = any(call.args for call in calls)  # what ``**options`` may hold is up to the caller, as a default is
         if unknown or name in self.attributes or len(given) > 1 or (given and len(calls) > 1):
             return None
         return given[0] if given else _declared(self.fields[owner].get(name))
@@ -240,6 +264,22 @@ class Scopes:
                 what = call.func.attr if isinstance(call.func, ast.Attribute) else ""
                 for value in call.args[:1] if what in ("append", "extend") else ():
                     yield value, what == "append", where == block
+
+    def looped(self, added: ast.expr) -> Iterator[dict[str, ast.expr]]:
+        """Yield what the variables of the loop around an addition are in each turn, over a dictionary's items."""
+        statement: ast.AST | None = added
+        while statement is not None and not isinstance(statement, ast.stmt):
+            statement = self.parents.get(id(statement))
+        loop = self.parents.get(id(statement))
+        called = loop.iter if isinstance(loop, ast.For) else None
+        if not isinstance(loop, ast.For) or not isinstance(called, ast.Call) or last_name(called.func) != "items":
+            return
+        given = called.func.value if isinstance(called.func, ast.Attribute) else None
+        whole = self.find(given) if isinstance(given, ast.Name) else given
+        names = [each.id for each in getattr(loop.target, "elts", ()) if isinstance(each, ast.Name)]
+        if isinstance(whole, ast.Dict) and len(names) == len(("key", "value")) and None not in whole.keys:
+            for key, value in zip(whole.keys, whole.values, strict=True):
+                yield {names[0]: key, names[1]: value} if key is not None else {}
 
 
 def _declared(value: ast.expr | None) -> ast.expr | None:

@@ -7,18 +7,16 @@ from collections.abc import Iterator
 
 from recommender.common.pattern import pattern
 from recommender.review.readers.python.scopes import Scopes, last_name
-from recommender.review.script.source_map import Field, Piece, SourceText, limited
-from recommender.review.shell.words import split_pieces
+from recommender.review.script.source_map import Field, Piece, SourceText, join_pieces, limited, split_pieces
 
 MOST_EXPRESSIONS = 400
 MOST_BITS = 200
 MOST_WORDS = 5000
 LITERAL = pattern(r"[A-Za-z]{0,2}(\"\"\"|'''|\"|')")
 CASTS = frozenset({"int", "float", "str", "bool"})
-SAME = frozenset(
-    {"expanduser", "expandvars", "abspath", "realpath", "normpath", "resolve", "absolute", "as_posix", "fspath"}
-)
-"""Functions that give the path that they take; of a relative one the name at the end stays."""
+SAME = {"expanduser", "expandvars", "abspath", "realpath", "normpath", "resolve"}
+SAME |= {"absolute", "as_posix", "fspath", "quote", "dedent"}
+"""Functions that give the path, or the text, that they take; of a relative path the name at the end stays."""
 
 
 class Values:
@@ -33,6 +31,8 @@ class Values:
         self.bytes: dict[int, list[int]] = {}
         self.followed: list[tuple[int, int]] = []
         self.left, self.words_left = MOST_EXPRESSIONS, MOST_WORDS
+        self.bound: dict[str, ast.expr] = {}
+        """What the variables of a loop are in one of its turns."""
 
     # --- places
 
@@ -76,7 +76,9 @@ class Values:
     def resolve(self, node: ast.expr) -> ast.expr | None:
         """Return the expression that a name, or an attribute such as ``args.tp``, stands for; never None itself."""
         value = None
-        if isinstance(node, ast.Name):
+        if isinstance(node, ast.Name) and node.id in self.bound:
+            value = self.bound[node.id]
+        elif isinstance(node, ast.Name):
             value = None if any(True for _ in self.scopes.grown(node)) else self.scopes.find(node)
         elif isinstance(node, ast.Attribute):
             value = self.scopes.attribute(node)
@@ -148,6 +150,9 @@ class Values:
         elif isinstance(node.func, ast.Name) and node.func.id in CASTS and len(node.args) == 1 and not node.keywords:
             yield from self.pieces(node.args[0], depth + 1)
             return
+        elif replaced := self._replaced(node, depth):
+            yield Piece(replaced)
+            return
         elif joined := self._join(node, depth):
             yield from joined
             return
@@ -158,6 +163,13 @@ class Values:
             yield from self.pieces(value, depth + 1)
             return
         yield Piece(None)
+
+    def _replaced(self, node: ast.Call, depth: int) -> str:
+        """Return the text of ``name.replace("_", "-")``; nothing for other calls."""
+        match node:
+            case ast.Call(ast.Attribute(text, "replace"), [ast.Constant(str() as old), ast.Constant(str() as new)], []):
+                return (join_pieces(self.pieces(text, depth + 1)) or "").replace(old, new)
+        return ""
 
     def _join(self, node: ast.Call, depth: int) -> list[Piece]:
         """Return the text of ``" ".join([...])``."""
@@ -240,10 +252,23 @@ class Values:
         grown = list(self.scopes.grown(node)) if words is not None else []
         certain = sum(not always for _, _, always in grown) < 2  # of several, some may exclude each other
         for added, one, always in grown:
-            new = [self.field(added)] if one else self.command(added, depth + 1)
+            new = self._looped(added, one, depth)
+            always = always or new is not None
+            if new is None:
+                new = [self.field(added)] if one else self.command(added, depth + 1)
             self.followed.append(self.span(added))
             many = Field((Piece(None),), *self.span(added), many=True, optional=new is not None)
             words = [*(words or ()), *(new or ()), *(() if (always or certain) and new is not None else (many,))]
+        return words
+
+    def _looped(self, added: ast.expr, one: bool, depth: int) -> list[Field] | None:
+        """Return the words that a loop over a dictionary adds; None for other loops."""
+        words: list[Field] | None = None
+        for turn in self.scopes.looped(added):
+            self.bound = turn
+            new = [self.field(added)] if one else self.command(added, depth + 1) or []
+            words = [*(words or []), *new]
+        self.bound = {}
         return words
 
     def item(self, item: ast.expr, depth: int = 0) -> list[Field]:

@@ -51,7 +51,6 @@ def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
             checks.at(revision),
             f"{revision.text} is a branch, so the code that runs is not pinned.",
             "Use the full hash of a commit that you reviewed.",
-            severity="info",
         )
 
 

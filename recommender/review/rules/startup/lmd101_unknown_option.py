@@ -56,7 +56,7 @@ def _underscores(case: Case, option: GivenOption) -> Diagnostic:
         option.place,
         f"{checks.release(case)} does not know {option.name}: it accepts no underscores in option names.",
         f"The parser reads them as dashes since 0.9.2; {name} works in every release.",
-        edits.rename(option, name),
+        edits.rename(case.script, option, name),
     )
 
 
@@ -73,13 +73,13 @@ def _unknown(case: Case, option: GivenOption) -> Diagnostic:
     equivalent = ELSEWHERE.get(spelling, "")
     if equivalent:
         name = equivalent.lstrip("=")
-        fix = edits.rename(option, name) if equivalent.startswith("=") and name in known else None
+        fix = edits.rename(case.script, option, name) if equivalent.startswith("=") and name in known else None
         return Diagnostic(option.place, f"LMDeploy has no option {option.name}; the closest one is {name}.", why, fix)
     near = _near(spelling, case.resolved.release.id)
     hint = f": did you mean {near[0]}?" if near else "."
     ratios = [difflib.SequenceMatcher(None, candidate, spelling).ratio() for candidate in near]
     sure = bool(ratios) and ratios[0] >= SURE and (len(ratios) == 1 or ratios[1] < SURE)
-    fix = edits.rename(option, near[0]) if sure else None
+    fix = edits.rename(case.script, option, near[0]) if sure else None
     return Diagnostic(option.place, f"No release of LMDeploy has the option {shorten(option.name)}{hint}", why, fix)
 
 

@@ -82,5 +82,5 @@ def _repair(case: Case, option: GivenOption, flag: records.Flag, later: bool) ->
         return f"; {needless}", edits.remove(case.script, option)
     successor = case.resolved.store.flags.get(SUCCESSORS.get(flag.id, ""))
     if successor is not None and not later and checks.era(case, successor) is not None:
-        return f"; {successor.option} replaces it", edits.rename(option, successor.option)
+        return f"; {successor.option} replaces it", edits.rename(case.script, option, successor.option)
     return "", None

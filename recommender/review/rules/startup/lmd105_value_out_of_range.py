@@ -24,7 +24,7 @@ from recommender.review.launch_settings import LaunchSetting
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 RANGES = ("block-length-ampere", "block-length-before-ampere", "block-length-pytorch")
-OTHERS = frozenset({"cache-max-entry-count"})
+OTHERS = frozenset({"cache-max-entry-count", "omp-num-threads"})
 """Options whose range has a rule of its own."""
 
 

@@ -83,7 +83,11 @@ def _unknown(case: Case, option: GivenOption, whose: str, keyword: str) -> Diagn
     elif near:
         hint = f": did you mean {near[0]}?"
         ratio = difflib.SequenceMatcher(None, near[0], keyword).ratio()
-        fix = edits.rename(option, near[0]) if ratio >= SURE and len(near) == 1 and _bare(case, option) else None
+        fix = (
+            edits.rename(case.script, option, near[0])
+            if ratio >= SURE and len(near) == 1 and _bare(case, option)
+            else None
+        )
     ends = "" if hint.endswith("?") else "."
     silent = whose == SILENT
     return Diagnostic(

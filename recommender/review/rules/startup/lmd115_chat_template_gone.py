@@ -84,7 +84,10 @@ def _registered(case: Case) -> Diagnostics:
     """Report a template that a pipeline does not find: it then sends prompts without one."""
     for option in case.launch.options:
         word = option.values[0] if option.values and option.name == "ChatTemplateConfig.model_name" else None
-        if word is not None and word.value and word.value in OLD - LEFT and case.resolved.version >= Version("0.15.0"):
+        if word is None or not word.value or case.resolved.version < Version("0.15.0"):
+            continue
+        own = checks.is_file(word.value) or "register_module" in case.script.text
+        if word.value in OLD - LEFT or not (own or word.value in LEFT | NEWER):
             yield Diagnostic(
                 word.written or word.place,
                 f"{option.name} {shorten(word.value)}: no such template in {checks.release(case)}.",

@@ -5,8 +5,8 @@ Reports `lmdeploy serve` followed by anything but `api_server` or `proxy`, and t
 
 ## Why
 The word after `serve` says what to start, so `lmdeploy serve MODEL` never worked. `serve gradio` and `lmdeploy
-convert` were removed in 0.10.0. `serve api_client` and `triton_client` are not servers. The function `lmdeploy.serve`
-only raises NotImplementedError since 0.12.0.
+convert` were removed in 0.10.0, and later `serve api_client`. The function `lmdeploy.serve` only raises
+NotImplementedError since 0.12.0.
 
 ## Bad
 
@@ -21,11 +21,9 @@ Write `lmdeploy serve api_server MODEL`:
 from packaging.version import Version
 
 from recommender.common.text import shorten
-from recommender.review import edits
+from recommender.review import accepted_options, edits
 from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, launch_rule
 
-GONE = frozenset({"gradio", "triton_client"})
-WITHOUT = Version("0.10.0")
 WITHOUT_FUNCTION = Version("0.12.0")
 OTHERS = frozenset({"api_client", "gradio", "triton_client"})
 
@@ -42,11 +40,11 @@ def rule(case: Case) -> Diagnostics:
     word = case.launch.instead
     if word is None or word.value is None or word.value.startswith("-"):
         return
-    if word.value in GONE and case.resolved.version >= WITHOUT:
+    if without := accepted_options.removed_in(f"serve {word.value}", case.resolved.release.id):
         yield Diagnostic(
             word.place,
-            f"lmdeploy serve {word.value} was removed in 0.10.0.",
-            "Newer releases stop at it; a separate web interface can use api_server instead.",
+            f"lmdeploy serve {word.value} was removed in {without}.",
+            "Newer releases stop at it; a separate client or web interface can use api_server instead.",
             severity="warning",
         )
         return

@@ -28,7 +28,7 @@ from recommender.review.rule import Diagnostic, Diagnostics, Fix, script_rule
 from recommender.review.script.model import Script
 
 BLANK = pattern(r"[^\n]*?\\([ \t]+)(?=\n)")
-KINDS = ("bash", "command", "docker", "lines", "steps")
+KINDS = ("bash", "command", "docker", "lines", "steps", "compose", "kubernetes", "markdown")
 
 
 @script_rule("error", sources=("https://www.shellcheck.net/wiki/SC1017", "https://www.shellcheck.net/wiki/SC1101"))
