@@ -15,7 +15,7 @@ from itertools import accumulate, islice
 
 from recommender.estimate import load_profile, speed
 from recommender.estimate.configuration import Configuration
-from recommender.estimate.sampling import SEED, gaps_of, usual_group_gaps
+from recommender.estimate.sampling import SEED, gaps_of
 from recommender.estimate.scheduler.passes import SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.pool import Pool
 from recommender.estimate.scheduler.simulation import LoadFigures, answer_arrivals, summarise_arrivals
@@ -24,16 +24,16 @@ from recommender.request.resolved_request import ResolvedRequest
 MOST_POOLED = 16
 MOST_RUNNING = 250
 """Requests that all simulated servers run at once, about; more hardly shorten a queue."""
-MOST_SHARES, MOST_SHARES_OF_GROUPS = 4, 16
-"""Most shares into which arrivals are divided among servers: more make those of one server barely more regular. Large
-groups are divided into more, because each share still has several requests of a group."""
+MOST_SHARES = 4
+"""Most shares into which arrivals are divided among servers: more make those of one server barely more regular."""
 QUEUED = 1000
 """Requests that wait at first where a server's capacity is simulated, at least."""
 COUNTED = (1000, 40_000)
 """Requests that count: at least and at most; fewer with less than half of the effort."""
-GROUPS, LEAST_GROUPS, MOST_OF_GROUPS = 60, 8, 10_000
-"""Of requests that come in groups, so many groups count; fewer, to the second number, if they have more requests than
-the third. ``usual_group_gaps`` chooses them, so the time to first token needs no more effort."""
+GROUPS = 10
+"""Of requests that come in groups, so many groups at least."""
+LARGE_GROUP = 16
+"""Of larger groups half as many requests are simulated: more take too long. No other simulation checks these."""
 EACH = 160
 """Of each server at least so many requests count: it starts with nothing to prepare, and has its usual queue only after
 dozens of requests. Where batches are compared, fewer do."""
@@ -41,8 +41,9 @@ WANDERING = 25
 """A queue wanders over 1 / (1 - busy)² requests; so many times as many count, of few servers more."""
 FEW = 4
 FAR_APART_MS, PREFILLED_MS = 1e9, 1e-6
-ARRIVALS_SEED = 15
-"""Of a hundred, the one whose gaps make a queue with equal service times wait most nearly as theory says.
+ARRIVALS_SEED, GROUPS_SEED = 15, 177
+"""Of a hundred, the one whose gaps make a queue with equal service times wait most nearly as theory says; the other is
+for requests that come in groups.
 
 A few thousand requests of others may lack the rare crowds that make the longest queues."""
 
@@ -77,8 +78,7 @@ class OpenServer:
         ``effort``: the requests that are simulated, as a share of what the p99 of whole answers needs.
         """
         pooled = min(servers, MOST_POOLED, max(int(MOST_RUNNING / self.running(rate)[0]), FEW))
-        most = min(max(MOST_SHARES, _power_of_two(together / 2)), MOST_SHARES_OF_GROUPS)
-        shares = min(_power_of_two(servers / pooled), most)
+        shares = min(1 << (servers // pooled).bit_length() - 1, MOST_SHARES)
         return _simulate(self, rate, pooled, shares, together, effort)
 
     def running(self, rate: float) -> tuple[float, float]:
@@ -104,15 +104,14 @@ def places(batch: int) -> int:
 
 @lru_cache(maxsize=1024)
 def _simulate(server: OpenServer, rate: float, pooled: int, shares: int, together: float, effort: float) -> LoadFigures:
-    busy, share = min(rate / server.capacity, 0.95), min(effort, 1)
-    wandering = WANDERING * max(2 * FEW / (pooled * shares), 0.5) / (1 - busy) ** 2
-    if together > 1:
-        group = max(together / shares, 1)
-        enough = max(share * max(COUNTED[0], wandering * group, EACH * pooled), GROUPS * group)
-        counted = int(max(min(enough, share * MOST_OF_GROUPS), max(share, 0.4) * LEAST_GROUPS * group))
-    else:
-        enough = max(share * wandering, share**2 * EACH * pooled, effort * COUNTED[0])
-        counted = int(min(enough, min(2 * effort, 1) * COUNTED[1]))
+    busy = min(rate / server.capacity, 0.95)
+    group = max(together / shares, 1)
+    few = 2 * FEW if group <= LARGE_GROUP else FEW
+    wandering = WANDERING * max(few / (pooled * shares), 0.5) * group / (1 - busy) ** 2
+    least = max(COUNTED[0] * min(2 * group - 1, few), GROUPS * group)
+    share = min(effort, 1)
+    enough = max(share * wandering, share**2 * EACH * pooled, effort * least)
+    counted = int(min(enough, min(2 * effort, 1) * COUNTED[1]))
     running, step = server.running(rate)
     # Requests that are met running: those that come first find the servers as busy as later ones do, and those that
     # come last keep them so until all that count are answered.
@@ -120,23 +119,15 @@ def _simulate(server: OpenServer, rate: float, pooled: int, shares: int, togethe
     longest = max(request.output for turn in server.turns for request in turn) * step
     before, after = counted // 4, min(int(longest * rate * pooled / 1e3), counted)
     count = before + counted + after
-    if together > 1:
-        usual = usual_group_gaps(round(busy, 2), before, counted, after, together, server.burstiness, shares)
-        arrived = accumulate(gap * 1e3 / (rate * pooled) for gap in usual)
-    else:
-        gaps = list(islice(gaps_of(rate * pooled, server.burstiness, ARRIVALS_SEED, dealt=shares), count))
-        stretch = count * 1e3 / (rate * pooled) / math.fsum(gaps)  # the very rate, however few requests
-        arrived = accumulate(gap * stretch for gap in gaps)
-    arrivals = zip(arrived, _requests(server.turns, count), strict=True)
+    seed = GROUPS_SEED if together > 1 else ARRIVALS_SEED
+    gaps_ms = gaps_of(rate * pooled, server.burstiness, seed, together=together, dealt=shares)
+    gaps = list(islice(gaps_ms, count))
+    stretch = count * 1e3 / (rate * pooled) / max(math.fsum(gaps), PREFILLED_MS)  # the very rate, however few requests
+    arrivals = zip(accumulate(gap * stretch for gap in gaps), _requests(server.turns, count), strict=True)
     pool = Pool(server.server, pooled, places(server.server.batch))
     answers = pool.answer([*((0.0, request) for request in begun), *arrivals])
     first = len(begun) + before
     return summarise_arrivals(answers[first : first + counted], rate, rate < server.capacity)
-
-
-def _power_of_two(most: float) -> int:
-    """Return the largest power of two up to ``most``, 1 at least."""
-    return 1 << max(int(most), 1).bit_length() - 1
 
 
 def _begun(turns: Sequence[Sequence[SimulatedRequest]], count: int) -> list[SimulatedRequest]:

@@ -32,8 +32,8 @@ EXACT, MOST_SHAPED = 16, 256
 UNBOUNDED = 2**31
 FIRST_RUNG = 20
 """The rung that is tried first: three quarters busy."""
-MOST_GROWTH, GROWTH = 64, 4
-"""Largest factor from one number of hosts to the next that is tried, and the one where a number keeps no goal."""
+MOST_GROWTH = 64
+"""Largest factor from one number of hosts to the next that is tried."""
 RUNG_GROWTH = 0.13
 """The usual growth of a time from a rung to the next, as a logarithm."""
 
@@ -126,12 +126,10 @@ class RateSearch:
             needed = self._needed(hosts)
             if needed <= hosts:
                 high, low = hosts, max(low, needed - 1)
-            elif needed < UNBOUNDED:
-                low, needed = hosts, min(needed, MOST_GROWTH * hosts)
-            elif self.highest_rung(MOST_SHAPED) < 0:  # nor do many more
+            elif needed == UNBOUNDED and self.highest_rung(MOST_SHAPED) < 0:  # nor do many more
                 return 0
             else:
-                low, needed = hosts, GROWTH * hosts if high == UNBOUNDED else math.isqrt(hosts * high)
+                low, needed = hosts, min(needed, MOST_GROWTH * hosts)
             hosts = min(max(needed, low + 1), high - 1)
         return high if high < below else 0
 
@@ -147,7 +145,6 @@ class RateSearch:
         top = TOP if servers >= FEW else TOP - 3
         (low, kept), (high, missed) = (-1, 0.0), (top + 1, 0.0)
         rung = min(self._first_rung(servers), top)
-        step = 1.0
         while high - low > 1:
             over = self._over(rung, servers)
             if over > 0:
@@ -157,8 +154,7 @@ class RateSearch:
             if low >= 0 and missed:
                 rung = low + round((high - low) * kept / (kept - missed))
             else:
-                step = max(min(1 + abs(over) / RUNG_GROWTH, 8), 2 * step)
-                rung -= round(math.copysign(step, over))
+                rung -= round(math.copysign(min(1 + abs(over) / RUNG_GROWTH, 8), over))
             rung = min(max(rung, low + 1), high - 1)
         return low if low in (-1, top) else low + self._share(low, servers)
 
