@@ -212,13 +212,13 @@ BAD = [
     (("--rps", "5", "--gpu", "L4", "--price", "L4=1", "--price", "l4=2"), "another price already"),
     (("--rps", "5", "--gpu", "L4:8", "--tp", "3"), "1, 2, 4 or 8"),
     (("--rps", "5", "--gpu", "L4:8", "--tp", "0"), "--tp"),
-    (("--rps", "5", "--gpu", "L4", "--peak", "0.5"), "--peak 0.5"),
+    (("--rps", "5", "--gpu", "L4", "--peak", "0.5"), "--peak '0.5': use a number of at least 1 and up to 1,000"),
     (("--rps", "5", "--gpu", "L4", "--burst", "nan"), "--burst"),
     *((("--rps", "5", "--gpu", "L4", "--spare", spare), "from 0 to 100") for spare in ("-1", "1.5", "101", "all", "")),
     *((("--rps", "5", "--gpu", "L4", "--cpus", cpus), "--cpus") for cpus in ("0", "-4", "many", "1e9")),
     *(
-        (("--rps", "5", "--gpu", "L4", "--confidence", share), "--confidence")
-        for share in ("0.4", "1", "nan", "", "90%")
+        (("--rps", "5", "--gpu", "L4", "--confidence", share), "use a number of at least 0.5 and up to 0.99")
+        for share in ("0", "0.4", "1", "nan", "", "90%")
     ),
     (("--rps", "5", "--gpu", "L4", "--network", "nan"), "--network"),
     (("--rps", "5", "--gpu", "L4", "--network", "0"), "--network"),

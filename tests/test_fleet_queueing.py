@@ -130,6 +130,7 @@ def ours(kind: str, shape: str) -> OpenServer:
     terms, mean = fleet_simulation.KINDS[kind]
     quantiles = {
         "fixed": lambda share: mean,
+        "nearly fixed": lambda share: mean * (0.98 + 0.04 * share),
         "geometric": stats.geom(1 / mean).ppf,
         "log-normal": stats.lognorm(1, scale=mean * math.exp(-0.5)).ppf,
     }[shape]
@@ -147,7 +148,7 @@ def test_the_table_covers_what_is_claimed() -> None:
     """One to 16 servers, 30 to 95 % busy, lengths fixed, geometric and log-normal, bursts."""
     rows = TABLE["times"]
     assert {row["servers"] for row in rows} >= {1, 2, 4, 8, 16}
-    assert {row["lengths"] for row in rows} == {"fixed", "geometric", "log-normal"}
+    assert {row["lengths"] for row in rows} >= {"fixed", "geometric", "log-normal"}
     assert {row["burst"] for row in rows} == {1, 4, 8, 16}
     busy = [row["rate"] / row["servers"] / ours(row["kind"], row["lengths"]).capacity for row in rows]
     assert min(busy) == pytest.approx(0.3, abs=0.02)

@@ -133,12 +133,13 @@ def _request(options: dict[str, Any], gpu: str) -> Request:
 
 
 def _aim(options: dict[str, Any], request: Request) -> Aim:
-    from recommender.fleet.aim import MOST_GBPS, MOST_SPARE, MOST_TIMES, Aim
+    from recommender.fleet.aim import LEAST_CONFIDENCE, MOST_CONFIDENCE, MOST_GBPS, MOST_SPARE, MOST_TIMES, Aim
 
-    peak, burst = (positive_float(f"--{name}", options[name], MOST_TIMES) for name in ("peak", "burst"))
+    peak, burst = (positive_float(f"--{name}", options[name], MOST_TIMES, 1) for name in ("peak", "burst"))
     spare = positive_int("--spare", options["spare"], MOST_SPARE, low=0)
     network = positive_float("--network", options["network"], MOST_GBPS)
-    return Aim.of(request, peak, burst, spare, network, positive_float("--confidence", options["confidence"], 1))
+    confidence = positive_float("--confidence", options["confidence"], MOST_CONFIDENCE, LEAST_CONFIDENCE)
+    return Aim.of(request, peak, burst, spare, network, confidence)
 
 
 def _prices(texts: Sequence[str], gpus: Collection[str], store: Store) -> dict[str, float]:

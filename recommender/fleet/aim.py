@@ -9,7 +9,8 @@ from recommender.common.errors import RequestError
 from recommender.estimate.scheduler.simulation import LoadFigures, Timed
 from recommender.request.request import LEAST, Quantile, Request, TimeGoal, list_time_goals, short
 
-MOST_TIMES, MOST_SPARE, MOST_GBPS, MOST_CONFIDENCE = 1000, 100, 10_000, 0.99
+MOST_TIMES, MOST_SPARE, MOST_GBPS = 1000, 100, 10_000
+LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.5, 0.99
 """Ends of the ranges of a goal: peak and burst, spare hosts, network, confidence."""
 
 
@@ -51,7 +52,7 @@ class Aim:
             ("--burst", self.burst, 1, MOST_TIMES),
             ("--spare", self.spare, 0, MOST_SPARE),
             ("--network", self.network_gbps, LEAST, MOST_GBPS),
-            ("--confidence", self.confidence, 0.5, MOST_CONFIDENCE),
+            ("--confidence", self.confidence, LEAST_CONFIDENCE, MOST_CONFIDENCE),
         ):
             if not low <= value <= high:  # NaN is in no range
                 raise RequestError(f"{option} {short(value)}: use a number from {low:g} to {high:,}")

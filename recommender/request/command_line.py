@@ -37,12 +37,12 @@ def positive_int(option: str, text: str, high: int, low: int = 1) -> int:
     return int(text)
 
 
-def positive_float(option: str, text: str, high: float) -> float:
-    """Return a finite number above 0 as typed. Raises RequestError."""
+def positive_float(option: str, text: str, high: float, least: float = LEAST) -> float:
+    """Return a finite number above 0, of at least ``least``, as typed. Raises RequestError."""
     value = float(text) if len(text) <= 40 and DECIMAL.fullmatch(text.strip()) else math.nan
-    if not LEAST <= value <= high:  # NaN is in no range
-        low = f"of at least {LEAST:g}" if 0 < value < LEAST else "above 0"
-        raise RequestError(f"{option} {shorten(text, 40)}: use a number {low} and up to {high:,.0f}")
+    if not least <= value <= high:  # NaN is in no range
+        low = f"of at least {least:g}" if 0 < value < least or least > LEAST else "above 0"
+        raise RequestError(f"{option} {shorten(text, 40)}: use a number {low} and up to {high:,.10g}")
     return value
 
 
