@@ -5,19 +5,20 @@ where the request says nothing: the session length without prompt lengths, prefi
 tp always.
 """
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from recommender.choose import candidates, constraints, recommend
 from recommender.choose.reasons import Explanation, explain
 from recommender.choose.select import pick, predict
 from recommender.common.errors import RequestError
 from recommender.common.pattern import pattern
-from recommender.knowledge.records import Option
-from recommender.knowledge.store import Store
 from recommender.review import checks, edits
 from recommender.review.additions import option, spelled, variable
 from recommender.review.context import resolve_for
@@ -27,6 +28,10 @@ from recommender.review.launch_settings import ASSIGNED
 from recommender.review.rule import Case, LaunchSetting
 from recommender.review.script.mentions import HEAD, MADE_BY
 from recommender.review.script.source import Source
+
+if TYPE_CHECKING:
+    from recommender.knowledge.records import Option
+    from recommender.knowledge.store import Store
 
 AUTHORS = ASSIGNED | {"trust_remote_code", "backend", "model_format", "dtype", "tp"}
 """What the author knows better than the request: addresses, safety, the checkpoint's format."""
