@@ -470,6 +470,8 @@ def test_an_impatient_reader_presses_twice(visit: Visit) -> None:
     assert not page.locator("#check-result").is_visible()
 
 
+PROGRAMS = (".go", ".java", ".js", ".mjs", ".rs", ".ts")
+
 REVIEW = """async words => {
   const { pageEngine } = await import(new URL("assets/configure/engine.js", document.baseURI));
   window.engine ??= pageEngine(() => {});
@@ -488,7 +490,7 @@ def test_real_scripts_get_the_commands_findings(visit: Visit) -> None:
     for each in published:
         # The parsers agree on shell, not on where other languages break its rules.
         suffix = Path(each.get("path", "")).suffix
-        name = f"script{suffix}" if suffix in (".ps1", ".py", ".ts") else "script"
+        name = f"script{suffix}" if suffix in (".ps1", ".py", *PROGRAMS) else "script"
         outcome = run(["review", name, "--format", "json", "--load", "16"], {name: each["text"]})
         shown = visit.page.evaluate(REVIEW, [name, each["text"], "--load", "16"])
         assert (shown["stdout"], shown["stderr"], shown["code"]) == (outcome.stdout, outcome.stderr, outcome.code), each
