@@ -143,6 +143,16 @@ WIDTH = 2000
 """Characters a line. Wrapping the lists of times would make a record 5 % larger."""
 
 
+def pack_lists(values: dict[str, Any]) -> dict[str, Any]:
+    """Pack the long lists of a record's JSON values in place, and return them."""
+    pack = cache(records.pack)
+    for part in [part for phase in values.get("phases", ()) for part in (phase, phase.get("drawn"))]:
+        for name, value in (part or {}).items():
+            if isinstance(value, str) and value.replace(" ", "").isdecimal():
+                part[name] = pack(value)
+    return values
+
+
 def save(path: Path, run: records.SmokeRun) -> None:
     """Write a record, whole or not at all."""
     import yaml
@@ -153,10 +163,6 @@ def save(path: Path, run: records.SmokeRun) -> None:
         def ignore_aliases(self, data: Any) -> bool:
             return not (isinstance(data, str) and data.startswith(records.PACKED))
 
-    pack, values = cache(records.pack), json.loads(run.model_dump_json(exclude_defaults=True))
-    for part in [part for phase in values.get("phases", ()) for part in (phase, phase.get("drawn"))]:
-        for name, value in (part or {}).items():
-            if isinstance(value, str) and value.replace(" ", "").isdecimal():
-                part[name] = pack(value)
+    values = pack_lists(json.loads(run.model_dump_json(exclude_defaults=True)))
     text = yaml.dump(values, Dumper=Dumper, sort_keys=False, width=WIDTH, allow_unicode=True, default_flow_style=False)
     atomic_write.write(path, "# Written by recommend smoke; the figures of a page are computed from it.\n" + text)

@@ -14,6 +14,7 @@ from recommender.knowledge.store import FOLDERS
 from recommender.site import markup
 from recommender.site.api import run_details
 from recommender.site.site_data import SiteData
+from recommender.smoke.record import pack_lists
 
 ROOT = "api/v1"
 LICENCE = "Apache-2.0"
@@ -40,14 +41,14 @@ def compact(value: object) -> str:
 
 
 def records(data: SiteData, kind: str) -> dict[str, Any]:
-    """Return the records of a kind as JSON values; evidence is complete, unlike in the store."""
+    """Return the records of a kind as JSON values; evidence is complete, with packed lists."""
     whole: Mapping[str, Mapping[str, Record]] = {
         "evidence": data.runs,
         "probes": data.probes,
         "published": data.published,
     }
     if kind in whole:
-        return {name: record.model_dump(mode="json") for name, record in whole[kind].items()}
+        return {name: pack_lists(record.model_dump(mode="json")) for name, record in whole[kind].items()}
     return {name: plain(record) for name, record in getattr(data.store, kind).items()}
 
 
