@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 DECODE_ROUNDS = 0
 """A pass mixes prompts and decoding."""
+LEAVES_NOTHING = frozenset({"fp8", "mxfp4"})
+"""Formats whose loading leaves nothing allocated (runs of gpt-oss-20b, Qwen3-30B-A3B-FP8 and Qwen3-8B-FP8)."""
 GROWS = False
 """The warm-up takes all of it (0.16.0 src/turbomind/turbomind.cc, WarmUp)."""
 POOLED_WARM_UP = Version("0.12.0")
@@ -69,7 +71,8 @@ def items_before_cache(resolved: ResolvedRequest, tp: int) -> tuple[MemoryItem, 
     """
     coefficients = resolved.store.coefficients
     names = ("context-mib", "peer-context-mib") if tp > 1 else ("context-mib",)
-    table = embedding_bytes(resolved.model, tp) if resolved.model.quantization else 0
+    methods = {each.method for each in resolved.model.quantization}
+    table = embedding_bytes(resolved.model, tp) if methods - LEAVES_NOTHING else 0
     return (
         make_item("context", *((MIB, coefficients[name]) for name in names)),
         make_item("weights", exact=weights(resolved, tp)),
