@@ -58,8 +58,11 @@ def test_what_8_bits_would_gain_is_what_asking_for_them_gives() -> None:
 
 @pytest.mark.parametrize(
     "request_",
-    [VISION, CHAT, replace(RAG, concurrency=1), replace(RAG, kv="fp16"), replace(RAG, backend="pytorch")],
-    ids=["images", "little gain", "one at a time", "asked for 16", "other engine"],
+    [
+        *(VISION, CHAT, replace(RAG, concurrency=1), replace(RAG, kv="fp16"), replace(RAG, backend="pytorch")),
+        replace(RAG, concurrency=0, rps=9.0),
+    ],
+    ids=["images", "little gain", "one at a time", "asked for 16", "other engine", "a rate above what is served"],
 )
 def test_8_bits_are_not_mentioned(request_: Request) -> None:
     """Chat gained 3 % as measured; the other engine and images were not measured; a wish is followed."""

@@ -61,7 +61,8 @@ def gain_of_8_bits(recommendation: Recommendation) -> float:
     """
     resolved, config = recommendation.resolved, recommendation.config
     chosen = recommendation.adviser or resolved.request.kv != "auto" or config.kv_bits < 16
-    if chosen or resolved.images or resolved.concurrency < 2 or config.backend != "turbomind":
+    unmeasured = resolved.images or config.backend != "turbomind"
+    if chosen or unmeasured or resolved.rps or resolved.concurrency < 2:  # at a rate, all is answered that arrives
         return 1.0
     gain = predict(resolved, replace(config, kv_bits=8), ranged=False).speed.rps.value / recommendation.speed.rps.value
     return gain if gain >= WORTH_TELLING else 1.0

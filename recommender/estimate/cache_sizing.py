@@ -6,7 +6,7 @@ import math
 from typing import Literal, TypeAlias
 
 from recommender.estimate.configuration import Configuration
-from recommender.estimate.engines.engine import engine_of
+from recommender.estimate.engines.engine import ENGINES, engine_of
 from recommender.estimate.memory_items import usable_bytes
 from recommender.request.resolved_request import ResolvedRequest
 
@@ -33,8 +33,8 @@ def session_length(resolved: ResolvedRequest, tiles: int, max_tokens: int, prefi
     longest = resolved.longest()
     largest = longest.largest_tokens(tiles) - longest.output_tokens + max_tokens
     asked = longest.input_tokens(tiles) + max_tokens + 1
-    several = resolved.engine == "turbomind" and not resolved.images and resolved.concurrency > 1
-    pass_tokens = prefill_tokens + several * longest.input_tokens(tiles)
+    limited = ENGINES[resolved.engine].contexts_limit(prefill_tokens, 1) and not resolved.images
+    pass_tokens = prefill_tokens + (longest.input_tokens(tiles) if limited and resolved.concurrency > 1 else 0)
     rounded = math.ceil(max(largest + 1, pass_tokens) / SESSION_STEP) * SESSION_STEP
     limit = resolved.model.text.max_positions
     if rounded <= limit:

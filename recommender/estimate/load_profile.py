@@ -209,7 +209,9 @@ def _without_slack(
     most = clients * max(request.new_tokens for turn in turns for request in turn)
     if server.rounds or server.budget + server.batch - clients < most:
         return server
-    return replace(server, budget=most, batch=min(server.batch, (1 + SLOT_PASSES) * clients))
+    whole = clients * max(request.context for turn in turns for request in turn)
+    contexts = server.contexts if server.contexts < whole else 0
+    return replace(server, budget=most, batch=min(server.batch, (1 + SLOT_PASSES) * clients), contexts=contexts)
 
 
 _simulate_clients = lru_cache(maxsize=4096)(simulate_closed_loop)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from recommender.common.errors import RequestError
-from recommender.estimate.scheduler.simulation import LoadFigures, Timed
+from recommender.estimate.scheduler.simulation import LoadFigures, Quantiles, Timed
 from recommender.request.request import LEAST, Quantile, Request, TimeGoal, list_time_goals, short
 
 MOST_TIMES, MOST_SPARE, MOST_GBPS = 1000, 100, 10_000
@@ -85,8 +85,7 @@ class Tail(NamedTuple):
 
     def time(self, figures: LoadFigures, figure: Timed, quantile: Quantile) -> float:
         """Return a quantile of a time in ms."""
-        ms = float(getattr(getattr(figures, figure), quantile))
-        if quantile != "p99" or figure == "tpot":
-            return ms
-        alone = min(float(getattr(self.alone, figure).p99), ms)
-        return alone + self.factor * (ms - alone)
+        times: Quantiles = getattr(figures, figure)
+        if quantile == "p99" and figure != "tpot":
+            times = times.lengthen_tail(getattr(self.alone, figure).p99, self.factor)
+        return float(getattr(times, quantile))

@@ -49,8 +49,9 @@ class Quantiles:
         return cls(math.fsum(ordered) / len(ordered), *picks)
 
     def lengthen_tail(self, alone: float, factor: float) -> Quantiles:
-        """Return them with ``factor`` times as much of the p99 beyond the ms of a request alone."""
-        return replace(self, p99=self.p99 + (factor - 1) * max(self.p99 - alone, 0.0))
+        """Return them with a longer p99: what others add to the ms of a request ``alone`` counts ``factor`` times."""
+        alone = min(alone, self.p99)
+        return replace(self, p99=alone + factor * (self.p99 - alone))
 
 
 @dataclass(frozen=True, slots=True)
