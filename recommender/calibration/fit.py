@@ -103,8 +103,9 @@ def solve(observations: Sequence[Observation], store: Store) -> dict[str, float]
     """Return all coefficients, those of basis ``fitted`` at their best for these observations.
 
     Memory and speed share no coefficient, so each is fitted alone. Repeated runs of a launch under a load count once.
-    The terms of experts come last, from mixtures only: with the loads' simulation, because all of those vary in length,
-    and with the other coefficients as dense models gave them.
+    The terms of experts come from mixtures only: with the loads' simulation, because all of those vary in length, and
+    with the other coefficients as dense models gave them. What differs with the PyTorch engine comes last, from its
+    loads only; its memory is fitted to nothing.
     """
     values = read_values(store)
     for stage in list_stages(observations, store):
@@ -124,9 +125,11 @@ def list_fitted(store: Store) -> list[str]:
 
 def list_stages(observations: Sequence[Observation], store: Store) -> tuple[Stage, ...]:
     """Return the stages of a fit, in order."""
-    starts, loads, mixtures = [], [], []
+    starts, loads, mixtures, pytorch = [], [], [], []
     for each in merge_repeats(observations):
-        if not each.concurrency:
+        if each.config.backend == "pytorch":
+            pytorch += [each] if each.concurrency else []
+        elif not each.concurrency:
             starts.append(each)
         elif is_mixture_load(each):
             mixtures.append(each)
@@ -134,7 +137,8 @@ def list_stages(observations: Sequence[Observation], store: Store) -> tuple[Stag
             loads.append(each)
     fitted = list_fitted(store)
     memory = [name for name in fitted if name not in speed.COEFFICIENTS]
-    dense = [name for name in fitted if name in set(speed.COEFFICIENTS) - set(speed.EXPERT_COEFFICIENTS)]
+    later = {*speed.EXPERT_COEFFICIENTS, *speed.PYTORCH_COEFFICIENTS}
+    dense = [name for name in fitted if name in set(speed.COEFFICIENTS) - later]
 
     def ends(names: Iterable[str]) -> dict[str, tuple[float, float]]:
         records = ((name, store.coefficients[name]) for name in names)
@@ -144,18 +148,25 @@ def list_stages(observations: Sequence[Observation], store: Store) -> tuple[Stag
         Stage(starts, ends(memory), predict, 1e-4),
         Stage(loads, ends(dense), predict, 1e-4),
         Stage(mixtures, ends(speed.EXPERT_COEFFICIENTS), predict_load, 1e-2),
+        Stage(pytorch, ends(speed.PYTORCH_COEFFICIENTS), predict_load, 1e-2),
     )
 
 
 def is_fitted(observation: Observation) -> bool:
-    """Return whether a fit can see it: the closed form knows only requests that are alike, the terms of experts all."""
+    """Return whether a fit can see it: the closed form knows only requests that are alike, other stages all loads."""
     alike = not observation.concurrency or not needs_simulation(observation.resolved)
-    return alike or is_mixture_load(observation)
+    return alike or is_mixture_load(observation) or is_pytorch_load(observation)
 
 
 def is_mixture_load(observation: Observation) -> bool:
-    """Return whether it is a load on a mixture of experts."""
-    return bool(observation.concurrency and observation.resolved.model.text.mixture)
+    """Return whether it is a load on a mixture of experts, with TurboMind."""
+    mixture = observation.config.backend == "turbomind" and observation.resolved.model.text.mixture
+    return bool(observation.concurrency and mixture)
+
+
+def is_pytorch_load(observation: Observation) -> bool:
+    """Return whether it is a load on the PyTorch engine."""
+    return bool(observation.concurrency) and observation.config.backend == "pytorch"
 
 
 def predict_load(observation: Observation, values: Mapping[str, float]) -> dict[str, float]:

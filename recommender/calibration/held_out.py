@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from recommender.calibration.fit import (
     is_fitted,
     is_mixture_load,
+    is_pytorch_load,
     list_fitted,
     list_improvable,
     predict_load,
@@ -24,6 +25,7 @@ from recommender.calibration.fit import (
     solve,
 )
 from recommender.calibration.observations import Observation, is_simulated, log_errors
+from recommender.estimate.coverage import name_residual
 from recommender.knowledge.store import Store
 
 if TYPE_CHECKING:
@@ -103,9 +105,10 @@ def held_out_errors(observations: Sequence[Observation], store: Store, fits: Fit
         for place in fold.left_out:
             observation = observations[place]
             load = "" if not observation.concurrency else "-load" if observation.concurrency > 1 else "-alone"
-            load = "-text" if is_simulated(observation) else load
+            load = "-text" if is_simulated(observation) and not observation.resolved.images else load
+            engine = observation.config.backend
             errors += [
-                HeldOutError(f"{name}{load}", observation, fold.title, log)
+                HeldOutError(name_residual(engine, f"{name}{load}"), observation, fold.title, log)
                 for name, log in log_errors(observation, values, predict_load)
             ]
     return errors
@@ -134,9 +137,16 @@ def list_folds(observations: Sequence[Observation]) -> Iterator[Fold]:
     ):
         for name in sorted(set(names)):
             yield Fold(kind, name, tuple(place for place, other in enumerate(names) if other == name))
-    workloads = [each.workload or "equal lengths" if is_simulated(each) else "" for each in observations]
+    workloads = [_name_workload(each) for each in observations]
     for name in sorted({*workloads} - {""}):
         yield Fold("workload", name, tuple(place for place, other in enumerate(workloads) if other == name))
+
+
+def _name_workload(observation: Observation) -> str:
+    """Return the workload that a fold leaves out; "" for starts, images and the PyTorch engine, which had few."""
+    if not is_simulated(observation) or observation.config.backend != "turbomind":
+        return ""
+    return observation.workload or "equal lengths"
 
 
 def _workers(observations: Sequence[Observation], store: Store) -> Pool:
@@ -156,8 +166,9 @@ def _seen_without(left_out: tuple[int, ...]) -> tuple[list[Observation], Store]:
     ((observations, store),) = _inherited
     unseen = set(left_out)
     seen = [observation for place, observation in enumerate(observations) if place not in unseen]
-    if not any(is_mixture_load(observations[place]) for place in left_out):  # nothing asks for the terms of experts
-        seen = [observation for observation in seen if not is_mixture_load(observation)]
+    for is_load in (is_mixture_load, is_pytorch_load):
+        if not any(is_load(observations[place]) for place in left_out):  # nothing asks for the terms of these loads
+            seen = [observation for observation in seen if not is_load(observation)]
     return seen, store
 
 

@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 from recommender.calibration.predict import (
     cache_of,
     is_predictable,
-    needs_simulation,
     resolve_phase,
     with_free_memory,
     with_server_layout,
@@ -30,15 +29,12 @@ from recommender.estimate.configuration import Configuration
 from recommender.estimate.engines.engine import engine_of
 from recommender.estimate.scheduler.simulation import KEEPS_UP
 from recommender.knowledge import records, run_figures
-from recommender.knowledge.engines import EngineName
 from recommender.knowledge.index import read_record
 from recommender.knowledge.run_figures import numbers, write_numbers
 from recommender.knowledge.store import Store
 from recommender.render import artefact
 from recommender.request.resolved_request import ResolvedRequest
 
-FITTED_ENGINE: EngineName = "turbomind"
-"""The coefficients are fitted to runs of this engine; another one has coefficients of its own for what differs."""
 Values: TypeAlias = Mapping[str, float]
 DONE = attrgetter("done")
 
@@ -73,12 +69,12 @@ class Observation:
 
 
 def observations(folder: Path, store: Store) -> list[Observation]:
-    """Return what a folder's records measured of predictable runs of ``FITTED_ENGINE``. Raises KnowledgeError."""
+    """Return what a folder's records measured of predictable runs. Raises KnowledgeError."""
     found: list[Observation] = []
     for path in sorted(folder.glob("*.yaml")):
         run = read_record(path, records.SmokeRun)
         try:
-            found += [each for each in observe_run(run, store) if each.config.backend == FITTED_ENGINE]
+            found += observe_run(run, store)
         except artefact.UNUSABLE as error:
             raise KnowledgeError(f"{path}: cannot be predicted: {error}; fix the record") from None
     return found
@@ -184,10 +180,9 @@ def predict(observation: Observation, values: Values) -> dict[str, float]:
 
 
 def is_simulated(observation: Observation) -> bool:
-    """Return whether predictions simulate the load: no image, and several in flight, arrivals, or lengths that vary."""
-    several = observation.concurrency > observation.config.servers
-    load = bool(observation.concurrency) and not observation.resolved.images
-    return load and (several or needs_simulation(observation.resolved))
+    """Return whether predictions simulate the load; the memory of a start is none."""
+    concurrency = observation.concurrency
+    return bool(concurrency) and speed.is_simulated(observation.resolved, observation.config, concurrency)
 
 
 def simulate(observation: Observation, values: Values) -> dict[str, float]:

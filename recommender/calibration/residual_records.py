@@ -59,6 +59,7 @@ def _residuals(name: str, errors: Sequence[HeldOutError]) -> records.Residuals:
         predictions=len({prediction_key(each) for each in observations}),
         starts=len({each.run for each in observations}),
         models=tuple(sorted({each.model for each in observations})),
+        engines=tuple(sorted({each.resolved.engine for each in observations})),
         gpus=tuple(sorted({each.gpu for each in observations})),
         cards=tuple(sorted({name_group(each.resolved.gpu, each.config.tp) for each in observations})),
     )

@@ -15,7 +15,6 @@ from recommender.estimate import memory
 from recommender.estimate.cache_need import count_needed_tokens, shared_tokens
 from recommender.estimate.cache_sizing import BLOCK, session_length, size_cache
 from recommender.estimate.configuration import Configuration
-from recommender.estimate.coverage import list_measured_engines
 from recommender.estimate.engines.engine import ENGINES
 from recommender.estimate.prefill_budget import budgets
 from recommender.knowledge.eras import options_of
@@ -85,9 +84,8 @@ def _group(resolved: ResolvedRequest, kv_bits: int, tiles: int, structured: bool
 
 
 def _budgets(resolved: ResolvedRequest, tiles: int, batch: int) -> list[int]:
-    """Return the prefill budgets to try; that of the release alone for an engine that no run measured."""
-    measured = resolved.engine in list_measured_engines(resolved.store)
-    return budgets(resolved, tiles, batch) if measured else [default_budget(resolved)]
+    """Return the prefill budgets to try, of an engine that gains by none only that of the release."""
+    return budgets(resolved, tiles, batch) if ENGINES[resolved.engine].OTHER_BUDGETS else [default_budget(resolved)]
 
 
 def _whole_texts(resolved: ResolvedRequest, sizes: list[int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Tell what the measured runs cover: GPUs, GPUs per server, kinds of models.
+"""Tell what the measured runs of each engine cover: GPUs, GPUs per server, kinds of models.
 
 Predictions outside that coverage say so and have wider ranges.
 """
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from recommender.knowledge import records
     from recommender.knowledge.store import Store
 
+TURBOMIND = "turbomind"
 ModelKind: TypeAlias = tuple[bool, str, bool, bool]
 
 
@@ -29,22 +30,25 @@ def classify_model(model: records.Model) -> ModelKind:
     return bool(model.text.mixture), method, bool(model.vision), any(vision.pixels for vision in model.vision)
 
 
+def name_residual(engine: str, name: str) -> str:
+    """Return the id of the record that holds the errors of an engine's figure."""
+    return name if engine == TURBOMIND else f"{engine}-{name}"
+
+
+def _residuals(store: Store, engine: str) -> list[records.Residuals]:
+    return [residual for residual in store.residuals.values() if engine in residual.engines]
+
+
 @lru_cache(maxsize=8)
-def list_measured_gpus(store: Store) -> frozenset[str]:
+def list_measured_gpus(store: Store, engine: str = TURBOMIND) -> frozenset[str]:
     """Return the ids of the GPUs that the coefficients were fitted on."""
-    return frozenset(gpu for residual in store.residuals.values() for gpu in residual.gpus)
+    return frozenset(gpu for residual in _residuals(store, engine) for gpu in residual.gpus)
 
 
 @lru_cache(maxsize=8)
-def list_measured_engines(store: Store) -> frozenset[str]:
-    """Return the engines that the coefficients were fitted on."""
-    return frozenset(engine for residual in store.residuals.values() for engine in residual.engines)
-
-
-@lru_cache(maxsize=8)
-def list_measured_kinds(store: Store) -> frozenset[ModelKind]:
+def list_measured_kinds(store: Store, engine: str = TURBOMIND) -> frozenset[ModelKind]:
     """Return the kinds of models that the coefficients were fitted on."""
-    names = {name for residual in store.residuals.values() for name in residual.models}
+    names = {name for residual in _residuals(store, engine) for name in residual.models}
     return frozenset(classify_model(store.models[name]) for name in names if name in store.models)
 
 
@@ -52,18 +56,19 @@ ENOUGH = 2
 """Models of a kind that make its speed predictable: one was up to 1.6 times off when the fit had not seen it."""
 
 
-def is_speed_measured(store: Store, model: records.Model) -> bool:
+def is_speed_measured(store: Store, model: records.Model, engine: str = TURBOMIND) -> bool:
     """Return whether the coefficients were fitted to enough models with these weights, and with such a vision model."""
-    weights, encoders = _count_measured(store)
+    weights, encoders = _count_measured(store, engine)
     mixture, method, vision, pixels = classify_model(model)
     return weights[mixture, method] >= ENOUGH and (not vision or encoders[pixels] >= ENOUGH)
 
 
 @lru_cache(maxsize=8)
-def _count_measured(store: Store) -> tuple[Counter[tuple[bool, str]], Counter[bool]]:
+def _count_measured(store: Store, engine: str) -> tuple[Counter[tuple[bool, str]], Counter[bool]]:
     """Return how many measured models have each kind of weights, and how many with images each kind of vision model."""
-    names = {name for residual in store.residuals.values() for name in residual.models if name in store.models}
-    shown = {name for residual in store.residuals.values() if residual.id.endswith("-load") for name in residual.models}
+    found = _residuals(store, engine)
+    names = {name for residual in found for name in residual.models if name in store.models}
+    shown = {name for residual in found if residual.id.endswith("-load") for name in residual.models}
     weights = Counter(classify_model(store.models[name])[:2] for name in sorted(names))
     seen = (store.models[name] for name in sorted(names & shown) if store.models[name].vision)
     encoders = Counter(classify_model(model)[3] for model in seen)
@@ -71,9 +76,9 @@ def _count_measured(store: Store) -> tuple[Counter[tuple[bool, str]], Counter[bo
 
 
 @lru_cache(maxsize=8)
-def _measured_groups(store: Store) -> frozenset[str]:
+def _measured_groups(store: Store, engine: str) -> frozenset[str]:
     """Return the measured GPU groups, as ``name_group`` writes them."""
-    return frozenset(group for residual in store.residuals.values() for group in residual.cards)
+    return frozenset(group for residual in _residuals(store, engine) for group in residual.cards)
 
 
 def name_group(gpu: records.Gpu, tp: int) -> str:
@@ -81,9 +86,9 @@ def name_group(gpu: records.Gpu, tp: int) -> str:
     return f"{gpu.id} x{tp}"
 
 
-def is_group_measured(store: Store, gpu: records.Gpu, tp: int) -> bool:
+def is_group_measured(store: Store, gpu: records.Gpu, tp: int, engine: str = TURBOMIND) -> bool:
     """Return whether servers on ``tp`` of these GPUs were measured.
 
     All such runs over several GPUs had NVLink, so it is required for ``tp`` > 1.
     """
-    return name_group(gpu, tp) in _measured_groups(store) and (tp == 1 or bool(gpu.nvlink_gb_s))
+    return name_group(gpu, tp) in _measured_groups(store, engine) and (tp == 1 or bool(gpu.nvlink_gb_s))

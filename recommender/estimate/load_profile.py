@@ -108,7 +108,7 @@ def describe_server(
     # The prefill of an image was measured with the reading of weights, so it hides none.
     hidable = 0.0 if resolved.images else times.step_hidable
     server = SimulatedServer(
-        overhead=_rounded(coefficients["request-overhead-ms"]),
+        overhead=_rounded(engine_of(config).request_overhead_ms(coefficients)),
         pass_base=_rounded(times.step_base - hidable),
         budget=min(config.prefill_tokens or config.max_batch_size, config.session_len),
         batch=config.max_batch_size,

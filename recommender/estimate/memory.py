@@ -40,13 +40,13 @@ def estimate(resolved: ResolvedRequest, config: Configuration) -> Memory:
 def likely_range(resolved: ResolvedRequest, memory: Memory, tp: int) -> tuple[int, int]:
     """Return the low and high bytes between which 80 % of held-out starts lie.
 
-    Without a busy image encoder at the low end, with one at the high end. If the GPU, the engine or
-    the kind of model was never measured, or ``tp`` > 1: the sums of the items' ends.
+    Without a busy image encoder at the low end, with one at the high end. If the GPU or
+    the kind of model was never measured with this engine, or ``tp`` > 1: the sums of the items' ends.
     """
-    residual = resolved.store.residuals.get("memory")
-    alike = resolved.gpu.id in coverage.list_measured_gpus(resolved.store)
-    alike = alike and coverage.classify_model(resolved.model) in coverage.list_measured_kinds(resolved.store)
-    alike = alike and resolved.engine in coverage.list_measured_engines(resolved.store)
+    store, engine = resolved.store, resolved.engine
+    residual = store.residuals.get(coverage.name_residual(engine, "memory"))
+    alike = resolved.gpu.id in coverage.list_measured_gpus(store, engine)
+    alike = alike and coverage.classify_model(resolved.model) in coverage.list_measured_kinds(store, engine)
     if residual is None or tp > 1 or not alike:
         return memory.low, sum(item.high for item in memory.items)
     vision = memory.item("vision").bytes

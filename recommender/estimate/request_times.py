@@ -23,38 +23,28 @@ if TYPE_CHECKING:
     from recommender.knowledge import records
 
 CROWDED_FROM = 0.75
-"""OMP_NUM_THREADS as a share of the cores from which preprocessing threads delay each other under load."""
+"""OMP_NUM_THREADS as a share of the cores from which preprocessing threads delay each other."""
+CROWDED_THREADS, CROWDED_GROWTH = 16, 0.75
+"""The coefficients of crowded hosts are those of so many threads, and grow with this power of their number.
+
+With a thread for each core a request of one tile took 24 ms more on 16 cores, 62 and 78 on 64
+(h100-x4-2026-11-26-internvl-tp-2-vision, h100-x4-2026-11-26-internvl-vision). Hosts of other sizes were not measured.
+"""
 
 
-def estimate_times(
-    resolved: ResolvedRequest, config: Configuration, loaded: bool, coefficients: Mapping[str, float]
-) -> ServiceTimes:
-    """Return one request's demands on a server: the mean over the image sizes, where they differ.
-
-    ``loaded``: other requests compete for the host's cores.
-    """
+def estimate_times(resolved: ResolvedRequest, config: Configuration, coefficients: Mapping[str, float]) -> ServiceTimes:
+    """Return one request's demands on a server: the mean over the image sizes, where they differ."""
     if not resolved.image_sizes:
-        return _fixed_times(resolved, config, loaded, coefficients)
+        return _fixed_times(resolved, config, coefficients)
     each = [
-        _fixed_times(changed(resolved, image_width=width, image_height=height), config, loaded, coefficients)
+        _fixed_times(changed(resolved, image_width=width, image_height=height), config, coefficients)
         for width, height, _ in resolved.image_sizes
     ]
     shares = [share for *_, share in resolved.image_sizes]
     return ServiceTimes(*(math.fsum(map(mul, shares, times)) for times in zip(*each, strict=True)))
 
 
-def add_load(
-    alone: ServiceTimes, resolved: ResolvedRequest, config: Configuration, coefficients: Mapping[str, float]
-) -> ServiceTimes:
-    """Return the demands of a request where others compete for the host's cores: only its preprocessing differs."""
-    if resolved.image_sizes:
-        return estimate_times(resolved, config, True, coefficients)
-    return alone._replace(prepare=_prepare_ms(resolved, config, True, coefficients))
-
-
-def _fixed_times(
-    resolved: ResolvedRequest, config: Configuration, loaded: bool, coefficients: Mapping[str, float]
-) -> ServiceTimes:
+def _fixed_times(resolved: ResolvedRequest, config: Configuration, coefficients: Mapping[str, float]) -> ServiceTimes:
     """Return the demands of a request whose images have one size."""
     model, tp = resolved.model, config.tp
     inputs, tiles = resolved.input_tokens(config.max_tiles), resolved.tiles(config.max_tiles)
@@ -78,7 +68,7 @@ def _fixed_times(
     exchange += inputs * experts.token + experts.whole_pass
     full_pass = full_tokens * (token_ms + experts.token) + experts.whole_pass
     times = ServiceTimes(
-        prepare=_prepare_ms(resolved, config, loaded, coefficients),
+        prepare=_prepare_ms(resolved, config, coefficients),
         prefill=model_shape.prefill_flops(model, inputs) / dense + encode + exchange,
         full_pass=full_pass + estimate_pass_ms(resolved, tp, full_tokens, coefficients),
         expert_pass=experts.whole_pass,
@@ -114,13 +104,15 @@ def _step_times(
     rate = bandwidth * (engine_of(config).latent_read_share(coefficients) if model.text.latent else 1.0)
     rows_ns = coefficients["step-quantised-row-ns"] if _is_4_bit(model) else 0.0
     kernels = rows_ns * model_shape.inner_rows(model, tp) / 1e6
+    exchange, both = (estimate_pass_ms(resolved, tp, tokens, coefficients) for tokens in (1, 2))
+    exchanged = both - exchange  # a further token only adds its bytes
     return {
         "step_base": engine_of(config).step_launch_ms(model, coefficients)
         + max(kernels, read)
         + head / bandwidth
-        + estimate_pass_ms(resolved, tp, 1, coefficients),
+        + exchange,
         # One more token in the pass, without its attention to earlier tokens: that is bound by memory.
-        "step_row": context_bytes / rate + model_shape.prefill_flops(model, 1) / dense,
+        "step_row": context_bytes / rate + model_shape.prefill_flops(model, 1) / dense + exchanged,
         "step_hidable": max(kernels, read),
         "expert_most": experts.most,
         "expert_missed": experts.missed,
@@ -129,19 +121,17 @@ def _step_times(
     }
 
 
-def _prepare_ms(
-    resolved: ResolvedRequest, config: Configuration, loaded: bool, coefficients: Mapping[str, float]
-) -> float:
+def _prepare_ms(resolved: ResolvedRequest, config: Configuration, coefficients: Mapping[str, float]) -> float:
     """Return the server process's work on one request; it handles one at a time."""
     request = coefficients["request-host-ms"]
     if not resolved.images:
         return request
     tile = coefficients["tile-host-ms"] + coefficients["tile-host-parallel-ms"] / config.omp_threads
-    if loaded:
-        share = config.omp_threads / resolved.request.cpus
-        crowded = min(max((share - CROWDED_FROM) / (1 - CROWDED_FROM), 0.0), 1.0)
-        tile += crowded * coefficients["tile-host-crowded-ms"]
-        request += crowded * coefficients["request-host-crowded-ms"]
+    share = config.omp_threads / resolved.request.cpus
+    crowded = min(max((share - CROWDED_FROM) / (1 - CROWDED_FROM), 0.0), 1.0)
+    crowded *= math.pow(config.omp_threads / CROWDED_THREADS, CROWDED_GROWTH)
+    tile += crowded * coefficients["tile-host-crowded-ms"]
+    request += crowded * coefficients["request-host-crowded-ms"]
     decode = resolved.image_width * resolved.image_height / 1e6 * coefficients["megapixel-host-ms"]
     return request + resolved.images * (resolved.tiles(config.max_tiles) * tile + decode)
 

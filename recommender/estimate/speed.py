@@ -19,7 +19,9 @@ from recommender.common.changed import changed
 from recommender.estimate import given_requests, load_profile, uncertainty
 from recommender.estimate.closed_loop import ServiceTimes, share_gpu, solve_loop
 from recommender.estimate.configuration import Configuration
-from recommender.estimate.request_times import add_load, estimate_times
+from recommender.estimate.coverage import name_residual
+from recommender.estimate.engines.engine import engine_of
+from recommender.estimate.request_times import estimate_times
 from recommender.estimate.scheduler.passes import Answer
 from recommender.estimate.scheduler.simulation import LoadFigures, Timed
 from recommender.estimate.uncertainty import Basis, Range, derive_rate, find_basis, find_widening, make_range
@@ -125,6 +127,7 @@ COEFFICIENTS = (
     "tail-alone",
     "tail-queue",
     "tail-open",
+    "pytorch-request-overhead-ms",
     "pytorch-prompt-layer-ms",
     "pytorch-step-share",
     "pytorch-prompt-latent-ms",
@@ -143,6 +146,7 @@ GPU_COEFFICIENTS = (
     "bandwidth-efficiency",
     "reduction-ms",
 )
+PYTORCH_COEFFICIENTS = tuple(name for name in COEFFICIENTS if name.startswith("pytorch-"))
 EXPERT_COEFFICIENTS = tuple(name for name in COEFFICIENTS if name.startswith("expert-"))
 MEANS = ("latency", "ttft", "token")
 """Figures that are means over the requests of all servers."""
@@ -156,12 +160,12 @@ def estimate(resolved: ResolvedRequest, config: Configuration, ranged: bool = Tr
     """
     coefficients = scale_coefficients(resolved.store, resolved.request.host_scale, resolved.request.card_scale)
     point, profile = predict_load(resolved, config, resolved.concurrency, coefficients, kv_tokens)
-    widening = find_widening(resolved, config) if ranged else 1.0
+    widening, named = find_widening(resolved, config) if ranged else 1.0, partial(name_residual, config.backend)
     loaded = resolved.concurrency > config.servers or bool(resolved.rps)
     load = "alone" if not loaded else "load" if resolved.images else "text"
 
     def add_range(name: str, value: float) -> Range:
-        return make_range(resolved.store, name, value, widening) if ranged else Range(value, value, value)
+        return make_range(resolved.store, named(name), value, widening) if ranged else Range(value, value, value)
 
     latency = add_range(f"latency-{load}", point.latency)
     figures = {
@@ -194,14 +198,14 @@ def predict_load(
 ) -> tuple[PointEstimate, LoadFigures | None]:
     """Return the figures of all servers, and the quantiles where the load is simulated."""
     point = estimate_servers(resolved, config, concurrency, coefficients)
-    if not resolved.rps and (resolved.images or not (concurrency > config.servers or resolved.varies)):
+    if not is_simulated(resolved, config, concurrency):
         return point, None
     times_of = partial(shared_times, concurrency=-(-concurrency // config.servers), coefficients=coefficients)
     profile = load_profile.simulate_servers(resolved, config, concurrency, coefficients, times_of, kv_tokens)
     if config.prefix_caching:  # a request alone finds its prefix too
         one = load_profile.simulate_server(changed(resolved, rps=0.0), config, 1, coefficients, times_of, kv_tokens)
         point = point._replace(alone=one.latency.mean, first=one.ttft.mean, step=one.tpot.mean)
-    if resolved.images:
+    if resolved.images and resolved.rps:
         profile = profile.lengthen_tails(point.first, point.alone, coefficients["tail-open"])
     latency = max(profile.latency.mean, point.alone)
     simulated = point._replace(
@@ -212,6 +216,16 @@ def predict_load(
         rps=profile.rps * (1.0 if resolved.rps else profile.latency.mean / latency),
     )
     return simulated, profile
+
+
+def is_simulated(resolved: ResolvedRequest, config: Configuration, concurrency: int) -> bool:
+    """Return whether a load is simulated: it arrives, several are in flight, or lengths vary.
+
+    Images in a closed loop are solved instead, where a pass holds prompts and running requests: see ``closed_loop``.
+    """
+    if resolved.rps or (resolved.images and not engine_of(config).DECODE_ROUNDS):
+        return bool(resolved.rps)
+    return concurrency > config.servers or resolved.varies
 
 
 def answer_driven(
@@ -241,7 +255,7 @@ def shared_times(
     resolved: ResolvedRequest, config: Configuration, *, concurrency: int, coefficients: Mapping[str, float]
 ) -> ServiceTimes:
     """Return a request's demands on a loaded server, longer where other servers share its GPU."""
-    times = estimate_times(resolved, config, True, coefficients)
+    times = estimate_times(resolved, config, coefficients)
     if config.share == 1:
         return times
     others, share = config.share - 1, coefficients["shared-step-share"]
@@ -286,29 +300,28 @@ def estimate_server(
     Requests beyond the batch wait in line. ``coefficients`` are values by name.
     """
     later_tokens = resolved.output_tokens - 1
-    alone = estimate_times(resolved, config, False, coefficients)
+    times = estimate_times(resolved, config, coefficients)
     # A pass reads all weights, however short its text. The prefill of an image was measured with them.
-    least = max(alone.prompt_floor, 0.0 if resolved.images else alone.step(1))
-    first = coefficients["request-overhead-ms"] + alone.prepare + max(alone.prefill, least)
-    whole = first + later_tokens * alone.step(1)
+    least = max(times.prompt_floor, 0.0 if resolved.images else times.step(1))
+    first = engine_of(config).request_overhead_ms(coefficients) + times.prepare + max(times.prefill, least)
+    whole = first + later_tokens * times.step(1)
     if concurrency == 1:
-        limit = _find_limit(alone, resolved.output_tokens, 1)
+        limit = _find_limit(times, resolved.output_tokens, 1)
         tail = whole * coefficients["tail-alone"]
-        return PointEstimate(whole, whole, tail, first, alone.step(1), 1e3 / whole, limit, first, alone.step(1))
-    times = add_load(alone, resolved, config, coefficients)
+        return PointEstimate(whole, whole, tail, first, times.step(1), 1e3 / whole, limit, first, times.step(1))
     limit = _find_limit(times, resolved.output_tokens, min(concurrency, config.max_batch_size))
     within, token = _load_server(resolved, config, times, concurrency, coefficients)
-    token = max(token, alone.step(1))
+    token = max(token, times.step(1))
     # Running the requests one after the other is always possible.
     ttft = max(min(within, concurrency * whole) - later_tokens * token, first)
     mean = ttft + later_tokens * token
     # If preprocessing is the limit, a longer prompt waits in the engine instead of before it. That must not show as a
     # gain: its first token comes no earlier than that of a prompt without text.
-    bare = estimate_times(changed(resolved, prompt_tokens=0), config, True, coefficients)
+    bare = estimate_times(changed(resolved, prompt_tokens=0), config, coefficients)
     within, gap = _load_server(resolved, config, bare, concurrency, coefficients)
     ttft = max(ttft, min(within, concurrency * whole) - later_tokens * gap)
     tail = max(whole * coefficients["tail-alone"], mean * coefficients["tail-queue"])
-    return PointEstimate(whole, mean, tail, ttft, token, concurrency / mean * 1e3, limit, first, alone.step(1))
+    return PointEstimate(whole, mean, tail, ttft, token, concurrency / mean * 1e3, limit, first, times.step(1))
 
 
 def _load_server(

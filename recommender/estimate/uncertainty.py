@@ -18,15 +18,11 @@ Basis: TypeAlias = Literal[
     "modelled from measurements on the same GPU",
     "modelled from measurements of other kinds of models",
     "modelled from measurements of fewer cards a server",
-    "modelled from measurements of the other engine",
     "calibrated by runs of your own",
     "extrapolated from datasheets",
 ]
 
-UNLIKE: Mapping[Basis, str] = {
-    "modelled from measurements of other kinds of models": "unmeasured-kind-spread",
-    "modelled from measurements of the other engine": "unmeasured-engine-spread",
-}
+UNLIKE: Mapping[Basis, str] = {"modelled from measurements of other kinds of models": "unmeasured-kind-spread"}
 """Coefficients that widen a range where it is not the GPU that was not measured."""
 UNTESTED = 2.0
 """Factor on both ends of a figure for which there are no held-out errors."""
@@ -57,19 +53,17 @@ def _calibrated(resolved: ResolvedRequest) -> bool:
 
 
 def _list_unlike(resolved: ResolvedRequest, config: Configuration) -> Iterator[Basis]:
-    """Yield how a prediction differs from every measured run, what matters most first.
+    """Yield how a prediction differs from every measured run of its engine, what matters most first.
 
     A user's own runs calibrate the GPU, so they replace measurements of it, but not
-    those of several GPUs per server, of the other engine or of other kinds of models.
+    those of several GPUs per server or of other kinds of models.
     """
-    own = _calibrated(resolved)
-    if not own and resolved.gpu.id not in coverage.list_measured_gpus(resolved.store):
+    own, store, engine = _calibrated(resolved), resolved.store, config.backend
+    if not own and resolved.gpu.id not in coverage.list_measured_gpus(store, engine):
         yield "extrapolated from datasheets"
-    elif not coverage.is_group_measured(resolved.store, resolved.gpu, config.tp) and not (own and config.tp == 1):
+    elif not coverage.is_group_measured(store, resolved.gpu, config.tp, engine) and not (own and config.tp == 1):
         yield "modelled from measurements of fewer cards a server"
-    if config.backend not in coverage.list_measured_engines(resolved.store):
-        yield "modelled from measurements of the other engine"
-    if not coverage.is_speed_measured(resolved.store, resolved.model):
+    if not coverage.is_speed_measured(store, resolved.model, engine):
         yield "modelled from measurements of other kinds of models"
 
 

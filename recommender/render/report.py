@@ -40,10 +40,6 @@ WIDE: Mapping[Basis, str] = {
     "modelled from measurements of fewer cards a server": (
         "Not measured with this many GPUs per server, so the ranges are wide."
     ),
-    "modelled from measurements of the other engine": (
-        "The fit rests on the other engine; run `recommend smoke` to narrow the range, and pass the run with "
-        "--calibrate."
-    ),
     "modelled from measurements of other kinds of models": (
         "No model of this kind was measured; run `recommend smoke` to narrow the range, and pass the run with "
         "--calibrate."

@@ -20,10 +20,12 @@ class Engine(Protocol):
     """What differs between the engines. A module of this folder is one; its docstrings cite the engine's code.
 
     ``DECODE_ROUNDS``: passes of decoding after which waiting prompts get one of their own; 0 where a pass mixes both.
+    ``OTHER_BUDGETS``: prefill budgets beside the release's own are tried.
     ``GROWS``: memory is highest under load, not when the server is ready.
     """
 
     DECODE_ROUNDS: int
+    OTHER_BUDGETS: bool
     GROWS: bool
 
     def forward_tokens(self, prefill_tokens: int, max_batch_size: int, tp: int, /) -> int:
@@ -46,6 +48,9 @@ class Engine(Protocol):
 
     def region_for(self, resolved: ResolvedRequest, config: Configuration, tokens: int, /) -> int:
         """Return the bytes of a region that holds these tokens for certain."""
+
+    def request_overhead_ms(self, coefficients: Mapping[str, float], /) -> float:
+        """Return the ms of a request beside the thread that prepares it, before its first pass and after it."""
 
     def prompt_launch_ms(self, model: Model, coefficients: Mapping[str, float], /) -> float:
         """Return the ms that a pass with prompts takes at least, to launch."""

@@ -35,6 +35,8 @@ SPARE_STATES = ((Version("0.14.0"), 2), (Version("0.12.3"), 1), (Version("0.0"),
 LOGITS_OF_PROMPTS = Version("0.9.2")
 """From here on the buffers that are kept apart are for 16-bit logits, of the batch twice; before, for logits of every
 prompt token (0.7.0 lmdeploy/pytorch/engine/model_agent.py:51: 7 bytes for each word)."""
+OTHER_BUDGETS = False
+"""Neither 2,048 nor 16,384 gained in two sweeps: h100-sweep-pytorch-llama, h100-sweep-pytorch-qwen3-vl."""
 GROWS = True
 """PyTorch's allocator takes what passes need as they come, up to 3 GiB after the start on an H200."""
 RESERVED_BLOCKS = 1
@@ -107,6 +109,11 @@ def region_for(resolved: ResolvedRequest, config: Configuration, tokens: int) ->
     """Return the bytes of a region that holds these tokens, also as one session."""
     block = kv_bytes_per_token(resolved.model, config.kv_bits, config.tp) * config.block_len
     return (-(-tokens // config.block_len) + BEYOND_SESSION + RESERVED_BLOCKS) * block
+
+
+def request_overhead_ms(coefficients: Mapping[str, float]) -> float:
+    """Return the ms of HTTP and tokenising, and of the engine's loops in Python before and after a pass."""
+    return coefficients["request-overhead-ms"] + coefficients["pytorch-request-overhead-ms"]
 
 
 def prompt_launch_ms(model: Model, coefficients: Mapping[str, float]) -> float:

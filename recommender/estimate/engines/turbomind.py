@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 DECODE_ROUNDS = 0
 """A pass mixes prompts and decoding."""
+OTHER_BUDGETS = True
+"""They decide how a pass mixes both."""
 LEAVES_NOTHING = frozenset({"fp8", "mxfp4"})
 """Formats whose loading leaves nothing allocated (runs of gpt-oss-20b, Qwen3-30B-A3B-FP8 and Qwen3-8B-FP8)."""
 GROWS = False
@@ -99,6 +101,11 @@ def region_for(resolved: ResolvedRequest, config: Configuration, tokens: int) ->
     block = kv_bytes_per_token(model, config.kv_bits, config.tp) * config.block_len
     region = region_bytes(-(-tokens // config.block_len), block, version >= SLAB_ALLOCATOR)
     return region + state_region(model, config.tp, version, batch, batch)
+
+
+def request_overhead_ms(coefficients: Mapping[str, float]) -> float:
+    """Return the ms of HTTP, tokenising and scheduling."""
+    return coefficients["request-overhead-ms"]
 
 
 def prompt_launch_ms(model: Model, coefficients: Mapping[str, float]) -> float:
