@@ -79,3 +79,18 @@ def test_cards_of_a_server_were_run_over_nvlink() -> None:
     assert [coverage.is_group_measured(store, L4, tp) for tp in (1, 2)] == [True, False]
     assert not coverage.is_group_measured(store, STORE.gpus["t4"], 1)
     assert coverage.name_group(H100, 2) == "h100-sxm-80g x2"
+
+
+def test_engines_are_measured_apart() -> None:
+    """What one engine ran says nothing of the other."""
+    known = STORE.residuals["rps-load"]
+    ours = variant(known, engines=("turbomind",), gpus=("l4",), models=("internvl3-8b",), cards=("l4 x1",))
+    other = variant(known, engines=("pytorch",), gpus=("t4",), models=("qwen2.5-7b-instruct",), cards=("t4 x1",))
+    store = store_with(residuals={"one": ours, "two": other})
+    assert coverage.list_measured_gpus(store) == {"l4"}
+    assert coverage.list_measured_gpus(store, "pytorch") == {"t4"}
+    assert coverage.list_measured_kinds(store, "pytorch") == {(False, "", False, False)}
+    assert coverage.is_group_measured(store, L4, 1)
+    assert not coverage.is_group_measured(store, L4, 1, "pytorch")
+    assert coverage.name_residual("turbomind", "memory") == "memory"
+    assert coverage.name_residual("pytorch", "memory") == "pytorch-memory"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from variants import GIB, MIB, STORE, TEXT, coefficients, configuration, resolve
@@ -173,17 +173,38 @@ def test_what_is_written_rests_on_the_engine_that_runs(given: dict[str, Any], re
     assert not wrong - {"turbomind-serves-model", "pytorch-serves-model"}
 
 
-def test_ranges_of_an_unmeasured_engine_are_wider() -> None:
-    """On a card and with a model whose TurboMind runs are measured."""
-    fast, slow = (
-        recommend(Request(gpu="h100-sxm-80g", model=TEXT, backend=backend, load="medium"))
-        for backend in ("turbomind", "pytorch")
-    )
-    assert fast.speed.basis == "modelled from measurements on the same GPU"
-    assert slow.speed.basis == "modelled from measurements of the other engine"
-    widened = STORE.coefficients["unmeasured-engine-spread"].value ** 2 * fast.speed.rps.high / fast.speed.rps.low
-    assert widened > 1.5 * fast.speed.rps.high / fast.speed.rps.low
-    assert slow.speed.rps.high / slow.speed.rps.low == pytest.approx(widened)
+@pytest.mark.parametrize(("backend", "name"), [("turbomind", "rps-text"), ("pytorch", "pytorch-rps-text")])
+def test_ranges_are_the_errors_of_the_engine(backend: Literal["turbomind", "pytorch"], name: str) -> None:
+    """On a card and with a model that both ran."""
+    made = recommend(Request(gpu="h100-sxm-80g", model=TEXT, backend=backend, load="medium"))
+    assert made.speed.basis == "modelled from measurements on the same GPU"
+    rps, residual = made.speed.rps, STORE.residuals[name]
+    assert rps.low == pytest.approx(rps.value * residual.low)
+    assert rps.high == pytest.approx(rps.value * residual.high)
+
+
+def test_a_card_that_only_the_other_engine_ran_on_is_not_measured() -> None:
+    """Four H200s ran TurboMind with one server over them; the PyTorch engine ran on one card."""
+    asked = Request(gpu="h200-sxm", gpu_count=4, tp=4, model=TEXT, load="medium")
+    ours = recommend(asked)
+    other = recommend(replace(asked, backend="pytorch"))
+    assert ours.speed.basis == "modelled from measurements on the same GPU"
+    assert other.speed.basis == "modelled from measurements of fewer cards a server"
+
+
+def test_images_run_as_the_scheduler_has_them() -> None:
+    """A pass of prompts holds up decoding, so tokens of images come later with the PyTorch engine, not first tokens."""
+    made = recommend(Request(gpu="h100-sxm-80g", model="internvl3-8b", backend="pytorch", concurrency=16))
+    alone = recommend(Request(gpu="h100-sxm-80g", model="internvl3-8b", backend="pytorch", concurrency=1))
+    assert made.speed.profile is not None
+    assert alone.speed.profile is None
+    prompts = made.speed.rps.value * STORE.coefficients["pytorch-prompt-layer-ms"].value * 28 / 1000
+    assert made.speed.token_ms.value > alone.speed.token_ms.value / (1 - prompts / 2)
+
+
+def test_memory_of_the_engine_is_fitted_to_nothing() -> None:
+    """Its parts say that they are assumed."""
+    slow = recommend(Request(gpu="h100-sxm-80g", model=TEXT, backend="pytorch", load="medium"))
     assert all(each.basis == "assumed" for each in slow.memory.items if each.name in ("context", "workspace"))
 
 

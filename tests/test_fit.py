@@ -132,7 +132,7 @@ def test_a_fit_finds_the_terms_of_experts() -> None:
     """From mixtures only, by the simulation: they foretell a load that was not seen."""
     truth = COMMITTED | {"expert-layer-ms": 0.05, "expert-efficiency-quantised": 0.6, "expert-spread": 0.3}
     *seen, unseen = mixture_loads(truth)
-    *_, stage = fit.list_stages(seen, STORE)
+    *_, stage, _ = fit.list_stages(seen, STORE)
     found = fit._solve(stage, COMMITTED)
     assert set(found) == set(speed.EXPERT_COEFFICIENTS)
     assert all(abs(log) < 0.06 for _, log in log_errors(unseen, COMMITTED | found, simulate))
@@ -150,6 +150,52 @@ def test_mixtures_shape_no_term_of_dense_models() -> None:
     changed = {name for name in without if without[name] != beside[name]}
     assert changed
     assert changed <= set(speed.EXPERT_COEFFICIENTS)
+
+
+PYTORCH = ("h200-pytorch-2026-11-24-llama-chat", "h200-pytorch-2026-11-24-qwen-batch")
+
+
+def pytorch_loads(values: dict[str, float]) -> list[Observation]:
+    """What two models would measure with these coefficients on the PyTorch engine, with few requests in flight."""
+    runs = (read_record(KNOWLEDGE / "evidence" / f"{name}.yaml", records.SmokeRun) for name in PYTORCH)
+    loads = [each for run in runs for each in observe_run(run, STORE) if 0 < each.concurrency <= 16]
+    return [replace(each, measured=MappingProxyType(fit.predict_load(each, values))) for each in loads]
+
+
+def test_a_fit_finds_the_terms_of_the_pytorch_engine() -> None:
+    """From its own loads only: they foretell a load that was not seen."""
+    truth = COMMITTED | {
+        "pytorch-request-overhead-ms": 25.0, "pytorch-prompt-layer-ms": 2.0, "pytorch-step-share": 0.6,
+    }  # fmt: skip
+    *seen, unseen = pytorch_loads(truth)
+    *_, stage = fit.list_stages(seen, STORE)
+    found = fit._solve(stage, COMMITTED)
+    assert set(found) == set(speed.PYTORCH_COEFFICIENTS)
+    assert all(abs(log) < 0.06 for _, log in log_errors(unseen, COMMITTED | found, fit.predict_load))
+    assert found["pytorch-prompt-layer-ms"] == pytest.approx(2.0, rel=0.1)
+
+
+def test_the_pytorch_engine_shapes_no_term_of_turbomind() -> None:
+    """Its loads, ten times as slow, and its memory leave all other coefficients as they are."""
+    ours = [each for each in invented(true_values(3)) if each.concurrency < 16][:12]
+    run = read_record(KNOWLEDGE / "evidence" / f"{PYTORCH[0]}.yaml", records.SmokeRun)
+    slow = [
+        replace(each, measured=MappingProxyType({name: 10 * value for name, value in each.measured.items()}))
+        for each in [*observe_run(run, STORE)][:2]
+    ]
+    assert [each.concurrency for each in slow] == [0, 1]
+    without, beside = fit.solve(ours, STORE), fit.solve([*ours, *slow], STORE)
+    changed = {name for name in without if without[name] != beside[name]}
+    assert changed
+    assert changed <= set(speed.PYTORCH_COEFFICIENTS)
+
+
+def test_errors_of_each_engine_have_records_of_their_own() -> None:
+    """Of the PyTorch engine all figures have another name, and no record mixes both engines."""
+    for name, each in STORE.residuals.items():
+        assert each.engines == (("pytorch",) if name.startswith("pytorch-") else ("turbomind",))
+    figures = {name.removeprefix("pytorch-") for name in STORE.residuals if name.startswith("pytorch-")}
+    assert figures >= {"memory", "rps-text", "ttft-text", "token-text", "latency-text", "rps-load", "ttft-load"}
 
 
 def test_what_is_judged_was_not_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def test_a_step_reads_the_experts_of_its_requests(model: str, tp: int, running: 
     """Routed by chance, m tokens leave the share (1 - k/E)^m of the experts unread."""
     resolved = resolve(gpu_count=tp, model=model, concurrency=1)
     coefficients = {**speed.read_coefficients(STORE), "expert-spread": 1.0, "expert-layer-ms": 0.0}
-    times = request_times.estimate_times(resolved, configure(resolved, tp=tp), False, coefficients)
+    times = request_times.estimate_times(resolved, configure(resolved, tp=tp), coefficients)
     (mixture,) = resolved.model.text.mixture
     bits = {"mxfp4": 4.25, "": 16}[resolved.model.quantization[0].method if resolved.model.quantization else ""]
     expert = 3 * resolved.model.text.hidden * mixture.intermediate * bits / 8
@@ -409,10 +409,35 @@ def test_a_card_half_as_fast_takes_twice_as_long() -> None:
     """The GPU's factor scales all GPU work once, and no host work."""
     resolved = resolve(gpu="h200-sxm", concurrency=16)
     scaled = (speed.scale_coefficients(STORE, 1.0, card) for card in (1.0, 2.0))
-    one, half = (request_times.estimate_times(resolved, configure(resolved, servers=1), True, each) for each in scaled)
+    one, half = (request_times.estimate_times(resolved, configure(resolved, servers=1), each) for each in scaled)
     assert half.prefill == pytest.approx(2 * one.prefill)
     assert half.step_base == pytest.approx(2 * one.step_base)
     assert half.prepare == one.prepare
+
+
+def test_a_thread_for_each_core_delays_more_on_a_larger_host() -> None:
+    """Measured with a tile a request: 24 ms more on 16 cores, 62 and 78 on 64; with few threads nothing anywhere."""
+
+    def prepare(cpus: int, threads: int) -> float:
+        resolved = resolve(cpus=cpus, concurrency=1)
+        config = configure(resolved, omp_threads=threads)
+        return request_times.estimate_times(resolved, config, speed.read_coefficients(STORE)).prepare
+
+    small, large = (prepare(cpus, cpus) - prepare(cpus, 8) for cpus in (16, 64))
+    assert 62 / 24 < large / small < 78 / 24
+    assert 20 < small < 28
+    assert prepare(64, 8) == prepare(16, 8)
+
+
+def test_a_step_of_many_requests_exchanges_more() -> None:
+    """On four cards a row of 8,192 hidden numbers adds 2 x 1.5 x 16 KiB a layer to what travels, and no transfer."""
+    resolved = resolve(gpu="h200-sxm", gpu_count=4, model="llama-3.1-70b-instruct", concurrency=16)
+    known = speed.read_coefficients(STORE)
+    config = replace(configure(resolved, servers=1), tp=4)
+    slow = {**known, "link-efficiency": known["link-efficiency"] / 2}
+    rows = [request_times.estimate_times(resolved, config, each).step_row for each in (known, slow)]
+    link = resolved.gpu.nvlink_gb_s / 2 * known["link-efficiency"] * 1e6  # bytes a ms
+    assert rows[1] - rows[0] == pytest.approx(80 * 2 * 1.5 * 8192 * 2 / link, rel=1e-6)
 
 
 def test_cards_meet_sooner_over_nvlink() -> None:

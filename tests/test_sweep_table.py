@@ -15,11 +15,15 @@ from recommender.smoke.campaign.plan import name_of_phase
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "site" / "concepts" / "predictions.md", ROOT / "site" / "concepts" / "predictions.vi.md")
 ROW = re.compile(
-    r"^\| (`?\w+`?), ([\w.-]+) \| (\d+) \| ([\d.,]+)(?: ms|/s) \| ([\d.,]+) \| ([\d.,]*)[^|]*"
+    r"^\| (`?\w+`?), ([\w.-]+)(?: (?:on|trên) (PyTorch))? \| (\d+) \| ([\d.,]+)(?: ms|/s) \| ([\d.,]+) \| ([\d.,]*)[^|]*"
     r"\| (\d+) % \| (\d+) % \|$",
     re.MULTILINE,
 )
-SWEEPS = {"`chat`": "llama-chat", "`rag`": "qwen-rag", "`code`": "gpt-oss-code"}
+SWEEPS = {
+    "`chat`": "llama-chat", "`rag`": "qwen-rag", "`code`": "gpt-oss-code",
+    "`chat`PyTorch": "pytorch-llama", "`caption`PyTorch": "pytorch-qwen3-vl",
+}  # fmt: skip
+IMAGES = {"`caption`": "640x480"}
 
 
 def values(sweep: str, load: str) -> dict[str, float]:
@@ -39,11 +43,11 @@ def values(sweep: str, load: str) -> dict[str, float]:
 def test_the_table_tells_what_was_measured(page: Path) -> None:
     """Pick, defaults, best, and what the first is of both, to the digits that are shown."""
     rows = ROW.findall(page.read_text("utf-8"))
-    assert len(rows) == 13
-    for what, _, clients, *shown in rows:
+    assert len(rows) == 17
+    for what, _, engine, clients, *shown in rows:
         pick, defaults, best, of_best, of_defaults = (float(each.replace(",", "") or 0) for each in shown)
-        image = what if "x" in what else ""
-        sweep, load = SWEEPS.get(what, "internvl"), f"{clients}@{image or 'text'}"
+        image = what if "x" in what and "`" not in what else IMAGES.get(what, "")
+        sweep, load = SWEEPS.get(what + engine, "internvl"), f"{clients}@{image or 'text'}"
         found = values(sweep, load)
         alone = clients == "1"
         ours = found["pick-64-720p" if what == "1280x720" else f"pick-{clients}"]

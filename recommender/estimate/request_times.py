@@ -104,15 +104,14 @@ def _step_times(
     rate = bandwidth * (engine_of(config).latent_read_share(coefficients) if model.text.latent else 1.0)
     rows_ns = coefficients["step-quantised-row-ns"] if _is_4_bit(model) else 0.0
     kernels = rows_ns * model_shape.inner_rows(model, tp) / 1e6
-    exchange, both = (estimate_pass_ms(resolved, tp, tokens, coefficients) for tokens in (1, 2))
-    exchanged = both - exchange  # a further token only adds its bytes
+    transfers, row = (estimate_pass_ms(resolved, tp, tokens, coefficients) for tokens in (0, 1))
     return {
         "step_base": engine_of(config).step_launch_ms(model, coefficients)
         + max(kernels, read)
         + head / bandwidth
-        + exchange,
+        + transfers,
         # One more token in the pass, without its attention to earlier tokens: that is bound by memory.
-        "step_row": context_bytes / rate + model_shape.prefill_flops(model, 1) / dense + exchanged,
+        "step_row": context_bytes / rate + model_shape.prefill_flops(model, 1) / dense + row - transfers,
         "step_hidable": max(kernels, read),
         "expert_most": experts.most,
         "expert_missed": experts.missed,
