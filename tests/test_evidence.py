@@ -130,7 +130,7 @@ def test_the_runs_of_each_record_hold_together(name: str) -> None:
             # that run on when it closes are longer than the others: without them the mean is too short, with them too
             # long.
             counted = every[phase.concurrency if len(every) > phase.window_requests else 0 :]
-            short = every[phase.concurrency : phase.window_requests] if phase.drawn else counted
+            short = (every[phase.concurrency : phase.window_requests] if phase.drawn else []) or counted
             most, least = (figures.rps * statistics.fmean(each) / 1000 / phase.concurrency for each in (counted, short))
             wave = phase.concurrency / len(counted)
             assert 1 - max(0.2, wave) <= most
