@@ -10,8 +10,10 @@ simulation, with the coefficients of fits that did not see them (``held_out``).
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -62,13 +64,17 @@ class Stage:
     """Observations, and the coefficients that are fitted to them beside ``fixed`` others, from these ends.
 
     ``predicted_by`` gives figures as they are printed, or those of the closed form. ``slack`` is the share of the cost
-    by which a coefficient may be off its best: a simulation's figures jump.
+    by which a coefficient may be off its best: a simulation's figures jump. ``known`` holds, for the place of each
+    observation, the errors by the coefficients that its prediction read: with the same values they are the same.
     """
 
     observations: Sequence[Observation]
     ends: Mapping[str, tuple[float, float]]
     predicted_by: Callable[[Observation, Mapping[str, float]], dict[str, float]]
     slack: float
+    known: Mapping[int, dict[tuple[str, ...], dict[tuple[float, ...], list[float]]]] = field(
+        default_factory=partial(defaultdict, dict)
+    )
 
     def values(self, places: Iterable[float]) -> dict[str, float]:
         """Return the coefficients at places between their ends: 1 is the low one, 2 the high one."""
@@ -82,11 +88,20 @@ class Stage:
     def errors(self, places: Sequence[float], fixed: Mapping[str, float]) -> list[float]:
         """Return the weighted errors, and the pull of each coefficient to its middle."""
         coefficients = {**fixed, **self.values(places)}
-        return [error for each in self.observations for error in self.errors_of(each, coefficients)] + pulls(places)
+        errors = (self._errors_of(place, coefficients) for place in range(len(self.observations)))
+        return [*chain.from_iterable(errors), *pulls(places)]
 
-    def errors_of(self, observation: Observation, coefficients: Mapping[str, float]) -> list[float]:
-        """Return the weighted errors of one observation."""
-        return [WEIGHTS[name] * log for name, log in log_errors(observation, coefficients, self.predicted_by)]
+    def _errors_of(self, place: int, coefficients: Mapping[str, float]) -> list[float]:
+        """Return the weighted errors of the observation at a place."""
+        for names, errors_by_values in self.known[place].items():
+            if (errors := errors_by_values.get(tuple(coefficients[name] for name in names))) is not None:
+                return errors
+        noted = NotedCoefficients(coefficients)
+        logs = log_errors(self.observations[place], noted, self.predicted_by)
+        errors = [WEIGHTS[name] * log for name, log in logs]
+        values = tuple(coefficients[name] for name in sorted(noted.read))
+        self.known[place].setdefault(tuple(sorted(noted.read)), {})[values] = errors
+        return errors
 
 
 def pulls(places: Iterable[float]) -> list[float]:
@@ -99,18 +114,21 @@ def sum_costs(errors: Iterable[float]) -> float:
     return math.fsum(math.sqrt(1 + (error / SOFT) ** 2) - 1 for error in errors)
 
 
-def solve(observations: Sequence[Observation], store: Store) -> dict[str, float]:
+def solve(
+    observations: Sequence[Observation], store: Store, kept: Mapping[str, float] | None = None
+) -> dict[str, float]:
     """Return all coefficients, those of basis ``fitted`` at their best for these observations.
 
     Memory and speed share no coefficient, so each is fitted alone. Repeated runs of a launch under a load count once.
     The terms of experts come from mixtures only: with the loads' simulation, because all of those vary in length, and
     with the other coefficients as dense models gave them. What differs with the PyTorch engine comes last, from its
-    loads only; its memory is fitted to nothing.
+    loads only; its memory is fitted to nothing. ``kept``: all of a fit to the same observations of TurboMind; only what
+    differs with the PyTorch engine is fitted then.
     """
-    values = read_values(store)
-    for stage in list_stages(observations, store):
-        values |= _solve(stage, values)
-    return values
+    values, stages = kept or read_values(store), list_stages(observations, store)
+    for stage in stages[-1:] if kept else stages:
+        values = {**values, **_solve(stage, values)}
+    return dict(values)
 
 
 def read_values(store: Store) -> dict[str, float]:
@@ -196,30 +214,26 @@ def _solve(stage: Stage, fixed: Mapping[str, float]) -> dict[str, float]:
     return {name: values[name] for name in stage.ends}
 
 
-def list_improvable(observations: Sequence[Observation], store: Store, values: Mapping[str, float]) -> Iterator[str]:
+def list_improvable(
+    observations: Sequence[Observation], store: Store, values: Mapping[str, float], last: bool = False
+) -> Iterator[str]:
     """Yield the coefficients that are not at their best: a small step of one alone lowers the cost of its stage.
 
-    This takes a few hundredths of the time of a fit.
+    ``last``: of the last stage only. This takes a few hundredths of the time of a fit.
     """
-    for stage in list_stages(observations, store):
+    stages = list_stages(observations, store)
+    for stage in stages[-1:] if last else stages:
         yield from dict(_improvements(stage, values))
 
 
 def _improvements(stage: Stage, values: Mapping[str, float]) -> Iterator[tuple[str, float]]:
     """Yield each small step of one coefficient that lowers the cost by more than the slack: its name and value."""
     places = stage.places(values)
-    notes = [NotedCoefficients({**values, **stage.values(places)}) for _ in stage.observations]
-    known = [stage.errors_of(each, noted) for each, noted in zip(stage.observations, notes, strict=True)]
-    least = (1 - stage.slack) * sum_costs([*chain.from_iterable(known), *pulls(places)])
+    least = (1 - stage.slack) * sum_costs(stage.errors(places, values))
     for number, name in enumerate(stage.ends):
         for step in CHECKED_STEPS:
             moved = [*places[:number], min(max(places[number] + step, 1.0), 2.0), *places[number + 1 :]]
-            coefficients = {**values, **stage.values(moved)}
-            errors = (
-                stage.errors_of(each, coefficients) if name in noted.read else errors
-                for each, noted, errors in zip(stage.observations, notes, known, strict=True)
-            )
-            if sum_costs([*chain.from_iterable(errors), *pulls(moved)]) < least:
+            if sum_costs(stage.errors(moved, values)) < least:
                 yield name, _round(stage.values(moved))[name]
 
 

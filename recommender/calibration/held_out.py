@@ -56,10 +56,15 @@ class HeldOutError:
         return math.exp(-self.log) - 1
 
 
-def solve_folds(observations: Sequence[Observation], store: Store, say: Callable[[str], None]) -> Fits:
-    """Return the coefficients of the fits without each fold. They are independent and run in parallel, one a core."""
+def solve_folds(
+    observations: Sequence[Observation], store: Store, whole: Mapping[str, float], say: Callable[[str], None]
+) -> Fits:
+    """Return the coefficients of the fits without each fold. They are independent and run in parallel, one a core.
+
+    ``whole`` are those of the fit to all observations.
+    """
     folds = list(list_folds(observations))
-    with _workers(observations, store) as pool:
+    with _workers(observations, store, whole) as pool:
         found = {unseen: pool.apply_async(_solve_without, (unseen,)) for _, unseen in _unseen(folds, observations)}
         fits = {}
         for fold, unseen in _unseen(folds, observations):
@@ -81,7 +86,7 @@ def list_stale(observations: Sequence[Observation], store: Store, fits: Fits) ->
     stale += [f"{title}: nothing is left out under this name" for title in sorted(fits.keys() - titles)]
     if stale:
         return stale
-    with _workers(observations, store) as pool:
+    with _workers(observations, store, {}) as pool:
         asked = {(unseen, tuple(fits[fold.title].items())): fold.title for fold, unseen in _unseen(folds, observations)}
         found = [(title, pool.apply_async(_improve_without, key)) for key, title in asked.items()]
         return [f"{title}: {name} is not at its best" for title, names in found for name in names.get()]
@@ -149,21 +154,21 @@ def _name_workload(observation: Observation) -> str:
     return observation.workload or "equal lengths"
 
 
-def _workers(observations: Sequence[Observation], store: Store) -> Pool:
+def _workers(observations: Sequence[Observation], store: Store, whole: Mapping[str, float]) -> Pool:
     """Return processes that inherit the observations, which cannot be pickled."""
-    return multiprocessing.get_context("fork").Pool(initializer=_inherit, initargs=(observations, store))
+    return multiprocessing.get_context("fork").Pool(initializer=_inherit, initargs=(observations, store, whole))
 
 
-_inherited: list[tuple[Sequence[Observation], Store]] = []
+_inherited: list[tuple[Sequence[Observation], Store, Mapping[str, float]]] = []
 """Of a worker process; empty in any other."""
 
 
-def _inherit(observations: Sequence[Observation], store: Store) -> None:
-    _inherited[:] = [(observations, store)]
+def _inherit(observations: Sequence[Observation], store: Store, whole: Mapping[str, float]) -> None:
+    _inherited[:] = [(observations, store, whole)]
 
 
 def _seen_without(left_out: tuple[int, ...]) -> tuple[list[Observation], Store]:
-    ((observations, store),) = _inherited
+    ((observations, store, _),) = _inherited
     unseen = set(left_out)
     seen = [observation for place, observation in enumerate(observations) if place not in unseen]
     for is_load in (is_mixture_load, is_pytorch_load):
@@ -172,14 +177,21 @@ def _seen_without(left_out: tuple[int, ...]) -> tuple[list[Observation], Store]:
     return seen, store
 
 
+def _lacks_pytorch_only(left_out: tuple[int, ...]) -> bool:
+    """Return whether a fit sees all of TurboMind, so that its terms are those of the whole fit."""
+    ((observations, _, _),) = _inherited
+    return all(observations[place].config.backend == "pytorch" for place in left_out)
+
+
 def _solve_without(left_out: tuple[int, ...]) -> dict[str, float]:
-    return solve(*_seen_without(left_out))
+    ((_, _, whole),) = _inherited
+    return solve(*_seen_without(left_out), whole if _lacks_pytorch_only(left_out) else None)
 
 
 def _improve_without(left_out: tuple[int, ...], fitted: tuple[tuple[str, float], ...]) -> list[str]:
     seen, store = _seen_without(left_out)
     values = read_values(store)
-    return list(list_improvable(seen, store, values | dict(fitted)))
+    return list(list_improvable(seen, store, values | dict(fitted), _lacks_pytorch_only(left_out)))
 
 
 def as_json(fits: Fits) -> str:

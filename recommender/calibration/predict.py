@@ -93,7 +93,9 @@ def with_free_memory(resolved: ResolvedRequest, run: records.SmokeRun) -> Resolv
 
 
 def with_server_layout(run: records.SmokeRun, config: Configuration) -> Configuration:
-    """Return a run's configuration with what its command does not say: number of servers, and of those on a GPU."""
+    """Return a run's configuration with what its command does not say: threads, servers, and of those on a GPU."""
+    if not any(setting.startswith("OMP_NUM_THREADS=") for setting in run.environment):  # one for each core
+        config = replace(config, omp_threads=run.cores)
     if run.copies > 1:
         return replace(config, servers=run.copies, share=run.copies)
     if run.servers:

@@ -59,7 +59,8 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
         values, fits = read_values(store), read_fits(kept)
         _require_best(observations, store, fits)
     else:
-        values, fits = solve(observations, store), solve_folds(observations, store, say)
+        values = solve(observations, store)
+        fits = solve_folds(observations, store, values, say)
     errors = held_out_errors(observations, store, fits)
     figures = residuals(errors)
     click.echo(table(figures))
