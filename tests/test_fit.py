@@ -203,13 +203,14 @@ def test_what_is_judged_was_not_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     every = invented(COMMITTED)
     texts = [each for each in every if is_simulated(each)]
 
-    def spy(among: Any, store: Any) -> dict[str, float]:
+    def spy(among: Any, store: Any, kept: Any) -> dict[str, float]:
+        assert kept is None
         places = [every.index(each) for each in among]
         (tmp_path / f"{os.getpid()}-{time.monotonic_ns()}").write_text(json.dumps(places))
         return {name: each.value for name, each in store.coefficients.items()}
 
     monkeypatch.setattr(held_out, "solve", spy)
-    fits = held_out.solve_folds(every, STORE, lambda _: None)
+    fits = held_out.solve_folds(every, STORE, COMMITTED, lambda _: None)
     found = held_out.held_out_errors(every, STORE, fits)
     seen = [[every[place] for place in json.loads(path.read_text())] for path in tmp_path.iterdir()]
     assert len(seen) == len(MODELS) + held_out.PARTS + 1
