@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from recommender.common.pattern import pattern
+from recommender.review.readers.detect_kind import is_dockerfile, kind_of
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Embedded, Script
 
 BLOCK = pattern(
     r"(?m)^(?P<indent>[ \t>]*)(?P<fence>```+|~~~+)[ \t]*(?P<language>[\w+-]*)[^\n]*\n(?P<code>(?:[^\n]*\n)*?)"
-    r"(?P=indent)(?P=fence)[ \t]*$"
+    r"[ \t>]*(?P=fence)[ \t]*$"
 )
 DIRECTIVE = pattern(
     r"(?m)^(?P<indent>[ \t]*)\.\. (?:code-block|code|sourcecode|prompt)::[ \t]*(?P<language>[\w+-]*)[^\n]*\n"
@@ -30,6 +31,8 @@ NAMES = {
     "systemd": "block.service",
 }
 """By a block's language, the name of a file of that kind. Other blocks are not read."""
+BY_KIND: dict[str, str] = {"compose": "block.yaml", "kubernetes": "block.yaml", "python": "block.py"}
+"""By the kind that a block's content shows; others are commands."""
 TYPED = pattern(
     r"(?m)^[ \t>]*(?:\$ )?(?:\w+=\S+[ \t]+|(?:nohup|env|sudo|exec)[ \t]+)*"
     r"(?:lmdeploy[ \t]+(?:serve|lite|chat)\b|(?:docker|podman)[ \t]+run\b)"
@@ -51,9 +54,17 @@ def read(script: Script) -> Script:
     return replace(script, embedded=embedded, followed=(*script.followed, *prose))
 
 
+def _by_content(code: str) -> str:
+    """Return the name of a file of the kind that a block without a language has."""
+    if is_dockerfile("", code):
+        return "Dockerfile"
+    return BY_KIND.get(kind_of("", code), "block.sh")
+
+
 def _parts(text: str, block: re.Match[str]) -> Iterator[tuple[str, int, int]]:
     """Yield the name and range of a block, or of each line after a prompt."""
     name, (start, end) = NAMES.get(block["language"].lower()), block.span("code")
+    name = _by_content(text[start:end]) if not block["language"] else name
     typed = TYPED.search(text, start, end) is not None
     if (name in (None, "block.py") and typed) or (
         name == "block.yaml" and LAUNCH.search(text, start, end) and not YAML.search(text, start, end)

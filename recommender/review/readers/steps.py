@@ -97,7 +97,8 @@ def _defaults(page: SourceText, root: Node) -> dict[str, Word]:
         pairs = [*pairs, *((name, item) for item in (declared.items if declared else ()) if (name := item.get("name")))]
         for name, value in pairs:
             word = one_word(page, value.get("default"))
-            found |= {name.text: _literal(page, word)} if word is not None else {}
+            listed = word is None or (word.value or "").startswith(("[", "{"))  # for fromJSON
+            found |= {name.text: _literal(page, word)} if word is not None and not listed else {}
     cards = one_word(page, root.get("resources", "accelerators") if root.kind == "map" else None)
     if cards is not None and cards.value:  # SkyPilot: L4:8
         found["SKYPILOT_NUM_GPUS_PER_NODE"] = cards._replace(value=cards.value.partition(":")[2] or "1", written=None)

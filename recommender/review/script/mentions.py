@@ -63,7 +63,7 @@ BOUND = pattern(
 A call that only passes on what the caller of the script sets is none."""
 COUNTED = frozenset({"server-port", "node-rank", "dp-rank", "dist-init-addr"})
 """Options that differ between the servers of a script, so that it computes their values."""
-PLACEHOLDER = pattern(r"(?<![<\w])<([A-Za-z](?:[\w .-]{0,40}[\w.])?)>")
+PLACEHOLDER = pattern(r"(?<![<\w])<((?:--?)?[^\W\d_](?:[\w ./-]{0,40}[\w.])?)>")
 """What the reader of a page replaces, as ``<port>``."""
 MOST = 10
 MOST_NAMED = 6
