@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate, takewhile
 
 from recommender.common.pattern import pattern
+from recommender.review.readers.python.branches import of_branch
 from recommender.review.readers.python.changes import changes, dictionary, named
 from recommender.review.readers.python.scopes import last_name
 from recommender.review.readers.python.tables import rows
@@ -139,6 +140,7 @@ class Processes:
                 yield from self._shell(first, node)
 
     def _shell(self, first: ast.expr, node: ast.Call) -> Iterator[Launch]:
+        first = of_branch(self.values.scopes, first) or first
         whole = self.values.field(first)
         if "lmdeploy" not in "".join(piece.text or "" for piece in whole.pieces):
             return

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from recommender.common.pattern import pattern
+from recommender.review.readers.python.branches import of_branch
 from recommender.review.readers.python.scopes import Scopes, last_name
 from recommender.review.script.source_map import Field, Piece, SourceText, join_pieces, limited, split_pieces
 
@@ -247,7 +248,7 @@ class Values:
 
     def _named(self, node: ast.Name, depth: int) -> list[Field] | None:
         """Return the words of a list by its name, with those that are added to it."""
-        value = self.scopes.find(node)
+        value = self.scopes.find(node) or of_branch(self.scopes, node)
         words = self.command(value, depth + 1) if value is not None else None
         grown = list(self.scopes.grown(node)) if words is not None else []
         certain = sum(not always for _, _, always in grown) < 2  # of several, some may exclude each other
