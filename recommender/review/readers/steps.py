@@ -35,6 +35,8 @@ PROSE = frozenset({"name", "displayName", "description", "title", "summary", "he
 PROGRAM = ("entryPoint", "entrypoint", "command", "cmd", "program", "module", "script")
 ARGUMENTS = ("args", "arguments", "command")
 INSTALL = pattern(r"\b(?:install|add)\b[^\n]*\blmdeploy\b|\b(?:curl|wget)\b[^\n]*\|")
+WAITS = pattern(r"\s*(?:sleep|curl|wget|until|while|for|timeout|kill|wait|export)\b")
+"""What else a list of commands does with the server that it starts."""
 GOES_ON = pattern(r"[^\n]*[^\\\n](?:\n[ \t]*-[^\n]*[^\\\n])+\n*")
 """A command whose further lines hold options only; llama-swap joins them, without backslashes."""
 NAMED = ("lmdeploy", "curl", "wget")
@@ -202,8 +204,11 @@ class _Reader:
         run = self.run
         run.state, run.functions, run.container = Variables(), {}, around.container
         export(run, around.environment)
+        script = any(node.kind == "scalar" and LAUNCH.search(node.text) for node in nodes[:MOST_COMMANDS])
         for node in nodes:
-            if node.kind != "scalar" or not (LAUNCH.search(node.text) or INSTALL.search(node.text)):
+            if node.kind != "scalar" or not (
+                LAUNCH.search(node.text) or INSTALL.search(node.text) or (script and WAITS.match(node.text))
+            ):
                 continue
             if prose:
                 run.followed.append((node.start, node.end))

@@ -272,28 +272,25 @@ class Scopes:
 
     def grown(self, name: ast.Name) -> Iterator[tuple[ast.expr, bool, bool]]:
         """Yield what is added to a list: expression, whether it is one word, and whether it is always added."""
-        scope = self.binding(name)
-        if scope is None:
+        if (scope := self.binding(name)) is None:
             return
         block = scope.values[name.id][1]
         chosen = of_branch(self, name)
-        for statement, where in scope.growth.get(name.id, ()):
-            if chosen is not None:
-                always = runs_with(self.parents, statement, chosen)
-                if always is None:
-                    continue
-                where = block if always else 0
+        for statement, at in scope.growth.get(name.id, ()):
+            always = at == block if chosen is None else runs_with(self.parents, statement, chosen)
+            if always is None:
+                continue
             if isinstance(statement, ast.AugAssign):
-                yield statement.value, False, where == block
+                yield statement.value, False, always
             elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
                 call = statement.value
                 what = call.func.attr if isinstance(call.func, ast.Attribute) else ""
                 for value in call.args[:1] if what in ("append", "extend") else ():
-                    yield value, what == "append", where == block
+                    yield value, what == "append", always
 
     def binding(self, name: ast.Name) -> Scope | None:
         """Return the scope whose value a name has."""
-        scope: Scope | None = self.at.get(id(name))
+        scope = self.at.get(id(name))
         while scope is not None and name.id not in scope.values:
             scope = scope.parent
         return scope

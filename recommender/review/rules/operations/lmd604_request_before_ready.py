@@ -39,7 +39,7 @@ HOST = pattern(r"(?:https?://)?(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):(\
 def rule(script: Script) -> Diagnostics:
     for launch in script.launches[: surroundings.MOST_SERVERS]:
         port = surroundings.port(launch)
-        if not launch.background or launch.starts != "api_server" or launch.container or port is None:
+        if not launch.background or launch.starts != "api_server" or _contained(launch) or port is None:
             continue
         request = next((call for call in script.calls if _asks(call, launch, port)), None)
         if request is None or request.loop is not None:
@@ -58,6 +58,12 @@ def rule(script: Script) -> Diagnostics:
             "The port stays closed until the model is loaded, for tens of seconds or minutes; retry until it responds.",
             severity="info" if paused and script.error_exit is None and not _ends_steps(script) else None,
         )
+
+
+def _contained(launch: Launch) -> bool:
+    """Return whether the command itself starts a container; that of a whole job holds the request too."""
+    container = launch.container
+    return container is not None and launch.place.start <= container.place.start <= launch.place.end
 
 
 def _ends_steps(script: Script) -> bool:
