@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
+from itertools import islice
 from types import MappingProxyType
 from typing import cast, get_args
 
@@ -50,7 +51,7 @@ STEPS = pattern(r"(?m)^[ \t]*(?:-[ \t]+)?(?:steps|stages|script|before_script)[ 
 """Keys of a workflow, whose services are not compose's."""
 PROCESSES = pattern(r"(?m)^[\"']?processes[\"']?[ \t]*:")
 """What process-compose starts: programs of the host, no containers."""
-MOST_EMBEDDED = 20
+MOST_EMBEDDED = 40
 DOCKERFILE = pattern(r"(?i)^(?:.*[._-])?(?:docker|container|earth)file(?:[._-].*)?$")
 JINJA = pattern(r"(?i)\.(?:j2|jinja2?)$")
 EXPRESSION = pattern(r"\{\{-?[ \t]*(?P<name>[A-Za-z_]\w*)?[^{}\n]*\}\}|\{[%#][^{}\n]*[%#]\}")
@@ -83,9 +84,10 @@ def _with_embedded(script: Script) -> Script:
         if name.endswith(ENVIRONMENT_FILE):
             there = ((first - start, last - start, new) for first, last, new in changes)
             written[name] = whole.part(start, end).replaced(there).code
-    for name, start, end, changes, container in script.embedded[:MOST_EMBEDDED]:
+    named = (each for each in script.embedded if mentions.NAME.search(script.text, each.start, each.end))
+    for name, start, end, changes, container in islice(named, MOST_EMBEDDED):
         inner = script.text[start:end]
-        if mentions.NAME.search(inner) is None or name in written:
+        if name in written:
             continue
         blank = "".join(char if char == "\n" else " " for char in script.text[:start])
         path = f"{script.path.rpartition('/')[0]}/{name.rpartition('/')[2]}" if "/" in script.path else name

@@ -1,6 +1,7 @@
 """Read the code blocks of Markdown and reStructuredText: what a README tells its readers to start."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -33,6 +34,8 @@ NAMES = {
 """By a block's language, the name of a file of that kind. Other blocks are not read."""
 BY_KIND: dict[str, str] = {"compose": "block.yaml", "kubernetes": "block.yaml", "python": "block.py"}
 """By the kind that a block's content shows; others are commands."""
+INDENTED = pattern(r"(?m)(?:\A|^[ \t]*\n)(?P<code>(?:(?: {4}|\t)[^\n]*+(?:\n|\Z))++)")
+"""Code that only its indentation shows, below an empty line."""
 TYPED = pattern(
     r"(?m)^[ \t>]*(?:\$ )?(?:\w+=\S+[ \t]+|(?:nohup|env|sudo|exec)[ \t]+)*"
     r"(?:lmdeploy[ \t]+(?:serve|lite|chat)\b|(?:docker|podman)[ \t]+run\b)"
@@ -48,10 +51,26 @@ def read(script: Script) -> Script:
     """Leave the blocks to the readers of their kinds. Prose starts nothing."""
     block = DIRECTIVE if script.path.lower().endswith(".rst") else BLOCK
     blocks = list(block.finditer(script.text))
-    embedded = tuple(Embedded(*part) for block in blocks for part in _parts(script.text, block))
-    ends = [0, *(end for block in blocks for end in block.span()), len(script.text)]
+    embedded = [Embedded(*part) for block in blocks for part in _parts(script.text, block)]
+    code = [block.span() for block in blocks]
+    if block is BLOCK:
+        indented = list(_indented(script.text, code))
+        embedded += [Embedded("block.sh", *span) for span in indented]
+        code = sorted((*code, *indented))
+    ends = [0, *(end for span in code for end in span), len(script.text)]
     prose = tuple(zip(ends[::2], ends[1::2], strict=True))
-    return replace(script, embedded=embedded, followed=(*script.followed, *prose))
+    return replace(script, embedded=tuple(embedded), followed=(*script.followed, *prose))
+
+
+def _indented(text: str, blocks: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of indented code that has a command, outside the blocks."""
+    begins = [start for start, _ in blocks]
+    for match in INDENTED.finditer(text):
+        start, end = match.span("code")
+        before = bisect_right(begins, start)
+        inside = before and blocks[before - 1][1] > start
+        if not inside and TYPED.search(text, start, end):
+            yield start, end
 
 
 def _by_content(code: str) -> str:

@@ -254,7 +254,8 @@ def _is_command(program: Node, arguments: Node) -> bool:
 
 def _gpus(node: Node) -> int | None:
     """Return how many GPUs a task of ECS, or a container of Ansible, is given."""
-    requests = node.get("device_requests") or _of_task(node, "resourceRequirements")
+    requests = node.get("device_requests") or node.get("deploy", "resources", "reservations", "devices")
+    requests = requests or _of_task(node, "resourceRequirements")
     for request in requests.items if requests else ():
         ids, count = request.get("device_ids"), request.get("count")
         if ids is not None and ids.items:
