@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from recommender.common.pattern import pattern
@@ -116,8 +117,10 @@ def leftovers(shell: Shell, root: Node) -> None:
     for match in list(LAUNCH.finditer(mapped.code))[:MOST_MENTIONS]:
         at = mapped.at[match.start()]
         node = next(_quoted(root, match.start()), None)
-        done = [*run.followed, *((start, end) for _, start, end, *_ in run.embedded)]
-        if node is None or match.end() > node.end_byte or any(start <= at < end for start, end in done):
+        if node is None or match.end() > node.end_byte:
+            continue
+        done = chain(reversed(run.followed), ((each.start, each.end) for each in run.embedded))  # mostly the last
+        if any(start <= at < end for start, end in done):
             continue
         if _only_shown(shell, node) or _only_looked_for(shell, node):
             run.followed.append(mapped.span(node.start_byte, node.end_byte))
