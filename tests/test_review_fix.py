@@ -518,6 +518,18 @@ def test_no_keyword_is_put_behind_an_assignment(text: str, said: str, tmp_path: 
     assert any(said in each for each in messages)
 
 
+@pytest.mark.parametrize("added", ['append("--enable-prefix-caching")', 'extend(["--enable-prefix-caching"])'])
+def test_options_are_not_added_in_a_branch(added: str, tmp_path: Path) -> None:
+    """They belong to the list that always runs."""
+    text = (
+        'import subprocess\ncmd = ["lmdeploy", "serve", "api_server", "Qwen/Qwen3-8B", "--max-batch-size", "8"]\n'
+        f"if caching:\n    cmd.{added}\nsubprocess.run(cmd)\n"
+    )
+    made, _ = optimized_file(tmp_path, "x.py", text)
+    assert '"--max-batch-size", "32", "--cache-max-entry-count", ' in made
+    assert f"    cmd.{added}\n" in made
+
+
 def test_options_of_a_sourced_variable_are_not_repaired(tmp_path: Path) -> None:
     """The name is in another file: writing it here would drop the other words of the variable."""
     (tmp_path / "x.env").write_text('EXTRA="--enable-prefix-cache --log-level ERROR"\n')

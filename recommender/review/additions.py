@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from recommender.review.edits import ITEM
@@ -70,10 +71,19 @@ def _in_list(text: str, start: int, end: int) -> bool:
 
 
 def _parts(case: Case) -> list[Span]:
-    """Return the places of the model and the options within the command, in order."""
+    """Return the places of the model and the options within the command, in order; of Python, of its first list.
+
+    What a program adds to a list may be added in a branch only.
+    """
     given = [each.whole for each in case.launch.options]
     model = [case.launch.model.place] if case.launch.model else []
-    return sorted({*given, *model}, key=lambda part: part.end)
+    parts = sorted({*given, *model}, key=lambda part: part.end)
+    if case.script.kind == "python":
+        inside = [part for part in parts if part.start >= case.launch.place.start]
+        gaps = (case.script.text[part.end : after.start] for part, after in pairwise(inside))
+        ends = next((at for at, gap in enumerate(gaps, 1) if "]" in gap), len(inside))
+        parts = inside[:ends]
+    return parts
 
 
 def _gap(case: Case, parts: list[Span]) -> str:

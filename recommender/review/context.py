@@ -91,10 +91,15 @@ def context(
     uncovered = None if "lmdeploy" in given else uncovered
     count = _count(script, launch, ":" in str(options.get("gpu") or ""), answers, batch_job.gpus(script))
     values = {name: value for answer in answers.values() for name, value in answer.items()}
-    if uncovered is not None and Version(uncovered.release) < Version(next(iter(store.releases))):
-        values["lmdeploy"] = next(iter(store.releases))  # the nearest one
+    if uncovered is not None and Version(uncovered.release) < Version(first_release(store)):
+        values["lmdeploy"] = first_release(store)  # the nearest one
     values["gpu_count"] = count if count is not None else _tensor_parallel(launch)
     return Context(_resolve(store, tuple(values.items())), frozenset(answers), count, uncovered)
+
+
+def first_release(store: Store) -> str:
+    """Return the oldest release that the knowledge covers."""
+    return min(store.releases, key=Version)
 
 
 def _answers(store: Store, options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
+from itertools import islice
 from types import MappingProxyType
 from typing import cast, get_args
 
@@ -50,7 +51,7 @@ STEPS = pattern(r"(?m)^[ \t]*(?:-[ \t]+)?(?:steps|stages|script|before_script)[ 
 """Keys of a workflow, whose services are not compose's."""
 PROCESSES = pattern(r"(?m)^[\"']?processes[\"']?[ \t]*:")
 """What process-compose starts: programs of the host, no containers."""
-MOST_EMBEDDED = 20
+MOST_EMBEDDED = 40
 DOCKERFILE = pattern(r"(?i)^(?:.*[._-])?(?:docker|container|earth)file(?:[._-].*)?$")
 JINJA = pattern(r"(?i)\.(?:j2|jinja2?)$")
 EXPRESSION = pattern(r"\{\{-?[ \t]*(?P<name>[A-Za-z_]\w*)?[^{}\n]*\}\}|\{[%#][^{}\n]*[%#]\}")
@@ -60,6 +61,8 @@ IMPORTS = pattern(
 COMMAND = pattern(r"\s*(?:\S*/)?(?:lmdeploy|docker|podman|sudo|nohup|exec|env|export|[A-Z_]+=\S*)\s")
 UNIT = pattern(r"(?:[ \t]*(?:[#;][^\n]*)?\n)*\[[A-Z]\w*\][ \t]*\n")
 STARTS = pattern(r"(?m)^\[Service\][ \t]*$(?:\n(?!\[).*)*?\n[ \t]*ExecStart[ \t]*=")
+PYTHON = pattern(r"\b(?:from|import)[ \t]+lmdeploy\b|\bpipeline\s*\(")
+"""What a block of Python has that uses LMDeploy."""
 CONFIGS = pattern(r"\b(?:TurbomindEngineConfig|PytorchEngineConfig|pipeline)\s*\(")
 
 
@@ -81,9 +84,10 @@ def _with_embedded(script: Script) -> Script:
         if name.endswith(ENVIRONMENT_FILE):
             there = ((first - start, last - start, new) for first, last, new in changes)
             written[name] = whole.part(start, end).replaced(there).code
-    for name, start, end, changes, container in script.embedded[:MOST_EMBEDDED]:
+    named = (each for each in script.embedded if mentions.NAME.search(script.text, each.start, each.end))
+    for name, start, end, changes, container in islice(named, MOST_EMBEDDED):
         inner = script.text[start:end]
-        if mentions.NAME.search(inner) is None or name in written:
+        if name in written:
             continue
         blank = "".join(char if char == "\n" else " " for char in script.text[:start])
         path = f"{script.path.rpartition('/')[0]}/{name.rpartition('/')[2]}" if "/" in script.path else name
@@ -105,10 +109,33 @@ def _with_embedded(script: Script) -> Script:
             calls=(*script.calls, *(call for call in found.calls if call.words and call.words[0].raw.startswith("--"))),
             comments=tuple(sorted({*script.comments, *found.comments}, key=lambda comment: comment.place)),
             followed=(*script.followed, *found.followed),
-            problems=(*script.problems, *found.problems),
+            problems=(*script.problems, *_of_commands(script, found, start, end)),
             repairable=script.repairable and not changes,
         )
     return script
+
+
+def _of_commands(script: Script, found: Script, start: int, end: int) -> Iterator[ReadProblem]:
+    """Yield the problems of an embedded file; of a document's block only those at its commands.
+
+    A guide also shows output, sessions of a debugger and templates, which no shell would take.
+    """
+    if script.kind != "markdown" or kind_of(found.path, "") not in ("bash", "python"):
+        yield from found.problems
+        return
+    starts = mentions.LAUNCH if found.kind != "python" else PYTHON
+    places = [match.span() for match in starts.finditer(script.text, start, end)]
+    places += [(each.place.start, each.place.end) for each in (*found.launches, *found.tools)]
+    if places:
+        first, last = min(places)[0], max(end for _, end in places)
+        first, last = script.text.rfind("\n", 0, first) + 1, script.text.find("\n", last)
+        last = end if last < 0 or found.kind == "python" else last
+        first = start if found.kind == "python" else first
+        seen: set[str] = set()
+        for each in found.problems:
+            if first <= each.place.start <= last and each.message not in seen:
+                seen.add(each.message)
+                yield each
 
 
 def _expanded(

@@ -1,16 +1,18 @@
 """Read the code blocks of Markdown and reStructuredText: what a README tells its readers to start."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 
 from recommender.common.pattern import pattern
+from recommender.review.readers.detect_kind import is_dockerfile, kind_of
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Embedded, Script
 
 BLOCK = pattern(
     r"(?m)^(?P<indent>[ \t>]*)(?P<fence>```+|~~~+)[ \t]*(?P<language>[\w+-]*)[^\n]*\n(?P<code>(?:[^\n]*\n)*?)"
-    r"(?P=indent)(?P=fence)[ \t]*$"
+    r"[ \t>]*(?P=fence)[ \t]*$"
 )
 DIRECTIVE = pattern(
     r"(?m)^(?P<indent>[ \t]*)\.\. (?:code-block|code|sourcecode|prompt)::[ \t]*(?P<language>[\w+-]*)[^\n]*\n"
@@ -30,6 +32,10 @@ NAMES = {
     "systemd": "block.service",
 }
 """By a block's language, the name of a file of that kind. Other blocks are not read."""
+BY_KIND: dict[str, str] = {"compose": "block.yaml", "kubernetes": "block.yaml", "python": "block.py"}
+"""By the kind that a block's content shows; others are commands."""
+INDENTED = pattern(r"(?m)(?:\A|^[ \t]*\n)(?P<code>(?:(?: {4}|\t)[^\n]*+(?:\n|\Z))++)")
+"""Code that only its indentation shows, below an empty line."""
 TYPED = pattern(
     r"(?m)^[ \t>]*(?:\$ )?(?:\w+=\S+[ \t]+|(?:nohup|env|sudo|exec)[ \t]+)*"
     r"(?:lmdeploy[ \t]+(?:serve|lite|chat)\b|(?:docker|podman)[ \t]+run\b)"
@@ -45,15 +51,39 @@ def read(script: Script) -> Script:
     """Leave the blocks to the readers of their kinds. Prose starts nothing."""
     block = DIRECTIVE if script.path.lower().endswith(".rst") else BLOCK
     blocks = list(block.finditer(script.text))
-    embedded = tuple(Embedded(*part) for block in blocks for part in _parts(script.text, block))
-    ends = [0, *(end for block in blocks for end in block.span()), len(script.text)]
+    embedded = [Embedded(*part) for block in blocks for part in _parts(script.text, block)]
+    code = [block.span() for block in blocks]
+    if block is BLOCK:
+        indented = list(_indented(script.text, code))
+        embedded += [Embedded("block.sh", *span) for span in indented]
+        code = sorted((*code, *indented))
+    ends = [0, *(end for span in code for end in span), len(script.text)]
     prose = tuple(zip(ends[::2], ends[1::2], strict=True))
-    return replace(script, embedded=embedded, followed=(*script.followed, *prose))
+    return replace(script, embedded=tuple(embedded), followed=(*script.followed, *prose))
+
+
+def _indented(text: str, blocks: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of indented code that has a command, outside the blocks."""
+    begins = [start for start, _ in blocks]
+    for match in INDENTED.finditer(text):
+        start, end = match.span("code")
+        before = bisect_right(begins, start)
+        inside = before and blocks[before - 1][1] > start
+        if not inside and TYPED.search(text, start, end):
+            yield start, end
+
+
+def _by_content(code: str) -> str:
+    """Return the name of a file of the kind that a block without a language has."""
+    if is_dockerfile("", code):
+        return "Dockerfile"
+    return BY_KIND.get(kind_of("", code), "block.sh")
 
 
 def _parts(text: str, block: re.Match[str]) -> Iterator[tuple[str, int, int]]:
     """Yield the name and range of a block, or of each line after a prompt."""
     name, (start, end) = NAMES.get(block["language"].lower()), block.span("code")
+    name = _by_content(text[start:end]) if not block["language"] else name
     typed = TYPED.search(text, start, end) is not None
     if (name in (None, "block.py") and typed) or (
         name == "block.yaml" and LAUNCH.search(text, start, end) and not YAML.search(text, start, end)

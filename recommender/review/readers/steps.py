@@ -35,6 +35,8 @@ PROSE = frozenset({"name", "displayName", "description", "title", "summary", "he
 PROGRAM = ("entryPoint", "entrypoint", "command", "cmd", "program", "module", "script")
 ARGUMENTS = ("args", "arguments", "command")
 INSTALL = pattern(r"\b(?:install|add)\b[^\n]*\blmdeploy\b|\b(?:curl|wget)\b[^\n]*\|")
+WAITS = pattern(r"\s*(?:sleep|curl|wget|until|while|for|timeout|kill|wait|export)\b")
+"""What else a list of commands does with the server that it starts."""
 GOES_ON = pattern(r"[^\n]*[^\\\n](?:\n[ \t]*-[^\n]*[^\\\n])+\n*")
 """A command whose further lines hold options only; llama-swap joins them, without backslashes."""
 NAMED = ("lmdeploy", "curl", "wget")
@@ -97,7 +99,8 @@ def _defaults(page: SourceText, root: Node) -> dict[str, Word]:
         pairs = [*pairs, *((name, item) for item in (declared.items if declared else ()) if (name := item.get("name")))]
         for name, value in pairs:
             word = one_word(page, value.get("default"))
-            found |= {name.text: _literal(page, word)} if word is not None else {}
+            listed = word is None or (word.value or "").startswith(("[", "{"))  # for fromJSON
+            found |= {name.text: _literal(page, word)} if word is not None and not listed else {}
     cards = one_word(page, root.get("resources", "accelerators") if root.kind == "map" else None)
     if cards is not None and cards.value:  # SkyPilot: L4:8
         found["SKYPILOT_NUM_GPUS_PER_NODE"] = cards._replace(value=cards.value.partition(":")[2] or "1", written=None)
@@ -201,8 +204,11 @@ class _Reader:
         run = self.run
         run.state, run.functions, run.container = Variables(), {}, around.container
         export(run, around.environment)
+        script = any(node.kind == "scalar" and LAUNCH.search(node.text) for node in nodes[:MOST_COMMANDS])
         for node in nodes:
-            if node.kind != "scalar" or not (LAUNCH.search(node.text) or INSTALL.search(node.text)):
+            if node.kind != "scalar" or not (
+                LAUNCH.search(node.text) or INSTALL.search(node.text) or (script and WAITS.match(node.text))
+            ):
                 continue
             if prose:
                 run.followed.append((node.start, node.end))
@@ -248,7 +254,8 @@ def _is_command(program: Node, arguments: Node) -> bool:
 
 def _gpus(node: Node) -> int | None:
     """Return how many GPUs a task of ECS, or a container of Ansible, is given."""
-    requests = node.get("device_requests") or _of_task(node, "resourceRequirements")
+    requests = node.get("device_requests") or node.get("deploy", "resources", "reservations", "devices")
+    requests = requests or _of_task(node, "resourceRequirements")
     for request in requests.items if requests else ():
         ids, count = request.get("device_ids"), request.get("count")
         if ids is not None and ids.items:

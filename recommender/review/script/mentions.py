@@ -50,6 +50,8 @@ SWAPPER = pattern(r"(?m)^[ \t]+cmd:[ \t]")
 """A model of llama-swap, which gives each a port."""
 GUARDED = pattern(r"-n\s+\"?\$\{?(\w+)(?::?-)?\}?\"?\s*\]\]?\s*(?:&&|;?\s*then\b)|\$\{(\w+):?\+")
 """A variable that a script uses only if its caller sets it."""
+EMPTY = pattern(r"\"?\$\{\w+:?-\}\"?")
+"""The value of a variable that is empty unless the caller sets it, as of further options."""
 COMPUTED = pattern(r"\"?(?:\$\([^\n]*\)|`[^\n`]*`)\"?")
 """What a shell or a program computes, as the port of one of several servers, or a free one."""
 BOUND = pattern(
@@ -63,7 +65,7 @@ BOUND = pattern(
 A call that only passes on what the caller of the script sets is none."""
 COUNTED = frozenset({"server-port", "node-rank", "dp-rank", "dist-init-addr"})
 """Options that differ between the servers of a script, so that it computes their values."""
-PLACEHOLDER = pattern(r"(?<![<\w])<([A-Za-z](?:[\w .-]{0,40}[\w.])?)>")
+PLACEHOLDER = pattern(r"(?<![<\w])<((?:--?)?[^\W\d_](?:[\w ./-]{0,40}[\w.])?)>")
 """What the reader of a page replaces, as ``<port>``."""
 MOST = 10
 MOST_NAMED = 6
@@ -119,7 +121,8 @@ def _unknown(
     script: Script, launch: Launch, optional: frozenset[str], computed: frozenset[str], swept: frozenset[str]
 ) -> Iterator[ReadProblem]:
     """Yield one problem for the words of a launch that the file does not determine."""
-    words = [*launch.unread]
+    left_out = {each.name for each in script.assignments if EMPTY.fullmatch(each.word.raw)} if launch.unread else ()
+    words = [word for word in launch.unread if word.variable not in left_out]
     words += [launch.model] if launch.model and launch.model.value is None else []
     words += [
         word

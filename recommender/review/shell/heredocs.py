@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from recommender.common.pattern import pattern
@@ -33,6 +34,9 @@ MOST_MENTIONS = 20
 EXPANDED = pattern(
     r"\\(?P<escaped>[$`\\])|\$(?:(?P<name>[A-Za-z_]\w*)|\{(?P<braced>\w+)(?::?-(?P<default>[^{}\n]*))?\})"
 )
+
+PRINTS = frozenset({"echo", "printf", "cat", "tee", "sed", "awk", "head", "tail", "jq", "say", "Write-Output", "set"})
+"""Programs whose output may be a command that is run later."""
 
 
 def keeps(shell: Shell, nodes: list[Node]) -> bool:
@@ -113,10 +117,12 @@ def leftovers(shell: Shell, root: Node) -> None:
     for match in list(LAUNCH.finditer(mapped.code))[:MOST_MENTIONS]:
         at = mapped.at[match.start()]
         node = next(_quoted(root, match.start()), None)
-        done = [*run.followed, *((start, end) for _, start, end, *_ in run.embedded)]
-        if node is None or match.end() > node.end_byte or any(start <= at < end for start, end in done):
+        if node is None or match.end() > node.end_byte:
             continue
-        if _only_shown(shell, node):
+        done = chain(reversed(run.followed), ((each.start, each.end) for each in run.embedded))  # mostly the last
+        if any(start <= at < end for start, end in done):
+            continue
+        if _only_shown(shell, node) or _only_looked_for(shell, node):
             run.followed.append(mapped.span(node.start_byte, node.end_byte))
             continue
         inner = _plain_lines(mapped.part(node.start_byte + 1, node.end_byte - 1, node.type == "string"))
@@ -153,12 +159,22 @@ def _only_shown(shell: Shell, node: Node) -> bool:
     )
 
 
+def _only_looked_for(shell: Shell, node: Node) -> bool:
+    """Return whether a string is an argument of a program that neither starts nor prints it, as of ``pgrep``."""
+    around = node.parent
+    while around is not None and around.type not in ("command", "program"):
+        around = around.parent
+    named = around.child_by_field_name("name") if around is not None else None
+    name = shell.words.raw(named).rpartition("/")[2] if named is not None else ""
+    return is_quiet(name) and name not in PRINTS
+
+
 def is_quiet(name: str | None) -> bool:
     """Return whether a program's arguments may name a server without starting it."""
     return (name or "").rpartition("/")[2] in QUIET
 
 
 def quiet(run: Run, fields: list[Field], where: Where) -> None:
-    """Note that a printing command was understood, unless what it prints is kept."""
-    if not where.kept and fields and is_quiet(fields[0].value):
+    """Note that a command was understood that starts nothing, unless it prints its words and they are kept."""
+    if fields and is_quiet(fields[0].value) and not (where.kept and program(fields[0]) in PRINTS):
         run.follow(fields)

@@ -14,7 +14,8 @@ OPENRC, OPENRC_COMMAND = pattern(r"#![^\n]*/openrc-run\b"), "$command $command_a
 def walk(run: Run, mapped: Mapped, where: Where | None = None) -> list[ReadProblem]:
     """Read one text, and the functions that it defines and nothing calls."""
     place = run.page.place(*mapped.span(0, len(mapped.code)))
-    place = run.page.place(place.start, min(place.end, (run.page.text + "\n").index("\n", place.start)))
+    line = run.page.text.find("\n", place.start)
+    place = run.page.place(place.start, place.end if line < 0 else min(place.end, line))
     try:
         root, complete = grammar.parse(mapped.code)
     except grammar.Unparsed as problem:

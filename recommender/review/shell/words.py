@@ -110,7 +110,7 @@ class Words:
         return [*first, mark]
 
     def _mark_unknown(self, field: Field) -> Field:
-        if any(piece.optional for piece in field.pieces):
+        if any(piece.optional and piece.splits for piece in field.pieces):
             return replace(field, many=True, optional=True)
         loose = any(piece.text is None and piece.splits for piece in field.pieces)
         if loose and len(field.pieces) == 1 and SEVERAL.match(self.page.text, field.start, field.end):
@@ -241,8 +241,8 @@ class Words:
             return
         pieces = list(self._rest(node, rest, state, quoted, depth))
         if not any(piece.text or piece.text is None for piece in pieces):
-            # An empty default means that the caller gives the value.
-            pieces = [self._unknown(node, not quoted)]
+            # An empty default means that the caller may give the value.
+            pieces = [self._unknown(node, not quoted)._replace(optional=operator in (":-", ":="))]
         if operator in (":=", "=") and name and not name.isdecimal():
             value = tuple(piece._replace(splits=False) for piece in pieces)
             word = self.page.word(Field(value, *self.mapped.span(node.start_byte, node.end_byte), variable=name))

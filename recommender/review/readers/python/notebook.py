@@ -46,7 +46,10 @@ def read(script: Script) -> Script:
     done = complete_script(replace(script, repairable=False), run, problems)
     return replace(
         done,
-        launches=(*done.launches, *moved(found.launches, place)),
+        launches=(
+            *done.launches,
+            *(each._replace(environment={**environment, **each.environment}) for each in moved(found.launches, place)),
+        ),
         tools=(*done.tools, *moved(found.tools, place)),
         comments=(*done.comments, *moved(found.comments, place)),
         problems=(*done.problems, *moved(found.problems, place)),

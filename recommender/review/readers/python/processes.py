@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate, takewhile
 
 from recommender.common.pattern import pattern
+from recommender.review.readers.python.branches import of_branch
 from recommender.review.readers.python.changes import changes, dictionary, named
 from recommender.review.readers.python.scopes import last_name
 from recommender.review.readers.python.tables import rows
@@ -24,6 +25,8 @@ PROCESSES = frozenset(
 SPREAD = {"create_subprocess_exec": 0, "execlp": 1, "execl": 1}
 """Calls whose arguments are the words, behind so many others."""
 SHELLED = frozenset({"system", "system_raw", "popen", "getoutput", "getstatusoutput", "create_subprocess_shell"})
+STARTERS = frozenset({"serve", "proxy", "api_server", "*"})
+"""What of LMDeploy's modules starts a server once it is imported."""
 SHOWS = frozenset(
     {"print", "info", "warning", "error", "debug", "exception", "critical", "log", "echo", "add_argument"}
     | {"ArgumentParser", "RuntimeError", "ValueError", "Exception", "success", "print_help", "ImportError", "secho"}
@@ -78,10 +81,12 @@ class Processes:
         scopes.site = None
 
     def shown(self) -> Iterator[tuple[int, int]]:
-        """Yield the ranges of texts for people: docstrings, and arguments of calls that print."""
+        """Yield the ranges that start nothing: docstrings, arguments of calls that print, imports of other names."""
         for node in self.values.nodes:
-            if (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)) or (
-                isinstance(node, ast.Call) and last_name(node.func) in SHOWS
+            if (
+                (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+                or (isinstance(node, ast.Call) and last_name(node.func) in SHOWS)
+                or (isinstance(node, ast.ImportFrom) and STARTERS.isdisjoint(name.name for name in node.names))
             ):
                 yield self.values.span(node)
 
@@ -135,6 +140,7 @@ class Processes:
                 yield from self._shell(first, node)
 
     def _shell(self, first: ast.expr, node: ast.Call) -> Iterator[Launch]:
+        first = of_branch(self.values.scopes, first) or first
         whole = self.values.field(first)
         if "lmdeploy" not in "".join(piece.text or "" for piece in whole.pieces):
             return

@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from recommender.review.readers.python.branches import of_branch, runs_with
+
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 REMOTE = frozenset({"remote", "bind"})
 STATEMENTS = (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return)
@@ -270,20 +272,28 @@ class Scopes:
 
     def grown(self, name: ast.Name) -> Iterator[tuple[ast.expr, bool, bool]]:
         """Yield what is added to a list: expression, whether it is one word, and whether it is always added."""
-        scope: Scope | None = self.at.get(id(name))
-        while scope is not None and name.id not in scope.values:
-            scope = scope.parent
-        if scope is None:
+        if (scope := self.binding(name)) is None:
             return
         block = scope.values[name.id][1]
-        for statement, where in scope.growth.get(name.id, ()):
+        chosen = of_branch(self, name)
+        for statement, at in scope.growth.get(name.id, ()):
+            always = at == block if chosen is None else runs_with(self.parents, statement, chosen)
+            if always is None:
+                continue
             if isinstance(statement, ast.AugAssign):
-                yield statement.value, False, where == block
+                yield statement.value, False, always
             elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
                 call = statement.value
                 what = call.func.attr if isinstance(call.func, ast.Attribute) else ""
                 for value in call.args[:1] if what in ("append", "extend") else ():
-                    yield value, what == "append", where == block
+                    yield value, what == "append", always
+
+    def binding(self, name: ast.Name) -> Scope | None:
+        """Return the scope whose value a name has."""
+        scope = self.at.get(id(name))
+        while scope is not None and name.id not in scope.values:
+            scope = scope.parent
+        return scope
 
     def looped(self, added: ast.expr) -> Iterator[dict[str, ast.expr]]:
         """Yield what the variables of the loop around an addition are in each turn, over a dictionary's items."""

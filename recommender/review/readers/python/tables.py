@@ -34,6 +34,16 @@ def _looked_up(scopes: Scopes, function: ast.AST) -> list[Row]:
     return []
 
 
+def entry(scopes: Scopes, node: ast.Subscript, key: str | None) -> ast.expr | None:
+    """Return what a table of the file holds under a key."""
+    table = _table(scopes, node.value) if isinstance(node.value, ast.Name) else None
+    if not isinstance(table, ast.Dict) or key is None:
+        return None
+    pairs = zip(table.keys, table.values, strict=True)
+    found = [value for name, value in pairs if isinstance(name, ast.Constant) and str(name.value) == key]
+    return found[0] if len(found) == 1 else None
+
+
 def _table(scopes: Scopes, node: ast.expr) -> ast.expr | None:
     return scopes.find(node) if isinstance(node, ast.Name) else node
 

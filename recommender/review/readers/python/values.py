@@ -6,7 +6,9 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from recommender.common.pattern import pattern
+from recommender.review.readers.python.branches import of_branch
 from recommender.review.readers.python.scopes import Scopes, last_name
+from recommender.review.readers.python.tables import entry
 from recommender.review.script.source_map import Field, Piece, SourceText, join_pieces, limited, split_pieces
 
 MOST_EXPRESSIONS = 400
@@ -98,6 +100,9 @@ class Values:
             yield from self._joined(node, depth)
         elif isinstance(node, ast.Call):
             yield from self._call(node, depth)
+        elif isinstance(node, ast.Subscript):
+            value = entry(self.scopes, node, join_pieces(self.pieces(node.slice, depth + 1)))
+            yield from self.pieces(value, depth + 1) if value is not None else (Piece(None),)
         elif isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) and environment_name(node.values[0]):
             yield from self.pieces(node.values[-1], depth + 1)
         elif isinstance(node, ast.UnaryOp | ast.BinOp):
@@ -247,7 +252,7 @@ class Values:
 
     def _named(self, node: ast.Name, depth: int) -> list[Field] | None:
         """Return the words of a list by its name, with those that are added to it."""
-        value = self.scopes.find(node)
+        value = self.scopes.find(node) or of_branch(self.scopes, node)
         words = self.command(value, depth + 1) if value is not None else None
         grown = list(self.scopes.grown(node)) if words is not None else []
         certain = sum(not always for _, _, always in grown) < 2  # of several, some may exclude each other

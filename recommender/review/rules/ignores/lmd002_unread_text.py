@@ -22,6 +22,7 @@ Fix the syntax, give each variable a default, or put the environment file beside
 """
 
 from recommender.knowledge.load import load
+from recommender.review.context import first_release
 from recommender.review.rule import Case, Diagnostic, Diagnostics, declare
 from recommender.review.script.beside import STDIN
 from recommender.review.script.model import Script
@@ -43,7 +44,7 @@ def _unread(script: Script) -> Diagnostics:
 def _uncovered(case: Case) -> Diagnostics:
     pinned = case.context.uncovered
     if pinned is not None:
-        first = next(iter(load().releases))
+        first = first_release(load())
         where = f" (in {pinned.file})" if pinned.file else ""
         yield Diagnostic(
             pinned.place or case.launch.place,

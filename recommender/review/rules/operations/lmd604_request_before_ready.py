@@ -27,6 +27,7 @@ from recommender.common.pattern import pattern
 from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Call, Launch, Script
+from recommender.review.script.unwrap import DOCKERS
 
 LOADERS = ("curl", "wget")
 WAITS = pattern(r"\b(?:until|while|for|wait|wait-for-it|wait_for\w*|dockerize|nc|read)\b|/dev/tcp/")
@@ -39,7 +40,7 @@ HOST = pattern(r"(?:https?://)?(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):(\
 def rule(script: Script) -> Diagnostics:
     for launch in script.launches[: surroundings.MOST_SERVERS]:
         port = surroundings.port(launch)
-        if not launch.background or launch.starts != "api_server" or launch.container or port is None:
+        if not launch.background or launch.starts != "api_server" or _contained(script, launch) or port is None:
             continue
         request = next((call for call in script.calls if _asks(call, launch, port)), None)
         if request is None or request.loop is not None:
@@ -58,6 +59,12 @@ def rule(script: Script) -> Diagnostics:
             "The port stays closed until the model is loaded, for tens of seconds or minutes; retry until it responds.",
             severity="info" if paused and script.error_exit is None and not _ends_steps(script) else None,
         )
+
+
+def _contained(script: Script, launch: Launch) -> bool:
+    """Return whether a command starts the server's container; that of a whole job holds the request too."""
+    place = launch.container.place if launch.container else None
+    return place is not None and script.text[place.start : place.end].rpartition("/")[2] in DOCKERS
 
 
 def _ends_steps(script: Script) -> bool:

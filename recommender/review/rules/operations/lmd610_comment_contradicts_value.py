@@ -44,6 +44,8 @@ HEDGED = pattern(
 NUMBER = r"(\d[\d_,]*(?:\.\d+)?)\s*(k|K)?(?![\w.%-])"
 TOKENS = pattern(rf"#\s*{NUMBER}\s+tokens?\b", re.IGNORECASE)
 PERCENT = pattern(r"(?<![\w.-])(\d+(?:\.\d+)?)\s*%")
+SETTING = pattern(r"#\s*+(?:export\s++)?\w++\s*+=\s*+[^\s#]++\s*+")
+"""A setting that was commented out above the one that holds."""
 SHARE = "cache_max_entry_count"
 
 
@@ -53,9 +55,9 @@ def rule(script: Script) -> Diagnostics:
     for name, word in _values(script):
         by_line.setdefault(word.place.line, []).append((name, word))
     for comment in script.comments:
-        if HEDGED.search(comment.text):
-            continue
         line, same_line = _target(script, comment)
+        if HEDGED.search(comment.text) or (not same_line and SETTING.fullmatch(comment.text)):
+            continue
         for name, word in by_line.get(line, []):
             if word.value is None or len(by_line[line]) > 1:
                 continue

@@ -1,0 +1,153 @@
+"""What a review reads of pages, of programs for several engines, and of lists of commands."""
+
+import pytest
+from scripts import given_options, only_launch
+
+from recommender.knowledge.load import load
+from recommender.review.context import first_release
+from recommender.review.engine import review
+from recommender.review.readers.detect_kind import read
+
+SERVE = "lmdeploy serve api_server Qwen/Qwen3-8B"
+
+
+def found(path: str, text: str) -> list[str]:
+    """Return the rules of the errors and warnings."""
+    return [each.rule.id for each in review(path, text, {}).findings if each.severity != "info"]
+
+
+@pytest.mark.parametrize(
+    ("block", "rules"),
+    [
+        (f"```\nFROM openmmlab/lmdeploy:v0.10.1\nCMD {SERVE} --async 0\n```", ["LMD102"]),
+        (f"```\nservices:\n  llm:\n    command: {SERVE} --tpp 2\n```", ["LMD101"]),
+        (f"Serve it:\n\n    {SERVE} --tpp 2\n", ["LMD101"]),
+        (f"- Serve it:\n\n   ```bash\n   {SERVE} --tpp 2\n```", ["LMD101"]),
+        (f"```bash\n{SERVE} <--other-options> --tpp 2\n```", ["LMD101"]),
+        (f"```bash\ngdb --args python3 -m {SERVE}\n(gdb) run\n```", []),
+        (f"```bash\n{SERVE}\n```\n```bash\norigin\tgit@github.com:{{me}}/lmdeploy.git (fetch)\n```", []),
+        (f'```bash\n{SERVE} --model-name "qwen\n```', ["LMD103", "LMD002"]),
+    ],
+)
+def test_blocks_of_a_page_are_read_by_their_content(block: str, rules: list[str]) -> None:
+    """What no command is has no wrong syntax; a command has."""
+    assert found("README.md", f"# Demo\n\n{block}\n") == rules
+
+
+def test_all_commands_of_a_long_page_are_read() -> None:
+    """Blocks without LMDeploy do not count."""
+    text = "```bash\nls\n```\n" * 60 + f"```bash\n{SERVE} --tpp 2\n```\n"
+    assert found("README.md", text) == ["LMD101"]
+
+
+ENGINES = """
+import subprocess
+def launch(engine, model):
+    if engine == "vllm":
+        cmd = ["vllm", "serve", model]
+        cmd += ["--gpu-memory-utilization", "0.9"]
+    else:
+        cmd = ["lmdeploy", "serve", "api_server", model]
+        cmd += ["--cache-max-entry-count", "0.5"]
+    cmd += ["--log-level", "ERROR"]
+    return subprocess.Popen(cmd)
+launch("lmdeploy", "Qwen/Qwen3-8B")
+"""
+
+
+def test_the_command_of_the_branch_is_the_servers() -> None:
+    """Words of another engine's branch are not; those behind both are."""
+    launch = only_launch(ENGINES, "python", "x.py")
+    assert launch.model is not None
+    assert launch.model.value == "Qwen/Qwen3-8B"
+    assert given_options(launch) == {"--cache-max-entry-count": ["0.5"], "--log-level": ["ERROR"]}
+    assert not launch.unsure
+
+
+@pytest.mark.parametrize(
+    ("line", "launches"),
+    [
+        ('pid=$(pgrep -f "lmdeploy serve api_server")', 0),
+        ('f() {\n  _pid=$(pgrep -f "lmdeploy serve api_server")\n}', 0),
+        (f'bash -c "$(echo "{SERVE}")"', 1),
+    ],
+)
+def test_what_is_looked_for_is_not_started(line: str, launches: int) -> None:
+    """What echo prints may be."""
+    assert len(read("x.sh", f"#!/bin/bash\n{line}\n").launches) == launches
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("EXTRA=${EXTRA:-}", False),
+        ('EXTRA="${EXTRA:-}"', False),
+        ("EXTRA=$2", True),
+    ],
+)
+def test_further_options_may_be_empty(line: str, said: bool) -> None:
+    """A script that says so needs no caller."""
+    assert found("x.sh", f"#!/bin/bash\n{line}\n{SERVE} --tp 1 $EXTRA\n") == ["LMD002"] * said
+
+
+def test_a_value_that_may_be_empty_is_unknown() -> None:
+    """Without a value, the option takes the next word."""
+    assert found("x.sh", f"#!/bin/bash\nTP=${{TP:-}}\n{SERVE} --tp $TP\n") == ["LMD002"]
+
+
+JOB = "smoke:\n  image: openmmlab/lmdeploy:v0.12.0\n  script:\n    - {} &\n    - {}curl -sf localhost:23333/v1/models\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "rules"), [("", ["LMD604"]), ("until nc -z localhost 23333; do sleep 1; done; ", [])]
+)
+def test_a_jobs_commands_are_one_script(before: str, rules: list[str]) -> None:
+    """The container of a job holds its request too."""
+    text = JOB.format(SERVE, before)
+    assert found(".gitlab-ci.yml", text) == rules
+
+
+def test_a_docker_command_is_not_asked_within() -> None:
+    """The port of a container that a command starts is mapped."""
+    start = f"docker run -d -p 80:23333 openmmlab/lmdeploy:v0.12.0 {SERVE}"
+    assert "LMD604" not in found(".gitlab-ci.yml", JOB.format(start, ""))
+
+
+def test_an_entry_of_a_table_is_known() -> None:
+    """By a key that has a default."""
+    text = """
+import click
+from lmdeploy import pipeline
+MODELS = {"small": "Qwen/Qwen3-8B", "large": "Qwen/Qwen3-32B"}
+@click.command()
+@click.option("--name", default="large")
+def main(name):
+    pipeline(MODELS[name])
+"""
+    launch = only_launch(text, "python", "x.py")
+    assert launch.model is not None
+    assert launch.model.value == "Qwen/Qwen3-32B"
+
+
+@pytest.mark.parametrize(("names", "rules"), [("ServerContext, handle_torchrun", []), ("serve", ["LMD002"])])
+def test_an_import_starts_nothing(names: str, rules: list[str]) -> None:
+    """Unless it is of what serves."""
+    pipe = "from lmdeploy import pipeline\npipeline('Qwen/Qwen3-8B')\n"
+    assert found("x.py", f"from lmdeploy.serve.openai.api_server import {names}\n{pipe}") == rules
+
+
+def test_lists_of_inputs_are_no_values() -> None:
+    """They are texts for fromJSON."""
+    text = (
+        "on:\n  workflow_dispatch:\n    inputs:\n      backend: {default: \"['turbomind', 'pytorch']\"}\n"
+        f"jobs:\n  a:\n    steps:\n      - run: {SERVE} --backend ${{{{matrix.backend}}}}\n"
+    )
+    assert found(".github/workflows/x.yml", text) == ["LMD002"]
+
+
+def test_an_old_release_is_reviewed_as_the_oldest() -> None:
+    """Versions are compared as versions: 0.7.0 comes before 0.10.0."""
+    assert first_release(load()) == "0.7.0"
+    text = "pip install lmdeploy==0.5.3\nlmdeploy serve api_server Qwen/Qwen2-7B-Instruct --chat-template qwen\n"
+    messages = [each.message for each in review("x.sh", text, {}).findings if each.severity != "info"]
+    assert messages == ["LMDeploy 0.5.3 is not among the covered releases, 0.7.0 and newer."]
