@@ -253,8 +253,8 @@ def request_options(command: Command) -> Command:
     return question_options(command)
 
 
-def build_request(options: dict[str, Any]) -> Request:
-    """Return the request of the command line. Raises RequestError or NoGpu."""
+def build_request(options: dict[str, Any], *, fleet: bool = False) -> Request:
+    """Return the request of the command line, of one server or a ``fleet``. Raises RequestError or NoGpu."""
     from recommender.knowledge.load import load
     from recommender.request import command_line
 
@@ -267,7 +267,7 @@ def build_request(options: dict[str, Any]) -> Request:
     if path := given.get("trace"):
         from recommender.request.trace_load import learn_load
 
-        built, summary = learn_load(built, Path(path))
+        built, summary = learn_load(built, Path(path), fleet=fleet)
         for line in summary:
             click.echo(f"trace: {line}", err=True)
     if not options.get("calibrate"):

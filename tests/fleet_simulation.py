@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +36,10 @@ class Terms(NamedTuple):
     batch: int
     prompts: int = 10**9
     hidable: float = 0.0
+
+
+Kinds = Callable[[random.Random], tuple[int, Terms]]
+"""The length of an answer and what its request costs, drawn by chance."""
 
 
 def fixed(mean: int) -> Draw:
@@ -66,9 +70,10 @@ LENGTHS: dict[str, Callable[[int], Draw]] = {
 
 @dataclass
 class Asked:
-    """A request: the tokens of its answer, and when it came, was prepared, had its first token and its last."""
+    """A request: the tokens of its answer, its cost, and when it came, was prepared, had its first and last token."""
 
     out: int
+    terms: Terms
     came: float
     finished: simpy.Event
     ready: float = math.nan
@@ -87,6 +92,7 @@ class Replica:
     terms: Terms
     prepared: deque[Asked] = field(default_factory=deque)
     running: int = 0
+    rows: Counter[Terms] = field(default_factory=Counter)
     connections: int = 0
     ends: defaultdict[int, list[Asked]] = field(default_factory=lambda: defaultdict(list))
 
@@ -98,7 +104,7 @@ class Replica:
     def serve(self, request: Asked) -> Steps:
         with self.thread.request() as turn:
             yield turn
-            yield self.environment.timeout(self.terms.prepare)
+            yield self.environment.timeout(request.terms.prepare)
         request.ready = self.environment.now
         self.prepared.append(request)
         if not self.woken.triggered:
@@ -121,7 +127,9 @@ class Replica:
             joined: list[Asked] = []
             while len(joined) < room and self.prepared and self.prepared[0].ready <= decided:
                 joined.append(self.prepared.popleft())
-            plain, prompts = terms.step + terms.row * self.running, terms.prefill * len(joined)
+            own = Counter(request.terms for request in joined)
+            prompts = sum(each.prefill * number for each, number in own.items())
+            plain = terms.step + sum(each.row * number for each, number in self.rows.items())
             length = plain + prompts - min(terms.hidable, prompts) if self.running else max(prompts, terms.step)
             decided, passes = clock.now, passes + 1
             yield clock.timeout(length)
@@ -129,9 +137,11 @@ class Replica:
                 request.first = clock.now
                 self.ends[passes + request.out - 1].append(request)
             self.running += len(joined)
+            self.rows += own
             for request in self.ends.pop(passes, ()):
                 request.done = clock.now
                 self.running -= 1
+                self.rows[request.terms] -= 1
                 slots.append(passes)
                 request.finished.succeed()
 
@@ -190,8 +200,12 @@ def run(
     burst: float = 1.0,
     seed: int = 11,
     limit: int = 0,
+    kinds: Kinds | None = None,
 ) -> Seen:
-    """Return what the clients of ``count`` requests see that come at a rate, in groups of geometric size."""
+    """Return what the clients of ``count`` requests see that come at a rate, in groups of geometric size.
+
+    ``kinds`` draws requests that cost differently, in place of ``lengths``.
+    """
     environment, chance, every = simpy.Environment(), random.Random(seed), list[Asked]()
     fleet = Fleet(environment, terms, servers, limit or terms.batch + max(4, math.ceil(terms.batch / 4)))
 
@@ -200,7 +214,8 @@ def run(
             yield environment.timeout(1e3 * chance.expovariate(rate / burst))
             more = True
             while more:
-                every.append(Asked(lengths(chance), environment.now, environment.event()))
+                out, own = kinds(chance) if kinds else (lengths(chance), terms)
+                every.append(Asked(out, own, environment.now, environment.event()))
                 fleet.take(every[-1])
                 more = chance.random() < 1 - 1 / burst
 
@@ -220,7 +235,7 @@ def capacity(terms: Terms, lengths: Draw, count: int = 20_000) -> float:
     """Return the requests/s of one server at which requests always wait."""
     environment, chance = simpy.Environment(), random.Random(3)
     fleet = Fleet(environment, terms, 1, 2 * terms.batch)
-    every = [Asked(lengths(chance), 0.0, environment.event()) for _ in range(count)]
+    every = [Asked(lengths(chance), terms, 0.0, environment.event()) for _ in range(count)]
     for request in every:
         fleet.take(request)
     environment.run()

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from variants import STORE, TEXT, resolve, variant
 
 from recommender.common.errors import RequestError
-from recommender.estimate.sampling import pair_lengths
-from recommender.request.lengths import parse_tokens, read_lengths, spread, write_lengths
+from recommender.request.lengths import pair_lengths, parse_tokens, read_lengths, spread, write_lengths
 from recommender.request.load_lengths import LoadLengths, prompt_in_turn, resolve_lengths, total_variance
 from recommender.request.request import MAX_TOKENS, Request
 from recommender.request.resolved_request import resolve_request

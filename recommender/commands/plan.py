@@ -30,6 +30,9 @@ TAKEN = (
     *("revision", "calibrate"),
 )
 """Options of the main job with the same meaning here."""
+FIXED = {"trace": "--trace", "prompt_tokens": "--input-tokens", "output_tokens": "--output-tokens",
+         "prefix_tokens": "--prefix-tokens", "turns": "--turns", "text_only": "--text-only"}  # fmt: skip
+"""Options that mean nothing for a mix of workloads."""
 
 FORMAT_HELP = "Write the plan, or the best fleet's files for compose, systemd or k8s. [text]"
 EXAMPLES = """\b
@@ -38,11 +41,13 @@ Examples:
   recommend plan --rps 40 --gpu L4 --gpu A10 --price L4=0.7 --price A10=0.9
   recommend plan --rps 5 --p99 6000 --gpu A100-80G:8 --model internvl3-38b
   recommend plan --rps 200 --p99 800 --gpu H100:8 --peak 2 --spare 2 --json
-  recommend plan --rps 50 --workload chat --ttft p99:500ms --gpu H100:8 \
-    --model llama-3.1-8b-instruct
+  recommend plan --rps 50 --workload chat:0.7,rag:0.3 --ttft p99:500ms \
+    --gpu H100:8 --model llama-3.1-8b-instruct
   recommend plan --rps 200 --p99 800 --gpu H100:8 --format k8s -o fleet
 
 \b
+--workload chat:0.7,rag:0.3 mixes workloads by share of requests. --trace keeps
+each request's own input, output and images, so a file can hold any mix.
 --gpu L40S:4 is a host with four L40S; --gpu auto detects this machine's GPUs.
 A server takes one GPU, or several if one cannot hold the model; --tp N sets
 the numbers to try. Arrivals are Poisson, at --rps on average. The fleet
@@ -126,10 +131,23 @@ def _request(options: dict[str, Any], gpu: str) -> Request:
 
     if not (options["rps"] or options["trace"]):
         raise RequestError("--rps is needed: mean requests/s, such as --rps 200")
-    request = build_request({**options, "gpu": gpu, "cpus": None})
+    mixed = ":" in (options["workload"] or "")
+    request = build_request({**options, "gpu": gpu, "cpus": None} | ({"workload": None} if mixed else {}), fleet=True)
+    if mixed:
+        request = _mix(options, request)
     if not request.rps:
         raise RequestError("--rps is needed: the trace has no arrival times; add mean requests/s, such as --rps 200")
     return request
+
+
+def _mix(options: dict[str, Any], request: Request) -> Request:
+    """Return the request with those of several workloads."""
+    from recommender.knowledge.load import load
+    from recommender.request.mix import mix_workloads
+
+    if given := next((option for name, option in FIXED.items() if options[name]), ""):
+        raise RequestError(f"{given}: a mix of workloads has its own; remove {given}, or name one workload")
+    return mix_workloads(request, options["workload"], load().workloads)
 
 
 def _aim(options: dict[str, Any], request: Request) -> Aim:

@@ -1,7 +1,7 @@
 """Simulate servers behind a load balancer at a rate of arrivals: their capacity, and what clients see.
 
 Of many servers only ``MOST_POOLED`` are simulated, with their share of the requests. That is cautious: the more servers
-share a queue, the shorter it is.
+share a queue, the shorter it is. A large group of requests is spread over all.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ MOST_RUNNING = 250
 """Requests that all simulated servers run at once, about; more hardly shorten a queue."""
 MOST_SHARES = 4
 """Most shares into which arrivals are divided among servers: more make those of one server barely more regular."""
+MOST_SPREAD = 1024
+"""Most servers over which a large group of requests is spread."""
 QUEUED = 1000
 """Requests that wait at first where a server's capacity is simulated, at least."""
 COUNTED = (1000, 40_000)
 """Requests that count: at least and at most; fewer with less than half of the effort."""
-GROUPS = 10
+GROUPS = 100
 """Of requests that come in groups, so many groups at least."""
 LARGE_GROUP = 16
-"""Of larger groups half as many requests are simulated: more take too long. No other simulation checks these."""
+"""Of larger groups half as many requests are simulated: more take too long."""
 EACH = 160
 """Of each server at least so many requests count: it starts with nothing to prepare, and has its usual queue only after
 dozens of requests. Where batches are compared, fewer do."""
@@ -79,6 +81,9 @@ class OpenServer:
         """
         pooled = min(servers, MOST_POOLED, max(int(MOST_RUNNING / self.running(rate)[0]), FEW))
         shares = min(1 << (servers // pooled).bit_length() - 1, MOST_SHARES)
+        if together > LARGE_GROUP:
+            shares = -(-min(servers, MOST_SPREAD) // pooled)
+            pooled = min(servers, MOST_SPREAD) // shares
         return _simulate(self, rate, pooled, shares, together, effort)
 
     def running(self, rate: float) -> tuple[float, float]:

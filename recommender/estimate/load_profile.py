@@ -16,7 +16,7 @@ from recommender.estimate import model_shape
 from recommender.estimate.cache_need import shared_tokens
 from recommender.estimate.engines.engine import engine_of
 from recommender.estimate.linear_attention import attention_layers
-from recommender.estimate.sampling import gaps_of, pair_lengths
+from recommender.estimate.sampling import gaps_of
 from recommender.estimate.scheduler.passes import SLOT_PASSES, SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.simulation import (
     LoadFigures,
@@ -26,10 +26,12 @@ from recommender.estimate.scheduler.simulation import (
     simulate_closed_loop,
 )
 from recommender.knowledge.names import PART
+from recommender.request.lengths import pair_lengths
 
 if TYPE_CHECKING:
     from recommender.estimate.closed_loop import ServiceTimes
     from recommender.estimate.configuration import Configuration
+    from recommender.request.lengths import Asked
     from recommender.request.resolved_request import ResolvedRequest
 
 DIGITS = 9
@@ -243,10 +245,19 @@ def _list_requests(
     resolved: ResolvedRequest, config: Configuration, times_of: TimesOf, turn: int, cache: tuple[float, float]
 ) -> tuple[SimulatedRequest, ...]:
     """Return the equally likely requests of a turn; the first is 0. ``cache`` as in ``describe_request``."""
+    if asked := resolved.request.asked:
+        return tuple(
+            describe_request(_with_own(resolved, each), config, times_of, (each.prompt, each.output, 0), cache)
+            for each in asked
+        )
     return tuple(
         describe_request(resolved, config, times_of, (prompt, output, turn), cache)
         for prompt, output in pair_lengths(resolved.prompts, resolved.outputs)
     )
+
+
+def _with_own(resolved: ResolvedRequest, asked: Asked) -> ResolvedRequest:
+    return changed(resolved, images=asked.images, prefix_tokens=asked.prefix)
 
 
 def describe_request(

@@ -34,11 +34,3 @@ def gaps_of(
     while True:
         groups = dealt if together <= 1 else sum(chance.random() * together < 1 for _ in range(dealt))
         yield chance.gammavariate(groups * shape, scale) if groups else 0.0
-
-
-def pair_lengths(inputs: Sequence[int], outputs: Sequence[int]) -> list[tuple[int, int]]:
-    """Pair the lengths of both lists at random, as many pairs as the longer list has."""
-    count = max(len(inputs), len(outputs))
-    shuffled = [outputs[place * len(outputs) // count] for place in range(count)]
-    random.Random(SEED).shuffle(shuffled)
-    return [(inputs[place * len(inputs) // count], shuffled[place]) for place in range(count)]

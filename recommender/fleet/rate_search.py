@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from recommender.estimate.arrivals import OpenServer
+from recommender.estimate.arrivals import LARGE_GROUP, MOST_SPREAD, OpenServer
 from recommender.estimate.load_profile import combine
 from recommender.estimate.scheduler.simulation import LoadFigures
 from recommender.fleet.aim import Aim, Tail
@@ -28,7 +28,10 @@ STEP = math.pow(BUSIEST_OF_FEW / (1 - BUSIEST_OF_FEW) / (BUSIEST_AT_GOALS / (1 -
 """Ratio of busy to idle time, from one rung to the one above. The ladder ends at 2 % busy; the fourth rung is
 ``BUSIEST_OF_FEW``."""
 EXACT, MOST_SHAPED = 16, 256
-"""Each number of servers up to the first is simulated; above it, powers of two up to the second."""
+"""Each number of servers up to the first is simulated; above it, powers of two up to the second.
+
+Large groups are spread over up to ``MOST_SPREAD``. Of fewer servers than a group has requests, eight numbers between
+powers of two are simulated."""
 UNBOUNDED = 2**31
 FIRST_RUNG = 20
 """The rung that is tried first: three quarters busy."""
@@ -103,6 +106,11 @@ class RateSearch:
         return self.aim.rps * self.aim.peak
 
     @property
+    def most_shaped(self) -> int:
+        """The largest number of servers that is simulated."""
+        return MOST_SPREAD if self.aim.burst > LARGE_GROUP else MOST_SHAPED
+
+    @property
     def capacity(self) -> float:
         """The requests/s that a server completes while others always wait."""
         return self.server.capacity / self.slow
@@ -126,7 +134,7 @@ class RateSearch:
             needed = self._needed(hosts)
             if needed <= hosts:
                 high, low = hosts, max(low, needed - 1)
-            elif needed == UNBOUNDED and self.highest_rung(MOST_SHAPED) < 0:  # nor do many more
+            elif needed == UNBOUNDED and self.highest_rung(self.most_shaped) < 0:  # nor do many more
                 return 0
             else:
                 low, needed = hosts, min(needed, MOST_GROWTH * hosts)
@@ -179,7 +187,10 @@ class RateSearch:
     def _servers(self, hosts: int) -> int:
         """Return the servers that stand for those of so many hosts in the simulation."""
         servers = hosts * self.per_host
-        return servers if servers <= EXACT else min(1 << servers.bit_length() - 1, MOST_SHAPED)
+        if servers <= EXACT:
+            return servers
+        step = 1 << servers.bit_length() - (4 if servers <= self.aim.burst else 1)
+        return min(servers // step * step, self.most_shaped)
 
     def _needed(self, hosts: int) -> int:
         """Return the hosts that hold the peak with servers as busy as so many hosts allow."""
@@ -214,7 +225,7 @@ class RateSearch:
         if self.aim.goals and place < kept:  # a lower rate takes no longer, whatever few requests say
             found = combine(min, found, self._figures_between(kept, servers))
         found = replace(found, rps=rate, tokens=found.tokens / found.rps * rate)
-        return ServerState(busy, _slower(found, slow), self.tail._replace(alone=_slower(self.tail.alone, slow)))
+        return ServerState(busy, slowed(found, slow), self.tail._replace(alone=slowed(self.tail.alone, slow)))
 
     def _figures_between(self, place: float, servers: int) -> LoadFigures:
         """Interpolate between a rung and the next."""
@@ -228,5 +239,6 @@ def _between(share: float) -> Callable[[float, float], float]:
     return lambda one, other: math.pow(one, 1 - share) * math.pow(other, share)
 
 
-def _slower(figures: LoadFigures, slow: float) -> LoadFigures:
+def slowed(figures: LoadFigures, slow: float) -> LoadFigures:
+    """Return the figures of servers that take ``slow`` times as long."""
     return combine(lambda one, _other: one * slow, figures, figures) if slow != 1.0 else figures

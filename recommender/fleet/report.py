@@ -34,7 +34,8 @@ def lines(plan: FleetPlan) -> Iterator[str]:
 
 def _head(plan: FleetPlan) -> Iterator[str]:
     resolved, aim = plan.resolved, plan.aim
-    images = f", {resolved.images} x {resolved.image_width}x{resolved.image_height}" if resolved.images else ""
+    most = "up to " if resolved.mean_images < resolved.images else ""
+    images = f", {most}{resolved.images} x {resolved.image_width}x{resolved.image_height}" if resolved.images else ""
     goal = "".join(
         f", {goal.words} within {goal.most_ms:{',.0f' if goal.most_ms >= 1 else 'g'}} ms" for goal in aim.goals
     )
@@ -50,7 +51,8 @@ def _head(plan: FleetPlan) -> Iterator[str]:
     )
     yield from wrap(
         f"{aim.rps:,g} requests/s{burst} of {resolved.model.hub}{images}, "
-        f"{count(resolved.output_tokens, 'output token')}{goal}{sure}; peak: {aim.peak:g} times that, {down}. "
+        f"{count(resolved.output_tokens, 'output token')}"
+        f"{' on average' if resolved.request.asked else ''}{goal}{sure}; peak: {aim.peak:g} times that, {down}. "
         f"LMDeploy {resolved.release.id}. Per host: {cores}, {aim.network_gbps:g} Gbit/s."
     )
 

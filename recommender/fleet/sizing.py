@@ -22,7 +22,7 @@ from recommender.estimate.memory_items import Memory
 from recommender.fleet import alternatives
 from recommender.fleet.aim import Aim, Tail
 from recommender.fleet.cores import idle_cores, request_cores
-from recommender.fleet.rate_search import EXACT, UNBOUNDED, RateSearch, ServerState, rung_at
+from recommender.fleet.rate_search import EXACT, UNBOUNDED, RateSearch, ServerState, rung_at, slowed
 from recommender.knowledge.store import Store
 from recommender.request.request import Request
 from recommender.request.resolved_request import ResolvedRequest
@@ -238,8 +238,9 @@ def _fleet(made: _Search, search: RateSearch, near: int) -> SizedFleet | Unfit:
     up = replace(up, figures=combine(min, up.figures, down.figures))  # whatever few requests say
     slowest = search if search.slow >= made.slow else made.rates(effort=ROUGH)
     slower = slowest.state(needed, made.slow)
-    if slower:  # of few requests, which may all have been lucky
-        slower = replace(slower, figures=combine(max, slower.figures, down.figures))
+    if slower:  # of few requests, which may all have been lucky: times grow at least as the servers slow down
+        least = slowed(down.figures, made.slow)
+        slower = replace(slower, figures=combine(max, slower.figures, least))
     return SizedFleet(
         kind,
         made.resolved,
@@ -326,7 +327,7 @@ def _core_rate(resolved: ResolvedRequest, config: Configuration) -> float:
 
 def _network_rate(resolved: ResolvedRequest, aim: Aim) -> float:
     """Return the requests/s that the network of a host brings in."""
-    pixels = resolved.images * resolved.image_width * resolved.image_height
+    pixels = resolved.mean_images * resolved.image_width * resolved.image_height
     size = pixels * JPEG_BYTES_PER_PIXEL * BASE64 + 4 * resolved.input_tokens(1)
     return aim.network_gbps * 1e9 / 8 * NETWORK_SHARE / size
 

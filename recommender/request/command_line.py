@@ -224,6 +224,8 @@ def _load(text: str, loads: Collection[str]) -> dict[str, Any]:
 
 
 def _workload(text: str, workloads: Collection[str]) -> dict[str, Any]:
+    if ":" in text:
+        raise RequestError(f"--workload {shorten(text, 40)}: a mix is for recommend plan; name one workload")
     if text.casefold() not in workloads:
         raise RequestError(f"--workload {shorten(text, 40)}: use one of {', '.join(sorted(workloads))}")
     return {"workload": text.casefold()}

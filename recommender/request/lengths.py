@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import random
 import re
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from recommender.common.errors import RequestError
 from recommender.common.text import shorten
@@ -13,6 +15,16 @@ from recommender.common.units import TOKENS, read_quantity
 
 COUNT = 50
 """Lengths that stand for a distribution; the last is its 99th percentile."""
+SEED = 7
+
+
+class Asked(NamedTuple):
+    """One of the equally likely requests of a mix: its tokens of text and answer, its images, its common prefix."""
+
+    prompt: int
+    output: int
+    images: int = 0
+    prefix: int = 0
 
 
 def spread(p50: int, p90: int = 0, p99: int = 0) -> tuple[int, ...]:
@@ -43,6 +55,14 @@ def _around(known: Sequence[tuple[float, float]], far: float) -> tuple[tuple[flo
         if far <= high[0]:
             return low, high
     return known[-2], known[-1]
+
+
+def pair_lengths(inputs: Sequence[int], outputs: Sequence[int]) -> list[tuple[int, int]]:
+    """Pair the lengths of both lists at random, as many pairs as the longer list has."""
+    count = max(len(inputs), len(outputs))
+    shuffled = [outputs[place * len(outputs) // count] for place in range(count)]
+    random.Random(SEED).shuffle(shuffled)
+    return [(inputs[place * len(inputs) // count], shuffled[place]) for place in range(count)]
 
 
 def write_lengths(lengths: Sequence[int]) -> str:

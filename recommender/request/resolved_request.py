@@ -116,6 +116,12 @@ class ResolvedRequest:
         """The vision encoder, or None for a text model."""
         return self.model.vision[0] if self.model.vision else None
 
+    @property
+    def mean_images(self) -> float:
+        """The images of a request, on average; those of a mix are at most ``images``."""
+        asked = self.request.asked
+        return sum(each.images for each in asked) / len(asked) if asked else self.images
+
     def tiles(self, max_tiles: int = 0) -> int:
         """Return the tiles of one image of the request, the thumbnail counted; 0 without images."""
         if not self.images or self.vision is None:
@@ -181,7 +187,7 @@ def resolve_request(
     if request.images >= 0:
         images, width, height = request.images, request.image_width, request.image_height
     if images and not model.vision:
-        option = f"--workload {workload.id}" if request.images < 0 else "--image"
+        option = f"--workload {workload.id}" if request.images < 0 else "--workload" if request.asked else "--image"
         raise RequestError(f"{option}: {model.hub} is a text model; remove {option}, or name a vision model")
     lengths = resolve_lengths(request, workload, model)
     engine = engines_for(request, model, version)[0]

@@ -63,6 +63,8 @@ class Trace:
     """Four to eight lines for people."""
     beginnings: tuple[Beginning, ...] = ()
     """What each prompt begins with, as far as the file tells; empty if it has no prompts."""
+    each_images: tuple[int, ...] = ()
+    """Images of each request; 0 if unknown."""
 
 
 def read_trace(path: Path) -> Trace:
@@ -121,6 +123,7 @@ def _read(path: Path) -> Trace:
         prefix_tokens=prefixes.common(len(requests)),
         prefix_hit_share=share,
         images=images[0][0] or 0 if images else 0,
+        each_images=tuple(request.images or 0 for request in kept),
         most_in_flight=_most_in_flight(kept) or rows.clients,
         summary=(),
         beginnings=tuple(request.beginning for request in kept),

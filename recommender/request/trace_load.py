@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from recommender.common.errors import RequestError
-from recommender.request.lengths import write_lengths
+from recommender.request.lengths import Asked, write_lengths
+from recommender.request.mix import choose_asked, describe_asked
 from recommender.request.request import LEAST, MAX_CONCURRENCY, MAX_IMAGES, Replayed, Request
 from recommender.request.trace import Trace, burstiness_of, quantiles, read_trace
 from recommender.request.trace_prefix import Beginning
@@ -19,8 +20,11 @@ SIDE = 448
 """Pixels of an image's sides where a trace counts images and the command line gives no size."""
 
 
-def learn_load(request: Request, path: Path) -> tuple[Request, tuple[str, ...]]:
+def learn_load(request: Request, path: Path, *, fleet: bool = False) -> tuple[Request, tuple[str, ...]]:
     """Return the request with the load of a file of requests, and a summary of it; given options stay.
+
+    For a ``fleet`` every request keeps its own lengths and images, which differ where a file mixes kinds of requests;
+    the main job sizes one server for lengths and images apart, and replays the requests.
 
     Raises RequestError for a file that holds no requests, or beside a workload, which fills the same.
     """
@@ -28,6 +32,12 @@ def learn_load(request: Request, path: Path) -> tuple[Request, tuple[str, ...]]:
         raise RequestError("--trace and --workload exclude each other: both say what the requests are; remove one")
     trace = read_trace(path)
     learned = {**_lengths(request, trace), **_arrivals(request, trace), **_images(request, trace)}
+    if fleet:
+        learned |= _mix(request, trace)
+        return replace(request, **learned, trace_requests=trace.requests), (
+            *trace.summary,
+            *_fleet_notes(trace, learned),
+        )
     wholly = learned.keys() >= {"input_lengths", "output_lengths", "rps"} and not request.burstiness
     if wholly and learned.get("images", request.images) == 0:
         learned["replay"] = choose_window(trace, prefix=request.prefix_tokens)
@@ -97,11 +107,37 @@ def _arrivals(request: Request, trace: Trace) -> dict[str, Any]:
     return {"concurrency": min(trace.most_in_flight, MAX_CONCURRENCY)} if trace.most_in_flight else {}
 
 
-def _images(request: Request, trace: Trace) -> dict[str, Any]:
-    if request.images >= 0:
+def _mix(request: Request, trace: Trace) -> dict[str, Any]:
+    """Return requests that stand for all, and as many images as any of them has; none where lengths are given."""
+    if request.prompt_tokens or request.output_tokens or request.turns > 1:
         return {}
-    sides = {"image_width": SIDE, "image_height": SIDE} if trace.images else {}
-    return {"images": min(trace.images, MAX_IMAGES)} | sides
+    images = [min(each, MAX_IMAGES) if request.images < 0 else request.images for each in trace.each_images]
+    every = zip(trace.input_tokens, trace.output_tokens, images, strict=True)
+    prefix = request.prefix_tokens or trace.prefix_tokens
+    asked = choose_asked(
+        [Asked(prompt, max(output, 1), each, min(prefix, prompt - 1)) for prompt, output, each in every]
+    )
+    return describe_asked(asked) | (_take_images(max(images)) if request.images < 0 else {})
+
+
+def _images(request: Request, trace: Trace) -> dict[str, Any]:
+    return {} if request.images >= 0 else _take_images(min(trace.images, MAX_IMAGES))
+
+
+def _take_images(images: int) -> dict[str, Any]:
+    return {"images": images} | ({"image_width": SIDE, "image_height": SIDE} if images else {})
+
+
+def _fleet_notes(trace: Trace, learned: dict[str, Any]) -> tuple[str, ...]:
+    notes = []
+    if asked := learned.get("asked"):
+        notes.append(f"sizes for {len(asked):,} of these requests, each with its own input, output and images")
+    if most := learned.get("images"):
+        none = trace.each_images.count(0) / trace.requests
+        notes.append(
+            f"{none:.0%} of the requests have no image, the others up to {most}; images are taken as {SIDE}x{SIDE}"
+        )
+    return tuple(notes)
 
 
 def _notes(request: Request, trace: Trace, learned: dict[str, Any]) -> tuple[str, ...]:

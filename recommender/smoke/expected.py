@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from recommender.calibration.predict import resolve_load
 from recommender.common.text import count
-from recommender.estimate.sampling import pair_lengths
 from recommender.knowledge import records, run_figures
+from recommender.request.lengths import pair_lengths
 from recommender.request.request import read_mix
 from recommender.smoke.client.conversation import Drawn
 

@@ -1,0 +1,97 @@
+"""Requests of several kinds: those of a trace or of several workloads, each with its own lengths and images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from recommender.common.errors import RequestError
+from recommender.common.text import did_you_mean, shorten
+from recommender.request.lengths import Asked, pair_lengths, spread, write_lengths
+from recommender.request.load_lengths import prompt_in_turn
+from recommender.request.request import SHARE_SLACK, Request
+
+if TYPE_CHECKING:
+    from recommender.knowledge import records
+
+MOST_ASKED = 400
+"""Requests that stand for all: enough for their p99, and few enough to be described one by one."""
+BANDS = 40
+"""Bands of answers alike, within each of which prompts of all lengths are taken."""
+
+
+def choose_asked(requests: Sequence[Asked], most: int = MOST_ASKED) -> tuple[Asked, ...]:
+    """Return at most so many requests that stand for all: of every kind, answers and prompts of every length."""
+    if len(requests) <= most:
+        return tuple(requests)
+    by_answer = sorted(requests, key=lambda each: (each.images, each.output))
+    each_band = -(-len(requests) // BANDS)
+    ordered: list[Asked] = []
+    for band, begin in enumerate(range(0, len(requests), each_band)):
+        alike = by_answer[begin : begin + each_band]
+        ordered += sorted(alike, key=lambda each: each.prompt, reverse=bool(band % 2))
+    return tuple(ordered[int((place + 0.5) / most * len(requests))] for place in range(most))
+
+
+def read_workloads(text: str, workloads: Mapping[str, records.Workload]) -> dict[str, float]:
+    """Return the share of each workload of ``chat:0.7,rag:0.3``. Raises RequestError."""
+    shares: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, share = part.strip().partition(":")
+        name = name.strip().casefold()
+        if name not in workloads:
+            near = did_you_mean(name, workloads, f"use one of {', '.join(sorted(workloads))}")
+            raise RequestError(f"--workload: unknown workload {shorten(name, 40)}{near}")
+        try:
+            value = float(share)
+        except ValueError:
+            value = 0.0
+        if not 0 < value <= 1 or name in shares:
+            raise RequestError(f"--workload {shorten(text, 60)}: write each workload once, as chat:0.7,rag:0.3")
+        shares[name] = value
+    if abs(math.fsum(shares.values()) - 1) > SHARE_SLACK:
+        raise RequestError(
+            f"--workload {shorten(text, 60)}: the shares make {sum(shares.values()):g}; they must make 1"
+        )
+    return shares
+
+
+def mix_workloads(request: Request, text: str, workloads: Mapping[str, records.Workload]) -> Request:
+    """Return the request with those of the workloads of ``chat:0.7,rag:0.3``. Raises RequestError.
+
+    Images have the size that is given, or the largest of the workloads'.
+    """
+    shares = read_workloads(text, workloads)
+    asked: list[Asked] = []
+    for name, share in shares.items():
+        own = _list_asked(workloads[name], request.max_context)
+        count = max(round(share * MOST_ASKED), 1)
+        asked += [own[place * len(own) // count] for place in range(count)]
+    images = {}
+    if request.images < 0:
+        largest = max((workloads[name] for name in shares), key=lambda each: (each.images, each.image_width))
+        images = {name: getattr(largest, name) for name in ("images", "image_width", "image_height")}
+    return replace(request, **describe_asked(asked), **images)
+
+
+def describe_asked(asked: Sequence[Asked]) -> dict[str, Any]:
+    """Return the fields of a request for requests that stand for all."""
+    return {
+        "asked": tuple(asked),
+        "input_lengths": write_lengths([each.prompt for each in asked]),
+        "output_lengths": write_lengths([each.output for each in asked]),
+    }
+
+
+def _list_asked(workload: records.Workload, most: int) -> list[Asked]:
+    """Return equally likely requests of a workload, of every turn; long and short answers come with any prompt."""
+    prompts = spread(workload.prompt_tokens, workload.prompt_p90, workload.prompt_p99)
+    outputs = spread(workload.output_tokens, workload.output_p90, workload.output_p99)
+    return [
+        Asked(prompt_in_turn(prompt, output, turn, prefix, most), output, workload.images, prefix)
+        for turn in range(workload.turns)
+        for prompt, output in pair_lengths(prompts, outputs)
+        for prefix in (min(workload.prefix_tokens, prompt - 1),)
+    ]
