@@ -108,8 +108,8 @@ class Sections(HTMLParser):
             self.silent -= 1
 
     def handle_data(self, data: str) -> None:
-        """Collect text; the sign behind a heading is none."""
-        if self.silent or not self.found or data == "¶":
+        """Collect text."""
+        if self.silent or not self.found:
             return
         identifier, title, text = self.found[-1]
         if self.heading:
