@@ -81,7 +81,7 @@ async function loadParser() {
   const [{ Parser, Language }, engine, grammar] = await Promise.all([
     read("web-tree-sitter.js.bin").then(importFrom), read("web-tree-sitter.wasm.bin"), read("tree-sitter-bash.wasm.bin"),
   ]);
-  await Parser.init({ wasmBinary: new Uint8Array(engine) });
+  await Parser.init({ wasmBinary: new Uint8Array(engine), locateFile: name => base + name });  // a module without an address asks where its file is
   parser = new Parser();
   parser.setLanguage(await Language.load(new Uint8Array(grammar)));
 }
