@@ -117,7 +117,7 @@ WANTED = {
     "gpu memory utilization": "flags/cache-max-entry-count", "max-num-seqs": "flags/max-batch-size",
     "what does cache-max-entry-count do": "flags/cache-max-entry-count", "context length": "flags/session-len",
     "LMDeploy 0.10": "releases/0.10", "what did 0.12 change": "releases/0.12.0", "health check": "threads.html#health-",
-    "how many H100 for 200 requests/s": "how-to/fleet",
+    "upgrade lmdeploy": "releases/", "how many H100 for 200 requests/s": "how-to/fleet",
 }  # fmt: skip
 """What one of the first three hits leads to, by what is typed."""
 

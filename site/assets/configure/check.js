@@ -50,7 +50,7 @@ async function check() {
     state.parts = {
       findings: findings(report, given[FILE], clean, line => answered(line, servers, asked)),
       repaired: difference(repaired, report["error"] + report.warning + report.info ? texts["no-fix"] : clean),
-      optimized: [...difference(optimized, report.launches ? texts.same : clean), ...servers.map(([line]) => make("p", { class: "clean" }, answered(line, servers, asked)))],
+      optimized: [...difference(optimized, report.launches ? texts.same : clean), ...servers.map(([line]) => make("p", { class: "answer" }, answered(line, servers, asked)))],
     };
     state.texts = { findings: given[FILE], repaired: repaired.stdout, optimized: optimized.stdout };
     at("#check-result").hidden = false;
