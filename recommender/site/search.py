@@ -55,6 +55,7 @@ SYNONYMS = {
     "int4": "4 bit",
     "hang": "hangs never ends waits treo",
     "hangs": "hang never ends treo",
+    "at start": "startup khởi động treo",
     "slow": "speed latency",
     "crash": "crashes aborts dies",
     "multi gpu": "tensor parallelism tp",
