@@ -177,7 +177,7 @@ def compared(site: Path) -> dict[str, dict[str, str]]:
     """The comparison: by option and column what a cell says, and its classes."""
     text = (site / "compare.html").read_text("utf-8")
     found = {}
-    for option, row in re.findall(r'<tr id="([^"]+)"[^>]*>(.*?)</tr>', text, re.DOTALL):
+    for option, row in re.findall(r'<tr id="([^"]+)"[^>]*>(.*?)(?=<tr|</tbody>)', text, re.DOTALL):
         cells = re.findall(r'<td class="([^"]*)" data-who="([^"]*)"[^>]*><span>(.*?)</span>', row, re.DOTALL)
         found[option] = {html.unescape(who): f"{words(value)}|{kinds}" for kinds, who, value in cells}
     return found

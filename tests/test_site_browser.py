@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
@@ -117,7 +117,7 @@ WANTED = {
     "gpu memory utilization": "flags/cache-max-entry-count", "max-num-seqs": "flags/max-batch-size",
     "what does cache-max-entry-count do": "flags/cache-max-entry-count", "context length": "flags/session-len",
     "LMDeploy 0.10": "releases/0.10", "what did 0.12 change": "releases/0.12.0", "health check": "threads.html#health-",
-    "how many H100 for 200 requests/s": "how-to/fleet",
+    "upgrade lmdeploy": "releases/", "how many H100 for 200 requests/s": "how-to/fleet",
 }  # fmt: skip
 """What one of the first three hits leads to, by what is typed."""
 
@@ -420,6 +420,9 @@ def test_a_pasted_script_gets_the_commands_findings(checking: Visit, tmp_path: P
     is_english = page.get_attribute("html", "lang") == "en"
     assert shown == messages if is_english else not set(shown) & set(messages)
     assert page.locator("#check-part [lang=en]").count() == 0
+    question = "gpu=a100-sxm-80g&load=16&lmdeploy=0.18.0&model=internvl3-8b-awq"
+    links = page.locator(".finding a.configure").evaluate_all("all => all.map(each => each.getAttribute('href'))")
+    assert links == [f"index.html?{question}"] * len(shown)
     for part, more in (("repaired", ["--diff", "--unsafe"]), ("optimized", ["--optimize", "--diff"])):
         page.locator(f"#tab-{part}").click()
         checking.wait(CHECKED, part)
@@ -504,6 +507,28 @@ def test_the_check_says_what_it_does_not_understand(checking: Visit) -> None:
     checking.page.locator("#check-status", has_text="Paste a script").wait_for()
     check(checking, BAD, "A1000")
     checking.page.locator("#check-status", has_text="did you mean").wait_for()
+    link = checking.page.locator("#check-status a.configure")
+    assert link.get_attribute("href") == "index.html?gpu=A1000"
+
+
+@pytest.mark.usefixtures("npm_packages")
+@pytest.mark.parametrize("checking", [""], indirect=True)
+def test_each_server_of_a_script_leads_to_its_own_answer(checking: Visit) -> None:
+    """With the GPUs that the script gives it; the configurator answers the question of the link."""
+    two = (
+        "CUDA_VISIBLE_DEVICES=0,1 lmdeploy serve api_server Qwen/Qwen2.5-14B-Instruct --tp 2 --session-len 100000000\n"
+        "CUDA_VISIBLE_DEVICES=2 lmdeploy serve api_server OpenGVLab/InternVL3-8B-AWQ --session-len 256\n"
+    )
+    check(checking, two, "L40S", "4")
+    checking.wait(CHECKED, "findings")
+    checking.page.locator("#tab-optimized").click()
+    links = checking.page.locator("#check-part a.configure").evaluate_all(
+        "all => all.map(each => each.getAttribute('href').split('?')[1])"
+    )
+    assert links == ["gpu=l40s%3A2&load=4&model=qwen2.5-14b-instruct", "gpu=l40s&load=4&model=internvl3-8b-awq"]
+    for link in links:
+        words = [word for name, (value,) in parse_qs(link).items() for word in (f"--{name}", value)]
+        assert run(words).code == 0, link
 
 
 def test_a_pasted_log_line_finds_its_issue(visit: Visit) -> None:

@@ -222,6 +222,8 @@ def test_copied_is_what_the_command_prints(asking: Visit, visit: Visit) -> None:
     ("question", "field"),
     [
         ("gpu=A1000&model=internvl3-8b", "gpu"),
+        ("gpu=2xH100&model=qwen3-32b", "gpu"),
+        ("gpu=L40S&model=no-such-model-9000", "model"),
         ("gpu=L4&model=internvl3-78b&load=16", ""),
         ("gpu=L4&ttft=p95:1s", "ttft"),
         ("gpu=L4&nonsense=3", ""),

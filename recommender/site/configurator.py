@@ -14,7 +14,6 @@ from recommender.site import markup, said
 from recommender.site.browser import bundle, stored
 from recommender.site.html_templates import fill, to_json
 from recommender.site.i18n.translation import plain
-from recommender.site.pages.options import guided
 from recommender.site.site_data import SiteData
 
 if TYPE_CHECKING:
@@ -81,6 +80,7 @@ TEXTS = {
     "no-wasm": "This browser cannot run WebAssembly, so only stored questions have an answer here.",
     "stored": "Stored answer: this browser cannot run WebAssembly. The command answers every question.",
     "not-listed": "My GPU is not listed: add it in five minutes",
+    "all-models": "All models",
     "plan-of": "{rps} requests/s of {model}.",
     "plan-peak": "Peak: {peak} times that, {down}. LMDeploy {release}; {network} Gbit/s per host.",
     "hosts-down": "spare hosts down: {count}",
@@ -170,13 +170,8 @@ def _model(model: records.Model) -> dict[str, Any]:
 def _pages(data: SiteData) -> dict[str, Any]:
     """Return the addresses of the pages that an answer links to, from the first page."""
     up = "" if data.english else "../"
-    own = guided(data)
-    options = {
-        option.id: f"{'' if data.english or option.id in own else up}flags/{option.id}.html"
-        for option in data.store.options()
-        if option.setting
-    }
-    guides = {"fleet": "how-to/fleet.html", "adding": "how-to/adding-a-record.html"}
+    options = {option.id: f"flags/{option.id}.html" for option in data.store.options() if option.setting}
+    guides = {"fleet": "how-to/fleet.html", "adding": "how-to/adding-a-record.html", "models": "models/index.html"}
     return {"options": options, "runs": f"{up}runs.html", **guides}
 
 

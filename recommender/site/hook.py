@@ -39,6 +39,10 @@ BLOCK_EDGE = re.compile(rf"\n(?={BLOCK})|({BLOCK}[^<>]*>)\n")
 """A line break beside a block, which a browser does not show."""
 NO_HEAD = re.compile(r"<thead>\n<tr>\n(?:<th(?: class=\"n\")?></th>\n)+</tr>\n</thead>\n")
 """The head of a table of names and values, which Markdown cannot leave out."""
+ROW_NAME = re.compile(r"<td><strong>([^\n]*?)</strong></td>")
+"""The name of a row, which Markdown cannot make a head."""
+NOT_NEEDED = re.compile(r"</(?:li|t[dhr])>")
+"""End tags that HTML leaves out: the next item, cell or row ends the one before."""
 REFERENCES = (("&#95;", "_"), ("&#42;", "*"), ("&#124;", "|"), ("&#x27;", "'"))
 """References for Markdown, which a page's text does not need."""
 REPOSITORY = "REPOSITORY_URL"
@@ -124,10 +128,10 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 def _tightened(html: str) -> str:
     """Drop from HTML without code what a browser does not show."""
-    html = NO_HEAD.sub("", re.sub(r"\s*\n\s*", "\n", html))
+    html = ROW_NAME.sub(r"<th>\1</th>", NO_HEAD.sub("", re.sub(r"\s*\n\s*", "\n", html)))
     for reference, character in REFERENCES:
         html = html.replace(reference, character)
-    return BLOCK_EDGE.sub(r"\1", html)
+    return NOT_NEEDED.sub("", BLOCK_EDGE.sub(r"\1", html))
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:

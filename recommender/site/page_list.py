@@ -15,7 +15,7 @@ from recommender.site.pages import advisers, comparison, hardware, options, prob
 from recommender.site.site_data import SiteData, SitePage, site_data
 
 KINDS = (comparison, options, releases, hardware, advisers, runs, problems, reference)
-TRANSLATED = (comparison, options, hardware, problems)
+TRANSLATED = (comparison, options, hardware, advisers, problems)
 """Kinds that are also translated."""
 SNIPPET = re.compile(r"<!-- generated: (?P<name>[a-z-]+) ?(?P<words>.*?) -->")
 

@@ -55,10 +55,12 @@ SYNONYMS = {
     "int4": "4 bit",
     "hang": "hangs never ends waits treo",
     "hangs": "hang never ends treo",
+    "at start": "startup khởi động treo",
     "slow": "speed latency",
     "crash": "crashes aborts dies",
     "multi gpu": "tensor parallelism tp",
-    "quantization": "quantisation",
+    "quantization": "quantisation w4a16",
+    "upgrade": "releases changed",
     "docker": "container",
     "vram": "memory",
     "pytorch engine": "backend",
@@ -108,8 +110,8 @@ class Sections(HTMLParser):
             self.silent -= 1
 
     def handle_data(self, data: str) -> None:
-        """Collect text; the sign behind a heading is none."""
-        if self.silent or not self.found or data == "¶":
+        """Collect text."""
+        if self.silent or not self.found:
             return
         identifier, title, text = self.found[-1]
         if self.heading:

@@ -26,6 +26,7 @@ CHECKER = {
     "fix": "Fix: {what}",
     "no-fix": "No automatic repair. Some need the LMDeploy release.",
     "same": "This is what we would choose.",
+    "configure": "Open in the configurator",
     "copied": "Copied",
     "uncopied": "Select and copy",
     "error": "errors: {count}",

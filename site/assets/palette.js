@@ -9,6 +9,11 @@ globalThis.__md_set = (name, value, storage = localStorage, scope = __md_scope) 
     // The browser keeps nothing for this site.
   }
 };
+const SCHEMES = [["light", "default"], ["dark", "slate"]];  // as in mkdocs.yml
 globalThis.choosePalette = () => {
+  const form = document.querySelector("[data-md-component=palette]");
+  form.innerHTML = form.dataset.names.split("|").map((name, place) => `
+    <input class="md-option" data-md-color-media="(prefers-color-scheme: ${SCHEMES[place][0]})" data-md-color-scheme="${SCHEMES[place][1]}" aria-label="${name}" type="radio" name="__palette" id="__palette_${place}">
+    <label class="md-header__button md-icon" title="${name}" for="__palette_${1 - place}" hidden><i class="icon palette"></i></label>`).join("");
   for (const [key, value] of Object.entries(__md_get("__palette")?.color ?? {})) document.body.setAttribute(`data-md-color-${key}`, value);
 };

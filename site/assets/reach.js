@@ -16,9 +16,11 @@ addEventListener("load", () => {
   new ResizeObserver(reach).observe(document.body);
 });
 
-// The sign behind a heading links to it: its name says to which.
-for (const link of document.querySelectorAll(".headerlink")) {
-  link.setAttribute("aria-label", `${link.textContent} ${link.parentElement.firstChild.textContent}`);
+// A sign behind each heading links to it: its name says to which. Written here, they are not in every page.
+for (const heading of document.querySelectorAll("article :is(h1, h2, h3)[id]")) {
+  const link = document.createElement("a");
+  Object.assign(link, { className: "headerlink", href: `#${heading.id}`, textContent: "¶", ariaLabel: `¶ ${heading.textContent}` });
+  heading.append(link);
 }
 
 // On a phone the headings of the page are below its name in the drawer: a copy, as the theme hides the list itself.

@@ -160,7 +160,7 @@
       try {
         const answer = await fetch(link.href);
         if (!answer.ok) throw new Error(answer.status);
-        cell.replaceChildren(...(await answer.json()).flatMap(block));
+        cell.replaceChildren(...(await answer.json()).flatMap(each => block(each, link.href)));
         const own = make("a", { href: `#${row.id}` }, "#");
         own.setAttribute("aria-label", row.id);
         cell.prepend(own);
@@ -179,12 +179,13 @@
     table.addEventListener("named", event => event.target.nextElementSibling?.matches(".detail") || open(event.target));
   }
 
-  function block({ title, text, warning, code, head, rows }) {
+  function block({ title, text, warning, code, head, rows, file }, from) {
     const parts = [];
     if (title) parts.push(make("h4", {}, title));
     if (warning) parts.push(make("p", { class: "warned" }, warning));
     if (text) parts.push(make("p", {}, text));
     if (code) parts.push(make("pre", { tabindex: 0 }, make("code", {}, code)));
+    if (file) parts.push(make("p", {}, make("a", { href: new URL(file, from).href }, file.split("/").pop())));
     if (rows) {
       const body = make("tbody", {}, ...rows.map(row => make("tr", {}, ...row.map((cell, place) => make(place ? "td" : "th", place ? {} : { scope: "row" }, cell)))));
       const top = head.length ? [make("thead", {}, make("tr", {}, ...head.map(each => make("th", { scope: "col" }, each))))] : [];

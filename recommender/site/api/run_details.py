@@ -54,8 +54,7 @@ def _run(data: SiteData, run: records.SmokeRun) -> Iterator[Block]:
     settings = ((setting.name, setting.asked, setting.found or "not logged") for setting in run.effective)
     yield {"title": "Settings"} | _table(("Setting", "Requested", "In the engine's log"), settings)
     yield from ({"text": check} for check in run.checks)
-    digests = (("Artefact", run.artefact_sha256), ("Launch", run.launch_sha256), ("Log", run.log_sha256))
-    yield {"title": "Digests"} | _table((), ((name, digest) for name, digest in digests if digest))
+    yield {"title": "Record", "file": f"../evidence/{run.id}.json"}
 
 
 def _servers(run: records.SmokeRun) -> str:
@@ -90,7 +89,7 @@ def describe_load(phase: records.Phase) -> str:
 def _row(row: ReportRow) -> tuple[str, ...]:
     digits = 0 if row.measured >= 1000 or "MiB" in row.name else 1
     error = f"{row.error:+.1%}" if row.error is not None else "–"
-    ends = f"{row.low:,.{digits}f} to {row.high:,.{digits}f}" if row.predicted else "–"
+    ends = f"{row.low:,.{digits}f} to {row.high:,.{digits}f}" if row.high else "–"
     return row.name, markup.figure(row.measured, digits), markup.figure(row.predicted, digits), ends, error
 
 

@@ -39,7 +39,7 @@ SPEEDS = ("alone_ms", "latency_ms", "p99_ms", "ttft_ms", "token_ms", "rps")
 FIELD = re.compile(r"^(?:no such option )?(--[a-z][a-z0-9-]*)|^unknown (GPU|model|LMDeploy release|load)")
 """Which option a message is about: its beginning."""
 NAMED = {"GPU": "--gpu", "model": "--model", "LMDeploy release": "--lmdeploy", "load": "--load"}
-MEANT = re.compile(r"(?:did you mean|use one of|known are) ([^?;]+)")
+MEANT = re.compile(r"(?:did you mean|use one of|known are) ([^?;]+)|such as '([^']+)'")
 LARGER = ("rtx-4090", "l40s", "a100-sxm-80g", "h100-sxm-80g", "h200-sxm", "b200")
 """GPUs to offer where nothing fits and no smaller change helps, smallest memory first."""
 COUNTS = (1, 2, 4, 8)
@@ -47,6 +47,16 @@ ROOM = 1.15
 """What GPUs need over the bytes of the weights, at least."""
 GOALS = {"p99": "p99_ms", "ttft": "ttft_ms", "tpot": "tpot_ms", "latency": "latency_ms"}
 """Goals of a request: option, and field."""
+MODELS = (
+    "qwen2.5-7b-instruct",
+    "qwen3-8b",
+    "qwen3-30b-a3b",
+    "internvl3-8b",
+    "internvl3-8b-awq",
+    "qwen2.5-vl-7b-instruct",
+)
+"""Models to offer in place of one that resembles none."""
+USUAL = {"--gpu": LARGER, "--model": MODELS}
 MOST = 6
 """Offers in place of a name that is not known."""
 
@@ -76,8 +86,7 @@ def _misunderstood(code: int, message: str) -> dict[str, Any]:
     field = FIELD.match(message)
     meant = MEANT.search(message)
     name = (field[1] or NAMED[field[2]]) if field else ""
-    near = meant[1].split(", ")[:MOST] if meant and name else []
-    near = near or ([*LARGER] if name == "--gpu" else [])
+    near = (meant[1] or meant[2]).split(", ")[:MOST] if meant and name else USUAL.get(name, ())
     offers = [{"options": f"{name} {value}", "text": ""} for value in near]
     return {"exit": code, "error": message, "option": name, "offers": offers}
 

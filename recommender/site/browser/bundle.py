@@ -49,7 +49,7 @@ LEVEL = 6
 """Of compression: 9 takes two and a half times as long and saves half a percent."""
 START = ("pyodide.asm.wasm.bin", "stdlib.zip.bin", "app.zip.bin", "pyodide.asm.mjs.bin")
 """Files that a worker loads at its start; it loads those of the parser with the first script."""
-LARGE = (".wasm", ".zip", "pyodide.asm.mjs")
+LARGE = (".wasm", ".zip", "pyodide.asm.mjs", "web-tree-sitter.js")
 """Endings of the files that are compressed here: not every server does it."""
 
 
@@ -66,7 +66,7 @@ def files() -> Mapping[str, bytes]:
     whole["pyodide-lock.json"] = json.dumps({"info": lock["info"], "packages": {}}).encode()
     standard = zipfile.ZipFile(io.BytesIO(whole.pop("python_stdlib.zip")))
     library = {
-        each: standard.read(each)
+        each: lean(standard.read(each)) if each.endswith(".py") else standard.read(each)
         for each in standard.namelist()
         if each.split("/")[0].split(".")[0] not in UNUSED and not NOT_READ.match(each)
     }
@@ -107,14 +107,14 @@ def _modules() -> Iterator[tuple[str, bytes]]:
     for path in package.rglob("*.py"):
         inside = path.relative_to(package).as_posix()
         if STAND_INS in path.parts:
-            yield path.relative_to(Path(__file__).parent / STAND_INS).as_posix(), lean(path)
+            yield path.relative_to(Path(__file__).parent / STAND_INS).as_posix(), lean(path.read_bytes())
         elif inside == "site/__init__.py" or not inside.startswith(LEFT_OUT) or inside.startswith(BROWSER):
-            yield f"recommender/{inside}", lean(path)
+            yield f"recommender/{inside}", lean(path.read_bytes(), path.stem.startswith("lmd"))
     for name in LIBRARIES:
         spec = importlib.util.find_spec(name)
         where = Path(spec.origin).parent if spec and spec.origin else Path()
         for path in where.rglob("*.py"):
-            yield f"{name}/{path.relative_to(where).as_posix()}", lean(path)
+            yield f"{name}/{path.relative_to(where).as_posix()}", lean(path.read_bytes())
     index = read_index()
     yield "recommender/_data/index.json", index.encode() if isinstance(index, str) else index
     root = data_root()
@@ -123,10 +123,16 @@ def _modules() -> Iterator[tuple[str, bytes]]:
             yield f"recommender/_data/{path.relative_to(root).as_posix()}", path.read_bytes()
 
 
-def lean(path: Path) -> bytes:
-    """Return a module's code without comments and docstrings, a quarter of its size; a rule's page stays."""
-    tree = ast.parse(path.read_bytes())
-    page = tree.body[:1] if path.stem.startswith("lmd") else []
+def lean(code: bytes, has_page: bool = False) -> bytes:
+    """Return a module's code without comments and docstrings, a quarter of its size; a rule's page stays.
+
+    Code that is newer than the Python of this build stays as it is.
+    """
+    try:
+        tree = ast.parse(code)
+    except SyntaxError:
+        return code
+    page = tree.body[:1] if has_page else []
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             node.body = [each for each in node.body if not _is_text(each)] or [ast.Pass()]

@@ -7,12 +7,15 @@ import gc
 import json
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recommender.site.browser.answer import answer
 from recommender.site.browser.run import folder_with, run
+
+if TYPE_CHECKING:
+    from recommender.review.case import Case
 
 # A browser has one thread, and no clock of it.
 if not hasattr(time, "thread_time"):
@@ -27,8 +30,27 @@ def _answer(words: Sequence[str], given: Mapping[str, str]) -> dict[str, Any]:
         return answer(words)
 
 
+def _questions(text: str, options: Mapping[str, str]) -> list[tuple[int, dict[str, str]]]:
+    """Return the line of each launch in a script, and what is known of the question that it answers."""
+    from recommender.api import review  # loaded with the first script
+
+    return [(case.launch.place.line, dict(_known(case))) for case in review(text, "script", **options).cases]
+
+
+def _known(case: Case) -> Iterator[tuple[str, str]]:
+    resolved = case.resolved
+    if case.model_known:
+        yield "model", resolved.model.id
+    if case.gpu_known:
+        count = resolved.request.gpu_count
+        yield "gpu", resolved.gpu.id if count == 1 else f"{resolved.gpu.id}:{count}"
+    if case.release_known and not case.context.uncovered:
+        yield "lmdeploy", resolved.release.id
+
+
 CALLS: Mapping[str, Callable[..., Any]] = {
     "answer": _answer,
+    "questions": _questions,
     "run": lambda words, given: asdict(run(words, given)),
 }
 

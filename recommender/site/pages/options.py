@@ -54,23 +54,17 @@ CASES = {
 """Usual questions, whose answers an option's page shows."""
 ESSENTIAL = 12
 GUIDE = "guide"
-"""The adviser whose options also have pages in its language."""
+"""The adviser whose advice comes first on pages in its language."""
 
 
 def pages(data: SiteData) -> Iterator[SitePage]:
-    """Return the index and a page per option; translated pages only for options of the guide."""
+    """Return the index and a page per option."""
     yield page("flags/index.md", data.t("Options"), _index(data))
     for option in data.store.options():
-        if data.english or option.id in guided(data):
-            info = option_info(data.store, option, data.newest)
-            setting = (option.setting.replace("_", " "),) if option.setting else ()
-            values = tuple(f"{choice} {info.topic}" for era in info.lives[-1:] for choice in era.choices)
-            yield page(f"flags/{option.id}.md", info.name, _option(data, option, info), tags=setting + values)
-
-
-def guided(data: SiteData) -> set[str]:
-    """Return the options that also have translated pages."""
-    return {setting.option for setting in data.store.advisers[GUIDE].settings if setting.final}
+        info = option_info(data.store, option, data.newest)
+        setting = (option.setting.replace("_", " "),) if option.setting else ()
+        values = tuple(f"{choice} {info.topic}" for era in info.lives[-1:] for choice in era.choices)
+        yield page(f"flags/{option.id}.md", info.name, _option(data, option, info), tags=setting + values)
 
 
 def _index(data: SiteData) -> Iterator[str]:
@@ -139,9 +133,7 @@ def _option(data: SiteData, option: records.Option, info: OptionInfo) -> Iterato
     yield f"*{kind}{about_it}*\n\n{_own(data, info.summary, info.summary_vi)}"
     yield from _what_to_set(data, option, info)
     yield from _now(data, info)
-    if data.english and info.summary_vi and option.id not in guided(data):
-        yield f'\nIn Vietnamese: <span lang="vi">{markup.text(info.summary_vi)}</span>\n'
-    if not data.english:
+    if not data.english and any(advice.adviser == GUIDE for advice in info.said):
         yield from _guided(data, info)
     if info.lives:
         yield markup.heading(2, data.t("By release"), "eras")

@@ -114,7 +114,8 @@ export class Answer {
     place.replaceChildren(
       make("p", {}, make("b", {}, option ? this.texts["not-understood"] : this.texts["nothing-fits"]), " ", this.said(error, constraint)),
       ...(buttons.length ? [make("p", {}, this.texts.offers), make("ul", {}, ...buttons)] : []),
-      ...(option === "--gpu" ? [make("p", {}, make("a", { href: this.pages.adding }, this.texts["not-listed"]))] : []), output,
+      ...(option === "--gpu" ? [make("p", {}, make("a", { href: this.pages.adding }, this.texts["not-listed"]))] : []),
+      ...(option === "--model" ? [make("p", {}, make("a", { href: this.pages.models }, this.texts["all-models"]))] : []), output,
     );
   }
 

@@ -18,12 +18,15 @@ const engine = pageEngine(({ progress, failed }) => {
   else say(texts.working);
 });
 
-const say = text => at("#check-status").replaceChildren(text);
+const say = (...parts) => at("#check-status").replaceChildren(...parts);
 /** Return what a rule, or any of them, says in the page's language. */
 const said = (text, rule) => translated(text, data.findings[rule], data.findings[""], data.said, data.reasons);
 /** Return what the form calls an input that rules need. */
 const label = name => at(`label[for="c-${name}"]`)?.textContent ?? `--${name}`;
 const fields = () => [...form.elements].filter(each => each.tagName === "INPUT" && each.value.trim());
+const typed = () => Object.fromEntries(fields().map(each => [each.name, each.value.trim()]));
+/** Return a link to the answer of what is known of a server; its GPUs are counted in the script. */
+const configure = (asked, known = {}) => make("a", { class: "configure", href: `index.html?${new URLSearchParams({ ...asked, ...known })}` }, texts.configure);
 
 async function check() {
   const turn = ++state.asked;
@@ -31,21 +34,23 @@ async function check() {
   at("#check-result").hidden = true;  // it is about the text before
   if (!script.trim()) return say(texts.nothing);
   const given = { [FILE]: script.endsWith("\n") ? script : `${script}\n` };
-  const words = ["review", FILE, ...fields().flatMap(each => [`--${each.name}`, each.value.trim()])];
+  const asked = typed();
+  const words = ["review", FILE, ...Object.entries(asked).flatMap(([name, value]) => [`--${name}`, value])];
   const run = (...more) => engine.call("run", [...words, ...more], given);
   say(texts.working);
   try {
     const found = await run("--format", "json");
     if (turn !== state.asked) return;
-    if (!found.stdout || found.code > FOUND) return say(said(found.stderr.trim().replace(/^recommend( review)?: /, "")));
+    if (!found.stdout || found.code > FOUND) return say(said(found.stderr.trim().replace(/^recommend( review)?: /, "")), " ", configure(asked));
     const report = JSON.parse(found.stdout);
     const [repaired, optimized] = [await run("--diff", "--unsafe"), await run("--optimize", "--diff")];
+    const servers = await engine.call("questions", given[FILE], asked);
     if (turn !== state.asked) return;
     const clean = report.launches ? texts.clean : texts["no-launch"];
     state.parts = {
-      findings: findings(report, given[FILE], clean),
+      findings: findings(report, given[FILE], clean, line => answered(line, servers, asked)),
       repaired: difference(repaired, report["error"] + report.warning + report.info ? texts["no-fix"] : clean),
-      optimized: difference(optimized, report.launches ? texts.same : clean),
+      optimized: [...difference(optimized, report.launches ? texts.same : clean), ...servers.map(([line]) => make("p", { class: "answer" }, answered(line, servers, asked)))],
     };
     state.texts = { findings: given[FILE], repaired: repaired.stdout, optimized: optimized.stdout };
     at("#check-result").hidden = false;
@@ -58,14 +63,20 @@ async function check() {
   }
 }
 
+/** Return the link of the server that a line belongs to: the last one that starts before it, or the first. */
+function answered(line, servers, asked) {
+  const [, known] = servers.findLast(([start]) => start <= line) ?? servers[0] ?? [];
+  return configure(asked, known);
+}
+
 /** Return the script, each finding below the line that it is about. */
-function findings(report, script, clean) {
+function findings(report, script, clean, answer) {
   const lines = script.replace(/\n$/, "").split("\n");
   const own = report.findings.filter(each => each.path === FILE);
   const rows = lines.flatMap((line, place) => {
     const here = own.filter(each => each.at.line === place + 1);
     const marks = here.map(each => [each.at.column - 1, each.at.end_line === each.at.line ? each.at.end_column - 1 : line.length]);
-    return [make("div", { class: "row", id: `line-${place + 1}` }, make("span", { class: "number" }, String(place + 1)), make("code", {}, ...marked(line, marks)), "\n"), ...here.map(finding)];
+    return [make("div", { class: "row", id: `line-${place + 1}` }, make("span", { class: "number" }, String(place + 1)), make("code", {}, ...marked(line, marks)), "\n"), ...here.map(each => finding(each, answer(each.at.end_line)))];
   });
   return own.length ? rows : [make("p", { class: "clean" }, clean), ...rows];
 }
@@ -83,10 +94,10 @@ function marked(line, marks) {
   return [...pieces, line.slice(from)];
 }
 
-function finding({ rule, severity, message, why, fix }) {
+function finding({ rule, severity, message, why, fix }, answer) {
   return make("div", { class: `finding ${severity}` },
     make("p", {}, make("a", { href: `rules/${rule.toLowerCase()}.html` }, rule), " ", make("b", {}, said(message, rule))),
-    ...(why ? [make("p", {}, said(why, rule))] : []),
+    make("p", {}, ...(why ? [said(why, rule), " "] : []), answer),
     ...(fix ? [make("p", { class: "repair" }, ...around(texts.fix, "{what}", said(fix.what, rule)))] : []));
 }
 

@@ -79,9 +79,9 @@ const parse = () => (parsing ??= loadParser().catch(error => {
 
 async function loadParser() {
   const [{ Parser, Language }, engine, grammar] = await Promise.all([
-    import(`${base}web-tree-sitter.js`), read("web-tree-sitter.wasm.bin"), read("tree-sitter-bash.wasm.bin"),
+    read("web-tree-sitter.js.bin").then(importFrom), read("web-tree-sitter.wasm.bin"), read("tree-sitter-bash.wasm.bin"),
   ]);
-  await Parser.init({ wasmBinary: new Uint8Array(engine) });
+  await Parser.init({ wasmBinary: new Uint8Array(engine), locateFile: name => base + name });  // a module without an address asks where its file is
   parser = new Parser();
   parser.setLanguage(await Language.load(new Uint8Array(grammar)));
 }
@@ -111,7 +111,7 @@ onmessage = async ({ data }) => {
   try {
     if (data.runtime) return await (started = start(data));
     await started;
-    if (data.call === "run" && data.args[0][0] === "review") await parse();
+    if (data.call === "questions" || (data.call === "run" && data.args[0][0] === "review")) await parse();
     postMessage({ id: data.id, value: JSON.parse(call(data.call, JSON.stringify(data.args))) });
     tidy();
   } catch (error) {
