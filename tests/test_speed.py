@@ -191,7 +191,7 @@ def test_a_step_reads_the_experts_of_its_requests(model: str, tp: int, running: 
     """Routed by chance, m tokens leave the share (1 - k/E)^m of the experts unread."""
     resolved = resolve(gpu_count=tp, model=model, concurrency=1)
     coefficients = {**speed.read_coefficients(STORE), "expert-spread": 1.0, "expert-layer-ms": 0.0}
-    times = request_times.estimate_times(resolved, configure(resolved, tp=tp), coefficients)
+    times = request_times.estimate_times(resolved, configure(resolved, tp=tp), False, coefficients)
     (mixture,) = resolved.model.text.mixture
     bits = {"mxfp4": 4.25, "": 16}[resolved.model.quantization[0].method if resolved.model.quantization else ""]
     expert = 3 * resolved.model.text.hidden * mixture.intermediate * bits / 8
@@ -409,24 +409,32 @@ def test_a_card_half_as_fast_takes_twice_as_long() -> None:
     """The GPU's factor scales all GPU work once, and no host work."""
     resolved = resolve(gpu="h200-sxm", concurrency=16)
     scaled = (speed.scale_coefficients(STORE, 1.0, card) for card in (1.0, 2.0))
-    one, half = (request_times.estimate_times(resolved, configure(resolved, servers=1), each) for each in scaled)
+    one, half = (request_times.estimate_times(resolved, configure(resolved, servers=1), True, each) for each in scaled)
     assert half.prefill == pytest.approx(2 * one.prefill)
     assert half.step_base == pytest.approx(2 * one.step_base)
     assert half.prepare == one.prepare
 
 
 def test_a_thread_for_each_core_delays_more_on_a_larger_host() -> None:
-    """Measured with a tile a request: 24 ms more on 16 cores, 62 and 78 on 64; with few threads nothing anywhere."""
+    """Measured with a tile a request: 24 ms more on 16 cores, 62 and 78 on 64; with few threads nothing anywhere.
 
-    def prepare(cpus: int, threads: int) -> float:
-        resolved = resolve(cpus=cpus, concurrency=1)
+    Alone, nine tiles of 1280x720 took as little more as one; under load each tile does.
+    """
+
+    def prepare(cpus: int, threads: int, loaded: bool = True, **image: Any) -> float:
+        resolved = resolve(cpus=cpus, concurrency=1, **image)
         config = configure(resolved, omp_threads=threads)
-        return request_times.estimate_times(resolved, config, speed.read_coefficients(STORE)).prepare
+        return request_times.estimate_times(resolved, config, loaded, speed.read_coefficients(STORE)).prepare
 
     small, large = (prepare(cpus, cpus) - prepare(cpus, 8) for cpus in (16, 64))
     assert 62 / 24 < large / small < 78 / 24
     assert 20 < small < 28
     assert prepare(64, 8) == prepare(16, 8)
+    wide: dict[str, Any] = {"image_width": 1280, "image_height": 720}
+    assert prepare(16, 16, False) - prepare(16, 8, False) == pytest.approx(small, rel=0.02)
+    alone, crowded = (prepare(16, 16, loaded, **wide) - prepare(16, 8, loaded, **wide) for loaded in (False, True))
+    assert alone == pytest.approx(small, rel=0.1)
+    assert crowded > 5 * alone
 
 
 def test_a_step_of_many_requests_exchanges_more() -> None:
@@ -435,7 +443,7 @@ def test_a_step_of_many_requests_exchanges_more() -> None:
     known = speed.read_coefficients(STORE)
     config = replace(configure(resolved, servers=1), tp=4)
     slow = {**known, "link-efficiency": known["link-efficiency"] / 2}
-    rows = [request_times.estimate_times(resolved, config, each).step_row for each in (known, slow)]
+    rows = [request_times.estimate_times(resolved, config, True, each).step_row for each in (known, slow)]
     link = resolved.gpu.nvlink_gb_s / 2 * known["link-efficiency"] * 1e6  # bytes a ms
     assert rows[1] - rows[0] == pytest.approx(80 * 2 * 1.5 * 8192 * 2 / link, rel=1e-6)
 

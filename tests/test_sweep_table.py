@@ -15,8 +15,8 @@ from recommender.smoke.campaign.plan import name_of_phase
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "site" / "concepts" / "predictions.md", ROOT / "site" / "concepts" / "predictions.vi.md")
 ROW = re.compile(
-    r"^\| (`?\w+`?), ([\w.-]+)(?: (?:on|trên) (PyTorch))? \| (\d+) \| ([\d.,]+)(?: ms|/s) \| ([\d.,]+) \| ([\d.,]*)[^|]*"
-    r"\| (\d+) % \| (\d+) % \|$",
+    r"^\| (`?\w+`?), ([\w.-]+)(?: (?:on|trên) (PyTorch))? \| (\d+) \| ([\d.,]+)(?: ms|/s) \| ([\d.,]+) "
+    r"\| ([\d.,]*)[^|]*\| (\d+) % \| (\d+) % \|$",
     re.MULTILINE,
 )
 SWEEPS = {

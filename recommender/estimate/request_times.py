@@ -32,19 +32,35 @@ With a thread for each core a request of one tile took 24 ms more on 16 cores, 6
 """
 
 
-def estimate_times(resolved: ResolvedRequest, config: Configuration, coefficients: Mapping[str, float]) -> ServiceTimes:
-    """Return one request's demands on a server: the mean over the image sizes, where they differ."""
+def estimate_times(
+    resolved: ResolvedRequest, config: Configuration, loaded: bool, coefficients: Mapping[str, float]
+) -> ServiceTimes:
+    """Return one request's demands on a server: the mean over the image sizes, where they differ.
+
+    ``loaded``: other requests compete for the host's cores.
+    """
     if not resolved.image_sizes:
-        return _fixed_times(resolved, config, coefficients)
+        return _fixed_times(resolved, config, loaded, coefficients)
     each = [
-        _fixed_times(changed(resolved, image_width=width, image_height=height), config, coefficients)
+        _fixed_times(changed(resolved, image_width=width, image_height=height), config, loaded, coefficients)
         for width, height, _ in resolved.image_sizes
     ]
     shares = [share for *_, share in resolved.image_sizes]
     return ServiceTimes(*(math.fsum(map(mul, shares, times)) for times in zip(*each, strict=True)))
 
 
-def _fixed_times(resolved: ResolvedRequest, config: Configuration, coefficients: Mapping[str, float]) -> ServiceTimes:
+def add_load(
+    alone: ServiceTimes, resolved: ResolvedRequest, config: Configuration, coefficients: Mapping[str, float]
+) -> ServiceTimes:
+    """Return the demands of a request where others compete for the host's cores: only its preprocessing differs."""
+    if resolved.image_sizes:
+        return estimate_times(resolved, config, True, coefficients)
+    return alone._replace(prepare=_prepare_ms(resolved, config, True, coefficients))
+
+
+def _fixed_times(
+    resolved: ResolvedRequest, config: Configuration, loaded: bool, coefficients: Mapping[str, float]
+) -> ServiceTimes:
     """Return the demands of a request whose images have one size."""
     model, tp = resolved.model, config.tp
     inputs, tiles = resolved.input_tokens(config.max_tiles), resolved.tiles(config.max_tiles)
@@ -68,7 +84,7 @@ def _fixed_times(resolved: ResolvedRequest, config: Configuration, coefficients:
     exchange += inputs * experts.token + experts.whole_pass
     full_pass = full_tokens * (token_ms + experts.token) + experts.whole_pass
     times = ServiceTimes(
-        prepare=_prepare_ms(resolved, config, coefficients),
+        prepare=_prepare_ms(resolved, config, loaded, coefficients),
         prefill=model_shape.prefill_flops(model, inputs) / dense + encode + exchange,
         full_pass=full_pass + estimate_pass_ms(resolved, tp, full_tokens, coefficients),
         expert_pass=experts.whole_pass,
@@ -120,8 +136,14 @@ def _step_times(
     }
 
 
-def _prepare_ms(resolved: ResolvedRequest, config: Configuration, coefficients: Mapping[str, float]) -> float:
-    """Return the server process's work on one request; it handles one at a time."""
+def _prepare_ms(
+    resolved: ResolvedRequest, config: Configuration, loaded: bool, coefficients: Mapping[str, float]
+) -> float:
+    """Return the server process's work on one request; it handles one at a time.
+
+    Threads delay each tile where others compete for the cores, and a request alone once: with a thread for each of 16
+    cores its latency grew by 12 to 25 ms, with one tile as with nine.
+    """
     request = coefficients["request-host-ms"]
     if not resolved.images:
         return request
@@ -129,10 +151,11 @@ def _prepare_ms(resolved: ResolvedRequest, config: Configuration, coefficients: 
     share = config.omp_threads / resolved.request.cpus
     crowded = min(max((share - CROWDED_FROM) / (1 - CROWDED_FROM), 0.0), 1.0)
     crowded *= math.pow(config.omp_threads / CROWDED_THREADS, CROWDED_GROWTH)
-    tile += crowded * coefficients["tile-host-crowded-ms"]
-    request += crowded * coefficients["request-host-crowded-ms"]
     decode = resolved.image_width * resolved.image_height / 1e6 * coefficients["megapixel-host-ms"]
-    return request + resolved.images * (resolved.tiles(config.max_tiles) * tile + decode)
+    tiles = resolved.images * resolved.tiles(config.max_tiles)
+    delay = crowded * coefficients["tile-host-crowded-ms"] * (tiles if loaded else 1)
+    request += crowded * coefficients["request-host-crowded-ms"]
+    return request + tiles * tile + delay + resolved.images * decode
 
 
 @lru_cache(maxsize=256)

@@ -21,7 +21,7 @@ from recommender.estimate.closed_loop import ServiceTimes, share_gpu, solve_loop
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.coverage import name_residual
 from recommender.estimate.engines.engine import engine_of
-from recommender.estimate.request_times import estimate_times
+from recommender.estimate.request_times import add_load, estimate_times
 from recommender.estimate.scheduler.passes import Answer
 from recommender.estimate.scheduler.simulation import LoadFigures, Timed
 from recommender.estimate.uncertainty import Basis, Range, derive_rate, find_basis, find_widening, make_range
@@ -255,7 +255,7 @@ def shared_times(
     resolved: ResolvedRequest, config: Configuration, *, concurrency: int, coefficients: Mapping[str, float]
 ) -> ServiceTimes:
     """Return a request's demands on a loaded server, longer where other servers share its GPU."""
-    times = estimate_times(resolved, config, coefficients)
+    times = estimate_times(resolved, config, True, coefficients)
     if config.share == 1:
         return times
     others, share = config.share - 1, coefficients["shared-step-share"]
@@ -300,28 +300,29 @@ def estimate_server(
     Requests beyond the batch wait in line. ``coefficients`` are values by name.
     """
     later_tokens = resolved.output_tokens - 1
-    times = estimate_times(resolved, config, coefficients)
+    alone = estimate_times(resolved, config, False, coefficients)
     # A pass reads all weights, however short its text. The prefill of an image was measured with them.
-    least = max(times.prompt_floor, 0.0 if resolved.images else times.step(1))
-    first = engine_of(config).request_overhead_ms(coefficients) + times.prepare + max(times.prefill, least)
-    whole = first + later_tokens * times.step(1)
+    least = max(alone.prompt_floor, 0.0 if resolved.images else alone.step(1))
+    first = engine_of(config).request_overhead_ms(coefficients) + alone.prepare + max(alone.prefill, least)
+    whole = first + later_tokens * alone.step(1)
     if concurrency == 1:
-        limit = _find_limit(times, resolved.output_tokens, 1)
+        limit = _find_limit(alone, resolved.output_tokens, 1)
         tail = whole * coefficients["tail-alone"]
-        return PointEstimate(whole, whole, tail, first, times.step(1), 1e3 / whole, limit, first, times.step(1))
+        return PointEstimate(whole, whole, tail, first, alone.step(1), 1e3 / whole, limit, first, alone.step(1))
+    times = add_load(alone, resolved, config, coefficients)
     limit = _find_limit(times, resolved.output_tokens, min(concurrency, config.max_batch_size))
     within, token = _load_server(resolved, config, times, concurrency, coefficients)
-    token = max(token, times.step(1))
+    token = max(token, alone.step(1))
     # Running the requests one after the other is always possible.
     ttft = max(min(within, concurrency * whole) - later_tokens * token, first)
     mean = ttft + later_tokens * token
     # If preprocessing is the limit, a longer prompt waits in the engine instead of before it. That must not show as a
     # gain: its first token comes no earlier than that of a prompt without text.
-    bare = estimate_times(changed(resolved, prompt_tokens=0), config, coefficients)
+    bare = estimate_times(changed(resolved, prompt_tokens=0), config, True, coefficients)
     within, gap = _load_server(resolved, config, bare, concurrency, coefficients)
     ttft = max(ttft, min(within, concurrency * whole) - later_tokens * gap)
     tail = max(whole * coefficients["tail-alone"], mean * coefficients["tail-queue"])
-    return PointEstimate(whole, mean, tail, ttft, token, concurrency / mean * 1e3, limit, first, times.step(1))
+    return PointEstimate(whole, mean, tail, ttft, token, concurrency / mean * 1e3, limit, first, alone.step(1))
 
 
 def _load_server(
