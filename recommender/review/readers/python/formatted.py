@@ -56,9 +56,11 @@ def _filled(
         name = match["name"] or str(count)
         count += not match["name"]
         value = given[int(name)] if name.isdecimal() and int(name) < len(given) else named.get(name)
-        if value is None or match["spec"] or number >= MOST_FIELDS:
+        plain = value is not None and not match["spec"] and number < MOST_FIELDS
+        pieces = list(values.pieces(value, depth + 1)) if plain and value is not None else []
+        if pieces and all(piece.text is not None for piece in pieces):
+            yield from pieces
+        else:
             unknown = template.cut(*match.span())
             yield Piece(None, unknown.start, unknown.end)
-        else:
-            yield from values.pieces(value, depth + 1)
     yield template.cut(at, len(template.text or ""))
