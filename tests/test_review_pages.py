@@ -151,3 +151,45 @@ def test_an_old_release_is_reviewed_as_the_oldest() -> None:
     text = "pip install lmdeploy==0.5.3\nlmdeploy serve api_server Qwen/Qwen2-7B-Instruct --chat-template qwen\n"
     messages = [each.message for each in review("x.sh", text, {}).findings if each.severity != "info"]
     assert messages == ["LMDeploy 0.5.3 is not among the covered releases, 0.7.0 and newer."]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        '"lmdeploy serve api_server {} --tp {}".format(model, 2)',
+        '"lmdeploy serve api_server {model} --tp {tp}".format(model=model, tp=2)',
+        '"lmdeploy serve api_server %s --tp %d" % (model, 2)',
+        '"lmdeploy serve api_server %(model)s --tp 2" % {"model": model}',
+    ],
+)
+def test_a_formatted_text_is_what_it_becomes(command: str) -> None:
+    """By position and by name."""
+    launch = only_launch(f'import os\nmodel = "Qwen/Qwen3-8B"\nos.system({command})\n', "python", "x.py")
+    assert launch.model is not None
+    assert launch.model.value == "Qwen/Qwen3-8B"
+    assert given_options(launch) == {"--tp": ["2"]}
+
+
+def test_what_a_format_pads_or_spreads_is_unknown() -> None:
+    """The place of the field says so."""
+    text = 'import os\nos.system("lmdeploy serve api_server x --tp {:02d}".format(2))\n'
+    assert given_options(only_launch(text, "python", "x.py")) == {"--tp": [None]}
+    text = 'import os\nos.system("lmdeploy serve api_server x --tp {tp}".format(**given))\n'
+    assert given_options(only_launch(text, "python", "x.py")) == {"--tp": [None]}
+
+
+@pytest.mark.parametrize("table", ['{"--tp": 2, "--session-len": 4096}', '{"--tp": 2} | {"--session-len": 4096}'])
+def test_each_turn_of_a_loop_adds_its_words_in_order(table: str) -> None:
+    """An option and its value; of a table that is not known, nothing is."""
+    text = f"""
+import subprocess
+cmd = ["lmdeploy", "serve", "api_server", "Qwen/Qwen3-8B"]
+for name, value in ({table}).items():
+    cmd.append(name)
+    cmd.append(str(value))
+subprocess.run(cmd)
+"""
+    launch = only_launch(text, "python", "x.py")
+    known = {} if "|" in table else {"--tp": ["2"], "--session-len": ["4096"]}
+    assert given_options(launch) == known
+    assert launch.unsure == ("|" in table)

@@ -36,6 +36,7 @@ FILES_NOT_FOUND = {
     ("sh-retry-loop", "It registers http://0.0.0.0:23333 at the proxy"),
     ("sh-slurm-array", "The second and third model have no AWQ weights"),
     ("sky-serve-yaml", "The server listens on 8080"),
+    ("web-gh-matrix", "One card is visible, the second model asks for two"),
 }
 """Most depend on the caller: it may add --api-keys or another engine, choose the model of a job array, and the proxy
 may be on another host. A matrix may give another
@@ -87,7 +88,7 @@ def test_the_files_have_no_false_alarm_and_no_more_misses() -> None:
     assert [file.judged.id for file in judging.files() if file.silent] == []
     assert wrong(judged) == []
     assert missed(judged) == FILES_NOT_FOUND
-    assert sum(len(one.right) for one in judged) >= 980
+    assert sum(len(one.right) for one in judged) >= 1070
 
 
 def test_findings_are_of_the_labelled_rule() -> None:

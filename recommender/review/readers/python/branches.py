@@ -11,13 +11,16 @@ if TYPE_CHECKING:
 
 FIRST = 4
 """The words among which a command's program is."""
+MOST_BRANCHES = 20
 
 
 def of_branch(scopes: Scopes, name: ast.expr) -> ast.expr | None:
     """Return the one value of a name that is a command of LMDeploy, if each branch sets another."""
     scope = scopes.binding(name) if isinstance(name, ast.Name) else None
     given = scope.earlier.get(name.id, []) if scope is not None and isinstance(name, ast.Name) else []
-    if scope is None or len(given) < 2 or not isinstance(name, ast.Name) or len(given) != scope.times[name.id]:
+    if scope is None or not 1 < len(given) <= MOST_BRANCHES or not isinstance(name, ast.Name):
+        return None
+    if len(given) != scope.times[name.id]:  # a loop or an import sets it too
         return None
     ours = [value for value, _ in given if _names_lmdeploy(value)]
     apart = len({block for _, block in given}) == len(given)

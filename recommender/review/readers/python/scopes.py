@@ -295,22 +295,6 @@ class Scopes:
             scope = scope.parent
         return scope
 
-    def looped(self, added: ast.expr) -> Iterator[dict[str, ast.expr]]:
-        """Yield what the variables of the loop around an addition are in each turn, over a dictionary's items."""
-        statement: ast.AST | None = added
-        while statement is not None and not isinstance(statement, ast.stmt):
-            statement = self.parents.get(id(statement))
-        loop = self.parents.get(id(statement))
-        called = loop.iter if isinstance(loop, ast.For) else None
-        if not isinstance(loop, ast.For) or not isinstance(called, ast.Call) or last_name(called.func) != "items":
-            return
-        given = called.func.value if isinstance(called.func, ast.Attribute) else None
-        whole = self.find(given) if isinstance(given, ast.Name) else given
-        names = [each.id for each in getattr(loop.target, "elts", ()) if isinstance(each, ast.Name)]
-        if isinstance(whole, ast.Dict) and len(names) == len(("key", "value")) and None not in whole.keys:
-            for key, value in zip(whole.keys, whole.values, strict=True):
-                yield {names[0]: key, names[1]: value} if key is not None else {}
-
 
 def _declared(value: ast.expr | None) -> ast.expr | None:
     """Return the default within ``Field(8192, ge=1)`` and its like; any other value as it is."""

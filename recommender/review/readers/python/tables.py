@@ -37,11 +37,39 @@ def _looked_up(scopes: Scopes, function: ast.AST) -> list[Row]:
 def entry(scopes: Scopes, node: ast.Subscript, key: str | None) -> ast.expr | None:
     """Return what a table of the file holds under a key."""
     table = _table(scopes, node.value) if isinstance(node.value, ast.Name) else None
-    if not isinstance(table, ast.Dict) or key is None:
-        return None
-    pairs = zip(table.keys, table.values, strict=True)
-    found = [value for name, value in pairs if isinstance(name, ast.Constant) and str(name.value) == key]
+    found = [value for name, value in _pairs(table) if isinstance(name, ast.Constant) and str(name.value) == key]
     return found[0] if len(found) == 1 else None
+
+
+def loop_around(scopes: Scopes, added: ast.expr) -> ast.For | None:
+    """Return the loop whose body adds an expression to a list."""
+    statement: ast.AST | None = added
+    while statement is not None and not isinstance(statement, ast.stmt):
+        statement = scopes.parents.get(id(statement))
+    loop = scopes.parents.get(id(statement))
+    return loop if isinstance(loop, ast.For) else None
+
+
+def turns(scopes: Scopes, loop: ast.For | None) -> Iterator[Row]:
+    """Yield what the variables of a loop over a dictionary's items are in each turn."""
+    called = loop.iter if loop is not None else None
+    if loop is None or not isinstance(called, ast.Call) or last_name(called.func) != "items":
+        return
+    given = called.func.value if isinstance(called.func, ast.Attribute) else None
+    names = [each.id for each in getattr(loop.target, "elts", ()) if isinstance(each, ast.Name)]
+    if given is not None and len(names) == len(("key", "value")):
+        yield from ({names[0]: key, names[1]: value} for key, value in _pairs(_table(scopes, given)))
+
+
+def _pairs(table: ast.expr | None) -> list[tuple[ast.expr, ast.expr]]:
+    """Return the entries of ``{…}`` or ``dict(…)``; none if another table is part of it."""
+    pairs: list[tuple[ast.expr | None, ast.expr]] = []
+    if isinstance(table, ast.Dict):
+        pairs = list(zip(table.keys, table.values, strict=True))
+    elif isinstance(table, ast.Call) and last_name(table.func) == "dict" and not table.args:
+        pairs = [(ast.Constant(each.arg) if each.arg else None, each.value) for each in table.keywords]
+    known = [(key, value) for key, value in pairs if key is not None]
+    return known if len(known) == len(pairs) else []
 
 
 def _table(scopes: Scopes, node: ast.expr) -> ast.expr | None:
@@ -53,8 +81,7 @@ def _turns(scopes: Scopes, given: ast.expr) -> list[ast.expr]:
     called = last_name(given.func) if isinstance(given, ast.Call) else ""
     if isinstance(given, ast.Call) and called == "items" and isinstance(given.func, ast.Attribute):
         table = _table(scopes, given.func.value)
-        pairs = zip(table.keys, table.values, strict=True) if isinstance(table, ast.Dict) else ()
-        return [ast.Tuple([key, value]) for key, value in pairs if key is not None]
+        return [ast.Tuple([key, value]) for key, value in _pairs(table)]
     if isinstance(given, ast.Call) and called == "zip":
         columns = [_elements(scopes, each) for each in given.args]
         return [ast.Tuple(list(each)) for each in zip(*columns, strict=False)]

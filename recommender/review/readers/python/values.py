@@ -4,11 +4,13 @@ import ast
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import groupby
 
 from recommender.common.pattern import pattern
 from recommender.review.readers.python.branches import of_branch
+from recommender.review.readers.python.formatted import formatted
 from recommender.review.readers.python.scopes import Scopes, last_name
-from recommender.review.readers.python.tables import entry
+from recommender.review.readers.python.tables import Row, entry, loop_around, turns
 from recommender.review.script.source_map import Field, Piece, SourceText, join_pieces, limited, split_pieces
 
 MOST_EXPRESSIONS = 400
@@ -98,6 +100,8 @@ class Values:
             yield from self.pieces(value, depth + 1) if value is not None else (Piece(None),)
         elif isinstance(node, ast.JoinedStr):
             yield from self._joined(node, depth)
+        elif (made := formatted(self, node, depth)) is not None:
+            yield from made
         elif isinstance(node, ast.Call):
             yield from self._call(node, depth)
         elif isinstance(node, ast.Subscript):
@@ -256,24 +260,25 @@ class Values:
         words = self.command(value, depth + 1) if value is not None else None
         grown = list(self.scopes.grown(node)) if words is not None else []
         certain = sum(not always for _, _, always in grown) < 2  # of several, some may exclude each other
-        for added, one, always in grown:
-            new = self._looped(added, one, depth)
-            always = always or new is not None
-            if new is None:
+        for loop, group in groupby(grown, key=lambda each: loop_around(self.scopes, each[0])):
+            additions = list(group)
+            self.followed += [self.span(added) for added, _, _ in additions]
+            if (rows := list(turns(self.scopes, loop))) and words is not None:
+                words += self._looped(rows, additions, depth)
+                continue
+            for added, one, always in additions:
                 new = [self.field(added)] if one else self.command(added, depth + 1)
-            self.followed.append(self.span(added))
-            many = Field((Piece(None),), *self.span(added), many=True, optional=new is not None)
-            words = [*(words or ()), *(new or ()), *(() if (always or certain) and new is not None else (many,))]
+                many = Field((Piece(None),), *self.span(added), many=True, optional=new is not None)
+                words = [*(words or ()), *(new or ()), *(() if (always or certain) and new is not None else (many,))]
         return words
 
-    def _looped(self, added: ast.expr, one: bool, depth: int) -> list[Field] | None:
-        """Return the words that a loop over a dictionary adds; None for other loops."""
-        words: list[Field] | None = None
-        around = self.bound
-        for turn in self.scopes.looped(added):
-            self.bound = around | turn
-            new = [self.field(added)] if one else self.command(added, depth + 1) or []
-            words = [*(words or []), *new]
+    def _looped(self, rows: list[Row], additions: list[tuple[ast.expr, bool, bool]], depth: int) -> list[Field]:
+        """Return the words that each turn of a loop adds."""
+        words, around = list[Field](), self.bound
+        for row in rows:
+            self.bound = around | row
+            for added, one, _ in additions:
+                words += [self.field(added)] if one else self.command(added, depth + 1) or []
         self.bound = around
         return words
 
