@@ -36,7 +36,7 @@ KINDS = {
     "a how-to": "how-to/first-deployment.html", "errors of predictions": "concepts/predictions.html",
     "reference": "reference/python.html", "Vietnamese start": "vi/index.html", "Vietnamese compare": "vi/compare.html",
     "Vietnamese flag": "vi/flags/session-len.html", "Vietnamese check": "vi/check.html",
-    "Vietnamese fix": "vi/fix.html",
+    "Vietnamese fix": "vi/fix.html", "Vietnamese claims": "vi/claims.html",
 }  # fmt: skip
 OF_THE_LOOK = ["link-in-text-block", "scrollable-region-focusable", "aria-hidden-focus", "list"]
 """What another palette and another width can break, beside contrast: other rules look at the same elements."""
