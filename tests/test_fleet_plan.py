@@ -334,8 +334,8 @@ def test_a_host_comes_once() -> None:
         (("--gpu", "L4", "--gpu", "A10:2", "--p99", "150", "--tp", "1"), "mainly decoding steps"),
         (("--gpu", "L4", "--burst", "4", "--p99", "381"), "with other arrivals p99 exceeds 381 ms"),
         (
-            ("--gpu", "L4:2", "--burst", "100", "--p99", "700", "--tp", "1"),
-            "with other arrivals p99 exceeds 700 ms",
+            ("--gpu", "L4:2", "--burst", "1000", "--p99", "400", "--tp", "1"),
+            "with other arrivals p99 exceeds 400 ms",
         ),
         (("--gpu", "H100:2", "--model", "qwen3-32b", "--lmdeploy", "0.7.0"), "is not known to support"),
         (("--gpu", "L4:2", "--model", "internvl3-78b"), "the weights, 146.0 GiB per GPU"),
