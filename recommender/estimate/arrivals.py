@@ -44,7 +44,7 @@ WANDERING = 25
 FEW = 4
 FAR_APART_MS, PREFILLED_MS = 1e9, 1e-6
 ARRIVALS_SEED, GROUPS_SEED, LARGE_GROUPS_SEED = 15, 177, 157
-"""Of a hundred, the one whose gaps make a queue with equal service times wait most nearly as theory says; the others are
+"""Of a hundred, the one whose gaps make a queue with equal service times wait most nearly as theory says; others are
 for requests that come in groups.
 
 A few thousand requests of others may lack the rare crowds that make the longest queues."""
