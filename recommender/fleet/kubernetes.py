@@ -160,6 +160,7 @@ def files(layout: Layout) -> dict[str, str]:
         )
     names = _names(layout)
     names |= monitoring.context(layout, names["limits"]) | {"scale": scale(layout, names["size"])}
+    names["host_pods"] = pods(layout) // layout.hosts
     manifests = [f"{manifest}.yaml" for manifest in (*ALWAYS, *(["download"] if names["hub"] else []))]
     paths = (*(f"k8s/{name}" for name in (*manifests, DASHBOARD, *CHART, front.NAME)), front.STARTER, front.LUA)
     return {
@@ -240,7 +241,6 @@ def _names(layout: Layout) -> dict[str, Any]:
         "front_image_source": front.IMAGE_SOURCE,
         "fronts": FRONTS,
         "hosts": 1,
-        "host_pods": size.pods // layout.hosts,
         "server_count": layout.servers,
         "slots": size.pods + max(4, size.pods // 4),
         "servers_name": SERVERS,
