@@ -263,7 +263,9 @@ BURSTS = [("chat", "log-normal", 8, 0.5, 16, 8), ("image", "fixed", 8, 0.7, 16, 
           ("small", "geometric", 2, 0.7, 4, 16), ("rag", "fixed", 16, 0.8, 16, 8), ("chat", "fixed", 4, 0.7, 8, 8),
           ("chat", "geometric", 1, 0.5, 4, 4), ("rag", "log-normal", 8, 0.5, 8, 8),
           ("small", "geometric", 8, 0.8, 16, 32), ("image", "fixed", 2, 0.5, 4, 4),
-          ("image", "fixed", 16, 0.9, 4, 4)]  # fmt: skip
+          ("image", "fixed", 16, 0.9, 4, 4), ("image", "fixed", 24, 0.13, 400, 20),
+          ("image", "fixed", 72, 0.04, 400, 20), ("image", "fixed", 256, 0.01, 400, 20),
+          ("image", "fixed", 48, 0.45, 100, 20)]  # fmt: skip
 """Mean size of the groups, and so many times the usual requests, of which fewer would not tell the p99."""
 MANY = [("image", "fixed", 32, 0.9), ("image", "fixed", 64, 0.7), ("image", "fixed", 64, 0.9),
         ("chat", "nearly fixed", 64, 0.7), ("chat", "nearly fixed", 64, 0.9)]  # fmt: skip

@@ -369,6 +369,8 @@ def test_servers_drain_and_updates_spare_the_fleet(at: int) -> None:
     assert rolling["maxSurge"] == 0
     assert rolling["maxUnavailable"] == 1
     assert every["PodDisruptionBudget", "lmdeploy-server"]["spec"]["maxUnavailable"] == 1
+    for name in ("server", "front"):
+        assert every["PodDisruptionBudget", f"lmdeploy-{name}"]["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
     probe = server(at)["startupProbe"]
     assert spec["progressDeadlineSeconds"] > probe["periodSeconds"] * probe["failureThreshold"]
     assert spec["revisionHistoryLimit"] > 0
@@ -390,6 +392,7 @@ def test_updates_take_no_more_than_is_spare(at: int, hosts: int, spare: int) -> 
     real = min(spare, hosts - 1)
     assert out == max(1, (real - 1) * a_host)
     assert hosts == 1 or out < hosts * a_host
+    assert f"its pods, {a_host}," in texts["pdb.yaml"]
     comments = [line for line in texts["pdb.yaml"].splitlines() if "spare" in line]
     assert len(comments) == 1
     assert len(comments[0]) <= 80

@@ -176,3 +176,13 @@ def test_a_mix_is_for_a_fleet() -> None:
     code, _, err = command("--gpu", "L4", "--workload", "chat:0.7,rag:0.3")
     assert code == 2
     assert "recommend plan" in err
+
+
+def test_files_of_a_mix_have_a_short_head(tmp_path: Path) -> None:
+    """The request in the head has the mix's lengths by fifty quantiles, not each request."""
+    words = ("--workload", "chat:0.7,rag:0.3", "--rps", "5", "--model", "llama-3.1-8b-instruct", "--tp", "1")
+    code, _, err = plan(*words, "--format", "k8s", "-o", str(tmp_path / "fleet"))
+    assert code == 0, err
+    head = (tmp_path / "fleet" / "deployment.yaml").read_text("utf-8").splitlines()[1]
+    assert len(head) < 1000
+    assert len(json.loads(head.partition("request: ")[2])["input_lengths"].split(",")) == 50

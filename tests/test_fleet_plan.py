@@ -334,8 +334,8 @@ def test_a_host_comes_once() -> None:
         (("--gpu", "L4", "--gpu", "A10:2", "--p99", "150", "--tp", "1"), "mainly decoding steps"),
         (("--gpu", "L4", "--burst", "4", "--p99", "381"), "with other arrivals p99 exceeds 381 ms"),
         (
-            ("--gpu", "L4:2", "--burst", "100", "--p99", "700", "--tp", "1"),
-            "with other arrivals p99 exceeds 700 ms",
+            ("--gpu", "L4:2", "--burst", "1000", "--p99", "400", "--tp", "1"),
+            "with other arrivals p99 exceeds 400 ms",
         ),
         (("--gpu", "H100:2", "--model", "qwen3-32b", "--lmdeploy", "0.7.0"), "is not known to support"),
         (("--gpu", "L4:2", "--model", "internvl3-78b"), "the weights, 146.0 GiB per GPU"),
@@ -667,13 +667,13 @@ def test_several_hundred_hosts_are_quick() -> None:
 
 
 def test_large_bursts_are_quick() -> None:
-    """Few groups of a thousand requests are simulated, and none of them where the servers are far too busy."""
+    """Some fifty groups of a thousand requests are simulated at a time; with ten the p99 was off by up to a quarter."""
     arrivals._simulate.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrivals, "Pool", counting(work := [0]))
         found = fleet(HostKind("h100-sxm-80g", 8, 2, 128), Aim(200, 800, burst=1000))
     assert found.down.p99_ms <= 800.000001
-    assert work[0] < 200_000
+    assert work[0] < 500_000
 
 
 def counting(work: list[int]) -> Any:

@@ -160,6 +160,7 @@ def files(layout: Layout) -> dict[str, str]:
         )
     names = _names(layout)
     names |= monitoring.context(layout, names["limits"]) | {"scale": scale(layout, names["size"])}
+    names["host_pods"] = pods(layout) // layout.hosts
     manifests = [f"{manifest}.yaml" for manifest in (*ALWAYS, *(["download"] if names["hub"] else []))]
     paths = (*(f"k8s/{name}" for name in (*manifests, DASHBOARD, *CHART, front.NAME)), front.STARTER, front.LUA)
     return {
@@ -283,7 +284,7 @@ def _size(layout: Layout) -> Size:
         part=PART in resolved.gpu.id,
         health_probes_engine=resolved.version >= version(resolved.store.threads[HEALTH].until),
         fleet=f"Fleet: {count(layout.servers, 'server')} on {count(layout.hosts, 'host')} "
-        f"with {count(config.cards, 'card')} each.",
+        f"with {count(config.cards, 'card')} each.{_describe_peak(layout)}",
         sharing=f"A pod has {config.share} servers on {count(config.tp, 'card')}, under CUDA MPS in the same "
         "container: NVIDIA's toolkit puts its programs there. Nobody has run this form.",
         replicas_why=f"{count(layout.hosts, 'host')} x {count(host_pods, 'pod')}.",
@@ -293,6 +294,15 @@ def _size(layout: Layout) -> Size:
         f"{f' for each of {config.share} servers' if config.share > 1 else ''}, and {weights} GiB at "
         f"{VOLUME_BYTES_S // 10**6} MB/s: raise failureThreshold for a slower volume.",
     )
+
+
+def _describe_peak(layout: Layout) -> str:
+    """Return the peak that was planned for and its goals; the prediction above is of one host's full batches."""
+    if not layout.rps:
+        return ""
+    up = layout.servers * (layout.hosts - min(layout.spare, layout.hosts - 1)) / layout.hosts
+    goals = "".join(f", {goal.words.strip()} within {goal.most_ms:,.0f} ms" for goal in layout.goals)
+    return f" Planned for {layout.rps * up:,.3g} requests/s at the peak{goals}; the prediction is of full batches."
 
 
 def _cpus(layout: Layout, host_pods: int) -> tuple[int, str]:

@@ -56,7 +56,9 @@ def lay_out(fleet: SizedFleet, plan: FleetPlan) -> Layout:
     """Return one host's recommendation and the number of hosts, for the artefacts."""
     kind, config = fleet.kind, fleet.config
     concurrency = config.max_batch_size * servers_of(kind, config)
-    request = replace(fleet.resolved.request, gpu_count=kind.cards, cpus=kind.cpus, concurrency=concurrency)
+    # What stands for a mix is too long for the head of a file; the lengths and the most images of it stay.
+    own = replace(fleet.resolved.request, asked=())
+    request = replace(own, gpu_count=kind.cards, cpus=kind.cpus, concurrency=concurrency)
     made = recommend(request, plan.resolved.store, room=False)
     aim = plan.aim
     admitted, wait_ms = _admit(made, fleet, aim.goals) if aim.goals else (0, 0.0)

@@ -134,10 +134,12 @@ class RateSearch:
             needed = self._needed(hosts)
             if needed <= hosts:
                 high, low = hosts, max(low, needed - 1)
-            elif needed == UNBOUNDED and self.highest_rung(self.most_shaped) < 0:  # nor do many more
+            elif needed == UNBOUNDED and self._over(0, self.most_shaped) > 0:  # nor do many more
                 return 0
             else:
-                low, needed = hosts, min(needed, MOST_GROWTH * hosts)
+                low, needed = hosts, min(needed, (2 if near else MOST_GROWTH) * hosts)
+            if needed <= low:  # which are too few, whatever their rate: bursts alone miss the goal
+                needed = math.isqrt(low * high)
             hosts = min(max(needed, low + 1), high - 1)
         return high if high < below else 0
 
@@ -189,7 +191,8 @@ class RateSearch:
         servers = hosts * self.per_host
         if servers <= EXACT:
             return servers
-        step = 1 << servers.bit_length() - (4 if servers <= self.aim.burst else 1)
+        fine = self.effort >= 1 and servers <= self.aim.burst
+        step = 1 << servers.bit_length() - (4 if fine else 1)
         return min(servers // step * step, self.most_shaped)
 
     def _needed(self, hosts: int) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from recommender.common.errors import RequestError
 from recommender.common.text import did_you_mean, shorten
 from recommender.request.lengths import Asked, pair_lengths, spread, write_lengths
 from recommender.request.load_lengths import prompt_in_turn
 from recommender.request.request import SHARE_SLACK, Request
+from recommender.request.trace import quantiles
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
@@ -73,16 +74,13 @@ def mix_workloads(request: Request, text: str, workloads: Mapping[str, records.W
     if request.images < 0:
         largest = max((workloads[name] for name in shares), key=lambda each: (each.images, each.image_width))
         images = {name: getattr(largest, name) for name in ("images", "image_width", "image_height")}
-    return replace(request, **describe_asked(asked), **images)
-
-
-def describe_asked(asked: Sequence[Asked]) -> dict[str, Any]:
-    """Return the fields of a request for requests that stand for all."""
-    return {
-        "asked": tuple(asked),
-        "input_lengths": write_lengths([each.prompt for each in asked]),
-        "output_lengths": write_lengths([each.output for each in asked]),
-    }
+    return replace(
+        request,
+        asked=tuple(asked),
+        input_lengths=write_lengths(quantiles([each.prompt for each in asked])),
+        output_lengths=write_lengths(quantiles([each.output for each in asked])),
+        **images,
+    )
 
 
 def _list_asked(workload: records.Workload, most: int) -> list[Asked]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from recommender.common.errors import RequestError
 from recommender.request.lengths import Asked, write_lengths
-from recommender.request.mix import choose_asked, describe_asked
+from recommender.request.mix import choose_asked
 from recommender.request.request import LEAST, MAX_CONCURRENCY, MAX_IMAGES, Replayed, Request
 from recommender.request.trace import Trace, burstiness_of, quantiles, read_trace
 from recommender.request.trace_prefix import Beginning
@@ -117,7 +117,7 @@ def _mix(request: Request, trace: Trace) -> dict[str, Any]:
     asked = choose_asked(
         [Asked(prompt, max(output, 1), each, min(prefix, prompt - 1)) for prompt, output, each in every]
     )
-    return describe_asked(asked) | (_take_images(max(images)) if request.images < 0 else {})
+    return {"asked": asked} | (_take_images(max(images)) if request.images < 0 else {})
 
 
 def _images(request: Request, trace: Trace) -> dict[str, Any]:
