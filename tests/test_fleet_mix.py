@@ -166,6 +166,7 @@ def test_a_mix_of_workloads_lies_between_them() -> None:
     ],
 )
 def test_bad_mixes_are_one_line(words: tuple[str, ...], said: str) -> None:
+    """Each fault is told in one line, with exit code 2."""
     code, out, err = plan("--rps", "5", *words)
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert said in err

@@ -280,7 +280,7 @@ def beside(name: str, number: int) -> tuple[list[int], LoadFigures, float]:
 
 def test_runs_with_poisson_arrivals() -> None:
     """Servers that requests arrived at by themselves. Both pages say what is so: medians of the H100's runs are within
-    25 %, of an H200's with four threads within 11 %; with a thread for each core, LMDeploy's default, it took up to
+    33 %, of an H200's with four threads within 11 %; with a thread for each core, LMDeploy's default, it took up to
     1.8 times as long."""
     every = {each: beside(*each) for each in RUNS}
     off = {each: found.latency.p50 / statistics.median(times) - 1 for each, (times, found, _) in every.items()}
@@ -290,9 +290,9 @@ def test_runs_with_poisson_arrivals() -> None:
     assert (len(threads), len(crowded), len(four)) == (9, 3, 3)
     assert len(off) == 15
     assert max(map(abs, four)) <= 0.11
-    assert max(map(abs, threads)) <= 0.255
-    assert sum(abs(value) <= 0.1 for value in threads) == 5
-    assert sorted(round(value, 2) for value in crowded) == [-0.42, -0.29, -0.05]
+    assert max(map(abs, threads)) <= 0.335
+    assert sum(abs(value) <= 0.1 for value in threads) == 6
+    assert sorted(round(value, 2) for value in crowded) == [-0.42, -0.29, -0.06]
     busiest = max(busy for *_, busy in every.values())
     for page in ("site/concepts/front.md", "site/concepts/front.vi.md"):
         text = " ".join((KNOWLEDGE.parent / page).read_text("utf-8").split())

@@ -24,7 +24,7 @@ from recommender.common.changed import changed
 from recommender.common.errors import KnowledgeError
 from recommender.common.plain import Plain
 from recommender.common.units import MIB
-from recommender.estimate import memory, speed
+from recommender.estimate import load_profile, memory, speed
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.engines.engine import engine_of
 from recommender.estimate.scheduler.simulation import KEEPS_UP
@@ -182,7 +182,7 @@ def predict(observation: Observation, values: Values) -> dict[str, float]:
 def is_simulated(observation: Observation) -> bool:
     """Return whether predictions simulate the load; the memory of a start is none."""
     concurrency = observation.concurrency
-    return bool(concurrency) and speed.is_simulated(observation.resolved, observation.config, concurrency)
+    return bool(concurrency) and load_profile.is_simulated(observation.resolved, observation.config, concurrency)
 
 
 def simulate(observation: Observation, values: Values) -> dict[str, float]:

@@ -59,8 +59,7 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
         values, fits = read_values(store), read_fits(kept)
         _require_best(observations, store, fits)
     else:
-        values = solve(observations, store)
-        fits = solve_folds(observations, store, values, say)
+        fits = solve_folds(observations, store, values := solve(observations, store), say)
     errors = held_out_errors(observations, store, fits)
     figures = residuals(errors)
     click.echo(table(figures))

@@ -39,6 +39,16 @@ DIGITS = 9
 TimesOf = Callable[["ResolvedRequest", "Configuration"], "ServiceTimes"]
 
 
+def is_simulated(resolved: ResolvedRequest, config: Configuration, concurrency: int) -> bool:
+    """Return whether a load is simulated: it arrives, several are in flight, or lengths vary.
+
+    Images in a closed loop are solved instead, where a pass holds prompts and running requests: see ``closed_loop``.
+    """
+    if resolved.rps or (resolved.images and not engine_of(config).DECODE_ROUNDS):
+        return bool(resolved.rps)
+    return concurrency > config.servers or resolved.varies
+
+
 def simulate_servers(
     resolved: ResolvedRequest,
     config: Configuration,

@@ -4,7 +4,7 @@ A request passes two stations. The server process prepares it in one thread: dec
 tokenise. The engine then runs it through one iteration for each output token; an iteration costs a decoding step and
 the prefill of the requests that joined the batch meanwhile. ``closed_loop`` solves how the requests split between the
 two stations. Texts under load, and all that arrive at a rate, are simulated pass by pass instead (``load_profile``).
-The coefficients are fitted by ``recommend knowledge fit``. A range covers 80 % of the held-out errors.
+A range covers 80 % of the held-out errors.
 """
 
 from __future__ import annotations
@@ -148,8 +148,6 @@ GPU_COEFFICIENTS = (
 )
 PYTORCH_COEFFICIENTS = tuple(name for name in COEFFICIENTS if name.startswith("pytorch-"))
 EXPERT_COEFFICIENTS = tuple(name for name in COEFFICIENTS if name.startswith("expert-"))
-MEANS = ("latency", "ttft", "token")
-"""Figures that are means over the requests of all servers."""
 
 
 def estimate(resolved: ResolvedRequest, config: Configuration, ranged: bool = True, kv_tokens: int = 0) -> Speed:
@@ -198,7 +196,7 @@ def predict_load(
 ) -> tuple[PointEstimate, LoadFigures | None]:
     """Return the figures of all servers, and the quantiles where the load is simulated."""
     point = estimate_servers(resolved, config, concurrency, coefficients)
-    if not is_simulated(resolved, config, concurrency):
+    if not load_profile.is_simulated(resolved, config, concurrency):
         return point, None
     times_of = partial(shared_times, concurrency=-(-concurrency // config.servers), coefficients=coefficients)
     profile = load_profile.simulate_servers(resolved, config, concurrency, coefficients, times_of, kv_tokens)
@@ -216,16 +214,6 @@ def predict_load(
         rps=profile.rps * (1.0 if resolved.rps else profile.latency.mean / latency),
     )
     return simulated, profile
-
-
-def is_simulated(resolved: ResolvedRequest, config: Configuration, concurrency: int) -> bool:
-    """Return whether a load is simulated: it arrives, several are in flight, or lengths vary.
-
-    Images in a closed loop are solved instead, where a pass holds prompts and running requests: see ``closed_loop``.
-    """
-    if resolved.rps or (resolved.images and not engine_of(config).DECODE_ROUNDS):
-        return bool(resolved.rps)
-    return concurrency > config.servers or resolved.varies
 
 
 def answer_driven(
@@ -284,11 +272,8 @@ def scale_coefficients(store: Store, host: float, gpu: float) -> Mapping[str, fl
 
 def _find_limit(times: ServiceTimes, output_tokens: int, batch: int) -> Limit:
     """Return the station with the largest demand: more load queues there."""
-    parts: dict[Limit, float] = {
-        "preprocessing": times.prepare,
-        "prefill on the card": times.prefill,
-        "decoding steps": output_tokens * times.step(batch) / batch,
-    }
+    parts: dict[Limit, float] = {"preprocessing": times.prepare, "prefill on the card": times.prefill}
+    parts["decoding steps"] = output_tokens * times.step(batch) / batch
     return max(parts, key=lambda part: parts[part])
 
 
@@ -306,8 +291,7 @@ def estimate_server(
     first = engine_of(config).request_overhead_ms(coefficients) + alone.prepare + max(alone.prefill, least)
     whole = first + later_tokens * alone.step(1)
     if concurrency == 1:
-        limit = _find_limit(alone, resolved.output_tokens, 1)
-        tail = whole * coefficients["tail-alone"]
+        limit, tail = _find_limit(alone, resolved.output_tokens, 1), whole * coefficients["tail-alone"]
         return PointEstimate(whole, whole, tail, first, alone.step(1), 1e3 / whole, limit, first, alone.step(1))
     times = add_load(alone, resolved, config, coefficients)
     limit = _find_limit(times, resolved.output_tokens, min(concurrency, config.max_batch_size))
@@ -360,5 +344,6 @@ def estimate_servers(
     less = estimate_server(resolved, config, per_server, coefficients)
     rps = full.rps * fuller + less.rps * (config.servers - fuller)
     share = full.rps * fuller / rps
-    means = {name: share * getattr(full, name) + (1 - share) * getattr(less, name) for name in MEANS}
+    names = ("latency", "ttft", "token")
+    means = {name: share * getattr(full, name) + (1 - share) * getattr(less, name) for name in names}
     return full._replace(rps=rps, **means)

@@ -148,7 +148,7 @@ def published(recommendation: Recommendation) -> Published:
         format=FORMAT,
         made_by=recommendation.made_by,
         adviser=recommendation.adviser,
-        request=replace(recommendation.request, replay=(), trace_requests=0),
+        request=replace(recommendation.request, replay=(), trace_requests=0, asked=()),
         case=Case(
             lmdeploy=resolved.release.id,
             gpu=resolved.gpu.id,

@@ -205,8 +205,9 @@ def read_request(artefact: ParsedArtefact) -> dict[str, Any]:
             whole = parse_json(artefact.text)
             follow = {"follow": whole["adviser"], "with": whole["added"], "without": whole["left_out"]}
             head = whole[REQUEST] | (follow if whole["adviser"] else {})
-            if head.get("replay") == []:  # the field of a trace's requests, which are never written
-                del head["replay"]
+            for name in ("replay", "asked"):  # the requests of a trace or a mix, which are never written
+                if head.get(name) == []:
+                    del head[name]
             return check_types(head)
         if (request := read_head(artefact.text)) is not None:
             return request
