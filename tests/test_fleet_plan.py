@@ -656,7 +656,7 @@ def test_a_tail_does_not_lengthen_what_no_queue_changes() -> None:
 def test_several_hundred_hosts_are_quick() -> None:
     """No more is simulated for them than for some: the work of a plan, in requests."""
     work = []
-    for rps in (60, 6000):
+    for rps in (70, 7000):
         arrivals._simulate.cache_clear()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(arrivals, "Pool", counting(work := [*work, 0]))
