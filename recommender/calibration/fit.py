@@ -99,8 +99,8 @@ class Stage:
         noted = NotedCoefficients(coefficients)
         logs = log_errors(self.observations[place], noted, self.predicted_by)
         errors = [WEIGHTS[name] * log for name, log in logs]
-        values = tuple(coefficients[name] for name in sorted(noted.read))
-        self.known[place].setdefault(tuple(sorted(noted.read)), {})[values] = errors
+        read = tuple(sorted(noted.read))
+        self.known[place].setdefault(read, {})[tuple(coefficients[name] for name in read)] = errors
         return errors
 
 

@@ -205,7 +205,8 @@ def _settings(recommendation: Recommendation, room: int, width: int) -> Iterator
     store = recommendation.resolved.store
     settings = {record.id: record.setting for record in store.options()}
     rows.sort(key=lambda option: _rank(option, settings))
-    left = len(rows) - max(room - 3, 2) if len(rows) > room - 2 else 0
+    least = 2 if room > 0 else 1  # blank lines go then, and make room for the rest
+    left = len(rows) - max(room - 3, least) if len(rows) > room - 2 else 0
     names = max(len(option.name) for option in rows)
     yield ""
     yield f"  {'SETTING':<{names}}  {'VALUE':<12}{'DEFAULT':<10} WHY"
