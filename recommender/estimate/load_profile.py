@@ -119,6 +119,7 @@ def describe_server(
     shared_row = shared_row_ms(resolved, config, times, times_of)
     # The prefill of an image was measured with the reading of weights, so it hides none.
     hidable = 0.0 if resolved.images else times.step_hidable
+    writing = _rounded(coefficients["token-host-ms"] * resolved.streamed_share)
     server = SimulatedServer(
         overhead=_rounded(engine_of(config).request_overhead_ms(coefficients)),
         pass_base=_rounded(times.step_base - hidable),
@@ -129,7 +130,8 @@ def describe_server(
         # Measured with text; what images do to the host is in the coefficients of their preparation.
         rounds=engine_of(config).DECODE_ROUNDS,
         contexts=engine_of(config).contexts_limit(config.session_len, config.max_batch_size),
-        chunk=0.0 if resolved.images else _rounded(coefficients["token-host-ms"] * resolved.streamed_share),
+        chunk=0.0 if resolved.images else writing,
+        written=writing if resolved.images and engine_of(config).DECODE_ROUNDS else 0.0,
     )
     needed = concurrency * max(resolved.total_tokens(config.max_tiles) - shared, 1)
     kept = min(own_tokens / needed, 1.0) if kv_tokens else 1.0
