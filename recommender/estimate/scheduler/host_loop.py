@@ -166,10 +166,17 @@ class HostLoop(Generic[R]):
             self._receive(self.later[0][0])
         return self.incoming[0].ready if self.incoming else math.inf
 
+    def _soonest(self) -> float:
+        """Return when a request that is not prepared may be ready at best; inf without one."""
+        if not self.unprepared:
+            return math.inf
+        at, _, _, prepare = self.unprepared[0]
+        return max(at, self.free) + prepare + JITTER[0] * self.overhead
+
     def quiet_until(self, now: float, full: bool) -> float:
         """Return until when no request is on its way in; to a ``full`` batch none goes, but writing delays them."""
         if not self.chunk:
-            return math.inf if full else self.next_ready()
+            return math.inf if full else min(self.incoming[0].ready if self.incoming else math.inf, self._soonest())
         if self.incoming or (self.ready and not full):
             return now
         return self.later[0][0] if self.later else math.inf
