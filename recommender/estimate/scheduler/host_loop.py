@@ -124,15 +124,22 @@ class HostLoop(Generic[R]):
     def hold(self, now: float, until: float, share: float) -> None:
         """Hold the preparing thread up for a ``share`` of the time from ``now`` ``until`` a pass ends."""
         self._prepare(now)
-        self.incoming = [each._replace(ready=_held(each.ready, now, until, share)) for each in self.incoming]
+        self.incoming = [
+            each if each.ready <= now else each._replace(ready=_held(each.ready, now, until, share))
+            for each in self.incoming
+        ]
         self.free = _held(self.free, now, until, share)
-        while self.unprepared and self.unprepared[0][0] <= until:
+        while self._begins() < until:
             self._prepare_next(until, share)
         heapq.heapify(self.incoming)
 
     def _prepare(self, until: float) -> None:
-        while self.unprepared and self.unprepared[0][0] <= until:
+        while self._begins() <= until:
             self._prepare_next()
+
+    def _begins(self) -> float:
+        """Return when the thread begins with the next request; inf without one."""
+        return max(self.unprepared[0][0], self.free) if self.unprepared else math.inf
 
     def _prepare_next(self, until: float = 0.0, share: float = 0.0) -> None:
         at, number, request, prepare = self.unprepared.popleft()
@@ -160,7 +167,7 @@ class HostLoop(Generic[R]):
         """Return when the next request is ready, if the loop has nothing to write until then; inf without one."""
         if self.ready:
             return self.ready[0].ready
-        while self.unprepared and (not self.incoming or self.unprepared[0][0] < self.incoming[0].ready):
+        while self._begins() < (self.incoming[0].ready if self.incoming else math.inf):
             self._prepare_next()
         while self.later and (not self.incoming or self.later[0][0] < self.incoming[0].ready):
             self._receive(self.later[0][0])
@@ -168,10 +175,7 @@ class HostLoop(Generic[R]):
 
     def _soonest(self) -> float:
         """Return when a request that is not prepared may be ready at best; inf without one."""
-        if not self.unprepared:
-            return math.inf
-        at, _, _, prepare = self.unprepared[0]
-        return max(at, self.free) + prepare + JITTER[0] * self.overhead
+        return self._begins() + self.unprepared[0][3] + JITTER[0] * self.overhead if self.unprepared else math.inf
 
     def quiet_until(self, now: float, full: bool) -> float:
         """Return until when no request is on its way in; to a ``full`` batch none goes, but writing delays them."""
