@@ -42,10 +42,13 @@ TimesOf = Callable[["ResolvedRequest", "Configuration"], "ServiceTimes"]
 def is_simulated(resolved: ResolvedRequest, config: Configuration, concurrency: int) -> bool:
     """Return whether a load is simulated: it arrives, several are in flight, or lengths vary.
 
-    Images in a closed loop are solved instead, where a pass holds prompts and running requests: see ``closed_loop``.
+    Images in a closed loop are solved instead, where a pass holds prompts and running requests and all requests are
+    alike: see ``closed_loop``.
     """
-    if resolved.rps or (resolved.images and not engine_of(config).DECODE_ROUNDS):
-        return bool(resolved.rps)
+    if resolved.rps:
+        return True
+    if resolved.images and not resolved.varies and not engine_of(config).DECODE_ROUNDS:
+        return False
     return concurrency > config.servers or resolved.varies
 
 
