@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from recommender.estimate import sampling
 from recommender.estimate.closed_loop import ServiceTimes
-from recommender.estimate.scheduler import host_loop, simulation
+from recommender.estimate.scheduler import alternating, host_loop, simulation
 from recommender.estimate.scheduler.passes import SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.simulation import Quantiles
 
@@ -113,8 +113,12 @@ class NaiveServer:
             if self.line or self.running:
                 self.work()
             else:
-                self.now = self.decided = max(self.now, min(one.ready for one in self.outside))
+                self.now = self.decided = max(self.now, self.next_ready())
         return [self.answers[number] for number in wanted]
+
+    def next_ready(self) -> float:
+        """When the first of those on their way is ready."""
+        return min(one.ready for one in self.outside)
 
     def work(self) -> None:
         """Work one pass."""
@@ -244,6 +248,63 @@ class NaiveTurns(NaiveServer):
         return (spent, begun) if spent or begun else None
 
 
+class NaiveShared(NaiveTurns):
+    """As above, where a thread prepares slower while tokens are written: its work is counted down pass by pass."""
+
+    def __init__(self, place: SimulatedServer, follow: Follow, chance: random.Random) -> None:
+        super().__init__(place, follow, chance)
+        self.work_left: dict[Naive, list[float]] = {}
+
+    def send(self, at: float, asked: SimulatedRequest) -> None:
+        one = Naive(next(self.numbers), at, math.inf, asked, asked.new_tokens)
+        self.outside.append(one)
+        self.work_left[one] = [asked.prepare, self.place.overhead * self.chance.uniform(*host_loop.JITTER)]
+
+    def pass_time(self, since: float, until: float, rate: float) -> None:
+        """Count down what is prepared, one after another, and then what each needs beside the thread."""
+        free = since
+        for one in sorted(self.work_left, key=lambda one: (one.sent, one.number)):
+            left, begun = self.work_left[one], max(free, one.sent)
+            for stage in (0, 1):
+                took = min(left[stage] / rate, max(until - begun, 0.0))
+                left[stage] -= took * rate
+                begun += took
+                if left[stage] > 1e-12:
+                    break
+                if not stage:
+                    free = begun
+            else:
+                one.ready = begun
+                del self.work_left[one]
+                continue
+            if left[0] > 1e-12:
+                return
+
+    def next_ready(self) -> float:
+        """When the first is ready if no pass runs until then; the thread's work is counted down to that time."""
+        kept = {one: list(left) for one, left in self.work_left.items()}
+        self.pass_time(self.now, math.inf, 1.0)
+        at = super().next_ready()
+        for one in kept:
+            one.ready = math.inf
+        self.work_left = kept
+        self.pass_time(self.now, at + 1e-9, 1.0)
+        return at + 1e-9
+
+    def prompts(self) -> tuple[float, list[Naive]] | None:
+        """As above; such a pass holds up nothing."""
+        begun = super().prompts()
+        self.held_up = begun is None
+        return begun
+
+    def work(self) -> None:
+        """Work one pass."""
+        began, running, self.held_up = self.now, len(self.running), True
+        super().work()
+        share = min(self.place.written * running / (self.now - began), alternating.MOST_HELD)
+        self.pass_time(began, self.now, 1 - share * self.held_up)
+
+
 class Jumping:
     """The module's own simulation, as the naive one is called."""
 
@@ -341,6 +402,33 @@ def test_a_jump_over_passes_that_take_turns_is_exact(
     """As above, where a pass holds prompts or decoding."""
     place = replace(place, rounds=rounds)
     assert play(Jumping, place, clients, Coarse(1)) == play(NaiveTurns, place, clients, Coarse(1))
+
+
+@given(st.integers(0, 2**32), st.integers(1, 16), st.sampled_from([1, 3, 8]))
+@settings(max_examples=200)
+def test_a_jump_over_passes_that_hold_up_the_preparing_thread_is_exact(seed: int, rounds: int, batch: int) -> None:
+    """As above, where a step's tokens are written at the cost of what is prepared; no two times are alike."""
+    chance = random.Random(seed)
+
+    def asked() -> SimulatedRequest:
+        times = chance.uniform(0, 60), chance.uniform(1, 60), chance.randint(1, 64), 64, chance.randint(1, 40)
+        return SimulatedRequest(*times, chance.uniform(0, 2))
+
+    place = replace(
+        server(chance.uniform(5, 20), overhead=chance.uniform(0, 30), batch=batch, budget=100),
+        rounds=rounds,
+        written=chance.uniform(0.1, 5),
+    )
+    if chance.random() < 0.5:
+        clients = [(0.0, tuple(asked() for _ in range(chance.randint(1, 5)))) for _ in range(chance.randint(1, 7))]
+    else:
+        clients = [(at, (asked(),)) for at in sorted(chance.uniform(0, 600) for _ in range(chance.randint(1, 20)))]
+    answers = zip(
+        play(Jumping, place, clients, random.Random(1)),
+        play(NaiveShared, place, clients, random.Random(1)),
+        strict=True,
+    )
+    assert all(one == pytest.approx(other, abs=1e-5) for one, other in answers)
 
 
 @given(SERVERS, st.lists(REQUESTS, min_size=2, max_size=12), quarters(0, 50))

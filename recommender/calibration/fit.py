@@ -36,6 +36,8 @@ SOFT = 0.1
 STEP = 0.01
 """Step for slopes, as a share of the way between a coefficient's ends. The equations have bends and bytes are whole:
 with a shorter step slopes are random, and the fit would depend on the machine's last digits."""
+SIMULATED_STEP = 0.08
+"""The same where loads are simulated: figures jump where a request just misses a pass."""
 DIGITS = 4
 CHECKED_STEPS = (2 * STEP, -2 * STEP)
 """Steps of one coefficient that are tried at the end of a fit, and by a check."""
@@ -64,14 +66,16 @@ class Stage:
     """Observations, and the coefficients that are fitted to them beside ``fixed`` others, from these ends.
 
     ``predicted_by`` gives figures as they are printed, or those of the closed form. ``slack`` is the share of the cost
-    by which a coefficient may be off its best: a simulation's figures jump. ``known`` holds, for the place of each
-    observation, the errors by the coefficients that its prediction read: with the same values they are the same.
+    by which a coefficient may be off its best: a simulation's figures jump; ``step`` is that for slopes. ``known``
+    holds, for the place of each observation, the errors by the coefficients that its prediction read: with the same
+    values they are the same.
     """
 
     observations: Sequence[Observation]
     ends: Mapping[str, tuple[float, float]]
     predicted_by: Callable[[Observation, Mapping[str, float]], dict[str, float]]
     slack: float
+    step: float
     known: Mapping[int, dict[tuple[str, ...], dict[tuple[float, ...], list[float]]]] = field(
         default_factory=partial(defaultdict, dict)
     )
@@ -163,10 +167,10 @@ def list_stages(observations: Sequence[Observation], store: Store) -> tuple[Stag
         return {name: (math.log(record.low), math.log(record.high)) for name, record in records}
 
     return (
-        Stage(starts, ends(memory), predict, 1e-4),
-        Stage(loads, ends(dense), predict, 1e-4),
-        Stage(mixtures, ends(speed.EXPERT_COEFFICIENTS), predict_load, 1e-2),
-        Stage(pytorch, ends(speed.PYTORCH_COEFFICIENTS), predict_load, 1e-2),
+        Stage(starts, ends(memory), predict, 1e-4, STEP),
+        Stage(loads, ends(dense), predict, 1e-4, STEP),
+        Stage(mixtures, ends(speed.EXPERT_COEFFICIENTS), predict_load, 1e-2, SIMULATED_STEP),
+        Stage(pytorch, ends(speed.PYTORCH_COEFFICIENTS), predict_load, 1e-2, SIMULATED_STEP),
     )
 
 
@@ -206,7 +210,7 @@ def _solve(stage: Stage, fixed: Mapping[str, float]) -> dict[str, float]:
         loss="soft_l1",
         f_scale=SOFT,
         jac="3-point",
-        diff_step=[STEP] * len(stage.ends),
+        diff_step=[stage.step] * len(stage.ends),
     )
     values = {**fixed, **_round(stage.values(best.x.tolist()))}
     while improved := dict(islice(_improvements(stage, values), 1)):  # slopes stop at a bend of a simulation's figures

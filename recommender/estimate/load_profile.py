@@ -136,6 +136,7 @@ def describe_limits(
     shared_row = _shared_row_ms(resolved, config, times, times_of)
     # The prefill of an image was measured with the reading of weights, so it hides none.
     hidable = 0.0 if resolved.images else times.step_hidable
+    writing = _rounded(coefficients["token-host-ms"] * resolved.streamed_share)
     server = SimulatedServer(
         overhead=_rounded(engine_of(config).request_overhead_ms(coefficients)),
         pass_base=_rounded(times.step_base - hidable),
@@ -146,7 +147,8 @@ def describe_limits(
         # Measured with text; what images do to the host is in the coefficients of their preparation.
         rounds=engine_of(config).DECODE_ROUNDS,
         contexts=engine_of(config).contexts_limit(config.session_len, config.max_batch_size),
-        chunk=0.0 if resolved.images else _rounded(coefficients["token-host-ms"] * resolved.streamed_share),
+        chunk=0.0 if resolved.images else writing,
+        written=writing if resolved.images and engine_of(config).DECODE_ROUNDS else 0.0,
     )
     return server, shared_row
 

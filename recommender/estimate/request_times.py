@@ -88,7 +88,7 @@ def _fixed_times(
         prefill=model_shape.prefill_flops(model, inputs) / dense + encode + exchange,
         full_pass=full_pass + estimate_pass_ms(resolved, tp, full_tokens, coefficients),
         expert_pass=experts.whole_pass,
-        prompt_floor=engine_of(config).prompt_launch_ms(model, coefficients),
+        prompt_floor=engine_of(config).prompt_launch_ms(resolved, coefficients),
         **_step_times(resolved, config, inputs + resolved.output_tokens // 2, dense, bandwidth, coefficients, experts),
     )
     passes = max(-(-inputs // full_tokens), 1)

@@ -131,9 +131,10 @@ COEFFICIENTS = (
     "pytorch-prompt-layer-ms",
     "pytorch-step-share",
     "pytorch-prompt-latent-ms",
+    "pytorch-vision-layer-ms",
     "pytorch-step-latent-ms",
 )
-BY_HOST = ("-host-", "request-overhead-ms", "pytorch-prompt-")
+BY_HOST = ("-host-", "request-overhead-ms", "pytorch-prompt-", "pytorch-vision-")
 HOST_COEFFICIENTS = tuple(name for name in COEFFICIENTS if any(part in name for part in BY_HOST))
 GPU_COEFFICIENTS = (
     "step-ms",

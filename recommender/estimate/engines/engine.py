@@ -52,7 +52,7 @@ class Engine(Protocol):
     def request_overhead_ms(self, coefficients: Mapping[str, float], /) -> float:
         """Return the ms of a request beside the thread that prepares it, before its first pass and after it."""
 
-    def prompt_launch_ms(self, model: Model, coefficients: Mapping[str, float], /) -> float:
+    def prompt_launch_ms(self, resolved: ResolvedRequest, coefficients: Mapping[str, float], /) -> float:
         """Return the ms that a pass with prompts takes at least, to launch."""
 
     def step_launch_ms(self, model: Model, coefficients: Mapping[str, float], /) -> float:

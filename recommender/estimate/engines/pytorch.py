@@ -116,12 +116,14 @@ def request_overhead_ms(coefficients: Mapping[str, float]) -> float:
     return coefficients["request-overhead-ms"] + coefficients["pytorch-request-overhead-ms"]
 
 
-def prompt_launch_ms(model: Model, coefficients: Mapping[str, float]) -> float:
+def prompt_launch_ms(resolved: ResolvedRequest, coefficients: Mapping[str, float]) -> float:
     """Return the ms in which Python launches the kernels of a pass with prompts: no CUDA graph holds them."""
+    text = resolved.model.text
     layer = coefficients["pytorch-prompt-layer-ms"]
-    if model.text.latent:
+    if text.latent:
         layer += coefficients["pytorch-prompt-latent-ms"]
-    return layer * model.text.layers
+    encoders = sum(vision.layers for vision in resolved.model.vision) if resolved.images else 0
+    return layer * text.layers + coefficients["pytorch-vision-layer-ms"] * encoders
 
 
 def step_launch_ms(model: Model, coefficients: Mapping[str, float]) -> float:

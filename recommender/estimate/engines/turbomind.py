@@ -108,7 +108,7 @@ def request_overhead_ms(coefficients: Mapping[str, float]) -> float:
     return coefficients["request-overhead-ms"]
 
 
-def prompt_launch_ms(model: Model, coefficients: Mapping[str, float]) -> float:
+def prompt_launch_ms(resolved: ResolvedRequest, coefficients: Mapping[str, float]) -> float:
     """Return 0: C++ launches a pass faster than the GPU works."""
     return 0.0
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from recommender.estimate.scheduler.passes import Passes, Simulation
 
 HALF = 0.5
+MOST_HELD = 0.95
+"""The most of a pass that a thread loses: Python's lock changes hands every 5 ms (sys.getswitchinterval)."""
 
 
 @dataclass
@@ -40,6 +42,9 @@ class AlternatingSimulation(Simulation):
             return self._prefill_pass()
         self.cut = False
         self.decoded = self.decoded + self.count if self.waiting else 0
+        if self.server.written:
+            share = min(self.server.written * len(self.running) / self.step, MOST_HELD)
+            self.host.hold(self.now, self.now + self.count * self.step, share)
         return Passes(self.count, self.step, self.count, len(self.running), [])
 
     def _is_prompts_turn(self) -> bool:

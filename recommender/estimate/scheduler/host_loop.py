@@ -3,7 +3,10 @@
 After a pass each running request has a token to write, which takes the loop ``chunk`` ms; a stream that still waits
 for its turn gets both tokens in one piece, so no more than one piece a stream is ever behind. The token of a pass
 reaches its client when the pieces are written: first tokens are the last in the engine's list, and the end of an answer
-is written after its last token. A request on its way in has several turns of the loop to wait for. Times are in ms.
+is written after its last token. A request on its way in has several turns of the loop to wait for.
+
+Beside an engine in Python the thread that prepares images stands still while tokens are written: all share the lock of
+Python's interpreter. Times are in ms.
 """
 
 from __future__ import annotations
@@ -46,12 +49,25 @@ def _delay(each: Incoming[R], now: float, written: float) -> Incoming[R]:
     return Incoming(ready + written - (sent if sent > now else now), number, sent, request, turns - 1)
 
 
+def _held(at: float, now: float, until: float, share: float) -> float:
+    """Return when is done what would be done ``at`` a time, if a ``share`` of the time ``until`` then is lost."""
+    passed = (until - now) * (1 - share)
+    if at <= now:
+        return at
+    return now + (at - now) / (1 - share) if at - now < passed else at + (until - now) * share
+
+
 @dataclass
 class HostLoop(Generic[R]):
-    """The loop of one server; ``overhead`` is a request's time beside it."""
+    """The loop of one server; ``overhead`` is a request's time beside it.
+
+    ``shared``: passes hold up the thread that prepares, so a request's time is only known when it is in hand.
+    """
 
     overhead: float
     chunk: float
+    shared: bool = False
+    unprepared: deque[tuple[float, int, R, float]] = field(default_factory=deque)
     later: list[tuple[float, int, Incoming[R]]] = field(default_factory=list)
     incoming: list[Incoming[R]] = field(default_factory=list)
     ready: deque[Incoming[R]] = field(default_factory=deque)
@@ -62,7 +78,13 @@ class HostLoop(Generic[R]):
     chance: random.Random = field(default_factory=lambda: random.Random(SEED))
 
     def send(self, at: float, number: int, request: R, prepare: float) -> float:
-        """Take a request in, which costs ``prepare``; calls come in the order of time. Return when it is ready."""
+        """Take a request in, which costs ``prepare``; calls come in the order of time.
+
+        Return when it is ready, as far as that is known.
+        """
+        if self.shared:
+            self.unprepared.append((at, number, request, prepare))
+            return max(at, self.free) + prepare + JITTER[0] * self.overhead
         self.free = (at if at > self.free else self.free) + prepare
         ready = self.free + self.overhead * self.chance.uniform(*JITTER)
         incoming = Incoming(ready, number, at, request, TURNS)
@@ -99,12 +121,35 @@ class HostLoop(Generic[R]):
         """Remember a write that delays only requests that are sent later but arrive before it."""
         self.writes.append((now, max(now + self.chunk * streams, self.written)))
 
+    def hold(self, now: float, until: float, share: float) -> None:
+        """Hold the preparing thread up for a ``share`` of the time from ``now`` ``until`` a pass ends."""
+        self._prepare(now)
+        self.incoming = [each._replace(ready=_held(each.ready, now, until, share)) for each in self.incoming]
+        self.free = _held(self.free, now, until, share)
+        while self.unprepared and self.unprepared[0][0] <= until:
+            self._prepare_next(until, share)
+        heapq.heapify(self.incoming)
+
+    def _prepare(self, until: float) -> None:
+        while self.unprepared and self.unprepared[0][0] <= until:
+            self._prepare_next()
+
+    def _prepare_next(self, until: float = 0.0, share: float = 0.0) -> None:
+        at, number, request, prepare = self.unprepared.popleft()
+        began = max(at, self.free)
+        self.free = began + prepare
+        ready = self.free + self.overhead * self.chance.uniform(*JITTER)
+        if began < until:
+            self.free, ready = (_held(each, began, until, share) for each in (self.free, ready))
+        heapq.heappush(self.incoming, Incoming(ready, number, at, request, TURNS))
+
     def _receive(self, until: float) -> None:
         while self.later and self.later[0][0] <= until:
             heapq.heappush(self.incoming, heapq.heappop(self.later)[2])
 
     def take(self, known: float) -> Incoming[R] | None:
         """Return the next request that is ready by a time."""
+        self._prepare(known)
         if self.later and self.later[0][0] <= known:
             self._receive(known)
         if self.ready:
@@ -115,14 +160,23 @@ class HostLoop(Generic[R]):
         """Return when the next request is ready, if the loop has nothing to write until then; inf without one."""
         if self.ready:
             return self.ready[0].ready
+        while self.unprepared and (not self.incoming or self.unprepared[0][0] < self.incoming[0].ready):
+            self._prepare_next()
         while self.later and (not self.incoming or self.later[0][0] < self.incoming[0].ready):
             self._receive(self.later[0][0])
         return self.incoming[0].ready if self.incoming else math.inf
 
+    def _soonest(self) -> float:
+        """Return when a request that is not prepared may be ready at best; inf without one."""
+        if not self.unprepared:
+            return math.inf
+        at, _, _, prepare = self.unprepared[0]
+        return max(at, self.free) + prepare + JITTER[0] * self.overhead
+
     def quiet_until(self, now: float, full: bool) -> float:
         """Return until when no request is on its way in; to a ``full`` batch none goes, but writing delays them."""
         if not self.chunk:
-            return math.inf if full or not self.incoming else self.incoming[0].ready
+            return math.inf if full else min(self.incoming[0].ready if self.incoming else math.inf, self._soonest())
         if self.incoming or (self.ready and not full):
             return now
         return self.later[0][0] if self.later else math.inf

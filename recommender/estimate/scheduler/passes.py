@@ -60,7 +60,8 @@ class SimulatedServer:
     ``budget`` are prompt tokens a pass, ``batch`` requests, ``kv_tokens`` the cache beside the prefix that all requests
     share (0: no limit). ``chunk`` is the time to write a token of one stream. ``rounds``: see ``alternating``; 0 where
     a pass mixes prompts and decoding. ``contexts`` is the most that the whole prompts with a part in one pass may add
-    up to (0: no limit).
+    up to (0: no limit). ``written`` is the time of a stream's token for which an engine in Python
+    holds up the thread that prepares images.
     """
 
     overhead: float
@@ -72,6 +73,7 @@ class SimulatedServer:
     chunk: float = 0.0
     rounds: int = 0
     contexts: int = 0
+    written: float = 0.0
 
 
 @dataclass(slots=True)
@@ -135,7 +137,7 @@ class Simulation:
     """Of so many requests, a decoding step without their rows."""
 
     def __post_init__(self) -> None:
-        self.host = HostLoop(self.server.overhead, self.server.chunk)
+        self.host = HostLoop(self.server.overhead, self.server.chunk, self.server.written > 0)
 
     def send(self, at: float, number: int, request: SimulatedRequest) -> bool:
         """Queue a request; calls come in the order of time. Return whether it may change the chosen passes."""
@@ -217,7 +219,7 @@ class Simulation:
         freed, host = self.freed, self.host
         while freed and freed[0] <= self.passes - SLOT_PASSES:
             freed.popleft()
-        if not (host.incoming or host.later or host.ready):
+        if not (host.incoming or host.later or host.ready or host.unprepared):
             return
         room = self.server.batch - len(self.running) - len(self.waiting) - len(freed)
         while room > 0 and (taken := host.take(known)):
