@@ -54,7 +54,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 FIRST = ("test_site_configurator", "test_smoke", "test_site_browser", "test_fit", "test_smoke_fleet", "test_render",
          "test_fleet_plan", "test_fleet_front", "test_fleet_queueing", "test_properties", "test_campaign",
          "test_option_values", "test_streams", "test_bench_prompt", "test_schema", "test_hostile_files", "test_weights",
-         "test_fleet_monitoring", "test_driven_loads")  # fmt: skip
+         "test_linters", "test_review_readers", "test_fleet_monitoring", "test_driven_loads",
+         "test_reviews_fuzz", "test_guard")  # fmt: skip
 """Files that take longest: begun last, one of them would be waited for while the other cores idle. Those that wait for
 servers are between those that compute."""
 CLOCKS = ("test_load", "test_reviews_speed")
