@@ -435,15 +435,15 @@ def test_the_help_fits_a_terminal() -> None:
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_fifty_choices_are_quick() -> None:
-    """50 choices in under 25 s of this process's time, on the slowest cards too."""
-    gpus = sorted(name for name, each in STORE.gpus.items() if "-mig-" not in name and each.memory_mib > 20_000)[:25]
+def test_many_choices_are_quick() -> None:
+    """Half a second of this process's time each, on the slowest cards too."""
+    gpus = sorted(name for name, each in STORE.gpus.items() if "-mig-" not in name and each.memory_mib > 20_000)[:25:2]
     begun = time.process_time()
     for gpu in gpus:
         for tp in (1, 2):
             size_fleet(Request(gpu=gpu), HostKind(gpu, 4, tp, 64), Aim(200, 900), STORE)
-    assert len(gpus) == 25
-    assert time.process_time() - begun < allowed(25)
+    assert {"l4", "b200"} < {*gpus}
+    assert time.process_time() - begun < allowed(0.5 * 2 * len(gpus))
 
 
 @pytest.mark.parametrize("form", ["compose", "systemd", "k8s"])

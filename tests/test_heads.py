@@ -14,7 +14,7 @@ from recommender.render import head, seal
 from recommender.render.formats import render
 from recommender.request.request import Request
 
-MUTATIONS, SEED = 300, 20261123
+MUTATIONS, SEED = 150, 20261123
 SERVE = "lmdeploy serve api_server internlm/internlm3-8b-instruct --tp 3\n"
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 2.5, 1e308, float("nan"), float("inf"), 10**30, "", "x", "single"),
@@ -53,7 +53,7 @@ def own_folder(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str
 
 
 def test_mangled_heads_end_no_review(written: str, tmp_path: Any) -> None:
-    """Hundreds at once: each has its place in the report, and the good file its finding."""
+    """Many at once: each has its place in the report, and the good file its finding."""
     chance = random.Random(SEED)
     for number in range(MUTATIONS):
         text = mutated(chance, written).encode("utf-8", "replace")

@@ -30,7 +30,7 @@ from recommender.render.formats import render
 from recommender.request.request import Request
 from recommender.review import engine
 
-LINES = int(os.environ.get("COMMAND_LINES", "1000"))
+LINES = int(os.environ.get("COMMAND_LINES", "500"))
 SEED = int(os.environ.get("SEED", "20261123"))
 HANDLED = {0, 1, 2, 3}
 """Exit codes that are an answer; 4 is a broken knowledge base and 70 a defect."""

@@ -20,6 +20,7 @@ from recommender.calibration.fit import (
     is_pytorch_load,
     list_fitted,
     list_improvable,
+    list_stages,
     predict_load,
     read_values,
     solve,
@@ -189,9 +190,9 @@ def _solve_without(left_out: tuple[int, ...]) -> dict[str, float]:
 
 
 def _improve_without(left_out: tuple[int, ...], fitted: tuple[tuple[str, float], ...]) -> list[str]:
+    ((observations, *_),) = _inherited
     seen, store = _seen_without(left_out)
-    values = read_values(store)
-    return list(list_improvable(seen, store, values | dict(fitted), _lacks_pytorch_only(left_out)))
+    return list(list_improvable(seen, store, read_values(store) | dict(fitted), list_stages(observations, store)))
 
 
 def as_json(fits: Fits) -> str:

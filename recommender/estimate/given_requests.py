@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from recommender.estimate.load_profile import TimesOf, describe_request, describe_server, shared_row_ms
+from recommender.estimate.load_profile import TimesOf, describe_limits, describe_request
 from recommender.estimate.scheduler.passes import Answer, SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.prefix_cache import find_hits
 from recommender.estimate.scheduler.simulation import LoadFigures, answer_arrivals, answer_sequence, simulate_replay
@@ -80,8 +80,8 @@ def _describe_given(
     ``hits`` are the tokens that the cache has of each; without them it has the prefix and the share ``kept`` of what
     else is repeated.
     """
-    server, _ = describe_server(resolved, config, resolved.concurrency, coefficients, times_of, kv_tokens)
-    cache = kept, shared_row_ms(resolved, config, times_of(resolved, config), times_of)
+    server, shared_row = describe_limits(resolved, config, coefficients, times_of, kv_tokens)
+    cache = kept, shared_row
     first = replace(resolved, prompt_tokens=1).input_tokens(config.max_tiles)
     described: dict[tuple[tuple[int, int], int], SimulatedRequest] = {}
     asked = list(zip(lengths, hits or repeat(-1), strict=False))

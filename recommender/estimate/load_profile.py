@@ -116,10 +116,27 @@ def describe_server(
     limit. ``concurrency`` conversations share the prefix cache. A server that is not ``alone`` has no histories: each
     turn of a conversation may go to another one.
     """
+    server, shared_row = describe_limits(resolved, config, coefficients, times_of, kv_tokens)
+    shared = shared_tokens(resolved, config.prefix_caching, config.block_len)
+    needed = concurrency * max(resolved.total_tokens(config.max_tiles) - shared, 1)
+    kept = min(server.kv_tokens / needed, 1.0) if kv_tokens else 1.0
+    kept = kept if alone else 0.0
+    return server, tuple(
+        _list_requests(resolved, config, times_of, turn, (kept, shared_row)) for turn in range(resolved.turns)
+    )
+
+
+def describe_limits(
+    resolved: ResolvedRequest,
+    config: Configuration,
+    coefficients: Mapping[str, float],
+    times_of: TimesOf,
+    kv_tokens: int,
+) -> tuple[SimulatedServer, float]:
+    """Return a server, and the ms of a step for a prefix that it reads once. Arguments as in ``describe_server``."""
     times = times_of(resolved, config)
     shared = shared_tokens(resolved, config.prefix_caching, config.block_len)
-    own_tokens = max(kv_tokens - shared, 1) if kv_tokens else 0
-    shared_row = shared_row_ms(resolved, config, times, times_of)
+    shared_row = _shared_row_ms(resolved, config, times, times_of)
     # The prefill of an image was measured with the reading of weights, so it hides none.
     hidable = 0.0 if resolved.images else times.step_hidable
     writing = _rounded(coefficients["token-host-ms"] * resolved.streamed_share)
@@ -128,7 +145,7 @@ def describe_server(
         pass_base=_rounded(times.step_base - hidable),
         budget=min(config.prefill_tokens or config.max_batch_size, config.session_len),
         batch=config.max_batch_size,
-        kv_tokens=own_tokens,
+        kv_tokens=max(kv_tokens - shared, 1) if kv_tokens else 0,
         times=times._replace(step_row=0.0, step_base=times.step_base + shared_row),
         # Measured with text; what images do to the host is in the coefficients of their preparation.
         rounds=engine_of(config).DECODE_ROUNDS,
@@ -136,12 +153,7 @@ def describe_server(
         chunk=0.0 if resolved.images else writing,
         written=writing if resolved.images and engine_of(config).DECODE_ROUNDS else 0.0,
     )
-    needed = concurrency * max(resolved.total_tokens(config.max_tiles) - shared, 1)
-    kept = min(own_tokens / needed, 1.0) if kv_tokens else 1.0
-    kept = kept if alone else 0.0
-    return server, tuple(
-        _list_requests(resolved, config, times_of, turn, (kept, shared_row)) for turn in range(resolved.turns)
-    )
+    return server, shared_row
 
 
 L2_MIB = 24
@@ -150,7 +162,7 @@ LARGE_L2 = ("8.0", "8.9", "9.0", "10.0", "10.3", "12.0")
 """Compute capabilities; cards of others have 6 MiB or less."""
 
 
-def shared_row_ms(resolved: ResolvedRequest, config: Configuration, times: ServiceTimes, times_of: TimesOf) -> float:
+def _shared_row_ms(resolved: ResolvedRequest, config: Configuration, times: ServiceTimes, times_of: TimesOf) -> float:
     """Return the ms in which a step reads the KV cache of a prefix that all requests share.
 
     With prefix caching all requests have the same blocks. One reads them from memory, the others find them in the L2
