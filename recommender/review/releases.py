@@ -54,7 +54,7 @@ def covered(store: Store, release: str) -> str:
 
 def release_of(script: Script, launch: Launch | None) -> Pinned | None:
     """Return the release that the script, or else a file beside it, names; None if none or several."""
-    for source in (_image(launch), _installed(script), _beside(script.path)):
+    for source in (_image(launch), _of_matrix(launch), _installed(script), _beside(script.path)):
         pinned = {found.release: found for found in source}
         if pinned:
             return next(iter(pinned.values())) if len(pinned) == 1 else None
@@ -66,6 +66,12 @@ def _image(launch: Launch | None) -> Iterator[Pinned]:
     tag = IMAGE_TAG.search(image.value) if image and image.value else None
     if image and tag:
         yield Pinned(tag[1], image.written or image.place)
+
+
+def _of_matrix(launch: Launch | None) -> Iterator[Pinned]:
+    word = launch.installed if launch else None
+    if word is not None and re.fullmatch(VERSION, word.value or ""):
+        yield Pinned(word.value or "", word.written or word.place)
 
 
 @lru_cache(maxsize=8)

@@ -7,6 +7,7 @@ variables of the maps around it apply, and the image is the nearest one above.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from recommender.common.pattern import pattern
 from recommender.review.readers.container_command import whole
@@ -19,6 +20,7 @@ from recommender.review.readers.manifest_words import (
     variables,
     words,
 )
+from recommender.review.readers.matrix import combinations
 from recommender.review.readers.pods import GPU, probes
 from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, comments_of, documents, map_scalar
 from recommender.review.script.mentions import LAUNCH
@@ -35,6 +37,9 @@ PROSE = frozenset({"name", "displayName", "description", "title", "summary", "he
 PROGRAM = ("entryPoint", "entrypoint", "command", "cmd", "program", "module", "script")
 ARGUMENTS = ("args", "arguments", "command")
 INSTALL = pattern(r"\b(?:install|add)\b[^\n]*\blmdeploy\b|\b(?:curl|wget)\b[^\n]*\|")
+PINNED = pattern(r"\blmdeploy(?:\[[\w,-]*\])?={2,3}[\"']?\$(?:\{\{?[ \t]*(?:\w+\.)*)?(\w+)")
+"""An installation whose release is a variable."""
+NOTHING: Mapping[str, Word] = MappingProxyType({})
 WAITS = pattern(r"\s*(?:sleep|curl|wget|until|while|for|timeout|kill|wait|export)\b")
 """What else a list of commands does with the server that it starts."""
 GOES_ON = pattern(r"[^\n]*[^\\\n](?:\n[ \t]*-[^\n]*[^\\\n])+\n*")
@@ -63,6 +68,10 @@ class Around:
     container: Container | None = None
     ports: tuple[Word, ...] = ()
     """Of a group of Nomad: where the container is expected to listen."""
+
+    def beside(self, variables: Mapping[str, Word]) -> "Around":
+        """Return the same with further variables."""
+        return replace(self, environment={**self.environment, **variables}) if variables else self
 
 
 def read(script: Script) -> Script:
@@ -129,6 +138,8 @@ class _Reader:
         self.run = run
         self.seen: set[int] = set()
         self.left = MOST_COMMANDS
+        self.inside = False
+        """A job with a matrix is being read."""
 
     def visit(self, node: Node, around: Around, depth: int) -> None:
         """Read the commands of a node and of those below."""
@@ -137,17 +148,12 @@ class _Reader:
             return
         self.seen.add(id(node))
         if node.kind == "map":
-            around = self._around(node, around)
-            program = next((found for key in PROGRAM if (found := node.get(key)) is not None), None)
-            arguments = next((found for key in ARGUMENTS if (found := node.get(key)) is not None), None)
-            whole = program is not None and arguments is not None and _is_command(program, arguments)
-            if whole and program is not None and arguments is not None and program is not arguments:
-                fields = [*self._words(program, around), *self._words(arguments, around)]
-                start(self.run, fields, dict(around.environment), around.container)
-                self.seen |= {id(program), id(arguments)}
-            for key, value in node.pairs:
-                if id(value) not in self.seen:
-                    self._value(key.text, value, around, depth)
+            first, *others = ([] if self.inside else combinations(self.page, node)) or [{}]
+            before, self.inside = len(self.run.launches), self.inside or bool(first)
+            self._map(node, around.beside(first), depth)
+            if first:
+                self._of_matrix(node, around, depth, before, [first, *others])
+                self.inside = False
         else:
             for item in node.items:
                 if any(word.kind == "scalar" for word in item.items):  # runcmd of cloud-init: a list of lists
@@ -155,11 +161,43 @@ class _Reader:
                 else:
                     self.visit(item, around, depth + 1)
 
+    def _map(self, node: Node, around: Around, depth: int) -> None:
+        around = self._around(node, around)
+        program = next((found for key in PROGRAM if (found := node.get(key)) is not None), None)
+        arguments = next((found for key in ARGUMENTS if (found := node.get(key)) is not None), None)
+        whole = program is not None and arguments is not None and _is_command(program, arguments)
+        if whole and program is not None and arguments is not None and program is not arguments:
+            fields = [*self._words(program, around), *self._words(arguments, around)]
+            start(self.run, fields, dict(around.environment), around.container)
+            self.seen |= {id(program), id(arguments)}
+        for key, value in node.pairs:
+            if id(value) not in self.seen:
+                self._value(key.text, value, around, depth)
+
+    def _of_matrix(
+        self, job: Node, around: Around, depth: int, before: int, combinations: Sequence[Mapping[str, Word]]
+    ) -> None:
+        """Give the launches of a job the alternatives that the other combinations of its matrix make."""
+        first, *others = combinations
+        pinned = PINNED.search(self.page.text, job.start, job.end)
+        name = pinned[1] if pinned else ""
+        mine = self.run.launches
+        mine[before:] = [(launch._replace(installed=first.get(name)), frame) for launch, frame in mine[before:]]
+        for other in others:
+            reader = _Reader(self.page, new_run(self.page), self.written)
+            reader.left, reader.inside = self.left, True
+            reader._map(job, around.beside(other), depth)
+            self.left = reader.left
+            for at, (made, _) in enumerate(reader.run.launches[: len(mine) - before], before):
+                launch, frame = mine[at]
+                alternatives = (*launch.alternatives, made._replace(installed=other.get(name)))
+                mine[at] = launch._replace(alternatives=alternatives), frame
+
     def _around(self, node: Node, around: Around) -> Around:
         environment = dict(around.environment)
         for name in ENVIRONMENTS:
             own = variables(self.page, node.get(name))
-            environment |= {key: _literal(self.page, word) for key, word in own.items()}
+            environment |= {key: _literal(self.page, word, around.environment) for key, word in own.items()}
         image = node.get("image", "name") or node.get("container", "image") or _of_task(node, "image")
         image = node.get("image", "repository") or image
         port = one_word(self.page, node.get("network", "port", "to"))
@@ -170,7 +208,7 @@ class _Reader:
         asked = tuple(probes(self.page, node))
         around_it = Container(
             word.place,
-            image=_literal(self.page, word),
+            image=_literal(self.page, word, environment),
             gpus=_gpus(node),
             shm_known=False,
             targets=around.ports,
@@ -270,8 +308,15 @@ def _of_task(node: Node, name: str) -> Node | None:
     return node.get(name) or node.get(name[0].upper() + name[1:])
 
 
-def _literal(page: SourceText, word: Word) -> Word:
-    """Return a variable; one whose value is an expression of the tool is unknown."""
+def _literal(page: SourceText, word: Word, known: Mapping[str, Word] = NOTHING) -> Word:
+    """Return a variable; one whose value is an expression of the tool is unknown, unless its variables are known."""
+    if (match := MACRO.fullmatch(word.value or "")) is not None and (given := known.get(match["name"])) is not None:
+        return given
+    if word.value and known:
+        text = MACRO.sub(
+            lambda sign: (known[sign["name"]].value if sign["name"] in known else None) or sign[0], word.value
+        )
+        word = word if text == word.value else word._replace(value=text, written=None)
     if (default := default_of(word.value or "")) is not None:
         start = word.written.start + (word.value or "").index(default) if word.written else -1
         return word._replace(value=default, written=page.place(start, start + len(default)) if start >= 0 else None)

@@ -143,7 +143,9 @@ class Launch(NamedTuple):
     called: Span | None = None
     """Where the script calls the function that starts it."""
     alternatives: tuple["Launch", ...] = ()
-    """The same with what other branches of the file give it."""
+    """The same with what other branches of the file, or other combinations of a matrix, give it."""
+    installed: Word | None = None
+    """The release that a matrix installs for it."""
 
 
 class Assignment(NamedTuple):

@@ -332,3 +332,14 @@ def _end(node: ast.expr) -> tuple[int, int]:
 def last_name(node: ast.expr) -> str:
     """Return the last name of a callee: ``c`` for ``a.b.c``."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def environment_name(node: ast.expr) -> str:
+    """Return the variable that ``os.environ.get`` or ``os.getenv`` reads."""
+    if not isinstance(node, ast.Call) or not node.args or not isinstance(node.args[0], ast.Constant):
+        return ""
+    name = node.args[0].value
+    asks = last_name(node.func) == "getenv" or (
+        isinstance(node.func, ast.Attribute) and node.func.attr == "get" and last_name(node.func.value) == "environ"
+    )
+    return name if asks and isinstance(name, str) else ""
