@@ -1,0 +1,82 @@
+"""Read the matrix of a workflow's job: the variables of each combination that the tool runs."""
+
+from collections.abc import Collection, Iterator
+from itertools import product
+from math import prod
+
+from recommender.review.readers.manifest_words import one_word
+from recommender.review.readers.yaml_nodes import Node
+from recommender.review.script.model import Word
+from recommender.review.script.source_map import SourceText
+
+MOST = 16
+"""Combinations that are reviewed; of more, each value once."""
+MOST_VALUES = 24
+"""Values of a matrix that is read; a longer one stays unknown, and the review says so."""
+
+Combination = dict[str, Word]
+
+
+def combinations(page: SourceText, job: Node) -> list[Combination]:
+    """Return the variables of each combination; empty without a matrix, or if only a run knows its values."""
+    matrix, listed = job.get("strategy", "matrix"), job.get("parallel", "matrix")
+    if matrix is not None and matrix.kind == "map":
+        if all(value.kind == "map" for _, value in matrix.pairs):  # of Azure: a map of maps
+            found = [_one(page, value) for _, value in matrix.pairs]
+        else:
+            found = _of_github(page, matrix)
+    else:  # of GitLab: a list of maps
+        found = [each for item in (listed.items if listed else ()) for each in _product(page, item)]
+    return found if sum(map(len, found)) <= MOST * MOST_VALUES else []
+
+
+def _of_github(page: SourceText, matrix: Node) -> list[Combination]:
+    """Return the product of the lists, without what ``exclude`` names and with what ``include`` adds."""
+    found = _product(page, matrix)
+    names = {name for each in found for name in each}
+    for item in _items(matrix.get("exclude")):
+        gone = _one(page, item)
+        found = [each for each in found if not _agree(gone, each, gone)]
+    included: list[Combination] = []
+    for item in _items(matrix.get("include")):
+        added = _one(page, item)
+        joined = [each for each in found if names and _agree(added, each, added.keys() & names)]
+        for each in joined:
+            each |= added
+        included += [] if joined else [added]
+    every = {name: word for each in (*found, *included) for name, word in each.items()}
+    absent = {name: word._replace(value="", written=None) for name, word in every.items()}
+    return [absent | each for each in (*found, *included)]
+
+
+def _agree(some: Combination, each: Combination, names: Collection[str]) -> bool:
+    return all(name in each and some[name].value == each[name].value for name in names)
+
+
+def _product(page: SourceText, axes: Node) -> list[Combination]:
+    """Return each combination of the lists; of too many, each value once beside the first of the others."""
+    lists = [(name.text, _values(page, value)) for name, value in axes.pairs if name.text not in ("include", "exclude")]
+    if not lists or not all(values for _, values in lists) or sum(len(values) for _, values in lists) > MOST_VALUES:
+        return []
+    names, values = zip(*lists, strict=True)
+    if prod(map(len, values)) <= MOST:
+        return [dict(zip(names, chosen, strict=True)) for chosen in product(*values)]
+    first = [each[0] for each in values]
+    rest = ([*first[:at], word, *first[at + 1 :]] for at, each in enumerate(values) for word in each[1:])
+    return [dict(zip(names, chosen, strict=True)) for chosen in (first, *rest)]
+
+
+def _values(page: SourceText, node: Node) -> list[Word]:
+    """Return the words of a list, or a single one; empty if one is no plain text."""
+    words = [one_word(page, item) for item in (node.items if node.kind == "list" else [node])]
+    known = [word for word in words if word is not None and "${{" not in (word.value or "")]
+    return known if len(known) == len(words) else []
+
+
+def _one(page: SourceText, item: Node) -> Combination:
+    pairs = ((name.text, one_word(page, value)) for name, value in item.pairs)
+    return {name: word for name, word in pairs if word is not None}
+
+
+def _items(node: Node | None) -> Iterator[Node]:
+    yield from (item for item in (node.items if node else ()) if item.kind == "map")
