@@ -101,6 +101,7 @@ def _around_service(page: SourceText, name: Node, service: Node, outside: dict[s
         shm_known=not shared and (size is None or bytes_ is not None) and (ipc is None or "$" not in ipc.text),
         host_ipc=bool(ipc and ipc.text == "host"),
         gpus=_reserved_gpus(service),
+        devices=_devices(service),
         published=tuple(_published(page, service.get("ports"), outside)),
         restart=one_word(page, restart, COMPOSE),
         probes=tuple(_healthcheck(page, service.get("healthcheck"), awaited)),
@@ -115,6 +116,13 @@ def _mounts_shared_memory(node: Node | None) -> bool:
         if target is not None and SHARED_MEMORY in target.text:
             return True
     return False
+
+
+def _devices(service: Node) -> tuple[str, ...]:
+    """Return the GPUs of the host that a service names."""
+    requests = service.get("deploy", "resources", "reservations", "devices")
+    listed = next((ids for request in (requests.items if requests else ()) if (ids := request.get("device_ids"))), None)
+    return tuple(item.text for item in listed.items) if listed else ()
 
 
 def _reserved_gpus(service: Node) -> int | None:

@@ -141,9 +141,12 @@ def expressions(text: Mapped, known: Mapping[str, Word]) -> Mapped:
     )
 
 
-def one_line(line: Mapped) -> Mapped:
-    """Join a command's lines; only in quotes is a line end more than a blank."""
-    code, quote = list(line.code), ""
+def one_line(line: Mapped, comments: bool = True) -> Mapped:
+    """Join a command's lines; only in quotes is a line end more than a blank.
+
+    Without ``comments``, a number sign begins a word, as for compose, which splits a command without a shell.
+    """
+    code, quote, signs = list(line.code), "", list[tuple[int, int, str]]()
     for at, char in enumerate(code):
         if char in ("'", '"') and quote in ("", char):
             quote = "" if quote else char
@@ -151,4 +154,6 @@ def one_line(line: Mapped) -> Mapped:
             code[at] = " "
             if at and code[at - 1] == "\\":
                 code[at - 1] = " "
-    return Mapped("".join(code), line.at)
+        elif char == "#" and not (comments or quote) and code[at - 1 : at] in ([], [" "]):
+            signs.append((at, at + 1, "\\#"))
+    return Mapped("".join(code), line.at).replaced(signs)

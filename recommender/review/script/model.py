@@ -91,6 +91,8 @@ class Container(NamedTuple):
     shm_known: bool = True
     host_ipc: bool = False
     gpus: int | None = None
+    devices: tuple[str, ...] = ()
+    """Which GPUs of the host, if it names them."""
     published: tuple[Word, ...] = ()
     targets: tuple[Word, ...] = ()
     """Ports of the container, where others expect the server."""

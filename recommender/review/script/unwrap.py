@@ -192,11 +192,17 @@ def _wrapper(page: SourceText, unwrapped: Unwrapped, name: str) -> None:
         elif _starts(unwrapped.fields, at, texts):
             unwrapped.fields, unwrapped.environment = unwrapped.fields[at:], environment
             return
-        elif text and " " in text and "lmdeploy" in text and name not in ("watch", "xargs", "script"):
+        elif _is_command(field) and name not in ("watch", "xargs", "script"):
             unwrapped.nested, unwrapped.environment = field, environment
             return
     if name == "eval" and len(unwrapped.fields) > 1:
         unwrapped.nested = unwrapped.fields[1]
+
+
+def _is_command(field: Field) -> bool:
+    """Return whether a word is a command of LMDeploy, whatever a run puts into it."""
+    text = "".join(piece.text or "" for piece in field.pieces)
+    return "lmdeploy" in text and " " in text and (field.value is not None or field.inner is not None)
 
 
 def _starts(fields: list[Field], at: int, texts: list[str | None]) -> bool:
@@ -298,7 +304,9 @@ class _Docker:
         elif name == "--ipc":
             self.container = now._replace(host_ipc=text == "host", shm_known=now.shm_known and text is not None)
         elif name == "--gpus":
-            self.container = now._replace(gpus=_gpus(text))
+            named = re.search(r"device=([\w,:.-]+)", text or "")
+            devices = tuple(named[1].split(",")) if named else ()
+            self.container = now._replace(gpus=_gpus(text), devices=devices)
         elif name in ("-p", "--publish"):
             self.container = now._replace(published=(*now.published, word))
         elif name == "--restart":
