@@ -1,6 +1,6 @@
 """Read the matrix of a workflow's job: the variables of each combination that the tool runs."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable
 from itertools import product
 from math import prod
 
@@ -9,10 +9,10 @@ from recommender.review.readers.yaml_nodes import Node
 from recommender.review.script.model import Word
 from recommender.review.script.source_map import SourceText
 
-MOST = 16
-"""Combinations that are reviewed; of more, each value once."""
-MOST_VALUES = 24
-"""Values of a matrix that is read; a longer one stays unknown, and the review says so."""
+MOST_PRODUCT = 16
+"""Combinations of the axes that are reviewed; of more, each value once."""
+MOST_VALUES, MOST_COMBINATIONS = 24, 40
+"""Of an axis, and in all; more stay unknown, and the review says so."""
 
 Combination = dict[str, Word]
 
@@ -27,7 +27,7 @@ def combinations(page: SourceText, job: Node) -> list[Combination]:
             found = _of_github(page, matrix)
     else:  # of GitLab: a list of maps
         found = [each for item in (listed.items if listed else ()) for each in _product(page, item)]
-    return found if sum(map(len, found)) <= MOST * MOST_VALUES else []
+    return found if len(found) <= MOST_COMBINATIONS else []
 
 
 def _of_github(page: SourceText, matrix: Node) -> list[Combination]:
@@ -38,7 +38,7 @@ def _of_github(page: SourceText, matrix: Node) -> list[Combination]:
         gone = _one(page, item)
         found = [each for each in found if not _agree(gone, each, gone)]
     included: list[Combination] = []
-    for item in _items(matrix.get("include")):
+    for item in _items(matrix.get("include"))[: MOST_COMBINATIONS + 1]:
         added = _one(page, item)
         joined = [each for each in found if names and _agree(added, each, added.keys() & names)]
         for each in joined:
@@ -55,22 +55,29 @@ def _agree(some: Combination, each: Combination, names: Collection[str]) -> bool
 
 def _product(page: SourceText, axes: Node) -> list[Combination]:
     """Return each combination of the lists; of too many, each value once beside the first of the others."""
-    lists = [(name.text, _values(page, value)) for name, value in axes.pairs if name.text not in ("include", "exclude")]
-    if not lists or not all(values for _, values in lists) or sum(len(values) for _, values in lists) > MOST_VALUES:
-        return []
-    names, values = zip(*lists, strict=True)
-    if prod(map(len, values)) <= MOST:
-        return [dict(zip(names, chosen, strict=True)) for chosen in product(*values)]
+    pairs = [(name.text, value) for name, value in axes.pairs if name.text not in ("include", "exclude")]
+    values = [found for name, value in pairs if 0 < len(found := _values(page, name, value)) <= MOST_VALUES]
+    if prod(map(len, values)) <= MOST_PRODUCT:
+        return [_joined(chosen) for chosen in product(*values)] if values else []
     first = [each[0] for each in values]
-    rest = ([*first[:at], word, *first[at + 1 :]] for at, each in enumerate(values) for word in each[1:])
-    return [dict(zip(names, chosen, strict=True)) for chosen in (first, *rest)]
+    rest = ([*first[:at], other, *first[at + 1 :]] for at, each in enumerate(values) for other in each[1:])
+    return [_joined(chosen) for chosen in (first, *rest)]
 
 
-def _values(page: SourceText, node: Node) -> list[Word]:
-    """Return the words of a list, or a single one; empty if one is no plain text."""
-    words = [one_word(page, item) for item in (node.items if node.kind == "list" else [node])]
-    known = [word for word in words if word is not None and "${{" not in (word.value or "")]
-    return known if len(known) == len(words) else []
+def _joined(parts: Iterable[Combination]) -> Combination:
+    return {name: word for part in parts for name, word in part.items()}
+
+
+def _values(page: SourceText, name: str, node: Node) -> list[Combination]:
+    """Return what each element of a list sets: the axis, or the names of a map; empty if one is no plain text."""
+    items = node.items if node.kind == "list" else [node]
+    found = [_one(page, item) if item.kind == "map" else _scalar(page, name, item) for item in items]
+    return found if all(found) else []
+
+
+def _scalar(page: SourceText, name: str, item: Node) -> Combination:
+    word = one_word(page, item)
+    return {name: word} if word is not None and "${{" not in (word.value or "") else {}
 
 
 def _one(page: SourceText, item: Node) -> Combination:
@@ -78,5 +85,5 @@ def _one(page: SourceText, item: Node) -> Combination:
     return {name: word for name, word in pairs if word is not None}
 
 
-def _items(node: Node | None) -> Iterator[Node]:
-    yield from (item for item in (node.items if node else ()) if item.kind == "map")
+def _items(node: Node | None) -> list[Node]:
+    return [item for item in (node.items if node else ()) if item.kind == "map"]
