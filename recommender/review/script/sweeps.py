@@ -8,7 +8,7 @@ from math import prod
 from recommender.common.pattern import pattern
 from recommender.review.script.model import GivenOption, Launch, Script, Word
 
-MOST, MOST_LAUNCHES = 12, 30
+MOST, MOST_LAUNCHES, MOST_ALTERNATIVES = 12, 30, 80
 FILLED = pattern(
     r"\"?\$\{(?P<array>\w+)\[\$?\{?\w+\}?\]\}\"?|str\((?P<cast>[\w \t+*-]+)\)|\"?\$\(\((?P<sum>[\w$ \t+*-]+)\)\)\"?"
     r"|(?:[fF][\"'])?\{(?P<shown>[\w \t+*-]+)\}[\"']?"
@@ -37,7 +37,7 @@ def of_models(script: Script) -> list[Launch]:
 
 def of_branches(script: Script) -> list[Launch]:
     """Return the launches that other branches make."""
-    return [other for launch in script.launches[:MOST_LAUNCHES] for other in launch.alternatives][:MOST_LAUNCHES]
+    return [other for launch in script.launches[:MOST_LAUNCHES] for other in launch.alternatives][:MOST_ALTERNATIVES]
 
 
 def _of_numbers(script: Script) -> Iterator[Launch]:
