@@ -14,9 +14,10 @@ from recommender.review.script.unwrap import ASSIGNED
 COMPOSE = pattern(r"\$(?:(?P<dollar>\$)|(?P<name>\w+)|\{(?P<braced>\w+)(?:(?P<sign>:?[-+?])(?P<rest>[^{}]*))?\})")
 CLUSTER = pattern(r"\$(?:(?P<dollar>\$)|\((?P<name>[\w.-]+)\))|\{\{-?\s*\.?(?:[\w-]+\.)*(?P<braced>[\w-]+)[^{}\n]*\}\}")
 
-# Expressions of GitHub, Ansible and Helm, Azure, Terraform: the last name in them is the variable.
+# Expressions of GitHub, Ansible and Helm, Azure, Terraform, CircleCI: the last name in them is the variable.
 MACRO = pattern(
-    r"(?:\$\{\{-?\s*|\{\{-?\s*|\$\(|\$\{(?=\w+[.}]))\.?(?:[\w\[\]'-]+\.)*(?P<name>\w+)[^{}()\n]*(?:-?\}\}|\)|\})"
+    r"(?:\$\{\{-?\s*|\{\{-?\s*|\$\(|\$\{(?=\w+[.}])|(?P<angle><<[ \t]*(?=\w+\.\w+[ \t]*>>)))"
+    r"\.?(?:[\w\[\]'-]+\.)*(?P<name>\w+)[^{}()\n]*?(?(angle)>>|(?:-?\}\}|\)|\}))"
 )
 
 DEFAULTED = pattern(

@@ -103,16 +103,22 @@ def _defaults(page: SourceText, root: Node) -> dict[str, Word]:
     """Return the defaults of a workflow's inputs and of a template's parameters."""
     found: dict[str, Word] = {}
     for path in INPUTS:
-        declared = root.get(*path) if root.kind == "map" else None
-        pairs = declared.pairs if declared else []
-        pairs = [*pairs, *((name, item) for item in (declared.items if declared else ()) if (name := item.get("name")))]
-        for name, value in pairs:
-            word = one_word(page, value.get("default"))
-            listed = word is None or (word.value or "").startswith(("[", "{"))  # for fromJSON
-            found |= {name.text: _literal(page, word)} if word is not None and not listed else {}
+        found |= _declared(page, root.get(*path) if root.kind == "map" else None)
     cards = one_word(page, root.get("resources", "accelerators") if root.kind == "map" else None)
     if cards is not None and cards.value:  # SkyPilot: L4:8
         found["SKYPILOT_NUM_GPUS_PER_NODE"] = cards._replace(value=cards.value.partition(":")[2] or "1", written=None)
+    return found
+
+
+def _declared(page: SourceText, declared: Node | None) -> dict[str, Word]:
+    """Return the defaults of declared inputs or parameters, a map or a list."""
+    found: dict[str, Word] = {}
+    pairs = declared.pairs if declared else []
+    pairs = [*pairs, *((name, item) for item in (declared.items if declared else ()) if (name := item.get("name")))]
+    for name, value in pairs:
+        word = one_word(page, value.get("default"))
+        listed = word is None or (word.value or "").startswith(("[", "{"))  # for fromJSON
+        found |= {name.text: _literal(page, word)} if word is not None and not listed else {}
     return found
 
 
@@ -194,7 +200,7 @@ class _Reader:
                 mine[at] = launch._replace(alternatives=alternatives), frame
 
     def _around(self, node: Node, around: Around) -> Around:
-        environment = dict(around.environment)
+        environment = dict(around.environment) | _declared(self.page, node.get("parameters"))
         for name in ENVIRONMENTS:
             own = variables(self.page, node.get(name))
             environment |= {key: _literal(self.page, word, around.environment) for key, word in own.items()}

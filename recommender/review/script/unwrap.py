@@ -12,9 +12,9 @@ from recommender.review.script.source_map import Field, Piece, SourceText
 
 _WRAPPERS = """
     sudo doas nohup setsid time command builtin exec ionice nice chrt taskset numactl stdbuf timeout srun mpirun
-    mpiexec conda mamba micromamba uv uvx poetry pipenv pdm apptainer singularity nsys strace ltrace gosu su-exec tini
-    dumb-init unbuffer catchsegv screen tmux env proxychains proxychains4 xvfb-run systemd-run flock chroot unshare
-    cgexec runuser su accelerate kubectl oc ssh eval torchrun hatch rye pixi catchsegv script watch xargs
+    mpiexec conda mamba micromamba uv uvx poetry pipenv pdm apptainer singularity nsys strace ltrace gosu su-exec
+    tini dumb-init unbuffer catchsegv screen tmux env proxychains proxychains4 xvfb-run systemd-run flock chroot
+    unshare cgexec runuser su accelerate kubectl oc ssh eval torchrun hatch rye pixi script watch xargs
     start-stop-daemon sbatch salloc parallel ansible gcloud pdsh clush wsl bsub qsub at
 """
 WRAPPERS = frozenset(_WRAPPERS.split())
@@ -23,9 +23,9 @@ DOCKERS = frozenset({"docker", "podman", "nerdctl", "nvidia-docker"})
 # Programs whose arguments may name a server without starting it.
 _QUIET = """
     echo printf grep egrep pgrep pkill kill killall which type cat tee logger ls pip pip3 test [ [[ man help sed awk
-    log info warn error die apt apt-get brew npm git alias export read ps rm cp mv touch mkdir cd curl wget systemctl
-    journalctl supervisorctl nc python3-config conda-lock watch tail head less lsof fuser nvidia-smi jq source . : say
-    Write-Host Write-Output unset local declare set shift trap return exit basename dirname
+    log info warn error die apt apt-get brew npm git alias export read ps rm cp mv touch mkdir cd curl wget
+    systemctl journalctl supervisorctl nc python3-config conda-lock watch tail head less lsof fuser nvidia-smi jq
+    source . : say Write-Host Write-Output unset local declare set shift trap return exit basename dirname
 """
 QUIET = frozenset(_QUIET.split())
 # Options of `docker run` without a value.
@@ -304,9 +304,8 @@ class _Docker:
         elif name == "--ipc":
             self.container = now._replace(host_ipc=text == "host", shm_known=now.shm_known and text is not None)
         elif name == "--gpus":
-            named = re.search(r"device=([\w,:.-]+)", text or "")
-            devices = tuple(named[1].split(",")) if named else ()
-            self.container = now._replace(gpus=_gpus(text), devices=devices)
+            count, devices = _gpus(text)
+            self.container = now._replace(gpus=count, devices=devices)
         elif name in ("-p", "--publish"):
             self.container = now._replace(published=(*now.published, word))
         elif name == "--restart":
@@ -331,15 +330,14 @@ def _letters(name: str, wanted: str = "") -> bool:
     return not name.startswith("--") and bool(letters) and set(letters) <= DOCKER_LETTERS and wanted in letters
 
 
-def _gpus(text: str | None) -> int | None:
-    """Return the count of ``--gpus``; None if all or unknown."""
+def _gpus(text: str | None) -> tuple[int | None, tuple[str, ...]]:
+    """Return the count of ``--gpus``, None if all or unknown, and the GPUs that it names."""
     text = (text or "").strip("\"'")
-    if text.isdecimal():
-        return int(text[:6])
-    match = re.search(r"device=([\w,:.-]+)", text) or re.search(r"count=(\d+)", text)
-    if not match:
-        return None
-    return int(match[1]) if match[0].startswith("count") else len([device for device in match[1].split(",") if device])
+    if match := re.search(r"device=([\w,:.-]+)", text):
+        devices = tuple(device for device in match[1].split(",") if device)
+        return len(devices), devices
+    match = re.search(r"^(?:.*count=)?(\d{1,6})(?!\d)", text)
+    return int(match[1]) if match else None, ()
 
 
 def size_of(text: str | None) -> int | None:

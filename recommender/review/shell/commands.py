@@ -201,6 +201,8 @@ def command(shell: Shell, node: Node, where: Where, behind: list[Node]) -> None:
             else:
                 run.state.variables.pop(prefix_name, None)
         return
+    if len(fields) > 1 and fields[1].value == "=" and (name or "").isidentifier():
+        run.state.variables[name or ""] = Variable((Piece(""),))  # NAME = value is a command, so NAME stays unset
     builtin = BUILTINS.get(name or "")
     if builtin is not None:
         builtin(run, fields[1:], where)

@@ -68,6 +68,23 @@ def named(name: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
         yield name.value, value
 
 
+def dumped(values: Values, node: ast.expr) -> ast.expr | None:
+    """Return the fields of an object as a dictionary: of ``config.model_dump()``, ``asdict(config)`` and the like."""
+    match node:
+        case ast.Call(ast.Attribute(whose, "model_dump" | "dict" | "to_dict" | "_asdict"), []):
+            pass
+        case ast.Call(called, [whose], []) if last_name(called) in ("asdict", "vars"):
+            pass
+        case _:
+            return None
+    fields = values.scopes.fields_of(whose)
+    return (
+        ast.copy_location(ast.Dict([ast.Constant(name) for name in fields], list(fields.values())), node)
+        if fields
+        else None
+    )
+
+
 def dictionary(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     """Yield the named values of a dictionary; skip ``**`` entries."""
     if isinstance(node, ast.Dict):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from recommender.common.parse import parse_python
 from recommender.common.user_file import Unreadable
-from recommender.review.readers.python.changes import dictionary, dotted
+from recommender.review.readers.python.changes import dictionary, dotted, dumped
 from recommender.review.readers.python.imports import imports, modules
 from recommender.review.readers.python.processes import Processes, environment
 from recommender.review.readers.python.scopes import last_name
@@ -295,6 +295,7 @@ class _File:
                 yield keyword.arg, keyword.value, keyword
                 continue
             whole = self.values.resolve(keyword.value) or keyword.value
+            whole = dumped(self.values, whole) or whole
             pairs = list(dictionary(whole))
             empty = isinstance(whole, ast.Dict) and not whole.keys
             if not pairs and not empty:

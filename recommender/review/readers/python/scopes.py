@@ -252,6 +252,12 @@ class Scopes:
             return None
         return given[0] if given else _declared(self.fields[owner].get(name))
 
+    def fields_of(self, node: ast.expr) -> dict[str, ast.expr]:
+        """Return the values of an object's fields that are known."""
+        owner = self._class_of(node)
+        found = {name: self._field(owner, name) for name in self.fields.get(owner, ()) if name != "model_config"}
+        return {name: value for name, value in found.items() if value is not None}
+
     def _is_parsed(self, name: ast.Name) -> bool:
         value = self.find(name)
         for _ in range(3):
@@ -332,14 +338,3 @@ def _end(node: ast.expr) -> tuple[int, int]:
 def last_name(node: ast.expr) -> str:
     """Return the last name of a callee: ``c`` for ``a.b.c``."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
-def environment_name(node: ast.expr) -> str:
-    """Return the variable that ``os.environ.get`` or ``os.getenv`` reads."""
-    if not isinstance(node, ast.Call) or not node.args or not isinstance(node.args[0], ast.Constant):
-        return ""
-    name = node.args[0].value
-    asks = last_name(node.func) == "getenv" or (
-        isinstance(node.func, ast.Attribute) and node.func.attr == "get" and last_name(node.func.value) == "environ"
-    )
-    return name if asks and isinstance(name, str) else ""

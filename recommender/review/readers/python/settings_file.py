@@ -1,4 +1,4 @@
-"""Look up what a program takes from a YAML or JSON file beside it, as its settings."""
+"""Look up what a program takes from outside: from a YAML or JSON file beside it, and from its environment."""
 
 from __future__ import annotations
 
@@ -168,3 +168,14 @@ def _scalar(node: Node) -> str | int | float | EllipsisType | None:
         plain = text.replace("_", "")
         return int(plain) if plain.lstrip("+-").isdecimal() else float(plain)
     return text
+
+
+def environment_name(node: ast.expr) -> str:
+    """Return the variable that ``os.environ.get`` or ``os.getenv`` reads."""
+    if not isinstance(node, ast.Call) or not node.args or not isinstance(node.args[0], ast.Constant):
+        return ""
+    name = node.args[0].value
+    asks = last_name(node.func) == "getenv" or (
+        isinstance(node.func, ast.Attribute) and node.func.attr == "get" and last_name(node.func.value) == "environ"
+    )
+    return name if asks and isinstance(name, str) else ""

@@ -9,8 +9,8 @@ from itertools import groupby
 from recommender.common.pattern import pattern
 from recommender.review.readers.python.branches import of_branch
 from recommender.review.readers.python.formatted import formatted
-from recommender.review.readers.python.scopes import Scopes, environment_name, last_name
-from recommender.review.readers.python.settings_file import SettingsFile
+from recommender.review.readers.python.scopes import Scopes, last_name
+from recommender.review.readers.python.settings_file import SettingsFile, environment_name
 from recommender.review.readers.python.tables import Row, entry, loop_around, turns
 from recommender.review.script.source_map import Field, Piece, SourceText, join_pieces, limited, split_pieces
 
@@ -266,7 +266,7 @@ class Values:
         for loop, group in groupby(grown, key=lambda each: loop_around(self.scopes, each[0])):
             additions = list(group)
             self.followed += [self.span(added) for added, _, _ in additions]
-            if (rows := list(turns(self.scopes, loop))) and words is not None:
+            if (rows := list(turns(self.resolve, loop))) and words is not None:
                 words += self._looped(rows, additions, depth)
                 continue
             for added, one, always in additions:
