@@ -94,6 +94,7 @@ TEXTS = [
     ("x.bat", f"@echo off\nset TP=2\n{SERVE} ^\n  --tp %TP%\n", "2"),
     ("x.cmd", f'if "%TP%"=="" set TP=2\ncmd /k "{SERVE} --tp %TP%"\n', "2"),
     ("x.py", f'import os\nm, n = "m", 2\nos.system(f"""{SERVE} \\\\\n  --tp {{n}}""")\n', "2"),
+    ("config.yml", f"parameters: {{tp: {{default: 2}}}}\nrun: {SERVE} --tp << parameters.tp >> --dp 1\n", "2"),
     ("x.py", DATACLASS, "2"),
     ("x.py", CLICK, "2"),
 ]  # fmt: skip

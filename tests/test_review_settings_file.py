@@ -90,3 +90,47 @@ def test_a_file_that_is_not_there_is_said_to_be_unread(tmp_path: Path) -> None:
     """Nothing is guessed."""
     program = f'{HEAD}cfg = yaml.safe_load(open("cfg.yaml"))\n{PIPELINE}'
     assert "LMD002" in {finding.rule.id for finding in review(str(tmp_path / "x.py"), program).findings}
+
+
+def test_the_entries_of_a_file_may_be_options(tmp_path: Path) -> None:
+    """A loop over them gives a name and a value in each turn."""
+    text = (
+        'import subprocess, yaml\ncfg = yaml.safe_load(open("cfg.yaml"))\n'
+        'cmd = ["lmdeploy", "serve", "api_server", cfg["model"]]\n'
+        'for key, value in cfg["engine"].items():\n    cmd += [f"--{key}", str(value)]\n'
+        "subprocess.run(cmd)\n"
+    )
+    assert given_options(launched(tmp_path, text)) == {"--tp": ["2"], "--session_len": ["8192"]}
+
+
+@pytest.mark.parametrize(
+    ("base", "call"),
+    [
+        ("pydantic.BaseModel", "settings.engine.model_dump()"),
+        ("pydantic.BaseModel", "settings.engine.dict()"),
+        ("object", "asdict(settings.engine)"),
+        ("object", "vars(settings.engine)"),
+    ],
+)
+def test_the_fields_of_an_object_may_be_keywords(base: str, call: str) -> None:
+    """Of a class of the file, nested in another one."""
+    text = (
+        "import pydantic\nfrom dataclasses import asdict\nfrom lmdeploy import TurbomindEngineConfig, pipeline\n"
+        f"class Engine({base}):\n    tp: int = 2\n    session_len: int = 8192\n"
+        f"class Settings({base}):\n    engine: Engine = Engine()\n"
+        f"settings = Settings()\npipeline('m', backend_config=TurbomindEngineConfig(**{call}))\n"
+    )
+    (launch,) = read("x.py", text).launches
+    assert given_options(launch) == {"tp": ["2"], "session_len": ["8192"]}
+    assert not launch.unsure
+
+
+def test_a_table_of_the_file_may_be_keywords_too() -> None:
+    """By its key, as for a choice of models."""
+    text = (
+        "from lmdeploy import PytorchEngineConfig, pipeline\n"
+        'ENGINES = {"small": {"tp": 1}, "large": {"tp": 4}}\n'
+        "pipeline('m', backend_config=PytorchEngineConfig(**ENGINES['large']))\n"
+    )
+    (launch,) = read("x.py", text).launches
+    assert given_options(launch) == {"tp": ["4"]}

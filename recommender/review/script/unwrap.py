@@ -153,12 +153,6 @@ FILLED = frozenset({"parallel", "xargs"})
 WRAP = pattern(r"--wrap=")
 RETURNS = pattern(r"-d[A-Za-z]*|send(?:-keys)?|stuff")
 """``tmux new -d``, ``screen -dmS`` and keys that are sent return at once."""
-
-
-def _filled(field: Field) -> Field:
-    return replace(field, pieces=(Piece(None),), inner=None) if "{}" in field.known else field
-
-
 IMAGE = pattern(r"^[\w.-]+(?:/[\w.-]+)*/lmdeploy(?:[:@]\S+)?$")
 HEADS = WRAPPERS | SHELLS | DOCKERS | {"lmdeploy"}
 
@@ -169,7 +163,10 @@ def _wrapper(page: SourceText, unwrapped: Unwrapped, name: str) -> None:
     if name in ("tmux", "screen") and any(RETURNS.fullmatch(field.known) for field in unwrapped.fields[1:]):
         unwrapped.background = True
     if name in FILLED:
-        unwrapped.fields = [_filled(field) for field in unwrapped.fields]
+        unwrapped.fields = [
+            replace(field, pieces=(Piece(None),), inner=None) if "{}" in field.known else field
+            for field in unwrapped.fields
+        ]
     texts = [field.value for field in unwrapped.fields]
     if ":::" in texts:  # GNU parallel: one of the words behind it ends the command
         end = texts.index(":::")
