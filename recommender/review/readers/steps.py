@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from recommender.common.pattern import pattern
-from recommender.review.readers.container_command import whole
+from recommender.review.readers.container_command import reserved, whole
 from recommender.review.readers.manifest_words import (
     MACRO,
     default_of,
@@ -298,15 +298,13 @@ def _is_command(program: Node, arguments: Node) -> bool:
 
 def _gpus(node: Node) -> int | None:
     """Return how many GPUs a task of ECS, or a container of Ansible, is given."""
-    requests = node.get("device_requests") or node.get("deploy", "resources", "reservations", "devices")
-    requests = requests or _of_task(node, "resourceRequirements")
-    for request in requests.items if requests else ():
-        ids, count = request.get("device_ids"), request.get("count")
-        if ids is not None and ids.items:
-            return len(ids.items)
+    asked = _of_task(node, "resourceRequirements")
+    for request in asked.items if asked else ():
         kind = _of_task(request, "type")
-        return whole(_of_task(request, "value") if kind is not None and kind.text == "GPU" else count)
-    return whole(node.get("resources", "limits", GPU))
+        if kind is not None and kind.text == "GPU":
+            return whole(_of_task(request, "value"))
+    requests = node.get("device_requests") or node.get("deploy", "resources", "reservations", "devices")
+    return reserved(requests)[0] or whole(node.get("resources", "limits", GPU))
 
 
 def _of_task(node: Node, name: str) -> Node | None:
