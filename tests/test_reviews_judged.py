@@ -34,6 +34,7 @@ FILES_NOT_FOUND = {
     ("sh-proxy-three-workers", "The first worker has the proxy's port"),
     ("sh-retry-loop", "It registers http://0.0.0.0:23333 at the proxy"),
     ("sky-serve-yaml", "The server listens on 8080"),
+    ("wild-py-nox", "Only the PyTorch engine has a cache in FP8"),
 }
 """Most depend on the caller: it may add --api-keys or another engine, and the proxy may be on another host. Also a
 request to a unit that was just enabled, and the ports of a SkyPilot service."""

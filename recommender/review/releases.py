@@ -12,6 +12,7 @@ from packaging.version import Version
 from recommender.common.pattern import pattern
 from recommender.knowledge.store import Store
 from recommender.review.script import beside
+from recommender.review.script.mentions import INSTALLED_AS
 from recommender.review.script.model import Launch, Script, Span
 
 VERSION = r"([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}(?:\.?post[0-9]{1,4})?)"
@@ -79,11 +80,19 @@ def _installed(script: Script) -> tuple[Pinned, ...]:
     return tuple(_installations(script))
 
 
+def _of_variables(script: Script) -> Iterator[re.Match[str]]:
+    """Yield where the file sets the variables whose release it installs, each to one release."""
+    for name in dict.fromkeys(match[1] for match in INSTALLED_AS.finditer(script.text)):
+        found = list(re.finditer(rf"\b{name}[\"']?[ \t]*[:=?]+-?[ \t]*[\"']?v?{VERSION}(?![\d.*])", script.text))
+        yield from found if len({match[1] for match in found}) == 1 else ()
+
+
 def _installations(script: Script) -> Iterator[Pinned]:
     """Yield the installations of the script that are no comments, and the images that a program names or pulls."""
     image = PULLED_IMAGE if script.kind == "bash" else NAMED_IMAGE
     named = image.finditer(script.text) if script.kind in ("python", "program", "bash") else ()
     metadata = METADATA.search(script.text) if script.kind == "python" else None
+    yield from (Pinned(match[1], script.place(*match.span(1))) for match in _of_variables(script))
     for match in (*(INSTALLED.finditer(script.text) if "==" in script.text else ()), *named):
         shown = any(comment.place.start <= match.start() < comment.place.end for comment in script.comments)
         shown = shown and not (metadata and metadata.start() <= match.start() < metadata.end())

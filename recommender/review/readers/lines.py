@@ -18,7 +18,7 @@ from recommender.review.shell.walker import new_run
 # A line of a crontab, a recipe's line, `name: command` of a Procfile, `command=` of supervisord or another ini file.
 COMMAND = pattern(
     r"(?:@\w+|(?:[\d*][\w*,/-]*[ \t]+){4}[\d*][\w*,/-]*)[ \t]+(?P<cron>.*)|\t[@+-]*(?P<recipe>.*)"
-    r"|[\w-]+:[ \t]+(?P<proc>.*)|(?:command|exec\w*|cmd)[ \t]*=[ \t]*(?P<ini>.*)",
+    r"|[\w-]+:[ \t]+(?P<proc>.*)|(?:commands?|exec\w*|cmd)[ \t]*=[ \t]*(?P<ini>.*)",
     re.DOTALL,
 )
 TOGETHER = frozenset({"proc", "ini"})
@@ -33,9 +33,12 @@ DEFINED = pattern(
 MADE = pattern(r"\$[({](\w+)[)}]")
 ENVIRONMENT = pattern(r"environment[ \t]*=[ \t]*(?P<pairs>.*)", re.DOTALL)
 PAIR = pattern(r"([A-Za-z_]\w*)=(?:\"([^\"\n]*)\"|([^,\n]*))")
+ARGUMENTS = pattern(r"args[ \t]*=(?P<rest>[^\n]*)")
 SECTION = pattern(r"\[[^\]\n]*\]")
 # `$(NAME)` of make and `%(ENV_NAME)s` of supervisord are variables; `$$` is the shell's dollar.
 VARIABLE = pattern(r"\$\{(\w+)\}")
+POSITIONAL = pattern(r"\{posargs(?::(?P<default>[^{}\n]*))?\}")
+"""Of tox: the words of the caller, or their default."""
 MACRO = pattern(r"\$\((?P<make>\w+)\)|\{\{[ \t]*(?P<just>\w+)[ \t]*\}\}|%\((?:ENV_)?(?P<super>\w+)\)[sd]|\$(?=\$)")
 # A justfile: its recipes are indented with blanks too, and their parameters have defaults.
 MAKEFILE = pattern(r"(?i)(?:.*[/\\])?(?:(?:gnu)?makefile(?:\.\w+)?|[^/\\]*\.mk)")
@@ -99,7 +102,12 @@ def read(script: Script) -> Script:
             group = command.lastgroup or "recipe"
             environment = made | of_section.get(bisect_right(heads, at), {}) if group == "ini" else made
             part = code.part(start + command.start(group), end)
-            part = Mapped(part.code.replace("\n", " "), part.at) if sections else part
+            several = sections and line.startswith("commands")  # of tox: one a line
+            part = Mapped(part.code.replace("\n", " "), part.at) if sections and not several else part
+            follows = lines[at + 1] if at + 1 < len(lines) else (0, 0)
+            if sections and (more := ARGUMENTS.fullmatch(code.code[slice(*follows)])):  # of circus
+                rest = code.part(follows[0] + more.start("rest"), follows[1])
+                part = Mapped(f"{part.code} {rest.code}", [*part.at, end - 1, *rest.at])
             _start(run, _plain(part), environment, Where(background=group in TOGETHER))
     return complete_script(replace(script, comments=tuple(comments)), run, [])
 
@@ -181,6 +189,8 @@ def _environments(
 
 def _plain(text: Mapped) -> Mapped:
     """Replace the tool's variables by those of the shell, at their places."""
+    words = ((*match.span(), match["default"] or '"$@"') for match in POSITIONAL.finditer(text.code))
+    text = text.replaced(words)
     named = ((match, match["make"] or match["just"] or match["super"]) for match in MACRO.finditer(text.code))
     return text.replaced((*match.span(), f"${{{name}}}" if name else "") for match, name in named)
 

@@ -23,7 +23,7 @@ from recommender.review.readers.manifest_words import (
 from recommender.review.readers.matrix import combinations
 from recommender.review.readers.pods import GPU, probes
 from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, comments_of, documents, map_scalar
-from recommender.review.script.mentions import LAUNCH
+from recommender.review.script.mentions import INSTALLED_AS, LAUNCH
 from recommender.review.script.model import HOSTS, Container, Script, Span, Word
 from recommender.review.script.moved import moved
 from recommender.review.script.source_map import Field, SourceText, line_starts
@@ -37,8 +37,6 @@ PROSE = frozenset({"name", "displayName", "description", "title", "summary", "he
 PROGRAM = ("entryPoint", "entrypoint", "command", "cmd", "program", "module", "script")
 ARGUMENTS = ("args", "arguments", "command")
 INSTALL = pattern(r"\b(?:install|add)\b[^\n]*\blmdeploy\b|\b(?:curl|wget)\b[^\n]*\|")
-PINNED = pattern(r"\blmdeploy(?:\[[\w,-]*\])?={2,3}[\"']?\$(?:\{\{?[ \t]*(?:\w+\.)*)?(\w+)")
-"""An installation whose release is a variable."""
 NOTHING: Mapping[str, Word] = MappingProxyType({})
 WAITS = pattern(r"\s*(?:sleep|curl|wget|until|while|for|timeout|kill|wait|export)\b")
 """What else a list of commands does with the server that it starts."""
@@ -185,7 +183,7 @@ class _Reader:
     ) -> None:
         """Give the launches of a job the alternatives that the other combinations of its matrix make."""
         first, *others = combinations
-        pinned = PINNED.search(self.page.text, job.start, job.end)
+        pinned = INSTALLED_AS.search(self.page.text, job.start, job.end)
         name = pinned[1] if pinned else ""
         mine = self.run.launches
         mine[before:] = [(launch._replace(installed=first.get(name)), frame) for launch, frame in mine[before:]]

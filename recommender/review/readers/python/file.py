@@ -296,7 +296,7 @@ class _File:
                 continue
             whole = self.values.resolve(keyword.value) or keyword.value
             whole = dumped(self.values, whole) or whole
-            pairs = list(dictionary(whole))
+            pairs = list(dictionary(whole, self.values))
             empty = isinstance(whole, ast.Dict) and not whole.keys
             if not pairs and not empty:
                 parts.unsure = True

@@ -223,7 +223,11 @@ class Scopes:
             elif isinstance(value, ast.Name) and (found := self.find(value)) is not None:
                 value = found
         if isinstance(value, ast.Call):
-            return last_name(value.func)
+            given = [*value.args, *(keyword.value for keyword in value.keywords)]  # tyro.cli(Settings)
+            classes = [called for each in given if (called := last_name(each)) in self.fields]
+            return (
+                classes[0] if last_name(value.func) not in self.fields and len(classes) == 1 else last_name(value.func)
+            )
         name = value if isinstance(value, ast.Name) else name
         if not isinstance(name, ast.Name):
             return ""
