@@ -102,14 +102,20 @@ def read(script: Script) -> Script:
             group = command.lastgroup or "recipe"
             environment = made | of_section.get(bisect_right(heads, at), {}) if group == "ini" else made
             part = code.part(start + command.start(group), end)
-            several = sections and line.startswith("commands")  # of tox: one a line
-            part = Mapped(part.code.replace("\n", " "), part.at) if sections and not several else part
-            follows = lines[at + 1] if at + 1 < len(lines) else (0, 0)
-            if sections and (more := ARGUMENTS.fullmatch(code.code[slice(*follows)])):  # of circus
-                rest = code.part(follows[0] + more.start("rest"), follows[1])
-                part = Mapped(f"{part.code} {rest.code}", [*part.at, end - 1, *rest.at])
+            part = _of_section(code, part, line, lines[at + 1 : at + 2]) if sections else part
             _start(run, _plain(part), environment, Where(background=group in TOGETHER))
     return complete_script(replace(script, comments=tuple(comments)), run, [])
+
+
+def _of_section(code: Mapped, part: Mapped, line: str, behind: list[tuple[int, int]]) -> Mapped:
+    """Return the command of a section's line: its lines joined, and with the arguments in the line behind it."""
+    if line.startswith("commands"):  # of tox: one a line
+        return part
+    for start, end in behind:
+        if given := ARGUMENTS.fullmatch(code.code[start:end]):  # of circus
+            rest = code.part(start + given.start("rest"), end)
+            part = Mapped(f"{part.code} {rest.code}", [*part.at, start, *rest.at])
+    return Mapped(part.code.replace("\n", " "), part.at)
 
 
 def _known(page: SourceText, code: Mapped, just: bool, make: bool) -> dict[str, Word]:
