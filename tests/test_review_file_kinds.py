@@ -573,7 +573,7 @@ def test_machines_of_skypilot_have_cards(cards: str, found: bool) -> None:
 
 def test_commands_of_a_list_run_side_by_side_if_processes_do() -> None:
     """Each in a process of its own; without one they may follow each other."""
-    text = 'import os\nC = ["lmdeploy serve api_server m --server-port 1", "lmdeploy serve api_server n --server-port 1"]\n'
+    text = f'import os\nC = ["{SERVE} --server-port 1", "{SERVE} --server-port 1"]\n'
     apart = text + "for c in C:\n    os.system(c)\n"
     beside = text + "import multiprocessing as mp\n[mp.Process(target=os.system, args=(c,)).start() for c in C]\n"
     found = ["LMD614" in {finding.rule.id for finding in review("x.py", each).findings} for each in (apart, beside)]

@@ -225,9 +225,8 @@ class Scopes:
         if isinstance(value, ast.Call):
             given = [*value.args, *(keyword.value for keyword in value.keywords)]  # tyro.cli(Settings)
             classes = [called for each in given if (called := last_name(each)) in self.fields]
-            return (
-                classes[0] if last_name(value.func) not in self.fields and len(classes) == 1 else last_name(value.func)
-            )
+            made = last_name(value.func)
+            return classes[0] if made not in self.fields and len(classes) == 1 else made
         name = value if isinstance(value, ast.Name) else name
         if not isinstance(name, ast.Name):
             return ""
