@@ -134,3 +134,17 @@ def test_a_table_of_the_file_may_be_keywords_too() -> None:
     )
     (launch,) = read("x.py", text).launches
     assert given_options(launch) == {"tp": ["4"]}
+
+
+@pytest.mark.parametrize("take", ['model = cfg.pop("model")\n', 'model = cfg["model"]\ndel cfg["model"]\n'])
+def test_what_the_program_takes_out_is_no_keyword(tmp_path: Path, take: str) -> None:
+    """The rest goes to the engine."""
+    (tmp_path / "cfg.yaml").write_text("model: Qwen/Qwen3-8B\ntp: 2\n", encoding="utf-8")
+    start = "pipeline(model, backend_config=TurbomindEngineConfig(**cfg))\n"
+    text = f'{HEAD}cfg = yaml.safe_load(open("cfg.yaml"))\n{take}{start}'
+    found = review(str(tmp_path / "x.py"), text)
+    (launch,) = found.script.launches
+    assert launch.model is not None
+    assert launch.model.value == "Qwen/Qwen3-8B"
+    assert given_options(launch) == {"tp": ["2"]}
+    assert [finding.rule.id for finding in found.findings if finding.severity != "info"] == []

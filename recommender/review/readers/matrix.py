@@ -34,8 +34,7 @@ def _of_github(page: SourceText, matrix: Node) -> list[Combination]:
     """Return the product of the lists, without what ``exclude`` names and with what ``include`` adds."""
     found = _product(page, matrix)
     names = {name for each in found for name in each}
-    for item in _items(matrix.get("exclude")):
-        gone = _one(page, item)
+    for gone in filter(None, (_one(page, item) for item in _items(matrix.get("exclude")))):
         found = [each for each in found if not _agree(gone, each, gone)]
     included: list[Combination] = []
     for item in _items(matrix.get("include"))[: MOST_COMBINATIONS + 1]:
@@ -54,7 +53,7 @@ def _agree(some: Combination, each: Combination, names: Collection[str]) -> bool
 
 
 def _product(page: SourceText, axes: Node) -> list[Combination]:
-    """Return each combination of the lists; of too many, each value once beside the first of the others."""
+    """Return each combination of the lists; of too many, each value once with the first of the others."""
     pairs = [(name.text, value) for name, value in axes.pairs if name.text not in ("include", "exclude")]
     values = [found for name, value in pairs if 0 < len(found := _values(page, name, value)) <= MOST_VALUES]
     if prod(map(len, values)) <= MOST_PRODUCT:

@@ -81,11 +81,8 @@ def dumped(values: Values, node: ast.expr) -> ast.expr | None:
         case _:
             return None
     fields = values.scopes.fields_of(whose)
-    return (
-        ast.copy_location(ast.Dict([ast.Constant(name) for name in fields], list(fields.values())), node)
-        if fields
-        else None
-    )
+    keys = [ast.Constant(name) for name in fields]
+    return ast.copy_location(ast.Dict(list(keys), list(fields.values())), node) if fields else None
 
 
 def dictionary(node: ast.expr, values: Values | None = None, depth: int = 0) -> Iterator[tuple[str, ast.expr]]:

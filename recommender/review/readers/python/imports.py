@@ -47,9 +47,17 @@ def modules(page: SourceText, values: Values) -> Iterator[Launch]:
         else:
             continue
         start, end = values.span(node)
-        if isinstance(values.scopes.parents.get(id(node)), ast.Try):
+        if _is_handled(values.scopes.parents.get(id(node))):
             continue
         for name in names:
             at = max(page.text.find(name, start, end), start)
             words = [Field((Piece(text),), at, at + len(name)) for text in ("lmdeploy", "import", name)]
             yield launch(page, words, Surroundings({}))
+
+
+def _is_handled(around: ast.AST | None) -> bool:
+    """Return whether an import may fail, or depends on the release."""
+    if isinstance(around, ast.If):
+        test = ast.unparse(around.test).lower()
+        return "version" in test or "type_checking" in test
+    return isinstance(around, ast.Try | ast.ExceptHandler)

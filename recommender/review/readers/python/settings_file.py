@@ -1,8 +1,9 @@
-"""Look up what a program takes from outside: from a YAML or JSON file beside it, and from its environment."""
+"""Look up what a program takes from outside: from a YAML or JSON file next to it, and from its environment."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 from types import EllipsisType
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ class SettingsFile:
         self.values = values
         self.roots: dict[str, Node | None] = {}
         self.files: dict[int, str] = {}
+        self.taken: dict[str, set[str]] | None = None
         self.busy = not any(
             last_name(node.func) in LOADERS or last_name(node.func) == "main"
             for node in values.nodes
@@ -49,7 +51,19 @@ class SettingsFile:
             found = self._node(node, 0)
         finally:
             self.busy = False
-        return _expression(found, node, [MOST_VALUES]) if found is not None else None
+        return _expression(found, node, [MOST_VALUES], self._taken(node)) if found is not None else None
+
+    def _taken(self, node: ast.expr) -> set[str]:
+        """Return the keys that the program takes out of a map: ``settings.pop("model")``, ``del settings["model"]``."""
+        if self.taken is None:
+            self.taken = {}
+            for each in self.values.nodes:
+                match each:
+                    case ast.Call(ast.Attribute(whose, "pop"), [ast.Constant(str() as key), *_]):
+                        self.taken.setdefault(ast.unparse(whose), set()).add(key)
+                    case ast.Delete([ast.Subscript(whose, ast.Constant(str() as key))]):
+                        self.taken.setdefault(ast.unparse(whose), set()).add(key)
+        return self.taken.get(ast.unparse(node), set()) if self.taken else set()
 
     def _node(self, node: ast.expr, depth: int) -> Node | None:
         if depth > DEEPEST:
@@ -61,7 +75,7 @@ class SettingsFile:
                 return self._node(found, below) if found is not None else self._of_hydra(node)
             case ast.Subscript(whose, ast.Constant(str() as key)):
                 return self._entry(self._node(whose, below), key)
-            case ast.Call(ast.Attribute(whose, "get"), [ast.Constant(str() as key), *_]):
+            case ast.Call(ast.Attribute(whose, "get" | "pop"), [ast.Constant(str() as key), *_]):
                 return self._entry(self._node(whose, below), key)
             case ast.Attribute(whose, key):
                 held = scopes.attribute(node)
@@ -137,15 +151,15 @@ class SettingsFile:
         return self._file(f"{folder or '.'}/{key}/{groups[key].removesuffix('.yaml')}.yaml")
 
 
-def _expression(node: Node, at: ast.expr, left: list[int]) -> ast.expr:
-    """Return a node as an expression of Python with the place of another one."""
+def _expression(node: Node, at: ast.expr, left: list[int], taken: Collection[str] = ()) -> ast.expr:
+    """Return a node as an expression of Python with the place of another one, without the keys that are taken."""
     left[0] -= 1
     made: ast.expr
     if left[0] < 0:
         made = ast.Constant(...)
     elif node.kind == "map":
         pairs = [(name, value) for layer in reversed(list(node.layers())) for name, value in layer.pairs]
-        known = {name.text: value for name, value in pairs if name.value not in (None, "<<")}
+        known = {name.text: value for name, value in pairs if name.value not in (None, "<<", *taken)}
         keys = [ast.copy_location(ast.Constant(name), at) for name in known]
         made = ast.Dict(list(keys), [_expression(value, at, left) for value in known.values()])
     elif node.kind == "list":
