@@ -19,6 +19,14 @@ class C:
 def f(c: C):
     subprocess.run(["lmdeploy", "serve", "api_server", "m", "--tp", str(c.n)])
 """
+TYRO = """
+import tyro, subprocess
+class C:
+    n: int = 2
+def f(c: C):
+    subprocess.run(["lmdeploy", "serve", "api_server", "m", "--tp", str(c.n)])
+f(tyro.cli(C))
+"""
 CLICK = """
 import click, os
 @click.option("--n", default=2)
@@ -94,6 +102,14 @@ TEXTS = [
     ("x.bat", f"@echo off\nset TP=2\n{SERVE} ^\n  --tp %TP%\n", "2"),
     ("x.cmd", f'if "%TP%"=="" set TP=2\ncmd /k "{SERVE} --tp %TP%"\n', "2"),
     ("x.py", f'import os\nm, n = "m", 2\nos.system(f"""{SERVE} \\\\\n  --tp {{n}}""")\n', "2"),
+    ("config.yml", f"parameters: {{tp: {{default: 2}}}}\nrun: {SERVE} --tp << parameters.tp >> --dp 1\n", "2"),
+    ("tox.ini", f"[testenv:serve]\ncommands =\n    python -V\n    {SERVE} --tp {{posargs:2}}\n", "2"),
+    ("circus.ini", f"[watcher:llm]\ncmd = lmdeploy\nargs = {SERVE.removeprefix('lmdeploy ')} --tp 2\n", "2"),
+    ("x.nix", f'{{ ExecStart = "/bin/{SERVE} --tp 2"; }}\n', "2"),
+    ("Tiltfile", f"local_resource('llm', serve_cmd='{SERVE} --tp 2')\n", "2"),
+    ("x.rst", f"Start it::\n\n   {SERVE} --tp 2\n\nMore\n", "2"),
+    ("noxfile.py", 'session.run("lmdeploy", "serve", "api_server", "m", "--tp", "2", *session.posargs)\n', "2"),
+    ("x.py", TYRO, "2"),
     ("x.py", DATACLASS, "2"),
     ("x.py", CLICK, "2"),
 ]  # fmt: skip
@@ -527,3 +543,55 @@ def test_digits_without_an_end_are_no_sweep() -> None:
     assert [finding.severity for finding in review("a.sh", shell, {}).findings if finding.rule.id == "LMD002"] == [
         "warning"
     ]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("x.sh", 'V=0.12.3\npip install "lmdeploy==$V"\n'),
+        ("x.sh", "V=${V:-0.12.3}\npip install lmdeploy[all]==${V}\n"),
+        ("Dockerfile", "FROM python:3.11\nARG V=0.12.3\nRUN pip install lmdeploy==${V}\nCMD "),
+        ("x.yml", "env: {V: 0.12.3}\ninstall: pip install lmdeploy==${{ env.V }}\nrun: "),
+    ],
+)
+def test_a_release_may_be_a_variable(path: str, text: str) -> None:
+    """--trust-remote-code is new in 0.13.0, so a release before it rejects the option."""
+    command = "lmdeploy serve api_server /models/chat --trust-remote-code\n"
+    found = [finding.rule.id for finding in review(path, text + command).findings if finding.severity == "error"]
+    assert found == ["LMD102"]
+    two = [finding.rule.id for finding in review(path, f"{text}{command}# V=0.16.0\n").findings]
+    assert "LMD102" not in two
+
+
+@pytest.mark.parametrize(("cards", "found"), [("L4:1, A10G:1", True), ("L4:2, A10G:2", False), ("L4:1, L40S:2", False)])
+def test_machines_of_skypilot_have_cards(cards: str, found: bool) -> None:
+    """If each of the machines that it may choose has too few, the server does not start."""
+    listed = "".join(f"    - accelerators: {card}\n" for card in cards.split(", "))
+    text = f"resources:\n  any_of:\n{listed}run: {SERVE} --tp 2\n"
+    assert ("LMD110" in {finding.rule.id for finding in review("x.yaml", text).findings}) == found
+
+
+def test_commands_of_a_list_run_side_by_side_if_processes_do() -> None:
+    """Each in a process of its own; without one they may follow each other."""
+    text = f'import os\nC = ["{SERVE} --server-port 1", "{SERVE} --server-port 1"]\n'
+    apart = text + "for c in C:\n    os.system(c)\n"
+    beside = text + "import multiprocessing as mp\n[mp.Process(target=os.system, args=(c,)).start() for c in C]\n"
+    found = ["LMD614" in {finding.rule.id for finding in review("x.py", each).findings} for each in (apart, beside)]
+    assert found == [False, True]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "config = dict(BASE)\nconfig.update(MORE)\n",
+        "config = {**BASE, **MORE}\n",
+        "config = dict(BASE, quant_policy=8)\n",
+        "config = BASE.copy()\nconfig.update(MORE)\n",
+        "import copy\nconfig = copy.deepcopy(BASE)\nconfig['quant_policy'] = 8\n",
+    ],
+)
+def test_a_dictionary_may_copy_another(made: str) -> None:
+    """What it copies, and what is added to it."""
+    text = "from lmdeploy import TurbomindEngineConfig, pipeline\nBASE = dict(tp=2)\nMORE = {'quant_policy': 8}\n"
+    launch = launch_in(f"{text}{made}pipeline('m', backend_config=TurbomindEngineConfig(**config))\n", "x.py")
+    assert given_options(launch) == {"tp": ["2"], "quant_policy": ["8"]}

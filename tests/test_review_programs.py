@@ -24,6 +24,7 @@ FOUND = [
     ("X.java", f'new ProcessBuilder("lmdeploy", {WORDS}, "--tp", "2").start();'),
     ("X.java", f'List<String> c = new ArrayList<>(List.of("lmdeploy", {WORDS}));\nc.add("--tp");\nc.add("2");'),
     ("x.kt", f'ProcessBuilder(listOf("lmdeploy", {WORDS}, "--tp", "2")).start()'),
+    ("Jenkinsfile", 'def tp = 2\nsh "lmdeploy serve api_server m --tp ${tp}"'),
     ("Jenkinsfile", "environment { TP = '2' }\nsh '''\n  lmdeploy serve api_server m --tp $TP\n'''"),
     ("Jenkinsfile", 'environment { TP = "2" }\nsh "lmdeploy serve api_server m --tp ${env.TP}"'),
     (

@@ -27,20 +27,17 @@ CORPUS_NOT_FOUND = {
 """What no rule meets: a variable set in one branch, the PyTorch engine's work buffers, a Windows path, the models'
 memory without a known model, pip's conditions."""
 FILES_NOT_FOUND = {
-    ("gh-selfhosted-matrix-include", "A fixed pause, and set -e ends the step"),
     ("py-adapter", "Open to every address without API keys"),
     ("py-adapter-extra", "Open to every address without keys"),
     ("sh-heredoc-unit", "At once after the start, under set -e"),
     ("sh-local-arrays", "A share of 1 or more stops the start"),
     ("sh-proxy-three-workers", "The first worker has the proxy's port"),
     ("sh-retry-loop", "It registers http://0.0.0.0:23333 at the proxy"),
-    ("sh-slurm-array", "The second and third model have no AWQ weights"),
     ("sky-serve-yaml", "The server listens on 8080"),
-    ("web-gh-matrix", "One card is visible, the second model asks for two"),
+    ("wild-py-nox", "Only the PyTorch engine has a cache in FP8"),
 }
-"""Most depend on the caller: it may add --api-keys or another engine, choose the model of a job array, and the proxy
-may be on another host. A matrix may give another
-port. Also a request to a unit that was just enabled, and the ports of a SkyPilot service."""
+"""Most depend on the caller: it may add --api-keys or another engine, and the proxy may be on another host. Also a
+request to a unit that was just enabled, and the ports of a SkyPilot service."""
 FAMILIES_OF_FILES = {**FAMILIES, "unread": "unread"}
 
 

@@ -16,6 +16,10 @@ def longest_start(engine: str = "turbomind") -> float:
     return max((run.startup_s for run in (*runs, *probes)), default=0.0)
 
 
+FAST_VOLUME_BYTES_S = 10**9
+"""What a fast network volume, or a cheap SSD, reads in a second: more than most models are loaded from."""
+
+
 def describe_longest_start(engine: str) -> str:
     """Say how long it is, and from where this is known."""
     return f"the longest start measured ({longest_start(engine):.0f} s, warm disk)"

@@ -221,15 +221,15 @@ def _count(
     """Return how many GPUs the launch sees; ``given``: ``--gpu`` has a count; ``of_job``: a batch job's."""
     word = launch.environment.get("CUDA_VISIBLE_DEVICES") if launch else None
     visible_count = 1 if word and _counts_single_gpus(script, word) else visible(word)
-    if given:
-        total = int(answers["gpu"]["gpu_count"])
-        return total if visible_count is None else min(total, visible_count)
     if visible_count is None and launch and launch.container:
         passed = launch.environment.get("NVIDIA_VISIBLE_DEVICES")
         listed = passed and DEVICES.fullmatch(passed.value or "")
         visible_count = launch.container.gpus or (visible(passed) if listed else None)
     if visible_count is None:
         visible_count = of_job
+    if given:
+        total = int(answers["gpu"]["gpu_count"])
+        return total if visible_count is None else min(total, visible_count)
     if visible_count is None and answers.get("gpu", {}).get("gpu_count", 1) > 1:
         visible_count = int(answers["gpu"]["gpu_count"])
     return visible_count if visible_count is None or 1 <= visible_count <= MAX_COUNT else None

@@ -12,6 +12,7 @@ from packaging.version import Version
 from recommender.common.pattern import pattern
 from recommender.knowledge.store import Store
 from recommender.review.script import beside
+from recommender.review.script.mentions import INSTALLED_AS
 from recommender.review.script.model import Launch, Script, Span
 
 VERSION = r"([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}(?:\.?post[0-9]{1,4})?)"
@@ -54,7 +55,7 @@ def covered(store: Store, release: str) -> str:
 
 def release_of(script: Script, launch: Launch | None) -> Pinned | None:
     """Return the release that the script, or else a file beside it, names; None if none or several."""
-    for source in (_image(launch), _installed(script), _beside(script.path)):
+    for source in (_image(launch), _of_matrix(launch), _installed(script), _beside(script.path)):
         pinned = {found.release: found for found in source}
         if pinned:
             return next(iter(pinned.values())) if len(pinned) == 1 else None
@@ -68,9 +69,22 @@ def _image(launch: Launch | None) -> Iterator[Pinned]:
         yield Pinned(tag[1], image.written or image.place)
 
 
+def _of_matrix(launch: Launch | None) -> Iterator[Pinned]:
+    word = launch.installed if launch else None
+    if word is not None and re.fullmatch(VERSION, word.value or ""):
+        yield Pinned(word.value or "", word.written or word.place)
+
+
 @lru_cache(maxsize=8)
 def _installed(script: Script) -> tuple[Pinned, ...]:
     return tuple(_installations(script))
+
+
+def _of_variables(script: Script) -> Iterator[re.Match[str]]:
+    """Yield where the file sets the variables whose release it installs, each to one release."""
+    for name in dict.fromkeys(match[1] for match in INSTALLED_AS.finditer(script.text)):
+        found = list(re.finditer(rf"\b{name}[\"']?[ \t]*[:=?]+-?[ \t]*[\"']?v?{VERSION}(?![\d.*])", script.text))
+        yield from found if len({match[1] for match in found}) == 1 else ()
 
 
 def _installations(script: Script) -> Iterator[Pinned]:
@@ -78,6 +92,7 @@ def _installations(script: Script) -> Iterator[Pinned]:
     image = PULLED_IMAGE if script.kind == "bash" else NAMED_IMAGE
     named = image.finditer(script.text) if script.kind in ("python", "program", "bash") else ()
     metadata = METADATA.search(script.text) if script.kind == "python" else None
+    yield from (Pinned(match[1], script.place(*match.span(1))) for match in _of_variables(script))
     for match in (*(INSTALLED.finditer(script.text) if "==" in script.text else ()), *named):
         shown = any(comment.place.start <= match.start() < comment.place.end for comment in script.comments)
         shown = shown and not (metadata and metadata.start() <= match.start() < metadata.end())

@@ -8,6 +8,7 @@ from recommender.review.readers.container_command import (
     ContainerCommand,
     port_of,
     replicas,
+    reserved,
     seconds,
     true,
     whole,
@@ -94,13 +95,15 @@ def _around_service(page: SourceText, name: Node, service: Node, outside: dict[s
     bytes_ = size_of(size.text) if size else None
     if size and size.text.isdecimal():
         bytes_ = int(size.text[:18])
+    count, devices = reserved(service.get("deploy", "resources", "reservations", "devices"))
     return Container(
         place=page.place(name.start, name.end),
         image=one_word(page, service.get("image"), COMPOSE, outside),
         shm_bytes=bytes_,
         shm_known=not shared and (size is None or bytes_ is not None) and (ipc is None or "$" not in ipc.text),
         host_ipc=bool(ipc and ipc.text == "host"),
-        gpus=_reserved_gpus(service),
+        gpus=count or whole(service.get("gpus")),
+        devices=devices,
         published=tuple(_published(page, service.get("ports"), outside)),
         restart=one_word(page, restart, COMPOSE),
         probes=tuple(_healthcheck(page, service.get("healthcheck"), awaited)),
@@ -115,18 +118,6 @@ def _mounts_shared_memory(node: Node | None) -> bool:
         if target is not None and SHARED_MEMORY in target.text:
             return True
     return False
-
-
-def _reserved_gpus(service: Node) -> int | None:
-    """Return how many GPUs a service reserves; None for all or unknown."""
-    devices = service.get("deploy", "resources", "reservations", "devices")
-    for device in devices.items if devices else ():
-        ids, count = device.get("device_ids"), device.get("count")
-        if ids is not None and ids.items:
-            return len(ids.items)
-        if count is not None and count.text.isdecimal():
-            return int(count.text[:6])
-    return whole(service.get("gpus"))
 
 
 def _published(page: SourceText, ports: Node | None, outside: dict[str, Word]) -> Iterator[Word]:

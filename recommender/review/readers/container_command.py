@@ -38,6 +38,17 @@ def whole(node: Node | None) -> int | None:
     return int(node.text[:6]) if node and node.text.isdecimal() else None
 
 
+def reserved(requests: Node | None) -> tuple[int | None, tuple[str, ...]]:
+    """Return how many GPUs the device requests of a container reserve, None for all or unknown, and which they name."""
+    for request in requests.items if requests else ():
+        ids, count = request.get("device_ids"), whole(request.get("count"))
+        if ids is not None and ids.items:
+            return len(ids.items), tuple(item.text for item in ids.items)
+        if count is not None:
+            return count, ()
+    return None, ()
+
+
 def port_of(page: SourceText, node: Node, text: str) -> Word | None:
     """Return the local port that a check's command asks."""
     return port_asked(page, page.place(node.start, node.end), text)

@@ -34,18 +34,20 @@ READERS = {
 }
 ENDINGS: dict[Kind, str] = {
     "bash": ".sh .bash .zsh .ksh .fish .slurm .sbatch .job .ps1 .bat .cmd",
-    "python": ".py .pyw .ipynb",
+    "python": ".py .pyw .ipynb .star .bzl",
     "systemd": ".service .container",
     "steps": ".yml .yaml .json .jsonc .toml",
     "lines": ".mk .conf .ini",
     "hcl": ".tf .tfvars .hcl .nomad",
     "markdown": ".md .markdown .rst",
-    "program": ".js .ts .mjs .cjs .jsx .tsx .mts .go .rs .java .kt .kts .groovy .scala .cs",
+    "program": ".js .ts .mjs .cjs .jsx .tsx .mts .go .rs .java .kt .kts .groovy .scala .cs .nix",
     "other": ".rb .lua .php .xml .cfg .env",
 }
 SUFFIXES: dict[str, Kind] = {ending: kind for kind, endings in ENDINGS.items() for ending in endings.split()}
 PROGRAM_NAMES = pattern(r"(?i)jenkinsfile(?:\..*)?")
-OTHER_NAMES = pattern(r"(?:vagrant|rake|tilt|brew|gem)file")
+OTHER_NAMES = pattern(r"(?:vagrant|rake|brew|gem)file")
+STARLARK = "tiltfile"
+"""It is written in a part of Python."""
 LINES = pattern(r"(?i)(?:gnu)?makefile(?:\..*)?|procfile(?:\..*)?|\.?justfile|crontab")
 STEPS = pattern(r"(?m)^[ \t]*(?:-[ \t]+)?(?:steps|stages|script|before_script)[ \t]*:")
 """Keys of a workflow, whose services are not compose's."""
@@ -225,8 +227,8 @@ def kind_of(path: str, text: str) -> Kind:
         return "docker"
     if LINES.fullmatch(name):
         return "lines"
-    if PROGRAM_NAMES.fullmatch(name):
-        return "program"
+    if PROGRAM_NAMES.fullmatch(name) or name == STARLARK:
+        return "program" if name != STARLARK else "python"
     if OTHER_NAMES.fullmatch(name):
         return "other"
     if SUFFIXES.get(suffix) == "steps" and suffix != ".toml":

@@ -1,9 +1,10 @@
 """Read files whose lines are commands: Makefiles, justfiles, Procfiles, programs of supervisord."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, pairwise
 
 from recommender.common.pattern import pattern
 from recommender.review.script import beside
@@ -17,7 +18,7 @@ from recommender.review.shell.walker import new_run
 # A line of a crontab, a recipe's line, `name: command` of a Procfile, `command=` of supervisord or another ini file.
 COMMAND = pattern(
     r"(?:@\w+|(?:[\d*][\w*,/-]*[ \t]+){4}[\d*][\w*,/-]*)[ \t]+(?P<cron>.*)|\t[@+-]*(?P<recipe>.*)"
-    r"|[\w-]+:[ \t]+(?P<proc>.*)|(?:command|exec\w*|cmd)[ \t]*=[ \t]*(?P<ini>.*)",
+    r"|[\w-]+:[ \t]+(?P<proc>.*)|(?:commands?|exec\w*|cmd)[ \t]*=[ \t]*(?P<ini>.*)",
     re.DOTALL,
 )
 TOGETHER = frozenset({"proc", "ini"})
@@ -32,9 +33,12 @@ DEFINED = pattern(
 MADE = pattern(r"\$[({](\w+)[)}]")
 ENVIRONMENT = pattern(r"environment[ \t]*=[ \t]*(?P<pairs>.*)", re.DOTALL)
 PAIR = pattern(r"([A-Za-z_]\w*)=(?:\"([^\"\n]*)\"|([^,\n]*))")
+ARGUMENTS = pattern(r"args[ \t]*=(?P<rest>[^\n]*)")
 SECTION = pattern(r"\[[^\]\n]*\]")
 # `$(NAME)` of make and `%(ENV_NAME)s` of supervisord are variables; `$$` is the shell's dollar.
 VARIABLE = pattern(r"\$\{(\w+)\}")
+POSITIONAL = pattern(r"\{posargs(?::(?P<default>[^{}\n]*))?\}")
+"""Of tox: the words of the caller, or their default."""
 MACRO = pattern(r"\$\((?P<make>\w+)\)|\{\{[ \t]*(?P<just>\w+)[ \t]*\}\}|%\((?:ENV_)?(?P<super>\w+)\)[sd]|\$(?=\$)")
 # A justfile: its recipes are indented with blanks too, and their parameters have defaults.
 MAKEFILE = pattern(r"(?i)(?:.*[/\\])?(?:(?:gnu)?makefile(?:\.\w+)?|[^/\\]*\.mk)")
@@ -43,6 +47,9 @@ PREREQUISITES = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=]*", re.DOTALL)
 INLINE = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=\n]*;(?P<recipe>.*)", re.DOTALL)
 INCLUDED = pattern(r"[-s]?include[ \t]+(?P<name>[^\s$]+)[ \t]*")
 MOST_INCLUDED, MOST_SCRIPTS = 20, 100
+MOST_SHARED = 100
+"""Variables that every command gets; of further ones, those that it names."""
+NAME = pattern(r"[A-Za-z_]\w*")
 PROCFILE = pattern(r"(?i)(?:.*[/\\])?procfile(?:\..*)?")
 JUSTFILE = pattern(r"(?i)(?:.*[/\\])?\.?justfile")
 DOTENV = pattern(r"(?m)^set[ \t]+dotenv-(?:load|required)\b(?![ \t]*:=[ \t]*false)")
@@ -71,6 +78,10 @@ def read(script: Script) -> Script:
     made = _known(page, code, just, make)
     sections = not just and any(SECTION.fullmatch(code.code[start:end].strip()) for start, end in lines)
     lines = list(_lines(code, CONTINUED)) if sections else lines
+    heads = [
+        at for at, (start, end) in enumerate(lines) if sections and SECTION.fullmatch(code.code[start:end].strip())
+    ]
+    of_section = dict(_environments(page, code.code, lines, heads))
     lines = list(_with_scripts(code, lines)) if just else lines
     for at, (start, end) in enumerate(lines):
         line = code.code[start:end]
@@ -89,11 +100,22 @@ def read(script: Script) -> Script:
                 made[given["name"]] = _word(page, given["value"], start + given.start("value"))
         elif command := (make and INLINE.fullmatch(line)) or (RECIPE if just else COMMAND).fullmatch(line):
             group = command.lastgroup or "recipe"
-            environment = made | _environment(page, code.code, lines, at) if group == "ini" else made
+            environment = made | of_section.get(bisect_right(heads, at), {}) if group == "ini" else made
             part = code.part(start + command.start(group), end)
-            part = Mapped(part.code.replace("\n", " "), part.at) if sections else part
+            part = _of_section(code, part, line, lines[at + 1 : at + 2]) if sections else part
             _start(run, _plain(part), environment, Where(background=group in TOGETHER))
     return complete_script(replace(script, comments=tuple(comments)), run, [])
+
+
+def _of_section(code: Mapped, part: Mapped, line: str, behind: list[tuple[int, int]]) -> Mapped:
+    """Return the command of a section's line: its lines joined, and with the arguments in the line behind it."""
+    if line.startswith("commands"):  # of tox: one a line
+        return part
+    for start, end in behind:
+        if given := ARGUMENTS.fullmatch(code.code[start:end]):  # of circus
+            rest = code.part(start + given.start("rest"), end)
+            part = Mapped(f"{part.code} {rest.code}", [*part.at, start, *rest.at])
+    return Mapped(part.code.replace("\n", " "), part.at)
 
 
 def _known(page: SourceText, code: Mapped, just: bool, make: bool) -> dict[str, Word]:
@@ -156,21 +178,25 @@ def _word(page: SourceText, text: str, start: int) -> Word:
     return page.word(Field((Piece(text if known else None, start, start + len(text)),), start, start + len(text)))
 
 
-def _environment(page: SourceText, code: str, lines: list[tuple[int, int]], at: int) -> dict[str, Word]:
-    """Return the variables of a program's section."""
-    first = next((i for i in range(at, -1, -1) if SECTION.fullmatch(code[slice(*lines[i])].strip())), 0)
-    last = next((i for i in range(at, len(lines)) if SECTION.fullmatch(code[slice(*lines[i])].strip())), len(lines))
-    found: dict[str, Word] = {}
-    for start, end in lines[first:last]:
-        if given := ENVIRONMENT.fullmatch(code[start:end]):
-            for pair in PAIR.finditer(code, start + given.start("pairs"), end):
-                group = 2 if pair[2] is not None else 3
-                found[pair[1]] = _word(page, pair[group].strip(), pair.start(group))
-    return found
+def _environments(
+    page: SourceText, code: str, lines: list[tuple[int, int]], heads: list[int]
+) -> Iterator[tuple[int, dict[str, Word]]]:
+    """Yield the variables of each program's section, by the number of its head."""
+    for number, (first, last) in enumerate(pairwise([0, *heads, len(lines)])):
+        found: dict[str, Word] = {}
+        for start, end in lines[first:last]:
+            if given := ENVIRONMENT.fullmatch(code[start:end]):
+                for pair in PAIR.finditer(code, start + given.start("pairs"), end):
+                    group = 2 if pair[2] is not None else 3
+                    found[pair[1]] = _word(page, pair[group].strip(), pair.start(group))
+        if found:
+            yield number, found
 
 
 def _plain(text: Mapped) -> Mapped:
     """Replace the tool's variables by those of the shell, at their places."""
+    words = ((*match.span(), match["default"] or '"$@"') for match in POSITIONAL.finditer(text.code))
+    text = text.replaced(words)
     named = ((match, match["make"] or match["just"] or match["super"]) for match in MACRO.finditer(text.code))
     return text.replaced((*match.span(), f"${{{name}}}" if name else "") for match, name in named)
 
@@ -181,5 +207,6 @@ def _start(run: Run, line: Mapped, environment: dict[str, Word], where: Where) -
     if not any("lmdeploy" in text or "serve" in text for text in (line.code, *named)):
         return
     run.state, run.functions = Variables(), {}
-    export(run, environment)
+    used = (name for name in NAME.findall(line.code) if name in environment)
+    export(run, dict(islice(environment.items(), MOST_SHARED)) | {name: environment[name] for name in used})
     walk(run, line, where)

@@ -88,7 +88,7 @@ def _start(run: Run, started: ContainerCommand) -> None:
     }
     export(run, own | dict(started.outside))
     before = len(run.launches)
-    walk(run, one_line(unescape(started.line)), Where())
+    walk(run, one_line(unescape(started.line), comments=False), Where())
     run.launches[before:] = [
         (server._replace(environment=started.environment | _own(server.environment, started.environment)), frame)
         for server, frame in run.launches[before:]

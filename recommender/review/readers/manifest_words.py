@@ -14,9 +14,10 @@ from recommender.review.script.unwrap import ASSIGNED
 COMPOSE = pattern(r"\$(?:(?P<dollar>\$)|(?P<name>\w+)|\{(?P<braced>\w+)(?:(?P<sign>:?[-+?])(?P<rest>[^{}]*))?\})")
 CLUSTER = pattern(r"\$(?:(?P<dollar>\$)|\((?P<name>[\w.-]+)\))|\{\{-?\s*\.?(?:[\w-]+\.)*(?P<braced>[\w-]+)[^{}\n]*\}\}")
 
-# Expressions of GitHub, Ansible and Helm, Azure, Terraform: the last name in them is the variable.
+# Expressions of GitHub, Ansible and Helm, Azure, Terraform, CircleCI: the last name in them is the variable.
 MACRO = pattern(
-    r"(?:\$\{\{-?\s*|\{\{-?\s*|\$\(|\$\{(?=\w+[.}]))\.?(?:[\w\[\]'-]+\.)*(?P<name>\w+)[^{}()\n]*(?:-?\}\}|\)|\})"
+    r"(?:\$\{\{-?\s*|\{\{-?\s*|\$\(|\$\{(?=\w+[.}])|(?P<angle><<[ \t]*(?=\w+\.\w+[ \t]*>>)))"
+    r"\.?(?:[\w\[\]'-]+\.)*(?P<name>\w+)[^{}()\n]*?(?(angle)>>|(?:-?\}\}|\)|\}))"
 )
 
 DEFAULTED = pattern(
@@ -141,9 +142,12 @@ def expressions(text: Mapped, known: Mapping[str, Word]) -> Mapped:
     )
 
 
-def one_line(line: Mapped) -> Mapped:
-    """Join a command's lines; only in quotes is a line end more than a blank."""
-    code, quote = list(line.code), ""
+def one_line(line: Mapped, comments: bool = True) -> Mapped:
+    """Join a command's lines; only in quotes is a line end more than a blank.
+
+    Without ``comments``, a number sign begins a word, as for compose, which splits a command without a shell.
+    """
+    code, quote, signs = list(line.code), "", list[tuple[int, int, str]]()
     for at, char in enumerate(code):
         if char in ("'", '"') and quote in ("", char):
             quote = "" if quote else char
@@ -151,4 +155,6 @@ def one_line(line: Mapped) -> Mapped:
             code[at] = " "
             if at and code[at - 1] == "\\":
                 code[at - 1] = " "
-    return Mapped("".join(code), line.at)
+        elif char == "#" and not (comments or quote) and code[at - 1 : at] in ([], [" "]):
+            signs.append((at, at + 1, "\\#"))
+    return Mapped("".join(code), line.at).replaced(signs)

@@ -34,8 +34,8 @@ NAMES = {
 """By a block's language, the name of a file of that kind. Other blocks are not read."""
 BY_KIND: dict[str, str] = {"compose": "block.yaml", "kubernetes": "block.yaml", "python": "block.py"}
 """By the kind that a block's content shows; others are commands."""
-INDENTED = pattern(r"(?m)(?:\A|^[ \t]*\n)(?P<code>(?:(?: {4}|\t)[^\n]*+(?:\n|\Z))++)")
-"""Code that only its indentation shows, below an empty line."""
+INDENTED = pattern(r"(?m)(?:\A|^[ \t]*\n)(?P<code>(?:(?: {3}|\t)[^\n]*+(?:\n|\Z))++)")
+"""Code that only its indentation shows, below an empty line: four blanks in Markdown, three in reStructuredText."""
 TYPED = pattern(
     r"(?m)^[ \t>]*(?:\$ )?(?:\w+=\S+[ \t]+|(?:nohup|env|sudo|exec)[ \t]+)*"
     r"(?:lmdeploy[ \t]+(?:serve|lite|chat)\b|(?:docker|podman)[ \t]+run\b)"
@@ -53,10 +53,9 @@ def read(script: Script) -> Script:
     blocks = list(block.finditer(script.text))
     embedded = [Embedded(*part) for block in blocks for part in _parts(script.text, block)]
     code = [block.span() for block in blocks]
-    if block is BLOCK:
-        indented = list(_indented(script.text, code))
-        embedded += [Embedded("block.sh", *span) for span in indented]
-        code = sorted((*code, *indented))
+    indented = list(_indented(script.text, code))
+    embedded += [Embedded("block.sh", *span) for span in indented]
+    code = sorted((*code, *indented))
     ends = [0, *(end for span in code for end in span), len(script.text)]
     prose = tuple(zip(ends[::2], ends[1::2], strict=True))
     return replace(script, embedded=tuple(embedded), followed=(*script.followed, *prose))

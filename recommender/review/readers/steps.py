@@ -7,9 +7,10 @@ variables of the maps around it apply, and the image is the nearest one above.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from recommender.common.pattern import pattern
-from recommender.review.readers.container_command import whole
+from recommender.review.readers.container_command import reserved, whole
 from recommender.review.readers.manifest_words import (
     MACRO,
     default_of,
@@ -19,9 +20,10 @@ from recommender.review.readers.manifest_words import (
     variables,
     words,
 )
+from recommender.review.readers.matrix import combinations
 from recommender.review.readers.pods import GPU, probes
 from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, comments_of, documents, map_scalar
-from recommender.review.script.mentions import LAUNCH
+from recommender.review.script.mentions import INSTALLED_AS, LAUNCH
 from recommender.review.script.model import HOSTS, Container, Script, Span, Word
 from recommender.review.script.moved import moved
 from recommender.review.script.source_map import Field, SourceText, line_starts
@@ -35,6 +37,7 @@ PROSE = frozenset({"name", "displayName", "description", "title", "summary", "he
 PROGRAM = ("entryPoint", "entrypoint", "command", "cmd", "program", "module", "script")
 ARGUMENTS = ("args", "arguments", "command")
 INSTALL = pattern(r"\b(?:install|add)\b[^\n]*\blmdeploy\b|\b(?:curl|wget)\b[^\n]*\|")
+NOTHING: Mapping[str, Word] = MappingProxyType({})
 WAITS = pattern(r"\s*(?:sleep|curl|wget|until|while|for|timeout|kill|wait|export)\b")
 """What else a list of commands does with the server that it starts."""
 GOES_ON = pattern(r"[^\n]*[^\\\n](?:\n[ \t]*-[^\n]*[^\\\n])+\n*")
@@ -63,6 +66,10 @@ class Around:
     container: Container | None = None
     ports: tuple[Word, ...] = ()
     """Of a group of Nomad: where the container is expected to listen."""
+
+    def beside(self, variables: Mapping[str, Word]) -> "Around":
+        """Return the same with further variables."""
+        return replace(self, environment={**self.environment, **variables}) if variables else self
 
 
 def read(script: Script) -> Script:
@@ -94,16 +101,22 @@ def _defaults(page: SourceText, root: Node) -> dict[str, Word]:
     """Return the defaults of a workflow's inputs and of a template's parameters."""
     found: dict[str, Word] = {}
     for path in INPUTS:
-        declared = root.get(*path) if root.kind == "map" else None
-        pairs = declared.pairs if declared else []
-        pairs = [*pairs, *((name, item) for item in (declared.items if declared else ()) if (name := item.get("name")))]
-        for name, value in pairs:
-            word = one_word(page, value.get("default"))
-            listed = word is None or (word.value or "").startswith(("[", "{"))  # for fromJSON
-            found |= {name.text: _literal(page, word)} if word is not None and not listed else {}
+        found |= _declared(page, root.get(*path) if root.kind == "map" else None)
     cards = one_word(page, root.get("resources", "accelerators") if root.kind == "map" else None)
     if cards is not None and cards.value:  # SkyPilot: L4:8
         found["SKYPILOT_NUM_GPUS_PER_NODE"] = cards._replace(value=cards.value.partition(":")[2] or "1", written=None)
+    return found
+
+
+def _declared(page: SourceText, declared: Node | None) -> dict[str, Word]:
+    """Return the defaults of declared inputs or parameters, a map or a list."""
+    found: dict[str, Word] = {}
+    pairs = declared.pairs if declared else []
+    pairs = [*pairs, *((name, item) for item in (declared.items if declared else ()) if (name := item.get("name")))]
+    for name, value in pairs:
+        word = one_word(page, value.get("default"))
+        listed = word is None or (word.value or "").startswith(("[", "{"))  # for fromJSON
+        found |= {name.text: _literal(page, word)} if word is not None and not listed else {}
     return found
 
 
@@ -129,6 +142,8 @@ class _Reader:
         self.run = run
         self.seen: set[int] = set()
         self.left = MOST_COMMANDS
+        self.inside = False
+        """A job with a matrix is being read."""
 
     def visit(self, node: Node, around: Around, depth: int) -> None:
         """Read the commands of a node and of those below."""
@@ -137,17 +152,12 @@ class _Reader:
             return
         self.seen.add(id(node))
         if node.kind == "map":
-            around = self._around(node, around)
-            program = next((found for key in PROGRAM if (found := node.get(key)) is not None), None)
-            arguments = next((found for key in ARGUMENTS if (found := node.get(key)) is not None), None)
-            whole = program is not None and arguments is not None and _is_command(program, arguments)
-            if whole and program is not None and arguments is not None and program is not arguments:
-                fields = [*self._words(program, around), *self._words(arguments, around)]
-                start(self.run, fields, dict(around.environment), around.container)
-                self.seen |= {id(program), id(arguments)}
-            for key, value in node.pairs:
-                if id(value) not in self.seen:
-                    self._value(key.text, value, around, depth)
+            first, *others = ([] if self.inside else combinations(self.page, node)) or [{}]
+            before, self.inside = len(self.run.launches), self.inside or bool(first)
+            self._map(node, around.beside(first), depth)
+            if first:
+                self._of_matrix(node, around, depth, before, [first, *others])
+                self.inside = False
         else:
             for item in node.items:
                 if any(word.kind == "scalar" for word in item.items):  # runcmd of cloud-init: a list of lists
@@ -155,11 +165,43 @@ class _Reader:
                 else:
                     self.visit(item, around, depth + 1)
 
+    def _map(self, node: Node, around: Around, depth: int) -> None:
+        around = self._around(node, around)
+        program = next((found for key in PROGRAM if (found := node.get(key)) is not None), None)
+        arguments = next((found for key in ARGUMENTS if (found := node.get(key)) is not None), None)
+        whole = program is not None and arguments is not None and _is_command(program, arguments)
+        if whole and program is not None and arguments is not None and program is not arguments:
+            fields = [*self._words(program, around), *self._words(arguments, around)]
+            start(self.run, fields, dict(around.environment), around.container)
+            self.seen |= {id(program), id(arguments)}
+        for key, value in node.pairs:
+            if id(value) not in self.seen:
+                self._value(key.text, value, around, depth)
+
+    def _of_matrix(
+        self, job: Node, around: Around, depth: int, before: int, combinations: Sequence[Mapping[str, Word]]
+    ) -> None:
+        """Give the launches of a job the alternatives that the other combinations of its matrix make."""
+        first, *others = combinations
+        pinned = INSTALLED_AS.search(self.page.text, job.start, job.end)
+        name = pinned[1] if pinned else ""
+        mine = self.run.launches
+        mine[before:] = [(launch._replace(installed=first.get(name)), frame) for launch, frame in mine[before:]]
+        for other in others:
+            reader = _Reader(self.page, new_run(self.page), self.written)
+            reader.left, reader.inside = self.left, True
+            reader._map(job, around.beside(other), depth)
+            self.left = reader.left
+            for at, (made, _) in enumerate(reader.run.launches[: len(mine) - before], before):
+                launch, frame = mine[at]
+                alternatives = (*launch.alternatives, made._replace(installed=other.get(name)))
+                mine[at] = launch._replace(alternatives=alternatives), frame
+
     def _around(self, node: Node, around: Around) -> Around:
-        environment = dict(around.environment)
+        environment = dict(around.environment) | _declared(self.page, node.get("parameters"))
         for name in ENVIRONMENTS:
             own = variables(self.page, node.get(name))
-            environment |= {key: _literal(self.page, word) for key, word in own.items()}
+            environment |= {key: _literal(self.page, word, around.environment) for key, word in own.items()}
         image = node.get("image", "name") or node.get("container", "image") or _of_task(node, "image")
         image = node.get("image", "repository") or image
         port = one_word(self.page, node.get("network", "port", "to"))
@@ -170,7 +212,7 @@ class _Reader:
         asked = tuple(probes(self.page, node))
         around_it = Container(
             word.place,
-            image=_literal(self.page, word),
+            image=_literal(self.page, word, environment),
             gpus=_gpus(node),
             shm_known=False,
             targets=around.ports,
@@ -254,15 +296,13 @@ def _is_command(program: Node, arguments: Node) -> bool:
 
 def _gpus(node: Node) -> int | None:
     """Return how many GPUs a task of ECS, or a container of Ansible, is given."""
-    requests = node.get("device_requests") or node.get("deploy", "resources", "reservations", "devices")
-    requests = requests or _of_task(node, "resourceRequirements")
-    for request in requests.items if requests else ():
-        ids, count = request.get("device_ids"), request.get("count")
-        if ids is not None and ids.items:
-            return len(ids.items)
+    asked = _of_task(node, "resourceRequirements")
+    for request in asked.items if asked else ():
         kind = _of_task(request, "type")
-        return whole(_of_task(request, "value") if kind is not None and kind.text == "GPU" else count)
-    return whole(node.get("resources", "limits", GPU))
+        if kind is not None and kind.text == "GPU":
+            return whole(_of_task(request, "value"))
+    requests = node.get("device_requests") or node.get("deploy", "resources", "reservations", "devices")
+    return reserved(requests)[0] or whole(node.get("resources", "limits", GPU))
 
 
 def _of_task(node: Node, name: str) -> Node | None:
@@ -270,8 +310,15 @@ def _of_task(node: Node, name: str) -> Node | None:
     return node.get(name) or node.get(name[0].upper() + name[1:])
 
 
-def _literal(page: SourceText, word: Word) -> Word:
-    """Return a variable; one whose value is an expression of the tool is unknown."""
+def _literal(page: SourceText, word: Word, known: Mapping[str, Word] = NOTHING) -> Word:
+    """Return a variable; one whose value is an expression of the tool is unknown, unless its variables are known."""
+    if (match := MACRO.fullmatch(word.value or "")) is not None and (given := known.get(match["name"])) is not None:
+        return given
+    if word.value and known:
+        text = MACRO.sub(
+            lambda sign: (known[sign["name"]].value if sign["name"] in known else None) or sign[0], word.value
+        )
+        word = word if text == word.value else word._replace(value=text, written=None)
     if (default := default_of(word.value or "")) is not None:
         start = word.written.start + (word.value or "").index(default) if word.written else -1
         return word._replace(value=default, written=page.place(start, start + len(default)) if start >= 0 else None)

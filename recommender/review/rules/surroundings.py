@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from recommender.common.pattern import pattern
@@ -215,6 +216,13 @@ def concurrent_pairs(script: Script, *starts: str, containers: bool = False) -> 
                 yield earlier, later
 
 
+def service_pairs(script: Script) -> Iterator[tuple[Launch, Launch]]:
+    """Yield pairs of a compose file's servers, unless profiles choose among them."""
+    servers = [launch for launch in script.launches if launch.starts == "api_server" and launch.container]
+    if script.kind == "compose" and "profiles:" not in script.text:
+        yield from combinations(servers[:MOST_SERVERS], 2)
+
+
 def is_apart(script: Script, start: int, end: int, sign: re.Pattern[str] = APART) -> bool:
     """Return whether what is before a range of the code may have ended behind it; what a trap does comes later."""
     found = _signs(script, sign)
@@ -252,10 +260,29 @@ def _on_this_host(script: Script, launch: Launch) -> bool:
 
 def share_gpu(script: Script, *servers: Launch) -> bool:
     """Return whether two servers certainly share a GPU."""
-    first, second = (server.environment.get("CUDA_VISIBLE_DEVICES") for server in servers)
-    if first is None and second is None:  # both use the first GPUs of the host
+    if any(server.container is not None for server in servers):
+        first, second = (_gpus_of_host(server) for server in servers)
+        return bool(first & second)
+    one, other = (server.environment.get("CUDA_VISIBLE_DEVICES") for server in servers)
+    if one is None and other is None:  # both use the first GPUs of the host
         return "CUDA_VISIBLE_DEVICES" not in script.text and not sets_elsewhere(script)
-    return bool(visible_gpus(first) & visible_gpus(second))
+    return bool(visible_gpus(one) & visible_gpus(other))
+
+
+def _gpus_of_host(server: Launch) -> set[str]:
+    """Return the GPUs of the host that a server in a container uses; none if unknown."""
+    container, word = server.container, server.environment.get("CUDA_VISIBLE_DEVICES")
+    size = value(server, "--tp") if option(server, "--tp") else "1"
+    passed = server.environment.get("NVIDIA_VISIBLE_DEVICES")
+    if container is None or server.unsure or not (size or "").isdecimal() or passed is not None:
+        return set()
+    listed = (
+        [text.strip() for text in (word.value or "").split(",")] if word else [str(at) for at in range(int(size or 1))]
+    )
+    if not all(text.isdecimal() for text in listed) or not all(text.isdecimal() for text in container.devices):
+        return set()
+    given = container.devices or [str(at) for at in range(container.gpus or MOST_SERVERS)]  # docker counts from 0
+    return {given[int(text)] for text in listed if int(text) < len(given)}
 
 
 def visible_gpus(word: Word | None) -> set[str]:

@@ -19,6 +19,8 @@ SKY = pattern(
 )
 """What a task of SkyPilot has on each node."""
 SKY_CHOICE = pattern(r"(?m)^[ \t]+accelerators:[ \t]*[\[{](?P<cards>[^\]}\n]*)[\]}]")
+SKY_EACH = pattern(r"(?m)^[ \t]+-[ \t]+accelerators:[ \t]*[\"']?[A-Za-z][\w.-]*(?::[ \t]*(\d{1,3}))?[\"']?[ \t]*$")
+"""One of the machines on which a task of SkyPilot may run."""
 SKY_CARD = pattern(r"[\"']?[A-Za-z][\w.-]*[\"']?(?::[ \t]*(\d{1,3}))?[\"']?")
 """A choice of SkyPilot, as ``{H100: 2, A100: 2}``, and one card of it."""
 MARKS = ("#SBATCH", "#PBS", "#BSUB")
@@ -34,8 +36,10 @@ def gpus(script: Script) -> int | None:
     """Return how many GPUs a job has on each node; None if it does not say, or if a step may have others."""
     if script.kind == "steps" and (task := SKY.search(script.text)):
         return int(task["gpus"] or 1)
-    if script.kind == "steps" and (choice := SKY_CHOICE.search(script.text)):
-        counts = {int(count or 1) for count in SKY_CARD.findall(choice["cards"])}
+    if script.kind == "steps":
+        choice = SKY_CHOICE.search(script.text)
+        listed = SKY_CARD.findall(choice["cards"]) if choice else SKY_EACH.findall(script.text)
+        counts = {int(count or 1) for count in listed}
         return counts.pop() if len(counts) == 1 else None
     if script.kind != "bash" or not any(mark in script.text for mark in MARKS):
         return None

@@ -28,7 +28,7 @@ MODULES: Mapping[str, Starts] = {
 SENTENCE = pattern(r"(?:serve|api_server|proxy)[:：，。（].*")
 """How a note on a command goes on behind its words; a Chinese one has no blank there."""
 LONGEST_NAME = 60
-GROUPS = frozenset({"serve", "lite"})
+GROUPS = frozenset({"serve", "lite", "import"})
 HELP = frozenset({"-h", "--help", "-v", "--version"})
 
 

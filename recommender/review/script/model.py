@@ -91,6 +91,8 @@ class Container(NamedTuple):
     shm_known: bool = True
     host_ipc: bool = False
     gpus: int | None = None
+    devices: tuple[str, ...] = ()
+    """Which GPUs of the host, if it names them."""
     published: tuple[Word, ...] = ()
     targets: tuple[Word, ...] = ()
     """Ports of the container, where others expect the server."""
@@ -143,7 +145,9 @@ class Launch(NamedTuple):
     called: Span | None = None
     """Where the script calls the function that starts it."""
     alternatives: tuple["Launch", ...] = ()
-    """The same with what other branches of the file give it."""
+    """The same with what other branches of the file, or other combinations of a matrix, give it."""
+    installed: Word | None = None
+    """The release that a matrix installs for it."""
 
 
 class Assignment(NamedTuple):

@@ -8,7 +8,7 @@ from math import prod
 from recommender.common.pattern import pattern
 from recommender.review.script.model import GivenOption, Launch, Script, Word
 
-MOST, MOST_LAUNCHES = 12, 30
+MOST, MOST_LAUNCHES, MOST_ALTERNATIVES = 12, 30, 80
 FILLED = pattern(
     r"\"?\$\{(?P<array>\w+)\[\$?\{?\w+\}?\]\}\"?|str\((?P<cast>[\w \t+*-]+)\)|\"?\$\(\((?P<sum>[\w$ \t+*-]+)\)\)\"?"
     r"|(?:[fF][\"'])?\{(?P<shown>[\w \t+*-]+)\}[\"']?"
@@ -19,6 +19,8 @@ SWEPT = pattern(r"\bfor[ \t]+(\w+)[ \t]+in[ \t]+(?:[\[(](?:\d++,?[ \t]*+)++[\])]
 """A loop over whole numbers that the script lists."""
 VARIABLE = pattern(r"\"?\$\{?(\w+)\}?\"?")
 ARRAY = pattern(r"\"?\$\{(\w+)\[@\]\}\"?")
+ELEMENT = pattern(r"\"?\$\{(\w+)\[\$?\{?[A-Za-z_]\w*\}?\]\}\"?")
+"""An element of an array, by a counter."""
 NAME = pattern(r"#[^\n]*|[\"']?(?P<name>[\w.-]+(?:/[\w.-]+)+|/[\w./-]+)[\"']?")
 """A model in a list of words; comments aside."""
 
@@ -35,7 +37,7 @@ def of_models(script: Script) -> list[Launch]:
 
 def of_branches(script: Script) -> list[Launch]:
     """Return the launches that other branches make."""
-    return [other for launch in script.launches[:MOST_LAUNCHES] for other in launch.alternatives][:MOST_LAUNCHES]
+    return [other for launch in script.launches[:MOST_LAUNCHES] for other in launch.alternatives][:MOST_ALTERNATIVES]
 
 
 def _of_numbers(script: Script) -> Iterator[Launch]:
@@ -75,15 +77,20 @@ def _computed(word: Word, name: str, number: str) -> Word:
 
 def _of_models(script: Script) -> Iterator[Launch]:
     for launch in script.launches[:MOST_LAUNCHES]:
-        used = VARIABLE.fullmatch(launch.model.raw) if launch.model and launch.model.value is None else None
-        if used is None or script.kind == "python":
+        raw = launch.model.raw if launch.model and launch.model.value is None else ""
+        used, element = VARIABLE.fullmatch(raw), ELEMENT.fullmatch(raw)
+        if not (used or element) or script.kind == "python":
             continue
-        loops = list(re.finditer(rf"\bfor[ \t]+{used[1]}[ \t]+in[ \t]+([^;\n]+)", script.text))
-        if len(loops) != 1:
-            continue
-        start, end = loops[0].span(1)
-        if (array := ARRAY.fullmatch(loops[0][1].strip())) is not None:
-            given = [each.word.place for each in script.assignments if each.name == array[1]]
+        name, (start, end) = element[1] if element else "", (0, 0)
+        if used is not None:
+            loops = list(re.finditer(rf"\bfor[ \t]+{used[1]}[ \t]+in[ \t]+([^;\n]+)", script.text))
+            if len(loops) != 1:
+                continue
+            start, end = loops[0].span(1)
+            array = ARRAY.fullmatch(loops[0][1].strip())
+            name = array[1] if array else ""
+        if name:
+            given = [each.word.place for each in script.assignments if each.name == name]
             if len(given) != 1:
                 continue
             start, end = given[0].start, given[0].end

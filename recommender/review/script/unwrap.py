@@ -12,9 +12,9 @@ from recommender.review.script.source_map import Field, Piece, SourceText
 
 _WRAPPERS = """
     sudo doas nohup setsid time command builtin exec ionice nice chrt taskset numactl stdbuf timeout srun mpirun
-    mpiexec conda mamba micromamba uv uvx poetry pipenv pdm apptainer singularity nsys strace ltrace gosu su-exec tini
-    dumb-init unbuffer catchsegv screen tmux env proxychains proxychains4 xvfb-run systemd-run flock chroot unshare
-    cgexec runuser su accelerate kubectl oc ssh eval torchrun hatch rye pixi catchsegv script watch xargs
+    mpiexec conda mamba micromamba uv uvx poetry pipenv pdm apptainer singularity nsys strace ltrace gosu su-exec
+    tini dumb-init unbuffer catchsegv screen tmux env proxychains proxychains4 xvfb-run systemd-run flock chroot
+    unshare cgexec runuser su accelerate kubectl oc ssh eval torchrun hatch rye pixi script watch xargs
     start-stop-daemon sbatch salloc parallel ansible gcloud pdsh clush wsl bsub qsub at
 """
 WRAPPERS = frozenset(_WRAPPERS.split())
@@ -23,9 +23,9 @@ DOCKERS = frozenset({"docker", "podman", "nerdctl", "nvidia-docker"})
 # Programs whose arguments may name a server without starting it.
 _QUIET = """
     echo printf grep egrep pgrep pkill kill killall which type cat tee logger ls pip pip3 test [ [[ man help sed awk
-    log info warn error die apt apt-get brew npm git alias export read ps rm cp mv touch mkdir cd curl wget systemctl
-    journalctl supervisorctl nc python3-config conda-lock watch tail head less lsof fuser nvidia-smi jq source . : say
-    Write-Host Write-Output unset local declare set shift trap return exit basename dirname
+    log info warn error die apt apt-get brew npm git alias export read ps rm cp mv touch mkdir cd curl wget
+    systemctl journalctl supervisorctl nc python3-config conda-lock watch tail head less lsof fuser nvidia-smi jq
+    source . : say Write-Host Write-Output unset local declare set shift trap return exit basename dirname
 """
 QUIET = frozenset(_QUIET.split())
 # Options of `docker run` without a value.
@@ -153,12 +153,6 @@ FILLED = frozenset({"parallel", "xargs"})
 WRAP = pattern(r"--wrap=")
 RETURNS = pattern(r"-d[A-Za-z]*|send(?:-keys)?|stuff")
 """``tmux new -d``, ``screen -dmS`` and keys that are sent return at once."""
-
-
-def _filled(field: Field) -> Field:
-    return replace(field, pieces=(Piece(None),), inner=None) if "{}" in field.known else field
-
-
 IMAGE = pattern(r"^[\w.-]+(?:/[\w.-]+)*/lmdeploy(?:[:@]\S+)?$")
 HEADS = WRAPPERS | SHELLS | DOCKERS | {"lmdeploy"}
 
@@ -169,7 +163,10 @@ def _wrapper(page: SourceText, unwrapped: Unwrapped, name: str) -> None:
     if name in ("tmux", "screen") and any(RETURNS.fullmatch(field.known) for field in unwrapped.fields[1:]):
         unwrapped.background = True
     if name in FILLED:
-        unwrapped.fields = [_filled(field) for field in unwrapped.fields]
+        unwrapped.fields = [
+            replace(field, pieces=(Piece(None),), inner=None) if "{}" in field.known else field
+            for field in unwrapped.fields
+        ]
     texts = [field.value for field in unwrapped.fields]
     if ":::" in texts:  # GNU parallel: one of the words behind it ends the command
         end = texts.index(":::")
@@ -192,11 +189,17 @@ def _wrapper(page: SourceText, unwrapped: Unwrapped, name: str) -> None:
         elif _starts(unwrapped.fields, at, texts):
             unwrapped.fields, unwrapped.environment = unwrapped.fields[at:], environment
             return
-        elif text and " " in text and "lmdeploy" in text and name not in ("watch", "xargs", "script"):
+        elif _is_command(field) and name not in ("watch", "xargs", "script"):
             unwrapped.nested, unwrapped.environment = field, environment
             return
     if name == "eval" and len(unwrapped.fields) > 1:
         unwrapped.nested = unwrapped.fields[1]
+
+
+def _is_command(field: Field) -> bool:
+    """Return whether a word is a command of LMDeploy, whatever a run puts into it."""
+    text = "".join(piece.text or "" for piece in field.pieces)
+    return "lmdeploy" in text and " " in text and (field.value is not None or field.inner is not None)
 
 
 def _starts(fields: list[Field], at: int, texts: list[str | None]) -> bool:
@@ -298,7 +301,8 @@ class _Docker:
         elif name == "--ipc":
             self.container = now._replace(host_ipc=text == "host", shm_known=now.shm_known and text is not None)
         elif name == "--gpus":
-            self.container = now._replace(gpus=_gpus(text))
+            count, devices = _gpus(text)
+            self.container = now._replace(gpus=count, devices=devices)
         elif name in ("-p", "--publish"):
             self.container = now._replace(published=(*now.published, word))
         elif name == "--restart":
@@ -323,15 +327,14 @@ def _letters(name: str, wanted: str = "") -> bool:
     return not name.startswith("--") and bool(letters) and set(letters) <= DOCKER_LETTERS and wanted in letters
 
 
-def _gpus(text: str | None) -> int | None:
-    """Return the count of ``--gpus``; None if all or unknown."""
+def _gpus(text: str | None) -> tuple[int | None, tuple[str, ...]]:
+    """Return the count of ``--gpus``, None if all or unknown, and the GPUs that it names."""
     text = (text or "").strip("\"'")
-    if text.isdecimal():
-        return int(text[:6])
-    match = re.search(r"device=([\w,:.-]+)", text) or re.search(r"count=(\d+)", text)
-    if not match:
-        return None
-    return int(match[1]) if match[0].startswith("count") else len([device for device in match[1].split(",") if device])
+    if match := re.search(r"device=([\w,:.-]+)", text):
+        devices = tuple(device for device in match[1].split(",") if device)
+        return len(devices), devices
+    match = re.search(r"^(?:.*count=)?(\d{1,6})(?!\d)", text)
+    return int(match[1]) if match else None, ()
 
 
 def size_of(text: str | None) -> int | None:

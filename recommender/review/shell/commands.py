@@ -201,8 +201,9 @@ def command(shell: Shell, node: Node, where: Where, behind: list[Node]) -> None:
             else:
                 run.state.variables.pop(prefix_name, None)
         return
-    builtin = BUILTINS.get(name or "")
-    if builtin is not None:
+    if len(fields) > 1 and fields[1].value == "=" and (name or "").isidentifier():
+        run.state.variables[name or ""] = Variable((Piece(""),))  # NAME = value is a command, so NAME stays unset
+    if (builtin := BUILTINS.get(name or "")) is not None:
         builtin(run, fields[1:], where)
     words = run.state.environment() | {name: prefix.word for name, prefix in prefixes.items() if prefix.word}
     span = shell.mapped.span(start, behind[-1].end_byte if behind else node.end_byte)

@@ -34,7 +34,7 @@ from recommender.review.shell.walker import new_run
 
 ENVIRONMENT = pattern(
     r"\b(?P<name>CUDA_VISIBLE_DEVICES|[A-Z]+_NUM_THREADS|LMDEPLOY_\w+|TM_\w+|NCCL_\w+)[\"']?"
-    r"(?:[ \t]*[:=][ \t]*[\"'](?P<value>[^\"'\n]*)[\"']|,[ \t]*\"(?P<put>[^\"\n]*)\"|=(?P<listed>[^\"'\n]*)\")"
+    r"(?:[ \t]*[:=][ \t]*[\"'](?P<value>[^\"'\n]*)[\"']|,[ \t]*\"(?P<put>[^\"\n]*)\"|=(?P<listed>[^\"'\n]*)[\"'])"
 )
 SHOWS = pattern(r"(?i)(?:console|log\w*|slog)\.\w+|print\w*|echo|\w*error\w*|panic|throw|fmt\.\w*print\w*")
 """Calls whose texts are for people."""

@@ -7,6 +7,9 @@ from typing import NamedTuple
 from recommender.review.readers.python.scopes import last_name
 from recommender.review.readers.python.values import Values
 
+DEEPEST = 4
+"""How many dictionaries copy each other."""
+
 
 class Change(NamedTuple):
     """One changed field: its name (empty if unknown), the value, where both are, and the statement."""
@@ -50,7 +53,7 @@ def _updated(values: Values, node: ast.Expr, call: ast.Call) -> Iterator[Change]
         name = keyword.arg or ""
         yield Change(name, keyword.value, (start, start + len(name)), (start, end), node)
     for given in call.args:
-        pairs = list(dictionary(given))
+        pairs = list(dictionary(values.resolve(given) or given, values))
         for name, value in pairs or [("", given)]:
             yield Change(name, value, values.span(value), values.span(value), node)
 
@@ -68,11 +71,31 @@ def named(name: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
         yield name.value, value
 
 
-def dictionary(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the named values of a dictionary; skip ``**`` entries."""
+def dumped(values: Values, node: ast.expr) -> ast.expr | None:
+    """Return the fields of an object as a dictionary: of ``config.model_dump()``, ``asdict(config)`` and the like."""
+    match node:
+        case ast.Call(ast.Attribute(whose, "model_dump" | "dict" | "to_dict" | "_asdict"), []):
+            pass
+        case ast.Call(called, [whose], []) if last_name(called) in ("asdict", "vars"):
+            pass
+        case _:
+            return None
+    fields = values.scopes.fields_of(whose)
+    keys = [ast.Constant(name) for name in fields]
+    return ast.copy_location(ast.Dict(list(keys), list(fields.values())), node) if fields else None
+
+
+def dictionary(node: ast.expr, values: Values | None = None, depth: int = 0) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the named values of a dictionary, with those of another one that it copies if ``values`` finds that."""
+    parts: list[tuple[str | None, ast.expr]] = []
     if isinstance(node, ast.Dict):
-        for name, value in zip(node.keys, node.values, strict=True):
-            if name is not None:
-                yield from named(name, value)
-    elif isinstance(node, ast.Call) and last_name(node.func) == "dict":
-        yield from ((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)
+        pairs = zip(node.keys, node.values, strict=True)
+        parts = [each for name, value in pairs for each in ([(None, value)] if name is None else named(name, value))]
+    elif isinstance(node, ast.Call) and last_name(node.func) in ("dict", "copy", "deepcopy"):
+        whose = [node.func.value] if isinstance(node.func, ast.Attribute) and not node.args else node.args
+        parts = [*((None, each) for each in whose[:1]), *((each.arg, each.value) for each in node.keywords)]
+    for name, value in parts:
+        if name is not None:
+            yield name, value
+        elif values is not None and depth < DEEPEST:
+            yield from dictionary(values.resolve(value) or value, values, depth + 1)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from recommender.common.parse import parse_python
 from recommender.common.user_file import Unreadable
-from recommender.review.readers.python.changes import dictionary, dotted
+from recommender.review.readers.python.changes import dictionary, dotted, dumped
+from recommender.review.readers.python.imports import imports, modules
 from recommender.review.readers.python.processes import Processes, environment
 from recommender.review.readers.python.scopes import last_name
 from recommender.review.readers.python.values import Values
@@ -33,6 +34,8 @@ CONFIGS = frozenset({*ENGINES, "VisionConfig", "ChatTemplateConfig", "Generation
 PARAMETERS = ("model_path", "backend_config", "chat_template_config", "log_level", "max_log_len")
 POSITIONAL = {"ChatTemplateConfig": ("model_name",)}
 """The first parameters of a configuration class, where they are the same in each release."""
+STARTS = ("pipeline", "Pipeline", "serve", "AsyncEngine", "VLAsyncEngine")
+"""What of LMDeploy loads a model, or did: a function, or a class."""
 TAKEN = frozenset(
     {*PARAMETERS, "trust_remote_code", "speculative_config", "allowed_media_domains", "vision_config", "model_name"}
 )
@@ -100,32 +103,12 @@ class _File:
         self.page = page
         self.values = Values(page, code, tree)
         self.calls = [node for node in self.values.nodes if isinstance(node, ast.Call)]
-        self.known, self.foreign = self._imports()
+        self.known, self.foreign = imports(self.values)
         self.used: set[int] = set()
         self.chosen: dict[str, list[Span]] = {}
         """The pipelines that are known but for their configuration, by its name."""
         self.environment = environment(page, self.values)
         self.processes = Processes(page, self.values, self.environment)
-
-    def _imports(self) -> tuple[dict[str, str], set[str]]:
-        """Return names imported from LMDeploy with their origin, and other imports."""
-        known: dict[str, str] = {}
-        foreign: set[str] = set()
-        for node in self.values.nodes:
-            if isinstance(node, ast.ImportFrom):
-                ours = (node.module or "").partition(".")[0] == "lmdeploy"
-                for alias in node.names:
-                    if ours:
-                        known[alias.asname or alias.name] = alias.name
-                    else:
-                        foreign.add(alias.asname or alias.name)
-            elif isinstance(node, ast.Import):
-                known |= {
-                    alias.asname or alias.name.partition(".")[0]: "lmdeploy"
-                    for alias in node.names
-                    if alias.name.partition(".")[0] == "lmdeploy"
-                }
-        return known, foreign
 
     # --- launches
 
@@ -145,6 +128,7 @@ class _File:
                 yield _with(whole[places[0]], parts)
         yield from pipelines.values()
         yield from self.processes.launches()
+        yield from modules(self.page, self.values)
 
     def _pipelines(self) -> Iterator[Launch]:
         found = [self._pipeline(node) for node in self.calls if self._is_pipeline(node)]
@@ -181,13 +165,13 @@ class _File:
         if isinstance(node.func, ast.Attribute):
             whose = node.func.value
             return (
-                node.func.attr in ("pipeline", "Pipeline", "serve")
+                node.func.attr in STARTS
                 and isinstance(whose, ast.Name)
                 and (self.known.get(whose.id) == "lmdeploy" or whose.id == "lmdeploy")
             )
         name = last_name(node.func)
         if name in self.known:
-            return self.known[name] in ("pipeline", "Pipeline", "serve")
+            return self.known[name] in STARTS
         if name != "pipeline" or name in self.foreign:
             return False
         # A snippet without imports: only LMDeploy's pipeline takes these configurations.
@@ -197,7 +181,9 @@ class _File:
     def _pipeline(self, node: ast.Call) -> Launch:
         parts = _Parts()
         given: dict[str, tuple[ast.expr, ast.keyword | None]] = {}
-        for name, value in zip(PARAMETERS, node.args, strict=False):
+        called = last_name(node.func)
+        engine = self.known.get(called, called).endswith("Engine")  # below a pipeline: it takes more
+        for name, value in zip(PARAMETERS[:1] if engine else PARAMETERS, node.args, strict=False):
             if isinstance(value, ast.Starred):
                 parts.unsure = True
                 break
@@ -206,10 +192,9 @@ class _File:
             given[name] = (value, keyword)
         model = given.pop("model_path", (None, None))[0]
         unknown: list[ast.expr] = []
-        called = last_name(node.func)
         gone = self.known.get(called, called) == "serve"  # of old releases: a server, as a function
         for name, (value, keyword) in given.items():
-            if name not in TAKEN and not gone:
+            if name not in TAKEN and not (gone or engine):
                 self._add_configuration(name, value, _Parts())  # it is read, but has no effect
                 lost = self._option(f"pipeline.{name}", value, keyword, "pipeline")
                 parts.options.append(lost._replace(values=()))
@@ -310,7 +295,8 @@ class _File:
                 yield keyword.arg, keyword.value, keyword
                 continue
             whole = self.values.resolve(keyword.value) or keyword.value
-            pairs = list(dictionary(whole))
+            whole = dumped(self.values, whole) or whole
+            pairs = list(dictionary(whole, self.values))
             empty = isinstance(whole, ast.Dict) and not whole.keys
             if not pairs and not empty:
                 parts.unsure = True

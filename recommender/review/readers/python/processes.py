@@ -33,6 +33,7 @@ SHOWS = frozenset(
 )
 """Calls whose texts are for people."""
 COMMAND = pattern(r"\s*(?:[A-Z_]\w*=\S*\s+|nohup\s+|exec\s+|\S*python3?\s+-m\s+)*(?:\S*/)?lmdeploy\s")
+AT_ONCE = frozenset({"Process", "Thread", "Popen", "create_subprocess_shell", "create_subprocess_exec"})
 MOST_BUILT, MOST_SITES, MOST_TURNS = 20, 6, 300
 SHELL_SIGNS = pattern(r"[|&;<>]")
 
@@ -47,6 +48,8 @@ class Processes:
         self.environment = environment
         self.changes = changes(values)
         self.turns_left = MOST_TURNS
+        self.at_once = not AT_ONCE.isdisjoint(values.scopes.calls)
+        """Something runs the commands of a list side by side."""
 
     def launches(self) -> Iterator[Launch]:
         """Yield what the file's calls start, then what it builds and nothing was seen to run."""
@@ -104,7 +107,9 @@ class Processes:
                 mentions = [at for at in mentions if at not in here] if found else mentions
                 parent = self.values.scopes.parents.get(id(node))
                 whole = isinstance(parent, ast.keyword) and parent.arg == "command"  # of a container
-                yield from (launch._replace(unsure=launch.unsure or not whole) for launch in found)
+                side_by_side = isinstance(parent, ast.List | ast.Tuple) and self.at_once
+                for launch in found:
+                    yield launch._replace(unsure=launch.unsure or not whole, background=side_by_side)
 
     def _command(self, node: ast.expr) -> Iterator[Launch]:
         """Yield what a list of words, or a text, would start if it were run."""
@@ -127,6 +132,9 @@ class Processes:
         name = last_name(node.func)
         if name in SPREAD:
             words = [word for item in node.args[SPREAD[name] :] for word in self.values.item(item)]
+            yield from self._process_launches(words, node)
+        elif len(node.args) > 1 and name == "run" and _is_word(node.args[0]):  # of a session of nox
+            words = [word for item in node.args for word in self.values.item(item)]
             yield from self._process_launches(words, node)
         elif node.args and name in PROCESSES | SHELLED:
             first = node.args[1] if name in ("execvp", "execv") and len(node.args) > 1 else node.args[0]
@@ -201,6 +209,11 @@ class Processes:
             around = Surroundings(unwrapped.environment, unwrapped.container, background)
             self._follow(fields)
             yield launch(self.page, unwrapped.fields, around, unwrapped.starts)
+
+
+def _is_word(node: ast.expr) -> bool:
+    """Return whether an argument is the name of the program alone."""
+    return isinstance(node, ast.Constant) and node.value in ("lmdeploy", "python", "docker")
 
 
 def _outside(places: list[int], ranges: list[tuple[int, int]]) -> Iterator[int]:

@@ -223,7 +223,10 @@ class Scopes:
             elif isinstance(value, ast.Name) and (found := self.find(value)) is not None:
                 value = found
         if isinstance(value, ast.Call):
-            return last_name(value.func)
+            given = [*value.args, *(keyword.value for keyword in value.keywords)]  # tyro.cli(Settings)
+            classes = [called for each in given if (called := last_name(each)) in self.fields]
+            made = last_name(value.func)
+            return classes[0] if made not in self.fields and len(classes) == 1 else made
         name = value if isinstance(value, ast.Name) else name
         if not isinstance(name, ast.Name):
             return ""
@@ -251,6 +254,12 @@ class Scopes:
         if unknown or name in self.attributes or len(given) > 1 or (given and len(calls) > 1):
             return None
         return given[0] if given else _declared(self.fields[owner].get(name))
+
+    def fields_of(self, node: ast.expr) -> dict[str, ast.expr]:
+        """Return the values of an object's fields that are known."""
+        owner = self._class_of(node)
+        found = {name: self._field(owner, name) for name in self.fields.get(owner, ()) if name != "model_config"}
+        return {name: value for name, value in found.items() if value is not None}
 
     def _is_parsed(self, name: ast.Name) -> bool:
         value = self.find(name)

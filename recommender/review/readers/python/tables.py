@@ -1,7 +1,7 @@
 """Find what a loop over a table, or a look-up in one, may give to names: an expression for each turn."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from recommender.review.readers.python.scopes import FUNCTIONS, Scopes, last_name
@@ -50,15 +50,15 @@ def loop_around(scopes: Scopes, added: ast.expr) -> ast.For | None:
     return loop if isinstance(loop, ast.For) else None
 
 
-def turns(scopes: Scopes, loop: ast.For | None) -> Iterator[Row]:
-    """Yield what the variables of a loop over a dictionary's items are in each turn."""
+def turns(resolve: Callable[[ast.expr], ast.expr | None], loop: ast.For | None) -> Iterator[Row]:
+    """Yield what the variables of a loop over a dictionary's items are in each turn; ``resolve`` looks up names."""
     called = loop.iter if loop is not None else None
     if loop is None or not isinstance(called, ast.Call) or last_name(called.func) != "items":
         return
     given = called.func.value if isinstance(called.func, ast.Attribute) else None
     names = [each.id for each in getattr(loop.target, "elts", ()) if isinstance(each, ast.Name)]
     if given is not None and len(names) == len(("key", "value")):
-        yield from ({names[0]: key, names[1]: value} for key, value in _pairs(_table(scopes, given)))
+        yield from ({names[0]: key, names[1]: value} for key, value in _pairs(resolve(given) or given))
 
 
 def _pairs(table: ast.expr | None) -> list[tuple[ast.expr, ast.expr]]:

@@ -10,6 +10,7 @@ from recommender.common.pattern import pattern
 from recommender.review.readers.python.branches import of_branch
 from recommender.review.readers.python.formatted import formatted
 from recommender.review.readers.python.scopes import Scopes, last_name
+from recommender.review.readers.python.settings_file import SettingsFile, environment_name
 from recommender.review.readers.python.tables import Row, entry, loop_around, turns
 from recommender.review.script.source_map import Field, Piece, SourceText, join_pieces, limited, split_pieces
 
@@ -37,6 +38,7 @@ class Values:
         self.left, self.words_left = MOST_EXPRESSIONS, MOST_WORDS
         self.bound: dict[str, ast.expr] = {}
         """What the variables of a loop are in one of its turns."""
+        self.settings = SettingsFile(self)
 
     # --- places
 
@@ -77,8 +79,8 @@ class Values:
             return [self.field(element) for element in node.elts]
         return [self.field(node)]
 
-    def resolve(self, node: ast.expr) -> ast.expr | None:
-        """Return the expression that a name, or an attribute such as ``args.tp``, stands for; never None itself."""
+    def resolve(self, node: ast.expr, depth: int = 0) -> ast.expr | None:
+        """Return what a name, ``args.tp``, or an entry of a table or a settings file stands for; never None itself."""
         value = None
         if isinstance(node, ast.Name) and node.id in self.bound:
             value = self.bound[node.id]
@@ -86,6 +88,9 @@ class Values:
             value = None if any(True for _ in self.scopes.grown(node)) else self.scopes.find(node)
         elif isinstance(node, ast.Attribute):
             value = self.scopes.attribute(node)
+        elif isinstance(node, ast.Subscript):
+            value = entry(self.scopes, node, join_pieces(self.pieces(node.slice, depth + 1)))
+        value = self.settings.value(node) or value
         return None if isinstance(value, ast.Constant) and value.value is None else value
 
     def pieces(self, node: ast.expr, depth: int = 0) -> Iterator[Piece]:
@@ -95,8 +100,8 @@ class Values:
             yield Piece(None)
         elif isinstance(node, ast.Constant):
             yield self._constant(node)
-        elif isinstance(node, ast.Name | ast.Attribute):
-            value = self.resolve(node)
+        elif isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+            value = self.resolve(node, depth)
             yield from self.pieces(value, depth + 1) if value is not None else (Piece(None),)
         elif isinstance(node, ast.JoinedStr):
             yield from self._joined(node, depth)
@@ -104,9 +109,6 @@ class Values:
             yield from made
         elif isinstance(node, ast.Call):
             yield from self._call(node, depth)
-        elif isinstance(node, ast.Subscript):
-            value = entry(self.scopes, node, join_pieces(self.pieces(node.slice, depth + 1)))
-            yield from self.pieces(value, depth + 1) if value is not None else (Piece(None),)
         elif isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) and environment_name(node.values[0]):
             yield from self.pieces(node.values[-1], depth + 1)
         elif isinstance(node, ast.UnaryOp | ast.BinOp):
@@ -129,7 +131,8 @@ class Values:
         if isinstance(value, int) and value.bit_length() <= MOST_BITS:
             return Piece(str(value), start, end) if raw == str(value) else Piece(str(value))
         if isinstance(value, float):
-            return Piece(raw.replace("_", ""), start, end) if len(raw) < MOST_BITS else Piece(None)
+            plain = raw.replace("_", "") if raw[:1] in "0123456789." else str(value)
+            return Piece(plain, start, end) if len(raw) < MOST_BITS else Piece(None)
         return Piece(None)
 
     def _joined(self, node: ast.JoinedStr, depth: int) -> Iterator[Piece]:
@@ -168,7 +171,7 @@ class Values:
         elif parts := _path_parts(node):
             yield from self._path(parts, depth)
             return
-        elif (value := self.scopes.returned(node)) is not None:
+        elif (value := self.resolve(node) or self.scopes.returned(node)) is not None:
             yield from self.pieces(value, depth + 1)
             return
         yield Piece(None)
@@ -263,7 +266,7 @@ class Values:
         for loop, group in groupby(grown, key=lambda each: loop_around(self.scopes, each[0])):
             additions = list(group)
             self.followed += [self.span(added) for added, _, _ in additions]
-            if (rows := list(turns(self.scopes, loop))) and words is not None:
+            if (rows := list(turns(self.resolve, loop))) and words is not None:
                 words += self._looped(rows, additions, depth)
                 continue
             for added, one, always in additions:
@@ -337,14 +340,3 @@ def _sum(operator: ast.operator, left: int | float | None, right: int | float | 
     if isinstance(operator, ast.FloorDiv):
         return left // right if right else None
     return None
-
-
-def environment_name(node: ast.expr) -> str:
-    """Return the variable that ``os.environ.get`` or ``os.getenv`` reads."""
-    if not isinstance(node, ast.Call) or not node.args or not isinstance(node.args[0], ast.Constant):
-        return ""
-    name = node.args[0].value
-    asks = last_name(node.func) == "getenv" or (
-        isinstance(node.func, ast.Attribute) and node.func.attr == "get" and last_name(node.func.value) == "environ"
-    )
-    return name if asks and isinstance(name, str) else ""

@@ -26,6 +26,7 @@ Use one server with a larger `--max-batch-size`, or one GPU per server. If diffe
 """
 
 import re
+from itertools import chain
 
 from recommender.common.pattern import pattern
 from recommender.review.rule import Diagnostic, Diagnostics, script_rule
@@ -47,7 +48,8 @@ def rule(script: Script) -> Diagnostics:
     if MPS.search(script.text):
         return
     joined: dict[int, tuple[Launch, list[Launch]]] = {}
-    for earlier, later in surroundings.concurrent_pairs(script, "api_server"):
+    pairs = surroundings.concurrent_pairs(script, "api_server"), surroundings.service_pairs(script)
+    for earlier, later in chain(*pairs):
         if surroundings.share_gpu(script, earlier, later):
             joined.setdefault(later.place.start, (later, []))[1].append(earlier)
     for later, others in joined.values():

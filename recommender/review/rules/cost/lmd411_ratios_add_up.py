@@ -26,6 +26,8 @@ use shares that add up to less than 1.
     wait
 """
 
+from itertools import chain
+
 from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Launch, Script
@@ -43,8 +45,14 @@ OPTION = "--cache-max-entry-count"
 )
 def rule(script: Script) -> Diagnostics:
     sums: dict[int, float] = {}
-    for earlier, later in surroundings.concurrent_pairs(script, "api_server"):
-        between = surroundings.between(script, earlier, later) or ""
+    pairs = surroundings.concurrent_pairs(script, "api_server"), surroundings.service_pairs(script)
+    for earlier, later in chain(*pairs):
+        service = later.container is not None
+        between = "" if service else surroundings.between(script, earlier, later) or ""
+        if service and any(
+            probe.awaited for each in (earlier, later) if each.container for probe in each.container.probes
+        ):
+            continue
         before, own = _ratio(earlier), _ratio(later)
         if before is None or own is None or surroundings.PAUSES.search(between):
             continue

@@ -2,7 +2,7 @@
 
 ## What it does
 Reports a Kubernetes liveness probe (or the startup probe, if there is one) that gives up before the longest measured
-startup.
+startup, or before the weights of a known model are read at 1 GB/s.
 
 ## Why
 Kubernetes restarts a container after repeated liveness failures. By default it probes from the start, every 10
@@ -25,7 +25,8 @@ Add a startup probe whose period times failures is several times the startup tim
       httpGet: {path: /health, port: 23333}
 """
 
-from recommender.knowledge.startup_times import longest_start
+from recommender.estimate.model_shape import weight_bytes
+from recommender.knowledge.startup_times import FAST_VOLUME_BYTES_S, longest_start
 from recommender.review import checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.script.model import Probe
@@ -54,7 +55,16 @@ def rule(case: Case) -> Diagnostics:
             )
     by_kind = {probe.kind: probe for probe in container.probes} if case.script.kind == "kubernetes" else {}
     killer = by_kind.get("startup") or by_kind.get("liveness")
-    if killer is None or _patience(killer) >= longest:
+    if killer is None:
+        return
+    if longest <= _patience(killer) < (reading := _reading_s(case)):
+        yield Diagnostic(
+            killer.place,
+            f"The {killer.kind} probe gives up after {_patience(killer):.0f} s; at 1 GB/s, reading the weights takes"
+            f" {reading:.0f} s.",
+            "Kubernetes restarts the container before the model is loaded, forever; add a patient startupProbe.",
+        )
+    if _patience(killer) >= longest:
         return
     yield Diagnostic(
         killer.place,
@@ -62,6 +72,11 @@ def rule(case: Case) -> Diagnostics:
         f" {longest:.0f} s.",
         "Kubernetes restarts the container before the model is loaded, forever; add a patient startupProbe.",
     )
+
+
+def _reading_s(case: Case) -> float:
+    """Return how long a fast volume takes for the weights of a known model."""
+    return weight_bytes(case.resolved.model) / FAST_VOLUME_BYTES_S if case.model_known else 0.0
 
 
 def _patience(probe: Probe, period: float = PERIOD_S) -> float:

@@ -2,11 +2,13 @@
 
 ## What it does
 Reports a `--tp` above the number of GPUs: of the machine (`--gpu NAME:COUNT`), in CUDA_VISIBLE_DEVICES, in the
-container, or in the batch job (`#SBATCH --gres=gpu:2`, `#PBS -l ngpus=2`, `#BSUB -gpu num=2`).
+container, or in the batch job (`#SBATCH --gres=gpu:2`, `#PBS -l ngpus=2`, `#BSUB -gpu num=2`). Also reports a
+CUDA_VISIBLE_DEVICES that names a GPU that the container does not have.
 
 ## Why
 Each process of a tensor-parallel group needs its own GPU; startup fails if there are fewer. With
-CUDA_VISIBLE_DEVICES=3 the server sees one GPU, however many the machine has.
+CUDA_VISIBLE_DEVICES=3 the server sees one GPU, however many the machine has. A container numbers its GPUs from 0,
+whatever their numbers on the host.
 
 ## Bad
 
@@ -18,6 +20,9 @@ Lower `--tp`, or make more GPUs visible:
     CUDA_VISIBLE_DEVICES=2,3 lmdeploy serve api_server Qwen/Qwen2.5-32B-Instruct --tp 2
 """
 
+from itertools import takewhile
+
+from recommender.common.text import shorten
 from recommender.review import checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
@@ -26,6 +31,7 @@ WITHIN = "tp-within-gpus"
 
 @launch_rule("error", sources=(f"constraints/{WITHIN}", "environment/cuda-visible-devices"))
 def rule(case: Case) -> Diagnostics:
+    yield from _hidden(case)
     if case.number("nnodes") not in (None, 1):
         return  # over several hosts
     for violation in checks.broken(case, WITHIN):
@@ -36,3 +42,21 @@ def rule(case: Case) -> Diagnostics:
                 f"{given.option.name} {given.text} needs {given.text} GPUs, but the server sees {case.visible_gpus}.",
                 "Each tensor-parallel process needs its own GPU; startup fails if there are fewer.",
             )
+
+
+def _hidden(case: Case) -> Diagnostics:
+    """Report a GPU that the container does not have, if the server needs it."""
+    container, word = case.launch.container, case.launch.environment.get("CUDA_VISIBLE_DEVICES")
+    if container is None or container.image is None or not (gpus := container.gpus) or word is None:
+        return
+    listed = [text.strip() for text in (word.value or "").split(",")]
+    if not all(text.isdecimal() for text in listed):
+        return
+    seen = list(takewhile(lambda text: int(text) < gpus, listed))  # CUDA ignores what is behind
+    if len(seen) < (case.number("tp") or 1) <= len(listed):
+        yield Diagnostic(
+            word.written or word.place,
+            f"CUDA_VISIBLE_DEVICES={shorten(word.value or '')} names a GPU that the container does not have: its"
+            f" {gpus} are numbered from 0.",
+            "A container numbers its GPUs anew; startup fails if the server sees fewer than it needs.",
+        )

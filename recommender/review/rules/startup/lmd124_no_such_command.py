@@ -1,12 +1,14 @@
 """A command that LMDeploy does not have
 
 ## What it does
-Reports `lmdeploy serve` followed by anything but `api_server` or `proxy`, and the Python function `lmdeploy.serve`.
+Reports `lmdeploy serve` followed by anything but `api_server` or `proxy`, the Python function `lmdeploy.serve`, and
+imports of modules that the release does not have.
 
 ## Why
 The word after `serve` says what to start, so `lmdeploy serve MODEL` never worked. `serve gradio` and `lmdeploy
 convert` were removed in 0.10.0, and later `serve api_client`. The function `lmdeploy.serve` only raises
-NotImplementedError since 0.12.0.
+NotImplementedError since 0.12.0. `lmdeploy.serve.async_engine` moved in 0.12.0, the parsers in 0.13.0;
+`lmdeploy.serve.openai.api_client` is gone since 0.18.0.
 
 ## Bad
 
@@ -21,23 +23,43 @@ Write `lmdeploy serve api_server MODEL`:
 from packaging.version import Version
 
 from recommender.common.text import shorten
-from recommender.review import accepted_options, edits
-from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, launch_rule
+from recommender.review import accepted_options, checks, edits
+from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, declare
+from recommender.review.script.model import Word
 
 WITHOUT_FUNCTION = Version("0.12.0")
+MOVED = {
+    "lmdeploy.serve.gradio": ("0.10.0", "a web interface of its own can use the server's API"),
+    "lmdeploy.serve.turbomind": ("0.10.0", "start lmdeploy serve api_server"),
+    "lmdeploy.serve.async_engine": ("0.12.0", "it is lmdeploy.serve.core"),
+    "lmdeploy.serve.vl_async_engine": ("0.12.0", "it is lmdeploy.serve.core"),
+    "lmdeploy.serve.openai.tool_parser": ("0.13.0", "it is lmdeploy.serve.parsers.tool_parser"),
+    "lmdeploy.serve.openai.reasoning_parser": ("0.13.0", "it is lmdeploy.serve.parsers.reasoning_parser"),
+    "lmdeploy.serve.openai.api_client": ("0.18.0", "the openai package is a client too"),
+}
+"""The first release without a module, and what to use."""
+IMPORT = "import "
+"""How the reader of Python writes an import as a command."""
 OTHERS = frozenset({"api_client", "gradio", "triton_client"})
 
 
-@launch_rule(
-    "error",
-    sources=(
-        "claims/serve-without-api-server",
-        "claims/gradio-built-in",
-        "https://github.com/InternLM/lmdeploy/blob/v0.12.0/lmdeploy/api.py",
-    ),
-)
-def rule(case: Case) -> Diagnostics:
+def _module(case: Case, word: Word) -> Diagnostics:
+    name = next((name for name in MOVED if f"{word.value}.".startswith(f"{name}.")), None)
+    if name is not None and case.resolved.version >= Version(MOVED[name][0]):
+        since, remedy = MOVED[name]
+        yield Diagnostic(
+            word.place,
+            f"{checks.release(case)} has no module {name}: it left in {since}.",
+            f"The import ends with ModuleNotFoundError; {remedy}.",
+        )
+
+
+def _check(case: Case) -> Diagnostics:
     word = case.launch.instead
+    if case.launch.command.startswith(IMPORT) and word is not None:
+        yield from _module(case, word)
+    if case.launch.starts == "tool":
+        return
     if word is None or word.value is None or word.value.startswith("-"):
         return
     if without := accepted_options.removed_in(f"serve {word.value}", case.resolved.release.id):
@@ -67,3 +89,16 @@ def rule(case: Case) -> Diagnostics:
         "The parser reads the word after serve as what to start, and stops.",
         fix,
     )
+
+
+rule = declare(
+    __name__,
+    "error",
+    check=_check,
+    tools=True,
+    sources=(
+        "claims/serve-without-api-server",
+        "claims/gradio-built-in",
+        "https://github.com/InternLM/lmdeploy/blob/v0.12.0/lmdeploy/api.py",
+    ),
+)

@@ -43,7 +43,7 @@ def _check(case: Case) -> Diagnostics:
         for option in launch.options:  # gradio's, while it existed
             yield from _option(case, other, option, accepted_options.parser(release, other))
         return
-    if launch.starts not in ("proxy", "tool"):
+    if launch.starts not in ("proxy", "tool") or launch.command.startswith("import "):
         return
     command = launch.command or f"serve {launch.starts}"
     if command not in accepted_options.commands(release):
