@@ -36,7 +36,7 @@ COLUMNS = (
 
 def pages(data: SiteData) -> Iterator[SitePage]:
     """Return the page of all runs."""
-    yield page("runs.md", "Measured runs", _runs(data), wide=True)
+    yield page("runs.md", data.t("Measured runs"), _runs(data), wide=True)
 
 
 def title(data: SiteData, record: records.SmokeRun | records.Measurement) -> str:
@@ -115,21 +115,24 @@ def _how(run: records.SmokeRun) -> Iterator[str]:
 
 
 def _runs(data: SiteData) -> Iterator[str]:
-    yield (
-        f"{len(data.runs)} runs of `recommend smoke` and {len(data.probes)} earlier ones, one server start each. "
+    yield data.t(
+        "{runs} runs of `recommend smoke` and {probes} earlier ones, one server start each. "
         "Open a row for its command, settings, and predicted against measured figures. "
         "The errors of all predictions: [How predictions are made](/concepts/predictions.md#errors)."
-    )
+    ).format(runs=len(data.runs), probes=len(data.probes))
+    if not data.english:
+        yield "\n" + data.t("What a row opens is in English.")
     rows = {run.id: [*_run_cells(data, run)] for run in data.runs.values()}
     rows |= {probe.id: [*_probe_cells(data, probe)] for probe in data.probes.values()}
     links = (f'<a href="md:api/v1/runs/{name}.json">{html.escape(row[0])}</a>' for name, row in rows.items())
     shown = ([link, *map(html.escape, row[1:])] for link, row in zip(links, rows.values(), strict=True))
-    filters = ("Model", "GPU", "Load")
-    yield from controls.data_table(data, "runs", COLUMNS, shown, filters, "{0} of {1} runs", ids=[*rows], kind="runs")
+    filters = data.labels("Model", "GPU", "Load")
+    head, counted = data.labels(*COLUMNS), "{0} of {1} runs"
+    yield from controls.data_table(data, "runs", head, shown, filters, counted, ids=[*rows], kind="runs")
     charts = [*option_charts.charts_of_copies(data)]
     if charts:
-        yield markup.heading(2, "Several servers on one GPU", "copies")
-        yield "The same configuration, started several times on one GPU; the copies share the load."
+        yield markup.heading(2, data.t("Several servers on one GPU"), "copies")
+        yield data.t("The same configuration, started several times on one GPU; the copies share the load.")
         yield from charts
 
 
@@ -138,8 +141,8 @@ def _run_cells(data: SiteData, run: records.SmokeRun) -> Iterator[str]:
     trusted = [(phase, figures) for phase in run.phases if (figures := run_figures.figures(phase)).trusted]
     alone = [figures.p50_ms for phase, figures in trusted if phase.concurrency == 1]
     loads = {"images" if phase.image else "text" for phase in run.phases}
-    yield from (what(data, run), run.model, card(data, run), " and ".join(sorted(loads)))
-    yield from (run.lmdeploy, _weights(run), run.taken)
+    yield from (what(data, run), run.model, card(data, run), data.t(" and ".join(sorted(loads))))
+    yield from (run.lmdeploy, data.t(_weights(run)), run.taken)
     yield f"{alone[0]:,.0f}" if alone else ""
     if trusted:
         phase, figures = max(trusted, key=lambda pair: pair[1].rps)
@@ -153,8 +156,8 @@ def _run_cells(data: SiteData, run: records.SmokeRun) -> Iterator[str]:
 def _probe_cells(data: SiteData, probe: records.Measurement) -> Iterator[str]:
     """Yield the texts of an earlier record's row: its starts are in its details."""
     models = sorted({start.model for start in probe.starts})
-    yield from (what(data, probe), ", ".join(models), card(data, probe), "images and text")
-    yield from (probe.lmdeploy, _weights(probe), probe.taken, "", "", "", "", "ok")
+    yield from (what(data, probe), ", ".join(models), card(data, probe), data.t("images and text"))
+    yield from (probe.lmdeploy, data.t(_weights(probe)), probe.taken, "", "", "", "", "ok")
 
 
 def _weights(record: records.SmokeRun | records.Measurement) -> str:
