@@ -215,9 +215,8 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
         return output
 
     def replace(settings: re.Match[str]) -> str:
-        return (
-            settings[1] + json.dumps(json.loads(settings[2]) | {"version": None}).replace("<", r"\u003c") + settings[3]
-        )
+        texts = json.dumps(json.loads(settings[2]) | {"version": None}, ensure_ascii=False, separators=(",", ":"))
+        return settings[1] + texts.replace("<", r"\u003c") + settings[3]
 
     return SETTINGS.sub(replace, output, count=1)
 
