@@ -216,7 +216,7 @@ def test_an_unknown_address_is_answered_in_its_language(
     page = visit.open(f"{folder}no-such-page.html")
     assert page.get_attribute("html", "lang") == language
     assert [heading.startswith(said) for heading in page.locator("h1").all_inner_texts()] == [True]
-    links = page.locator("article a, .md-tabs__link, .md-logo").evaluate_all("all => all.map(each => each.href)")
+    links = page.locator("article a, .md-tabs a, .md-logo").evaluate_all("all => all.map(each => each.href)")
     paths = [link.removeprefix(visit.base) for link in links]
     assert len(paths) > 9
     assert all(path.startswith(folder) and (site / path).exists() for path in paths), paths

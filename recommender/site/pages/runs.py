@@ -14,6 +14,8 @@ from recommender.common.units import GIB, MIB
 from recommender.knowledge import run_figures
 from recommender.site import controls, markup
 from recommender.site.charts import option_charts
+from recommender.site.html_templates import to_json
+from recommender.site.i18n.translation import plain
 from recommender.site.site_data import SiteData, SitePage, page
 from recommender.smoke.campaign.plan import name_of_phase
 from recommender.smoke.fleet_folder import READ
@@ -32,6 +34,22 @@ COLUMNS = (
     *("Configuration", "Model", "GPU", "Load", "LMDeploy", "Weights", "Date"),
     *("One request, ms", "Peak requests/s", "At concurrency", "GiB ready", "Outcome"),
 )
+
+TITLES = {
+    "reproduce": "Reproduce",
+    "launch": "Exact launch of this run; a later release may not recommend it any more",
+    "memory": "Memory of the fullest GPU",
+    "failure": "Server failure",
+    "settings": "Settings",
+    "record": "Record",
+}
+"""Titles in what a row unfolds to, by their names in its file."""
+HEADS = {
+    "figures": ("Figure", "Measured", "Predicted", "Range", "Error"),
+    "settings": ("Setting", "Requested", "In the engine's log"),
+    "starts": ("Load", "Concurrency", "Requests", "requests/s", "p50 ms", "p95 ms", "TTFT ms"),
+}
+"""Heads of the tables there, by their names."""
 
 
 def pages(data: SiteData) -> Iterator[SitePage]:
@@ -121,7 +139,7 @@ def _runs(data: SiteData) -> Iterator[str]:
         "The errors of all predictions: [How predictions are made](/concepts/predictions.md#errors)."
     ).format(runs=len(data.runs), probes=len(data.probes))
     if not data.english:
-        yield "\n" + data.t("What a row opens is in English.")
+        yield "\n" + data.t("The names and notes that a row opens are in English.")
     rows = {run.id: [*_run_cells(data, run)] for run in data.runs.values()}
     rows |= {probe.id: [*_probe_cells(data, probe)] for probe in data.probes.values()}
     links = (f'<a href="md:api/v1/runs/{name}.json">{html.escape(row[0])}</a>' for name, row in rows.items())
@@ -129,6 +147,11 @@ def _runs(data: SiteData) -> Iterator[str]:
     filters = data.labels("Model", "GPU", "Load")
     head, counted = data.labels(*COLUMNS), "{0} of {1} runs"
     yield from controls.data_table(data, "runs", head, shown, filters, counted, ids=[*rows], kind="runs")
+    texts = {
+        "titles": {name: plain(data.t(title)) for name, title in TITLES.items()},
+        "heads": {name: [*map(plain, data.labels(*head))] for name, head in HEADS.items()},
+    }
+    yield f'<script type="application/json" id="runs-texts">{to_json(texts)}</script>'
     charts = [*option_charts.charts_of_copies(data)]
     if charts:
         yield markup.heading(2, data.t("Several servers on one GPU"), "copies")
