@@ -49,8 +49,8 @@ WIDER = "() => document.documentElement.scrollWidth - document.documentElement.c
 REACHED = """() => [...document.querySelectorAll(".md-typeset__scrollwrap, .data-scroll, .chart, .compare")]
   .every(each => each.scrollWidth <= each.clientWidth || each.tabIndex === 0)"""
 NOTHING_SCROLLS = """() => [...document.querySelectorAll("article *")].every(each =>
-  each.scrollWidth <= each.clientWidth + 1 || getComputedStyle(each).overflowX === "visible" || !each.checkVisibility() ||
-  each.closest("pre, svg, .unseen, .chart"))"""
+  each.scrollWidth <= each.clientWidth + 1 || getComputedStyle(each).overflowX === "visible" ||
+  !each.checkVisibility() || each.closest("pre, svg, .unseen, .chart"))"""
 SHOWN = "selector => [...document.querySelectorAll(selector)].filter(each => each.checkVisibility())"
 PALETTES = "form[data-md-component=palette] label:visible"
 DIFFERENCE = "text => document.querySelector('#release-diff').innerText.trim() === text"
