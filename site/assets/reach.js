@@ -8,6 +8,7 @@ const WIDE = ".md-typeset__scrollwrap, .data-scroll, .chart, .compare";
 const PHONE = matchMedia("(max-width: 44.9375em)");
 const ROLES = { table: "table", tbody: "rowgroup", tr: "row", th: "rowheader", td: "cell" };
 const LONG = 36;
+const TALL = 160;
 
 function card(table) {
   const heads = [...table.querySelectorAll("thead th")].map(each => each.textContent.trim());
@@ -25,10 +26,15 @@ function card(table) {
   table.dataset.cards = "";
 }
 
+/** Whether a column is so narrow that its texts make rows of many lines. */
+function isNarrow(table) {
+  return table.tHead.rows[0].cells.length > 2 && [...table.tBodies[0].rows].some(row => row.offsetHeight > TALL);
+}
+
 function cards() {
   for (const table of document.querySelectorAll(".md-typeset__table > table")) {
     if (!PHONE.matches) delete table.dataset.cards;
-    else if (table.tHead && table.offsetWidth > table.closest(".md-typeset__scrollwrap").clientWidth - 32) card(table);
+    else if (table.tHead && (table.offsetWidth > table.closest(".md-typeset__scrollwrap").clientWidth - 32 || isNarrow(table))) card(table);
   }
 }
 
