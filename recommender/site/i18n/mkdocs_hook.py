@@ -189,7 +189,8 @@ def on_page_context(context: dict[str, Any], page: Page, config: MkDocsConfig, n
     here, state = language_of(page.file.src_uri), _state(config)
     _collect(page, here, config)
     context["search_index"] = _folder(here) + search.FILE
-    context["door"] = social_card.door(page.file.dest_uri.removeprefix(_folder(here)))
+    door = social_card.door(page.file.dest_uri.removeprefix(_folder(here)))
+    context["card"] = social_card.address(config.site_url or "", door)
     config.theme["language"] = here
     config.theme["palette"] = state.palettes[here]
     config.site_description = state.descriptions[here]
