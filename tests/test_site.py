@@ -32,7 +32,7 @@ from recommender.lookup.option import option_info
 from recommender.render import artefact
 from recommender.request import image_tokens
 from recommender.review import engine
-from recommender.site import markup, page_list, snippets
+from recommender.site import markup, page_list, snippets, social_card
 from recommender.site.pages import reference, runs
 from recommender.site.site_data import SiteData, site_data
 
@@ -113,9 +113,18 @@ def test_pages_describe_themselves(site: Path) -> None:
         assert len(found) > 20, name
         assert 'property="og:title"' in text
         assert re.search(r'<link rel="icon" href="[./]*assets/icon.svg"', text)
-        assert text.count("md-tabs__item--active") == 1, name
+        assert text.count('<li class="active">') == 1, name
         seen.setdefault(found, name)
     assert len(seen) > 0.98 * counted
+
+
+@pytest.mark.parametrize("base", ["https://someone.example/tool/0.1.0", "https://someone.example/tool/0.1.0/"])
+def test_a_preview_finds_its_picture(site: Path, base: str) -> None:
+    """Below the address of a version, with and without a slash at its end; the picture is part of the site."""
+    for page in ("index.html", "compare.html", "how-to/index.html", "fix.html", "flags/index.html"):
+        found = social_card.address(base, social_card.door(page))
+        assert found.startswith("https://someone.example/tool/0.1.0/assets/")
+        assert (site / found.removeprefix("https://someone.example/tool/0.1.0/")).is_file()
 
 
 OLD = {

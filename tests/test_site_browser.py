@@ -48,6 +48,9 @@ RUN_OUT = """() => [...document.querySelectorAll("svg.diagram")].flatMap(drawing
 WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 REACHED = """() => [...document.querySelectorAll(".md-typeset__scrollwrap, .data-scroll, .chart, .compare")]
   .every(each => each.scrollWidth <= each.clientWidth || each.tabIndex === 0)"""
+NOTHING_SCROLLS = """() => [...document.querySelectorAll("article *")].every(each =>
+  each.scrollWidth <= each.clientWidth + 1 || getComputedStyle(each).overflowX === "visible" ||
+  !each.checkVisibility() || each.closest("pre, svg, .unseen, .chart"))"""
 SHOWN = "selector => [...document.querySelectorAll(selector)].filter(each => each.checkVisibility())"
 PALETTES = "form[data-md-component=palette] label:visible"
 DIFFERENCE = "text => document.querySelector('#release-diff').innerText.trim() === text"
@@ -216,7 +219,7 @@ def test_an_unknown_address_is_answered_in_its_language(
     page = visit.open(f"{folder}no-such-page.html")
     assert page.get_attribute("html", "lang") == language
     assert [heading.startswith(said) for heading in page.locator("h1").all_inner_texts()] == [True]
-    links = page.locator("article a, .md-tabs__link, .md-logo").evaluate_all("all => all.map(each => each.href)")
+    links = page.locator("article a, .md-tabs a, .md-logo").evaluate_all("all => all.map(each => each.href)")
     paths = [link.removeprefix(visit.base) for link in links]
     assert len(paths) > 9
     assert all(path.startswith(folder) and (site / path).exists() for path in paths), paths
@@ -298,6 +301,32 @@ def test_compare_tells_the_reason(visit: Visit) -> None:
         why.locator("summary").focus()
         page.keyboard.press("Enter")
         why.locator("dd").first.wait_for()
+
+
+@pytest.mark.parametrize(
+    "address", ["compare.html", "vi/compare.html", "flags/quant-policy.html", "releases/index.html"]
+)
+def test_no_table_scrolls_sideways_on_a_phone(visit: Visit, address: str) -> None:
+    """A wide one becomes cards whose cells name their columns; a wide window shows it as a table again."""
+    page = visit.open(address)
+    heads = page.evaluate(
+        "() => [...document.querySelectorAll('.md-typeset__table thead')].map(head => [...head.rows[0].cells].map("
+        "each => each.textContent.trim()))"
+    )
+    for width in PHONES:
+        page.set_viewport_size({"width": width, "height": 800})
+        visit.wait("() => document.querySelector('[data-cards]')")
+        visit.wait(NOTHING_SCROLLS)
+        assert page.evaluate(WIDER) == 0
+    named = page.evaluate(
+        "() => [...document.querySelectorAll('[data-cards]')].flatMap(table => [...table.tBodies[0].rows].map("
+        "row => [...row.cells].map(each => [each.dataset.head, each.textContent.trim()])))"
+    )
+    for row in named:
+        assert any(all(name in ("", head) for (name, _), head in zip(row, known, strict=False)) for known in heads), row
+        assert all(name or not text for name, text in row[1:]), row
+    page.set_viewport_size({"width": 1280, "height": 800})
+    visit.wait("() => !document.querySelector('[data-cards]')")
 
 
 def test_claims_are_filtered(visit: Visit) -> None:

@@ -78,7 +78,7 @@ def test_a_chart_shows_the_figures_of_the_evidence() -> None:
         assert bool(dots) == bool(body), option
         for (link, label), (run, figure, number) in zip(dots, wanted, strict=True):
             assert link == run.id
-            assert html.unescape(label).endswith(f": {number} ({run.id})")
+            assert html.unescape(label).endswith(f": {number}")
             figures = [run_figures.figures(phase) for phase in run.phases]
             assert figure in {run.ready_mib - run.idle_mib, *(x.rps for x in figures), *(x.p50_ms for x in figures)}
             assert re.search(rf"\[{re.escape(run.id)}\]\(.*\|.*{re.escape(number)}", body)

@@ -6,18 +6,21 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 
 import pytest
 from babel.messages.pofile import read_po
 from sitepages import ROOT, words
 
+from recommender.cli import root
 from recommender.knowledge.load import load
 from recommender.lookup.option import option_info
 from recommender.review import engine
 from recommender.review.rule import Rule
 from recommender.site.i18n import translation
 from recommender.site.markup import text
+from recommender.site.pages.reference import commands
 from recommender.site.site_data import SiteData
 from recommender.site.untranslated import lacking
 
@@ -28,12 +31,18 @@ GUIDED = list(dict.fromkeys(each.option for each in GUIDE.settings if each.final
 BY_HAND = [
     path.relative_to(ROOT / "site").as_posix().removesuffix(".md")
     for path in sorted((ROOT / "site").rglob("*.md"))
-    if not path.name.endswith(".vi.md") and path.parent.name != "reference"
+    if not path.name.endswith(".vi.md")
 ]
 LEFT_OUT = ("404.html", "picker.html", "concepts/index.html")
 PROMISED = [
     *BY_HAND,
     "compare",
+    "runs",
+    "releases/index",
+    "releases/compare",
+    *(f"releases/{each}" for each in STORE.releases),
+    "reference/cli",
+    "reference/python",
     "claims",
     "threads",
     "constraints",
@@ -52,7 +61,7 @@ ALSO_IN = re.compile(
     r'<a href="([^"]+)" hreflang="(\w+)" lang="\w+" class="md-select__link"(?: aria-current="true")?>(.*?)</a>', re.S
 )
 NUMBER = re.compile(r"\d[\d.,]*\d|\d")
-NAME = re.compile(r"--[a-z][a-z-]*[a-z]|`[^`]+`|\{\w*\}|\]\([^)]+\)|\b[A-Za-z]+_[A-Za-z_]+|https?://\S+[\w/]")
+NAME = re.compile(r"--[a-z][a-z-]*[a-z]|`+[^`]+`+|\{\w*\}|\]\([^)]+\)|\b[A-Za-z]+_[A-Za-z_]+|https?://\S+[\w/]")
 
 
 def content(page: str) -> str:
@@ -107,7 +116,7 @@ def test_the_switch_stays_on_the_page(site: Path, page: str) -> None:
 
 def test_pages_without_a_translation_say_so(site: Path) -> None:
     """Their switch leads to the first page in Vietnamese, and tells why."""
-    checked = 0
+    checked = []
     for path in site.rglob("*.html"):
         name = path.relative_to(site).as_posix()
         if name.startswith(("vi/", "evidence/")) or (site / "vi" / name).exists() or name in LEFT_OUT:
@@ -115,8 +124,8 @@ def test_pages_without_a_translation_say_so(site: Path) -> None:
         link, said = switch(path.read_text("utf-8"))["vi"]
         assert lead(name, link) == "vi/index.html"
         assert "chưa được dịch" in said
-        checked += 1
-    assert checked > len(STORE.releases)
+        checked.append(name)
+    assert checked == ["reference/schemas.html"]
 
 
 def test_links_to_english_pages_are_marked(site: Path) -> None:
@@ -129,7 +138,7 @@ def test_links_to_english_pages_are_marked(site: Path) -> None:
                 assert 'hreflang="en"' in tag, (name, tag)
                 assert not (site / "vi" / lead(name, link[1])).exists(), (name, tag)
                 marked += 1
-    assert marked > 100
+    assert marked
 
 
 def test_the_navigation_is_in_vietnamese(site: Path) -> None:
@@ -138,8 +147,10 @@ def test_the_navigation_is_in_vietnamese(site: Path) -> None:
         around = made.replace(content(made), "")
         beside = re.search(r'<nav class="pages".*?</nav>', around, re.DOTALL)
         assert beside, name
-        links = re.findall(r'<a href="([^"]+)" class="md-(?:tabs|nav)__link[^"]*">(.*?)</a>', around, re.DOTALL)
-        for link, said in (*links, *re.findall(r'<a href="([^"]+)"[^>]*>(.*?)</a>', beside[0])):
+        doors = re.search(r'<nav class="md-tabs".*?</nav>', around, re.DOTALL)
+        assert doors, name
+        links = re.findall(r'<a href="([^"]+)" class="md-nav__link[^"]*">(.*?)</a>', around, re.DOTALL)
+        for link, said in (*links, *re.findall(r'<a href="([^"]+)"[^>]*>(.*?)</a>', doors[0] + beside[0])):
             if not link.startswith("#") and not lead(name, link).startswith("vi/"):
                 assert "(EN)" in said, (name, link)
 
@@ -187,6 +198,26 @@ def test_the_catalogue_has_what_the_pages_use() -> None:
         assert len(read_po(file, locale="vi", abort_invalid=True)) + 1 == len(
             re.findall(r"^msgid ", said, re.MULTILINE)
         )
+
+
+@pytest.mark.parametrize("path", [path for path, _ in commands(root)])
+def test_the_help_of_a_command_is_in_vietnamese(site: Path, path: str) -> None:
+    """Its options, their values, its examples and its exit codes are those of --help-all; its text is not."""
+    part = re.compile(rf'<h2 id="{path.replace(" ", "-")}".*?<pre>(.*?)</pre>', re.DOTALL)
+    pages = ((site / folder / "reference/cli.html").read_text("utf-8") for folder in ("", "vi"))
+    said, shown = (unescape(re.sub("<[^>]+>", "", found[1])) for page in pages if (found := part.search(page)))
+    assert said.split("\n")[0].removeprefix("Usage: ") == shown.split("\n")[0].removeprefix("Cách dùng: ")
+    listed = [
+        re.search(r"^(?:Options|Tùy chọn):\n((?: .*\n)*)", f"{help}\n", re.MULTILINE)[1] for help in (said, shown)
+    ]
+    first, second = (re.findall(r"^  (-.*?)(?:  |$)", options, re.MULTILINE) for options in listed)
+    assert first == second
+    for kept in (r"^( {4,}(?:recommend|echo|claude) .*?)(?:   |$)", r"^  +(\d+  +[a-z]+(?:-[a-z]+)+)"):
+        assert re.findall(kept, said, re.MULTILINE) == re.findall(kept, shown, re.MULTILINE)
+    assert not re.search(r"Show this message|Every option|Exit codes|Example|Options:|Commands:", shown)
+    for line in said.splitlines():
+        if re.fullmatch(r"  [A-Z][a-z]+ [a-z]+ .{20,}", line):
+            assert line not in shown
 
 
 @pytest.mark.parametrize("rule", engine.rules(), ids=lambda rule: rule.id)

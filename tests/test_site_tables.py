@@ -239,7 +239,8 @@ def test_each_run_is_a_row_with_details() -> None:
     assert list(files) == [*DATA.runs, *DATA.probes]
     for name, run in DATA.runs.items():
         blocks = {block["title"]: block for block in files[name] if "title" in block}
-        assert "recommend smoke" in blocks["Reproduce"]["code"]
+        assert {block.get("head", "") for block in files[name]} <= {"", *runs.HEADS}
+        assert "recommend smoke" in blocks["reproduce"]["code"]
         for phase in run.phases:
             block = blocks[run_details.describe_load(phase)]
             shown = {row[0]: row[1:] for row in block["rows"]}

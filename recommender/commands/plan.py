@@ -41,8 +41,8 @@ Examples:
   recommend plan --rps 40 --gpu L4 --gpu A10 --price L4=0.7 --price A10=0.9
   recommend plan --rps 5 --p99 6000 --gpu A100-80G:8 --model internvl3-38b
   recommend plan --rps 200 --p99 800 --gpu H100:8 --peak 2 --spare 2 --json
-  recommend plan --rps 50 --workload chat:0.7,rag:0.3 --ttft p99:500ms \
-    --gpu H100:8 --model llama-3.1-8b-instruct
+  recommend plan --rps 50 --workload chat:0.7,rag:0.3 --ttft p99:500ms \\
+      --gpu H100:8 --model llama-3.1-8b-instruct
   recommend plan --rps 200 --p99 800 --gpu H100:8 --format k8s -o fleet
 
 \b

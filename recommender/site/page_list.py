@@ -15,14 +15,12 @@ from recommender.site.pages import advisers, comparison, hardware, options, prob
 from recommender.site.site_data import SiteData, SitePage, site_data
 
 KINDS = (comparison, options, releases, hardware, advisers, runs, problems, reference)
-TRANSLATED = (comparison, options, hardware, advisers, problems)
-"""Kinds that are also translated."""
 SNIPPET = re.compile(r"<!-- generated: (?P<name>[a-z-]+) ?(?P<words>.*?) -->")
 
 
 def pages(data: SiteData) -> Iterator[SitePage]:
     """Yield every generated page in the language of the data."""
-    for kind in KINDS if data.english else TRANSLATED:
+    for kind in KINDS:
         yield from kind.pages(data)
 
 

@@ -44,6 +44,11 @@ def files() -> Iterator[tuple[str, bytes]]:
         yield f"{FOLDER}/{name}.png", buffer.getvalue()
 
 
+def address(site: str, name: str) -> str:
+    """Return the address of a door's picture; a published version's address has no slash at its end."""
+    return f"{site.rstrip('/')}/{FOLDER}/{name}.png"
+
+
 def door(address: str) -> str:
     """Return the door of a page, by its address below its language's folder."""
     if address == "index.html":

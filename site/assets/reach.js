@@ -3,7 +3,43 @@
 // Tables and charts that scroll sideways: the keyboard must reach them to scroll them.
 const WIDE = ".md-typeset__scrollwrap, .data-scroll, .chart, .compare";
 
+// On a phone a wide table becomes a card for each row, and each cell names its column. What changes the layout of a
+// table takes its roles away, so that they are written.
+const PHONE = matchMedia("(max-width: 44.9375em)");
+const ROLES = { table: "table", tbody: "rowgroup", tr: "row", th: "rowheader", td: "cell" };
+const LONG = 36;
+const TALL = 160;
+
+function card(table) {
+  const heads = [...table.querySelectorAll("thead th")].map(each => each.textContent.trim());
+  for (const row of table.tBodies[0].rows) {
+    [...row.cells].forEach((cell, place) => {
+      const text = cell.textContent.trim();
+      cell.dataset.head = place && text ? heads[place] ?? "" : "";
+      cell.toggleAttribute("data-long", text.length > LONG);
+    });
+  }
+  for (const each of [table, ...table.querySelectorAll("tbody, tbody *")]) {
+    const role = ROLES[each.localName];
+    if (role) each.setAttribute("role", role);
+  }
+  table.dataset.cards = "";
+}
+
+/** Whether a column is so narrow that its texts make rows of many lines. */
+function isNarrow(table) {
+  return table.tHead.rows[0].cells.length > 2 && [...table.tBodies[0].rows].some(row => row.offsetHeight > TALL);
+}
+
+function cards() {
+  for (const table of document.querySelectorAll(".md-typeset__table > table")) {
+    if (!PHONE.matches) delete table.dataset.cards;
+    else if (table.tHead && (table.offsetWidth > table.closest(".md-typeset__scrollwrap").clientWidth - 32 || isNarrow(table))) card(table);
+  }
+}
+
 function reach() {
+  cards();
   for (const box of document.querySelectorAll(WIDE)) {
     if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
     else box.removeAttribute("tabindex");

@@ -148,6 +148,23 @@
 
   /** A row's link opens its details below it: blocks of a title, texts, a command or a table. */
   function details(table) {
+    const { titles, heads } = JSON.parse(document.getElementById("runs-texts").textContent);
+
+    function block({ title, text, warning, code, head, rows, file }, from) {
+      const parts = [];
+      if (title) parts.push(make("h4", {}, titles[title] ?? title));
+      if (warning) parts.push(make("p", { class: "warned" }, warning));
+      if (text) parts.push(make("p", {}, text));
+      if (code) parts.push(make("pre", { tabindex: 0 }, make("code", {}, code)));
+      if (file) parts.push(make("p", {}, make("a", { href: new URL(file, from).href }, file.split("/").pop())));
+      if (rows) {
+        const body = make("tbody", {}, ...rows.map(row => make("tr", {}, ...row.map((cell, place) => make(place ? "td" : "th", place ? {} : { scope: "row" }, cell)))));
+        const top = head ? [make("thead", {}, make("tr", {}, ...heads[head].map(each => make("th", { scope: "col" }, each))))] : [];
+        parts.push(make("div", { class: "data-scroll" }, make("table", { class: "data" }, ...top, body)));
+      }
+      return parts;
+    }
+
     async function open(row) {
       const link = row.querySelector("a");
       if (row.nextElementSibling?.matches(".detail")) {
@@ -177,21 +194,6 @@
       open(link.closest("tr"));
     });
     table.addEventListener("named", event => event.target.nextElementSibling?.matches(".detail") || open(event.target));
-  }
-
-  function block({ title, text, warning, code, head, rows, file }, from) {
-    const parts = [];
-    if (title) parts.push(make("h4", {}, title));
-    if (warning) parts.push(make("p", { class: "warned" }, warning));
-    if (text) parts.push(make("p", {}, text));
-    if (code) parts.push(make("pre", { tabindex: 0 }, make("code", {}, code)));
-    if (file) parts.push(make("p", {}, make("a", { href: new URL(file, from).href }, file.split("/").pop())));
-    if (rows) {
-      const body = make("tbody", {}, ...rows.map(row => make("tr", {}, ...row.map((cell, place) => make(place ? "td" : "th", place ? {} : { scope: "row" }, cell)))));
-      const top = head.length ? [make("thead", {}, make("tr", {}, ...head.map(each => make("th", { scope: "col" }, each))))] : [];
-      parts.push(make("div", { class: "data-scroll" }, make("table", { class: "data" }, ...top, body)));
-    }
-    return parts;
   }
 
   for (const table of all("table.data[id]")) dataTable(table);

@@ -94,9 +94,9 @@ def kinds_table(data: SiteData, _: str) -> Iterator[str]:
         (
             markup.whole(f"{kind}/index.json"),
             str(len(getattr(data.store, kind))),
-            markup.text((getdoc(TYPES[kind]) or "").partition("\n")[0].replace("``", "")),
+            markup.text(data.t((getdoc(TYPES[kind]) or "").partition("\n")[0].replace("``", ""))),
             f"[{schema(kind)}](/reference/schema/{schema(kind)})",
         )
         for kind in FOLDERS
     )
-    yield from markup.table(("File", "Records", "Description", "Schema"), rows)
+    yield from markup.table(data.labels("File", "Records", "Description", "Schema"), rows)

@@ -1,4 +1,7 @@
-"""What a row of the runs table unfolds to, as blocks of titles, texts, commands and tables in a file for each run."""
+"""What a row of the runs table unfolds to, as blocks of titles, texts, commands and tables in a file for each run.
+
+Titles and heads that many blocks share are names of ``runs.TITLES`` and ``runs.HEADS``, which the page has.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,6 @@ if TYPE_CHECKING:
     from recommender.knowledge import records
 
 FOLDER = "api/v1/runs"
-HEAD = ("Figure", "Measured", "Predicted", "Range", "Error")
 Block = dict[str, Any]
 
 
@@ -28,8 +30,8 @@ def files(data: SiteData) -> Iterator[tuple[str, list[Block]]]:
         yield f"{FOLDER}/{probe.id}.json", [*_probe(probe)]
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Block:
-    return {"head": [*head], "rows": [[*row] for row in rows]}
+def _table(head: str, rows: Iterable[Iterable[str]]) -> Block:
+    return {"head": head, "rows": [[*row] for row in rows]}
 
 
 def _run(data: SiteData, run: records.SmokeRun) -> Iterator[Block]:
@@ -43,18 +45,18 @@ def _run(data: SiteData, run: records.SmokeRun) -> Iterator[Block]:
         ("Servers", _servers(run)),
         ("Startup", f"{run.startup_s:,.1f} s"),
     )
-    yield _table((), facts)
+    yield _table("", facts)
     yield from ({"text": note} for note in run.notes)
-    yield {"title": "Reproduce", "code": command(run)}
+    yield {"title": "reproduce", "code": command(run)}
     variables = " ".join((*run.environment, *run.set_by_smoke))
     launch = f"{variables} lmdeploy serve api_server MODEL {shlex.join(run.command)}"
-    yield {"title": "Exact launch of this run; a later release may not recommend it any more", "code": launch}
+    yield {"title": "launch", "code": launch}
     yield from _figures(data, run)
     yield from (block for killed in run.killed for block in _killed(killed))
     settings = ((setting.name, setting.asked, setting.found or "not logged") for setting in run.effective)
-    yield {"title": "Settings"} | _table(("Setting", "Requested", "In the engine's log"), settings)
+    yield {"title": "settings"} | _table("settings", settings)
     yield from ({"text": check} for check in run.checks)
-    yield {"title": "Record", "file": f"../evidence/{run.id}.json"}
+    yield {"title": "record", "file": f"../evidence/{run.id}.json"}
 
 
 def _servers(run: records.SmokeRun) -> str:
@@ -65,11 +67,11 @@ def _servers(run: records.SmokeRun) -> str:
 
 def _figures(data: SiteData, run: records.SmokeRun) -> Iterator[Block]:
     setup = rebuild_setup(run, data.store)
-    yield {"title": "Memory of the fullest GPU"} | _table(HEAD, map(_row, memory_rows(setup, run)))
+    yield {"title": "memory"} | _table("figures", map(_row, memory_rows(setup, run)))
     for phase in run.phases:
         figures = run_figures.figures(phase)
         rows = [_row(row) for row in report_rows(run, phase, data.store) if row.measured]
-        yield {"title": describe_load(phase)} | _table(HEAD, rows)
+        yield {"title": describe_load(phase)} | _table("figures", rows)
         yield {
             "text": f"{figures.requests:,} answered, {figures.failed:,} failed; {phase.input_tokens:,} input tokens, "
             f"{phase.output_tokens:,} output tokens; host CPU {phase.host_cpu_percent:g} % busy."
@@ -105,7 +107,7 @@ def _killed(killed: records.Killed) -> Iterator[Block]:
         ("Restarted", f"after {killed.restarted_s:g} s{back}"),
         ("Requests/s", "{:,.1f} before, {:,.1f} without it, {:,.1f} after".format(*rates)),
     )
-    yield {"title": "Server failure"} | _table((), rows)
+    yield {"title": "failure"} | _table("", rows)
 
 
 def _probe(probe: records.Measurement) -> Iterator[Block]:
@@ -115,7 +117,7 @@ def _probe(probe: records.Measurement) -> Iterator[Block]:
         ("GPU", f"{probe.gpu_name}, driver {probe.driver}; {probe.cpus} CPU cores"),
         ("Weights", probe.checkpoints),
     )
-    yield _table((), facts)
+    yield _table("", facts)
     for number, start in enumerate(probe.starts, 1):
         launch = f"OMP_NUM_THREADS={start.omp_threads} lmdeploy serve api_server MODEL {shlex.join(start.flags)}"
         yield {"title": f"Start {number}: {start.model}", "code": launch}
@@ -133,4 +135,4 @@ def _probe(probe: records.Measurement) -> Iterator[Block]:
             )
             for load in start.loads
         )
-        yield _table(("Load", "Concurrency", "Requests", "requests/s", "p50 ms", "p95 ms", "TTFT ms"), rows)
+        yield _table("starts", rows)

@@ -165,9 +165,10 @@ def _panel(data: SiteData, series: Series, panel: Panel, points: Sequence[Point]
         aside = (same.index(point.run.id) - (len(same) - 1) / 2) * min(APART, 0.9 * step / len(same))
         x = f"{LEFT + (values.index(point.value) + 0.5) * step + aside:.1f}"
         y = f"{HEIGHT - BOTTOM - point.figure / most * (HEIGHT - TOP - BOTTOM):.1f}"
-        tip = f"{panel.caption(data, point)} ({point.run.id})"
-        circle = svg.element("circle", class_="ring" if point.image == IMAGES[1] else "dot", cx=x, cy=y, r=4.5)
-        dots.append(svg.element("a", circle, href=f"md:runs.md#{point.run.id}", tabindex=-1, aria_label=tip))
+        # Thousands of dots: what their style sheet or link says is not repeated.
+        circle = svg.element("circle", class_="ring" if point.image == IMAGES[1] else "", cx=x, cy=y)
+        label = panel.caption(data, point)
+        dots.append(svg.element("a", circle, href=f"md:runs.md#{point.run.id}", tabindex=-1, aria_label=label))
     title = data.t(panel.title)
     head = svg.titled(title, "; ".join(panel.caption(data, point) for point in points))
     frame = {"viewBox": f"0 0 {WIDTH} {HEIGHT + LINE * (rows - 1)}", "role": "group", "aria_label": title}

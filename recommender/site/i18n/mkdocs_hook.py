@@ -189,7 +189,8 @@ def on_page_context(context: dict[str, Any], page: Page, config: MkDocsConfig, n
     here, state = language_of(page.file.src_uri), _state(config)
     _collect(page, here, config)
     context["search_index"] = _folder(here) + search.FILE
-    context["door"] = social_card.door(page.file.dest_uri.removeprefix(_folder(here)))
+    door = social_card.door(page.file.dest_uri.removeprefix(_folder(here)))
+    context["card"] = social_card.address(config.site_url or "", door)
     config.theme["language"] = here
     config.theme["palette"] = state.palettes[here]
     config.site_description = state.descriptions[here]
@@ -215,9 +216,8 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
         return output
 
     def replace(settings: re.Match[str]) -> str:
-        return (
-            settings[1] + json.dumps(json.loads(settings[2]) | {"version": None}).replace("<", r"\u003c") + settings[3]
-        )
+        texts = json.dumps(json.loads(settings[2]) | {"version": None}, ensure_ascii=False, separators=(",", ":"))
+        return settings[1] + texts.replace("<", r"\u003c") + settings[3]
 
     return SETTINGS.sub(replace, output, count=1)
 

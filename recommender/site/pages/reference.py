@@ -18,15 +18,17 @@ from recommender.commands.short_help import full_help
 from recommender.knowledge.json_schema import field_docstrings
 from recommender.knowledge.load import data_root
 from recommender.site import markup
+from recommender.site.i18n.command_help import translated_command, translated_headings
 from recommender.site.pages.problems import docstring
 from recommender.site.site_data import SiteData, SitePage, page
 
 
 def pages(data: SiteData) -> Iterator[SitePage]:
-    """Return the three pages."""
-    yield page("reference/cli.md", "Command line", _commands())
-    yield page("reference/python.md", "Python", _python())
-    yield page("reference/schemas.md", "JSON schemas", _schemas())
+    """Return the three pages; the fields of schemas are in English only."""
+    yield page("reference/cli.md", data.t("Command line"), _commands(data))
+    yield page("reference/python.md", "Python", _python(data))
+    if data.english:
+        yield page("reference/schemas.md", "JSON schemas", _schemas())
 
 
 def schema_files() -> Iterator[Path]:
@@ -45,28 +47,37 @@ def commands(command: click.Command, path: str = "recommend") -> Iterator[tuple[
                 yield from commands(subcommand, f"{path} {name}")
 
 
-def _commands() -> Iterator[str]:
-    yield "The `--help-all` of each command."
+def _commands(data: SiteData) -> Iterator[str]:
+    yield data.t("The `--help-all` of each command.")
+    if not data.english:
+        yield data.t("In a terminal it is in English.")
     for path, command in commands(root):
         yield markup.heading(2, path, path.replace(" ", "-"))
-        context = click.Context(command, info_name=path, terminal_width=80, max_content_width=80)
-        yield f"```text\n{full_help(context)}\n```\n"
+        yield f"```text\n{_help(data, path, command)}\n```\n"
 
 
-def _python() -> Iterator[str]:
+def _help(data: SiteData, path: str, command: click.Command) -> str:
+    context = click.Context(command, info_name=path, terminal_width=80, max_content_width=80)
+    if data.english:
+        return full_help(context)
+    context.command = translated_command(context, data.t)
+    return translated_headings(full_help(context), data.t)
+
+
+def _python(data: SiteData) -> Iterator[str]:
     members = {name: getattr(recommender, name) for name in recommender.__all__ if name != "__version__"}
     functions = {name: member for name, member in members.items() if inspect.isfunction(member)}
-    yield docstring(inspect.getdoc(api) or "")
+    yield docstring(inspect.getdoc(api) or "", data.t)
     yield from _example(inspect.getdoc(recommender) or "")
-    yield markup.heading(2, "Functions", "functions")
+    yield markup.heading(2, data.t("Functions"), "functions")
     for name in sorted(functions):
-        yield from _member(name, members[name])
-    yield markup.heading(2, "Types and errors", "types")
+        yield from _member(data, name, members[name])
+    yield markup.heading(2, data.t("Types and errors"), "types")
     for name in sorted(members.keys() - functions.keys()):
-        yield from _member(name, members[name])
+        yield from _member(data, name, members[name])
 
 
-def _member(name: str, member: Any) -> Iterator[str]:
+def _member(data: SiteData, name: str, member: Any) -> Iterator[str]:
     """A function or class: its signature, its docstring and the example in it."""
     yield markup.heading(3, name, name)
     error = inspect.isclass(member) and issubclass(member, Exception)
@@ -74,12 +85,11 @@ def _member(name: str, member: Any) -> Iterator[str]:
     kind = "class" if inspect.isclass(member) else "def"
     yield f"```python\n{kind} {name}{_folded(re.sub(r'recommender[.]', '', shown))}\n```\n"
     text = inspect.getdoc(member) or ""
-    yield docstring(text.partition("\n>>>")[0])
+    yield docstring(text.partition("\n>>>")[0], data.t)
     if inspect.isclass(member) and is_dataclass(member):
         fields = field_docstrings(member).items()
-        yield from markup.table(
-            ("Field", "Description"), ((markup.code(name), markup.text(about)) for name, about in fields)
-        )
+        rows = ((markup.code(name), markup.text(data.t(about))) for name, about in fields)
+        yield from markup.table(data.labels("Field", "Description"), rows)
     yield from _example(text)
 
 

@@ -10,30 +10,32 @@ from typing import TYPE_CHECKING
 
 from recommender.lookup.release_diff import ChangedOption, Diff, MovedOption, ReleaseRecord, diff
 from recommender.site import controls, markup
+from recommender.site.i18n.translation import plain, single
+from recommender.site.said import SENTENCE, by_sentence
 from recommender.site.site_data import SiteData, SitePage, page
 from recommender.site.tools import runtime, texts
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
 
-
 USUAL = ("0.9.2", "0.12.0")
 """Old releases that many scripts were written for; the first one known is preselected."""
+NO_SCRIPT = "Choosing releases here needs JavaScript; the command gives the same answer."
 
 
 def pages(data: SiteData) -> Iterator[SitePage]:
     """Return the index, the comparison of two releases, and a page per release."""
     steps = {new.id: diff(data.store, old, new) for old, new in pairwise(data.releases)}
-    yield page("releases/index.md", "Releases", _index(data, steps))
+    yield page("releases/index.md", data.t("Releases"), _index(data, steps))
     scripts = ("assets/configure/releases.js",)
-    yield page("releases/compare.md", "What changed between two releases", _any_two(data), scripts=scripts)
+    yield page("releases/compare.md", data.t("What changed between two releases"), _any_two(data), scripts=scripts)
     for release in data.releases:
         name = f"LMDeploy {release.id}"
         yield page(f"releases/{release.id}.md", name, _release(data, release, steps.get(release.id)))
 
 
 def _index(data: SiteData, steps: dict[str, Diff]) -> Iterator[str]:
-    yield (
+    yield data.t(
         "What changed for a launch script from one release to the next. You can also compare "
         "[any two releases](/releases/compare.md)."
     )
@@ -50,61 +52,72 @@ def _index(data: SiteData, steps: dict[str, Diff]) -> Iterator[str]:
                 *counts,
             )
         )
-    head = ("Release", "Published", "CUDA", "Python", "Options added", "removed", "changed")
+    head = data.labels("Release", "Published", "CUDA", "Python", "Options added", "removed", "changed")
     yield from markup.table(head, rows)
 
 
 def _any_two(data: SiteData) -> Iterator[str]:
     names = {release.id: f"{release.id} ({release.published})" for release in reversed(data.releases)}
     older = next(release.id for release in data.releases if release.id in USUAL)
-    yield (
+    yield data.t(
         "What another release changes for a launch script: removed, new and changed options, requirements, "
         "constraints, known issues and verdicts."
     )
-    swap = controls.button("swap", "", "Swap")
+    if not data.english:
+        yield "\n" + data.t("The command answers in English; the page of each release below is translated.")
+    swap = controls.button("swap", "", data.html("Swap"))
     parts = (
-        controls.choice("release-old", "Written for", names, chosen=older),
-        controls.choice("release-new", "Target", names, chosen=data.newest.id),
+        controls.choice("release-old", plain(data.t("Written for")), names, chosen=older),
+        controls.choice("release-new", plain(data.t("Target")), names, chosen=data.newest.id),
         f'<div class="group">{swap}</div>',
     )
-    yield controls.form("releases", parts, label="Two releases")
+    command = data.html("As a command:")
+    yield controls.form("releases", parts, label=plain(data.t("Two releases")))
     yield (
-        f'\n<p>As a command: <code id="release-command">recommend diff {older} {data.newest.id}</code></p>\n'
+        f'\n<p>{command} <code id="release-command">recommend diff {older} {data.newest.id}</code></p>\n'
         '<p id="release-status" role="status"></p>\n'
         f'<pre id="release-diff" tabindex="0" data-texts="{html.escape(json.dumps(texts(data)))}"></pre>\n'
-        "<noscript><p>Choosing releases here needs JavaScript; the command gives the same answer.</p></noscript>\n"
+        f"<noscript><p>{data.html(NO_SCRIPT)}</p></noscript>\n"
         f"{runtime()}\n"
     )
     yield (
-        "\nOne step at a time: "
+        f"\n{data.t('One step at a time:')} "
         + ", ".join(f"[{release.id}](/releases/{release.id}.md)" for release in reversed(data.releases))
         + ".\n"
     )
 
 
 def _release(data: SiteData, release: records.Release, step: Diff | None) -> Iterator[str]:
-    since = f"{len(step.added)} options came, {len(step.removed)} went, {len(step.changed)} changed." if step else ""
-    yield f"LMDeploy {release.id} was published on {release.published}. {since}\n"
+    t = data.t
+    yield t("LMDeploy {0} was published on {1}.").format(release.id, release.published)
+    if step:
+        counts = (len(part) for part in (step.added, step.removed, step.changed))
+        yield t("Options: {0} added, {1} removed, {2} changed.").format(*counts)
+    yield ""
     yield from markup.resolved(
         (
-            ("Published", release.published),
+            (t("Published"), release.published),
             ("Python", markup.code(release.python)),
             ("torch", markup.code(release.torch)),
             ("transformers", markup.code(release.transformers)),
-            ("Wheel built for CUDA", release.cuda),
-            ("GPU architectures of TurboMind", " ".join(map(markup.code, release.architectures)) or "not recorded"),
-            ("Container tags end in", " ".join(map(markup.code, release.images)) or "not recorded"),
+            (t("Wheel built for CUDA"), release.cuda),
+            (t("GPU architectures of TurboMind"), _codes(data, release.architectures)),
+            (t("Container tags end in"), _codes(data, release.images)),
         )
     )
     if release.note:
-        yield markup.prose(data.store, release.note)
+        yield markup.prose(data.store, " ".join(map(data.filled, SENTENCE.split(single(release.note)))))
     if step is None:
-        yield "\nThis is the oldest covered release; earlier changes are not recorded."
+        yield "\n" + t("This is the oldest covered release; earlier changes are not recorded.")
     else:
-        yield markup.heading(2, f"What changed since {step.old}", "changes")
+        yield markup.heading(2, t("What changed since {0}").format(step.old), "changes")
         yield from _changes(data, step)
-    yield markup.heading(2, "Sources", "sources")
-    yield from markup.sources(data.store, release.sources)
+    yield markup.heading(2, t("Sources"), "sources")
+    yield from markup.sources(data.store, release.sources, data.say)
+
+
+def _codes(data: SiteData, names: Sequence[str]) -> str:
+    return " ".join(map(markup.code, names)) or data.t("not recorded")
 
 
 def _changes(data: SiteData, step: Diff) -> Iterator[str]:
@@ -116,23 +129,26 @@ def _changes(data: SiteData, step: Diff) -> Iterator[str]:
             "Requirements",
             [f"- {need.name}: {markup.code(need.before)} → {markup.code(need.after)}" for need in step.needs],
         ),
-        ("New constraints", [*_notices(data, step.rules_new, "/constraints.md")]),
-        ("Removed constraints", [*_notices(data, step.rules_gone, "/constraints.md")]),
+        ("New constraints", [*_constraints(data, step.rules_new, step.new)]),
+        ("Removed constraints", [*_constraints(data, step.rules_gone, step.old)]),
         ("Claims with a new verdict", [*_notices(data, step.claims_new, "/claims.md")]),
         ("New known issues", [*_notices(data, step.threads_new, "/threads.md")]),
         ("Fixed issues", [*_notices(data, step.threads_gone, "/threads.md")]),
     )
     for title, lines in parts:
         if lines:
-            yield from (markup.heading(3, title), *lines)
+            yield from (markup.heading(3, data.t(title)), *lines)
     if not any(lines for _, lines in parts):
-        yield "Nothing that affects a launch script."
+        yield data.t("Nothing that affects a launch script.")
 
 
 def _moved(data: SiteData, moved: Sequence[MovedOption]) -> Iterator[str]:
     for option in moved:
-        see = f" See {', '.join(markup.prose(data.store, hint) for hint in option.see)}." if option.see else ""
-        yield f"- {markup.option_link(option.option, option.name)}: {markup.prose(data.store, option.summary)}{see}"
+        hints = ", ".join(markup.prose(data.store, hint) for hint in option.see)
+        see = f" {data.t('See {0}.').format(hints)}" if hints else ""
+        known = data.store.flags[option.option]
+        summary = markup.prose(data.store, data.own(known.summary, known.summary_vi))
+        yield f"- {markup.option_link(option.option, option.name)}: {summary}{see}"
 
 
 def _changed(data: SiteData, changed: Sequence[ChangedOption]) -> Iterator[str]:
@@ -140,16 +156,27 @@ def _changed(data: SiteData, changed: Sequence[ChangedOption]) -> Iterator[str]:
         yield f"- {markup.option_link(option.option, option.name)}"
         for change in option.changes:
             if change.what == "meaning":
-                text = markup.prose(data.store, change.after) or "the earlier note no longer applies"
+                text = markup.prose(data.store, data.t(change.after or "the earlier note no longer applies"))
             else:
-                text = f"{change.what}: {_shown(change.before)} → {_shown(change.after)}"
+                before, after = (_shown(data, value) for value in (change.before, change.after))
+                text = f"{data.t(change.what)}: {before} → {after}"
             yield f"    - {text}"
 
 
-def _shown(value: str) -> str:
-    return markup.code(value) if value else "none"
+def _shown(data: SiteData, value: str) -> str:
+    return markup.code(value) if value else data.t("none")
+
+
+def _constraints(data: SiteData, notices: Sequence[ReleaseRecord], release: str) -> Iterator[str]:
+    for notice in notices:
+        message = by_sentence(data, data.store.constraints[notice.id].message).replace("{lmdeploy}", release)
+        yield _notice(data, message, notice, "/constraints.md")
 
 
 def _notices(data: SiteData, notices: Sequence[ReleaseRecord], where: str) -> Iterator[str]:
     for notice in notices:
-        yield f"- {markup.prose(data.store, notice.text)} ([{notice.id}]({where}#{notice.id}))"
+        yield _notice(data, data.t(notice.text), notice, where)
+
+
+def _notice(data: SiteData, text: str, notice: ReleaseRecord, where: str) -> str:
+    return f"- {markup.prose(data.store, text)} ([{notice.id}]({where}#{notice.id}))"

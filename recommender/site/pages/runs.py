@@ -14,6 +14,8 @@ from recommender.common.units import GIB, MIB
 from recommender.knowledge import run_figures
 from recommender.site import controls, markup
 from recommender.site.charts import option_charts
+from recommender.site.html_templates import to_json
+from recommender.site.i18n.translation import plain
 from recommender.site.site_data import SiteData, SitePage, page
 from recommender.smoke.campaign.plan import name_of_phase
 from recommender.smoke.fleet_folder import READ
@@ -33,10 +35,26 @@ COLUMNS = (
     *("One request, ms", "Peak requests/s", "At concurrency", "GiB ready", "Outcome"),
 )
 
+TITLES = {
+    "reproduce": "Reproduce",
+    "launch": "Exact launch of this run; a later release may not recommend it any more",
+    "memory": "Memory of the fullest GPU",
+    "failure": "Server failure",
+    "settings": "Settings",
+    "record": "Record",
+}
+"""Titles in what a row unfolds to, by their names in its file."""
+HEADS = {
+    "figures": ("Figure", "Measured", "Predicted", "Range", "Error"),
+    "settings": ("Setting", "Requested", "In the engine's log"),
+    "starts": ("Load", "Concurrency", "Requests", "requests/s", "p50 ms", "p95 ms", "TTFT ms"),
+}
+"""Heads of the tables there, by their names."""
+
 
 def pages(data: SiteData) -> Iterator[SitePage]:
     """Return the page of all runs."""
-    yield page("runs.md", "Measured runs", _runs(data), wide=True)
+    yield page("runs.md", data.t("Measured runs"), _runs(data), wide=True)
 
 
 def title(data: SiteData, record: records.SmokeRun | records.Measurement) -> str:
@@ -115,21 +133,29 @@ def _how(run: records.SmokeRun) -> Iterator[str]:
 
 
 def _runs(data: SiteData) -> Iterator[str]:
-    yield (
-        f"{len(data.runs)} runs of `recommend smoke` and {len(data.probes)} earlier ones, one server start each. "
+    yield data.t(
+        "{runs} runs of `recommend smoke` and {probes} earlier ones, one server start each. "
         "Open a row for its command, settings, and predicted against measured figures. "
         "The errors of all predictions: [How predictions are made](/concepts/predictions.md#errors)."
-    )
+    ).format(runs=len(data.runs), probes=len(data.probes))
+    if not data.english:
+        yield "\n" + data.t("The names and notes that a row opens are in English.")
     rows = {run.id: [*_run_cells(data, run)] for run in data.runs.values()}
     rows |= {probe.id: [*_probe_cells(data, probe)] for probe in data.probes.values()}
     links = (f'<a href="md:api/v1/runs/{name}.json">{html.escape(row[0])}</a>' for name, row in rows.items())
     shown = ([link, *map(html.escape, row[1:])] for link, row in zip(links, rows.values(), strict=True))
-    filters = ("Model", "GPU", "Load")
-    yield from controls.data_table(data, "runs", COLUMNS, shown, filters, "{0} of {1} runs", ids=[*rows], kind="runs")
+    filters = data.labels("Model", "GPU", "Load")
+    head, counted = data.labels(*COLUMNS), "{0} of {1} runs"
+    yield from controls.data_table(data, "runs", head, shown, filters, counted, ids=[*rows], kind="runs")
+    texts = {
+        "titles": {name: plain(data.t(title)) for name, title in TITLES.items()},
+        "heads": {name: [*map(plain, data.labels(*head))] for name, head in HEADS.items()},
+    }
+    yield f'<script type="application/json" id="runs-texts">{to_json(texts)}</script>'
     charts = [*option_charts.charts_of_copies(data)]
     if charts:
-        yield markup.heading(2, "Several servers on one GPU", "copies")
-        yield "The same configuration, started several times on one GPU; the copies share the load."
+        yield markup.heading(2, data.t("Several servers on one GPU"), "copies")
+        yield data.t("The same configuration, started several times on one GPU; the copies share the load.")
         yield from charts
 
 
@@ -138,8 +164,8 @@ def _run_cells(data: SiteData, run: records.SmokeRun) -> Iterator[str]:
     trusted = [(phase, figures) for phase in run.phases if (figures := run_figures.figures(phase)).trusted]
     alone = [figures.p50_ms for phase, figures in trusted if phase.concurrency == 1]
     loads = {"images" if phase.image else "text" for phase in run.phases}
-    yield from (what(data, run), run.model, card(data, run), " and ".join(sorted(loads)))
-    yield from (run.lmdeploy, _weights(run), run.taken)
+    yield from (what(data, run), run.model, card(data, run), data.t(" and ".join(sorted(loads))))
+    yield from (run.lmdeploy, data.t(_weights(run)), run.taken)
     yield f"{alone[0]:,.0f}" if alone else ""
     if trusted:
         phase, figures = max(trusted, key=lambda pair: pair[1].rps)
@@ -153,8 +179,8 @@ def _run_cells(data: SiteData, run: records.SmokeRun) -> Iterator[str]:
 def _probe_cells(data: SiteData, probe: records.Measurement) -> Iterator[str]:
     """Yield the texts of an earlier record's row: its starts are in its details."""
     models = sorted({start.model for start in probe.starts})
-    yield from (what(data, probe), ", ".join(models), card(data, probe), "images and text")
-    yield from (probe.lmdeploy, _weights(probe), probe.taken, "", "", "", "", "ok")
+    yield from (what(data, probe), ", ".join(models), card(data, probe), data.t("images and text"))
+    yield from (probe.lmdeploy, data.t(_weights(probe)), probe.taken, "", "", "", "", "ok")
 
 
 def _weights(record: records.SmokeRun | records.Measurement) -> str:

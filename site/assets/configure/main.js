@@ -51,7 +51,11 @@ async function ask({ push = true } = {}) {
     return;  // asked again when the recommender is there
   }
   if (!engine.possible) return unavailable();
-  if (!engine.ready) at("#given").classList.add("stale");
+  if (!engine.ready) {
+    at("#given").classList.add("stale");
+    // The first answer's name would stand over a question that is not its own.
+    for (const name of ["#title", "#load"]) at(name).textContent = "";
+  }
   const slow = setTimeout(() => engine.ready && say(texts.computing), SLOW_MS);
   try {
     const given = await question.files();
