@@ -327,7 +327,8 @@ def _core_rate(resolved: ResolvedRequest, config: Configuration) -> float:
 
 def _network_rate(resolved: ResolvedRequest, aim: Aim) -> float:
     """Return the requests/s that the network of a host brings in."""
-    pixels = resolved.mean_images * resolved.image_width * resolved.image_height
+    each = (share * own.image_width * own.image_height for own, share in resolved.each_size())
+    pixels = resolved.mean_images * math.fsum(each)
     size = pixels * JPEG_BYTES_PER_PIXEL * BASE64 + 4 * resolved.input_tokens(1)
     return aim.network_gbps * 1e9 / 8 * NETWORK_SHARE / size
 
