@@ -33,13 +33,16 @@ QUEUED = 1000
 """Requests that wait at first where a server's capacity is simulated, at least."""
 COUNTED = (1000, 40_000)
 """Requests that count: at least and at most; fewer with less than half of the effort."""
-GROUPS, LEAST_GROUPS = 300, 50
-"""Of requests that come in groups, so many groups count; of large groups fewer, as more take too long."""
+GROUPS, MOST_OF_GROUPS, LEAST_GROUPS = 300, 12_000, 50
+"""Of requests that come in groups, so many groups count; of large ones so many requests, and no fewer groups than the
+last, as more take too long."""
 EACH = 160
 """Of each server at least so many requests count: it starts with nothing to prepare, and has its usual queue only after
 dozens of requests. Where batches are compared, fewer do."""
 WANDERING = 25
 """A queue wanders over 1 / (1 - busy)² requests; so many times as many count, of few servers more."""
+GROUPS_WANDER = 2
+"""Of requests in groups so many times as many count: a typical stretch has their usual crowds only if it is long."""
 FEW = 4
 FAR_APART_MS, PREFILLED_MS = 1e9, 1e-6
 ARRIVALS_SEED = 15
@@ -92,7 +95,7 @@ class OpenServer:
         prefill = math.fsum(request.prefill for request in requests)
         prepare = math.fsum(request.prepare for request in requests)
         station = rate / 1e3 * max(prefill, prepare) / len(requests)
-        return SimpleQueue(station, places(self.server.batch) * pooled, self.capacity / rate)
+        return SimpleQueue(station, self.server.batch * pooled, self.capacity / rate)
 
     def running(self, rate: float) -> tuple[float, float]:
         """Return how many requests a server runs at a rate, and how long a pass takes in ms, both about.
@@ -145,8 +148,8 @@ def _count(busy: float, pooled: int, shares: int, together: float, effort: float
     share = min(effort, 1)
     wandering = WANDERING * max(2 * FEW / (pooled * shares), 0.5) * group / (1 - busy) ** 2
     if together > 1:
-        least = max(COUNTED[0] * 2 * FEW, min(GROUPS * group, COUNTED[1] / 2), LEAST_GROUPS * group)
-        return int(min(share * max(wandering, least), COUNTED[1]))
+        least = max(COUNTED[0] * 2 * FEW, min(GROUPS * group, MOST_OF_GROUPS), LEAST_GROUPS * group)
+        return int(min(share * max(GROUPS_WANDER * wandering, least), COUNTED[1]))
     enough = max(share * wandering, share**2 * EACH * pooled, effort * COUNTED[0])
     return int(min(enough, min(2 * effort, 1) * COUNTED[1]))
 

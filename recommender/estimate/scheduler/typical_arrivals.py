@@ -20,8 +20,10 @@ STRETCHES, MOST_DRAWN = (8, 48), 40_000
 """A stretch is chosen among so many times the groups that it has: at least, and up to so many groups at most."""
 STARTS = 1000
 """Places where a stretch may begin that are compared."""
-QUANTILES = (0.5, 0.9, 0.97, 0.99)
-"""About these quantiles of all waits are the limits above which requests of a stretch are counted."""
+QUANTILES = {0.5: 1, 0.9: 1, 0.97: 2, 0.99: 4}
+"""About these quantiles of all waits are the limits above which requests of a stretch are counted; and their weights.
+
+The p99 counts most: where few requests find no slot it may be ten times the p98."""
 FEWEST = 1e-12
 
 
@@ -67,18 +69,19 @@ def typical_gaps(
     gaps, sizes = _draw_groups(together, burstiness, dealt, max(fewest, min(most, MOST_DRAWN)))
     waits = queue.waits(gaps, sizes)
     numbers = list(accumulate(sizes, initial=0))
-    marks = [mark for mark in _sum_marks(waits, sizes) if mark[-1]]
-    usual = [mark[-1] / numbers[-1] for mark in marks]
+    marks = [(weight, mark, mark[-1] / numbers[-1]) for weight, mark in _sum_marks(waits, sizes) if mark[-1]]
 
     def differs(start: int) -> float:
         first = bisect_left(numbers, numbers[start] + before)
         last = bisect_left(numbers, numbers[first] + counted)
         requests = numbers[last] - numbers[first]
-        shares = ((mark[last] - mark[first]) / requests for mark in marks)
-        return math.fsum(abs(math.log((share + FEWEST) / all_)) for share, all_ in zip(shares, usual, strict=True))
+        return math.fsum(
+            weight * abs(math.log(((mark[last] - mark[first]) / requests + FEWEST) / usual))
+            for weight, mark, usual in marks
+        )
 
     last_start = bisect_left(numbers, numbers[-1] - count - max(sizes))
-    start = min(range(0, last_start, max(last_start // STARTS, 1)), key=differs)
+    start = min(range(0, max(last_start, 1), max(last_start // STARTS, 1)), key=differs)
     found: list[float] = []
     for gap, size in zip(gaps[start:], sizes[start:], strict=True):
         found += [gap, *(0.0,) * (size - 1)]
@@ -87,15 +90,16 @@ def typical_gaps(
     return found[:count]
 
 
-def _sum_marks(waits: Sequence[tuple[float, float]], sizes: Sequence[int]) -> list[list[float]]:
-    """Return what tells stretches apart, summed up to each group: requests above each limit, and by how much.
+def _sum_marks(waits: Sequence[tuple[float, float]], sizes: Sequence[int]) -> list[tuple[int, list[float]]]:
+    """Return what tells stretches apart, summed up to each group, with its weight.
 
-    The waits of a group's requests lie evenly between its first's and its last's.
+    That is how many requests are above each limit, and by how much; their waits lie evenly between those of a group's
+    first and last. Of the highest limit also all requests of groups that exceed it: these delay the decoding of all.
     """
     ordered = sorted(((first + last) / 2, size) for (first, last), size in zip(waits, sizes, strict=True))
     numbers = list(accumulate(size for _, size in ordered))
     marks = []
-    for quantile in QUANTILES:
+    for quantile, weight in QUANTILES.items():
         limit = ordered[bisect_left(numbers, quantile * numbers[-1])][0]
         above, beyond = [0.0], [0.0]
         for (first, last), size in zip(waits, sizes, strict=True):
@@ -103,7 +107,9 @@ def _sum_marks(waits: Sequence[tuple[float, float]], sizes: Sequence[int]) -> li
             longer = share * size
             above.append(above[-1] + longer)
             beyond.append(beyond[-1] + longer * (last - max(first, limit) + 2 * max(first - limit, 0.0)) / 2)
-        marks += [above, beyond]
+        marks += [(weight, above), (weight, beyond)]
+    large = (float(size) if last > limit else 0.0 for (_, last), size in zip(waits, sizes, strict=True))
+    marks.append((1, list(accumulate(large, initial=0.0))))
     return marks
 
 
