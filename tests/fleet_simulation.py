@@ -267,6 +267,10 @@ BURSTS = [("chat", "log-normal", 8, 0.5, 16, 8), ("image", "fixed", 8, 0.7, 16, 
           ("image", "fixed", 72, 0.04, 400, 20), ("image", "fixed", 256, 0.01, 400, 20),
           ("image", "fixed", 48, 0.45, 100, 20)]  # fmt: skip
 """Mean size of the groups, and so many times the usual requests, of which fewer would not tell the p99."""
+UNSEEN = [("image", "fixed", 1, 0.5, 2, 10), ("image", "fixed", 8, 0.5, 8, 10), ("chat", "geometric", 2, 0.5, 4, 8),
+          ("chat", "fixed", 1, 0.3, 8, 8), ("image", "fixed", 4, 0.7, 4, 10), ("image", "fixed", 16, 0.3, 32, 20),
+          ("chat", "log-normal", 4, 0.5, 8, 8), ("chat", "geometric", 16, 0.7, 8, 8)]  # fmt: skip
+"""More of them, which nothing in the recommender was chosen by."""
 MANY = [("image", "fixed", 32, 0.9), ("image", "fixed", 64, 0.7), ("image", "fixed", 64, 0.9),
         ("chat", "nearly fixed", 64, 0.7), ("chat", "nearly fixed", 64, 0.9)]  # fmt: skip
 """More servers than a plan simulates; of the less busy ones, three times the usual requests. Long answers that all have
@@ -294,12 +298,13 @@ def table() -> dict[str, Any]:
     cases = [(*which, servers, busy, 1, 1) for which in kinds for servers in SERVERS for busy in BUSY]
     many = [(*which, 1, 3 if which[-1] < 0.8 else 1) for which in MANY]
     rows = []
-    for kind, shape, servers, busy, burst, times in (*cases, *BURSTS, *many):
+    for kind, shape, servers, busy, burst, times in (*cases, *BURSTS, *many, *UNSEEN):
         rate, count = round(busy * servers * most[kind, shape], 2), enough(busy) * times
         row = {"kind": kind, "lengths": shape, "servers": servers, "rate": rate, "burst": burst, "count": count}
         rows.append(row | rounded(simulate(row)))
         print(*rows[-1].values(), flush=True)
-    return {"times": rows, "hosts": [found for goal in HOSTS for found in hosts(*goal, most[goal[:2]])]}
+    needed = [found for goal in HOSTS for found in hosts(*goal, most[goal[:2]])]
+    return {"times": rows[: -len(UNSEEN)], "unseen": rows[-len(UNSEEN) :], "hosts": needed}
 
 
 def simulate(row: dict[str, Any]) -> Seen:

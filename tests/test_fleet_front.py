@@ -137,6 +137,47 @@ def test_a_poisonous_request_takes_no_server_from_others(servers: Servers) -> No
         assert {status for status, _ in driven(made, course).ended} == {200}
 
 
+def test_a_slow_server_gets_what_it_can_answer(servers: Servers) -> None:
+    """Ten times as slow, with /health in time: no request is lost, and nearly all go to the other server."""
+    one = servers.ports[0]
+    with servers.front() as made:
+
+        async def course(load: Load, client: aiohttp.ClientSession) -> None:
+            servers.mode(one, seconds=10 * servers.seconds)
+            await load.more(60)  # those before are answered
+            ended = await load.more(250)
+            assert Counter(port for _, port in ended)[one] < 0.25 * len(ended)
+            assert len(made.up()) == 2
+
+        assert {status for status, _ in driven(made, course).ended} == {200}
+
+
+def test_a_server_that_accepts_and_never_answers(servers: Servers) -> None:
+    """Stopped by a signal, its port still accepts: only those that it had wait for ANSWER_TIMEOUT, then it is left out;
+    when it goes on, it is used again."""
+    one, two = servers.ports
+    process = servers.running[one]
+    with servers.front(SERVER_LIMIT="16", ANSWER_TIMEOUT="2s") as made:
+
+        async def course(load: Load, client: aiohttp.ClientSession) -> None:
+            assert {port for _, port in await load.more(60)} == {one, two}
+            process.send_signal(signal.SIGSTOP)
+            await load.until(lambda: "server0" not in made.up())
+            await load.until(lambda: 504 in {status for status, _ in load.ended})
+            await load.until(lambda: {status for status, _ in load.ended[-150:]} == {200})
+            process.send_signal(signal.SIGCONT)
+            start = len(load.ended)
+            await load.until(lambda: any(port == one for _, port in load.ended[start:]))
+
+        try:
+            load = driven(made, course)
+        finally:
+            process.send_signal(signal.SIGCONT)
+    lost = [status for status, _ in load.ended if status != 200]
+    assert set(lost) <= {0, 504}
+    assert 0 < len(lost) <= 2 * 16
+
+
 def test_nobody_waits_for_servers_that_are_all_down(servers: Servers, tmp_path: Path) -> None:
     """With every server down a request gets 503 at once, long before the queue's time, and so does /health."""
     for process in servers.running.values():

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import random
 import re
+import statistics
+from collections import Counter
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -12,16 +15,20 @@ import fleet_simulation
 import pytest
 from artefacts import command
 
-from recommender.estimate.arrivals import OpenServer
+from recommender.choose.select import Choice, choose
+from recommender.estimate.arrivals import OpenServer, open_server
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.scheduler.passes import SimulatedRequest, SimulatedServer
 from recommender.fleet.aim import Aim, Tail
 from recommender.fleet.rate_search import RateSearch
+from recommender.knowledge.load import load
 from recommender.request.lengths import Asked
 from recommender.request.mix import MOST_ASKED
 from recommender.request.request import Request
+from recommender.request.resolved_request import resolve_request
 from recommender.request.trace_load import learn_load
 
+STORE = load()
 SERVER = fleet_simulation.Terms(prepare=0.5, prefill=0, step=9, row=0, batch=64)
 MIXES = ("chat and rag", "images beside text", "long answers to long prompts")
 
@@ -110,6 +117,52 @@ def test_hosts_of_a_mixed_trace(name: str, goal: float, tmp_path: Path) -> None:
     assert abs(found - needed) <= 1
 
 
+SIZES = {(448, 448): 0.7, (1280, 720): 0.3}
+"""Image sizes of a mix, and their shares."""
+
+
+def server_of(mix: str, width: int, height: int) -> OpenServer:
+    """One of several servers, for images of a mix of sizes or of one size."""
+    asked = Request(gpu="h100-sxm-80g", images=1, image_width=width, image_height=height, image_mix=mix)
+    resolved = replace(resolve_request(asked, STORE), concurrency=32)
+    chosen = choose(resolved, room=False)
+    assert isinstance(chosen, Choice)
+    return open_server(resolved, chosen.best.config, chosen.best.memory.kv_tokens)
+
+
+@cache
+def mixed_sizes() -> OpenServer:
+    return server_of(",".join(f"{width}x{height}:{share}" for (width, height), share in SIZES.items()), 1280, 720)
+
+
+def test_each_request_of_a_mix_of_sizes_has_its_own() -> None:
+    """As many requests of each size as its share says, each with the times of a server for that size alone."""
+    found = Counter((request.prepare, request.prefill, request.context) for request in mixed_sizes().turns[0])
+    alone = {}
+    for size, share in SIZES.items():
+        own = server_of("", *size).turns[0][0]
+        alone[own.prepare, own.prefill, own.context] = share
+    assert {times: number / found.total() for times, number in found.items()} == pytest.approx(alone, abs=0.003)
+
+
+@pytest.mark.parametrize(("servers", "busy"), [(1, 0.5), (4, 0.7)])
+def test_p99_of_a_mix_of_sizes(servers: int, busy: float) -> None:
+    """Within 15 % of the other simulation; one size with the mean times is further off."""
+    server, requests = mixed_sizes(), mixed_sizes().turns[0]
+    step, batch, rate = server.server.times.step(1), server.server.batch, busy * server.capacity
+
+    def kinds(chance: random.Random) -> tuple[int, fleet_simulation.Terms]:
+        one = chance.choice(requests)
+        return one.output, fleet_simulation.Terms(one.prepare, one.prefill, step, one.row, batch)
+
+    terms = fleet_simulation.Terms(0.0, 0.0, step, 0.0, batch)
+    judge = fleet_simulation.run(terms, fleet_simulation.fixed(1), servers, rate * servers, 20_000, kinds=kinds)
+    assert server.at(rate, servers).latency.p99 == pytest.approx(judge.p99, rel=0.15)
+    means = (statistics.fmean(values) for values in zip(*requests, strict=True))
+    flat = SimulatedRequest(*(value if place in (0, 1, 5) else round(value) for place, value in enumerate(means)))
+    assert replace(server, turns=((flat,),)).at(rate, servers).latency.p99 < 0.8 * judge.p99
+
+
 def plan(*words: str) -> tuple[int, str, str]:
     return command("plan", "--gpu", "H100:8", *words)
 
@@ -187,3 +240,17 @@ def test_files_of_a_mix_have_a_short_head(tmp_path: Path) -> None:
     head = (tmp_path / "fleet" / "deployment.yaml").read_text("utf-8").splitlines()[1]
     assert len(head) < 1000
     assert len(json.loads(head.partition("request: ")[2])["input_lengths"].split(",")) == 50
+
+
+def test_the_plan_names_each_size_of_a_mix() -> None:
+    """In text and in JSON; the mix takes more than the small size and less than the large one."""
+    cards = []
+    for image in ("448x448", "448x448:0.7,1280x720:0.3", "1280x720"):
+        code, out, _ = plan("--rps", "200", "--p99", "800", "--tp", "1", "--images", image, "--json")
+        assert code == 0
+        made = json.loads(out)
+        assert made["asked"]["image_mix"] == (image if ":" in image else "")
+        cards.append(made["fleets"][0]["cards"])
+    assert cards == sorted(set(cards))
+    _, out, _ = plan("--rps", "200", "--p99", "800", "--tp", "1", "--images", "448x448:0.7,1280x720:0.3")
+    assert "1 x 448x448 (70%), 1280x720 (30%)" in " ".join(out.split())

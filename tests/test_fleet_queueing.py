@@ -21,7 +21,7 @@ from recommender.estimate import arrivals
 from recommender.estimate.arrivals import OpenServer, open_server
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.sampling import gaps_of
-from recommender.estimate.scheduler import simulation
+from recommender.estimate.scheduler import simulation, typical_arrivals
 from recommender.estimate.scheduler.passes import SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.pool import Pool
 from recommender.estimate.scheduler.simulation import LoadFigures
@@ -179,6 +179,52 @@ def test_first_tokens_of_many_servers(row: dict[str, Any]) -> None:
     """Of many servers, few are simulated, for so long that their queues are the usual ones; large bursts are spread."""
     found = ours(row["kind"], row["lengths"]).at(row["rate"] / row["servers"], row["servers"], row["burst"])
     assert found.ttft.p99 == pytest.approx(row["ttft_p99"], rel=0.15)
+
+
+def test_first_tokens_of_bursts() -> None:
+    """Of groups of 2 to 400 requests at 1 to 256 servers, more than half of which nothing was chosen by.
+
+    The p99 is off by more where about one request in a hundred finds no slot: there it is ten times the p98.
+    """
+    rows = [row for row in (*TABLE["times"], *TABLE["unseen"]) if row["burst"] > 1]
+    firsts, answers = [], []
+    for row in rows:
+        found = ours(row["kind"], row["lengths"]).at(row["rate"] / row["servers"], row["servers"], row["burst"])
+        firsts.append(abs(found.ttft.p99 / row["ttft_p99"] - 1))
+        answers.append(abs(found.latency.p99 / row["p99"] - 1))
+    assert statistics.median(firsts) <= 0.1
+    assert sum(off <= 0.15 for off in firsts) >= 0.75 * len(rows)
+    assert sum(off <= 0.15 for off in answers) >= 0.9 * len(rows)
+
+
+@pytest.mark.parametrize(("together", "dealt"), [(4.0, 1), (32.0, 1), (64.0, 8)])
+def test_a_typical_stretch_has_the_waits_of_all(together: float, dealt: int) -> None:
+    """Waits of a plain queue of the chosen groups have the p99 of a hundred times as many, drawn and worked here."""
+    busy, count = 0.6, 8000
+    queue = typical_arrivals.SimpleQueue(busy, 10**9, 10**9)
+    gaps = typical_arrivals.typical_gaps(queue, 1000, count, 0, together, 1.0, dealt)
+    chance, plain = random.Random(21), list[float]()
+    left = 0
+    gap = 0.0
+    while len(plain) < 100 * count:
+        gap += chance.expovariate(1) * together / dealt
+        size = math.ceil(math.log(1 - chance.random()) / math.log(1 - 1 / together))
+        mine, left = divmod(left + size, dealt)
+        if mine:
+            plain += [gap, *(0.0,) * (mine - 1)]
+            gap = 0.0
+    ours_, theirs = slowest_of(gaps, busy, 1000), slowest_of(plain, busy, 0)
+    assert ours_ == pytest.approx(theirs, rel=0.12)
+
+
+def slowest_of(gaps: list[float], busy: float, skipped: int) -> float:
+    """The p99 of the waits in a queue of equal service times, without the first requests."""
+    waited, waits = 0.0, []
+    for gap in gaps:
+        waited = max(waited - gap, 0.0) + busy
+        waits.append(waited)
+    ordered = sorted(waits[skipped:])
+    return ordered[math.ceil(0.99 * len(ordered)) - 1]
 
 
 @pytest.mark.parametrize("row", TABLE["hosts"], ids=lambda row: "-".join(map(str, row.values())))

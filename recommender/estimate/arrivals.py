@@ -19,6 +19,7 @@ from recommender.estimate.sampling import SEED, gaps_of
 from recommender.estimate.scheduler.passes import SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.pool import Pool
 from recommender.estimate.scheduler.simulation import LoadFigures, answer_arrivals, summarise_arrivals
+from recommender.estimate.scheduler.typical_arrivals import SimpleQueue, typical_gaps
 from recommender.request.resolved_request import ResolvedRequest
 
 MOST_POOLED = 16
@@ -32,20 +33,20 @@ QUEUED = 1000
 """Requests that wait at first where a server's capacity is simulated, at least."""
 COUNTED = (1000, 40_000)
 """Requests that count: at least and at most; fewer with less than half of the effort."""
-GROUPS = 50
-"""Of requests that come in groups, so many groups at least."""
-LARGE_GROUP = 16
-"""Of larger groups half as many requests are simulated: more take too long."""
+GROUPS, MOST_OF_GROUPS, LEAST_GROUPS = 300, 12_000, 50
+"""Of requests that come in groups, so many groups count; of large ones so many requests, and no fewer groups than the
+last, as more take too long."""
 EACH = 160
 """Of each server at least so many requests count: it starts with nothing to prepare, and has its usual queue only after
 dozens of requests. Where batches are compared, fewer do."""
 WANDERING = 25
 """A queue wanders over 1 / (1 - busy)² requests; so many times as many count, of few servers more."""
+GROUPS_WANDER = 2
+"""Of requests in groups so many times as many count: a typical stretch has their usual crowds only if it is long."""
 FEW = 4
 FAR_APART_MS, PREFILLED_MS = 1e9, 1e-6
-ARRIVALS_SEED, GROUPS_SEED, LARGE_GROUPS_SEED = 15, 177, 157
-"""Of a hundred, the one whose gaps make a queue with equal service times wait most nearly as theory says; others are
-for requests that come in groups.
+ARRIVALS_SEED = 15
+"""Of a hundred, the one whose gaps make a queue with equal service times wait most nearly as theory says.
 
 A few thousand requests of others may lack the rare crowds that make the longest queues."""
 
@@ -79,12 +80,22 @@ class OpenServer:
 
         ``effort``: the requests that are simulated, as a share of what the p99 of whole answers needs.
         """
-        pooled = min(servers, MOST_POOLED, max(int(MOST_RUNNING / self.running(rate)[0]), FEW))
-        shares = min(1 << (servers // pooled).bit_length() - 1, MOST_SHARES)
-        if together > LARGE_GROUP:
-            shares = -(-min(servers, MOST_SPREAD) // pooled)
+        if together > 1:  # how many share a group counts, so each one does
+            shares = -(-min(servers, MOST_SPREAD) // MOST_POOLED)
             pooled = min(servers, MOST_SPREAD) // shares
+            shares = min(shares, max(math.ceil(together), MOST_SHARES))
+        else:
+            pooled = min(servers, MOST_POOLED, max(int(MOST_RUNNING / self.running(rate)[0]), FEW))
+            shares = min(1 << (servers // pooled).bit_length() - 1, MOST_SHARES)
         return _simulate(self, rate, pooled, shares, together, effort)
+
+    def simplify(self, rate: float, pooled: int) -> SimpleQueue:
+        """Return so many servers as a simple queue, at one server's requests/s."""
+        requests = [request for turn in self.turns for request in turn]
+        prefill = math.fsum(request.prefill for request in requests)
+        prepare = math.fsum(request.prepare for request in requests)
+        station = rate / 1e3 * max(prefill, prepare) / len(requests)
+        return SimpleQueue(station, self.server.batch * pooled, self.capacity / rate)
 
     def running(self, rate: float) -> tuple[float, float]:
         """Return how many requests a server runs at a rate, and how long a pass takes in ms, both about.
@@ -109,14 +120,7 @@ def places(batch: int) -> int:
 
 @lru_cache(maxsize=1024)
 def _simulate(server: OpenServer, rate: float, pooled: int, shares: int, together: float, effort: float) -> LoadFigures:
-    busy = min(rate / server.capacity, 0.95)
-    group = max(together / shares, 1)
-    few = 2 * FEW if group <= LARGE_GROUP else FEW
-    wandering = WANDERING * max(few / (pooled * shares), 0.5) * group / (1 - busy) ** 2
-    least = max(COUNTED[0] * min(2 * group - 1, few), GROUPS * group)
-    share = min(effort, 1)
-    enough = max(share * wandering, share**2 * EACH * pooled, effort * least)
-    counted = int(min(enough, min(2 * effort, 1) * COUNTED[1]))
+    counted = _count(min(rate / server.capacity, 0.95), pooled, shares, together, effort)
     running, step = server.running(rate)
     # Requests that are met running: those that come first find the servers as busy as later ones do, and those that
     # come last keep them so until all that count are answered.
@@ -124,15 +128,30 @@ def _simulate(server: OpenServer, rate: float, pooled: int, shares: int, togethe
     longest = max(request.output for turn in server.turns for request in turn) * step
     before, after = counted // 4, min(int(longest * rate * pooled / 1e3), counted)
     count = before + counted + after
-    seed = ARRIVALS_SEED if together <= 1 else GROUPS_SEED if together <= LARGE_GROUP else LARGE_GROUPS_SEED
-    gaps_ms = gaps_of(rate * pooled, server.burstiness, seed, together=together, dealt=shares)
-    gaps = list(islice(gaps_ms, count))
-    stretch = count * 1e3 / (rate * pooled) / max(math.fsum(gaps), PREFILLED_MS)  # the very rate, however few requests
+    if together > 1:
+        queue = server.simplify(rate, pooled)
+        gaps = typical_gaps(queue, before, counted, after, together, server.burstiness, shares)
+        stretch = 1e3 / (rate * pooled)
+    else:
+        gaps = list(islice(gaps_of(rate * pooled, server.burstiness, ARRIVALS_SEED, dealt=shares), count))
+        stretch = count * 1e3 / (rate * pooled) / max(math.fsum(gaps), PREFILLED_MS)  # the very rate
     arrivals = zip(accumulate(gap * stretch for gap in gaps), _requests(server.turns, count), strict=True)
     pool = Pool(server.server, pooled, places(server.server.batch))
     answers = pool.answer([*((0.0, request) for request in begun), *arrivals])
     first = len(begun) + before
     return summarise_arrivals(answers[first : first + counted], rate, rate < server.capacity)
+
+
+def _count(busy: float, pooled: int, shares: int, together: float, effort: float) -> int:
+    """Return how many requests count where servers are ``busy`` for this share of the time."""
+    group = max(together / shares, 1)
+    share = min(effort, 1)
+    wandering = WANDERING * max(2 * FEW / (pooled * shares), 0.5) * group / (1 - busy) ** 2
+    if together > 1:
+        least = max(COUNTED[0] * 2 * FEW, min(GROUPS * group, MOST_OF_GROUPS), LEAST_GROUPS * group)
+        return int(min(share * max(GROUPS_WANDER * wandering, least), COUNTED[1]))
+    enough = max(share * wandering, share**2 * EACH * pooled, effort * COUNTED[0])
+    return int(min(enough, min(2 * effort, 1) * COUNTED[1]))
 
 
 def _begun(turns: Sequence[Sequence[SimulatedRequest]], count: int) -> list[SimulatedRequest]:

@@ -27,6 +27,7 @@ from recommender.estimate.scheduler.simulation import (
 )
 from recommender.knowledge.names import PART
 from recommender.request.lengths import pair_lengths
+from recommender.request.mix import MOST_ASKED, deal_sizes
 
 if TYPE_CHECKING:
     from recommender.estimate.closed_loop import ServiceTimes
@@ -122,7 +123,8 @@ def describe_server(
     kept = min(server.kv_tokens / needed, 1.0) if kv_tokens else 1.0
     kept = kept if alone else 0.0
     return server, tuple(
-        _list_requests(resolved, config, times_of, turn, (kept, shared_row)) for turn in range(resolved.turns)
+        _list_requests(resolved, config, times_of, turn, (kept, shared_row), sized=not alone)
+        for turn in range(resolved.turns)
     )
 
 
@@ -269,18 +271,27 @@ def combine(choose: Callable[[float, float], float], one: LoadFigures, other: Lo
 
 
 def _list_requests(
-    resolved: ResolvedRequest, config: Configuration, times_of: TimesOf, turn: int, cache: tuple[float, float]
+    resolved: ResolvedRequest,
+    config: Configuration,
+    times_of: TimesOf,
+    turn: int,
+    cache: tuple[float, float],
+    *,
+    sized: bool,
 ) -> tuple[SimulatedRequest, ...]:
-    """Return the equally likely requests of a turn; the first is 0. ``cache`` as in ``describe_request``."""
+    """Return the equally likely requests of a turn; the first is 0. ``cache`` as in ``describe_request``.
+
+    ``sized``: each has images of one size of a mix; else the times are the mean of all sizes.
+    """
+    each: Sequence[tuple[ResolvedRequest, tuple[int, int, int]]]
     if asked := resolved.request.asked:
-        return tuple(
-            describe_request(_with_own(resolved, each), config, times_of, (each.prompt, each.output, 0), cache)
-            for each in asked
-        )
-    return tuple(
-        describe_request(resolved, config, times_of, (prompt, output, turn), cache)
-        for prompt, output in pair_lengths(resolved.prompts, resolved.outputs)
-    )
+        each = [(_with_own(resolved, one), (one.prompt, one.output, 0)) for one in asked]
+    else:
+        pairs = pair_lengths(resolved.prompts, resolved.outputs)
+        each = [(resolved, (prompt, output, turn)) for prompt, output in pairs]
+    if sized and resolved.image_sizes:
+        each = deal_sizes(each * -(-MOST_ASKED // len(each)))
+    return tuple(describe_request(own, config, times_of, lengths, cache) for own, lengths in each)
 
 
 def _with_own(resolved: ResolvedRequest, asked: Asked) -> ResolvedRequest:

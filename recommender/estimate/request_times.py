@@ -8,7 +8,6 @@ from functools import lru_cache
 from operator import mul
 from typing import TYPE_CHECKING, Literal
 
-from recommender.common.changed import changed
 from recommender.estimate import model_shape, vision_shape
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.configuration import Configuration
@@ -41,11 +40,8 @@ def estimate_times(
     """
     if not resolved.image_sizes:
         return _fixed_times(resolved, config, loaded, coefficients)
-    each = [
-        _fixed_times(changed(resolved, image_width=width, image_height=height), config, loaded, coefficients)
-        for width, height, _ in resolved.image_sizes
-    ]
-    shares = [share for *_, share in resolved.image_sizes]
+    each = [_fixed_times(own, config, loaded, coefficients) for own, _ in resolved.each_size()]
+    shares = [share for _, share in resolved.each_size()]
     return ServiceTimes(*(math.fsum(map(mul, shares, times)) for times in zip(*each, strict=True)))
 
 

@@ -23,7 +23,7 @@ def idle_cores(resolved: ResolvedRequest, config: Configuration, end: End = "val
 
 def request_cores(resolved: ResolvedRequest, config: Configuration, end: End = "value") -> float:
     """Return the cores that one request a second adds."""
-    tiles = resolved.mean_images * resolved.tiles(config.max_tiles)
+    tiles = resolved.mean_images * sum(share * own.tiles(config.max_tiles) for own, share in resolved.each_size())
     return (_measured(resolved, REQUEST, end) + tiles * _measured(resolved, TILE, end)) / 1e3
 
 

@@ -93,7 +93,7 @@ def limits(layout: Layout) -> Limits:
         queue_ms=queue_ms,
         queue_why="A request that waits longer would miss the goal: it gets 503, so that it can be sent elsewhere."
         if layout.wait_ms
-        else "A request that waits longer gets 503: half of the client's timeout in --format client.",
+        else "A request that waits longer gets 503: half of what the client of recommend --format client waits in all.",
         answer_s=max(60, math.ceil(speed.p99_ms.high * 10 / 1000)),
         drain_s=client_timeout_s(recommendation),
         body=max(least, needed),
@@ -128,6 +128,7 @@ def servers(layout: Layout) -> list[tuple[str, str]]:
 def context(layout: Layout) -> dict[str, Any]:
     """Return the names that the templates of hosts see: those of one launch, and the fleet's."""
     return template.context(layout.recommendation) | {
+        "fleet": layout.describe(),
         "hosts": layout.hosts,
         "servers": servers(layout),
         "server_count": layout.servers,

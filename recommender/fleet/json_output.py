@@ -28,11 +28,13 @@ class Asked:
     images: int
     """Images of a request."""
     image_width: int
-    """Pixels."""
+    """Pixels, of the largest size."""
     image_height: int
-    """Pixels."""
+    """Pixels, of the largest size."""
+    image_mix: str
+    """Image sizes with their shares; empty: one size."""
     input_tokens: int
-    """Prompt tokens with those of images."""
+    """Prompt tokens with those of images of the largest size."""
     output_tokens: int
     """Answer tokens."""
 
@@ -161,6 +163,7 @@ def published(plan: FleetPlan) -> Published:
             images=resolved.images,
             image_width=resolved.image_width,
             image_height=resolved.image_height,
+            image_mix=resolved.request.image_mix if resolved.images else "",
             input_tokens=resolved.input_tokens(),
             output_tokens=resolved.output_tokens,
         ),

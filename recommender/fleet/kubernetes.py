@@ -122,7 +122,6 @@ class Size:
     products: tuple[str, ...]
     part: bool
     health_probes_engine: bool
-    fleet: str
     sharing: str
     replicas_why: str
     cpus_why: str
@@ -229,6 +228,7 @@ def _names(layout: Layout) -> dict[str, Any]:
     held = at_server * layout.servers + queue
     return names | {
         "size": size,
+        "fleet": layout.describe(),
         "limits": limits,
         "front_limit": at_server,
         "front_queue": queue,
@@ -283,8 +283,6 @@ def _size(layout: Layout) -> Size:
         products=products(resolved.gpu.nvml_names),
         part=PART in resolved.gpu.id,
         health_probes_engine=resolved.version >= version(resolved.store.threads[HEALTH].until),
-        fleet=f"Fleet: {count(layout.servers, 'server')} on {count(layout.hosts, 'host')} "
-        f"with {count(config.cards, 'card')} each.{_describe_peak(layout)}",
         sharing=f"A pod has {config.share} servers on {count(config.tp, 'card')}, under CUDA MPS in the same "
         "container: NVIDIA's toolkit puts its programs there. Nobody has run this form.",
         replicas_why=f"{count(layout.hosts, 'host')} x {count(host_pods, 'pod')}.",
@@ -294,15 +292,6 @@ def _size(layout: Layout) -> Size:
         f"{f' for each of {config.share} servers' if config.share > 1 else ''}, and {weights} GiB at "
         f"{VOLUME_BYTES_S // 10**6} MB/s: raise failureThreshold for a slower volume.",
     )
-
-
-def _describe_peak(layout: Layout) -> str:
-    """Return the peak that was planned for and its goals; the prediction above is of one host's full batches."""
-    if not layout.rps:
-        return ""
-    up = layout.servers * (layout.hosts - min(layout.spare, layout.hosts - 1)) / layout.hosts
-    goals = "".join(f", {goal.words.strip()} within {goal.most_ms:,.0f} ms" for goal in layout.goals)
-    return f" Planned for {layout.rps * up:,.3g} requests/s at the peak{goals}; the prediction is of full batches."
 
 
 def _cpus(layout: Layout, host_pods: int) -> tuple[int, str]:

@@ -5,6 +5,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 
 from recommender.choose.recommend import Recommendation, recommend
+from recommender.common.text import count
 from recommender.estimate import speed
 from recommender.estimate.arrivals import places
 from recommender.fleet.sizing import FleetPlan, SizedFleet, servers_of
@@ -45,6 +46,18 @@ class Layout:
         if spare == 1:
             return 1, "One at a time: the spare host is kept for a failure."
         return each * (spare - 1), f"Of {spare} spare hosts, one is kept for a failure."
+
+    def describe(self) -> str:
+        """Return what the fleet is and was planned for: predictions beside it are of one host's full batches."""
+        config = self.recommendation.config
+        fleet = f"Fleet: {count(self.servers, 'server')} on {count(self.hosts, 'host')} "
+        fleet += f"with {count(config.cards, 'card')} each."
+        if not self.rps:
+            return fleet
+        up = self.servers * (self.hosts - min(self.spare, self.hosts - 1)) / self.hosts
+        goals = "".join(f", {goal.words.strip()} within {goal.most_ms:,.6g} ms" for goal in self.goals)
+        peak = f"{self.rps * up:,.3g} requests/s at the peak"
+        return f"{fleet} Planned for {peak}{goals}; the prediction is of full batches."
 
     @property
     def servers(self) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from recommender.estimate.arrivals import LARGE_GROUP, MOST_SPREAD, OpenServer
+from recommender.estimate.arrivals import MOST_SPREAD, OpenServer
 from recommender.estimate.load_profile import combine
 from recommender.estimate.scheduler.simulation import LoadFigures
 from recommender.fleet.aim import Aim, Tail
@@ -32,6 +32,7 @@ EXACT, MOST_SHAPED = 16, 256
 
 Large groups are spread over up to ``MOST_SPREAD``. Of fewer servers than a group has requests, eight numbers between
 powers of two are simulated."""
+LARGE_GROUP = 16
 UNBOUNDED = 2**31
 FIRST_RUNG = 20
 """The rung that is tried first: three quarters busy."""
@@ -131,7 +132,7 @@ class RateSearch:
         # More servers in one queue keep the goals at a higher rate. So of hosts that need fewer, at least these are
         # needed, and hosts that need more need at most these.
         while low < below - 1 and high - low > 1:
-            needed = self._needed(hosts)
+            needed = hosts + 1 if near and self._are_too_few(hosts) else self._needed(hosts)
             if needed <= hosts:
                 high, low = hosts, max(low, needed - 1)
             elif needed == UNBOUNDED and self._over(0, self.most_shaped) > 0:  # nor do many more
@@ -194,6 +195,11 @@ class RateSearch:
         fine = self.effort >= 1 and servers <= self.aim.burst
         step = 1 << servers.bit_length() - (4 if fine else 1)
         return min(servers // step * step, self.most_shaped)
+
+    def _are_too_few(self, hosts: int) -> bool:
+        """Return whether hosts miss a goal at a rung below the peak: one simulation instead of a climb."""
+        rung = min(int(rung_at(self.peak / (hosts * self.per_host) / self.capacity)), TOP)
+        return bool(self.aim.goals) and rung >= 0 and self._over(rung, self._servers(hosts)) > 0
 
     def _needed(self, hosts: int) -> int:
         """Return the hosts that hold the peak with servers as busy as so many hosts allow."""

@@ -10,6 +10,7 @@ from recommender.estimate.scheduler.simulation import Timed
 from recommender.fleet.aim import Aim
 from recommender.fleet.rate_search import ServerState
 from recommender.fleet.sizing import RANGE_END, FleetPlan, HostKind, SizedFleet, Unfit, binding, cost, servers_of
+from recommender.render.summary import describe_sizes
 
 TIED = "\N{CURRENCY SIGN}"
 SHORT = {"prefill on the card": "prefill", "decoding steps": "decoding"}
@@ -35,7 +36,7 @@ def lines(plan: FleetPlan) -> Iterator[str]:
 def _head(plan: FleetPlan) -> Iterator[str]:
     resolved, aim = plan.resolved, plan.aim
     most = "up to " if resolved.mean_images < resolved.images else ""
-    images = f", {most}{resolved.images} x {resolved.image_width}x{resolved.image_height}" if resolved.images else ""
+    images = f", {most}{resolved.images} x {describe_sizes(resolved)}" if resolved.images else ""
     goal = "".join(
         f", {goal.words} within {goal.most_ms:{',.0f' if goal.most_ms >= 1 else 'g'}} ms" for goal in aim.goals
     )

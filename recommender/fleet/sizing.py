@@ -34,7 +34,7 @@ USUAL_RUNG = int(rung_at(0.4))
 """What is suggested instead of a goal is kept by many servers at 40 % of their capacity."""
 ROUGH, LONG = 0.2, 5.0
 """Simulated requests, as a factor on the usual number: fewer to compare batches, more for the time to first token,
-because few requests wait for it; of requests that come in groups more do."""
+because few requests wait for it. Of groups a typical stretch is simulated, which needs no more."""
 RANGE_END = 0.9
 """Confidence of the slow end of a range: of held-out errors, 80 % are inside."""
 JPEG_BYTES_PER_PIXEL = 0.35
@@ -164,7 +164,7 @@ def size_fleet(request: Request, kind: HostKind, aim: Aim, store: Store) -> Size
             best, rough, hosts = search, rates, found
     if hosts == UNBOUNDED:
         return _fleet(best, best.rates(), 0)
-    effort = 1 + (LONG - 1) / aim.burst if any(goal.figure == "ttft" for goal in aim.goals) else 1.0
+    effort = LONG if aim.burst == 1 and any(goal.figure == "ttft" for goal in aim.goals) else 1.0
     return _fleet(best, best.rates(effort=effort, like=rough), hosts)
 
 
@@ -327,7 +327,8 @@ def _core_rate(resolved: ResolvedRequest, config: Configuration) -> float:
 
 def _network_rate(resolved: ResolvedRequest, aim: Aim) -> float:
     """Return the requests/s that the network of a host brings in."""
-    pixels = resolved.mean_images * resolved.image_width * resolved.image_height
+    each = (share * own.image_width * own.image_height for own, share in resolved.each_size())
+    pixels = resolved.mean_images * math.fsum(each)
     size = pixels * JPEG_BYTES_PER_PIXEL * BASE64 + 4 * resolved.input_tokens(1)
     return aim.network_gbps * 1e9 / 8 * NETWORK_SHARE / size
 

@@ -107,7 +107,7 @@ def _tokens(resolved: ResolvedRequest, config: Configuration) -> str:
     return "; ".join(parts)
 
 
-def _sizes(resolved: ResolvedRequest) -> str:
+def describe_sizes(resolved: ResolvedRequest) -> str:
     """Return the size of the images, or all sizes with their shares."""
     mixed = (f"{width}x{height} ({share:.0%})" for width, height, share in resolved.image_sizes)
     return ", ".join(mixed) or f"{resolved.image_width}x{resolved.image_height}"
@@ -115,7 +115,7 @@ def _sizes(resolved: ResolvedRequest) -> str:
 
 def describe_load(resolved: ResolvedRequest, config: Configuration) -> str:
     """Return in one sentence what the requests are and how many come."""
-    images = f"{count(resolved.images, 'image')} of {_sizes(resolved)}, " if resolved.images else ""
+    images = f"{count(resolved.images, 'image')} of {describe_sizes(resolved)}, " if resolved.images else ""
     return f"{_load(resolved)}: {images}{_tokens(resolved, config)}"
 
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from typing import TYPE_CHECKING, TypeVar
 
 from recommender.common.errors import RequestError
 from recommender.common.text import did_you_mean, shorten
-from recommender.request.lengths import Asked, pair_lengths, spread, write_lengths
+from recommender.request.lengths import SEED, Asked, pair_lengths, spread, write_lengths
 from recommender.request.load_lengths import prompt_in_turn
 from recommender.request.request import SHARE_SLACK, Request
 from recommender.request.trace import quantiles
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
+    from recommender.request.resolved_request import ResolvedRequest
+
+T = TypeVar("T")
 
 MOST_ASKED = 400
 """Requests that stand for all: enough for their p99, and few enough to be described one by one."""
@@ -34,6 +39,19 @@ def choose_asked(requests: Sequence[Asked], most: int = MOST_ASKED) -> tuple[Ask
         alike = by_answer[begin : begin + each_band]
         ordered += sorted(alike, key=lambda each: each.prompt, reverse=bool(band % 2))
     return tuple(ordered[int((place + 0.5) / most * len(requests))] for place in range(most))
+
+
+def deal_sizes(each: Sequence[tuple[ResolvedRequest, T]]) -> list[tuple[ResolvedRequest, T]]:
+    """Give each request images of one size of its mix: in a random order, as many of each size as its share says."""
+    order = list(range(len(each)))
+    random.Random(SEED).shuffle(order)
+    dealt = []
+    for place, (own, lengths) in zip(order, each, strict=True):
+        sizes = own.each_size()
+        ends = accumulate(share for _, share in sizes)
+        number = sum(end <= (place + 0.5) / len(each) for end in ends)
+        dealt.append((sizes[min(number, len(sizes) - 1)][0], lengths))
+    return dealt
 
 
 def read_workloads(text: str, workloads: Mapping[str, records.Workload]) -> dict[str, float]:

@@ -122,6 +122,14 @@ class ResolvedRequest:
         asked = self.request.asked
         return sum(each.images for each in asked) / len(asked) if asked else self.images
 
+    def each_size(self) -> list[tuple[ResolvedRequest, float]]:
+        """Return the request with images of each size, and the share of requests that have it."""
+        sizes = self.image_sizes or ((self.image_width, self.image_height, 1.0),)
+        return [
+            (changed(self, image_width=width, image_height=height, image_sizes=()), share)
+            for width, height, share in sizes
+        ]
+
     def tiles(self, max_tiles: int = 0) -> int:
         """Return the tiles of one image of the request, the thumbnail counted; 0 without images."""
         if not self.images or self.vision is None:

@@ -1,0 +1,132 @@
+"""Find a typical stretch among many arrivals in groups.
+
+The p99 of requests that come in groups depends on the few largest groups and on those that come close together. A
+stretch of some hundred groups, drawn by chance, has too many or too few of them, and its p99 is off by a third. So many
+groups are drawn, a simple queue tells what each meets, and the stretch that has as many long waits as all is simulated.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import NamedTuple
+
+SEED = 11
+STRETCHES, MOST_DRAWN = (8, 48), 40_000
+"""A stretch is chosen among so many times the groups that it has: at least, and up to so many groups at most."""
+STARTS = 1000
+"""Places where a stretch may begin that are compared."""
+QUANTILES = {0.5: 1, 0.9: 1, 0.97: 2, 0.99: 4}
+"""About these quantiles of all waits are the limits above which requests of a stretch are counted; and their weights.
+
+The p99 counts most: where few requests find no slot it may be ten times the p98."""
+FEWEST = 1e-12
+
+
+class SimpleQueue(NamedTuple):
+    """Servers as one queue; the unit of time is the mean gap between two requests.
+
+    A request takes ``station`` of the slowest part that takes one after the other, such as prefill. ``slots`` requests
+    run at once, of which ``capacity`` end in a unit of time if all slots are taken.
+    """
+
+    station: float
+    slots: int
+    capacity: float
+
+    def waits(self, gaps: Sequence[float], sizes: Sequence[int]) -> list[tuple[float, float]]:
+        """Return how long the first and the last request of each group wait."""
+        work, inside, found = 0.0, 0.0, []
+        slots, capacity, hold = self.slots, self.capacity, self.slots / self.capacity
+        for gap, size in zip(gaps, sizes, strict=True):
+            work = work - gap if work > gap else 0.0
+            over = (inside - slots) / capacity
+            if gap < over:
+                inside -= gap * capacity
+            else:
+                inside = (slots if over > 0 else inside) * math.exp((max(over, 0.0) - gap) / hold)
+            first = work + max(inside - slots, 0.0) / capacity
+            work += size * self.station
+            inside += size
+            found.append((first, work + max(inside - slots, 0.0) / capacity))
+        return found
+
+
+def typical_gaps(
+    queue: SimpleQueue, before: int, counted: int, after: int, together: float, burstiness: float, dealt: int
+) -> list[float]:
+    """Return the gaps of a stretch of requests whose ``counted`` ones wait as those of all groups; others come around.
+
+    ``together``, ``burstiness`` and ``dealt`` as in ``gaps_of``; the mean gap of all groups is 1.
+    """
+    count = before + counted + after
+    groups = math.ceil(count / max(together / dealt, 1))
+    fewest, most = (times * groups for times in STRETCHES)
+    gaps, sizes = _draw_groups(together, burstiness, dealt, max(fewest, min(most, MOST_DRAWN)))
+    waits = queue.waits(gaps, sizes)
+    numbers = list(accumulate(sizes, initial=0))
+    marks = [(weight, mark, mark[-1] / numbers[-1]) for weight, mark in _sum_marks(waits, sizes) if mark[-1]]
+
+    def differs(start: int) -> float:
+        first = bisect_left(numbers, numbers[start] + before)
+        last = bisect_left(numbers, numbers[first] + counted)
+        requests = numbers[last] - numbers[first]
+        return math.fsum(
+            weight * abs(math.log(((mark[last] - mark[first]) / requests + FEWEST) / usual))
+            for weight, mark, usual in marks
+        )
+
+    last_start = bisect_left(numbers, numbers[-1] - count - max(sizes))
+    start = min(range(0, max(last_start, 1), max(last_start // STARTS, 1)), key=differs)
+    found: list[float] = []
+    for gap, size in zip(gaps[start:], sizes[start:], strict=True):
+        found += [gap, *(0.0,) * (size - 1)]
+        if len(found) >= count:
+            break
+    return found[:count]
+
+
+def _sum_marks(waits: Sequence[tuple[float, float]], sizes: Sequence[int]) -> list[tuple[int, list[float]]]:
+    """Return what tells stretches apart, summed up to each group, with its weight.
+
+    That is how many requests are above each limit, and by how much; their waits lie evenly between those of a group's
+    first and last. Of the highest limit also all requests of groups that exceed it: these delay the decoding of all.
+    """
+    ordered = sorted(((first + last) / 2, size) for (first, last), size in zip(waits, sizes, strict=True))
+    numbers = list(accumulate(size for _, size in ordered))
+    marks = []
+    for quantile, weight in QUANTILES.items():
+        limit = ordered[bisect_left(numbers, quantile * numbers[-1])][0]
+        above, beyond = [0.0], [0.0]
+        for (first, last), size in zip(waits, sizes, strict=True):
+            share = 1.0 if first >= limit else max(last - limit, 0.0) / (last - first or 1.0)
+            longer = share * size
+            above.append(above[-1] + longer)
+            beyond.append(beyond[-1] + longer * (last - max(first, limit) + 2 * max(first - limit, 0.0)) / 2)
+        marks += [(weight, above), (weight, beyond)]
+    large = (float(size) if last > limit else 0.0 for (_, last), size in zip(waits, sizes, strict=True))
+    marks.append((1, list(accumulate(large, initial=0.0))))
+    return marks
+
+
+@lru_cache(maxsize=8)
+def _draw_groups(together: float, burstiness: float, dealt: int, count: int) -> tuple[list[float], list[int]]:
+    """Return the gaps before groups, and their requests, of one of so many servers that they are dealt to."""
+    chance = random.Random(SEED)
+    shape = 1 / burstiness**2
+    scale, rest = together / dealt / shape, math.log1p(-1 / together)
+    gaps: list[float] = []
+    sizes: list[int] = []
+    gap, left = 0.0, 0
+    while len(gaps) < count:
+        gap += chance.gammavariate(shape, scale)
+        mine, left = divmod(left + int(math.log(1 - chance.random()) / rest) + 1, dealt)
+        if mine:
+            gaps.append(gap)
+            sizes.append(mine)
+            gap = 0.0
+    return gaps, sizes
