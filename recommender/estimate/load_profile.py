@@ -11,11 +11,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, get_args
 
 from recommender.common.changed import changed
-from recommender.common.units import MIB
-from recommender.estimate import model_shape
 from recommender.estimate.cache_need import shared_tokens
+from recommender.estimate.cached_prefix import DIGITS, TimesOf, cached_tokens, round_ms, shared_row_ms
 from recommender.estimate.engines.engine import engine_of
-from recommender.estimate.linear_attention import attention_layers
 from recommender.estimate.sampling import gaps_of
 from recommender.estimate.scheduler.passes import SLOT_PASSES, SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.simulation import (
@@ -25,19 +23,13 @@ from recommender.estimate.scheduler.simulation import (
     simulate_arrivals,
     simulate_closed_loop,
 )
-from recommender.knowledge.names import PART
 from recommender.request.lengths import pair_lengths
 from recommender.request.mix import MOST_ASKED, deal_sizes
 
 if TYPE_CHECKING:
-    from recommender.estimate.closed_loop import ServiceTimes
     from recommender.estimate.configuration import Configuration
     from recommender.request.lengths import Asked
     from recommender.request.resolved_request import ResolvedRequest
-
-DIGITS = 9
-"""Times are rounded to so many decimals of a ms, so that no machine's last digit decides which event comes first."""
-TimesOf = Callable[["ResolvedRequest", "Configuration"], "ServiceTimes"]
 
 
 def is_simulated(resolved: ResolvedRequest, config: Configuration, concurrency: int) -> bool:
@@ -97,7 +89,7 @@ def simulate_server(
     Arguments as in ``describe_server``.
     """
     server, turns = describe_server(resolved, config, concurrency, coefficients, times_of, kv_tokens)
-    rate = max(_rounded(resolved.rps / config.servers), 10.0**-DIGITS) if resolved.rps else 0.0
+    rate = max(round_ms(resolved.rps / config.servers), 10.0**-DIGITS) if resolved.rps else 0.0
     return _simulate(server, turns, 0 if rate else concurrency, rate, resolved.burstiness)
 
 
@@ -138,13 +130,13 @@ def describe_limits(
     """Return a server, and the ms of a step for a prefix that it reads once. Arguments as in ``describe_server``."""
     times = times_of(resolved, config)
     shared = shared_tokens(resolved, config.prefix_caching, config.block_len)
-    shared_row = _shared_row_ms(resolved, config, times, times_of)
+    shared_row = shared_row_ms(resolved, config, times, times_of)
     # The prefill of an image was measured with the reading of weights, so it hides none.
     hidable = 0.0 if resolved.images else times.step_hidable
-    writing = _rounded(coefficients["token-host-ms"] * resolved.streamed_share)
+    writing = round_ms(coefficients["token-host-ms"] * resolved.streamed_share)
     server = SimulatedServer(
-        overhead=_rounded(engine_of(config).request_overhead_ms(coefficients)),
-        pass_base=_rounded(times.step_base - hidable),
+        overhead=round_ms(engine_of(config).request_overhead_ms(coefficients)),
+        pass_base=round_ms(times.step_base - hidable),
         budget=min(config.prefill_tokens or config.max_batch_size, config.session_len),
         batch=config.max_batch_size,
         kv_tokens=max(kv_tokens - shared, 1) if kv_tokens else 0,
@@ -156,30 +148,6 @@ def describe_limits(
         written=writing if resolved.images and engine_of(config).DECODE_ROUNDS else 0.0,
     )
     return server, shared_row
-
-
-L2_MIB = 24
-"""The smallest L2 cache of the cards of ``LARGE_L2``: an A30's; A100 40, H100 50, L4 48, RTX 5090 96 MiB (NVIDIA)."""
-LARGE_L2 = ("8.0", "8.9", "9.0", "10.0", "10.3", "12.0")
-"""Compute capabilities; cards of others have 6 MiB or less."""
-
-
-def _shared_row_ms(resolved: ResolvedRequest, config: Configuration, times: ServiceTimes, times_of: TimesOf) -> float:
-    """Return the ms in which a step reads the KV cache of a prefix that all requests share.
-
-    With prefix caching all requests have the same blocks. One reads them from memory, the others find them in the L2
-    cache: with 64 in flight and half the prompt shared, a step took 17.7 instead of 20.6 ms (Llama-3.1-8B, one H200).
-    0 where a layer's blocks do not fit there.
-    """
-    mean = resolved.prompt_tokens, resolved.output_tokens, 0
-    shared = _cached_tokens(resolved, config, mean, resolved.input_tokens(), 0)
-    read = model_shape.kv_read_bytes(resolved.model, config.kv_bits, shared, config.tp)
-    layer = read / attention_layers(resolved.model.text)
-    large = resolved.gpu.compute_capability in LARGE_L2 and PART not in resolved.gpu.id
-    if not shared or not large or layer > L2_MIB * MIB:
-        return 0.0
-    less = changed(resolved, prompt_tokens=max(resolved.prompt_tokens - shared, 1))
-    return _rounded(times.step_row - times_of(less, config).step_row)
 
 
 @lru_cache(maxsize=4096)
@@ -315,40 +283,17 @@ def describe_request(
     text = resolved.prompt_in_turn(*asked)
     request = changed(resolved, prompt_tokens=text, output_tokens=output)
     times, context = times_of(request, free), request.input_tokens(config.max_tiles)
-    cached = _cached_tokens(resolved, config, asked, context, kept)
+    cached = cached_tokens(resolved, config, asked, context, kept)
     prefill = times.prefill - times.expert_pass
     if cached:
         known = changed(request, prompt_tokens=max(text - (context - cached), 1))
         prefill = max(times.prefill - times_of(known, free).prefill, 0.0)
     return SimulatedRequest(
-        _rounded(times.prepare),
-        _rounded(prefill),
+        round_ms(times.prepare),
+        round_ms(prefill),
         context - cached,
         context,
         output,
-        _rounded(max(times.step_row - shared_row, 0.0)),
+        round_ms(max(times.step_row - shared_row, 0.0)),
         max(cached - shared_tokens(resolved, config.prefix_caching, config.block_len), 0),
     )
-
-
-def _cached_tokens(
-    resolved: ResolvedRequest, config: Configuration, asked: tuple[int, int, int], context: int, kept: float
-) -> int:
-    """Return the tokens of a prompt that the prefix cache holds: whole blocks, and never the last token.
-
-    ``asked`` are prompt, answer and turn. A prefix that all requests share is always in use, so it stays; of a
-    conversation's history a share stays where the cache does not hold all conversations in flight.
-    """
-    if not config.prefix_caching:
-        return 0
-    prompt, output, turn = asked
-    history = resolved.prompt_in_turn(prompt, output, turn - 1) + output if turn else 0
-    history = max(history, int(resolved.request.repeated_share * context))
-    if resolved.max_context and history + prompt - resolved.prefix_tokens + output > resolved.max_context:
-        history = 0  # a prompt that was cut at its beginning has another text there
-    shared = resolved.prefix_tokens + kept * max(history - resolved.prefix_tokens, 0)
-    return int(max(min(shared, context - 1), 0)) // config.block_len * config.block_len
-
-
-def _rounded(value: float) -> float:
-    return round(value, DIGITS)

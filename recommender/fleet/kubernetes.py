@@ -218,8 +218,7 @@ def _names(layout: Layout) -> dict[str, Any]:
     names = template.context(recommendation)
     setting = names["setting"]
     placed = {setting[name] for name in ("server_name", "port", "proxy_url", "revision") if name in setting}
-    source = recommendation.resolved.model_source
-    folder = recommendation.resolved.local
+    source, folder = recommendation.resolved.model_source, recommendation.resolved.local
     health = recommendation.resolved.store.threads[HEALTH].code[0]
     probed = "0.18.0 lmdeploy/serve/core/health.py:20"
     size = _size(layout)
