@@ -7,11 +7,11 @@ from dataclasses import replace
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from recommender.estimate.cached_prefix import TimesOf
 from recommender.estimate.load_profile import describe_limits, describe_request
 from recommender.estimate.scheduler.passes import Answer, SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.prefix_cache import find_hits
 from recommender.estimate.scheduler.simulation import LoadFigures, answer_arrivals, answer_sequence, simulate_replay
+from recommender.estimate.terms.cached_prefix import TimesOf
 
 if TYPE_CHECKING:
     from recommender.estimate.configuration import Configuration

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, get_args
 
 from recommender.common.changed import changed
 from recommender.estimate.cache_need import shared_tokens
-from recommender.estimate.cached_prefix import DIGITS, TimesOf, cached_tokens, round_ms, shared_row_ms
 from recommender.estimate.engines.engine import engine_of
 from recommender.estimate.sampling import gaps_of
 from recommender.estimate.scheduler.passes import SLOT_PASSES, SimulatedRequest, SimulatedServer
@@ -23,6 +22,7 @@ from recommender.estimate.scheduler.simulation import (
     simulate_arrivals,
     simulate_closed_loop,
 )
+from recommender.estimate.terms.cached_prefix import DIGITS, TimesOf, cached_tokens, round_ms, shared_row_ms
 from recommender.request.lengths import pair_lengths
 from recommender.request.mix import MOST_ASKED, deal_sizes
 
