@@ -270,7 +270,7 @@ BURSTS = [("chat", "log-normal", 8, 0.5, 16, 8), ("image", "fixed", 8, 0.7, 16, 
 UNSEEN = [("image", "fixed", 1, 0.5, 2, 10), ("image", "fixed", 8, 0.5, 8, 10), ("chat", "geometric", 2, 0.5, 4, 8),
           ("chat", "fixed", 1, 0.3, 8, 8), ("image", "fixed", 4, 0.7, 4, 10), ("image", "fixed", 16, 0.3, 32, 20),
           ("chat", "log-normal", 4, 0.5, 8, 8), ("chat", "geometric", 16, 0.7, 8, 8)]  # fmt: skip
-"""More of them, which nothing in the recommender was chosen by."""
+"""More of them. They were looked at while the arrivals of bursts were designed, like the others."""
 MANY = [("image", "fixed", 32, 0.9), ("image", "fixed", 64, 0.7), ("image", "fixed", 64, 0.9),
         ("chat", "nearly fixed", 64, 0.7), ("chat", "nearly fixed", 64, 0.9)]  # fmt: skip
 """More servers than a plan simulates; of the less busy ones, three times the usual requests. Long answers that all have

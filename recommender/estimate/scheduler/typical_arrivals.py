@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 SEED = 11
-STRETCHES, MOST_DRAWN = (8, 48), 40_000
+STRETCHES, MOST_DRAWN = (8, 48), 16_000
 """A stretch is chosen among so many times the groups that it has: at least, and up to so many groups at most."""
 STARTS = 1000
 """Places where a stretch may begin that are compared."""
