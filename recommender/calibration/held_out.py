@@ -156,8 +156,12 @@ def _name_workload(observation: Observation) -> str:
 
 
 def _workers(observations: Sequence[Observation], store: Store, whole: Mapping[str, float]) -> Pool:
-    """Return processes that inherit the observations, which cannot be pickled."""
-    return multiprocessing.get_context("fork").Pool(initializer=_inherit, initargs=(observations, store, whole))
+    """Return processes that inherit the observations, which cannot be pickled.
+
+    Each works once: the simulations that it keeps would fill the memory (12 GB after twenty fits).
+    """
+    arguments = (observations, store, whole)
+    return multiprocessing.get_context("fork").Pool(initializer=_inherit, initargs=arguments, maxtasksperchild=1)
 
 
 _inherited: list[tuple[Sequence[Observation], Store, Mapping[str, float]]] = []
