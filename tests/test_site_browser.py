@@ -254,7 +254,7 @@ def test_the_language_switch_stays_on_the_page(reading: Visit, name: str) -> Non
 
 def test_what_is_not_translated_says_so(reading: Visit) -> None:
     """A page without a translation says where the switch leads; English on a Vietnamese page is marked as English."""
-    page = reading.open("runs.html")
+    page = reading.open("reference/schemas.html")
     link = page.locator(".md-header a[hreflang=vi]")
     assert link.locator(".missing").count() == 1
     link.focus()
