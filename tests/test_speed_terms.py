@@ -545,7 +545,7 @@ def test_scales_reach_each_coefficient_of_host_and_card() -> None:
     """Host times twice as long; of the card times three times as long, and a third of each share."""
     host = {"request-host-ms", "request-host-crowded-ms", "request-overhead-ms", "megapixel-host-ms", "tile-host-ms"}
     host |= {"tile-host-parallel-ms", "tile-host-crowded-ms", "token-host-ms", "pytorch-prompt-layer-ms"}
-    host |= {"pytorch-prompt-latent-ms", "pytorch-request-overhead-ms"}
+    host |= {"pytorch-prompt-latent-ms", "pytorch-request-overhead-ms", "pytorch-vision-layer-ms"}
     times = {"step-ms", "step-layer-ms", "step-quantised-row-ns", "reduction-ms", "expert-layer-ms"}
     shares = {
         "prefill-efficiency",

@@ -123,7 +123,7 @@ def _compare(
 ) -> PublishedComparison:
     predicted = speed.estimate(resolved, config, ranged=False)
     if load.concurrency > 1:
-        ends = make_range(resolved.store, "rps-load", 1.0, 1.0)
+        ends = make_range(resolved.store, "rps-text", 1.0, 1.0)
     else:
         ends = derive_rate(make_range(resolved.store, "latency-alone", 1.0, 1.0), 1.0)
     measured, value = load.output_tps, predicted.rps.value * load.output_tokens
