@@ -35,20 +35,28 @@ def files(data: SiteData) -> Iterator[tuple[str, str]]:
         yield path, compact(blocks)
 
 
+UNSEEN = {"phases": {"__all__": {"drawn"}}}
+"""What each request of a phase was: half a megabyte that only a fit reads."""
+
+
 def compact(value: object) -> str:
     """Return JSON without blanks."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def records(data: SiteData, kind: str) -> dict[str, Any]:
-    """Return the records of a kind as JSON values; evidence is complete, with packed lists."""
+    """Return the records of a kind as JSON values; evidence is packed, without defaults and ``UNSEEN``."""
     whole: Mapping[str, Mapping[str, Record]] = {
         "evidence": data.runs,
         "probes": data.probes,
         "published": data.published,
     }
     if kind in whole:
-        return {name: pack_lists(record.model_dump(mode="json")) for name, record in whole[kind].items()}
+        dumped = (
+            (name, record.model_dump(mode="json", exclude_defaults=True, exclude=UNSEEN))
+            for name, record in whole[kind].items()
+        )
+        return {name: pack_lists(record) for name, record in dumped}
     return {name: plain(record) for name, record in getattr(data.store, kind).items()}
 
 
