@@ -21,11 +21,13 @@ class Engine(Protocol):
 
     ``DECODE_ROUNDS``: passes of decoding after which waiting prompts get one of their own; 0 where a pass mixes both.
     ``OTHER_BUDGETS``: prefill budgets beside the release's own are tried.
+    ``SHARES_LOCK``: the engine runs in Python, beside the thread that prepares images.
     ``GROWS``: memory is highest under load, not when the server is ready.
     """
 
     DECODE_ROUNDS: int
     OTHER_BUDGETS: bool
+    SHARES_LOCK: bool
     GROWS: bool
 
     def forward_tokens(self, prefill_tokens: int, max_batch_size: int, tp: int, /) -> int:

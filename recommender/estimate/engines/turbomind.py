@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 DECODE_ROUNDS = 0
 """A pass mixes prompts and decoding."""
+SHARES_LOCK = False
+"""The engine is C++; its threads hold no lock of Python."""
 OTHER_BUDGETS = True
 """They decide how a pass mixes both."""
 LEAVES_NOTHING = frozenset({"fp8", "mxfp4"})

@@ -17,7 +17,7 @@ from recommender.estimate.scheduler.passes import Passes, Simulation
 
 HALF = 0.5
 MOST_HELD = 0.95
-"""The most of a pass that a thread loses: Python's lock changes hands every 5 ms (sys.getswitchinterval)."""
+"""The most of a pass that a thread loses. Assumed: the lock changes hands every 5 ms (sys.getswitchinterval)."""
 
 
 @dataclass

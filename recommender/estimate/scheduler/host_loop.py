@@ -50,7 +50,7 @@ def _delay(each: Incoming[R], now: float, written: float) -> Incoming[R]:
 
 
 def _held(at: float, now: float, until: float, share: float) -> float:
-    """Return when is done what would be done ``at`` a time, if a ``share`` of the time ``until`` then is lost."""
+    """Return the end of work that would end ``at`` a time, where a ``share`` of ``now`` to ``until`` is lost."""
     passed = (until - now) * (1 - share)
     if at <= now:
         return at
@@ -61,7 +61,8 @@ def _held(at: float, now: float, until: float, share: float) -> float:
 class HostLoop(Generic[R]):
     """The loop of one server; ``overhead`` is a request's time beside it.
 
-    ``shared``: passes hold up the thread that prepares, so a request's time is only known when it is in hand.
+    ``shared``: passes hold up the thread that prepares. A request is then prepared when the thread is free: only then
+    are the passes known that hold it up.
     """
 
     overhead: float

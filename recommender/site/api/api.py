@@ -21,6 +21,8 @@ LICENCE = "Apache-2.0"
 FORMAT = 1
 TITLES = ("name", "hub", "option", "title", "statement", "summary")
 """Title fields: the index of a kind shows the first one that a record has."""
+LEFT_OUT = {"phases": {"__all__": {"drawn"}}}
+"""What each request of a phase was: half a megabyte that only a fit reads."""
 
 
 def files(data: SiteData) -> Iterator[tuple[str, str]]:
@@ -35,17 +37,13 @@ def files(data: SiteData) -> Iterator[tuple[str, str]]:
         yield path, compact(blocks)
 
 
-UNSEEN = {"phases": {"__all__": {"drawn"}}}
-"""What each request of a phase was: half a megabyte that only a fit reads."""
-
-
 def compact(value: object) -> str:
     """Return JSON without blanks."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def records(data: SiteData, kind: str) -> dict[str, Any]:
-    """Return the records of a kind as JSON values; evidence is packed, without defaults and ``UNSEEN``."""
+    """Return the records of a kind as JSON values; evidence is packed, without defaults and ``LEFT_OUT``."""
     whole: Mapping[str, Mapping[str, Record]] = {
         "evidence": data.runs,
         "probes": data.probes,
@@ -53,7 +51,7 @@ def records(data: SiteData, kind: str) -> dict[str, Any]:
     }
     if kind in whole:
         dumped = (
-            (name, record.model_dump(mode="json", exclude_defaults=True, exclude=UNSEEN))
+            (name, record.model_dump(mode="json", exclude_defaults=True, exclude=LEFT_OUT))
             for name, record in whole[kind].items()
         )
         return {name: pack_lists(record) for name, record in dumped}
