@@ -38,7 +38,7 @@ prompt token (0.7.0 lmdeploy/pytorch/engine/model_agent.py:51: 7 bytes for each 
 OTHER_BUDGETS = False
 """Neither 2,048 nor 16,384 gained in two sweeps: h100-sweep-pytorch-llama, h100-sweep-pytorch-qwen3-vl."""
 SHARES_LOCK = True
-"""With one GPU the engine's loop runs in the server's process (0.18.0 lmdeploy/pytorch/engine/executor/__init__.py:51)."""
+"""On one GPU the engine runs in the server's process (0.18.0 lmdeploy/pytorch/engine/executor/__init__.py:51)."""
 GROWS = True
 """PyTorch's allocator takes what passes need as they come, up to 3 GiB after the start on an H200."""
 RESERVED_BLOCKS = 1
