@@ -584,11 +584,11 @@ def test_a_long_last_answer_is_no_overload() -> None:
 
 @pytest.mark.parametrize(("clients", "batch", "kv"), [(1, 8, 0), (5, 8, 0), (24, 8, 0), (20, 64, 900)])
 def test_a_closed_loop_is_the_naive_one(clients: int, batch: int, kv: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Turn after turn of each client, of which a round is left out. Clients over latency are the answers in a span."""
+    """Turn after turn of each client, of which four are left out. Clients over latency are the answers in a span."""
     monkeypatch.setattr(simulation, "ROUNDS", 40)
     place = server(8.0, 1.5, 3.0, batch=batch, budget=100, kv_tokens=kv)
     turns = [request(30, 11.0 + 7 * turn, 80 + 64 * turn, prepare=0.7, row=0.05) for turn in range(3)]
-    turn_of = dict(enumerate(islice(cycle(range(3)), clients)))
+    turn_of = {client: math.floor(3 * client / clients) for client in range(clients)}
 
     def follow(number: int) -> SimulatedRequest:
         turn_of[len(turn_of)] = turn = (turn_of[number] + 1) % 3
@@ -597,7 +597,8 @@ def test_a_closed_loop_is_the_naive_one(clients: int, batch: int, kv: int, monke
     naive = NaiveServer(place, follow, random.Random(sampling.SEED))
     for turn in tuple(turn_of.values()):
         naive.send(0.0, turns[turn])
-    sent, first, done = np.array(naive.run(range(clients, clients + max(60, 40 * clients)))).T
+    count = 3 * math.ceil(max(100, 40 * clients) / 3)
+    sent, first, done = np.array(naive.run(range(4 * clients, 4 * clients + count))).T
     found = simulation.simulate_closed_loop(place, [[turn] for turn in turns], clients)
     pairs = ((found.ttft, first - sent), (found.tpot, (done - first) / 29), (found.latency, done - sent))
     for quantiles, times in pairs:
@@ -608,6 +609,43 @@ def test_a_closed_loop_is_the_naive_one(clients: int, batch: int, kv: int, monke
     # Of 40 rounds one is cut by the span's begin and end.
     assert found.rps == pytest.approx(1e3 * (len(done) - 1) / (done.max() - done.min()), rel=1 / 40)
     assert found.tokens == pytest.approx(30 * found.rps, rel=1e-9)
+
+
+@pytest.mark.parametrize(("clients", "budget"), [(4, 2048), (16, 2048), (48, 2048), (48, 8192)])
+def test_a_short_loop_is_a_long_one(clients: int, budget: int) -> None:
+    """Long prompts with short answers, as of code completion: all start at once, and what they then do fades.
+
+    The rate is that of 2,500 answers after 1,000 of a server that draws each length alone.
+    """
+    chance = random.Random(3)
+    lengths = [(round(chance.lognormvariate(7.3, 0.9)), round(chance.lognormvariate(2.6, 1.1))) for _ in range(50)]
+    asked = [request(out + 1, 0.04 * new, new + 1, prepare=0.7, row=new * 1e-5) for new, out in lengths]
+    place = server(6.0, 0.5, 1.0, batch=64, budget=budget)
+    naive = NaiveServer(place, lambda _number: chance.choice(asked), random.Random(sampling.SEED))
+    for _ in range(clients):
+        naive.send(0.0, chance.choice(asked))
+    done = sorted(end for _, _, end in naive.run(range(4000)))
+    found = simulation.simulate_closed_loop(place, [asked], clients)
+    assert found.rps == pytest.approx(1e3 * 2500 / (done[3500] - done[1000]), rel=0.03)
+
+
+@pytest.mark.parametrize("clients", [4, 8])
+def test_a_long_conversation_has_its_mean_turn(clients: int) -> None:
+    """Fewer clients than turns: the later turns, whose prompts are longer, count as much as the first ones."""
+    turns = [request(10, 5.0 * turn, 10 + turn) for turn in range(1, 31)]
+    place = server(6.0, batch=8, budget=10**6)
+    turn_of = {client: random.Random(client).randrange(30) for client in range(clients)}
+
+    def follow(number: int) -> SimulatedRequest:
+        turn_of[len(turn_of)] = turn = (turn_of[number] + 1) % 30
+        return turns[turn]
+
+    naive = NaiveServer(place, follow, random.Random(sampling.SEED))
+    for turn in tuple(turn_of.values()):
+        naive.send(0.0, turns[turn])
+    done = sorted(end for _, _, end in naive.run(range(3000)))
+    found = simulation.simulate_closed_loop(place, [[turn] for turn in turns], clients)
+    assert found.rps == pytest.approx(1e3 * 2400 / (done[2800] - done[400]), rel=0.03)
 
 
 @given(st.integers(1, 37), st.integers(1, 20), st.integers(2, 40), quarters(0, 20), quarters(1, 40))

@@ -18,9 +18,11 @@ from recommender.estimate.scheduler.passes import Answer, SimulatedRequest, Simu
 
 Timed: TypeAlias = Literal["ttft", "tpot", "latency"]
 
-ROUNDS = 3
-"""Requests of each client that count, after one that does not."""
-LEAST, MOST = 60, 1500
+WARM_UP = 4
+"""Requests of each client that do not count. All start at once, and their waves of prompts fade in so many rounds."""
+ROUNDS = 4
+"""Requests of each client that count."""
+LEAST, MOST = 100, 1500
 """Requests that count: at least and, for a closed loop of up to so many clients, at most."""
 OPEN_REQUESTS = 800
 """Requests that count where they arrive at a rate; a quarter as many come before them."""
@@ -87,10 +89,13 @@ def simulate_closed_loop(
 ) -> LoadFigures:
     """Return the figures with ``clients`` requests always in flight.
 
-    ``turns`` holds, for each turn of a conversation, requests that are equally likely; each client begins at another
-    turn. By Little's law the rate is the number of clients over the mean latency.
+    ``turns`` holds, for each turn of a conversation, requests that are equally likely. The clients begin at turns that
+    are spread over the conversation. By Little's law the rate is the number of clients over the mean latency.
     """
     count = min(max(ROUNDS * clients, LEAST), max(MOST, clients))
+    # A part of the requests has another mean length than all of them.
+    each = sum(map(len, turns))
+    count = -(-count // each) * each if each <= MOST else count
     drawn = [draws(turn, SEED + place) for place, turn in enumerate(turns)]
     turn_of: dict[int, int] = {}
     numbers = iter(range(2**31))
@@ -102,8 +107,8 @@ def simulate_closed_loop(
 
     simulation = start(server, lambda at, number: send(at, (turn_of.pop(number) + 1) % len(turns)))
     for client in range(clients):
-        send(0.0, client % len(turns))
-    answers = simulation.answer(range(clients, clients + count))
+        send(0.0, client * len(turns) // clients)
+    answers = simulation.answer(range(WARM_UP * clients, WARM_UP * clients + count))
     latency = Quantiles.of(answer.done - answer.sent for answer in answers)
     return _summarise(answers, latency, 1e3 * clients / latency.mean)
 
