@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, replace
-from itertools import accumulate, count, cycle, islice
+from itertools import accumulate, count
 from operator import itemgetter
 from typing import TypeAlias
 
