@@ -316,6 +316,19 @@ def test_an_option_that_nothing_here_reads_does_nothing() -> None:
     assert against(setting("omp-num-threads", "2"), setting("no-such-option", "1")) == []
 
 
+def test_a_spread_that_no_prediction_knows_is_told() -> None:
+    """--dp 2 is not in the speed that is shown; 1 spreads nothing, and a release without the option refuses it."""
+    assert against(setting("dp", "2"), setting("ep", "1")) == [
+        (
+            "unpredicted-option",
+            "warn",
+            "The prediction leaves --dp 2 out: it is that of 1 GPU without it",
+            "measure it: recommend smoke",
+        )
+    ]
+    assert [name for name, *_ in against(setting("dp", "2"), lmdeploy="0.7.0", model=TEXT)] == ["unknown-option"]
+
+
 def test_each_fault_is_told_wherever_it_stands() -> None:
     """One that says nothing does not hide those after it; a number is told of whatever it is."""
     settings = (

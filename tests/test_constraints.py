@@ -179,6 +179,7 @@ def test_facts_of_a_model_that_sees() -> None:
         "model.hub": "OpenGVLab/InternVL3-8B-AWQ",
         "model.architecture": "InternVLChatModel",
         "model.family": "qwen2.5",
+        "model.mixture": False,
         "model.vision": True,
         "model.tiled": True,
         "model.request_tiles": True,
@@ -230,6 +231,7 @@ def test_facts_of_a_model_that_reads_only() -> None:
     facts = constraints.fact_values(resolve(gpu="l4", model=TEXT))
     expected = {
         "gpu.nvlink": False,
+        "model.mixture": False,
         "model.vision": False,
         "model.tiled": False,
         "model.request_tiles": False,

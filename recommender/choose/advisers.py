@@ -14,7 +14,7 @@ from recommender.choose.needs import list_needs
 from recommender.choose.reasons import Explanation, explain
 from recommender.choose.select import Candidate
 from recommender.common.errors import RequestError, UnknownName
-from recommender.common.text import did_you_mean, normal, shorten
+from recommender.common.text import count, did_you_mean, normal, shorten
 from recommender.estimate.configuration import Configuration
 from recommender.knowledge import option_values
 from recommender.knowledge.conditions import parse
@@ -28,6 +28,7 @@ from recommender.request.resolved_request import ResolvedRequest
 if TYPE_CHECKING:
     from recommender.knowledge import records
 
+SPREAD = ("dp", "ep", "cp", "nnodes")
 DEFAULTS = "defaults"
 """The name of LMDeploy's own defaults: an adviser who gives no settings."""
 
@@ -232,6 +233,7 @@ def find_problems(
     parsed = constraints.parse_all(resolved.store)
     return (
         *_find_unread(resolved, adviser),
+        *_find_unpredicted(resolved, adviser, candidate.config.cards),
         *constraints.evaluate(parsed, candidate.values, "reject"),
         *constraints.evaluate(parsed, candidate.values, "warn"),
         *(
@@ -254,6 +256,16 @@ def find_problems(
             if all(parse(text).holds(candidate.values) for text in claim.when)
         ),
     )
+
+
+def _find_unpredicted(resolved: ResolvedRequest, adviser: GivenSettings, cards: int) -> Iterator[ConstraintFinding]:
+    """Yield settings that spread a model over GPUs in a way that no prediction knows."""
+    for name in SPREAD:
+        value = adviser.settings[name].value if name in adviser.settings else ""
+        if name in resolved.options and value.isdecimal() and int(value) > 1:
+            flag = resolved.store.flags[name]
+            message = f"The prediction leaves {flag.option} {value} out: it is that of {count(cards, 'GPU')} without it"
+            yield ConstraintFinding("unpredicted-option", "warn", message, "measure it: recommend smoke", flag.sources)
 
 
 def _find_unread(resolved: ResolvedRequest, adviser: GivenSettings) -> Iterator[ConstraintFinding]:

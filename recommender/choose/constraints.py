@@ -199,6 +199,7 @@ def fact_values(resolved: ResolvedRequest) -> dict[str, Value]:
         "model.hub": model.hub,
         "model.architecture": model.architecture,
         "model.family": text.family,
+        "model.mixture": bool(text.mixture),
         "model.vision": bool(model.vision),
         "model.tiled": vision is not None and not vision.pixels,
         "model.request_tiles": vision is not None and reads_limit(vision),

@@ -32,7 +32,7 @@ _TABLE: tuple[tuple[Kind, str, str], ...] = (
     ("number", "gpu.", "count memory_gib available_gib"),
     ("flag", "gpu.", "nvlink"),
     ("text", "model.", "id hub architecture family quantization quantization_version dtype needs"),
-    ("flag", "model.", "vision tiled request_tiles remote_code turbomind pytorch"),
+    ("flag", "model.", "vision tiled mixture request_tiles remote_code turbomind pytorch"),
     ("number", "model.", "quantization_bits quantization_group hidden layers heads kv_heads head_dim"),
     ("number", "model.", "intermediate vocab max_positions max_tiles tile_tokens"),
     ("number", "request.", "images image_width image_height tiles image_tokens prompt_tokens input_tokens"),
