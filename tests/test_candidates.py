@@ -50,6 +50,20 @@ def test_of_texts_other_budgets_come_after_lmdeploys_own() -> None:
         assert budgets(**asked)[:2] == [(16, [2048, 4096, 8192]), (8, [2048, 4096, 8192])]
 
 
+@pytest.mark.parametrize(
+    ("model", "workload", "clients", "budget"),
+    [
+        *(("gpt-oss-20b", "code", 256, 16_384), ("gpt-oss-20b", "code", 64, 8192), ("gpt-oss-20b", "chat", 256, 8192)),
+        *(("llama-3.1-8b-instruct", "code", 256, 8192), ("qwen3-30b-a3b", "code", 256, 16_384)),
+    ],
+)
+def test_experts_are_read_seldom_for_many_long_prompts(model: str, workload: str, clients: int, budget: int) -> None:
+    """Mixtures that do little but prefill get passes of 16,384 tokens (32.0 and 30.4 requests/s on one H100)."""
+    resolved = resolve(gpu="H100-80G", model=model, workload=workload, concurrency=clients)
+    assert candidates.usual_budget(resolved) == budget
+    assert {config.prefill_tokens for config in next(candidates.tiers(resolved))} == {budget}
+
+
 def test_images_give_up_bits_before_detail_and_detail_before_the_schema() -> None:
     """Of a photo of nine tiles six at most, then one; every bit width before each."""
     order = [(tiles, bits) for tiles in (0, 6, 1) for bits in (16, 8, 4)]

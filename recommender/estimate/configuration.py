@@ -65,6 +65,8 @@ class Configuration:
     """Answers follow a JSON schema."""
     cache_sized_by: str = ""
     """What decided cache_ratio (see cache_sizing); empty: it was given."""
+    kv_bits_by: str = ""
+    """speed: fewer bits were chosen because runs won with them, not because memory is short."""
 
     @property
     def cards(self) -> int:

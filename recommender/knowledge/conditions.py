@@ -42,7 +42,7 @@ _TABLE: tuple[tuple[Kind, str, str], ...] = (
     ("text", "request.", "ttft_at tpot_at latency_at"),
     ("text", "request.", "goal kv backend"),
     ("text", "config.", "backend dtype log_level communicator model_format chat_template server_name proxy_url"),
-    ("text", "config.", "unmet_needs cache_sized_by"),
+    ("text", "config.", "unmet_needs cache_sized_by kv_bits_by"),
     ("number", "config.", "session_len max_batch_size prefill_tokens block_len kv_bits tp servers share cards port"),
     ("number", "config.", "omp_threads cache_ratio max_tiles max_tokens temperature batch_room_mib"),
     ("flag", "config.", "prefix_caching trust_remote_code disable_docs structured_output"),

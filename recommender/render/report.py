@@ -22,7 +22,7 @@ from recommender.render.summary import (
     rate_digits,
     replayed_misses,
     summary,
-    with_8_bits,
+    with_16_bits,
 )
 
 if TYPE_CHECKING:
@@ -163,8 +163,8 @@ def _speed(recommendation: Recommendation) -> Iterator[str]:
     yield from _indented(f"Limited by {predicted.limit}. {ranges}", 2)
     if text := against_defaults(recommendation):
         yield from _indented(f"LMDeploy's defaults: {text}.", 2)
-    if text := with_8_bits(recommendation):
-        yield from _indented(f"KV cache of 8 bits: {text}.", 2)
+    if text := with_16_bits(recommendation):
+        yield from _indented(f"KV cache of 16 bits: {text}.", 2)
     yield from _quantiles(recommendation)
 
 

@@ -22,7 +22,7 @@ from recommender.render.summary import (
     gib,
     rate_digits,
     replayed_misses,
-    with_8_bits,
+    with_16_bits,
 )
 
 if TYPE_CHECKING:
@@ -152,8 +152,8 @@ def _expect(recommendation: Recommendation, drawn: bool) -> Iterator[str]:
         yield f"  {'goal':<12}{goal}"
     if text := against_defaults(recommendation):
         yield from labelled("defaults", text, "  ", 12)
-    if text := with_8_bits(recommendation):
-        yield from labelled("int8 KV", text, "  ", 12)
+    if text := with_16_bits(recommendation):
+        yield from labelled("16-bit KV", text, "  ", 12)
     if replayed := predicted.replayed:
         ttft, latency = replayed.ttft, replayed.latency
         yield from wrap(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from recommender.choose.defaults import compare_with_defaults, gain_of_8_bits
+from recommender.choose.defaults import compare_with_defaults, rate_of_16_bits
 from recommender.choose.reasons import has_source
 from recommender.common.text import count
 from recommender.common.units import GIB, SECONDS_FROM, duration
@@ -64,11 +64,10 @@ def against_defaults(recommendation: Recommendation) -> str:
     return f"{rate(found.rps)} requests/s ({than}), {gib(found.memory)} GiB"
 
 
-def with_8_bits(recommendation: Recommendation) -> str:
-    """Say what a KV cache of 8 bits would gain; empty where that is little."""
-    gain = gain_of_8_bits(recommendation)
-    more = rate(gain * recommendation.speed.rps.value)
-    return f"{more} requests/s ({100 * (gain - 1):.0f} % more; answers may differ): --kv int8" if gain > 1 else ""
+def with_16_bits(recommendation: Recommendation) -> str:
+    """Say what a KV cache of 16 bits would cost; empty where speed was no reason for fewer."""
+    slower, ours = rate_of_16_bits(recommendation), recommendation.speed.rps.value
+    return f"{rate(slower)} requests/s ({100 * (1 - slower / ours):.0f} % less): --kv fp16" if slower else ""
 
 
 def replayed_misses(recommendation: Recommendation) -> tuple[str, ...]:
