@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -134,6 +135,27 @@ def test_a_pipeline_tells_the_same_settings() -> None:
 
 
 OWN = "#!/bin/bash\nM=/models/x\nexport PORT=${PORT:-8000}\n{}\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("  --session-len 8192 --tp 2\n", ("--session-len", "8192", "--tp", "2")),
+        ('  --session-len "$SESSION_LEN" --log-level=INFO  # why\n', ("--session-len", "4096", "--log-level=INFO")),
+        (
+            '  --session-len "${SESSION_LEN}"\n  # off\n  --enable-metrics\n',
+            ("--session-len", "4096", "--enable-metrics"),
+        ),
+        ("", ()),
+    ],
+)
+def test_options_that_somebody_wrote_into_a_script_are_read(written: str, words: tuple[str, ...]) -> None:
+    """In place of a line, beside it or after it, with a value or a variable, as Bash reads them."""
+    edited = replace(SERVE, text=SERVE.text.replace('  --session-len "$SESSION_LEN"\n', written))
+    assert edited.text != SERVE.text
+    old = SERVE.words(FOUND.resolved, {})
+    place = old.index("--session-len")
+    assert edited.words(FOUND.resolved, {}) == (*old[:place], *words, *old[place + 2 :])
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from recommender.request.resolved_request import ResolvedRequest
 
 ASSIGNED = re.compile(r"^(export )?([A-Z][A-Z0-9_]*)=\$\{\2:-(.*)\}$", re.MULTILINE)
-PASSED = re.compile(r'^  (--[a-z0-9-]+) "\$([A-Z0-9_]+)"$', re.MULTILINE)
+PASSED = re.compile(r'^  --[a-z0-9-]+ "\$[A-Z0-9_]+"$', re.MULTILINE)
+ARGUMENTS = re.compile(r"^args=\(\n(.*?)^\)$", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"\$\{?([A-Z][A-Z0-9_]*)\}?")
 SWITCH = re.compile(r"^if \[\[ \$([A-Z0-9_]+) == true \]\]; then args\+=\((--[a-z0-9-]+)\); fi$", re.MULTILINE)
 BOOLEANS = dict.fromkeys(("1", "on", "true", "yes"), "true") | dict.fromkeys(("0", "off", "false", "no"), "false")
 """What a script takes for a switch (templates/shell/switches.j2)."""
@@ -95,7 +97,12 @@ class Artefact:
             words = self.command_line(environment) or ()
             return words[1:] if self.model(environment) else words
         values = self.values(environment)
-        passed = [word for option, name in PASSED.findall(self.text) for word in (option, values.get(name, ""))]
+        block = ARGUMENTS.search(self.text)
+        try:
+            words = shlex.split(block[1], comments=True) if block else []
+        except ValueError:  # a quote that does not end
+            words = []
+        passed = (NAMED.sub(lambda name: values.get(name[1], ""), word) for word in words)
         return (*passed, *(option for name, option in SWITCH.findall(self.text) if values.get(name) == "true"))
 
     def command_line(self, environment: Mapping[str, str]) -> tuple[str, ...] | None:
