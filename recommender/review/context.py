@@ -89,7 +89,7 @@ def context(
             answers.pop(excluded, None)
     answers |= given | {name: mine[name] for name in mine.keys() & {"model"}}
     uncovered = None if "lmdeploy" in given else uncovered
-    count = _count(script, launch, ":" in str(options.get("gpu") or ""), answers, batch_job.gpus(script))
+    count = _count(script, launch, ":" in str(options.get("gpu") or ""), answers, batch_job.gpus(script, launch))
     values = {name: value for answer in answers.values() for name, value in answer.items()}
     if uncovered is not None and Version(uncovered.release) < Version(first_release(store)):
         values["lmdeploy"] = first_release(store)  # the nearest one

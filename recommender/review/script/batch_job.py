@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
+from itertools import islice
 
 from recommender.common.pattern import pattern
-from recommender.review.script.model import Script
+from recommender.review.script.model import Launch, Script
 
 DIRECTIVE = pattern(r"#(?:SBATCH|PBS|BSUB)[ \t]+(?P<given>[^\n]*)")
 GPUS = pattern(
@@ -23,7 +25,13 @@ SKY_EACH = pattern(r"(?m)^[ \t]+-[ \t]+accelerators:[ \t]*[\"']?[A-Za-z][\w.-]*(
 """One of the machines on which a task of SkyPilot may run."""
 SKY_CARD = pattern(r"[\"']?[A-Za-z][\w.-]*[\"']?(?::[ \t]*(\d{1,3}))?[\"']?")
 """A choice of SkyPilot, as ``{H100: 2, A100: 2}``, and one card of it."""
+SUBMITTED = pattern(
+    r"(?ms)^[^\n#]*\b(?:sbatch|qsub|bsub)\b(?P<given>[^\n]*?)<<-?[ \t]*[\"'\\\\]?(?P<end>\w+)[^\n]*\n"
+    r"(?P<job>.*?)\n[ \t]*(?P=end)[ \t]*$"
+)
+"""A job in a here-document, and the options of its command, which come first."""
 MARKS = ("#SBATCH", "#PBS", "#BSUB")
+MOST_JOBS = 20
 TOTAL = pattern(r"--gpus[= ]|-G")
 """GPUs of all nodes together."""
 NODES = pattern(r"(?:--nodes[= ]|-N[ \t]*)(?P<nodes>\S+)")
@@ -31,9 +39,22 @@ OTHERWISE = pattern(r"--gpus|--gres|-G[ \t]*\d|\bhet-group\b|\b(?:sbatch|salloc)
 """What gives a step, or another job, GPUs of its own."""
 
 
+def gpus(script: Script, launch: Launch | None) -> int | None:
+    """Return how many GPUs a launch's job has on each node; None if it does not say, or if a step may have others."""
+    for job in _submitted(script) if launch is not None else ():
+        if launch is not None and job.start("job") <= launch.place.start < job.end("job"):
+            return _asked(f"#SBATCH{job['given']}\n{job['job']}")
+    return _of_file(script)
+
+
 @lru_cache(maxsize=8)
-def gpus(script: Script) -> int | None:
-    """Return how many GPUs a job has on each node; None if it does not say, or if a step may have others."""
+def _submitted(script: Script) -> list[re.Match[str]]:
+    known = script.kind == "bash" and any(mark in script.text for mark in MARKS)
+    return list(islice(SUBMITTED.finditer(script.text), MOST_JOBS)) if known else []
+
+
+@lru_cache(maxsize=8)
+def _of_file(script: Script) -> int | None:
     if script.kind == "steps" and (task := SKY.search(script.text)):
         return int(task["gpus"] or 1)
     if script.kind == "steps":
@@ -43,7 +64,11 @@ def gpus(script: Script) -> int | None:
         return counts.pop() if len(counts) == 1 else None
     if script.kind != "bash" or not any(mark in script.text for mark in MARKS):
         return None
-    lines = script.text.split("\n")
+    return _asked(script.text)
+
+
+def _asked(text: str) -> int | None:
+    lines = text.split("\n")
     given = " ".join(match["given"] for line in lines if (match := DIRECTIVE.fullmatch(line.rstrip())))
     code = "\n".join(line for line in lines if not line.startswith("#"))
     found = list(GPUS.finditer(given))
