@@ -5,6 +5,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice, pairwise
+from typing import NamedTuple
 
 from recommender.common.pattern import pattern
 from recommender.review.script import beside
@@ -45,8 +46,13 @@ MAKEFILE = pattern(r"(?i)(?:.*[/\\])?(?:(?:gnu)?makefile(?:\.\w+)?|[^/\\]*\.mk)"
 PREREQUISITES = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=]*", re.DOTALL)
 """A rule's line without a recipe: it has names, no commands."""
 INLINE = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=\n]*;(?P<recipe>.*)", re.DOTALL)
+CONDITION = pattern(
+    r" *(?:(?P<end>endif)\b[^\n]*|(?P<other>else)\b *(?:(?=if)|(?:#[^\n]*)?$)|(?=if))"
+    r"(?:(?P<kind>ifn?def|ifn?eq)\b(?: +(?P<name>\w+) *| *\( *\$[({](?P<left>\w+)[)}] *,(?P<right>[^$()\n]*)\) *)?[^\n]*)?"
+)
+"""A line of make's conditionals; one of another form is not evaluated."""
 INCLUDED = pattern(r"[-s]?include[ \t]+(?P<name>[^\s$]+)[ \t]*")
-MOST_INCLUDED, MOST_SCRIPTS = 20, 100
+MOST_INCLUDED, MOST_SCRIPTS, MOST_BRANCHES = 100, 100, 10
 MOST_SHARED = 100
 """Variables that every command gets; of further ones, those that it names."""
 NAME = pattern(r"[A-Za-z_]\w*")
@@ -76,6 +82,7 @@ def read(script: Script) -> Script:
     lines, just = list(_lines(code)), bool(JUSTFILE.fullmatch(script.path))
     make, left = bool(MAKEFILE.fullmatch(script.path)), MOST_INCLUDED
     made = _known(page, code, just, make)
+    branches: list[_Branch] = []
     sections = not just and any(SECTION.fullmatch(code.code[start:end].strip()) for start, end in lines)
     lines = list(_lines(code, CONTINUED)) if sections else lines
     heads = [
@@ -91,10 +98,16 @@ def read(script: Script) -> Script:
         elif make and left and (included := INCLUDED.fullmatch(line)):
             left -= 1
             made |= _beside(page, included["name"], start, end)
+        elif make and left and (condition := CONDITION.fullmatch(line)):
+            left -= 1
+            _branch(condition, branches, made)
         elif make and PREREQUISITES.fullmatch(line):
             run.followed.append((start, end))
         elif not sections and (assigned := ASSIGNED.fullmatch(line)):
-            made[assigned["name"]] = _assigned(page, assigned, start, just, made)
+            word = _assigned(page, assigned, start, just, made)
+            skipped = next((branch for branch in branches if branch.skipped), None)
+            if skipped is None or (assigned["more"] and word.value is not None and not skipped.taken):
+                made[assigned["name"]] = word
         elif just and line[:1] not in (" ", "\t"):
             for given in PARAMETER.finditer(line):
                 made[given["name"]] = _word(page, given["value"], start + given.start("value"))
@@ -105,6 +118,48 @@ def read(script: Script) -> Script:
             part = _of_section(code, part, line, lines[at + 1 : at + 2]) if sections else part
             _start(run, _plain(part), environment, Where(background=group in TOGETHER))
     return complete_script(replace(script, comments=tuple(comments)), run, [])
+
+
+class _Branch(NamedTuple):
+    """A branch of make's conditionals."""
+
+    holds: bool | None
+    """Its condition, without a caller's variables; None if unknown."""
+    taken: bool
+    """An earlier branch of the conditional holds."""
+    before: dict[str, Word]
+    """What was set before it, or before the branches that are skipped."""
+
+    @property
+    def skipped(self) -> bool:
+        """Return whether make skips it unless the caller sets a variable."""
+        return self.taken or self.holds is False
+
+
+def _branch(line: re.Match[str], branches: list[_Branch], made: dict[str, Word]) -> None:
+    """Enter or leave a branch; one that make takes forgets what the skipped ones before it set."""
+    last = branches.pop() if (line["end"] or line["other"]) and branches else None
+    if line["end"] or len(branches) >= MOST_BRANCHES:
+        return
+    holds = _holds(line, made) if line["kind"] else True
+    taken = last is not None and (last.taken or last.holds is True)
+    before = dict(made)
+    if last is not None and last.skipped and not taken:
+        before = last.before
+        if holds is not False:
+            made.clear()
+            made.update(before)
+    branches.append(_Branch(holds, taken, before))
+
+
+def _holds(line: re.Match[str], made: Mapping[str, Word]) -> bool | None:
+    """Return whether a condition of make holds without a caller's variables; None if unknown."""
+    name = line["name"] or line["left"]
+    value = made[name].value if name in made else ""
+    if not name or value is None:
+        return None
+    equal = value != "" if line["name"] else value == line["right"].strip()
+    return equal != line["kind"].startswith("ifn")
 
 
 def _of_section(code: Mapped, part: Mapped, line: str, behind: list[tuple[int, int]]) -> Mapped:
