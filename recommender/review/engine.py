@@ -192,6 +192,7 @@ def _of_sweeps(
     made = sweeps.launches(script)
     models = [*sweeps.of_models(script), *sweeps.of_branches(script)]
     values = {word.place for launch in made for option in launch.options for word in option.values}
+    values |= {launch.model.place for launch in made if launch.model is not None}
     run = _Run(script, tuple(cases(script, options, project, tuple(made))), ())
     each = _Run(script, tuple(cases(script, options, project, tuple(models))), ())
     for rule_ in chosen if made or models else ():

@@ -144,7 +144,8 @@ def _unknown(
         names = list(dict.fromkeys(_shown(word) for word in words))
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         shown = f"{', '.join(names[:MOST_NAMED])}{more}"
-        listed = all(swept.issuperset(variables_of(word)) for word in words)
+        turned = set.intersection(*(set(_known_places(turn)) for turn in launch.turns)) if launch.turns else ()
+        listed = all(word.place in turned or swept.issuperset(variables_of(word)) for word in words)
         if listed:
             what = f"a loop lists the values of {shown}; rules report only errors of single values"
         else:
@@ -154,6 +155,12 @@ def _unknown(
         launch.unsure and launch.model is None and launch.starts not in ("proxy", "tool") and not _asks_for_help(launch)
     ):
         yield ReadProblem("this file does not say with which model, and with what else, this starts", launch.place)
+
+
+def _known_places(launch: Launch) -> Iterator[Span]:
+    """Yield the places of the words that a turn of a loop determines."""
+    words = [word for option in launch.options for word in option.values]
+    yield from (word.place for word in (*words, launch.model) if word is not None and word.value is not None)
 
 
 def _is_counted(option: GivenOption, word: Word, computed: frozenset[str]) -> bool:
