@@ -17,9 +17,13 @@ GPUS = pattern(
 )
 SKY = pattern(
     r"(?m)^resources:[ \t]*\n(?:[ \t]+[^\n]*\n)*?[ \t]+accelerators:[ \t]*(?:\n[ \t]+)?\{?[ \t]*"
-    r"[\"']?[A-Za-z][\w.-]*[\"']?(?::[ \t]*(?P<gpus>\d{1,3}))?[ \t]*[\"'}]*[ \t]*(?:#[^\n]*)?$"
+    r"[\"']?(?P<card>[A-Za-z][\w.-]*)[\"']?(?::[ \t]*(?P<gpus>\d{1,3}))?[ \t]*[\"'}]*[ \t]*(?:#[^\n]*)?$"
 )
 """What a task of SkyPilot has on each node."""
+NODE = pattern(
+    r"(?m)^[^\n#]*?(?:\bnvidia\.com/gpu\.product|\bcloud\.google\.com/gke-accelerator)[\"']?:[ \t]*[\"']?(?P<card>[A-Za-z][\w.-]*)"
+)
+"""The label of the nodes on which a pod may run."""
 SKY_CHOICE = pattern(r"(?m)^[ \t]+accelerators:[ \t]*[\[{](?P<cards>[^\]}\n]*)[\]}]")
 SKY_EACH = pattern(r"(?m)^[ \t]+-[ \t]+accelerators:[ \t]*[\"']?[A-Za-z][\w.-]*(?::[ \t]*(\d{1,3}))?[\"']?[ \t]*$")
 """One of the machines on which a task of SkyPilot may run."""
@@ -37,6 +41,14 @@ TOTAL = pattern(r"--gpus[= ]|-G")
 NODES = pattern(r"(?:--nodes[= ]|-N[ \t]*)(?P<nodes>\S+)")
 OTHERWISE = pattern(r"--gpus|--gres|-G[ \t]*\d|\bhet-group\b|\b(?:sbatch|salloc)\b")
 """What gives a step, or another job, GPUs of its own."""
+
+
+@lru_cache(maxsize=8)
+def card(script: Script) -> str:
+    """Return the GPU that a task of SkyPilot, or the pods of a manifest, ask for by name; empty if none or several."""
+    sign = {"steps": SKY, "kubernetes": NODE}.get(script.kind)
+    named = {match["card"] for match in islice(sign.finditer(script.text), MOST_JOBS)} if sign else set()
+    return named.pop() if len(named) == 1 else ""
 
 
 def gpus(script: Script, launch: Launch | None) -> int | None:
