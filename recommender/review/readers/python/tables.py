@@ -50,8 +50,22 @@ def loop_around(scopes: Scopes, added: ast.expr) -> ast.For | None:
     return loop if isinstance(loop, ast.For) else None
 
 
-def turns(resolve: Callable[[ast.expr], ast.expr | None], loop: ast.For | None) -> Iterator[Row]:
-    """Yield what the variables of a loop over a dictionary's items are in each turn; ``resolve`` looks up names."""
+def turns(scopes: Scopes, resolve: Callable[[ast.expr], ast.expr | None], loop: ast.For | None) -> Iterator[Row]:
+    """Yield what the variables of a loop over a dictionary's items, or over the fields of an object, are in each turn.
+
+    ``resolve`` looks up names.
+    """
+    match loop:
+        case ast.For(ast.Name(name), ast.Call(called, [whose])) if last_name(called) == "fields":
+            skipped = set(_skipped(loop))
+            yield from ({name: key} for key, _ in _fields(scopes, whose) if key.value not in skipped)
+            return
+        case ast.For(ast.Tuple([ast.Name(name), ast.Name(other)]), ast.Call(ast.Attribute(ast.Call() as made, "items"))):
+            whose = made.args[0] if len(made.args) == 1 and last_name(made.func) in ("asdict", "vars") else None
+            skipped = set(_skipped(loop))
+            pairs = _fields(scopes, whose) if whose is not None else []
+            yield from ({name: key, other: value} for key, value in pairs if key.value not in skipped)
+            return
     called = loop.iter if loop is not None else None
     if loop is None or not isinstance(called, ast.Call) or last_name(called.func) != "items":
         return
@@ -59,6 +73,21 @@ def turns(resolve: Callable[[ast.expr], ast.expr | None], loop: ast.For | None) 
     names = [each.id for each in getattr(loop.target, "elts", ()) if isinstance(each, ast.Name)]
     if given is not None and len(names) == len(("key", "value")):
         yield from ({names[0]: key, names[1]: value} for key, value in _pairs(resolve(given) or given))
+
+
+def _fields(scopes: Scopes, whose: ast.expr) -> list[tuple[ast.Constant, ast.expr]]:
+    """Return the fields of an object; none if a switch is among them, which a loop treats otherwise."""
+    found = [(ast.Constant(name), value) for name, value in scopes.fields_of(whose).items()]
+    values = [value.value if isinstance(value, ast.Constant) else ... for _, value in found]
+    given = [pair for pair, value in zip(found, values, strict=True) if value is not None]
+    return [] if any(isinstance(value, bool) for value in values) else given
+
+
+def _skipped(loop: ast.For) -> Iterator[str]:
+    """Yield the names of ``if field.name == "model": continue``, and of a list in its place."""
+    for each in loop.body:
+        if isinstance(each, ast.If) and isinstance(each.test, ast.Compare) and isinstance(each.body[0], ast.Continue):
+            yield from (str(one.value) for one in ast.walk(each.test) if isinstance(one, ast.Constant))
 
 
 def _pairs(table: ast.expr | None) -> list[tuple[ast.expr, ast.expr]]:
