@@ -48,7 +48,8 @@ PREREQUISITES = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=]*", re.DOTALL)
 INLINE = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=\n]*;(?P<recipe>.*)", re.DOTALL)
 CONDITION = pattern(
     r" *(?:(?P<end>endif)\b[^\n]*|(?P<other>else)\b *(?:(?=if)|(?:#[^\n]*)?$)|(?=if))"
-    r"(?:(?P<kind>ifn?def|ifn?eq)\b(?: +(?P<name>\w+) *| *\( *\$[({](?P<left>\w+)[)}] *,(?P<right>[^$()\n]*)\) *)?[^\n]*)?"
+    r"(?:(?P<kind>ifn?def|ifn?eq)\b"
+    r"(?: +(?P<name>\w+) *| *\( *\$[({](?P<left>\w+)[)}] *,(?P<right>[^$()\n]*)\) *)?[^\n]*)?"
 )
 """A line of make's conditionals; one of another form is not evaluated."""
 INCLUDED = pattern(r"[-s]?include[ \t]+(?P<name>[^\s$]+)[ \t]*")

@@ -21,7 +21,8 @@ SKY = pattern(
 )
 """What a task of SkyPilot has on each node."""
 NODE = pattern(
-    r"(?m)^[^\n#]*?(?:\bnvidia\.com/gpu\.product|\bcloud\.google\.com/gke-accelerator)[\"']?:[ \t]*[\"']?(?P<card>[A-Za-z][\w.-]*)"
+    r"(?m)^[^\n#]*?\b(?:nvidia\.com/gpu\.product|cloud\.google\.com/gke-accelerator)[\"']?:"
+    r"[ \t]*[\"']?(?P<card>[A-Za-z][\w.-]*)"
 )
 """The label of the nodes on which a pod may run."""
 SKY_CHOICE = pattern(r"(?m)^[ \t]+accelerators:[ \t]*[\[{](?P<cards>[^\]}\n]*)[\]}]")
@@ -51,7 +52,7 @@ def card(script: Script) -> str:
     return named.pop() if len(named) == 1 else ""
 
 
-def gpus(script: Script, launch: Launch | None) -> int | None:
+def gpus(script: Script, launch: Launch | None = None) -> int | None:
     """Return how many GPUs a launch's job has on each node; None if it does not say, or if a step may have others."""
     for job in _submitted(script) if launch is not None else ():
         if launch is not None and job.start("job") <= launch.place.start < job.end("job"):

@@ -45,7 +45,7 @@ QUOTED = frozenset({"string", "raw_string", "ansi_c_string"})
 EXPANSIONS = frozenset({"simple_expansion", "expansion"})
 ALWAYS_SET = {"HOME": "~", "PWD": "."}
 """Variables that every shell has, and what stands for their folders."""
-NUMBER = pattern(r"0|[1-9]\d{0,9}")
+NUMBER = pattern(r"0|-?[1-9]\d{0,9}")
 FACTOR = pattern(r"(?<![\w${])(?P<number>\d+)|\$?\{?(?P<name>\w+)\}?")
 _FACTOR = r"(?:\w+|\$\w+|\$\{\w+\})"
 TERM = pattern(rf"(?P<sign>[+-]?)\s*(?P<factors>{_FACTOR}(?:\s*\*\s*{_FACTOR}){{0,3}})\s*")

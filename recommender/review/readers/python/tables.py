@@ -60,7 +60,9 @@ def turns(scopes: Scopes, resolve: Callable[[ast.expr], ast.expr | None], loop: 
             skipped = set(_skipped(loop))
             yield from ({name: key} for key, _ in _fields(scopes, whose) if key.value not in skipped)
             return
-        case ast.For(ast.Tuple([ast.Name(name), ast.Name(other)]), ast.Call(ast.Attribute(ast.Call() as made, "items"))):
+        case ast.For(
+            ast.Tuple([ast.Name(name), ast.Name(other)]), ast.Call(ast.Attribute(ast.Call() as made, "items"))
+        ):
             whose = made.args[0] if len(made.args) == 1 and last_name(made.func) in ("asdict", "vars") else None
             skipped = set(_skipped(loop))
             pairs = _fields(scopes, whose) if whose is not None else []

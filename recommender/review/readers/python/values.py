@@ -174,7 +174,9 @@ class Values:
             return
         elif isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) > 1:
             name = join_pieces(self.pieces(node.args[1], depth + 1))
-            yield from self.pieces(ast.copy_location(ast.Attribute(node.args[0], name or "", ast.Load()), node), depth + 1)
+            yield from self.pieces(
+                ast.copy_location(ast.Attribute(node.args[0], name or "", ast.Load()), node), depth + 1
+            )
             return
         elif (value := self.resolve(node) or self.scopes.returned(node)) is not None:
             yield from self.pieces(value, depth + 1)

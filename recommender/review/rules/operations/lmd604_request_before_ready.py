@@ -47,7 +47,9 @@ def rule(script: Script) -> Diagnostics:
             continue
         stretch = launch.place.end, request.place.start
         line = script.text.rfind("\n", 0, request.place.start) + 1
-        waits = WAITS.search(_without(surroundings.code(script, *stretch), _other_waits(script, launch, request, ports)))
+        waits = WAITS.search(
+            _without(surroundings.code(script, *stretch), _other_waits(script, launch, request, ports))
+        )
         if waits or surroundings.is_apart(script, *stretch) or _guarded(script, line, request):
             continue
         paused = [call for call in script.calls if _sleeps(call, launch, request)]
@@ -67,7 +69,9 @@ def _ports(launch: Launch) -> set[str]:
     if port is None:
         return set()
     published = launch.container.published if launch.container else ()
-    mapped = {match[1] for word in published if (match := PUBLISHED.fullmatch(word.value or "")) and match[2] == str(port)}
+    mapped = {
+        match[1] for word in published if (match := PUBLISHED.fullmatch(word.value or "")) and match[2] == str(port)
+    }
     return mapped if published else {str(port)}
 
 
