@@ -7,6 +7,7 @@ from functools import lru_cache
 from recommender.review.readers.python.scopes import FUNCTIONS, Scopes, last_name
 
 MOST_ROWS = 12
+DUMPS = ("asdict", "vars")
 Row = dict[str, ast.expr]
 
 
@@ -56,33 +57,24 @@ def turns(scopes: Scopes, resolve: Callable[[ast.expr], ast.expr | None], loop: 
     ``resolve`` looks up names.
     """
     match loop:
-        case ast.For(ast.Name(name), ast.Call(called, [whose])) if last_name(called) == "fields":
-            skipped = set(_skipped(loop))
-            yield from ({name: key} for key, _ in _fields(scopes, whose) if key.value not in skipped)
-            return
-        case ast.For(
-            ast.Tuple([ast.Name(name), ast.Name(other)]), ast.Call(ast.Attribute(ast.Call() as made, "items"))
-        ):
-            whose = made.args[0] if len(made.args) == 1 and last_name(made.func) in ("asdict", "vars") else None
-            skipped = set(_skipped(loop))
-            pairs = _fields(scopes, whose) if whose is not None else []
-            yield from ({name: key, other: value} for key, value in pairs if key.value not in skipped)
-            return
-    called = loop.iter if loop is not None else None
-    if loop is None or not isinstance(called, ast.Call) or last_name(called.func) != "items":
+        case ast.For(target, ast.Call(called, [whose])) if last_name(called) == "fields":
+            yield from _fields(scopes, whose, loop, target)
+        case ast.For(target, ast.Call(ast.Attribute(ast.Call(called, [whose]), "items"))) if last_name(called) in DUMPS:
+            yield from _fields(scopes, whose, loop, target)
+        case ast.For(ast.Tuple([ast.Name(name), ast.Name(other)]), ast.Call(ast.Attribute(given, "items"))):
+            yield from ({name: key, other: value} for key, value in _pairs(resolve(given) or given))
+
+
+def _fields(scopes: Scopes, whose: ast.expr, loop: ast.For, target: ast.expr) -> Iterator[Row]:
+    """Yield the fields of an object, one a turn; none if a switch is among them, which a loop treats otherwise."""
+    names = [each.id for each in (target, *getattr(target, "elts", ())) if isinstance(each, ast.Name)]
+    found, skipped = scopes.fields_of(whose), set(_skipped(loop))
+    constants = {name: value.value for name, value in found.items() if isinstance(value, ast.Constant)}
+    if any(isinstance(value, bool) for value in constants.values()):
         return
-    given = called.func.value if isinstance(called.func, ast.Attribute) else None
-    names = [each.id for each in getattr(loop.target, "elts", ()) if isinstance(each, ast.Name)]
-    if given is not None and len(names) == len(("key", "value")):
-        yield from ({names[0]: key, names[1]: value} for key, value in _pairs(resolve(given) or given))
-
-
-def _fields(scopes: Scopes, whose: ast.expr) -> list[tuple[ast.Constant, ast.expr]]:
-    """Return the fields of an object; none if a switch is among them, which a loop treats otherwise."""
-    found = [(ast.Constant(name), value) for name, value in scopes.fields_of(whose).items()]
-    values = [value.value if isinstance(value, ast.Constant) else ... for _, value in found]
-    given = [pair for pair, value in zip(found, values, strict=True) if value is not None]
-    return [] if any(isinstance(value, bool) for value in values) else given
+    for name, value in found.items():
+        if name not in skipped and constants.get(name, ...) is not None:
+            yield dict(zip(names, (ast.Constant(name), value), strict=False))
 
 
 def _skipped(loop: ast.For) -> Iterator[str]:
