@@ -2,14 +2,14 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
 from typing import NamedTuple
 
 from recommender.common.pattern import pattern
 from recommender.review.script import beside
-from recommender.review.script.model import Comment, Script, Word
+from recommender.review.script.model import Comment, Embedded, Script, Word
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
 from recommender.review.script.variables import Variables
 from recommender.review.shell.nested import walk
@@ -43,8 +43,14 @@ POSITIONAL = pattern(r"\{posargs(?::(?P<default>[^{}\n]*))?\}")
 MACRO = pattern(r"\$\((?P<make>\w+)\)|\{\{[ \t]*(?P<just>\w+)[ \t]*\}\}|%\((?:ENV_)?(?P<super>\w+)\)[sd]|\$(?=\$)")
 # A justfile: its recipes are indented with blanks too, and their parameters have defaults.
 MAKEFILE = pattern(r"(?i)(?:.*[/\\])?(?:(?:gnu)?makefile(?:\.\w+)?|[^/\\]*\.mk)")
-PREREQUISITES = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=]*", re.DOTALL)
+PREREQUISITES = pattern(r"(?P<targets>[^\s:=#;][^:=;\n]*)::?(?!=)[^;=]*", re.DOTALL)
 """A rule's line without a recipe: it has names, no commands."""
+SPECIFIC = pattern(
+    r"(?P<targets>[^\s:=#;][^:=;\n]*):[ \t]*(?:export[ \t]+)?"
+    r"(?P<name>[A-Za-z_]\w*)[ \t]*(?P<more>\+?)[:?]{0,3}=[ \t]*(?P<value>.*)",
+    re.DOTALL,
+)
+"""A variable of some targets."""
 INLINE = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=\n]*;(?P<recipe>.*)", re.DOTALL)
 CONDITION = pattern(
     r" *(?:(?P<end>endif)\b[^\n]*|(?P<other>else)\b *(?:(?=if)|(?:#[^\n]*)?$)|(?=if))"
@@ -53,8 +59,9 @@ CONDITION = pattern(
 )
 """A line of make's conditionals; one of another form is not evaluated."""
 INCLUDED = pattern(r"[-s]?include[ \t]+(?P<name>[^\s$]+)[ \t]*")
+PROGRAM = pattern(r"#![^\n]*python")
 MOST_INCLUDED, MOST_SCRIPTS, MOST_BRANCHES = 100, 100, 10
-MOST_SHARED = 100
+MOST_SHARED, MOST_TARGETS = 100, 8
 """Variables that every command gets; of further ones, those that it names."""
 NAME = pattern(r"[A-Za-z_]\w*")
 PROCFILE = pattern(r"(?i)(?:.*[/\\])?procfile(?:\..*)?")
@@ -62,7 +69,7 @@ JUSTFILE = pattern(r"(?i)(?:.*[/\\])?\.?justfile")
 DOTENV = pattern(r"(?m)^set[ \t]+dotenv-(?:load|required)\b(?![ \t]*:=[ \t]*false)")
 RECIPE = pattern(r"[ \t]+[@-]*(?P<recipe>.*)", re.DOTALL)
 SCRIPT = pattern(
-    r"(?m)^[^\s:#=][^\n:]*+:[^\n]*+\n(?P<body>[ \t]+#![^\n]*sh\b[^\n]*\n(?:[ \t]+[^\n]*(?:\n|\Z)|[ \t]*\n)*)"
+    r"(?m)^[^\s:#=][^\n:]*+:[^\n]*+\n(?P<body>[ \t]+#![^\n]*(?:sh|python3?)\b[^\n]*\n(?:[ \t]+[^\n]*(?:\n|\Z)|[ \t]*\n)*)"
 )
 JUST_VALUE = pattern(
     r"(?:env(?:_var_or_default)?\([ \t]*[\"'][^\"'\n]*[\"'][ \t]*,[ \t]*)?(?P<value>\"[^\"\n]*\"|'[^'\n]*')[ \t]*\)?"
@@ -84,6 +91,8 @@ def read(script: Script) -> Script:
     make, left = bool(MAKEFILE.fullmatch(script.path)), MOST_INCLUDED
     made = _known(page, code, just, make)
     branches: list[_Branch] = []
+    own: dict[str, dict[str, Word]] = {}
+    targets: list[dict[str, Word]] = []
     sections = not just and any(SECTION.fullmatch(code.code[start:end].strip()) for start, end in lines)
     lines = list(_lines(code, CONTINUED)) if sections else lines
     heads = [
@@ -102,8 +111,14 @@ def read(script: Script) -> Script:
         elif make and left and (condition := CONDITION.fullmatch(line)):
             left -= 1
             _branch(condition, branches, made)
-        elif make and PREREQUISITES.fullmatch(line):
+        elif make and (head := PREREQUISITES.fullmatch(line)):
             run.followed.append((start, end))
+            targets = [own[name] for name in head["targets"].split() if name in own]
+        elif make and (given := SPECIFIC.fullmatch(line)):
+            for name in given["targets"].split():
+                before = made | own.get(name, {})
+                word = _assigned(page, given, start, just, before)
+                own[name] = own.get(name, {}) | {given["name"]: word}
         elif not sections and (assigned := ASSIGNED.fullmatch(line)):
             word = _assigned(page, assigned, start, just, made)
             skipped = next((branch for branch in branches if branch.skipped), None)
@@ -116,8 +131,12 @@ def read(script: Script) -> Script:
             group = command.lastgroup or "recipe"
             environment = made | of_section.get(bisect_right(heads, at), {}) if group == "ini" else made
             part = code.part(start + command.start(group), end)
+            if just and PROGRAM.match(part.code):
+                changes = tuple(_filled(code.code, start, end, made))
+                run.embedded.append(Embedded("recipe.py", start, end, changes))
+                continue
             part = _of_section(code, part, line, lines[at + 1 : at + 2]) if sections else part
-            _start(run, _plain(part), environment, Where(background=group in TOGETHER))
+            _start(run, _plain(part), environment, Where(background=group in TOGETHER), targets)
     return complete_script(replace(script, comments=tuple(comments)), run, [])
 
 
@@ -257,8 +276,33 @@ def _plain(text: Mapped) -> Mapped:
     return text.replaced((*match.span(), f"${{{name}}}" if name else "") for match, name in named)
 
 
-def _start(run: Run, line: Mapped, environment: dict[str, Word], where: Where) -> None:
-    """Follow one command, with variables of its own."""
+def _filled(code: str, start: int, end: int, made: Mapping[str, Word]) -> Iterator[tuple[int, int, str]]:
+    """Yield the variables of a justfile in a recipe that is a program, with their values."""
+    for match in MACRO.finditer(code, start, end):
+        value = made[match["just"]].value if match["just"] in made else None
+        if value is not None:
+            yield *match.span(), value
+
+
+def _start(
+    run: Run, line: Mapped, environment: dict[str, Word], where: Where, targets: Sequence[dict[str, Word]] = ()
+) -> None:
+    """Follow one command, with variables of its own; the further targets that it makes give it others."""
+    first, *others = targets or [{}]
+    before = len(run.launches)
+    _follow(run, line, environment | first, where)
+    mine = run.launches[before:]
+    for other in others[:MOST_TARGETS]:
+        _follow(run, line, environment | other, where)
+        made = [launch for launch, _ in run.launches[before + len(mine) :]]
+        del run.launches[before + len(mine) :]
+        if len(made) == len(mine):
+            pairs = zip(mine, made, strict=True)
+            mine = [(one._replace(alternatives=(*one.alternatives, more)), frame) for (one, frame), more in pairs]
+    run.launches[before:] = mine
+
+
+def _follow(run: Run, line: Mapped, environment: dict[str, Word], where: Where) -> None:
     named = (environment[match[1]].value or "" for match in VARIABLE.finditer(line.code) if match[1] in environment)
     if not any("lmdeploy" in text or "serve" in text for text in (line.code, *named)):
         return

@@ -45,9 +45,10 @@ OF_PLATFORM = pattern(r"\$\{NOMAD_\w+\}|\bjson\.dumps\(|\$\{#\w+\[@\]\}")
 COUNT = pattern(r"\"?\$\{#\w+\[@\]\}\"?")
 """How many elements an array of a shell has."""
 OF_INSTANCE = pattern(
-    r"%[iI](?!\w)|%\(process_num\)\d*d|\$\{?(?:SLURM_\w+|OMPI_\w+|(?:NODE_)?RANK|LWS_\w+|MASTER_ADDR)\b\}?"
+    r"%[iI](?!\w)|(?<=\d)\{\}|\{\{-?\s*\.?[iI](?:tem|TEM)(?:\.\w+)?\s*-?\}\}|%\(process_num\)\d*d|\$\{?(?:SLURM_\w+|OMPI_\w+|(?:NODE_)?RANK|LWS_\w+|MASTER_ADDR)\b\}?"
 )
-"""What tells the servers of one file apart: of systemd, supervisord and what starts jobs on several hosts."""
+"""What tells the servers of one file apart: of systemd, supervisord, xargs, loops of Taskfiles and
+Ansible, and what starts jobs on several hosts."""
 SWAPPER = pattern(r"(?m)^[ \t]+cmd:[ \t]")
 """A model of llama-swap, which gives each a port."""
 GUARDED = pattern(r"-n\s+\"?\$\{?(\w+)(?::?-)?\}?\"?\s*\]\]?\s*(?:&&|;?\s*then\b)|\$\{(\w+):?\+")
