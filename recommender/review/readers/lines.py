@@ -5,12 +5,12 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
-from typing import NamedTuple
 
 from recommender.common.pattern import pattern
-from recommender.review.script import beside
+from recommender.review.readers.assignments import ASSIGNED, beside_values, value_of, word_of
+from recommender.review.readers.makefile import Makefile
 from recommender.review.script.model import Comment, Embedded, Script, Word
-from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
+from recommender.review.script.source_map import Mapped, SourceText
 from recommender.review.script.variables import Variables
 from recommender.review.shell.nested import walk
 from recommender.review.shell.state import Run, Where, complete_script, export
@@ -24,14 +24,6 @@ COMMAND = pattern(
 )
 TOGETHER = frozenset({"proc", "ini"})
 """Lines whose programs all run at the same time."""
-# `NAME = value` of make, with its operators.
-ASSIGNED = pattern(
-    r"(?:export[ \t]+)?(?P<name>[A-Za-z_]\w*)[ \t]*(?P<more>\+?)[:?]{0,3}=[ \t]*(?P<value>.*)", re.DOTALL
-)
-DEFINED = pattern(
-    r"(?m)^define[ \t]+(?P<name>\w+)[ \t]*[:?]{0,3}=?[ \t]*\n(?P<value>(?:(?!endef\b)[^\n]*+\n){0,50}+)endef\b"
-)
-MADE = pattern(r"\$[({](\w+)[)}]")
 ENVIRONMENT = pattern(r"environment[ \t]*=[ \t]*(?P<pairs>.*)", re.DOTALL)
 PAIR = pattern(r"([A-Za-z_]\w*)=(?:\"([^\"\n]*)\"|([^,\n]*))")
 ARGUMENTS = pattern(r"args[ \t]*=(?P<rest>[^\n]*)")
@@ -43,25 +35,10 @@ POSITIONAL = pattern(r"\{posargs(?::(?P<default>[^{}\n]*))?\}")
 MACRO = pattern(r"\$\((?P<make>\w+)\)|\{\{[ \t]*(?P<just>\w+)[ \t]*\}\}|%\((?:ENV_)?(?P<super>\w+)\)[sd]|\$(?=\$)")
 # A justfile: its recipes are indented with blanks too, and their parameters have defaults.
 MAKEFILE = pattern(r"(?i)(?:.*[/\\])?(?:(?:gnu)?makefile(?:\.\w+)?|[^/\\]*\.mk)")
-PREREQUISITES = pattern(r"(?P<targets>[^\s:=#;][^:=;\n]*)::?(?!=)[^;=]*", re.DOTALL)
-"""A rule's line without a recipe: it has names, no commands."""
-SPECIFIC = pattern(
-    r"(?P<targets>[^\s:=#;][^:=;\n]*):[ \t]*(?:export[ \t]+)?"
-    r"(?P<name>[A-Za-z_]\w*)[ \t]*(?P<more>\+?)[:?]{0,3}=[ \t]*(?P<value>.*)",
-    re.DOTALL,
-)
-"""A variable of some targets."""
 INLINE = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=\n]*;(?P<recipe>.*)", re.DOTALL)
-CONDITION = pattern(
-    r" *(?:(?P<end>endif)\b[^\n]*|(?P<other>else)\b *(?:(?=if)|(?:#[^\n]*)?$)|(?=if))"
-    r"(?:(?P<kind>ifn?def|ifn?eq)\b"
-    r"(?: +(?P<name>\w+) *| *\( *\$[({](?P<left>\w+)[)}] *,(?P<right>[^$()\n]*)\) *)?[^\n]*)?"
-)
-"""A line of make's conditionals; one of another form is not evaluated."""
-INCLUDED = pattern(r"[-s]?include[ \t]+(?P<name>[^\s$]+)[ \t]*")
 PROGRAM = pattern(r"#![^\n]*python")
-MOST_INCLUDED, MOST_SCRIPTS, MOST_BRANCHES = 100, 100, 10
-MOST_SHARED, MOST_TARGETS = 100, 8
+MOST_SCRIPTS, MOST_TARGETS = 100, 8
+MOST_SHARED = 100
 """Variables that every command gets; of further ones, those that it names."""
 NAME = pattern(r"[A-Za-z_]\w*")
 PROCFILE = pattern(r"(?i)(?:.*[/\\])?procfile(?:\..*)?")
@@ -69,10 +46,8 @@ JUSTFILE = pattern(r"(?i)(?:.*[/\\])?\.?justfile")
 DOTENV = pattern(r"(?m)^set[ \t]+dotenv-(?:load|required)\b(?![ \t]*:=[ \t]*false)")
 RECIPE = pattern(r"[ \t]+[@-]*(?P<recipe>.*)", re.DOTALL)
 SCRIPT = pattern(
-    r"(?m)^[^\s:#=][^\n:]*+:[^\n]*+\n(?P<body>[ \t]+#![^\n]*(?:sh|python3?)\b[^\n]*\n(?:[ \t]+[^\n]*(?:\n|\Z)|[ \t]*\n)*)"
-)
-JUST_VALUE = pattern(
-    r"(?:env(?:_var_or_default)?\([ \t]*[\"'][^\"'\n]*[\"'][ \t]*,[ \t]*)?(?P<value>\"[^\"\n]*\"|'[^'\n]*')[ \t]*\)?"
+    r"(?m)^[^\s:#=][^\n:]*+:[^\n]*+\n(?P<body>[ \t]+#![^\n]*(?:sh|python3?)\b[^\n]*\n"
+    r"(?:[ \t]+[^\n]*(?:\n|\Z)|[ \t]*\n)*)"
 )
 PARAMETER = pattern(r"[ \t][+*$]?(?P<name>[A-Za-z_][\w-]*)=(?P<value>\"[^\"\n]*\"|'[^'\n]*')")
 
@@ -88,11 +63,9 @@ def read(script: Script) -> Script:
     run = new_run(page)
     comments: list[Comment] = []
     lines, just = list(_lines(code)), bool(JUSTFILE.fullmatch(script.path))
-    make, left = bool(MAKEFILE.fullmatch(script.path)), MOST_INCLUDED
-    made = _known(page, code, just, make)
-    branches: list[_Branch] = []
-    own: dict[str, dict[str, Word]] = {}
-    targets: list[dict[str, Word]] = []
+    dotenv = PROCFILE.fullmatch(script.path) or (just and DOTENV.search(script.text))
+    made = beside_values(page, ".env", 0, 0) if dotenv else {}
+    make = Makefile(run, made) if MAKEFILE.fullmatch(script.path) else None
     sections = not just and any(SECTION.fullmatch(code.code[start:end].strip()) for start, end in lines)
     lines = list(_lines(code, CONTINUED)) if sections else lines
     heads = [
@@ -105,81 +78,26 @@ def read(script: Script) -> Script:
         if line.lstrip()[:1] in ("#", ";") and not (just and line.lstrip().startswith("#!")):
             first = start + len(line) - len(line.lstrip())
             comments.append(Comment(code.code[first:end], page.place(first, end)))
-        elif make and left and (included := INCLUDED.fullmatch(line)):
-            left -= 1
-            made |= _beside(page, included["name"], start, end)
-        elif make and left and (condition := CONDITION.fullmatch(line)):
-            left -= 1
-            _branch(condition, branches, made)
-        elif make and (head := PREREQUISITES.fullmatch(line)):
-            run.followed.append((start, end))
-            targets = [own[name] for name in head["targets"].split() if name in own]
-        elif make and (given := SPECIFIC.fullmatch(line)):
-            for name in given["targets"].split():
-                before = made | own.get(name, {})
-                word = _assigned(page, given, start, just, before)
-                own[name] = own.get(name, {}) | {given["name"]: word}
+        elif make is not None and make.takes(line, start, end):
+            pass
         elif not sections and (assigned := ASSIGNED.fullmatch(line)):
-            word = _assigned(page, assigned, start, just, made)
-            skipped = next((branch for branch in branches if branch.skipped), None)
-            if skipped is None or (assigned["more"] and word.value is not None and not skipped.taken):
+            word = value_of(page, assigned, start, just, made)
+            if make is None or not make.skips(assigned, word):
                 made[assigned["name"]] = word
         elif just and line[:1] not in (" ", "\t"):
             for given in PARAMETER.finditer(line):
-                made[given["name"]] = _word(page, given["value"], start + given.start("value"))
-        elif command := (make and INLINE.fullmatch(line)) or (RECIPE if just else COMMAND).fullmatch(line):
+                made[given["name"]] = word_of(page, given["value"], start + given.start("value"))
+        elif command := (INLINE.fullmatch(line) if make else None) or (RECIPE if just else COMMAND).fullmatch(line):
             group = command.lastgroup or "recipe"
             environment = made | of_section.get(bisect_right(heads, at), {}) if group == "ini" else made
             part = code.part(start + command.start(group), end)
-            if just and PROGRAM.match(part.code):
-                changes = tuple(_filled(code.code, start, end, made))
-                run.embedded.append(Embedded("recipe.py", start, end, changes))
-                continue
             part = _of_section(code, part, line, lines[at + 1 : at + 2]) if sections else part
-            _start(run, _plain(part), environment, Where(background=group in TOGETHER), targets)
+            if just and PROGRAM.match(part.code):
+                run.embedded.append(Embedded("recipe.py", start, end, tuple(_filled(code.code, start, end, made))))
+            else:
+                where = Where(background=group in TOGETHER)
+                _start(run, _plain(part), environment, where, make.targets if make is not None else ())
     return complete_script(replace(script, comments=tuple(comments)), run, [])
-
-
-class _Branch(NamedTuple):
-    """A branch of make's conditionals."""
-
-    holds: bool | None
-    """Its condition, without a caller's variables; None if unknown."""
-    taken: bool
-    """An earlier branch of the conditional holds."""
-    before: dict[str, Word]
-    """What was set before it, or before the branches that are skipped."""
-
-    @property
-    def skipped(self) -> bool:
-        """Return whether make skips it unless the caller sets a variable."""
-        return self.taken or self.holds is False
-
-
-def _branch(line: re.Match[str], branches: list[_Branch], made: dict[str, Word]) -> None:
-    """Enter or leave a branch; one that make takes forgets what the skipped ones before it set."""
-    last = branches.pop() if (line["end"] or line["other"]) and branches else None
-    if line["end"] or len(branches) >= MOST_BRANCHES:
-        return
-    holds = _holds(line, made) if line["kind"] else True
-    taken = last is not None and (last.taken or last.holds is True)
-    before = dict(made)
-    if last is not None and last.skipped and not taken:
-        before = last.before
-        if holds is not False:
-            made.clear()
-            made.update(before)
-    branches.append(_Branch(holds, taken, before))
-
-
-def _holds(line: re.Match[str], made: Mapping[str, Word]) -> bool | None:
-    """Return whether a condition of make holds without a caller's variables; None if unknown."""
-    name = line["name"] or line["left"]
-    value = made[name].value if name in made else ""
-    if not name or value is None:
-        return None
-    equal = value != "" if line["name"] else value == line["right"].strip()
-    return equal != line["kind"].startswith("ifn")
 
 
 def _of_section(code: Mapped, part: Mapped, line: str, behind: list[tuple[int, int]]) -> Mapped:
@@ -193,15 +111,6 @@ def _of_section(code: Mapped, part: Mapped, line: str, behind: list[tuple[int, i
     return Mapped(part.code.replace("\n", " "), part.at)
 
 
-def _known(page: SourceText, code: Mapped, just: bool, make: bool) -> dict[str, Word]:
-    """Return what a .env beside the file sets, and the texts that a Makefile defines."""
-    dotenv = PROCFILE.fullmatch(page.script.path) or (just and DOTENV.search(page.text))
-    made = _beside(page, ".env", 0, 0) if dotenv else {}
-    for text in DEFINED.finditer(code.code) if make else ():
-        made[text["name"]] = _word(page, text["value"].replace("\\\n", "  ").rstrip("\n"), text.start("value"))
-    return made
-
-
 def _with_scripts(code: Mapped, lines: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Yield the lines of a justfile; a recipe that is a script of its own counts as one."""
     scripts = dict(match.span("body") for match in islice(SCRIPT.finditer(code.code), MOST_SCRIPTS))
@@ -212,45 +121,11 @@ def _with_scripts(code: Mapped, lines: list[tuple[int, int]]) -> Iterator[tuple[
             yield start, done
 
 
-def _beside(page: SourceText, name: str, start: int, end: int) -> dict[str, Word]:
-    """Return what a file beside this one assigns: foreman's .env, what a Makefile includes."""
-    source = beside.read(page.script.path, name)
-    place = page.place(start, end)
-    assigned = (ASSIGNED.fullmatch(line) for line in (source.text.splitlines() if source else ()))
-    pairs = ((match["name"], match["value"].strip().strip("\"'")) for match in assigned if match)
-    return {name: Word(text, None if "$" in text else text, place, variable=name) for name, text in pairs}
-
-
 def _lines(code: Mapped, one: re.Pattern[str] = LINE) -> Iterator[tuple[int, int]]:
     """Yield the ranges of lines; a backslash at the end joins the next one."""
     for match in one.finditer(code.code):
         if match[0].strip():
             yield match.span()
-
-
-def _assigned(page: SourceText, match: re.Match[str], start: int, just: bool, made: Mapping[str, Word]) -> Word:
-    """Return the value of an assignment, with the variables that the lines before it set."""
-    text, at = match["value"].strip(), start + match.start("value")
-    if just:  # an expression: only a text, or the default of an environment variable, is known
-        given = JUST_VALUE.fullmatch(text)
-        return _word(page, given["value"], at + given.start("value")) if given else _word(page, "$", at)
-    before = made.get(match["name"]) if match["more"] else None
-    names = MADE.findall(text)
-    if before is None and not names:
-        return _word(page, text, at)
-    word = page.word(Field((Piece(None),), at, at + len(text), match["name"]))
-    known = [made[name].value if name in made else None for name in names]
-    if None in known or "$" in MADE.sub("", text) or (before is not None and before.value is None):
-        return word
-    added = MADE.sub(lambda macro: made[macro[1]].value or "", text)
-    return word._replace(value=f"{before.value} {added}" if before is not None else added)
-
-
-def _word(page: SourceText, text: str, start: int) -> Word:
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
-        text, start = text[1:-1], start + 1
-    known = not any(sign in text for sign in ("$", "%(", "{{"))
-    return page.word(Field((Piece(text if known else None, start, start + len(text)),), start, start + len(text)))
 
 
 def _environments(
@@ -263,7 +138,7 @@ def _environments(
             if given := ENVIRONMENT.fullmatch(code[start:end]):
                 for pair in PAIR.finditer(code, start + given.start("pairs"), end):
                     group = 2 if pair[2] is not None else 3
-                    found[pair[1]] = _word(page, pair[group].strip(), pair.start(group))
+                    found[pair[1]] = word_of(page, pair[group].strip(), pair.start(group))
         if found:
             yield number, found
 
