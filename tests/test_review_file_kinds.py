@@ -52,6 +52,11 @@ spec:
     - {{name: a, restartPolicy: Always, image: x, args: [{SERVE.replace(" ", ", ")}, --tp, "2"]}}
   containers: [{{name: b, image: client}}]
 """
+CONFIGURED = f"""
+services:
+  a: {{image: x, entrypoint: [sh, /go.sh], environment: {{TP: "2"}}, configs: [{{source: go, target: /go.sh}}]}}
+configs: {{go: {{content: "set -e\\nexec {SERVE} --tp $$TP"}}}}
+"""
 CLICK = """
 import click, os
 @click.option("--n", default=2)
@@ -142,6 +147,10 @@ TEXTS = [
     ("x.py", FIELDS.format("for f in fields(self)", "f.name", "getattr(self, f.name)"), "2"),
     ("x.py", FIELDS.format("for k, v in vars(self).items()", "k", "v"), "2"),
     ("pod.yaml", SIDECAR, "2"),
+    ("compose.yaml", CONFIGURED, "2"),
+    ("x.ps1", f"$s = @'\n{SERVE} --tp 2\n'@\n$s -replace '`r', '' | wsl -d x -- bash -s\n", "2"),
+    ("x.sh", f"seq 2 | xargs -I{{}} sh -c 'A={{}} {SERVE} --tp 2'", "2"),
+    ("x.sh", f"seq 2 | xargs -I{{}} sh -c '{SERVE} --tp {{}}'", None),
 ]  # fmt: skip
 
 
@@ -340,6 +349,39 @@ def test_conditionals_of_a_makefile_hold_as_make_finds(tmp_path: Path, text: str
     launch = launch_in(text, "Makefile")
     words = [each for name, values in given_options(launch).items() for each in (name, *values)]
     assert shown.stdout.split() == [*SERVE.split(), *words]
+
+
+def test_a_recipe_may_be_a_program() -> None:
+    """Its variables have the justfile's values, and its lines their places."""
+    recipe = '    #!/usr/bin/env python3\n    import lmdeploy\n    if True:\n        lmdeploy.pipeline("{{ m }}")\n'
+    launch = launch_in(f'm := "org/a"\nrun:\n{recipe}', "justfile")
+    assert launch.model is not None
+    assert (launch.model.value, launch.place.line) == ("org/a", 6)
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_a_target_has_variables_of_its_own(tmp_path: Path, first: str) -> None:
+    """Each target makes a launch; make itself says what it would run."""
+    need("make")
+    text = f"X = --dp 1\na: X := --tp 2\nb: X += --tp 4\nc: X = --tp 8\n{first} a b:\n\t{SERVE} $(X)\n"
+    (tmp_path / "Makefile").write_text(text)
+    launch = launch_in(text, "Makefile")
+    for target in "ab":
+        command = ["make", "-n", "-C", str(tmp_path), "--no-print-directory", target]
+        words = subprocess.run(command, capture_output=True, text=True).stdout.split()[len(SERVE.split()) :]
+        found = [given_options(each) for each in (launch, *launch.alternatives)]
+        assert {name: [value] for name, value in zip(words[::2], words[1::2], strict=True)} in found
+
+
+def test_what_a_loop_of_a_tool_counts_is_no_unknown_port() -> None:
+    """Of a Taskfile, and of Ansible; another option of it is."""
+    for text in (
+        f"tasks: {{a: {{cmds: [{{for: [0, 1], cmd: '{SERVE} --server-port 800{{{{.ITEM}}}}'}}]}}}}",
+        f"- hosts: a\n  tasks:\n    - shell: {SERVE} --server-port {{{{ item.port }}}}\n      loop: [{{port: 1}}]\n",
+    ):
+        assert "LMD002" not in [each.rule.id for each in review("x.yml", text).findings]
+        changed = text.replace("server-port", "tp")
+        assert "LMD002" in [each.rule.id for each in review("x.yml", changed).findings]
 
 
 def test_programs_of_supervisord_run_together() -> None:
