@@ -31,10 +31,9 @@ SKY_EACH = pattern(r"(?m)^[ \t]+-[ \t]+accelerators:[ \t]*[\"']?[A-Za-z][\w.-]*(
 SKY_CARD = pattern(r"[\"']?[A-Za-z][\w.-]*[\"']?(?::[ \t]*(\d{1,3}))?[\"']?")
 """A choice of SkyPilot, as ``{H100: 2, A100: 2}``, and one card of it."""
 SUBMITTED = pattern(
-    r"(?ms)^[^\n#]*\b(?:sbatch|qsub|bsub)\b(?P<given>[^\n]*?)<<-?[ \t]*[\"'\\\\]?(?P<end>\w+)[^\n]*\n"
-    r"(?P<job>.*?)\n[ \t]*(?P=end)[ \t]*$"
+    r"(?m)^[^\n#]{0,200}?\b(?:sbatch|qsub|bsub)\b(?P<given>[^\n]{0,500}?)<<-?[ \t]*[\"'\\]?(?P<end>\w+)[^\n]*\n"
 )
-"""A job in a here-document, and the options of its command, which come first."""
+"""The beginning of a job in a here-document, and the options of its command."""
 MARKS = ("#SBATCH", "#PBS", "#BSUB")
 MOST_JOBS = 20
 TOTAL = pattern(r"--gpus[= ]|-G")
@@ -54,16 +53,21 @@ def card(script: Script) -> str:
 
 def gpus(script: Script, launch: Launch | None = None) -> int | None:
     """Return how many GPUs a launch's job has on each node; None if it does not say, or if a step may have others."""
-    for job in _submitted(script) if launch is not None else ():
-        if launch is not None and job.start("job") <= launch.place.start < job.end("job"):
-            return _asked(f"#SBATCH{job['given']}\n{job['job']}")
-    return _of_file(script)
+    at = launch.place.start if launch is not None else -1
+    jobs = (asked for start, end, asked in _submitted(script) if start <= at < end)
+    return next(jobs, _of_file(script))
 
 
 @lru_cache(maxsize=8)
-def _submitted(script: Script) -> list[re.Match[str]]:
+def _submitted(script: Script) -> list[tuple[int, int, int | None]]:
+    """Return the jobs in here-documents: where each begins and ends, and its GPUs."""
     known = script.kind == "bash" and any(mark in script.text for mark in MARKS)
-    return list(islice(SUBMITTED.finditer(script.text), MOST_JOBS)) if known else []
+    jobs = []
+    for job in islice(SUBMITTED.finditer(script.text), MOST_JOBS) if known else ():
+        ends = re.compile(rf"(?m)^[ \t]*{job['end']}[ \t]*$").search(script.text, job.end())
+        end = ends.start() if ends else len(script.text)
+        jobs.append((job.end(), end, _asked(f"#SBATCH{job['given']}\n{script.text[job.end() : end]}")))
+    return jobs
 
 
 @lru_cache(maxsize=8)
