@@ -64,8 +64,19 @@ def test_long_texts_get_8_bits() -> None:
     [
         *(VISION, CHAT, replace(RAG, concurrency=1), replace(RAG, kv="fp16"), replace(RAG, backend="pytorch")),
         *(replace(RAG, concurrency=0, rps=9.0), replace(RAG, goal="latency"), replace(RAG, goal="memory")),
+        replace(RAG, gpu="A100-80G"),
     ],
-    ids=["images", "short texts", "one at a time", "asked for 16", "other engine", "a rate", "latency", "memory"],
+    ids=[
+        "images",
+        "short texts",
+        "one at a time",
+        "asked for 16",
+        "other engine",
+        "a rate",
+        "latency",
+        "memory",
+        "a card without runs",
+    ],
 )
 def test_8_bits_are_not_chosen_for_speed(request_: Request) -> None:
     """Chat gained 3 % as measured; the other engine and images were not measured; a wish is followed."""

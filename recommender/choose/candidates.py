@@ -76,12 +76,11 @@ def fewer_tiles(resolved: ResolvedRequest, most: int = 0) -> list[int]:
     return limits
 
 
-def with_8_bits(resolved: ResolvedRequest, config: Configuration) -> Configuration:
-    """Return a candidate with a KV cache of 8 bits, chosen for speed."""
+def at_bits(resolved: ResolvedRequest, config: Configuration, kv_bits: int) -> Configuration:
+    """Return a candidate with a KV cache of other bits, and a share of memory that suits it."""
     split = (config.tp, config.servers, config.share)
     tiles, structured = config.max_tiles, config.structured_output
-    eight = _complete(resolved, 8, tiles, structured, split, config.max_batch_size, config.prefill_tokens)
-    return changed(eight, kv_bits_by="speed")
+    return _complete(resolved, kv_bits, tiles, structured, split, config.max_batch_size, config.prefill_tokens)
 
 
 def _group(resolved: ResolvedRequest, kv_bits: int, tiles: int, structured: bool) -> Iterator[Configuration]:

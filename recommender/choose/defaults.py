@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from recommender.choose import advisers, constraints
+from recommender.choose.candidates import at_bits
 from recommender.choose.select import predict
 from recommender.estimate.uncertainty import Range
 from recommender.request.resolved_request import engines_for
@@ -54,4 +55,4 @@ def rate_of_16_bits(recommendation: Recommendation) -> float:
     resolved, config = recommendation.resolved, recommendation.config
     if config.kv_bits_by != "speed":
         return 0.0
-    return predict(resolved, replace(config, kv_bits=16), ranged=False).speed.rps.value
+    return predict(resolved, at_bits(resolved, config, 16), ranged=False).speed.rps.value

@@ -11,6 +11,7 @@ from recommender.choose import batch_room, candidates, constraints
 from recommender.choose.constraints import ConstraintFinding, ParsedConstraint
 from recommender.estimate import memory, speed
 from recommender.estimate.configuration import Configuration
+from recommender.estimate.coverage import TURBOMIND, list_measured_gpus
 from recommender.estimate.memory_items import Memory
 from recommender.knowledge.conditions import Value
 from recommender.request.request import Request
@@ -169,13 +170,15 @@ def _with_8_bits(
 
     Retrieval on Qwen2.5-7B-AWQ and one H100 (runs h100-sweep-qwen-rag): 9 % more requests/s at 64 in flight (predicted
     10), 5 % at 16. Shorter contexts gained less than predicted (h100-sweep-llama-chat: 3 to 4 %, predicted 8 to 11),
-    and images and the PyTorch engine nothing. At a rate, all is answered that arrives.
+    and images and the PyTorch engine nothing. Cards that no run measured keep 16. At a rate, all is answered that arrives.
     """
     request, config = resolved.request, picked.config
-    wins = request.kv == "auto" and request.goal in ("balanced", "throughput") and config.backend == "turbomind"
+    wins = request.kv == "auto" and request.goal in ("balanced", "throughput") and config.backend == TURBOMIND
+    wins = wins and resolved.gpu.id in list_measured_gpus(resolved.store)
     if not wins or config.kv_bits < 16 or resolved.images or resolved.rps or resolved.total_tokens() < LONG_CONTEXT:
         return picked
-    found = _assess(resolved, candidates.with_8_bits(resolved, config), known, applicable)
+    eight_bits = replace(candidates.at_bits(resolved, config, 8), kv_bits_by="speed")
+    found = _assess(resolved, eight_bits, known, applicable)
     eight = None if found.findings or found.missed else found.candidate
     return eight if eight and eight.speed.rps.value >= EIGHT_BITS_WIN * picked.speed.rps.value else picked
 
