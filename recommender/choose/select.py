@@ -170,7 +170,7 @@ def _with_8_bits(
 
     Retrieval on Qwen2.5-7B-AWQ and one H100 (runs h100-sweep-qwen-rag): 9 % more requests/s at 64 in flight (predicted
     10), 5 % at 16. Shorter contexts gained less than predicted (h100-sweep-llama-chat: 3 to 4 %, predicted 8 to 11),
-    and images and the PyTorch engine nothing. Cards that no run measured keep 16. At a rate, all is answered that arrives.
+    and images and the PyTorch engine nothing. Cards that no run measured keep 16. A rate is answered with either.
     """
     request, config = resolved.request, picked.config
     wins = request.kv == "auto" and request.goal in ("balanced", "throughput") and config.backend == TURBOMIND
