@@ -198,20 +198,21 @@ def run(
     count: int,
     *,
     burst: float = 1.0,
+    variation: float = 1.0,
     seed: int = 11,
     limit: int = 0,
     kinds: Kinds | None = None,
 ) -> Seen:
     """Return what the clients of ``count`` requests see that come at a rate, in groups of geometric size.
 
-    ``kinds`` draws requests that cost differently, in place of ``lengths``.
+    ``variation``: of the gaps between groups, which have a gamma distribution. ``kinds`` draws requests that cost differently, in place of ``lengths``.
     """
     environment, chance, every = simpy.Environment(), random.Random(seed), list[Asked]()
     fleet = Fleet(environment, terms, servers, limit or terms.batch + max(4, math.ceil(terms.batch / 4)))
 
     def arrive() -> Steps:
         while len(every) < count:
-            yield environment.timeout(1e3 * chance.expovariate(rate / burst))
+            yield environment.timeout(chance.gammavariate(variation**-2, 1e3 * burst / rate * variation**2))
             more = True
             while more:
                 out, own = kinds(chance) if kinds else (lengths(chance), terms)
