@@ -442,6 +442,15 @@ def test_the_times_of_the_goals_are_shown() -> None:
     assert re.fullmatch(r"the mean latency [\d,]+ ms|p90 TTFT [\d,]+ ms", slow[1])
 
 
+def test_the_files_name_no_goal_without_a_value(tmp_path: Path) -> None:
+    """The request at the top of a file is that of one server: the goals are the fleet's, quantiles too."""
+    words = f"--rps 5 --gpu L4 --tp 1 --ttft p90:2s --tpot p99:90 --format systemd -o {tmp_path / 'fleet'}"
+    assert run(*shlex.split(words))[0] == 0
+    request = re.search(r"# request: (.*)", (tmp_path / "fleet/haproxy.cfg").read_text("utf-8"))
+    assert request
+    assert not {name for name in json.loads(request[1]) if name.endswith(("_at", "_ms"))}
+
+
 def test_lines_fit_a_terminal() -> None:
     """80 columns, also with long names, many choices and large numbers."""
     hosts = [word for gpu in ("H100:8", "L40S:4", "RTX 6000 Ada:8", "A100-80G:8") for word in ("--gpu", gpu)]

@@ -19,7 +19,7 @@ from recommender.estimate.configuration import Configuration
 from recommender.estimate.load_profile import combine
 from recommender.estimate.memory_items import Memory
 from recommender.fleet import alternatives
-from recommender.fleet.aim import Aim, Tail
+from recommender.fleet.aim import NO_GOALS, Aim, Tail
 from recommender.fleet.cores import idle_cores, request_cores
 from recommender.fleet.rate_search import EXACT, UNBOUNDED, RateSearch, ServerState, rung_at, slowed
 from recommender.knowledge.store import Store
@@ -211,10 +211,7 @@ def _server_request(request: Request, kind: HostKind) -> Request:
         load="",
         rps=0.0,
         goal="throughput",
-        p99_ms=0.0,
-        ttft_ms=0.0,
-        tpot_ms=0.0,
-        latency_ms=0.0,
+        **NO_GOALS,
     )
 
 
