@@ -198,20 +198,22 @@ def run(
     count: int,
     *,
     burst: float = 1.0,
+    variation: float = 1.0,
     seed: int = 11,
     limit: int = 0,
     kinds: Kinds | None = None,
 ) -> Seen:
     """Return what the clients of ``count`` requests see that come at a rate, in groups of geometric size.
 
-    ``kinds`` draws requests that cost differently, in place of ``lengths``.
+    ``variation``: of the gaps between groups, which have a gamma distribution. ``kinds`` draws requests that cost
+    differently, in place of ``lengths``.
     """
     environment, chance, every = simpy.Environment(), random.Random(seed), list[Asked]()
     fleet = Fleet(environment, terms, servers, limit or terms.batch + max(4, math.ceil(terms.batch / 4)))
 
     def arrive() -> Steps:
         while len(every) < count:
-            yield environment.timeout(1e3 * chance.expovariate(rate / burst))
+            yield environment.timeout(chance.gammavariate(variation**-2, 1e3 * burst / rate * variation**2))
             more = True
             while more:
                 out, own = kinds(chance) if kinds else (lengths(chance), terms)
@@ -271,6 +273,17 @@ UNSEEN = [("image", "fixed", 1, 0.5, 2, 10), ("image", "fixed", 8, 0.5, 8, 10), 
           ("chat", "fixed", 1, 0.3, 8, 8), ("image", "fixed", 4, 0.7, 4, 10), ("image", "fixed", 16, 0.3, 32, 20),
           ("chat", "log-normal", 4, 0.5, 8, 8), ("chat", "geometric", 16, 0.7, 8, 8)]  # fmt: skip
 """More of them. They were looked at while the arrivals of bursts were designed, like the others."""
+BURSTY = [("image", "fixed", 1, 0.5, 1, 2, 300_000), ("image", "fixed", 4, 0.7, 1, 3, 400_000),
+          ("small", "geometric", 8, 0.8, 1, 2, 400_000), ("rag", "log-normal", 16, 0.7, 1, 4, 400_000),
+          ("chat", "log-normal", 8, 0.5, 1, 3, 300_000), ("image", "fixed", 1, 0.5, 8, 1, 400_000),
+          ("image", "fixed", 4, 0.5, 16, 1, 400_000), ("image", "fixed", 16, 0.7, 32, 1, 600_000),
+          ("chat", "fixed", 2, 0.5, 16, 1, 300_000), ("small", "geometric", 4, 0.5, 16, 1, 400_000),
+          ("rag", "log-normal", 16, 0.8, 32, 1, 400_000), ("chat", "geometric", 8, 0.7, 32, 1, 400_000),
+          ("rag", "fixed", 4, 0.5, 8, 1, 300_000), ("image", "fixed", 4, 0.5, 8, 2, 600_000),
+          ("chat", "log-normal", 8, 0.5, 16, 2, 400_000), ("small", "geometric", 16, 0.5, 16, 3, 600_000),
+          ("image", "fixed", 16, 0.5, 32, 4, 800_000), ("image", "fixed", 1, 0.3, 32, 1, 600_000)]  # fmt: skip
+"""Mean size of the groups, coefficient of variation of the gaps between them, and requests. Nothing was chosen by
+these."""
 MANY = [("image", "fixed", 32, 0.9), ("image", "fixed", 64, 0.7), ("image", "fixed", 64, 0.9),
         ("chat", "nearly fixed", 64, 0.7), ("chat", "nearly fixed", 64, 0.9)]  # fmt: skip
 """More servers than a plan simulates; of the less busy ones, three times the usual requests. Long answers that all have
@@ -304,7 +317,22 @@ def table() -> dict[str, Any]:
         rows.append(row | rounded(simulate(row)))
         print(*rows[-1].values(), flush=True)
     needed = [found for goal in HOSTS for found in hosts(*goal, most[goal[:2]])]
-    return {"times": rows[: -len(UNSEEN)], "unseen": rows[-len(UNSEEN) :], "hosts": needed}
+    bursty = [bursty_row(*case, most[case[:2]]) for case in BURSTY]
+    return {"times": rows[: -len(UNSEEN)], "unseen": rows[-len(UNSEEN) :], "hosts": needed, "bursty": bursty}
+
+
+def bursty_row(
+    kind: str, shape: str, servers: int, busy: float, burst: int, variation: int, count: int, most: float
+) -> dict[str, Any]:
+    """Return the means of two runs: groups that follow each other irregularly take long to tell the p99."""
+    terms, mean = KINDS[kind]
+    rate = round(busy * servers * most, 2)
+    lengths = LENGTHS[shape](mean)
+    runs = [run(terms, lengths, servers, rate, count, burst=burst, variation=variation, seed=seed) for seed in (11, 12)]
+    row = {"kind": kind, "lengths": shape, "servers": servers, "rate": rate, "burst": burst, "variation": variation}
+    row |= {name: round(math.fsum(getattr(seen, name) for seen in runs) / 2, 1) for name in ("p50", "p99", "ttft_p99")}
+    print(*row.values(), flush=True)
+    return row
 
 
 def simulate(row: dict[str, Any]) -> Seen:

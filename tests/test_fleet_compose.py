@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files as resources
@@ -132,6 +134,41 @@ def test_reasons_and_sources_stand_beside_values() -> None:
             at = lines.index(f"    - {each.name}")
             assert lines[at - 1].startswith("    # "), each.name
             assert lines[at - 2].startswith("    # "), each.name
+
+
+def test_every_setting_of_the_load_balancer_reaches_it() -> None:
+    """What haproxy.cfg has a default or a condition for; a file of the host is mounted where its variable says."""
+    for name in GRID:
+        made = layout(name)
+        config = compose.files(made)[front.NAME]
+        read_there = set(re.findall(r"presetenv ([A-Z_]+)|defined\((\w+)\)", config))
+        settings_ = {first or second for first, second in read_there} - {"FRONT_LUA"}
+        document = read(made)
+        service = document["services"]["front"]
+        listed = dict(each.partition("=")[::2] for each in service["environment"])
+        assert settings_ <= listed.keys()
+        assert {each for each in settings_ if each.endswith("_FILE")} == {
+            "API_KEYS_FILE", "TLS_FILE", "PRIORITY_FILE"
+        }  # fmt: skip
+        for each in settings_:
+            if each.endswith("_FILE"):
+                (secret,) = re.findall(rf"^\$\{{{each}\+/run/secrets/(\w+)\}}$", listed[each])
+                assert secret in service["secrets"]
+                assert document["secrets"][secret]["file"] == f"${{{each}:-/dev/null}}"
+
+
+@pytest.mark.parametrize("given", [{}, {"TLS_FILE": "/t"}, {"API_KEYS_FILE": "/k", "PRIORITY_FILE": "/p"}], ids=str)
+def test_a_file_that_is_not_given_is_not_set(tmp_path: Path, given: dict[str, str]) -> None:
+    """HAProxy asks whether a variable is there; Compose can only leave it empty."""
+    command = [each.replace("$$", "$") for each in read(layout("one-card"))["services"]["front"]["command"]]
+    (tmp_path / "front.sh").write_text("env")
+    at = command.index("-c") + 1
+    command[at] = command[at].replace("/usr/local/etc/haproxy", str(tmp_path))
+    files = ("API_KEYS_FILE", "TLS_FILE", "PRIORITY_FILE")
+    environment = {"PATH": os.environ["PATH"], **dict.fromkeys(files, ""), **given}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    found = dict(line.partition("=")[::2] for line in done.stdout.splitlines())
+    assert {name: found[name] for name in files if name in found} == given
 
 
 def test_the_volume_is_read_only_and_images_are_pinned() -> None:

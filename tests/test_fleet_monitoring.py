@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from artefacts import found, need
+from artefacts import command, found, need
 from packaging.version import Version
 from test_fleet_kubernetes import LAYOUTS, VERSIONS, documents, files, layout, manifests, validator
 
@@ -434,6 +434,16 @@ def test_alerts_fire_for_their_fault_only(fault: str, rule_file: Path) -> None:
     done = subprocess.run([promtool, "test", "rules", str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert wanted <= alerts
+
+
+@pytest.mark.parametrize(("rps", "missing"), [("1", False), ("60", True)])
+def test_one_server_has_one_alert_for_its_absence(tmp_path: Path, rps: str, missing: bool) -> None:
+    """Where the mean rate needs one server, "servers are missing" would say the same as "no server"."""
+    words = ("--gpu", "L4", "--rps", rps, "--spare", "0", "--model", "internvl3-2b")
+    assert command("plan", *words, "--format", "k8s", "-o", str(tmp_path / "fleet"))[0] == 0
+    text = (tmp_path / "fleet/monitoring/rules.yaml").read_text("utf-8")
+    assert "alert: LmdeployNoServer" in text
+    assert ("alert: LmdeployServersMissing" in text) == missing
 
 
 @pytest.mark.parametrize("at", [0, 3, 6, 12, 18])

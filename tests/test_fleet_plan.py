@@ -410,6 +410,47 @@ def test_an_impossible_goal_is_told() -> None:
     assert code == 0
 
 
+@pytest.mark.parametrize(
+    ("goal", "said", "figure"),
+    [
+        ("--ttft 1", r"first token of a request alone takes ([\d,.]+) ms, mainly prefill", "ttft_ms"),
+        ("--tpot 1", r"each further token of a request alone takes ([\d,.]+) ms", "token_ms"),
+        ("--latency 1", r"a request alone takes ([\d,.]+) ms, mainly decoding", "latency_ms"),
+    ],
+)
+def test_a_missed_goal_is_explained_by_its_own_time(goal: str, said: str, figure: str) -> None:
+    """A goal for first tokens is not explained by whole answers. The times are the main job's for one request."""
+    _, out, _ = run(*shlex.split(f"--rps 5 --gpu L4 --text-only --tp 1 {goal} --json"))
+    (misfit,) = json.loads(out)["cannot"]
+    found = re.match(rf"(?:the )?{said}", misfit["why"])
+    assert found, misfit
+    _, alone, _ = command(*shlex.split("--gpu L4 --text-only --load single --json -q"))
+    assert float(found[1].replace(",", "")) == pytest.approx(json.loads(alone)["speed"][figure]["value"], rel=0.01)
+
+
+def test_the_times_of_the_goals_are_shown() -> None:
+    """Mean and p90 where a goal names them, and the slow end names the goal that it misses, not the p99."""
+    words = "--rps 30 --workload chat --model llama-3.1-8b-instruct --gpu L40S:4 --tp 1"
+    _, out, _ = run(*shlex.split(f"{words} --ttft p90:400 --latency 4300"))
+    text = " ".join(out.split())
+    assert re.search(r"TTFT with 1 host down: p50 [\d.]+ ms, p90 [\d.]+ ms, p99 ", text)
+    mean = re.search(r"Latency with 1 host down: mean ([\d,]+) ms, p50 ", text)
+    assert mean
+    assert float(mean[1].replace(",", "")) <= 4300
+    slow = re.search(r"faster\): \d+% busy, (.+?), which misses the goal", text)
+    assert slow
+    assert re.fullmatch(r"the mean latency [\d,]+ ms|p90 TTFT [\d,]+ ms", slow[1])
+
+
+def test_the_files_name_no_goal_without_a_value(tmp_path: Path) -> None:
+    """The request at the top of a file is that of one server: the goals are the fleet's, quantiles too."""
+    words = f"--rps 5 --gpu L4 --tp 1 --ttft p90:2s --tpot p99:90 --format systemd -o {tmp_path / 'fleet'}"
+    assert run(*shlex.split(words))[0] == 0
+    request = re.search(r"# request: (.*)", (tmp_path / "fleet/haproxy.cfg").read_text("utf-8"))
+    assert request
+    assert not {name for name in json.loads(request[1]) if name.endswith(("_at", "_ms"))}
+
+
 def test_lines_fit_a_terminal() -> None:
     """80 columns, also with long names, many choices and large numbers."""
     hosts = [word for gpu in ("H100:8", "L40S:4", "RTX 6000 Ada:8", "A100-80G:8") for word in ("--gpu", gpu)]

@@ -197,6 +197,28 @@ def test_first_tokens_of_bursts() -> None:
     assert sum(off <= 0.15 for off in answers) >= 0.9 * len(rows)
 
 
+def test_irregular_bursts() -> None:
+    """Groups of up to 32 requests, gaps that vary two to four times as much as Poisson's, 1 to 16 servers.
+
+    Off by most: p99 of answers 20 % too low for groups of 16 with gaps of 3 at 16 servers, and 18 % too high for groups
+    of 32 at one. First tokens are up to 75 % off where about one request in a hundred waits (the judge's own runs
+    differ by 17 % there), and up to 23 % too high without groups: no more requests are simulated than of Poisson ones.
+    """
+    rows = TABLE["bursty"]
+    assert {row["variation"] for row in rows} == {1, 2, 3, 4}
+    assert {row["burst"] for row in rows} == {1, 8, 16, 32}
+    answers, firsts = [], []
+    for row in rows:
+        server = replace(ours(row["kind"], row["lengths"]), burstiness=float(row["variation"]))
+        found = server.at(row["rate"] / row["servers"], row["servers"], row["burst"])
+        answers.append(abs(found.latency.p99 / row["p99"] - 1))
+        firsts.append(abs(found.ttft.p99 / row["ttft_p99"] - 1))
+    assert sum(off <= 0.15 for off in answers) >= len(rows) - 2
+    assert max(answers) <= 0.22
+    assert sum(off <= 0.25 for off in firsts) >= len(rows) - 1
+    assert statistics.median(firsts) <= 0.15
+
+
 @pytest.mark.parametrize(("together", "dealt"), [(4.0, 1), (32.0, 1), (64.0, 8)])
 def test_a_typical_stretch_has_the_waits_of_all(together: float, dealt: int) -> None:
     """Waits of a plain queue of the chosen groups have the p99 of a hundred times as many, drawn and worked here."""

@@ -68,6 +68,10 @@ def pod(machine: Machine, variables: dict[str, str]) -> Ran:
     return started(machine, words, {**own, "REVISION": "abc", **variables})
 
 
+HOST_FILES = ("API_KEYS_FILE", "TLS_FILE", "PRIORITY_FILE")
+"""What Compose sets always: to the secret's place if the host has it, else to nothing."""
+
+
 def front(form: str) -> Callable[[Machine, dict[str, str]], Ran]:
     """The load balancer of a fleet, as its files start it."""
 
@@ -82,12 +86,11 @@ def front(form: str) -> Callable[[Machine, dict[str, str]], Ran]:
         elif form == "compose":
             service = yaml.safe_load(files["compose.yaml"])["services"]["front"]
             words = [each.replace("$$", "$") for each in service["command"]]
-            # Compose sets this variable always: to the secret's place if the host has it, else to nothing.
             listed = dict(each.partition("=")[::2] for each in service["environment"] if "=" in each)
             assert listed["API_KEYS_FILE"] == "${API_KEYS_FILE+/run/secrets/api_keys}"
             assert "API_KEYS" in service["environment"]
-            given = variables.get("API_KEYS_FILE")
-            variables = {**variables, "API_KEYS_FILE": "" if given is None else given or "/dev/null"}
+            given = {name: value or "/dev/null" for name, value in variables.items() if name in HOST_FILES}
+            variables = {**dict.fromkeys(HOST_FILES, ""), **variables, **given}
         else:
             container = yaml.safe_load(files["front.yaml"])["spec"]["template"]["spec"]["containers"][0]
             words = [*container["command"], *container["args"]]

@@ -207,6 +207,15 @@ def test_times_that_are_no_arrivals_are_left_out(tmp_path: Path, runs: list[dict
     assert "arrivals: none known" in found.summary
 
 
+@pytest.mark.parametrize(("rows", "said"), [(1, "one request shows neither arrivals"), (19, "so few"), (20, "")])
+def test_few_requests_are_no_sample(tmp_path: Path, rows: int, said: str) -> None:
+    """One row has no gap and one length; the summary warns, and the job still runs."""
+    lines = [f"{at},{300 + at},{200 - at}" for at in range(rows)]
+    found = read(tmp_path, "\n".join(["timestamp_s,input_tokens,output_tokens", *lines]))
+    assert found.requests == rows
+    assert (said in note(found)) if said else not note(found)
+
+
 def vllm(**fields: Any) -> dict[str, Any]:
     return {
         "date": "20261123-101112", "backend": "vllm", "num_prompts": 3, "request_rate": 2.0, "burstiness": 1.0,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from recommender.common.errors import RequestError
 from recommender.estimate.scheduler.simulation import LoadFigures, Quantiles, Timed
@@ -12,6 +13,13 @@ from recommender.request.request import LEAST, Quantile, Request, TimeGoal, list
 MOST_TIMES, MOST_SPARE, MOST_GBPS = 1000, 100, 10_000
 LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.5, 0.99
 """Ends of the ranges of a goal: peak and burst, spare hosts, network, confidence."""
+
+
+NO_GOALS: Mapping[str, Any] = {
+    **dict.fromkeys(("p99_ms", "ttft_ms", "tpot_ms", "latency_ms"), 0.0),
+    **dict.fromkeys(("ttft_at", "tpot_at", "latency_at"), "mean"),
+}
+"""A request's fields without goals: they are the fleet's, and a server's configuration is chosen without."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Explain why a kind of host cannot run the model, and suggest what can."""
+"""Explain why a kind of host cannot run the model or misses a goal, and suggest what can."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from packaging.version import Version
 
 from recommender.choose.relax import distinct_gpus
 from recommender.choose.select import Choice, NoCandidate, choose
-from recommender.common.units import GIB, MIB
+from recommender.common.units import GIB, MIB, duration
+from recommender.estimate import speed
 from recommender.estimate.memory_items import usable_bytes, weights
 from recommender.knowledge.eras import options_of
 from recommender.knowledge.names import PART, resolve_release
 from recommender.request.resolved_request import ResolvedRequest
 
 if TYPE_CHECKING:
+    from recommender.estimate.configuration import Configuration
+    from recommender.fleet.rate_search import RateSearch
     from recommender.knowledge import records
+    from recommender.request.request import TimeGoal
 
 SIZES = (1, 2, 4, 8)
 """Numbers of GPUs that a server may take."""
@@ -34,6 +38,27 @@ def explain_misfit(resolved: ResolvedRequest, outcome: NoCandidate) -> str:
         )
     message = re.sub(r"\d+\.\d+(?= GiB)", lambda size: f"{float(size[0]):.1f}", outcome.binding.message)
     return message.rstrip(".")
+
+
+def explain_miss(resolved: ResolvedRequest, config: Configuration, search: RateSearch, goal: TimeGoal) -> Iterator[str]:
+    """Yield the time of a request alone, and that arrivals lengthen it where it alone keeps the goal."""
+    alone = search.slow * search.tail.time(search.server.alone, goal.figure, goal.at)
+    at = "" if goal.at == "mean" else f" ({goal.at})"
+    if goal.figure == "latency":
+        coefficients = speed.scale_coefficients(
+            resolved.store, resolved.request.host_scale, resolved.request.card_scale
+        )
+        limit: str = speed.estimate_server(resolved, config, 1, coefficients).limit
+        yield f"a request alone takes {alone:,.0f} ms{at}, mainly {limit}"
+    elif goal.figure == "ttft":
+        requests = [request for turn in search.server.turns for request in turn]
+        prepares = sum(request.prepare for request in requests) > sum(request.prefill for request in requests)
+        limit = "preprocessing" if prepares else "prefill on the card"
+        yield f"the first token of a request alone takes {alone:,.0f} ms{at}, mainly {limit}"
+    else:
+        yield f"each further token of a request alone takes {alone:,.1f} ms{at}"
+    if alone <= goal.most_ms:
+        yield f"with other arrivals {goal.words} exceeds {duration(goal.most_ms)}"
 
 
 def suggest_alternative(resolved: ResolvedRequest, host_gpus: int, outcome: NoCandidate) -> str:

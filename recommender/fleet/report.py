@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator
+from typing import get_args
 
 from recommender.common.terminal import wrap
 from recommender.common.text import count
@@ -11,6 +12,7 @@ from recommender.fleet.aim import Aim
 from recommender.fleet.rate_search import ServerState
 from recommender.fleet.sizing import RANGE_END, FleetPlan, HostKind, SizedFleet, Unfit, binding, cost, servers_of
 from recommender.render.summary import describe_sizes
+from recommender.request.request import Quantile
 
 TIED = "\N{CURRENCY SIGN}"
 SHORT = {"prefill on the card": "prefill", "decoding steps": "decoding"}
@@ -119,9 +121,11 @@ def _best(plan: FleetPlan) -> Iterator[str]:
     )
     yield from _indented(_slow_end(fleet, plan.aim))
     then = f" with {count(spare, 'host')} down" if spare else ""
-    yield from _indented(f"TTFT{then}: {_spread(fleet.down, 'ttft')}.")
+    if any(goal.figure == "latency" and goal.at != "p99" for goal in plan.aim.goals):
+        yield from _indented(f"Latency{then}: {_spread(fleet.down, 'latency', plan.aim)}.")
+    yield from _indented(f"TTFT{then}: {_spread(fleet.down, 'ttft', plan.aim)}.")
     if fleet.resolved.output_tokens > 1:
-        yield from _indented(f"TPOT{then}: {_spread(fleet.down, 'tpot')}.")
+        yield from _indented(f"TPOT{then}: {_spread(fleet.down, 'tpot', plan.aim)}.")
     needed = fleet.hosts - spare
     if spare > max(2, needed):
         yield from _indented(f"Most hosts are spare: the peak needs {count(needed, 'host')}.")
@@ -133,17 +137,24 @@ def _slow_end(fleet: SizedFleet, aim: Aim) -> str:
     then = f"If servers are {fleet.slow:.2f} times as slow as predicted ({RANGE_END:.0%} are faster): {busy:.0%} busy"
     if fleet.slower is None:
         what = "they do not keep up"
-    elif aim.missed(fleet.slower.figures, fleet.slower.tail):
-        what = f"p99 {fleet.slower.p99_ms:,.0f} ms, which misses the goal"
+    elif missed := aim.missed(fleet.slower.figures, fleet.slower.tail):
+        goal = missed[0]
+        what = f"{goal.words} {_time(fleet.slower, goal.figure, goal.at)}, which misses the goal"
     else:
         return f"{then}, p99 {fleet.slower.p99_ms:,.0f} ms."
     mend = f"size for it with --confidence {RANGE_END:g}" if aim.confidence < RANGE_END else "plan more hosts"
     return f"{then}, {what}: {mend}, or measure one server."
 
 
-def _spread(state: ServerState, figure: Timed) -> str:
-    p50, p99 = state.tail.time(state.figures, figure, "p50"), state.tail.time(state.figures, figure, "p99")
-    return f"p50 {p50:,.{0 if p50 >= 100 else 1}f} ms, p99 {p99:,.{0 if p99 >= 100 else 1}f} ms"
+def _spread(state: ServerState, figure: Timed, aim: Aim) -> str:
+    """Return p50 and p99 of a time, and what the goals for it are about."""
+    asked = {"p50", "p99", *(goal.at for goal in aim.goals if goal.figure == figure)}
+    return ", ".join(f"{at} {_time(state, figure, at)}" for at in get_args(Quantile) if at in asked)
+
+
+def _time(state: ServerState, figure: Timed, at: Quantile) -> str:
+    ms = state.tail.time(state.figures, figure, at)
+    return f"{ms:,.{0 if ms >= 100 else 1}f} ms"
 
 
 def _cannot(unfit: Iterable[Unfit]) -> Iterator[str]:

@@ -13,14 +13,13 @@ from typing import Any, Literal, TypeAlias
 from recommender.choose.recommend import resolve_with_checkpoint
 from recommender.choose.select import Choice, NoCandidate, choose
 from recommender.common.text import count
-from recommender.common.units import duration
-from recommender.estimate import speed, uncertainty
+from recommender.estimate import uncertainty
 from recommender.estimate.arrivals import OpenServer, open_server
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.load_profile import combine
 from recommender.estimate.memory_items import Memory
 from recommender.fleet import alternatives
-from recommender.fleet.aim import Aim, Tail
+from recommender.fleet.aim import NO_GOALS, Aim, Tail
 from recommender.fleet.cores import idle_cores, request_cores
 from recommender.fleet.rate_search import EXACT, UNBOUNDED, RateSearch, ServerState, rung_at, slowed
 from recommender.knowledge.store import Store
@@ -212,10 +211,7 @@ def _server_request(request: Request, kind: HostKind) -> Request:
         load="",
         rps=0.0,
         goal="throughput",
-        p99_ms=0.0,
-        ttft_ms=0.0,
-        tpot_ms=0.0,
-        latency_ms=0.0,
+        **NO_GOALS,
     )
 
 
@@ -293,17 +289,16 @@ def _p99(made: _Search, down: ServerState, slower: ServerState | None) -> uncert
 
 def _too_slow(made: _Search, search: RateSearch) -> Unfit:
     """Explain a goal that a server misses at any load."""
-    request = made.resolved.request
-    coefficients = speed.scale_coefficients(made.resolved.store, request.host_scale, request.card_scale)
-    alone = speed.estimate_server(made.resolved, made.choice.best.config, 1, coefficients)
-    why = f"a request alone takes {alone.alone:,.0f} ms, mainly {alone.limit}"
     usual = search.figures(USUAL_RUNG, max(search.per_host, EXACT))
     missed = search.aim.missed(usual, search.tail, search.slow)
-    for goal in missed:
-        if goal.figure != "latency" or alone.alone <= goal.most_ms:
-            why += f"; with other arrivals {goal.words} exceeds {duration(goal.most_ms)}"
+    best = made.choice.best.config
+    why = dict.fromkeys(
+        part
+        for goal in missed or search.aim.goals
+        for part in alternatives.explain_miss(made.resolved, best, search, goal)
+    )
     needed = [goal.written(search.slow * search.tail.time(usual, goal.figure, goal.at)) for goal in missed]
-    return Unfit(made.kind, why, " ".join(needed))
+    return Unfit(made.kind, "; ".join(why), " ".join(needed))
 
 
 def _smaller_load(aim: Aim, rate: float, times: float, limit: Limit) -> str:

@@ -32,6 +32,12 @@ HINTS = {
 NO_TOKENS = "no numbers of tokens"
 BAD_TIME = "time: missing or not understood"
 OTHER_TIME = "time: a date among seconds, or the other way round"
+FEW = 20
+FEW_NOTES = (
+    "one request shows neither arrivals nor how lengths vary: all are taken to be like it; take some hundred",
+    "so few requests hardly show arrivals and how lengths vary; take some hundred",
+)
+"""What is said of a file with one request, and with fewer than ``FEW``."""
 TIED = 0.2
 """Share of requests that arrive with the one before, above which the clock is taken to be coarse."""
 
@@ -236,8 +242,9 @@ def _summary(trace: Trace, rows: Rows, prefixes_known: bool) -> Iterator[str]:
     if trace.skipped:
         rest = f", {len(trace.skipped) - 4:,} other reasons" if len(trace.skipped) > 4 else ""
         yield f"not understood: {_counts(trace.skipped[:4])}{rest}"
-    if rows.notes:
-        yield f"note: {'; '.join(dict.fromkeys(rows.notes))}"
+    few = [FEW_NOTES[trace.requests > 1]] if trace.requests < FEW else []
+    if notes := dict.fromkeys([*few, *rows.notes]):
+        yield f"note: {'; '.join(notes)}"
 
 
 def _rate(arrivals: Sequence[float]) -> str:
