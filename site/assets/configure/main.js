@@ -126,6 +126,7 @@ async function file(turn = state.asked) {
   const { form } = state;
   if (!state.files[form]) {
     if (!engine.possible) return complain(texts.stored);
+    wait();
     const folder = FOLDERS.includes(form);
     const done = await engine.call("run", [...state.words, "--format", form, ...(folder ? ["-o", FOLDER] : [])], await question.files());
     if (turn !== state.asked || form !== state.form) return;
@@ -135,10 +136,17 @@ async function file(turn = state.asked) {
   show();
 }
 
-function complain(text) {
+/** What is shown is another form's: nobody shall copy it. */
+function wait() {
   at("#files").hidden = true;
   at("#copy").disabled = true;
   at("#download").removeAttribute("href");
+  at("#file").classList.add("waiting");
+}
+
+function complain(text) {
+  wait();
+  at("#file").classList.remove("waiting");
   at("#file").replaceChildren(make("p", { class: "wrong" }, answer.said(text.trim().replace(/^recommend: /, ""))));
 }
 
@@ -159,6 +167,7 @@ function show() {
   const text = files[state.name] ?? "";
   showFile(at("#file"), text, state.options, { texts, form: state.form, explain: (option, short) => answer.explain(option, short) });
   unfold();
+  at("#file").classList.remove("waiting");
   at("#copy").disabled = false;
   const link = at("#download");
   URL.revokeObjectURL(link.href);
@@ -191,7 +200,7 @@ function hear({ progress, ready, failed }) {
     say();
     ask({ push: false });
   } else if (failed) say(fill(texts.failed, { why: failed }));
-  else say(fill(texts["loading-engine"], { percent: Math.round(100 * progress) }), progress);
+  else say(progress < 1 ? fill(texts["loading-engine"], { percent: Math.floor(100 * progress) }) : texts.starting, progress);
 }
 
 function say(text = "", progress) {
