@@ -12,6 +12,7 @@ const PAUSE_MS = 250;
 const SLOW_MS = 400;
 const FOLDERS = ["compose", "systemd", "k8s"];
 const FOLDER = "files";
+const OPENING = ["compose.yaml", "lmdeploy.target", "kustomization.yaml"];  // files that say how to start the others
 const LENGTHS = ["image", "input-tokens", "output-tokens"];  // fields that show what the answer took for them
 const root = document.getElementById("configurator");
 const at = selector => root.querySelector(selector);
@@ -30,6 +31,13 @@ function apply(options, without = []) {
   ask();
 }
 
+/** Show the command that writes the chosen form. */
+function showCommand() {
+  const { form } = state;
+  const format = form === "bash" ? "" : ` --format ${form}`;
+  at("#command").textContent = `recommend ${shell(state.words)}${format}${FOLDERS.includes(form) ? " -o fleet" : ` > ${data.names[form]}`}`;
+}
+
 /** Answer the question of the form: from the recommender, or from a stored answer until it is there. */
 async function ask({ push = true } = {}) {
   const turn = ++state.asked;
@@ -39,7 +47,7 @@ async function ask({ push = true } = {}) {
   const address = question.address();
   if (push && address !== state.address) history.pushState(null, "", address);
   state.address = address;
-  at("#command").textContent = `recommend ${shell(words)} > serve.sh`;
+  showCommand();
   const set = question.form.querySelectorAll("#more :is(input, select)");
   const more = [...set].filter(each => each.value).length;
   at("#more-set").textContent = more ? `(${more})` : "";
@@ -152,8 +160,9 @@ function complain(text) {
 
 function show() {
   const files = state.files[state.form] ?? {};
-  // The file that a reader looks for first: names with a dot before them are sums and settings.
-  const names = Object.keys(files).sort((one, other) => one.startsWith(".") - other.startsWith("."));
+  // The file that a reader looks for first; names with a dot before them are sums and settings.
+  const rank = name => (OPENING.includes(name) ? 0 : name.startsWith(".") ? 2 : 1);
+  const names = Object.keys(files).sort((one, other) => rank(one) - rank(other));
   state.name = names.includes(state.name) ? state.name : names[0];
   at("#files").hidden = names.length < 2;
   at("#files").replaceChildren(...names.map(name => {
@@ -188,6 +197,7 @@ function choose(tab, focus) {
     each.tabIndex = each === tab ? 0 : -1;
   }
   state.form = tab.dataset.form;
+  showCommand();
   at("#file").setAttribute("aria-labelledby", tab.id);
   if (focus) tab.focus();
   file().catch(error => complain(error.message));
