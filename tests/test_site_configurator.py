@@ -451,7 +451,7 @@ def test_without_javascript_there_is_a_table_of_answers(browser: Any, base: str)
 
 
 def test_a_folder_opens_with_the_file_that_starts_it(asking: Visit) -> None:
-    """Sums of the files come last; and where nothing fits, no field says what it was in the answer before."""
+    """Its command is shown; sums of the files come last; where nothing fits, no field has the answer before."""
     page = asking.page
     follow(asking, "?model=llama-3.1-8b-instruct&gpu=a100-sxm-80g&load=64&workload=chat")
     asking.wait(ANSWERED, "bash")
@@ -461,6 +461,14 @@ def test_a_folder_opens_with_the_file_that_starts_it(asking: Visit) -> None:
     names = page.locator("#files button").all_inner_texts()
     assert (names[0], names[-1]) == ("compose.yaml", ".written.sha256")
     assert page.locator("#download").get_attribute("download") == "compose.yaml"
+    for form, first in (("k8s", "kustomization.yaml"), ("systemd", "lmdeploy.target")):
+        page.locator(f"#tab-{form}").click()
+        asking.wait(ANSWERED, form)
+        assert page.locator("#files button").first.inner_text() == first
+        command = page.locator("#command").inner_text()
+        assert command.endswith(" -o fleet")
+        written = run([*command.removesuffix("fleet").split()[1:], "files"]).files
+        assert {*written} == {*page.locator("#files button").all_inner_texts()}
     follow(asking, "?model=internvl3-38b-awq&gpu=t4&load=1")
     asking.wait(ANSWERED, "refused")
     assert page.locator("#q-input-tokens").get_attribute("placeholder") == ""

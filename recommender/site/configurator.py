@@ -75,6 +75,7 @@ TEXTS = {
     "offers": "These have an answer:",
     "leave": "leave out {option}",
     "loading-engine": "Loading the recommender into this browser: {percent} %",
+    "starting": "Starting the recommender…",
     "computing": "Computing…",
     "failed": "The recommender does not run in this browser ({why}). Stored answers and the command still work.",
     "no-wasm": "This browser cannot run WebAssembly, so only stored questions have an answer here.",

@@ -18,7 +18,7 @@ from mkdocs.structure.pages import Page
 from mkdocs.structure.toc import TableOfContents
 
 from recommender.knowledge.load import data_root
-from recommender.site import redirects, snippets, social_card
+from recommender.site import frame, redirects, snippets, social_card
 from recommender.site.api import api
 from recommender.site.browser import bundle, npm, stored
 from recommender.site.i18n.mkdocs_hook import place_pages
@@ -79,6 +79,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for file in [*files]:
         if UNUSED.search(file.src_uri):
             files.remove(file)
+    _join(files, config)
     for language in LANGUAGES:
         for page in generated_pages(language):
             files.append(File.generated(config, in_language(page.path, language), content=page.markdown))
@@ -90,6 +91,22 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, content in (*social_card.files(), *runtime):
         files.append(File.generated(config, name, content=content))
     return files
+
+
+def _join(files: Files, config: MkDocsConfig) -> None:
+    """Replace the style sheets and the scripts of every page by one of each."""
+    templates = config.theme.get_env()
+
+    def said(language: str, name: str) -> str:
+        return str(templates.get_template(f"partials/languages/{language}.html").module.t(name))  # type: ignore[attr-defined]
+
+    parts = {file.src_uri: file for file in files if frame.is_part(file.src_uri)}
+    texts = {path: file.content_string for path, file in parts.items()}
+    theme = {"features": config.theme["features"], "version": config.extra["version"]}
+    for file in parts.values():
+        files.remove(file)
+    for path, text in frame.files(texts, theme, said):
+        files.append(File.generated(config, path, content=text))
 
 
 def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:

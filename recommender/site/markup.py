@@ -157,9 +157,10 @@ def sources(store: Store, known: records.Sources, say: Say = str, release: str =
 
 
 def reason(store: Store, claim: str, because: str, say: Say = str) -> str:
-    """Return a claim's reason and what its runs measured, all loads included."""
-    measured = (prose(store, line) for line in measured_lines(store, claim, say))
-    return " ".join((prose(store, say(because)), *measured))
+    """Return a claim's reason, and folded what its runs measured, all loads included."""
+    measured = "<br>".join(prose(store, line) for line in measured_lines(store, claim, say))
+    folded = f' <details class="figures"><summary>{say("Measured")}</summary>{measured}</details>'
+    return prose(store, say(because)) + (folded if measured else "")
 
 
 def page_of(store: Store, page: records.PageSource, say: Say = str) -> str:

@@ -12,6 +12,8 @@ from recommender.common.text import one_line
 
 FILE = "assets/search.json"
 HEADINGS = {"h1", "h2", "h3"}
+NAMES = {"th", "strong"}
+BLOCKS = {"p", "li", "tr", "th", "td", "div", "blockquote", "dt", "dd", "br"}
 SILENT = {"script", "style", "svg", "pre", "noscript", "template", "form", "details"}
 """Elements whose text is not searched: code, pictures, controls and what is folded away."""
 
@@ -89,6 +91,7 @@ class Sections(HTMLParser):
     found: list[tuple[str, str, list[str]]] = field(default_factory=list)
     heading: bool = False
     silent: int = 0
+    last: str = ""
 
     def __post_init__(self) -> None:
         """Prepare the parser."""
@@ -101,6 +104,10 @@ class Sections(HTMLParser):
             self.found.append((dict(attrs).get("id") or "", "", []))
         elif tag in SILENT:
             self.silent += 1
+        elif tag in BLOCKS and self.found:
+            # A cell after a name says what it is.
+            self.found[-1][2].append(": " if tag == "td" and self.last in NAMES else " ")
+        self.last = tag
 
     def handle_endtag(self, tag: str) -> None:
         """End a heading."""
@@ -131,7 +138,7 @@ def entries(address: str, html: str, tags: Sequence[str]) -> Iterator[list[Any]]
     first = parser.found[0][1].strip() if parser.found else ""
     page: list[str] = []
     for identifier, title, text in parser.found:
-        words = one_line(" ".join(text))
+        words = one_line("".join(text))
         if kind.sections and identifier and title.strip() != first:
             yield [f"{address}#{identifier}", title.strip(), kind.name, words[: kind.characters], first]
         elif kind.opening or title.strip() != first:

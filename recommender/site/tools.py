@@ -15,6 +15,7 @@ from recommender.site.site_data import SiteData
 
 TEXTS = {
     "loading": "Loading the recommender into this browser: {percent} %",
+    "starting": "Starting the recommender…",
     "failed": "The recommender does not run in this browser: {why}. The command gives the same answer.",
 }
 CHECKER = {

@@ -55,7 +55,7 @@ function match(doc, word) {
 const understood = ({ speller }, query) => [...new Set(words(query).flatMap(word => speller.corrected(word)))];
 
 /** Return the best entries for the words of a query; those that have all of them come first. */
-export function search({ docs, synonyms }, every) {
+function search({ docs, synonyms }, every) {
   const asked = every.every(word => IDLE.has(word)) ? every : every.filter(word => !IDLE.has(word));
   const phrase = every.join(" ");
   const spoken = ` ${phrase} | ${asked.join(" ")} `;

@@ -56,6 +56,8 @@ def _bars(data: SiteData, option: OptionInfo, names: list[str]) -> Iterator[str]
             width=f"{width:.2f}%",
             height=HIGH,
         )
+        words = words if words == default else f"{default}; {words}"
+        words = words if len(words) + 1 < SIGNS * width / 100 else default
         if len(words) + 1 < SIGNS * width / 100:
             kind = "" if len(words) + 1 < FEW * width / 100 else "wide"
             yield svg.text(words, class_=kind, x=f"{left + width / 2:.2f}%", y=21, text_anchor="middle")

@@ -9,7 +9,6 @@ page with a mark. Each page has a language switch to its translations; a missing
 # are (their abs_src_path is None), and it writes one search index for all languages.
 
 import copy
-import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,7 +29,6 @@ from recommender.site import search, social_card
 from recommender.site.i18n.translation import ENGLISH, LANGUAGES, in_language, language_of, marked, plain, translated
 
 ANCHOR = re.compile(r'(<a\b[^>]*?\bhref=")([^"#:?]+)((?:[?#][^"]*)?")')
-SETTINGS = re.compile(r'(<script id="__config"[^>]*>)(.*?)(</script>)', re.DOTALL)
 LABEL = " (EN)"
 """Suffix of the name of a page that is in English only."""
 
@@ -208,18 +206,6 @@ def on_page_context(context: dict[str, Any], page: Page, config: MkDocsConfig, n
             {"name": name, "lang": language, "here": language == here, "missing": missing, "link": link}
         )
     return context
-
-
-def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Leave the version selector out of translated pages: the theme would look for the list in their folder."""
-    if language_of(page.file.src_uri) == ENGLISH:
-        return output
-
-    def replace(settings: re.Match[str]) -> str:
-        texts = json.dumps(json.loads(settings[2]) | {"version": None}, ensure_ascii=False, separators=(",", ":"))
-        return settings[1] + texts.replace("<", r"\u003c") + settings[3]
-
-    return SETTINGS.sub(replace, output, count=1)
 
 
 def on_post_build(config: MkDocsConfig) -> None:

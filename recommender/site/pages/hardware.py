@@ -158,12 +158,13 @@ def _question(model: str, gpu: str, label: str) -> str:
 
 
 def _nearest_runs(data: SiteData, runs: list[records.SmokeRun], column: int, name: str) -> Iterator[str]:
-    """Return the latest runs of a GPU or a model, and the table of all of them."""
+    """Return the latest run of each pair of a GPU and a model, and the table of all of them."""
     if not runs:
         return
     yield markup.heading(2, data.t("Measured"), "measured")
-    latest = sorted(runs, key=lambda run: run.taken, reverse=True)[:SHOWN]
-    yield from (f"- [{markup.text(title(data, run))}](/runs.md#{run.id})" for run in latest)
+    newest = {(run.gpu, run.model): run for run in sorted(runs, key=lambda run: run.taken)}
+    latest = sorted(newest.values(), key=lambda run: run.taken, reverse=True)[:SHOWN]
+    yield from (f"- [{run.model}: {markup.text(title(data, run))}](/runs.md#{run.id})" for run in latest)
     if len(runs) > len(latest):
         address = f"md:runs.md#{urlencode({f'by-{column}': name})}"
         shown = data.t("All {0} runs").format(len(runs))

@@ -24,11 +24,10 @@ from recommender.site.site_data import SiteData, SitePage, page
 
 
 def pages(data: SiteData) -> Iterator[SitePage]:
-    """Return the three pages; the fields of schemas are in English only."""
+    """Return the three pages."""
     yield page("reference/cli.md", data.t("Command line"), _commands(data))
     yield page("reference/python.md", "Python", _python(data))
-    if data.english:
-        yield page("reference/schemas.md", "JSON schemas", _schemas())
+    yield page("reference/schemas.md", data.t("JSON schemas"), _schemas(data))
 
 
 def schema_files() -> Iterator[Path]:
@@ -110,24 +109,31 @@ def _folded(signature: str) -> str:
     return re.sub(r", (?=\w+:)", ",\n    ", signature).replace("(", "(\n    ", 1)
 
 
-def _schemas() -> Iterator[str]:
-    yield "JSON Schema of each kind of record and of each JSON output, generated from the types."
+def _schemas(data: SiteData) -> Iterator[str]:
+    yield data.t("JSON Schema of each kind of record and of each JSON output, generated from the types.")
+    if not data.english:
+        yield data.t("The descriptions of fields are in English, as in the schema files.")
     for path in schema_files():
         schema = json.loads(path.read_text("utf-8"))
         yield markup.heading(2, schema["title"], path.stem)
-        yield docstring(schema.get("description", ""))
+        yield docstring(schema.get("description", ""), data.t)
         yield f"\n[{path.name}](/reference/schema/{path.name})\n"
         required = schema.get("required", ())
         rows = (
             (
                 markup.code(name),
                 markup.code(_type(field)),
-                "yes" if name in required else "",
-                markup.text(field.get("description", "")),
+                data.t("yes") if name in required else "",
+                _in_english(data, field.get("description", "")),
             )
             for name, field in schema["properties"].items()
         )
-        yield from markup.table(("Field", "Type", "Required", "Description"), rows)
+        yield from markup.table(data.labels("Field", "Type", "Required", "Description"), rows)
+
+
+def _in_english(data: SiteData, words: str) -> str:
+    """Return a field's description, which has no translation."""
+    return markup.text(words) if data.english or not words else f'<span lang="en">{markup.text(words)}</span>'
 
 
 def _type(schema: Mapping[str, Any]) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from recommender.knowledge.engines import LABELS
 from recommender.lookup.release_diff import ChangedOption, Diff, MovedOption, ReleaseRecord, diff
 from recommender.site import controls, markup
+from recommender.site.html_templates import to_json
 from recommender.site.i18n.translation import plain, single
 from recommender.site.said import SENTENCE, by_sentence
 from recommender.site.site_data import SiteData, SitePage, page
@@ -21,6 +23,38 @@ if TYPE_CHECKING:
 USUAL = ("0.9.2", "0.12.0")
 """Old releases that many scripts were written for; the first one known is preselected."""
 NO_SCRIPT = "Choosing releases here needs JavaScript; the command gives the same answer."
+DIFFERENCE = {
+    "opening": "From LMDeploy {old} ({old_published}) to {new} ({new_published}), for a script written for {old}.",
+    "back": "From LMDeploy {old} ({old_published}) back to the older {new} ({new_published}), "
+    "for a script written for {old}.",
+    "same": "Same release: nothing changes.",
+    "rejects": "{new} rejects these; a server started with one exits at once.",
+    "last": "last in {release}",
+    "in": "in {release}",
+    "since": "since {release}",
+    "only": "read by {who} only",
+    "see": "see {options}",
+    "was": "was",
+    "now": "now",
+    "over": "This no longer applies.",
+    "fix": "fix",
+    "none": "none",
+    "type": "type",
+    "default": "default",
+    "choices": "choices",
+    "read by": "read by",
+    "removed": "Removed options",
+    "changed": "Changed options",
+    "added": "New options",
+    "requirements": "Requirements",
+    "rules-gone": "Constraints that no longer apply",
+    "rules-new": "Constraints that apply now",
+    "threads-gone": "Fixed issues",
+    "threads-new": "New known issues",
+    "claims-gone": "Verdicts that no longer apply",
+    "claims-new": "Verdicts that apply now",
+}
+"""Texts of the difference in another language."""
 
 
 def pages(data: SiteData) -> Iterator[SitePage]:
@@ -28,7 +62,12 @@ def pages(data: SiteData) -> Iterator[SitePage]:
     steps = {new.id: diff(data.store, old, new) for old, new in pairwise(data.releases)}
     yield page("releases/index.md", data.t("Releases"), _index(data, steps))
     scripts = ("assets/configure/releases.js",)
-    yield page("releases/compare.md", data.t("What changed between two releases"), _any_two(data), scripts=scripts)
+    yield page(
+        "releases/compare.md",
+        data.t("What changed between two releases"),
+        _any_two(data, steps.values()),
+        scripts=scripts,
+    )
     for release in data.releases:
         name = f"LMDeploy {release.id}"
         yield page(f"releases/{release.id}.md", name, _release(data, release, steps.get(release.id)))
@@ -56,20 +95,18 @@ def _index(data: SiteData, steps: dict[str, Diff]) -> Iterator[str]:
     yield from markup.table(head, rows)
 
 
-def _any_two(data: SiteData) -> Iterator[str]:
+def _any_two(data: SiteData, steps: Iterable[Diff]) -> Iterator[str]:
     names = {release.id: f"{release.id} ({release.published})" for release in reversed(data.releases)}
     older = next(release.id for release in data.releases if release.id in USUAL)
     yield data.t(
         "What another release changes for a launch script: removed, new and changed options, requirements, "
         "constraints, known issues and verdicts."
     )
-    if not data.english:
-        yield "\n" + data.t("The command answers in English; the page of each release below is translated.")
-    swap = controls.button("swap", "", data.html("Swap"))
+    show, swap = (controls.button(kind, "", data.html(label)) for kind, label in (("show", "Show"), ("swap", "Swap")))
     parts = (
         controls.choice("release-old", plain(data.t("Written for")), names, chosen=older),
         controls.choice("release-new", plain(data.t("Target")), names, chosen=data.newest.id),
-        f'<div class="group">{swap}</div>',
+        f'<div class="group">{show} {swap}</div>',
     )
     command = data.html("As a command:")
     yield controls.form("releases", parts, label=plain(data.t("Two releases")))
@@ -78,6 +115,7 @@ def _any_two(data: SiteData) -> Iterator[str]:
         '<p id="release-status" role="status"></p>\n'
         f'<pre id="release-diff" tabindex="0" data-texts="{html.escape(json.dumps(texts(data)))}"></pre>\n'
         f"<noscript><p>{data.html(NO_SCRIPT)}</p></noscript>\n"
+        f"{'' if data.english else _words(data, steps)}\n"
         f"{runtime()}\n"
     )
     yield (
@@ -85,6 +123,28 @@ def _any_two(data: SiteData) -> Iterator[str]:
         + ", ".join(f"[{release.id}](/releases/{release.id}.md)" for release in reversed(data.releases))
         + ".\n"
     )
+
+
+def _words(data: SiteData, steps: Iterable[Diff]) -> str:
+    """Return what a script needs to say a difference in the pages' language: each change is one of some step."""
+    own: dict[str, str | list[str]] = {}
+    for step in steps:
+        for option in (*step.removed, *step.added):
+            flag = data.store.flags[option.option]
+            own |= {flag.summary: data.own(flag.summary, flag.summary_vi)} | {
+                who: data.t(who) for who in option.read_by if who not in LABELS
+            }
+        changes = [change for option in step.changed for change in option.changes if change.what == "meaning"]
+        notes = (note for change in changes for note in (change.before, change.after) if note)
+        notices = (*step.threads_gone, *step.threads_new, *step.claims_gone, *step.claims_new)
+        verdicts = (notice.more for notice in (*step.claims_gone, *step.claims_new))
+        own |= {words: data.t(words) for words in (*notes, *(notice.text for notice in notices), *verdicts)}
+        for rule in (*step.rules_gone, *step.rules_new):
+            known = data.store.constraints[rule.id]
+            own[rule.id] = [by_sentence(data, known.message), by_sentence(data, known.remedy)]
+    words = {key: data.t(text) for key, text in DIFFERENCE.items()}
+    said = plain(to_json({"texts": words, "own": own}))
+    return f'<script type="application/json" id="release-words">{said}</script>'
 
 
 def _release(data: SiteData, release: records.Release, step: Diff | None) -> Iterator[str]:

@@ -15,7 +15,7 @@ const state = { part: "findings", parts: {}, asked: 0 };
 const engine = pageEngine(({ progress, failed }) => {
   if (failed) say(fill(texts.failed, { why: failed }));
   else if (progress < 1) say(fill(texts.loading, { percent: Math.round(100 * progress) }));
-  else say(texts.working);
+  else say(progress === 1 ? texts.starting : texts.working);
 });
 
 const say = (...parts) => at("#check-status").replaceChildren(...parts);
@@ -78,6 +78,9 @@ function findings(report, script, clean, answer) {
     const marks = here.map(each => [each.at.column - 1, each.at.end_line === each.at.line ? each.at.end_column - 1 : line.length]);
     return [make("div", { class: "row", id: `line-${place + 1}` }, make("span", { class: "number" }, String(place + 1)), make("code", {}, ...marked(line, marks)), "\n"), ...here.map(each => finding(each, answer(each.at.end_line)))];
   });
+  // One link for all findings of a server, at its last one.
+  const links = rows.flatMap(row => [...row.querySelectorAll("a.configure")]);
+  links.forEach((link, place) => links[place + 1]?.href === link.href && link.remove());
   return own.length ? rows : [make("p", { class: "clean" }, clean), ...rows];
 }
 

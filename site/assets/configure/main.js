@@ -12,6 +12,7 @@ const PAUSE_MS = 250;
 const SLOW_MS = 400;
 const FOLDERS = ["compose", "systemd", "k8s"];
 const FOLDER = "files";
+const OPENING = ["compose.yaml", "lmdeploy.target", "kustomization.yaml"];  // files that say how to start the others
 const LENGTHS = ["image", "input-tokens", "output-tokens"];  // fields that show what the answer took for them
 const root = document.getElementById("configurator");
 const at = selector => root.querySelector(selector);
@@ -30,6 +31,13 @@ function apply(options, without = []) {
   ask();
 }
 
+/** Show the command that writes the chosen form. */
+function showCommand() {
+  const { form } = state;
+  const format = form === "bash" ? "" : ` --format ${form}`;
+  at("#command").textContent = `recommend ${shell(state.words)}${format}${FOLDERS.includes(form) ? " -o fleet" : ` > ${data.names[form]}`}`;
+}
+
 /** Answer the question of the form: from the recommender, or from a stored answer until it is there. */
 async function ask({ push = true } = {}) {
   const turn = ++state.asked;
@@ -39,7 +47,7 @@ async function ask({ push = true } = {}) {
   const address = question.address();
   if (push && address !== state.address) history.pushState(null, "", address);
   state.address = address;
-  at("#command").textContent = `recommend ${shell(words)} > serve.sh`;
+  showCommand();
   const set = question.form.querySelectorAll("#more :is(input, select)");
   const more = [...set].filter(each => each.value).length;
   at("#more-set").textContent = more ? `(${more})` : "";
@@ -126,6 +134,7 @@ async function file(turn = state.asked) {
   const { form } = state;
   if (!state.files[form]) {
     if (!engine.possible) return complain(texts.stored);
+    wait();
     const folder = FOLDERS.includes(form);
     const done = await engine.call("run", [...state.words, "--format", form, ...(folder ? ["-o", FOLDER] : [])], await question.files());
     if (turn !== state.asked || form !== state.form) return;
@@ -135,17 +144,25 @@ async function file(turn = state.asked) {
   show();
 }
 
-function complain(text) {
+/** What is shown is another form's: nobody shall copy it. */
+function wait() {
   at("#files").hidden = true;
   at("#copy").disabled = true;
   at("#download").removeAttribute("href");
+  at("#file").classList.add("waiting");
+}
+
+function complain(text) {
+  wait();
+  at("#file").classList.remove("waiting");
   at("#file").replaceChildren(make("p", { class: "wrong" }, answer.said(text.trim().replace(/^recommend: /, ""))));
 }
 
 function show() {
   const files = state.files[state.form] ?? {};
-  // The file that a reader looks for first: names with a dot before them are sums and settings.
-  const names = Object.keys(files).sort((one, other) => one.startsWith(".") - other.startsWith("."));
+  // The file that a reader looks for first; names with a dot before them are sums and settings.
+  const rank = name => (OPENING.includes(name) ? 0 : name.startsWith(".") ? 2 : 1);
+  const names = Object.keys(files).sort((one, other) => rank(one) - rank(other));
   state.name = names.includes(state.name) ? state.name : names[0];
   at("#files").hidden = names.length < 2;
   at("#files").replaceChildren(...names.map(name => {
@@ -159,6 +176,7 @@ function show() {
   const text = files[state.name] ?? "";
   showFile(at("#file"), text, state.options, { texts, form: state.form, explain: (option, short) => answer.explain(option, short) });
   unfold();
+  at("#file").classList.remove("waiting");
   at("#copy").disabled = false;
   const link = at("#download");
   URL.revokeObjectURL(link.href);
@@ -179,6 +197,7 @@ function choose(tab, focus) {
     each.tabIndex = each === tab ? 0 : -1;
   }
   state.form = tab.dataset.form;
+  showCommand();
   at("#file").setAttribute("aria-labelledby", tab.id);
   if (focus) tab.focus();
   file().catch(error => complain(error.message));
@@ -191,7 +210,7 @@ function hear({ progress, ready, failed }) {
     say();
     ask({ push: false });
   } else if (failed) say(fill(texts.failed, { why: failed }));
-  else say(fill(texts["loading-engine"], { percent: Math.round(100 * progress) }), progress);
+  else say(progress < 1 ? fill(texts["loading-engine"], { percent: Math.floor(100 * progress) }) : texts.starting, progress);
 }
 
 function say(text = "", progress) {

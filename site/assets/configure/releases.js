@@ -1,15 +1,18 @@
-/* What changes between any two releases: the text of `recommend diff OLD NEW`, with links to the options. */
+/* What changes between any two releases: the text of `recommend diff OLD NEW`, with links to the options; in another
+   language, the same from its JSON. */
 
 import { fill, make } from "./dom.js";
 import { pageEngine } from "./engine.js";
+import { lines } from "./release-text.js";
 
 const root = document.getElementById("release-diff");
 const [older, newer] = ["release-old", "release-new"].map(id => document.getElementById(id));
 const status = document.getElementById("release-status");
 const texts = JSON.parse(root.dataset.texts);
+const spoken = JSON.parse(document.getElementById("release-words")?.textContent ?? "null");
 const engine = pageEngine(({ progress, failed }) => {
   if (failed) say(fill(texts.failed, { why: failed }));
-  else if (progress < 1) say(fill(texts.loading, { percent: Math.round(100 * progress) }));
+  else if (progress !== undefined) say(fill(progress < 1 ? texts.loading : texts.starting, { percent: Math.floor(100 * progress) }));
 });
 let asked = 0;
 
@@ -27,9 +30,10 @@ async function show() {
   history.replaceState(history.state, "", `#${new URLSearchParams({ old: older.value, new: newer.value })}`);
   try {
     if (!engine.ready) say(fill(texts.loading, { percent: 0 }));
-    const done = await engine.call("run", words, {});
+    const done = await engine.call("run", spoken ? [...words, "--json"] : words, {});
     if (turn !== asked) return;
-    root.replaceChildren(...linked(done.stdout || done.stderr));
+    if (spoken && done.stdout) root.replaceChildren(...lines(JSON.parse(done.stdout), spoken).map(({ depth, text }) => make("span", { class: `depth-${depth}` }, ...linked(text))));
+    else root.replaceChildren(...linked(done.stdout || done.stderr));
     say("");
   } catch (error) {
     if (turn === asked) say(fill(texts.failed, { why: error.message }));
@@ -41,6 +45,7 @@ for (const [select, name] of [[older, "old"], [newer, "new"]]) {
   if ([...select.options].some(each => each.value === values.get(name))) select.value = values.get(name);
   select.addEventListener("change", show);
 }
+document.querySelector("[data-show]").addEventListener("click", show);
 document.querySelector("[data-swap]").addEventListener("click", () => {
   [older.value, newer.value] = [newer.value, older.value];
   show();
