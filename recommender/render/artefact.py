@@ -99,10 +99,10 @@ class Artefact:
         values = self.values(environment)
         block = ARGUMENTS.search(self.text)
         try:
-            words = shlex.split(block[1], comments=True) if block else []
+            written = shlex.split(block[1], comments=True) if block else []
         except ValueError:  # a quote that does not end
-            words = []
-        passed = (NAMED.sub(lambda name: values.get(name[1], ""), word) for word in words)
+            written = []
+        passed = (NAMED.sub(lambda name: values.get(name[1], ""), word) for word in written)
         return (*passed, *(option for name, option in SWITCH.findall(self.text) if values.get(name) == "true"))
 
     def command_line(self, environment: Mapping[str, str]) -> tuple[str, ...] | None:
