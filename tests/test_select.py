@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from variants import STORE, TEXT, configuration, resolve, store_with, variant
 
-from recommender.choose import candidates, constraints, select
+from recommender.choose import candidates, constraints, pick, select
 from recommender.estimate import memory, speed
 from recommender.request.request import Request
 from recommender.request.resolved_request import resolve_request
@@ -35,7 +35,7 @@ def made(name: str, latency: float = 100.0, rps: float = 10.0, **changed: Any) -
 
 def picked(goal: str, *every: Any) -> str:
     """The name of the best, whatever the order of the candidates."""
-    forwards, backwards = select.pick(every, goal).name, select.pick(every[::-1], goal).name
+    forwards, backwards = pick.pick(every, goal).name, pick.pick(every[::-1], goal).name
     assert forwards == backwards
     return forwards
 
@@ -80,10 +80,10 @@ def test_a_gain_below_the_error_keeps_the_default_budget(goal: str, gain: float,
     """Whatever memory it saves; without the default's figure the faster one wins."""
     usual = made("usual", total=2000, prefill=8192)
     other = made("other", 100.0 / gain, 10.0 * gain, prefill=2048)
-    assert select.pick([usual, other], goal, 8192).name == winner
-    assert select.pick([other, usual], goal, 8192).name == winner
-    assert select.pick([usual, other], goal).name == ("other" if gain > 1 else "usual")
-    assert select.pick([other], goal, 8192).name == "other"
+    assert pick.pick([usual, other], goal, 8192).name == winner
+    assert pick.pick([other, usual], goal, 8192).name == winner
+    assert pick.pick([usual, other], goal).name == ("other" if gain > 1 else "usual")
+    assert pick.pick([other], goal, 8192).name == "other"
 
 
 @pytest.mark.parametrize("goal", ["latency", "throughput", "balanced"])
@@ -137,9 +137,9 @@ def test_no_other_is_clearly_better(figures: list[tuple[int, int, int, int]]) ->
     """By brute force: none is over a hundredth better at the goal; for memory none of the fast ones is smaller."""
     every = [made("", latency, rps, total=total, cards=cards) for latency, rps, total, cards in figures]
     fastest = min(each.speed.latency_ms.value for each in every)
-    assert select.pick(every, "latency").speed.latency_ms.value <= 1.01 * fastest
-    assert select.pick(every, "throughput").speed.rps.value >= 0.99 * max(each.speed.rps.value for each in every)
-    small = select.pick(every, "memory")
+    assert pick.pick(every, "latency").speed.latency_ms.value <= 1.01 * fastest
+    assert pick.pick(every, "throughput").speed.rps.value >= 0.99 * max(each.speed.rps.value for each in every)
+    small = pick.pick(every, "memory")
     assert small.speed.latency_ms.value <= 1.25 * fastest
     for each in every:
         larger = each.memory.total * each.config.cards >= small.memory.total * small.config.cards
@@ -327,7 +327,7 @@ def test_a_choice_is_the_pick_of_all_that_pass(goal: str, kv: str) -> None:
         every = [select.predict(resolved, config) for config in tier]
         passed = [each for each in every if not constraints.evaluate(constraints.parse_all(STORE), each.values)]
         if passed:
-            assert choice.best.config == select.pick(passed, goal).config
+            assert choice.best.config == pick.pick(passed, goal).config
             break
 
 

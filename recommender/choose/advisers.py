@@ -28,7 +28,6 @@ from recommender.request.resolved_request import ResolvedRequest
 if TYPE_CHECKING:
     from recommender.knowledge import records
 
-SPREAD = ("dp", "ep", "cp", "nnodes")
 DEFAULTS = "defaults"
 """The name of LMDeploy's own defaults: an adviser who gives no settings."""
 
@@ -259,12 +258,13 @@ def find_problems(
 
 
 def _find_unpredicted(resolved: ResolvedRequest, adviser: GivenSettings, cards: int) -> Iterator[ConstraintFinding]:
-    """Yield settings that spread a model over GPUs in a way that no prediction knows."""
-    for name in SPREAD:
-        value = adviser.settings[name].value if name in adviser.settings else ""
-        if name in resolved.options and value.isdecimal() and int(value) > 1:
-            flag = resolved.store.flags[name]
-            message = f"The prediction leaves {flag.option} {value} out: it is that of {count(cards, 'GPU')} without it"
+    """Yield settings that spread a model over GPUs in a way that no prediction knows: numbers of parts, 1 at least."""
+    for name, setting in adviser.settings.items():
+        flag, era = resolved.store.flags.get(name), resolved.options.get(name)
+        spreads = flag and era and flag.topic == "parallelism" and not flag.setting and era.minimum == "1"
+        if flag and spreads and setting.value.isdecimal() and int(setting.value) > 1:
+            given, used = f"{flag.option} {setting.value}", count(cards, "GPU")
+            message = f"The prediction leaves {given} out: it is that of {used} without it"
             yield ConstraintFinding("unpredicted-option", "warn", message, "measure it: recommend smoke", flag.sources)
 
 

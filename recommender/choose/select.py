@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from recommender.choose import batch_room, candidates, constraints
 from recommender.choose.constraints import ConstraintFinding, ParsedConstraint
+from recommender.choose.pick import pick
 from recommender.estimate import memory, speed
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.coverage import TURBOMIND, list_measured_gpus
@@ -17,9 +18,6 @@ from recommender.knowledge.conditions import Value
 from recommender.request.request import Request
 from recommender.request.resolved_request import ResolvedRequest
 
-SLOW = 1.25
-WORTH_LEAVING = 1.1
-"""Predicted gain from which a default is left: the range of dense models on measured cards is a tenth."""
 MUCH_ALIKE = 0.02
 """Logarithm of what candidates may differ by in what they miss, and still be chosen among by the goal."""
 NO_SLOWER = 0.01
@@ -129,8 +127,8 @@ def choose(resolved: ResolvedRequest, room: bool = True) -> Choice | NoCandidate
         fits = [entry for entry in assessed if entry.candidate and not entry.findings]
         passed = [entry.candidate for entry in fits if entry.candidate and not entry.missed]
         if passed:
-            picked = pick(passed, resolved.request.goal, candidates.usual_budget(resolved))
-            picked = _with_8_bits(resolved, picked, known, applicable)
+            usual = candidates.usual_budget(resolved)
+            picked = _with_8_bits(resolved, pick(passed, resolved.request.goal, usual), known, applicable)
             larger = batch_room.larger_batches(resolved, picked.config) if room else ()
             best = _make_room(resolved, picked, larger, known, applicable)
             warnings = constraints.evaluate(applicable, best.values, "warn")
@@ -139,8 +137,7 @@ def choose(resolved: ResolvedRequest, room: bool = True) -> Choice | NoCandidate
             tier = fits
             near = _find_near(resolved, fits, known)
             break
-        too_large = all(entry.used and not entry.used.free for entry in assessed)
-        if too_large:
+        if too_large := all(entry.used and not entry.used.free for entry in assessed):
             break  # no concession changes the weights
     nearest = min(tier, key=lambda entry: (_excess_of(entry, resolved.request), entry.distance))
     # What binds: of the constraints that reject the nearest candidate, the one that rejects most candidates.
@@ -317,58 +314,3 @@ def _any_violated(rules: list[ParsedConstraint], values: Mapping[str, Value]) ->
             rules.insert(0, rules.pop(place))
             return True
     return False
-
-
-def pick(passed: Iterable[Candidate], goal: str, usual: int = 0) -> Candidate:
-    """Return the best candidate by the goal; see ``_break_ties`` for equals.
-
-    With ``usual``, a prefill budget in tokens, only a gain of ``WORTH_LEAVING`` justifies another budget.
-    """
-    fit = _drop_slow(list(passed)) if goal == "memory" else _drop_idle_sharing(list(passed))
-    least = min(_total_bytes(candidate) for candidate in fit)
-    if goal == "memory":
-        return min(fit, key=lambda x: (_total_bytes(x), x.speed.latency_ms.value))
-    fastest = min(candidate.speed.latency_ms.value for candidate in fit)
-    most = max(candidate.speed.rps.value for candidate in fit)
-    costs: dict[str, Callable[[Candidate], float]] = {
-        "latency": lambda x: x.speed.latency_ms.value / fastest,
-        "throughput": lambda x: most / x.speed.rps.value,
-        "balanced": lambda x: x.speed.latency_ms.value / fastest + most / x.speed.rps.value,
-    }
-    cost = costs[goal]
-    if usual:
-        limit = WORTH_LEAVING * min(map(cost, fit))
-        tied = [x for x in fit if x.config.prefill_tokens == usual and cost(x) <= limit]
-        fit = tied or fit
-    return min(fit, key=lambda x: (round(cost(x), 2), *_break_ties(x, least)))
-
-
-def _drop_slow(fit: list[Candidate]) -> list[Candidate]:
-    """Drop candidates that trade a quarter of the speed or more for memory."""
-    fastest = min(candidate.speed.latency_ms.value for candidate in fit)
-    return [candidate for candidate in fit if candidate.speed.latency_ms.value <= SLOW * fastest]
-
-
-def _drop_idle_sharing(fit: list[Candidate]) -> list[Candidate]:
-    """Drop servers that share GPUs, unless they answer a tenth more.
-
-    Sharing needs an MPS daemon and a proxy.
-    """
-    single = [candidate for candidate in fit if candidate.config.share == 1]
-    most = max((candidate.speed.rps.value for candidate in single), default=0.0)
-    shared = [candidate for candidate in fit if candidate.config.share > 1]
-    return single + [candidate for candidate in shared if candidate.speed.rps.value >= WORTH_LEAVING * most]
-
-
-def _break_ties(candidate: Candidate, least: int) -> tuple[float, ...]:
-    """Return what decides between equally fast candidates.
-
-    Clearly less memory, then the larger prefill budget, which absorbs bursts.
-    """
-    used = _total_bytes(candidate)
-    return round(used / least, 1), -candidate.config.prefill_tokens, used
-
-
-def _total_bytes(candidate: Candidate) -> int:
-    """Return the bytes on all GPUs."""
-    return candidate.memory.total * candidate.config.cards

@@ -15,8 +15,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from recommender.choose import candidates, constraints, recommend
+from recommender.choose.pick import pick
 from recommender.choose.reasons import Explanation, explain
-from recommender.choose.select import pick, predict
+from recommender.choose.select import predict
 from recommender.common.errors import RequestError
 from recommender.common.pattern import pattern
 from recommender.review import checks, edits
