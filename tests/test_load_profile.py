@@ -99,17 +99,6 @@ def test_a_slot_serves_ten_a_second(batch: int, offered: float, keeps_up: bool) 
     assert found.rps == offered if keeps_up else found.rps == pytest.approx(10, rel=0.01)
 
 
-@pytest.mark.parametrize(("offered", "keeps_up"), [(20.0, True), (40.0, True), (60.0, False), (100.0, False)])
-def test_answers_of_very_different_lengths_are_no_overload(offered: float, keeps_up: bool) -> None:
-    """Of 100 answers 99 take 10 steps of 10 ms and one 400, so the last to end may be 4 s late.
-
-    They hold their slots for 15.9 steps on average, two of them after the last token: eight slots serve 50 a second.
-    """
-    asked = [*[SimulatedRequest(0.0, 1e-6, 1, 1, 10, 0.0)] * 99, SimulatedRequest(0.0, 1e-6, 1, 1, 400, 0.0)]
-    found = simulation.simulate_arrivals(server(10.0, 8), [asked], sampling.gaps_of(offered), offered)
-    assert found.keeps_up is keeps_up
-
-
 def test_long_answers_are_no_overload() -> None:
     """Eight seconds of arrivals whose answers take twenty: none waits for another."""
     found = simulation.simulate_arrivals(server(10.0, 4096), one(2000), sampling.gaps_of(100.0), 100.0)

@@ -128,25 +128,23 @@ def simulate_arrivals(
     drawn = [draws(turn, SEED + place) for place, turn in enumerate(turns)]
     times = enumerate(islice(accumulate(gaps_ms), before + counted))
     answers = answer_arrivals(server, [(at, next(drawn[number % len(turns)])) for number, at in times])[before:]
-    return summarise_arrivals(answers, offered, keeps_up(answers))
+    span = max(answer.done for answer in answers) - answers[0].sent
+    median = Quantiles.of(answer.done - answer.sent for answer in answers).p50
+    # The last ones take their latency after they came; a server that keeps up ends soon after.
+    return summarise_arrivals(answers, offered, answers[-1].sent - answers[0].sent >= KEEPS_UP * (span - median))
 
 
 def simulate_replay(
     server: SimulatedServer, arrivals: Sequence[tuple[float, SimulatedRequest]], offered: float
 ) -> LoadFigures:
-    """Return the figures where requests come at these ms, ascending, to an idle server; all count."""
-    answers = answer_arrivals(server, arrivals)
-    return summarise_arrivals(answers, offered, keeps_up(answers))
+    """Return the figures where requests come at these ms, ascending, to an idle server; all count.
 
-
-def keeps_up(answers: Sequence[Answer]) -> bool:
-    """Return whether a server answered as fast as requests came: no backlog made all late ones wait longer.
-
-    Not when it ended, because the last answer may be a long one.
+    It is overloaded if late ones all wait longer than early ones, by more than the time that it is behind.
     """
+    answers = answer_arrivals(server, arrivals)
     waits = [answer.first - answer.sent for answer in answers]
     behind = min(waits[-max(len(waits) // 4, 1) :]) - min(waits)
-    return behind <= (1 - KEEPS_UP) * (answers[-1].sent - answers[0].sent)
+    return summarise_arrivals(answers, offered, behind <= (1 - KEEPS_UP) * (arrivals[-1][0] - arrivals[0][0]))
 
 
 def answer_sequence(server: SimulatedServer, requests: Sequence[SimulatedRequest], clients: int) -> Sequence[Answer]:
