@@ -1,6 +1,7 @@
 """A recommendation next to LMDeploy's defaults."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -86,6 +87,9 @@ def test_8_bits_are_not_chosen_for_speed(request_: Request) -> None:
     assert not with_16_bits(found)
 
 
-def test_8_bits_that_were_asked_for_are_no_choice() -> None:
-    """Nor are those that memory asks for: 16 bits do not fit there."""
-    assert not with_16_bits(recommend(replace(RAG, gpu="H100-80G", kv="int8")))
+@pytest.mark.parametrize("wanted", [{"kv": "int8"}, {"vram_gib": 20.0}], ids=["asked for", "short of memory"])
+def test_8_bits_for_another_reason_are_no_choice_for_speed(wanted: dict[str, Any]) -> None:
+    """16 bits are no alternative there: somebody asked for 8, or 16 do not fit."""
+    found = recommend(replace(RAG, gpu="H100-80G", **wanted))
+    assert (found.config.kv_bits, found.config.kv_bits_by) == (8, "")
+    assert not with_16_bits(found)

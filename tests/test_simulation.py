@@ -582,21 +582,27 @@ def test_a_long_last_answer_is_no_overload() -> None:
 # --- closed loops ------------------------------------------------------------------------
 
 
+def in_conversation(place: SimulatedServer, turns: Sequence[SimulatedRequest], begins: Sequence[int]) -> NaiveServer:
+    """A naive server with a client for each first turn, which sends turn after turn, again and again."""
+    turn_of = dict(enumerate(begins))
+
+    def follow(number: int) -> SimulatedRequest:
+        turn_of[len(turn_of)] = turn = (turn_of[number] + 1) % len(turns)
+        return turns[turn]
+
+    naive = NaiveServer(place, follow, random.Random(sampling.SEED))
+    for turn in begins:
+        naive.send(0.0, turns[turn])
+    return naive
+
+
 @pytest.mark.parametrize(("clients", "batch", "kv"), [(1, 8, 0), (5, 8, 0), (24, 8, 0), (20, 64, 900)])
 def test_a_closed_loop_is_the_naive_one(clients: int, batch: int, kv: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Turn after turn of each client, of which four are left out. Clients over latency are the answers in a span."""
     monkeypatch.setattr(simulation, "ROUNDS", 40)
     place = server(8.0, 1.5, 3.0, batch=batch, budget=100, kv_tokens=kv)
     turns = [request(30, 11.0 + 7 * turn, 80 + 64 * turn, prepare=0.7, row=0.05) for turn in range(3)]
-    turn_of = {client: math.floor(3 * client / clients) for client in range(clients)}
-
-    def follow(number: int) -> SimulatedRequest:
-        turn_of[len(turn_of)] = turn = (turn_of[number] + 1) % 3
-        return turns[turn]
-
-    naive = NaiveServer(place, follow, random.Random(sampling.SEED))
-    for turn in tuple(turn_of.values()):
-        naive.send(0.0, turns[turn])
+    naive = in_conversation(place, turns, [math.floor(3 * client / clients) for client in range(clients)])
     count = 3 * math.ceil(max(100, 40 * clients) / 3)
     sent, first, done = np.array(naive.run(range(4 * clients, 4 * clients + count))).T
     found = simulation.simulate_closed_loop(place, [[turn] for turn in turns], clients)
@@ -634,15 +640,7 @@ def test_a_long_conversation_has_its_mean_turn(clients: int) -> None:
     """Fewer clients than turns: the later turns, whose prompts are longer, count as much as the first ones."""
     turns = [request(10, 5.0 * turn, 10 + turn) for turn in range(1, 31)]
     place = server(6.0, batch=8, budget=10**6)
-    turn_of = {client: random.Random(client).randrange(30) for client in range(clients)}
-
-    def follow(number: int) -> SimulatedRequest:
-        turn_of[len(turn_of)] = turn = (turn_of[number] + 1) % 30
-        return turns[turn]
-
-    naive = NaiveServer(place, follow, random.Random(sampling.SEED))
-    for turn in tuple(turn_of.values()):
-        naive.send(0.0, turns[turn])
+    naive = in_conversation(place, turns, [random.Random(client).randrange(30) for client in range(clients)])
     done = sorted(end for _, _, end in naive.run(range(3000)))
     found = simulation.simulate_closed_loop(place, [[turn] for turn in turns], clients)
     assert found.rps == pytest.approx(1e3 * 2400 / (done[2800] - done[400]), rel=0.03)

@@ -110,7 +110,7 @@ class Assessed:
 def choose(resolved: ResolvedRequest, room: bool = True) -> Choice | NoCandidate:
     """Return the best configuration for the goal that gives up the least accuracy.
 
-    Accuracy is given up for memory only. If something fits but misses a goal of the
+    Accuracy is given up for memory; for speed only by ``_with_8_bits``. If something fits but misses a goal of the
     request, the search ends there. Without ``room`` the batch equals the load.
     """
     known = constraints.fact_values(resolved)
