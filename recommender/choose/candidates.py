@@ -181,7 +181,7 @@ def _complete(
 ) -> Configuration:
     tp, servers, share = split
     defaults = default_values(resolved.store, resolved.version)
-    room = resolved.model.text.max_positions - resolved.longest().input_tokens(tiles)
+    room = resolved.model.text.max_positions - resolved.longest().input_tokens(tiles) - 1
     max_tokens = max(min(max(2 * resolved.output_tokens, 16), room), resolved.outputs[-1])
     session = session_length(resolved, tiles, max_tokens, prefill_tokens)
     engine = ENGINES[resolved.engine]

@@ -32,14 +32,14 @@ def session_length(resolved: ResolvedRequest, tiles: int, max_tokens: int, prefi
     """
     longest = resolved.longest()
     largest = longest.largest_tokens(tiles) - longest.output_tokens + max_tokens
-    asked = longest.input_tokens(tiles) + max_tokens
+    asked = longest.input_tokens(tiles) + max_tokens + 1
     limited = ENGINES[resolved.engine].contexts_limit(prefill_tokens, 1) and not resolved.images
     pass_tokens = prefill_tokens + (longest.input_tokens(tiles) if limited and resolved.concurrency > 1 else 0)
     rounded = math.ceil(max(largest + 1, pass_tokens) / SESSION_STEP) * SESSION_STEP
     limit = resolved.model.text.max_positions
     if rounded <= limit:
         return rounded
-    return limit if asked <= limit else math.ceil((asked + 1) / SESSION_STEP) * SESSION_STEP
+    return limit if asked <= limit else math.ceil(asked / SESSION_STEP) * SESSION_STEP
 
 
 SizedBy: TypeAlias = Literal["twice", "half", "need", "most"]
