@@ -181,10 +181,8 @@ def _complete(
 ) -> Configuration:
     tp, servers, share = split
     defaults = default_values(resolved.store, resolved.version)
-    max_tokens = max(2 * resolved.output_tokens, resolved.outputs[-1], 16)
     room = resolved.model.text.max_positions - resolved.longest().input_tokens(tiles) - 1
-    # Requests that are cut to the context leave no token beyond the answer; no session is longer for it.
-    max_tokens = min(max_tokens, room) if room >= resolved.outputs[-1] - 1 else max_tokens
+    max_tokens = max(min(max(2 * resolved.output_tokens, 16), room), resolved.outputs[-1])
     session = session_length(resolved, tiles, max_tokens, prefill_tokens)
     engine = ENGINES[resolved.engine]
     forward = engine.forward_tokens(prefill_tokens, batch, tp)

@@ -74,7 +74,7 @@ def resolve_lengths(request: Request, workload: records.Workload, model: records
     if longest < prompt_in_turn(prompts[-1], outputs[-1], turns - 1, prefix, 0) + outputs[-1]:
         notes = (f"longer prompts are cut so that prompt and answer fit --max-context {most}",)
     elif longest > room and request.workload and not most:
-        most = room
+        most = room - 1  # a session holds a token more than prompt and answer
         notes = (f"longer prompts of {workload.id} are cut: {model.id} has a context of {room:,} tokens",)
     elif longest > room and (turns > 1 or len(prompts) > 1 or len(outputs) > 1):
         raise RequestError(
