@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from scipy import stats
 from variants import STORE, TEXT, configuration, resolve
 
+from recommender import Request, recommend
 from recommender.estimate import load_profile, sampling
+from recommender.estimate.arrivals import open_server
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.scheduler import simulation
@@ -97,6 +99,28 @@ def test_a_slot_serves_ten_a_second(batch: int, offered: float, keeps_up: bool) 
     found = simulation.simulate_arrivals(server(10.0, batch), one(10), sampling.gaps_of(offered), offered)
     assert found.keeps_up is keeps_up
     assert found.rps == offered if keeps_up else found.rps == pytest.approx(10, rel=0.01)
+
+
+@pytest.mark.parametrize(("offered", "keeps_up"), [(20.0, True), (45.0, True), (57.0, False), (100.0, False)])
+def test_answers_of_very_different_lengths_are_no_overload(offered: float, keeps_up: bool) -> None:
+    """Of 100 answers 99 take 10 steps of 10 ms and one 400, so the last to end may be 4 s late.
+
+    They hold their slots for 15.9 steps on average, two of them after the last token: eight slots serve 50 a second.
+    """
+    asked = [*[SimulatedRequest(0.0, 1e-6, 1, 1, 10, 0.0)] * 99, SimulatedRequest(0.0, 1e-6, 1, 1, 400, 0.0)]
+    found = simulation.simulate_arrivals(server(10.0, 8), [asked], sampling.gaps_of(offered), offered)
+    assert found.keeps_up is keeps_up
+
+
+@pytest.mark.parametrize("workload", ["chat", "rag", "code", "agent"])
+@pytest.mark.parametrize("share", [0.9, 1.12])
+def test_overload_begins_at_what_is_answered_while_others_always_wait(workload: str, share: float) -> None:
+    """Answers may take longer than all counted requests arrive; the few seconds from the start must tell even so."""
+    made = recommend(Request(gpu="h100-sxm-80g", model="llama-3.1-8b-instruct", workload=workload, concurrency=32))
+    one = open_server(made.resolved, made.config, 0)
+    rate = share * one.capacity
+    found = simulation.simulate_arrivals(one.server, one.turns, sampling.gaps_of(rate), rate)
+    assert found.keeps_up is (share < 1)
 
 
 def test_long_answers_are_no_overload() -> None:

@@ -226,6 +226,7 @@ lmdeploy serve api_server "$MODEL_DIR" \\
 """
 TOO_SHORT = ("--follow", "chatgpt", "--with", "trust-remote-code", "--with", "server-port={port}")
 TOO_SHORT += ("--without", "chat-template")
+MANY = ("--load", "16")
 W = ("--gpu", "H100-80G", "--load", "4")
 Job = Callable[[Path], Ran]
 
@@ -256,19 +257,19 @@ FAULTS: dict[str, tuple[int, str, Job]] = {
     "oom-start": (14, r"out-of-memory: .*SIGABRT: .*CUDA error: out of memory", job(fault="oom-start")),
     "oom-image": (15, r"out-of-memory-image: .*an image request.*CUDA error: out of memory",
      job(fault="oom-image:1:die")),
-    "oom-image-load": (15, r"out-of-memory-image: .*requests under load", job("--load", "16", fault="oom-image:9:die")),
+    "oom-image-load": (15, r"out-of-memory-image: .*requests under load", job(*MANY, fault="oom-image:9:die")),
     "oom-image-500": (15, r"HTTP 500: .*the log says: torch\.OutOfMemoryError", job(fault="oom-image:1:500")),
-    "oom-image-abort": (15, r"finish_reason .*the log says: torch\.Out", job("--load", "16", fault="oom-image:9:abort")),
+    "oom-image-abort": (15, r"finish_reason .*the log says: torch\.Out", job(*MANY, fault="oom-image:9:abort")),
     "hang": (16, r"not ready after .* no new log line for \d+ s; the warm-up", job(fault="hang-start", patience="12")),
     "hang-by-nature": (16, r"hang-at-start: .*as with a KV cache too small for it",
      job(render=W, edit=(r"(?m)^(CACHE_MAX_ENTRY_COUNT=.*:-)[\d.]+", r"\g<1>0.001"), patience="12")),
-    "dies": (17, r"server-died: .*\d+ of \d+ requests under load: Server", job("--load", "16", fault="die-under-load:9")),
+    "dies": (17, r"server-died: .*\d+ of \d+ requests under load: Server", job(*MANY, fault="die-under-load:9")),
     "hangs": (18, r"requests-hang: a text request: .*/health answers 200", job(fault="hang-requests:0", patience="5")),
-    "hangs-load": (18, r"\d of \d+ requests under load: no answer", job("--load", "16", fault="hang-requests:9", patience="5")),
+    "hangs-load": (18, r"\d of \d+ requests under load: no answer", job(*MANY, fault="hang-requests:9", patience="5")),
     "too-long": (19, r"too-long: .*HTTP 400: .*Input length", job("--load", "4", *TOO_SHORT)),
     "malformed": (20, r"malformed-json: a JSON request: the answer is not JSON", job(fault="malformed-json")),
     "error-200": (21, r"error-in-200: .*Failed to get response", job(fault="error-200")),
-    "error-200-load": (21, r"error-in-200: \d+ of \d+ requests", job("--load", "16", fault="error-200:9")),
+    "error-200-load": (21, r"error-in-200: \d+ of \d+ requests", job(*MANY, fault="error-200:9")),
     "dead-proxy": (22, r"http_proxy=http://127\.0\.0\.1:9 intercepts",
      job(HTTP_PROXY="http://user:secret@127.0.0.1:9")),
     "web-proxy": (22, r"environment-proxy: http_proxy=http://.* NO_PROXY=127\.0\.0\.1", behind_web_server),

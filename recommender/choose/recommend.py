@@ -265,11 +265,6 @@ def _warn_of_queue(
         return ()
     served = f"{most.value:.3g} are served ({most.low:.3g} to {most.high:.3g})"
     message = f"{asked:g} requests/s may be too many: at most {served}. Beyond that the queue grows without end."
-    if most.value < asked:
-        message = (
-            f"{asked:g} requests/s are probably too many: at most {served}. The queue then grows without end, "
-            "and the times above are only those of its beginning."
-        )
     remedy = "Send fewer to this server, or size several with recommend plan."
     sources = resolved.store.constraints[RATE_CONSTRAINT].sources
     return (ConstraintFinding("rate-near-limit", "warn", message, remedy, sources),)

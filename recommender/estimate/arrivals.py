@@ -18,7 +18,14 @@ from recommender.estimate.configuration import Configuration
 from recommender.estimate.sampling import SEED, gaps_of
 from recommender.estimate.scheduler.passes import SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.pool import Pool
-from recommender.estimate.scheduler.simulation import LoadFigures, answer_arrivals, summarise_arrivals
+from recommender.estimate.scheduler.simulation import (
+    PREFILLED_MS,
+    LoadFigures,
+    answer_arrivals,
+    met_running,
+    summarise_arrivals,
+    usually_running,
+)
 from recommender.estimate.scheduler.typical_arrivals import SimpleQueue, typical_gaps
 from recommender.request.resolved_request import ResolvedRequest
 
@@ -44,7 +51,7 @@ WANDERING = 25
 GROUPS_WANDER = 2
 """Of requests in groups so many times as many count: a typical stretch has their usual crowds only if it is long."""
 FEW = 4
-FAR_APART_MS, PREFILLED_MS = 1e9, 1e-6
+FAR_APART_MS = 1e9
 ARRIVALS_SEED = 15
 """Of a hundred, the one whose gaps make a queue with equal service times wait most nearly as theory says.
 
@@ -63,7 +70,7 @@ class OpenServer:
     def capacity(self) -> float:
         """The requests/s that it completes while others always wait."""
         count = max(QUEUED, 10 * self.server.batch)
-        queued = [*_begun(self.turns, self.server.batch), *_requests(self.turns, count)]
+        queued = [*met_running(self.turns, self.server.batch), *_requests(self.turns, count)]
         answers = answer_arrivals(self.server, [(0.0, request) for request in queued])
         ends = sorted(answer.done for answer in answers)[count // 10 : -count // 10]
         return 1e3 * (len(ends) - 1) / (ends[-1] - ends[0])
@@ -85,7 +92,9 @@ class OpenServer:
             pooled = min(servers, MOST_SPREAD) // shares
             shares = min(shares, max(math.ceil(together), MOST_SHARES))
         else:
-            pooled = min(servers, MOST_POOLED, max(int(MOST_RUNNING / self.running(rate)[0]), FEW))
+            pooled = min(
+                servers, MOST_POOLED, max(int(MOST_RUNNING / usually_running(self.server, self.turns, rate)[0]), FEW)
+            )
             shares = min(1 << (servers // pooled).bit_length() - 1, MOST_SHARES)
         return _simulate(self, rate, pooled, shares, together, effort)
 
@@ -97,21 +106,6 @@ class OpenServer:
         station = rate / 1e3 * max(prefill, prepare) / len(requests)
         return SimpleQueue(station, self.server.batch * pooled, self.capacity / rate)
 
-    def running(self, rate: float) -> tuple[float, float]:
-        """Return how many requests a server runs at a rate, and how long a pass takes in ms, both about.
-
-        A pass decodes a token of each, and the time that prompts take delays all.
-        """
-        requests = [request for turn in self.turns for request in turn]
-        output = math.fsum(request.output for request in requests) / len(requests)
-        prefill = math.fsum(request.prefill for request in requests) / len(requests)
-        row = math.fsum(request.row for request in requests) / len(requests)
-        left, running, step = max(1 - rate / 1e3 * prefill, 0.05), 1.0, 0.0
-        for _ in range(20):
-            step = (self.server.times.step(running) + running * row) / left
-            running = min(rate / 1e3 * output * step, self.server.batch)
-        return max(running, 1.0), step
-
 
 def places(batch: int) -> int:
     """Return the requests that the load balancer gives a server: its batch, and those that it prepares meanwhile."""
@@ -121,10 +115,10 @@ def places(batch: int) -> int:
 @lru_cache(maxsize=1024)
 def _simulate(server: OpenServer, rate: float, pooled: int, shares: int, together: float, effort: float) -> LoadFigures:
     counted = _count(min(rate / server.capacity, 0.95), pooled, shares, together, effort)
-    running, step = server.running(rate)
+    running, step = usually_running(server.server, server.turns, rate)
     # Requests that are met running: those that come first find the servers as busy as later ones do, and those that
     # come last keep them so until all that count are answered.
-    begun = _begun(server.turns, round(running * pooled))
+    begun = met_running(server.turns, round(running * pooled))
     longest = max(request.output for turn in server.turns for request in turn) * step
     before, after = counted // 4, min(int(longest * rate * pooled / 1e3), counted)
     count = before + counted + after
@@ -152,18 +146,6 @@ def _count(busy: float, pooled: int, shares: int, together: float, effort: float
         return int(min(share * max(GROUPS_WANDER * wandering, least), COUNTED[1]))
     enough = max(share * wandering, share**2 * EACH * pooled, effort * COUNTED[0])
     return int(min(enough, min(2 * effort, 1) * COUNTED[1]))
-
-
-def _begun(turns: Sequence[Sequence[SimulatedRequest]], count: int) -> list[SimulatedRequest]:
-    """Return what is left of requests that are met running; long ones are met more often."""
-    chance = random.Random(SEED)
-    requests = [request for turn in turns for request in turn]
-    met = chance.choices(requests, [request.output for request in requests], k=count)
-    left = [chance.randint(1, request.output) for request in met]
-    return [
-        request._replace(prepare=0.0, prefill=PREFILLED_MS, output=output)
-        for request, output in zip(met, left, strict=True)
-    ]
 
 
 def _requests(turns: Sequence[Sequence[SimulatedRequest]], count: int) -> Iterator[SimulatedRequest]:

@@ -7,6 +7,7 @@ seed.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
@@ -28,6 +29,8 @@ OPEN_REQUESTS = 800
 """Requests that count where they arrive at a rate; a quarter as many come before them."""
 KEEPS_UP = 0.95
 """A server that answers less than this share of the offered rate is overloaded."""
+PREFILLED_MS = 1e-6
+"""What is left of the prefill of a request that runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,27 +127,60 @@ def simulate_arrivals(
 
     They arrive however many wait, each turn equally often; the figures are those of ``counted`` requests.
     """
-    before = counted // 4
     drawn = [draws(turn, SEED + place) for place, turn in enumerate(turns)]
-    times = enumerate(islice(accumulate(gaps_ms), before + counted))
-    answers = answer_arrivals(server, [(at, next(drawn[number % len(turns)])) for number, at in times])[before:]
-    span = max(answer.done for answer in answers) - answers[0].sent
-    median = Quantiles.of(answer.done - answer.sent for answer in answers).p50
-    # The last ones take their latency after they came; a server that keeps up ends soon after.
-    return summarise_arrivals(answers, offered, answers[-1].sent - answers[0].sent >= KEEPS_UP * (span - median))
+    times = enumerate(islice(accumulate(gaps_ms), counted // 4 + counted))
+    met = [(0.0, request) for request in met_running(turns, round(usually_running(server, turns, offered)[0]))]
+    arrivals = [(at, next(drawn[number % len(turns)])) for number, at in times]
+    answers = answer_arrivals(server, [*met, *arrivals])[-counted:]
+    return summarise_arrivals(answers, offered, keeps_up(answers))
 
 
 def simulate_replay(
     server: SimulatedServer, arrivals: Sequence[tuple[float, SimulatedRequest]], offered: float
 ) -> LoadFigures:
-    """Return the figures where requests come at these ms, ascending, to an idle server; all count.
-
-    It is overloaded if late ones all wait longer than early ones, by more than the time that it is behind.
-    """
+    """Return the figures where requests come at these ms, ascending, to an idle server; all count."""
     answers = answer_arrivals(server, arrivals)
+    return summarise_arrivals(answers, offered, keeps_up(answers))
+
+
+def keeps_up(answers: Sequence[Answer]) -> bool:
+    """Return whether a server answers as fast as requests come: no backlog makes all late ones wait longer.
+
+    When the last one ends does not tell, as it may be a long one.
+    """
     waits = [answer.first - answer.sent for answer in answers]
     behind = min(waits[-max(len(waits) // 4, 1) :]) - min(waits)
-    return summarise_arrivals(answers, offered, behind <= (1 - KEEPS_UP) * (arrivals[-1][0] - arrivals[0][0]))
+    return behind <= (1 - KEEPS_UP) * (answers[-1].sent - answers[0].sent)
+
+
+def usually_running(
+    server: SimulatedServer, turns: Sequence[Sequence[SimulatedRequest]], rate: float
+) -> tuple[float, float]:
+    """Return how many requests a server runs at requests/s, and how long a pass takes in ms, both about.
+
+    A pass decodes a token of each, and the time that prompts take delays all.
+    """
+    requests = [request for turn in turns for request in turn]
+    output = math.fsum(request.output for request in requests) / len(requests)
+    prefill = math.fsum(request.prefill for request in requests) / len(requests)
+    row = math.fsum(request.row for request in requests) / len(requests)
+    left, running, step = max(1 - rate / 1e3 * prefill, 0.05), 1.0, 0.0
+    for _ in range(20):
+        step = (server.times.step(running) + running * row) / left
+        running = min(rate / 1e3 * output * step, server.batch)
+    return max(running, 1.0), step
+
+
+def met_running(turns: Sequence[Sequence[SimulatedRequest]], count: int) -> list[SimulatedRequest]:
+    """Return what is left of requests that are met running; long ones are met more often."""
+    chance = random.Random(SEED)
+    requests = [request for turn in turns for request in turn]
+    met = chance.choices(requests, [request.output for request in requests], k=count)
+    left = [chance.randint(1, request.output) for request in met]
+    return [
+        request._replace(prepare=0.0, prefill=PREFILLED_MS, output=output)
+        for request, output in zip(met, left, strict=True)
+    ]
 
 
 def answer_sequence(server: SimulatedServer, requests: Sequence[SimulatedRequest], clients: int) -> Sequence[Answer]:
