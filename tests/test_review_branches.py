@@ -51,6 +51,29 @@ def test_each_branch_of_a_program_is_read(text: str, options: list[dict[str, lis
     assert possible(only_launch(PYTHON + text, "python", "x.py")) == sorted(options, key=str)
 
 
+CALLED = """#!/bin/bash
+base=8000
+go() {{
+  CUDA_VISIBLE_DEVICES=$1 {} --server-name 127.0.0.1 --server-port $2 --proxy-url http://127.0.0.1:$base {} &
+}}
+n={}
+for gpu in 0 1 2; do
+  go $gpu $((base + n)) $gpu
+  n=$((n + 1))
+done
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "more", "rules"),
+    [("1", "", []), ("0", "", ["LMD615"]), ("-2", "", ["LMD615"]), ("1", "--quant-policy $3", ["LMD104", "LMD104"])],
+)
+def test_a_function_is_judged_for_each_turn_of_the_loop_that_calls_it(first: str, more: str, rules: list[str]) -> None:
+    """Variables go on from turn to turn; nothing that the loop lists is said to be unknown."""
+    found = review("x.sh", CALLED.format(SERVE, more, first), {"lmdeploy": "0.18.0"}).findings
+    assert [each.rule.id for each in found if each.severity != "info"] == rules
+
+
 def test_other_branches_are_judged_without_repairs() -> None:
     """A wrong value is found in whichever branch it is; the repair of one branch could break another."""
     branches = "if a; then x=(--tp 2); else x=(--dtype bf16 --sesion-len 8); fi\n"

@@ -255,3 +255,41 @@ def test_the_command_of_a_container_is_whole(keyword: str, rules: list[str]) -> 
     """Another list may get more words where it is used."""
     text = f"add('x', {keyword}=['lmdeploy', 'serve', 'api_server', 'OpenGVLab/InternVL3-8B'])\n"
     assert found("x.py", text) == rules
+
+
+@pytest.mark.parametrize(("port", "rules"), [("8080:23333", []), ("8080:8080", ["LMD619"])])
+def test_a_container_of_ansible_publishes_the_servers_port(port: str, rules: list[str]) -> None:
+    """Its published port leads to the server, or nowhere."""
+    words = ", ".join(SERVE.split())
+    container = f"{{image: openmmlab/lmdeploy:v0.18.0, published_ports: ['127.0.0.1:{port}'], command: [{words}]}}"
+    assert found("tasks.yml", f"- name: a\n  community.docker.docker_container: {container}\n") == rules
+
+
+SKY = "resources:\n  accelerators: {}\nrun: lmdeploy serve api_server Qwen/Qwen2.5-32B-Instruct\n"
+LABELLED = """apiVersion: v1
+kind: Pod
+spec:
+  nodeSelector: {{nvidia.com/gpu.product: {}}}
+  containers:
+    - name: a
+      image: openmmlab/lmdeploy:v0.18.0
+      args: [lmdeploy, serve, api_server, Qwen/Qwen2.5-32B-Instruct]
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "card", "rules"),
+    [
+        ("x.yaml", SKY, "L4:1", ["LMD122"]),
+        ("x.yaml", SKY, "H200:1", []),
+        ("x.yaml", SKY, "A100:1", []),
+        ("x.yaml", SKY, "Unheard:1", []),
+        ("x.yaml", LABELLED, "NVIDIA-L4", ["LMD122"]),
+        ("x.yaml", LABELLED, "NVIDIA-A100-SXM4-80GB", []),
+    ],
+)
+def test_a_card_that_the_file_names_is_judged(path: str, text: str, card: str, rules: list[str]) -> None:
+    """64 GB of weights on 24 GB; a name that may mean several cards is none."""
+    assert found(path, text.format(card)) == rules
+    given = review(path, text.format(card), {"gpu": "H200"}).findings
+    assert "LMD122" not in [each.rule.id for each in given]

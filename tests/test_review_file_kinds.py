@@ -1,9 +1,11 @@
 """Kinds of files and ways of writing commands: a small text each, and the server that it starts."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
+from artefacts import need
 from scripts import given_options, only_launch, text_at
 
 from recommender.review.engine import review
@@ -26,6 +28,34 @@ class C:
 def f(c: C):
     subprocess.run(["lmdeploy", "serve", "api_server", "m", "--tp", str(c.n)])
 f(tyro.cli(C))
+"""
+FIELDS = """
+from dataclasses import fields
+import subprocess
+class C:
+    model: str = "m"
+    n: int | None = None
+    tp: int = 2
+    def run(self):
+        c = ["lmdeploy", "serve", "api_server", self.model]
+        {0}:
+            if {1} == "model":
+                continue
+            c += ["--" + {1}, str({2})]
+        subprocess.run(c)
+"""
+SIDECAR = f"""
+apiVersion: v1
+kind: Pod
+spec:
+  initContainers:
+    - {{name: a, restartPolicy: Always, image: x, args: [{SERVE.replace(" ", ", ")}, --tp, "2"]}}
+  containers: [{{name: b, image: client}}]
+"""
+CONFIGURED = f"""
+services:
+  a: {{image: x, entrypoint: [sh, /go.sh], environment: {{TP: "2"}}, configs: [{{source: go, target: /go.sh}}]}}
+configs: {{go: {{content: "set -e\\nexec {SERVE} --tp $$TP"}}}}
 """
 CLICK = """
 import click, os
@@ -93,6 +123,8 @@ TEXTS = [
     ("x.yml", f"vars: {{tp: 2}}\ncontent: |\n  [Service]\n  ExecStart=/bin/{SERVE} --tp {{{{ tp }}}}\n", "2"),
     ("x.tfvars", 'command = ["lmdeploy", "serve", "api_server", "m", "--tp", "2"]\n', "2"),
     ("Dockerfile", f"ARG N=2\nFROM x\nARG N=2\nENV TP=$N\nCMD {SERVE} --tp $TP\n", "2"),
+    ("Dockerfile", f"FROM x AS base\nARG N=2\nENV TP=$N\nFROM base\nCMD {SERVE} --tp $TP\n", "2"),
+    ("Dockerfile", f"FROM x AS base\nENV TP=2\nFROM y\nCMD {SERVE} --tp $TP\n", None),
     ("Dockerfile", f'FROM x\nCOPY <<EOF /go.sh\n{SERVE} --tp 2\nEOF\nCMD ["/go.sh"]\n', "2"),
     ("x.container", f"[Container]\nImage=x\nExec={SERVE} --tp 2\n", "2"),
     ("x.rst", f"Text\n\n.. code-block:: bash\n\n   {SERVE} --tp 2\n\nMore\n", "2"),
@@ -112,6 +144,13 @@ TEXTS = [
     ("x.py", TYRO, "2"),
     ("x.py", DATACLASS, "2"),
     ("x.py", CLICK, "2"),
+    ("x.py", FIELDS.format("for f in fields(self)", "f.name", "getattr(self, f.name)"), "2"),
+    ("x.py", FIELDS.format("for k, v in vars(self).items()", "k", "v"), "2"),
+    ("pod.yaml", SIDECAR, "2"),
+    ("compose.yaml", CONFIGURED, "2"),
+    ("x.ps1", f"$s = @'\n{SERVE} --tp 2\n'@\n$s -replace '`r', '' | wsl -d x -- bash -s\n", "2"),
+    ("x.sh", f"seq 2 | xargs -I{{}} sh -c 'A={{}} {SERVE} --tp 2'", "2"),
+    ("x.sh", f"seq 2 | xargs -I{{}} sh -c '{SERVE} --tp {{}}'", None),
 ]  # fmt: skip
 
 
@@ -257,6 +296,92 @@ def test_variables_of_files_that_are_read_with_this_one(tmp_path: Path) -> None:
 def test_a_batch_job_has_the_gpus_that_it_asks_for(lines: str, gpus: int | None) -> None:
     """Where a step may have others, or the job does not say how many a node has, the number is unknown."""
     assert batch_job.gpus(read("x.sbatch", f"#!/bin/bash\n{lines}\n{SERVE}\n")) == gpus
+
+
+@pytest.mark.parametrize(
+    ("command", "gpus"),
+    [
+        ("sbatch <<EOF\n#SBATCH --gres=gpu:2\n{}EOF\n", 2),
+        ("ssh a sbatch -G 4 << 'END'\n{}END\n", 4),
+        ("sbatch --gres=gpu:1 <<EOF\n#SBATCH --gres=gpu:2\n{}EOF\n", None),
+        ("{}sbatch <<EOF\n#SBATCH --gres=gpu:2\nls\nEOF\n", None),
+    ],
+)
+def test_a_job_in_a_here_document_has_its_own_gpus(command: str, gpus: int | None) -> None:
+    """It counts only for the server in it; what the command and the job both say is left open."""
+    script = read("x.sh", f"#!/bin/bash\n{command.format(SERVE + chr(10))}#SBATCH\n")
+    assert batch_job.gpus(script, script.launches[0]) == gpus
+
+
+CONDITIONALS = """BIG ?= 0
+ENGINE ?= turbomind
+ifeq ($(BIG),1)
+ARGS += --tp 4
+else
+ARGS += --tp 1
+endif
+ifdef KEYS
+ARGS += --api-keys $(KEYS)
+endif
+ifneq ($(MODE),)
+ARGS += --max-log-len $(MODE)
+else ifeq ($(ENGINE),turbomind)
+ARGS += --quant-policy 8
+else
+ARGS += --eager-mode
+endif
+ifndef MODEL
+MODEL = m
+endif
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [CONDITIONALS, CONDITIONALS.replace("BIG ?= 0", "BIG = 1"), CONDITIONALS.replace("turbomind\n", "pytorch\n", 1)],
+)
+def test_conditionals_of_a_makefile_hold_as_make_finds(tmp_path: Path, text: str) -> None:
+    """Without variables of the caller; make itself says what it would run."""
+    need("make")
+    text += f"serve:\n\t{SERVE[:-1]}$(MODEL) $(ARGS)\n"
+    (tmp_path / "Makefile").write_text(text)
+    shown = subprocess.run(["make", "-n", "-C", str(tmp_path), "--no-print-directory"], capture_output=True, text=True)
+    launch = launch_in(text, "Makefile")
+    words = [each for name, values in given_options(launch).items() for each in (name, *values)]
+    assert shown.stdout.split() == [*SERVE.split(), *words]
+
+
+def test_a_recipe_may_be_a_program() -> None:
+    """Its variables have the justfile's values, and its lines their places."""
+    recipe = '    #!/usr/bin/env python3\n    import lmdeploy\n    if True:\n        lmdeploy.pipeline("{{ m }}")\n'
+    launch = launch_in(f'm := "org/a"\nrun:\n{recipe}', "justfile")
+    assert launch.model is not None
+    assert (launch.model.value, launch.place.line) == ("org/a", 6)
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_a_target_has_variables_of_its_own(tmp_path: Path, first: str) -> None:
+    """Each target makes a launch; make itself says what it would run."""
+    need("make")
+    text = f"X = --dp 1\na: X := --tp 2\nb: X += --tp 4\nc: X = --tp 8\n{first} a b:\n\t{SERVE} $(X)\n"
+    (tmp_path / "Makefile").write_text(text)
+    launch = launch_in(text, "Makefile")
+    for target in "ab":
+        command = ["make", "-n", "-C", str(tmp_path), "--no-print-directory", target]
+        words = subprocess.run(command, capture_output=True, text=True).stdout.split()[len(SERVE.split()) :]
+        found = [given_options(each) for each in (launch, *launch.alternatives)]
+        assert {name: [value] for name, value in zip(words[::2], words[1::2], strict=True)} in found
+
+
+def test_what_a_loop_of_a_tool_counts_is_no_unknown_port() -> None:
+    """Of a Taskfile, and of Ansible; another option of it is."""
+    for text in (
+        f"tasks: {{a: {{cmds: [{{for: [0, 1], cmd: '{SERVE} --server-port 800{{{{.ITEM}}}}'}}]}}}}",
+        f"- hosts: a\n  tasks:\n    - shell: {SERVE} --server-port {{{{ item.port }}}}\n      loop: [{{port: 1}}]\n",
+    ):
+        assert "LMD002" not in [each.rule.id for each in review("x.yml", text).findings]
+        changed = text.replace("server-port", "tp")
+        assert "LMD002" in [each.rule.id for each in review("x.yml", changed).findings]
 
 
 def test_programs_of_supervisord_run_together() -> None:

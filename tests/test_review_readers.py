@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import json
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,7 +44,7 @@ VALUES: list[tuple[str, str, str | None, str, str | None]] = [
     ("lmdeploy serve api_server m --tp ${TP:-}", "--tp", None, "${TP:-}", None),
     ("lmdeploy serve api_server m --tp $TP", "--tp", None, "$TP", None),
     ("lmdeploy serve api_server m --tp $(nvidia-smi -L | wc -l)", "--tp", None, "$(nvidia-smi -L | wc -l)", None),
-    ("lmdeploy serve api_server m --tp $((1+1))", "--tp", None, "$((1+1))", None),
+    ("lmdeploy serve api_server m --tp $((N+1))", "--tp", None, "$((N+1))", None),
     ("TP=2\nTP=4\nlmdeploy serve api_server m --tp $TP", "--tp", "4", "$TP", "4"),
     ("if a; then TP=2; else TP=4; fi\nlmdeploy serve api_server m --tp $TP", "--tp", None, "$TP", None),
     ("if a; then TP=2; else TP=2; fi\nlmdeploy serve api_server m --tp $TP", "--tp", "2", "$TP", None),
@@ -437,7 +438,7 @@ PYTHON = [
     ("import lmdeploy as l\nl.serve('m', server_name='h')", "m", {"server_name": ["h"]}, False),
     ("from lmdeploy import pipeline\nm = 'a'\nm = 'b'\npipeline(m)", "b", {}, False),
     ("from lmdeploy import pipeline\nm = 'a'\nif x:\n    m = 'b'\npipeline(m)", None, {}, False),
-    ("from lmdeploy import pipeline\nfor m in 'a', 'b':\n    pipeline(m)\nm = 'c'", None, {}, False),
+    ("from lmdeploy import pipeline\nfor m in 'a', 'b':\n    pipeline(m)\nm = 'c'", "a", {}, False),
     ("from lmdeploy import pipeline\nm = 'a'\nm = m + 'b'\npipeline(m)", "ab", {}, False),
     ("from lmdeploy import pipeline\ndef f(m):\n    return pipeline(m)", None, {}, False),
     ("from lmdeploy import pipeline\npipeline(os.getenv('M', 'm'))", "m", {}, False),
@@ -1129,3 +1130,21 @@ def test_a_batch_file_may_end_anywhere(end: int) -> None:
     lines = ["@echo off", "setlocal", "set MODEL=org/m", "set OMP_NUM_THREADS=4", "lmdeploy serve api_server %MODEL%"]
     script = read("serve.bat", "\n".join(lines[:end]))
     assert [launch.model.value for launch in script.launches] == ["org/m"] * (end == len(lines))
+
+
+@pytest.mark.parametrize(
+    "total", ["BASE + 1", "$BASE+2", "${BASE} + 3 * N", "BASE - 10*N - 1", "7", "2 * BASE", "N", "BASE + 0"]
+)
+def test_a_sum_is_what_bash_makes_of_it(total: str) -> None:
+    """Of known variables and numbers."""
+    head = "BASE=8000\nN=4\n"
+    expected = subprocess.run(["bash", "-c", f"{head}echo $(({total}))"], capture_output=True, text=True, check=True)
+    launch = only_launch(f"{head}lmdeploy serve api_server m --server-port $(({total}))\n")
+    assert given_options(launch) == {"--server-port": [expected.stdout.strip()]}
+
+
+@pytest.mark.parametrize("total", ["BASE + OTHER", "BASE / 3", "$1 + 1", "010 + 1", "BASE++", "RANDOM + 1"])
+def test_other_sums_are_unknown(total: str) -> None:
+    """A caller's variable, an octal number, a change or a chance."""
+    launch = only_launch(f"BASE=8000\nlmdeploy serve api_server m --server-port $(({total}))\n")
+    assert given_options(launch) == {"--server-port": [None]}

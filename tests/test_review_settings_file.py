@@ -148,3 +148,16 @@ def test_what_the_program_takes_out_is_no_keyword(tmp_path: Path, take: str) -> 
     assert launch.model.value == "Qwen/Qwen3-8B"
     assert given_options(launch) == {"tp": ["2"]}
     assert [finding.rule.id for finding in found.findings if finding.severity != "info"] == []
+
+
+TOML = 'model = "m"\n[engine]\ntp = 2\nsession_len = 8192\n'
+
+
+@pytest.mark.parametrize(("text", "options"), [(TOML, {"tp": ["2"], "session_len": ["8192"]}), (f"{TOML}x = [", {})])
+def test_a_toml_file_is_read(tmp_path: Path, text: str, options: dict[str, list[str]]) -> None:
+    """A broken one leaves all unknown."""
+    (tmp_path / "cfg.toml").write_text(text)
+    load = 'import os, tomllib\nwith open(os.path.join(os.path.dirname(__file__), "cfg.toml"), "rb") as f:\n'
+    (launch,) = read(str(tmp_path / "x.py"), f"{HEAD}{load}    cfg = tomllib.load(f)\n{PIPELINE}").launches
+    assert given_options(launch) == options
+    assert launch.unsure is not bool(options)

@@ -727,3 +727,21 @@ def test_variables_that_another_file_may_set(tmp_path: Path) -> None:
     assert "LMD401" in {finding.rule.id for finding in engine.review(str(path), text).findings}
     fleet(tmp_path, *lines, a="OMP_NUM_THREADS=4\n")
     assert "LMD401" not in {finding.rule.id for finding in engine.review(str(path), text).findings}
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ({"server.service.d/10.conf": "8001"}, "8001"),
+        ({"server.service.d/10.conf": "8001", "server.service.d/20.conf": "8002"}, "8002"),
+        ({"other.service.d/10.conf": "8001"}, "8000"),
+        ({"server.service.d/10.txt": "8001"}, "8000"),
+    ],
+)
+def test_drop_ins_set_variables(tmp_path: Path, names: dict[str, str], expected: str) -> None:
+    """Those of the unit's own folder, in the order of their names; systemd.unit(5)."""
+    for name, port in names.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f'[Service]\nEnvironment="PORT={port}"\n')
+    text = service("Environment=PORT=8000", f"ExecStart={SERVER} --server-port ${{PORT}}")
+    assert given_options(one(text, tmp_path / "server.service")) == {"--server-port": [expected]}

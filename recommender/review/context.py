@@ -83,13 +83,15 @@ def context(
     answers |= _request_answers(store, request) if request is not None else {}
     mine, uncovered = _script_answers(store, script, launch)
     answers |= mine
+    if "gpu" not in answers:
+        answers |= _named_gpu(store, batch_job.card(script))
     given = _answers(store, options)
     for name, excluded in EXCLUDED.items():
         if name in given and excluded not in given:
             answers.pop(excluded, None)
     answers |= given | {name: mine[name] for name in mine.keys() & {"model"}}
     uncovered = None if "lmdeploy" in given else uncovered
-    count = _count(script, launch, ":" in str(options.get("gpu") or ""), answers, batch_job.gpus(script))
+    count = _count(script, launch, ":" in str(options.get("gpu") or ""), answers, batch_job.gpus(script, launch))
     values = {name: value for answer in answers.values() for name, value in answer.items()}
     if uncovered is not None and Version(uncovered.release) < Version(first_release(store)):
         values["lmdeploy"] = first_release(store)  # the nearest one
@@ -193,6 +195,15 @@ def _script_answers(
     if found is None or not release:
         return answers, found
     return answers | {"lmdeploy": {"lmdeploy": release}}, None
+
+
+def _named_gpu(store: Store, name: str) -> dict[str, dict[str, Any]]:
+    """Return the GPU that a file names, unless the name may mean several."""
+    try:
+        gpu, other = resolve_gpu(store, name) if name else (None, ())
+    except UnknownName:
+        return {}
+    return {"gpu": {"gpu": gpu.id, "gpu_count": 1}} if gpu is not None and not other else {}
 
 
 @lru_cache(maxsize=4)

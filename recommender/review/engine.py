@@ -191,7 +191,9 @@ def _of_sweeps(
     """
     made = sweeps.launches(script)
     models = [*sweeps.of_models(script), *sweeps.of_branches(script)]
-    values = {word.place for launch in made for option in launch.options for word in option.values}
+    words = [word for launch in made for option in launch.options for word in option.values]
+    words += [launch.model for launch in made if launch.model is not None]
+    values = {place for word in words for place in (word.place, word.written)}
     run = _Run(script, tuple(cases(script, options, project, tuple(made))), ())
     each = _Run(script, tuple(cases(script, options, project, tuple(models))), ())
     for rule_ in chosen if made or models else ():

@@ -146,6 +146,10 @@ def _expanded(
     """Read a text as the shell writes it, at its places in the script."""
     there = ((first - start, last - start, new) for first, last, new in changes)
     text = Mapped.whole(script.text).part(start, end).replaced(there)
+    if kind == "python" and (margin := len(text.code) - len(text.code.lstrip(" \t"))):
+        lines = [0, *(match.end() for match in re.finditer("\n", text.code))]
+        blanks = (re.compile(r"[ \t]*").match(text.code, at, at + margin) for at in lines)
+        text = text.without({at for blank in blanks if blank for at in range(*blank.span())})
     found = _read(path, text.code, kind, script.written)
 
     def place(span: Span) -> Span:

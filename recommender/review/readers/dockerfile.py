@@ -23,6 +23,8 @@ HEREDOC = pattern(r"<<-?[\"']?(?P<word>\w+)[\"']?(?P<rest>[^\n]*)")
 PAIR = pattern(r"\b([A-Za-z_]\w*)=(\"(?:[^\"\\]|\\.)*\"|'[^']*'|\S*)")
 
 
+STAGE = pattern(r"(?i)\sas\s+([\w.-]+)\s*$")
+"""The name of a stage, which a later one may continue."""
 MOST_NAMES = 20
 COPIED = "COPY "
 """Begins the name of a file that is written here, where others have an instruction's."""
@@ -30,7 +32,7 @@ COPIED = "COPY "
 
 @dataclass
 class _Stage:
-    """The instructions after the last FROM."""
+    """The instructions after the last FROM, and those of the stage that it continues."""
 
     environment: dict[str, Word] = field(default_factory=dict)
     entrypoint: Mapped | None = None
@@ -46,7 +48,7 @@ class _Stage:
 def read(script: Script) -> Script:
     """Read a Dockerfile."""
     page = SourceText(script)
-    stage = _Stage()
+    stage, stages = _Stage(), dict[str, _Stage]()
     comments: list[Comment] = []
     built: list[Mapped] = []
     whole = Mapped.whole(script.text)
@@ -56,7 +58,11 @@ def read(script: Script) -> Script:
             word = re.search(r"(?<!\S)(?!--)\S+", part.code)
             span = part.span(*word.span()) if word else part.span(0, 0)
             field = expand(Field((Piece(word[0] if word else "", *span),), *span), COMPOSE, stage.arguments)
-            stage = _Stage(image=page.word(field), arguments=stage.arguments)
+            image, alias = page.word(field), STAGE.search(part.code)
+            given = stage.arguments
+            stage = replace(stages.get((image.value or "").lower(), _Stage(image=image)), arguments=given)
+            stage = replace(stage, environment=dict(stage.environment), files=dict(stage.files))
+            stages |= {alias[1].lower(): stage} if alias else {}
         elif name in ("ENTRYPOINT", "CMD"):
             setattr(stage, "entrypoint" if name == "ENTRYPOINT" else "command", part)
             stage.command = None if name == "ENTRYPOINT" else stage.command

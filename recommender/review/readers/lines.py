@@ -2,14 +2,15 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
 
 from recommender.common.pattern import pattern
-from recommender.review.script import beside
-from recommender.review.script.model import Comment, Script, Word
-from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
+from recommender.review.readers.assignments import ASSIGNED, beside_values, value_of, word_of
+from recommender.review.readers.makefile import Makefile
+from recommender.review.script.model import Comment, Embedded, Script, Word
+from recommender.review.script.source_map import Mapped, SourceText
 from recommender.review.script.variables import Variables
 from recommender.review.shell.nested import walk
 from recommender.review.shell.state import Run, Where, complete_script, export
@@ -23,14 +24,6 @@ COMMAND = pattern(
 )
 TOGETHER = frozenset({"proc", "ini"})
 """Lines whose programs all run at the same time."""
-# `NAME = value` of make, with its operators.
-ASSIGNED = pattern(
-    r"(?:export[ \t]+)?(?P<name>[A-Za-z_]\w*)[ \t]*(?P<more>\+?)[:?]{0,3}=[ \t]*(?P<value>.*)", re.DOTALL
-)
-DEFINED = pattern(
-    r"(?m)^define[ \t]+(?P<name>\w+)[ \t]*[:?]{0,3}=?[ \t]*\n(?P<value>(?:(?!endef\b)[^\n]*+\n){0,50}+)endef\b"
-)
-MADE = pattern(r"\$[({](\w+)[)}]")
 ENVIRONMENT = pattern(r"environment[ \t]*=[ \t]*(?P<pairs>.*)", re.DOTALL)
 PAIR = pattern(r"([A-Za-z_]\w*)=(?:\"([^\"\n]*)\"|([^,\n]*))")
 ARGUMENTS = pattern(r"args[ \t]*=(?P<rest>[^\n]*)")
@@ -42,11 +35,9 @@ POSITIONAL = pattern(r"\{posargs(?::(?P<default>[^{}\n]*))?\}")
 MACRO = pattern(r"\$\((?P<make>\w+)\)|\{\{[ \t]*(?P<just>\w+)[ \t]*\}\}|%\((?:ENV_)?(?P<super>\w+)\)[sd]|\$(?=\$)")
 # A justfile: its recipes are indented with blanks too, and their parameters have defaults.
 MAKEFILE = pattern(r"(?i)(?:.*[/\\])?(?:(?:gnu)?makefile(?:\.\w+)?|[^/\\]*\.mk)")
-PREREQUISITES = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=]*", re.DOTALL)
-"""A rule's line without a recipe: it has names, no commands."""
 INLINE = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=\n]*;(?P<recipe>.*)", re.DOTALL)
-INCLUDED = pattern(r"[-s]?include[ \t]+(?P<name>[^\s$]+)[ \t]*")
-MOST_INCLUDED, MOST_SCRIPTS = 20, 100
+PROGRAM = pattern(r"#![^\n]*python")
+MOST_SCRIPTS, MOST_TARGETS = 100, 8
 MOST_SHARED = 100
 """Variables that every command gets; of further ones, those that it names."""
 NAME = pattern(r"[A-Za-z_]\w*")
@@ -55,10 +46,8 @@ JUSTFILE = pattern(r"(?i)(?:.*[/\\])?\.?justfile")
 DOTENV = pattern(r"(?m)^set[ \t]+dotenv-(?:load|required)\b(?![ \t]*:=[ \t]*false)")
 RECIPE = pattern(r"[ \t]+[@-]*(?P<recipe>.*)", re.DOTALL)
 SCRIPT = pattern(
-    r"(?m)^[^\s:#=][^\n:]*+:[^\n]*+\n(?P<body>[ \t]+#![^\n]*sh\b[^\n]*\n(?:[ \t]+[^\n]*(?:\n|\Z)|[ \t]*\n)*)"
-)
-JUST_VALUE = pattern(
-    r"(?:env(?:_var_or_default)?\([ \t]*[\"'][^\"'\n]*[\"'][ \t]*,[ \t]*)?(?P<value>\"[^\"\n]*\"|'[^'\n]*')[ \t]*\)?"
+    r"(?m)^[^\s:#=][^\n:]*+:[^\n]*+\n(?P<body>[ \t]+#![^\n]*(?:sh|python3?)\b[^\n]*\n"
+    r"(?:[ \t]+[^\n]*(?:\n|\Z)|[ \t]*\n)*)"
 )
 PARAMETER = pattern(r"[ \t][+*$]?(?P<name>[A-Za-z_][\w-]*)=(?P<value>\"[^\"\n]*\"|'[^'\n]*')")
 
@@ -74,8 +63,9 @@ def read(script: Script) -> Script:
     run = new_run(page)
     comments: list[Comment] = []
     lines, just = list(_lines(code)), bool(JUSTFILE.fullmatch(script.path))
-    make, left = bool(MAKEFILE.fullmatch(script.path)), MOST_INCLUDED
-    made = _known(page, code, just, make)
+    dotenv = PROCFILE.fullmatch(script.path) or (just and DOTENV.search(script.text))
+    made = beside_values(page, ".env", 0, 0) if dotenv else {}
+    make = Makefile(run, made) if MAKEFILE.fullmatch(script.path) else None
     sections = not just and any(SECTION.fullmatch(code.code[start:end].strip()) for start, end in lines)
     lines = list(_lines(code, CONTINUED)) if sections else lines
     heads = [
@@ -88,22 +78,25 @@ def read(script: Script) -> Script:
         if line.lstrip()[:1] in ("#", ";") and not (just and line.lstrip().startswith("#!")):
             first = start + len(line) - len(line.lstrip())
             comments.append(Comment(code.code[first:end], page.place(first, end)))
-        elif make and left and (included := INCLUDED.fullmatch(line)):
-            left -= 1
-            made |= _beside(page, included["name"], start, end)
-        elif make and PREREQUISITES.fullmatch(line):
-            run.followed.append((start, end))
+        elif make is not None and make.takes(line, start, end):
+            pass
         elif not sections and (assigned := ASSIGNED.fullmatch(line)):
-            made[assigned["name"]] = _assigned(page, assigned, start, just, made)
+            word = value_of(page, assigned, start, just, made)
+            if make is None or not make.skips(assigned, word):
+                made[assigned["name"]] = word
         elif just and line[:1] not in (" ", "\t"):
             for given in PARAMETER.finditer(line):
-                made[given["name"]] = _word(page, given["value"], start + given.start("value"))
-        elif command := (make and INLINE.fullmatch(line)) or (RECIPE if just else COMMAND).fullmatch(line):
+                made[given["name"]] = word_of(page, given["value"], start + given.start("value"))
+        elif command := (INLINE.fullmatch(line) if make else None) or (RECIPE if just else COMMAND).fullmatch(line):
             group = command.lastgroup or "recipe"
             environment = made | of_section.get(bisect_right(heads, at), {}) if group == "ini" else made
             part = code.part(start + command.start(group), end)
             part = _of_section(code, part, line, lines[at + 1 : at + 2]) if sections else part
-            _start(run, _plain(part), environment, Where(background=group in TOGETHER))
+            if just and PROGRAM.match(part.code):
+                run.embedded.append(Embedded("recipe.py", start, end, tuple(_filled(code.code, start, end, made))))
+            else:
+                where = Where(background=group in TOGETHER)
+                _start(run, _plain(part), environment, where, make.targets if make is not None else ())
     return complete_script(replace(script, comments=tuple(comments)), run, [])
 
 
@@ -118,15 +111,6 @@ def _of_section(code: Mapped, part: Mapped, line: str, behind: list[tuple[int, i
     return Mapped(part.code.replace("\n", " "), part.at)
 
 
-def _known(page: SourceText, code: Mapped, just: bool, make: bool) -> dict[str, Word]:
-    """Return what a .env beside the file sets, and the texts that a Makefile defines."""
-    dotenv = PROCFILE.fullmatch(page.script.path) or (just and DOTENV.search(page.text))
-    made = _beside(page, ".env", 0, 0) if dotenv else {}
-    for text in DEFINED.finditer(code.code) if make else ():
-        made[text["name"]] = _word(page, text["value"].replace("\\\n", "  ").rstrip("\n"), text.start("value"))
-    return made
-
-
 def _with_scripts(code: Mapped, lines: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Yield the lines of a justfile; a recipe that is a script of its own counts as one."""
     scripts = dict(match.span("body") for match in islice(SCRIPT.finditer(code.code), MOST_SCRIPTS))
@@ -137,45 +121,11 @@ def _with_scripts(code: Mapped, lines: list[tuple[int, int]]) -> Iterator[tuple[
             yield start, done
 
 
-def _beside(page: SourceText, name: str, start: int, end: int) -> dict[str, Word]:
-    """Return what a file beside this one assigns: foreman's .env, what a Makefile includes."""
-    source = beside.read(page.script.path, name)
-    place = page.place(start, end)
-    assigned = (ASSIGNED.fullmatch(line) for line in (source.text.splitlines() if source else ()))
-    pairs = ((match["name"], match["value"].strip().strip("\"'")) for match in assigned if match)
-    return {name: Word(text, None if "$" in text else text, place, variable=name) for name, text in pairs}
-
-
 def _lines(code: Mapped, one: re.Pattern[str] = LINE) -> Iterator[tuple[int, int]]:
     """Yield the ranges of lines; a backslash at the end joins the next one."""
     for match in one.finditer(code.code):
         if match[0].strip():
             yield match.span()
-
-
-def _assigned(page: SourceText, match: re.Match[str], start: int, just: bool, made: Mapping[str, Word]) -> Word:
-    """Return the value of an assignment, with the variables that the lines before it set."""
-    text, at = match["value"].strip(), start + match.start("value")
-    if just:  # an expression: only a text, or the default of an environment variable, is known
-        given = JUST_VALUE.fullmatch(text)
-        return _word(page, given["value"], at + given.start("value")) if given else _word(page, "$", at)
-    before = made.get(match["name"]) if match["more"] else None
-    names = MADE.findall(text)
-    if before is None and not names:
-        return _word(page, text, at)
-    word = page.word(Field((Piece(None),), at, at + len(text), match["name"]))
-    known = [made[name].value if name in made else None for name in names]
-    if None in known or "$" in MADE.sub("", text) or (before is not None and before.value is None):
-        return word
-    added = MADE.sub(lambda macro: made[macro[1]].value or "", text)
-    return word._replace(value=f"{before.value} {added}" if before is not None else added)
-
-
-def _word(page: SourceText, text: str, start: int) -> Word:
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
-        text, start = text[1:-1], start + 1
-    known = not any(sign in text for sign in ("$", "%(", "{{"))
-    return page.word(Field((Piece(text if known else None, start, start + len(text)),), start, start + len(text)))
 
 
 def _environments(
@@ -188,7 +138,7 @@ def _environments(
             if given := ENVIRONMENT.fullmatch(code[start:end]):
                 for pair in PAIR.finditer(code, start + given.start("pairs"), end):
                     group = 2 if pair[2] is not None else 3
-                    found[pair[1]] = _word(page, pair[group].strip(), pair.start(group))
+                    found[pair[1]] = word_of(page, pair[group].strip(), pair.start(group))
         if found:
             yield number, found
 
@@ -201,8 +151,33 @@ def _plain(text: Mapped) -> Mapped:
     return text.replaced((*match.span(), f"${{{name}}}" if name else "") for match, name in named)
 
 
-def _start(run: Run, line: Mapped, environment: dict[str, Word], where: Where) -> None:
-    """Follow one command, with variables of its own."""
+def _filled(code: str, start: int, end: int, made: Mapping[str, Word]) -> Iterator[tuple[int, int, str]]:
+    """Yield the variables of a justfile in a recipe that is a program, with their values."""
+    for match in MACRO.finditer(code, start, end):
+        value = made[match["just"]].value if match["just"] in made else None
+        if value is not None:
+            yield *match.span(), value
+
+
+def _start(
+    run: Run, line: Mapped, environment: dict[str, Word], where: Where, targets: Sequence[dict[str, Word]] = ()
+) -> None:
+    """Follow one command, with variables of its own; the further targets that it makes give it others."""
+    first, *others = targets or [{}]
+    before = len(run.launches)
+    _follow(run, line, environment | first, where)
+    mine = run.launches[before:]
+    for other in others[:MOST_TARGETS]:
+        _follow(run, line, environment | other, where)
+        made = [launch for launch, _ in run.launches[before + len(mine) :]]
+        del run.launches[before + len(mine) :]
+        if len(made) == len(mine):
+            pairs = zip(mine, made, strict=True)
+            mine = [(one._replace(alternatives=(*one.alternatives, more)), frame) for (one, frame), more in pairs]
+    run.launches[before:] = mine
+
+
+def _follow(run: Run, line: Mapped, environment: dict[str, Word], where: Where) -> None:
     named = (environment[match[1]].value or "" for match in VARIABLE.finditer(line.code) if match[1] in environment)
     if not any("lmdeploy" in text or "serve" in text for text in (line.code, *named)):
         return

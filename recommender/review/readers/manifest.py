@@ -30,6 +30,8 @@ def read(script: Script) -> Script:
     for started in containers:
         _start(run, started)
         run.unread += started.unread
+    if script.kind == "compose":
+        _configs(run, roots, containers)
     if script.kind == "kubernetes":
         _scripts(run, roots, containers)
         _entry_points(run, roots, containers)
@@ -50,6 +52,34 @@ def _scripts(run: Run, roots: Sequence[Node], containers: Sequence[ContainerComm
                     run.container = started.container
                     export(run, started.environment)
             walk(run, map_scalar(run.page.text, value), Where())
+
+
+def _configs(run: Run, roots: Sequence[Node], containers: Sequence[ContainerCommand]) -> None:
+    """Follow the scripts that a compose file holds among its configs, in the service whose command names one."""
+    configs = [pair for root in roots if (held := root.get("configs")) for pair in held.pairs]
+    listed = [
+        held
+        for root in roots
+        if (own := root.get("services"))
+        for _, service in own.pairs
+        if (held := service.get("configs"))
+    ]
+    targets = {
+        source.text: target.text.rpartition("/")[2]
+        for held in listed
+        for each in held.items
+        if (source := each.get("source")) and (target := each.get("target"))
+    }
+    for name, config in configs[:MOST_CONTAINERS]:
+        content = config.get("content")
+        if content is None or not LAUNCH.search(content.text):
+            continue
+        for started in containers:
+            if any(field.known.rpartition("/")[2] == targets.get(name.text, name.text) for field in started.fields):
+                run.state, run.functions, run.container = Variables(), {}, started.container
+                export(run, {**started.outside, **started.environment})
+                walk(run, unescape(map_scalar(run.page.text, content)), Where())
+                break
 
 
 def _entry_points(run: Run, roots: Sequence[Node], containers: Sequence[ContainerCommand]) -> None:

@@ -44,15 +44,17 @@ def pods(page: SourceText, roots: Sequence[Node]) -> Iterator[ContainerCommand]:
             continue
         seen.add(id(node))
         containers = node.get("containers") or node.get("steps") if node.kind == "map" else None
+        first = node.get("initContainers") if node.kind == "map" else None
         single = [found for key in SINGLE if node.kind == "map" and (found := node.get(key)) is not None]
-        for container in [*(containers.items[:MOST_CONTAINERS] if containers else ()), *single]:
+        main = [*(containers.items[:MOST_CONTAINERS] if containers else ()), *single]
+        for container in [*main, *(first.items[:MOST_CONTAINERS] if first else ())]:
             if container.kind == "map" and left:
                 left -= 1
                 started = _pod_container(page, node, container, maps, parameters)
-                led = services if alone and containers and len(containers.items) == 1 else ()
-                yield replace(
-                    started, container=started.container._replace(replicas=count, services=led, serves=serves)
-                )
+                of_main = container in main
+                led = services if of_main and alone and containers and len(containers.items) == 1 else ()
+                around = started.container._replace(replicas=count, services=led, serves=serves and of_main)
+                yield replace(started, container=around)
         own = node.get("spec", "replicas")
         below = replicas(own) if own else count
         serves = serves or _text(node.get("kind")) in SERVED

@@ -216,6 +216,7 @@ class _Reader:
             gpus=_gpus(node),
             shm_known=False,
             targets=around.ports,
+            published=tuple(_published(self.page, node, environment)),
             probes=asked,
         )
         return replace(around, environment=environment, container=around_it)
@@ -286,6 +287,14 @@ class _Reader:
         run.unread += moved(found.problems, place)
         run.followed.append((node.start, node.end))
         run.elsewhere = True
+
+
+def _published(page: SourceText, node: Node, known: Mapping[str, Word]) -> Iterator[Word]:
+    """Yield the ports that a container of Ansible publishes."""
+    listed = node.get("published_ports")
+    for item in listed.items if listed else ():
+        word = one_word(page, item)
+        yield _literal(page, word, known) if word is not None else Word("", None, page.place(item.start, item.end))
 
 
 def _is_command(program: Node, arguments: Node) -> bool:

@@ -1,7 +1,7 @@
 """Read systemd units: the servers in ExecStart=, with the unit's variables.
 
 An EnvironmentFile is read from the unit's own folder, by path or by name: /etc/lmdeploy/server.env on the host is
-in the unit's folder until it is installed. Drop-ins are not read.
+in the unit's folder until it is installed. Of drop-ins beside the unit, Environment= is read.
 """
 
 import re

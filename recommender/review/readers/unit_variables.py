@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,11 +15,12 @@ from recommender.review.readers.unit_words import (
     UnitSetting,
     UnitSheet,
     items,
+    read_sheet,
     replace_specifiers,
 )
 from recommender.review.script import beside
 from recommender.review.script.model import HOSTS, Script, Word
-from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
+from recommender.review.script.source_map import Field, Mapped, Piece, SourceText, line_starts
 
 WILD = pattern(r"[*?\[]")
 MOST_FILES = 256
@@ -72,6 +74,9 @@ class UnitVariables:
         for setting in self.sheet.in_effect("Environment"):
             for item in self._items(setting):
                 self._add_assignment(setting, item, variables)
+        for name, text in _dropped_in(self.page.script):
+            self.spend(1)
+            variables[name] = UnitVariable(text, Word(name, text, self.page.place(0, 0), variable=name))
         for setting in self.sheet.in_effect("EnvironmentFile"):
             self._add_file(setting, variables)
         for setting in self.sheet.in_effect("UnsetEnvironment"):
@@ -123,6 +128,25 @@ class UnitVariables:
         for name, text in (texts or {}).items():
             self.spend(1)
             variables[name] = UnitVariable(text, Word(raw, text, place, variable=name))
+
+
+def _dropped_in(script: Script) -> Iterator[tuple[str, str | None]]:
+    """Yield what the drop-ins in the folder beside a unit set, ``NAME.service.d/*.conf``; None if only the host knows.
+
+    An ``Environment=`` that resets those before it is not followed.
+    """
+    unit = Path(script.path)
+    for path in _matching(unit.with_name(f"{unit.name}.d"), "*.conf") if script.path != beside.STDIN else ():
+        source = beside.read_in(unit.parent, path)
+        if source is None:
+            continue
+        page = SourceText(Script(str(path), "systemd", source.text, lines=line_starts(source.text)))
+        for setting in read_sheet(page).in_effect("Environment"):
+            with suppress(Unbalanced):
+                for item in items(setting.value):
+                    name, equals, text = item.text.code.partition("=")
+                    if equals and beside.VARIABLE.fullmatch(name):
+                        yield name, None if "%" in text else text
 
 
 def _texts(script: Script, path: str) -> dict[str, str | None] | None:

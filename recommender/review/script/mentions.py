@@ -45,9 +45,10 @@ OF_PLATFORM = pattern(r"\$\{NOMAD_\w+\}|\bjson\.dumps\(|\$\{#\w+\[@\]\}")
 COUNT = pattern(r"\"?\$\{#\w+\[@\]\}\"?")
 """How many elements an array of a shell has."""
 OF_INSTANCE = pattern(
-    r"%[iI](?!\w)|%\(process_num\)\d*d|\$\{?(?:SLURM_\w+|OMPI_\w+|(?:NODE_)?RANK|LWS_\w+|MASTER_ADDR)\b\}?"
+    r"%[iI](?!\w)|(?<=\d)\{\}|\{\{-?\s*\.?[iI](?:tem|TEM)(?:\.\w+)?\s*-?\}\}|%\(process_num\)\d*d|\$\{?(?:SLURM_\w+|OMPI_\w+|(?:NODE_)?RANK|LWS_\w+|MASTER_ADDR)\b\}?"
 )
-"""What tells the servers of one file apart: of systemd, supervisord and what starts jobs on several hosts."""
+"""What tells the servers of one file apart: of systemd, supervisord, xargs, loops of Taskfiles and
+Ansible, and what starts jobs on several hosts."""
 SWAPPER = pattern(r"(?m)^[ \t]+cmd:[ \t]")
 """A model of llama-swap, which gives each a port."""
 GUARDED = pattern(r"-n\s+\"?\$\{?(\w+)(?::?-)?\}?\"?\s*\]\]?\s*(?:&&|;?\s*then\b)|\$\{(\w+):?\+")
@@ -144,7 +145,8 @@ def _unknown(
         names = list(dict.fromkeys(_shown(word) for word in words))
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         shown = f"{', '.join(names[:MOST_NAMED])}{more}"
-        listed = all(swept.issuperset(variables_of(word)) for word in words)
+        turned = set.intersection(*(set(_known_places(turn)) for turn in launch.turns)) if launch.turns else ()
+        listed = all(word.place in turned or swept.issuperset(variables_of(word)) for word in words)
         if listed:
             what = f"a loop lists the values of {shown}; rules report only errors of single values"
         else:
@@ -154,6 +156,12 @@ def _unknown(
         launch.unsure and launch.model is None and launch.starts not in ("proxy", "tool") and not _asks_for_help(launch)
     ):
         yield ReadProblem("this file does not say with which model, and with what else, this starts", launch.place)
+
+
+def _known_places(launch: Launch) -> Iterator[Span]:
+    """Yield the places of the words that a turn of a loop determines."""
+    words = [word for option in launch.options for word in option.values]
+    yield from (word.place for word in (*words, launch.model) if word is not None and word.value is not None)
 
 
 def _is_counted(option: GivenOption, word: Word, computed: frozenset[str]) -> bool:

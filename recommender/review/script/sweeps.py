@@ -26,8 +26,12 @@ NAME = pattern(r"#[^\n]*|[\"']?(?P<name>[\w.-]+(?:/[\w.-]+)+|/[\w./-]+)[\"']?")
 
 
 def launches(script: Script) -> list[Launch]:
-    """Return a launch for each value that a loop over whole numbers lists; the value's place is in the loop."""
-    return list(islice(_of_numbers(script), MOST))
+    """Return a launch for each value that a loop over whole numbers lists, and for each turn of one that calls it.
+
+    The place of a whole number is in the loop.
+    """
+    turns = (turn for launch in script.launches[:MOST_LAUNCHES] for turn in launch.turns)
+    return [*islice(_of_numbers(script), MOST), *islice(turns, MOST)]
 
 
 def of_models(script: Script) -> list[Launch]:

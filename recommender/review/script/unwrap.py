@@ -148,6 +148,7 @@ def _shell(unwrapped: Unwrapped) -> None:
             return
 
 
+BRACES = pattern(r"\{\}")
 FILLED = frozenset({"parallel", "xargs"})
 """Programs that replace braces by words of their input."""
 WRAP = pattern(r"--wrap=")
@@ -163,10 +164,7 @@ def _wrapper(page: SourceText, unwrapped: Unwrapped, name: str) -> None:
     if name in ("tmux", "screen") and any(RETURNS.fullmatch(field.known) for field in unwrapped.fields[1:]):
         unwrapped.background = True
     if name in FILLED:
-        unwrapped.fields = [
-            replace(field, pieces=(Piece(None),), inner=None) if "{}" in field.known else field
-            for field in unwrapped.fields
-        ]
+        unwrapped.fields = [_filled(field) if "{}" in field.known else field for field in unwrapped.fields]
     texts = [field.value for field in unwrapped.fields]
     if ":::" in texts:  # GNU parallel: one of the words behind it ends the command
         end = texts.index(":::")
@@ -194,6 +192,17 @@ def _wrapper(page: SourceText, unwrapped: Unwrapped, name: str) -> None:
             return
     if name == "eval" and len(unwrapped.fields) > 1:
         unwrapped.nested = unwrapped.fields[1]
+
+
+def _filled(field: Field) -> Field:
+    """Return a word with unknown text in place of its braces; those of a script are an unknown word of the shell."""
+    inner = None
+    if field.inner is not None and " " in field.known:
+        mapped, start, end, escaped = field.inner
+        text = mapped.part(start, end, escaped)
+        text = text.replaced((match.start(), match.end(), "$?") for match in BRACES.finditer(text.code))
+        inner = (text, 0, len(text.code), False)
+    return replace(field, pieces=(Piece(None),), inner=inner)
 
 
 def _is_command(field: Field) -> bool:

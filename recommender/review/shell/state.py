@@ -97,6 +97,8 @@ class Run:
     containers: dict[str, Container] = field(default_factory=dict)
     """Those that docker started, by name."""
     error_exit: Span | None = None
+    turning: bool = False
+    """The turns of a loop are being followed."""
     pipefail: bool = False
     export_all: bool = False
     steps: int = 0

@@ -21,6 +21,7 @@ from recommender.review.shell.heredocs import heredoc, keeps, leftovers
 from recommender.review.shell.nested import walk, walk_file
 from recommender.review.shell.state import MOST_DEPTH, Frame, Run, Where, complete_script
 from recommender.review.shell.survey import survey
+from recommender.review.shell.turns import MOST_TURNS, each_turn
 from recommender.review.shell.words import Words
 
 if TYPE_CHECKING:
@@ -259,13 +260,19 @@ class Shell:
     def _for_statement(self, node: Node, where: Where) -> None:
         values = [field for child in node.children_by_field_name("value") for field in self._fields(child)]
         loop = self._loop(node, self._frame(node, False))
+        listed = 1 < len(values) <= MOST_TURNS and all(value.value is not None for value in values)
+        before, first = self._copy() if listed else self.run.state, len(self.run.launches)
         next(loop)
-        name = node.child_by_field_name("variable")
-        if name is not None:
+        named = node.child_by_field_name("variable")
+        name = self.words.raw(named) if named is not None else ""
+        if name:
             known = len(values) == 1 and values[0].value is not None
-            self.run.state.variables[self.words.raw(name)] = Variable(values[0].pieces if known else None)
+            self.run.state.variables[name] = Variable(values[0].pieces if known else None)
         self._body(node, where)
         next(loop, None)
+        if listed and name:
+            turns = [Variable(value.pieces) for value in values]
+            each_turn(self.run, first, before, lambda: self._body(node, where), name, turns)
 
     _select_statement = _for_statement
 

@@ -31,6 +31,8 @@ POWERSHELL = pattern(
         (?:\$(?P<words>\w+)|(?:@\([ \t]*)?
             (?P<texts>(?:\"[^\"\n]*\"|'[^'\n]*')(?:[ \t]*,[ \t]*(?:\"[^\"\n]*\"|'[^'\n]*'|\$\w+))*)
         )[^\n]*)
+    |(?P<piped>(?m:^[ \t]*)\$(?P<text>\w+)(?:[ \t]+-[ci]?replace[ \t]+[^|\n]*)?[ \t]*\|[ \t]*
+        (?=(?:wsl|bash|sh|ssh|docker|podman|kubectl)(?:\.exe)?[ \t]))
     |(?P<set>(?m:^|(?<=[;{]))[ \t]*(?:\[[^\]\n]*\][ \t]*)*\$(?P<env>[Ee]nv:)?(?P<name>\w+)[ \t]*(?P<equals>\+?=)[ \t]*)
     |(?P<pause>(?i:\bStart-Sleep\b(?:[ \t]+-s\w*)?))
     |(?P<list>@\()
@@ -187,6 +189,7 @@ NEW: Mapping[str, Callable[[re.Match[str]], str]] = {
     "splat": lambda match: f'"${{{match["array"]}[@]}}"',
     "head": lambda _: "",
     "pause": lambda _: "sleep",
+    "piped": lambda match: f'echo "${match["text"]}" | ',
     "call": lambda _: "",
     "used": lambda match: f"${{{match['variable']}}}",
     "shell": lambda _: "bash -c",

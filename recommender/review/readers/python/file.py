@@ -15,6 +15,7 @@ from recommender.review.readers.python.changes import dictionary, dotted, dumped
 from recommender.review.readers.python.imports import imports, modules
 from recommender.review.readers.python.processes import Processes, environment
 from recommender.review.readers.python.scopes import last_name
+from recommender.review.readers.python.tables import rows
 from recommender.review.readers.python.values import Values
 from recommender.review.script.model import (
     ENGINES,
@@ -131,7 +132,7 @@ class _File:
         yield from modules(self.page, self.values)
 
     def _pipelines(self) -> Iterator[Launch]:
-        found = [self._pipeline(node) for node in self.calls if self._is_pipeline(node)]
+        found = [self._of_table(node) or self._pipeline(node) for node in self.calls if self._is_pipeline(node)]
         generations = [node for node in self.calls if self._class(node) == "GenerationConfig"]
         for pipeline in found:
             given = any(option.name.startswith("GenerationConfig.") for option in pipeline.options)
@@ -140,6 +141,16 @@ class _File:
                 self._configuration(generations[0], parts)
                 pipeline = pipeline._replace(options=(*pipeline.options, *parts.options))
             yield pipeline
+
+    def _of_table(self, node: ast.Call) -> Launch | None:
+        """Return what a call starts if its model stands in the rows of a table; None if it does not."""
+        made: list[Launch] = []
+        for turn in rows(self.values.scopes, node):
+            self.values.bound = turn
+            made.append(self._pipeline(node))
+        self.values.bound = {}
+        whole = bool(made) and all(each.model is not None and each.model.value for each in made)
+        return made[0]._replace(alternatives=tuple(made[1:])) if whole else None
 
     def _choosing(self, node: ast.Call) -> list[Span]:
         """Return the pipelines that take a configuration by the name to which a branch assigns it."""

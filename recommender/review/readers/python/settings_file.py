@@ -1,13 +1,16 @@
-"""Look up what a program takes from outside: from a YAML or JSON file next to it, and from its environment."""
+"""Look up what a program takes from outside: from a YAML, JSON or TOML file next to it, and from its environment."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Collection
+from json import dumps
 from types import EllipsisType
 from typing import TYPE_CHECKING
 
+from recommender.common.parse import parse_toml
 from recommender.common.pattern import pattern
+from recommender.common.user_file import Unreadable
 from recommender.review.readers.python.scopes import FUNCTIONS, last_name
 from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, documents
 from recommender.review.script import beside
@@ -20,7 +23,7 @@ LOADERS = frozenset({"safe_load", "full_load", "unsafe_load", "load"})
 SAME = frozenset({"to_container", "to_object", "dict", "DictConfig", "EasyDict", "Box", "Munch", "create"})
 """Functions that give the settings that they take."""
 OPENS = frozenset({"open", "read_text", "read", "read_bytes"})
-FILE = pattern(r"[^\s\0]+\.(?:ya?ml|json)")
+FILE = pattern(r"[^\s\0]+\.(?:ya?ml|json|toml)")
 NUMBER = pattern(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
 DEEPEST = 8
@@ -132,8 +135,11 @@ class SettingsFile:
         if path and path not in self.roots:
             source = beside.read(self.values.page.script.path, path)
             try:
-                roots = documents(source.text) if source is not None else []
-            except UnreadableYaml:
+                text = source.text if source is not None else ""
+                # JSON is YAML.
+                text = dumps(parse_toml(text), default=str) if path.endswith(".toml") else text
+                roots = documents(text)
+            except (UnreadableYaml, Unreadable):
                 roots = []
             self.roots[path] = roots[0] if len(roots) == 1 else None
             self.files |= {id(root): path for root in roots}

@@ -7,6 +7,7 @@ from functools import lru_cache
 from recommender.review.readers.python.scopes import FUNCTIONS, Scopes, last_name
 
 MOST_ROWS = 12
+DUMPS = ("asdict", "vars")
 Row = dict[str, ast.expr]
 
 
@@ -50,15 +51,37 @@ def loop_around(scopes: Scopes, added: ast.expr) -> ast.For | None:
     return loop if isinstance(loop, ast.For) else None
 
 
-def turns(resolve: Callable[[ast.expr], ast.expr | None], loop: ast.For | None) -> Iterator[Row]:
-    """Yield what the variables of a loop over a dictionary's items are in each turn; ``resolve`` looks up names."""
-    called = loop.iter if loop is not None else None
-    if loop is None or not isinstance(called, ast.Call) or last_name(called.func) != "items":
+def turns(scopes: Scopes, resolve: Callable[[ast.expr], ast.expr | None], loop: ast.For | None) -> Iterator[Row]:
+    """Yield what the variables of a loop over a dictionary's items, or over the fields of an object, are in each turn.
+
+    ``resolve`` looks up names.
+    """
+    match loop:
+        case ast.For(target, ast.Call(called, [whose])) if last_name(called) == "fields":
+            yield from _fields(scopes, whose, loop, target)
+        case ast.For(target, ast.Call(ast.Attribute(ast.Call(called, [whose]), "items"))) if last_name(called) in DUMPS:
+            yield from _fields(scopes, whose, loop, target)
+        case ast.For(ast.Tuple([ast.Name(name), ast.Name(other)]), ast.Call(ast.Attribute(given, "items"))):
+            yield from ({name: key, other: value} for key, value in _pairs(resolve(given) or given))
+
+
+def _fields(scopes: Scopes, whose: ast.expr, loop: ast.For, target: ast.expr) -> Iterator[Row]:
+    """Yield the fields of an object, one a turn; none if a switch is among them, which a loop treats otherwise."""
+    names = [each.id for each in (target, *getattr(target, "elts", ())) if isinstance(each, ast.Name)]
+    found, skipped = scopes.fields_of(whose), set(_skipped(loop))
+    constants = {name: value.value for name, value in found.items() if isinstance(value, ast.Constant)}
+    if any(isinstance(value, bool) for value in constants.values()):
         return
-    given = called.func.value if isinstance(called.func, ast.Attribute) else None
-    names = [each.id for each in getattr(loop.target, "elts", ()) if isinstance(each, ast.Name)]
-    if given is not None and len(names) == len(("key", "value")):
-        yield from ({names[0]: key, names[1]: value} for key, value in _pairs(resolve(given) or given))
+    for name, value in found.items():
+        if name not in skipped and constants.get(name, ...) is not None:
+            yield dict(zip(names, (ast.Constant(name), value), strict=False))
+
+
+def _skipped(loop: ast.For) -> Iterator[str]:
+    """Yield the names of ``if field.name == "model": continue``, and of a list in its place."""
+    for each in loop.body:
+        if isinstance(each, ast.If) and isinstance(each.test, ast.Compare) and isinstance(each.body[0], ast.Continue):
+            yield from (str(one.value) for one in ast.walk(each.test) if isinstance(one, ast.Constant))
 
 
 def _pairs(table: ast.expr | None) -> list[tuple[ast.expr, ast.expr]]:

@@ -87,7 +87,8 @@ class Values:
         elif isinstance(node, ast.Name):
             value = None if any(True for _ in self.scopes.grown(node)) else self.scopes.find(node)
         elif isinstance(node, ast.Attribute):
-            value = self.scopes.attribute(node)
+            whose = self.bound.get(node.value.id) if isinstance(node.value, ast.Name) else None
+            value = whose if whose is not None and node.attr == "name" else self.scopes.attribute(node)
         elif isinstance(node, ast.Subscript):
             value = entry(self.scopes, node, join_pieces(self.pieces(node.slice, depth + 1)))
         value = self.settings.value(node) or value
@@ -170,6 +171,12 @@ class Values:
             return
         elif parts := _path_parts(node):
             yield from self._path(parts, depth)
+            return
+        elif isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) > 1:
+            name = join_pieces(self.pieces(node.args[1], depth + 1))
+            yield from self.pieces(
+                ast.copy_location(ast.Attribute(node.args[0], name or "", ast.Load()), node), depth + 1
+            )
             return
         elif (value := self.resolve(node) or self.scopes.returned(node)) is not None:
             yield from self.pieces(value, depth + 1)
@@ -266,7 +273,7 @@ class Values:
         for loop, group in groupby(grown, key=lambda each: loop_around(self.scopes, each[0])):
             additions = list(group)
             self.followed += [self.span(added) for added, _, _ in additions]
-            if (rows := list(turns(self.resolve, loop))) and words is not None:
+            if (rows := list(turns(self.scopes, self.resolve, loop))) and words is not None:
                 words += self._looped(rows, additions, depth)
                 continue
             for added, one, always in additions:

@@ -27,27 +27,29 @@ from recommender.common.pattern import pattern
 from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Call, Launch, Script
-from recommender.review.script.unwrap import DOCKERS
 
 LOADERS = ("curl", "wget")
 WAITS = pattern(r"\b(?:until|while|for|wait|wait-for-it|wait_for\w*|dockerize|nc|read)\b|/dev/tcp/")
 RETRIES = ("--retry", "--retry-connrefused", "--tries", "-t")
 RUNNERS = pattern(r"^[ \t]+runs-on:|^[ \t]+(?:before_)?script:", re.MULTILINE)
+PUBLISHED = pattern(r"(?:.*:)?(\d{1,5}):(\d{1,5})(?:/tcp)?")
 HOST = pattern(r"(?:https?://)?(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):(\d{1,5})(?:[/?].*)?")
 
 
 @script_rule("warning", sources=("threads/proxy-hides-failures", "flags/server-port"))
 def rule(script: Script) -> Diagnostics:
     for launch in script.launches[: surroundings.MOST_SERVERS]:
-        port = surroundings.port(launch)
-        if not launch.background or launch.starts != "api_server" or _contained(script, launch) or port is None:
+        ports = _ports(launch)
+        if not launch.background or launch.starts != "api_server" or not ports:
             continue
-        request = next((call for call in script.calls if _asks(call, launch, port)), None)
+        request = next((call for call in script.calls if _asks(call, launch, ports)), None)
         if request is None or request.loop is not None:
             continue
         stretch = launch.place.end, request.place.start
         line = script.text.rfind("\n", 0, request.place.start) + 1
-        waits = WAITS.search(_without(surroundings.code(script, *stretch), _other_waits(script, launch, request, port)))
+        waits = WAITS.search(
+            _without(surroundings.code(script, *stretch), _other_waits(script, launch, request, ports))
+        )
         if waits or surroundings.is_apart(script, *stretch) or _guarded(script, line, request):
             continue
         paused = [call for call in script.calls if _sleeps(call, launch, request)]
@@ -61,10 +63,16 @@ def rule(script: Script) -> Diagnostics:
         )
 
 
-def _contained(script: Script, launch: Launch) -> bool:
-    """Return whether a command starts the server's container; that of a whole job holds the request too."""
-    place = launch.container.place if launch.container else None
-    return place is not None and script.text[place.start : place.end].rpartition("/")[2] in DOCKERS
+def _ports(launch: Launch) -> set[str]:
+    """Return the ports of the script's host that lead to a server: its own, and those that its container publishes."""
+    port = surroundings.port(launch)
+    if port is None:
+        return set()
+    published = launch.container.published if launch.container else ()
+    mapped = {
+        match[1] for word in published if (match := PUBLISHED.fullmatch(word.value or "")) and match[2] == str(port)
+    }
+    return mapped if published else {str(port)}
 
 
 def _ends_steps(script: Script) -> bool:
@@ -72,24 +80,24 @@ def _ends_steps(script: Script) -> bool:
     return script.kind == "steps" and RUNNERS.search(script.text) is not None and "shell:" not in script.text
 
 
-def _asks(call: Call, launch: Launch, port: int) -> bool:
+def _asks(call: Call, launch: Launch, ports: set[str]) -> bool:
     words = [word.value or "" for word in call.words]
     if not words or words[0] not in LOADERS or call.place.start < launch.place.end:
         return False
     if any(word.startswith(RETRIES) for word in words[1:]):
         return False
-    return any(match[1] == str(port) for word in words if (match := HOST.fullmatch(word)))
+    return any(match[1] in ports for word in words if (match := HOST.fullmatch(word)))
 
 
-def _other_waits(script: Script, launch: Launch, request: Call, port: int) -> list[tuple[int, int]]:
+def _other_waits(script: Script, launch: Launch, request: Call, ports: set[str]) -> list[tuple[int, int]]:
     """Return the loops before a request that only wait for other servers, from the launch's end."""
     begin = launch.place.end
     asked: dict[tuple[int, int], set[str]] = {}
     for call in script.calls:
         if call.loop is not None and begin <= call.place.start < request.place.start:
-            ports = {match[1] for word in call.words if (match := HOST.fullmatch(word.value or ""))}
-            asked.setdefault((call.loop.place.start - begin, call.loop.place.end - begin), set()).update(ports)
-    return [loop for loop, ports in asked.items() if ports and str(port) not in ports and loop[0] >= 0]
+            found = {match[1] for word in call.words if (match := HOST.fullmatch(word.value or ""))}
+            asked.setdefault((call.loop.place.start - begin, call.loop.place.end - begin), set()).update(found)
+    return [loop for loop, found in asked.items() if found and not ports & found and loop[0] >= 0]
 
 
 def _without(code: str, loops: list[tuple[int, int]]) -> str:
