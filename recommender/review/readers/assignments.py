@@ -46,6 +46,7 @@ def value_of(page: SourceText, match: re.Match[str], start: int, just: bool, mad
 
 
 def word_of(page: SourceText, text: str, start: int) -> Word:
+    """Return a value without its quotes; unknown if a variable is in it."""
     if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
         text, start = text[1:-1], start + 1
     known = not any(sign in text for sign in ("$", "%(", "{{"))

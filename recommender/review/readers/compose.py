@@ -17,9 +17,9 @@ from recommender.review.readers.dockerfile import entry_words
 from recommender.review.readers.manifest_words import COMPOSE, one_word, variables, words
 from recommender.review.readers.yaml_nodes import Node, map_scalar
 from recommender.review.script import beside
+from recommender.review.script.docker_run import probe_path, size_of
 from recommender.review.script.model import Container, Probe, ReadProblem, Word
 from recommender.review.script.source_map import Field, Piece, SourceText
-from recommender.review.script.unwrap import probe_path, size_of
 
 
 def services(page: SourceText, roots: Sequence[Node]) -> Iterator[ContainerCommand]:

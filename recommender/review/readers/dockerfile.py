@@ -1,16 +1,16 @@
 """Read Dockerfiles: the command that the last stage runs."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from recommender.common.pattern import pattern
 from recommender.review.readers.container_command import port_asked
 from recommender.review.readers.manifest_words import COMPOSE, expand
+from recommender.review.script.docker_run import probe_path
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Comment, Container, Probe, Script, Word
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
-from recommender.review.script.unwrap import probe_path
 from recommender.review.script.variables import Variables
 from recommender.review.shell.nested import start, walk
 from recommender.review.shell.sourced import run_script
@@ -55,13 +55,7 @@ def read(script: Script) -> Script:
     for name, first, last in _instructions(whole.code, page, comments):
         part = whole.part(first, last)
         if name == "FROM":
-            word = re.search(r"(?<!\S)(?!--)\S+", part.code)
-            span = part.span(*word.span()) if word else part.span(0, 0)
-            field = expand(Field((Piece(word[0] if word else "", *span),), *span), COMPOSE, stage.arguments)
-            image, alias = page.word(field), STAGE.search(part.code)
-            given = stage.arguments
-            stage = replace(stages.get((image.value or "").lower(), _Stage(image=image)), arguments=given)
-            stage = replace(stage, environment=dict(stage.environment), files=dict(stage.files))
+            stage, alias = _from(page, part, stage, stages), STAGE.search(part.code)
             stages |= {alias[1].lower(): stage} if alias else {}
         elif name in ("ENTRYPOINT", "CMD"):
             setattr(stage, "entrypoint" if name == "ENTRYPOINT" else "command", part)
@@ -88,6 +82,15 @@ def read(script: Script) -> Script:
     run.state, run.functions = Variables(), {}
     _start(run, stage)
     return complete_script(replace(script, comments=tuple(comments)), run, [])
+
+
+def _from(page: SourceText, part: Mapped, stage: _Stage, stages: Mapping[str, _Stage]) -> _Stage:
+    """Return what a FROM begins: a stage before it, or an image; ARGs stay."""
+    word = re.search(r"(?<!\S)(?!--)\S+", part.code)
+    span = part.span(*word.span()) if word else part.span(0, 0)
+    image = page.word(expand(Field((Piece(word[0] if word else "", *span),), *span), COMPOSE, stage.arguments))
+    base = stages.get((image.value or "").lower(), _Stage(image=image))
+    return replace(base, arguments=stage.arguments, environment=dict(base.environment), files=dict(base.files))
 
 
 def entry_words(text: str) -> tuple[list[str], list[str]]:

@@ -66,11 +66,9 @@ def read(script: Script) -> Script:
     dotenv = PROCFILE.fullmatch(script.path) or (just and DOTENV.search(script.text))
     made = beside_values(page, ".env", 0, 0) if dotenv else {}
     make = Makefile(run, made) if MAKEFILE.fullmatch(script.path) else None
-    sections = not just and any(SECTION.fullmatch(code.code[start:end].strip()) for start, end in lines)
+    sections = not just and bool(_heads(code, lines))
     lines = list(_lines(code, CONTINUED)) if sections else lines
-    heads = [
-        at for at, (start, end) in enumerate(lines) if sections and SECTION.fullmatch(code.code[start:end].strip())
-    ]
+    heads = _heads(code, lines) if sections else []
     of_section = dict(_environments(page, code.code, lines, heads))
     lines = list(_with_scripts(code, lines)) if just else lines
     for at, (start, end) in enumerate(lines):
@@ -126,6 +124,11 @@ def _lines(code: Mapped, one: re.Pattern[str] = LINE) -> Iterator[tuple[int, int
     for match in one.finditer(code.code):
         if match[0].strip():
             yield match.span()
+
+
+def _heads(code: Mapped, lines: list[tuple[int, int]]) -> list[int]:
+    """Return which lines begin a section."""
+    return [at for at, (start, end) in enumerate(lines) if SECTION.fullmatch(code.code[start:end].strip())]
 
 
 def _environments(

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from recommender.common.pattern import pattern
 from recommender.review.readers.yaml_nodes import Node, map_scalar, word
+from recommender.review.script.docker_run import ASSIGNED
 from recommender.review.script.model import Word
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText, limited
-from recommender.review.script.unwrap import ASSIGNED
 
 # What compose and Kubernetes expand before the container sees it.
 COMPOSE = pattern(r"\$(?:(?P<dollar>\$)|(?P<name>\w+)|\{(?P<braced>\w+)(?:(?P<sign>:?[-+?])(?P<rest>[^{}]*))?\})")

@@ -16,9 +16,9 @@ from recommender.review.readers.container_command import (
 )
 from recommender.review.readers.manifest_words import CLUSTER, expressions, one_word, words
 from recommender.review.readers.yaml_nodes import Node, map_scalar
+from recommender.review.script.docker_run import probe_path, size_of
 from recommender.review.script.model import Container, Probe, ReadProblem, Word
 from recommender.review.script.source_map import Field, Piece, SourceText
-from recommender.review.script.unwrap import probe_path, size_of
 
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 SINGLE = ("container", "script")

@@ -8,10 +8,11 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from recommender.review.script.docker_run import ASSIGNED
 from recommender.review.script.launches import Surroundings, is_sentence, launch
 from recommender.review.script.model import Assignment, Call, Word
 from recommender.review.script.source_map import Field, Piece, limited
-from recommender.review.script.unwrap import ASSIGNED, Unwrapped, program, unwrap
+from recommender.review.script.unwrap import Unwrapped, program, unwrap
 from recommender.review.script.variables import Variable
 from recommender.review.shell import grammar
 from recommender.review.shell.heredocs import quiet

@@ -69,3 +69,13 @@ def parse_with(parser: Parser, data: bytes) -> tuple[Node, bool]:
 def children(node: Node) -> list[Node]:
     """Return the named children, without comments."""
     return [child for child in node.children if child.is_named and child.type != "comment"]
+
+
+def flat_list(node: Node) -> list[tuple[str, Node]]:
+    """Return the commands of ``a && b || c``, each with the operator before it; a long list nests as deep."""
+    parts: list[tuple[str, Node]] = []
+    while node.type == "list":
+        sign = next((child.type for child in node.children[1:-1] if child.type in ("&&", "||")), "")
+        parts.append((sign, node.children[-1]))
+        node = node.children[0]
+    return [("", node), *reversed(parts)]

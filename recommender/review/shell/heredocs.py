@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from recommender.common.pattern import pattern
 from recommender.review.script.beside import ENVIRONMENT_FILE
+from recommender.review.script.docker_run import DOCKERS
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import HOSTS, Embedded
 from recommender.review.script.source_map import Field, Mapped
-from recommender.review.script.unwrap import DOCKERS, PYTHON, QUIET, SHELLS, Unwrapped, program, unwrap
+from recommender.review.script.unwrap import PYTHON, QUIET, SHELLS, Unwrapped, program, unwrap
 from recommender.review.shell import grammar
 from recommender.review.shell.nested import read_nested
 from recommender.review.shell.state import Run, Where

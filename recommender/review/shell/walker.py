@@ -154,16 +154,8 @@ class Shell:
             self.run.state = kept
 
     def _list(self, node: Node, where: Where) -> None:
-        """Follow ``a && b || c``; flatten it first, since a long list nests as deep."""
-        parts: list[tuple[str, Node]] = []
-        operator = ""
-        while node.type == "list":
-            first, last = node.children[0], node.children[-1]
-            sign = next((child.type for child in node.children[1:-1] if child.type in ("&&", "||")), "")
-            parts.append((sign, last))
-            node = first
-        parts.append((operator, node))
-        parts.reverse()
+        """Follow ``a && b || c``."""
+        parts = grammar.flat_list(node)
         for at, (sign, child) in enumerate(parts):
             inner = where.deeper(guarded=at + 1 < len(parts))
             if at == 0:

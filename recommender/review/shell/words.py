@@ -19,6 +19,7 @@ from recommender.review.script.source_map import (
     split_pieces,
 )
 from recommender.review.script.variables import Variable, Variables
+from recommender.review.shell.arithmetic import total_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -45,12 +46,6 @@ QUOTED = frozenset({"string", "raw_string", "ansi_c_string"})
 EXPANSIONS = frozenset({"simple_expansion", "expansion"})
 ALWAYS_SET = {"HOME": "~", "PWD": "."}
 """Variables that every shell has, and what stands for their folders."""
-NUMBER = pattern(r"0|-?[1-9]\d{0,9}")
-FACTOR = pattern(r"(?<![\w${])(?P<number>\d+)|\$?\{?(?P<name>\w+)\}?")
-_FACTOR = r"(?:\w+|\$\w+|\$\{\w+\})"
-TERM = pattern(rf"(?P<sign>[+-]?)\s*(?P<factors>{_FACTOR}(?:\s*\*\s*{_FACTOR}){{0,3}})\s*")
-SUM = pattern(rf"\$\(\(\s*({_FACTOR}(?:\s*[+*-]\s*{_FACTOR}){{0,6}})\s*\)\)")
-"""A sum of products, and what it is made of."""
 UNTOLD = frozenset({"command_substitution", "process_substitution", "arithmetic_expansion"})
 
 
@@ -137,7 +132,7 @@ class Words:
     def pieces(self, node: Node, state: Variables, quoted: bool = False, depth: int = 0) -> Iterator[Piece]:
         """Yield the pieces of a word."""
         kind = node.type
-        total = self._sum(node, state) if kind == "arithmetic_expansion" else ""
+        total = total_of(self.raw(node), state) if kind == "arithmetic_expansion" else ""
         if total:
             yield Piece(total, *self.mapped.span(node.start_byte, node.end_byte))
         elif depth > DEEPEST or node.has_error or kind in UNTOLD:
@@ -215,21 +210,6 @@ class Words:
             yield from (Piece(" ", splits=True), Piece(None, splits=True, optional=True))
         else:
             yield self._unknown(node, not quoted)
-
-    def _sum(self, node: Node, state: Variables) -> str:
-        """Return the value of ``$((BASE + 2 * COUNT))`` if its variables are known; empty for another one."""
-        match = SUM.fullmatch(self.raw(node).strip())
-        total = 0
-        for term in TERM.finditer(match[1] if match else ""):
-            product = -1 if term["sign"] == "-" else 1
-            for factor in FACTOR.finditer(term["factors"]):
-                given = state.get(factor["name"]) if factor["name"] else None
-                text = given.text if given is not None else factor["number"]
-                if text is None or not NUMBER.fullmatch(text):
-                    return ""
-                product *= int(text)
-            total += product
-        return str(total) if match else ""
 
     def _element(self, node: Node, state: Variables) -> tuple[Piece, ...] | None:
         """Return ``${ARRAY[INDEX]}``, if the index is known and nothing is cut from the element."""
