@@ -40,7 +40,7 @@ QUEUED = 1000
 """Requests that wait at first where a server's capacity is simulated, at least."""
 COUNTED = (1000, 40_000)
 """Requests that count: at least and at most; fewer with less than half of the effort."""
-GROUPS, MOST_OF_GROUPS, LEAST_GROUPS = 300, 12_000, 50
+GROUPS, MOST_OF_GROUPS, LEAST_GROUPS = 600, 24_000, 50
 """Of requests that come in groups, so many groups count; of large ones so many requests, and no fewer groups than the
 last, as more take too long."""
 EACH = 160
@@ -114,7 +114,7 @@ def places(batch: int) -> int:
 
 @lru_cache(maxsize=1024)
 def _simulate(server: OpenServer, rate: float, pooled: int, shares: int, together: float, effort: float) -> LoadFigures:
-    counted = _count(min(rate / server.capacity, 0.95), pooled, shares, together, effort)
+    counted = _count(min(rate / server.capacity, 0.95), pooled, shares, together, server.burstiness, effort)
     running, step = usually_running(server.server, server.turns, rate)
     # Requests that are met running: those that come first find the servers as busy as later ones do, and those that
     # come last keep them so until all that count are answered.
@@ -122,7 +122,7 @@ def _simulate(server: OpenServer, rate: float, pooled: int, shares: int, togethe
     longest = max(request.output for turn in server.turns for request in turn) * step
     before, after = counted // 4, min(int(longest * rate * pooled / 1e3), counted)
     count = before + counted + after
-    if together > 1:
+    if together > 1 or server.burstiness > 1:
         queue = server.simplify(rate, pooled)
         gaps = typical_gaps(queue, before, counted, after, together, server.burstiness, shares)
         stretch = 1e3 / (rate * pooled)
@@ -136,15 +136,18 @@ def _simulate(server: OpenServer, rate: float, pooled: int, shares: int, togethe
     return summarise_arrivals(answers[first : first + counted], rate, rate < server.capacity)
 
 
-def _count(busy: float, pooled: int, shares: int, together: float, effort: float) -> int:
+def _count(busy: float, pooled: int, shares: int, together: float, burstiness: float, effort: float) -> int:
     """Return how many requests count where servers are ``busy`` for this share of the time."""
-    group = max(together / shares, 1)
+    uneven = max(
+        (1 + burstiness**2) / 2, 1
+    )  # as much longer is a queue, by Kingman, and the time over which it wanders
+    group = max(together / shares, 1) * uneven
     share = min(effort, 1)
     wandering = WANDERING * max(2 * FEW / (pooled * shares), 0.5) * group / (1 - busy) ** 2
     if together > 1:
         least = max(COUNTED[0] * 2 * FEW, min(GROUPS * group, MOST_OF_GROUPS), LEAST_GROUPS * group)
         return int(min(share * max(GROUPS_WANDER * wandering, least), COUNTED[1]))
-    enough = max(share * wandering, share**2 * EACH * pooled, effort * COUNTED[0])
+    enough = max(share * wandering, share**2 * EACH * pooled, effort * COUNTED[0] * uneven)
     return int(min(enough, min(2 * effort, 1) * COUNTED[1]))
 
 

@@ -95,4 +95,5 @@ def _rule(rule: ReleaseRecord) -> Iterator[str]:
 
 def name_holes(text: str) -> str:
     """Return a rule's message with each ``{name}`` that a case would fill in as words: <compute capability>."""
+    text = text.replace("{lmdeploy}", "<release>").replace("{model.hub}", "<model>")
     return re.sub(r"\{(?:\w+\.)?(\w+)\}", lambda match: f"<{match[1].replace('_', ' ')}>", text)

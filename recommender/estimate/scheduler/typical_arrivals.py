@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 SEED = 11
-STRETCHES, MOST_DRAWN = (8, 48), 16_000
+STRETCHES, MOST_DRAWN = (8, 48), 100_000
 """A stretch is chosen among so many times the groups that it has: at least, and up to so many groups at most."""
 STARTS = 1000
 """Places where a stretch may begin that are compared."""
@@ -118,7 +118,8 @@ def _draw_groups(together: float, burstiness: float, dealt: int, count: int) -> 
     """Return the gaps before groups, and their requests, of one of so many servers that they are dealt to."""
     chance = random.Random(SEED)
     shape = 1 / burstiness**2
-    scale, rest = together / dealt / shape, math.log1p(-1 / together)
+    scale = together / dealt / shape
+    rest = math.log1p(-1 / together) if together > 1 else -math.inf
     gaps: list[float] = []
     sizes: list[int] = []
     gap, left = 0.0, 0

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from recommender.knowledge.provenance import newest_about, record_caveat
+from recommender.lookup.release_diff_text import name_holes
 from recommender.review import engine
 from recommender.review.output.rule_list import FAMILIES, title
 from recommender.review.rule import Rule
@@ -162,12 +163,13 @@ def _constraints(data: SiteData) -> Iterator[str]:
     known, t = data.store.constraints.values(), data.t
     yield t(
         "{0} limits of hardware, model or release. If all conditions hold, all requirements must hold too; "
-        "otherwise the configuration is rejected or the report warns. Words in braces are filled in."
+        "otherwise the configuration is rejected or the report warns. Words in angle brackets are filled in."
     ).format(len(known))
     for constraint in known:
         yield markup.heading(2, constraint.id, constraint.id)
         message, remedy = (
-            markup.prose(data.store, by_sentence(data, text)) for text in (constraint.message, constraint.remedy)
+            markup.prose(data.store, name_holes(by_sentence(data, text)))
+            for text in (constraint.message, constraint.remedy)
         )
         yield f"{markup.code(constraint.severity)}: {message} {remedy}"
         conditions = ((t("Where"), constraint.when), (t("Required"), constraint.require))

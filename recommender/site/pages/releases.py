@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from recommender.knowledge.engines import LABELS
 from recommender.lookup.release_diff import ChangedOption, Diff, MovedOption, ReleaseRecord, diff
+from recommender.lookup.release_diff_text import name_holes
 from recommender.site import controls, markup
 from recommender.site.html_templates import to_json
 from recommender.site.i18n.translation import plain, single
@@ -141,7 +142,7 @@ def _words(data: SiteData, steps: Iterable[Diff]) -> str:
         own |= {words: data.t(words) for words in (*notes, *(notice.text for notice in notices), *verdicts)}
         for rule in (*step.rules_gone, *step.rules_new):
             known = data.store.constraints[rule.id]
-            own[rule.id] = [by_sentence(data, known.message), by_sentence(data, known.remedy)]
+            own[rule.id] = [name_holes(by_sentence(data, text)) for text in (known.message, known.remedy)]
     words = {key: data.t(text) for key, text in DIFFERENCE.items()}
     said = plain(to_json({"texts": words, "own": own}))
     return f'<script type="application/json" id="release-words">{said}</script>'
@@ -230,7 +231,7 @@ def _shown(data: SiteData, value: str) -> str:
 def _constraints(data: SiteData, notices: Sequence[ReleaseRecord], release: str) -> Iterator[str]:
     for notice in notices:
         message = by_sentence(data, data.store.constraints[notice.id].message).replace("{lmdeploy}", release)
-        yield _notice(data, message, notice, "/constraints.md")
+        yield _notice(data, name_holes(message), notice, "/constraints.md")
 
 
 def _notices(data: SiteData, notices: Sequence[ReleaseRecord], where: str) -> Iterator[str]:
