@@ -116,3 +116,32 @@ def test_a_unit_that_a_script_writes_has_its_variables() -> None:
     assert [given_options(each) for each in script.launches] == [{"--server-port": ["8000"], "--tp": ["2"]}]
     assert script.problems == ()
     assert not script.repairable
+
+
+CASES = [
+    ("case $1 in a) n=4096 ;; b) n=4096 ;; *) echo no; exit 1 ;; esac\n", "4096"),
+    ("case $1 in a) n=4096 ;; *) return 1 ;; esac\n", "4096"),
+    ("case $1 in a) n=4096 ;; exit) ;; *) n=8192 ;; esac\n", None),
+    ("case $1 in *) exit 1 ;; esac\n", None),
+    ('n=4096\nfor each in "$@"; do case $each in --length=*) n="${each#*=}" ;; esac; done\n', "4096"),
+    ('n=4096\nfor each in "$@"; do case $each in --length=*) n="${each%=*}" ;; esac; done\n', None),
+]
+
+
+@pytest.mark.parametrize(("before", "length"), CASES)
+def test_a_case_that_ends_and_a_default_that_the_caller_changes(before: str, length: str | None) -> None:
+    """What a branch with exit leaves is not merged; an argument's value leaves the default."""
+    assert given_options(only_launch(f"{before}{SERVE} --session-len $n\n"))["--session-len"] == [length]
+
+
+CHOSEN = 'case $1 in a) M=OpenGVLab/InternVL2-8B ;; *) M="${Q:-Qwen/Qwen2.5-7B-Instruct}" ;; esac\n'
+OPEN = CHOSEN.replace("*)", "b)")
+READ = CHOSEN.replace('"${Q:-Qwen/Qwen2.5-7B-Instruct}"', "$2")
+
+
+@pytest.mark.parametrize(("before", "rules"), [(CHOSEN, {"LMD127"}), (OPEN, {"LMD002"}), (READ, {"LMD002"})])
+def test_each_model_that_a_case_chooses_is_judged(before: str, rules: set[str]) -> None:
+    """Models that the branches list are known, each for a launch of its own; one from the caller is not."""
+    text = f"{before}lmdeploy serve api_server $M\n"
+    found = review("x.sh", text, {"lmdeploy": "0.18.0"}).findings
+    assert {finding.rule.id for finding in found if finding.severity != "info"} == rules

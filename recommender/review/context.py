@@ -212,14 +212,19 @@ def _models(store: Store) -> Mapping[str, records.Model]:
     return index_by_name(store.models, hubs | {hub.rpartition("/")[2]: name for hub, name in hubs.items()})
 
 
+def hub_name(path: str) -> str:
+    """Return the repository of a folder in the hub's cache; any other path unchanged."""
+    cached = CACHED.search(path[:LONGEST_PATH].replace("\\", "/"))
+    return f"{cached[1]}/{cached[2]}" if cached else path
+
+
 def model_of(store: Store, text: str) -> records.Model | None:
     """Return the model of a hub name or a folder of that name; None if unknown."""
     if len(text) > LONGEST_PATH:
         return None
     known = _models(store)
     path = text.replace("\\", "/").rstrip("/")
-    cached = CACHED.search(path)
-    tries = [path, f"{cached[1]}/{cached[2]}" if cached else "", path.rpartition("/")[2].replace("___", ".")]
+    tries = [path, hub_name(path), path.rpartition("/")[2].replace("___", ".")]
     return next((known[normal(name)] for name in tries if normal(name) in known), None)
 
 

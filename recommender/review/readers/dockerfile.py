@@ -26,6 +26,8 @@ PAIR = pattern(r"\b([A-Za-z_]\w*)=(\"(?:[^\"\\]|\\.)*\"|'[^']*'|\S*)")
 STAGE = pattern(r"(?i)\sas\s+([\w.-]+)\s*$")
 """The name of a stage, which a later one may continue."""
 MOST_NAMES = 20
+OF_INTEREST = pattern(r"install|\b(?:curl|wget)\b")
+"""In a RUN: what the build installs, or downloads and may execute."""
 COPIED = "COPY "
 """Begins the name of a file that is written here, where others have an instruction's."""
 
@@ -76,7 +78,7 @@ def read(script: Script) -> Script:
     export(run, stage.environment)
     exported = run.state.variables
     for part in built:  # what is installed, and scripts that are written
-        if LAUNCH.search(part.code) or "install" in part.code:
+        if LAUNCH.search(part.code) or OF_INTEREST.search(part.code):
             run.state, run.functions = Variables(dict(exported)), {}
             walk(run, part, Where())
     run.state, run.functions = Variables(), {}

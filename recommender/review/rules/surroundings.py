@@ -208,7 +208,7 @@ def concurrent_pairs(script: Script, *starts: str, containers: bool = False) -> 
     ``containers``: the launches in containers instead of those outside.
     """
     here = [launch for launch in script.launches if launch.starts in starts and _on_this_host(script, launch)]
-    here = [launch for launch in here if (launch.container is not None) == containers]
+    here = [launch for launch in here if (launch.container is not None) == containers and not launch.instead]
     for index, later in enumerate(here[:MOST_SERVERS]):
         for earlier in here[:index]:
             stretch = _stretch(earlier, later) if earlier.background else None

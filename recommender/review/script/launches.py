@@ -25,6 +25,8 @@ MODULES: Mapping[str, Starts] = {
     "lmdeploy.serve.openai.api_server": "api_server",
     "lmdeploy.serve.proxy.proxy": "proxy",
 }
+NO_MODULE = pattern(r"lmdeploy(?:\.\w+){0,4}\.api_server")
+"""A module that stands for the server, right or wrong: ``lmdeploy.serve.api_server`` never existed."""
 SENTENCE = pattern(r"(?:serve|api_server|proxy)[:：，。（].*")
 """How a note on a command goes on behind its words; a Chinese one has no blank there."""
 LONGEST_NAME = 60
@@ -82,6 +84,8 @@ def _of_branches(fields: Sequence[Field]) -> Iterator[list[Field]]:
 def _launch(page: SourceText, fields: Sequence[Field], around: Surroundings, starts: Starts | None) -> Launch:
     instead: Field | None = None
     rest = list(fields[1:])
+    if starts is not None and NO_MODULE.fullmatch(fields[0].known) and fields[0].known not in MODULES:
+        instead = fields[0]
     if starts is None:
         if len(fields) < 2 or fields[1].value != "serve" or any(field.value in HELP for field in fields):
             return _tool(page, fields, around)

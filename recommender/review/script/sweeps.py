@@ -21,6 +21,8 @@ VARIABLE = pattern(r"\"?\$\{?(\w+)\}?\"?")
 ARRAY = pattern(r"\"?\$\{(\w+)\[@\]\}\"?")
 ELEMENT = pattern(r"\"?\$\{(\w+)\[\$?\{?[A-Za-z_]\w*\}?\]\}\"?")
 """An element of an array, by a counter."""
+OTHERWISE = pattern(r"(?m)(?:^|;)[ \t]*else\b|(?:^|[;\s(])\*\)")
+"""A last branch, without which the caller's environment may give another value."""
 NAME = pattern(r"#[^\n]*|[\"']?(?P<name>[\w.-]+(?:/[\w.-]+)+|/[\w./-]+)[\"']?")
 """A model in a list of words; comments aside."""
 
@@ -88,6 +90,8 @@ def _of_models(script: Script) -> Iterator[Launch]:
         name, (start, end) = element[1] if element else "", (0, 0)
         if used is not None:
             loops = list(re.finditer(rf"\bfor[ \t]+{used[1]}[ \t]+in[ \t]+([^;\n]+)", script.text))
+            if not loops:
+                yield from (launch._replace(model=word) for word in _of_branches(script, used[1]))
             if len(loops) != 1:
                 continue
             start, end = loops[0].span(1)
@@ -102,6 +106,14 @@ def _of_models(script: Script) -> Iterator[Launch]:
             if match["name"]:
                 place = script.place(*match.span("name"))
                 yield launch._replace(model=Word(match["name"], match["name"], place, place))
+
+
+def _of_branches(script: Script, name: str) -> list[Word]:
+    """Return the models of which a shell's branches choose one; none if another value is possible."""
+    words = [each.word for each in script.assignments if each.name == name]
+    models = {word.value: word for word in words if word.value and NAME.fullmatch(word.value)}
+    listed = len(words) > 1 and len(models) == len(words) and OTHERWISE.search(script.text) is not None
+    return list(models.values()) if listed else []
 
 
 def variables_of(word: Word) -> list[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from recommender.common.pattern import pattern
 from recommender.review.script.docker_run import ASSIGNED, DOCKERS, DockerRun
-from recommender.review.script.launches import MODULES
+from recommender.review.script.launches import MODULES, NO_MODULE
 from recommender.review.script.model import Container, ReadProblem, Starts, Word
 from recommender.review.script.source_map import Field, Piece, SourceText
 
@@ -118,8 +118,8 @@ def _python(unwrapped: Unwrapped) -> None:
         value = "lmdeploy" if at else None
     if at is None or value is None:
         return
-    if value == "lmdeploy" or value in MODULES:
-        unwrapped.starts = MODULES.get(value)
+    if value == "lmdeploy" or value in MODULES or NO_MODULE.fullmatch(value):
+        unwrapped.starts = MODULES.get(value, "api_server" if value != "lmdeploy" else None)
         unwrapped.fields, unwrapped.server = unwrapped.fields[at:], True
 
 

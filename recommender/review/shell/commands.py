@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from recommender.common.pattern import pattern
 from recommender.review.script.docker_run import ASSIGNED
 from recommender.review.script.launches import Surroundings, is_sentence, launch
 from recommender.review.script.model import Assignment, Call, Word
@@ -30,6 +31,7 @@ REDIRECTS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirect
 PAUSES = frozenset({"sleep", "usleep", "inotifywait"})
 BRANCHES = frozenset({"if_statement", "elif_clause", "else_clause", "case_item", "list"})
 DEEPEST_BRANCH = 12
+LEAVES = pattern(r"(?:exit|return)(?:\s+\S+)?")
 MOST_WORDS = 5000
 # More pieces than this come from a text built to grow without limit.
 MOST_PIECES = 300
@@ -69,6 +71,12 @@ def assign(shell: Shell, node: Node, exported: bool = False, prefix: bool = Fals
 def _normalises(raw: str, name: str) -> bool:
     """Return whether a value is the variable itself, cut or changed in case, such as ``${MODEL%/}``."""
     return re.match(rf"\"?\$\{{{re.escape(name)}(?:[%#^,@]|//?|:-?\d)", raw) is not None
+
+
+def leaves(shell: Shell, branch: Node) -> bool:
+    """Return whether a branch ends with ``exit`` or ``return``, so that its values are not those behind it."""
+    last = grammar.children(branch)[-1:]
+    return bool(last) and last[0].type == "command" and LEAVES.fullmatch(shell.words.raw(last[0])) is not None
 
 
 def _keeps_default(shell: Shell, node: Node) -> bool:

@@ -28,7 +28,7 @@ _ARITHMETIC = """
     arithmetic_expansion compound_statement c_style_for_statement
 """
 ARITHMETIC = frozenset(_ARITHMETIC.split())
-GIVEN = pattern(r"\"?\$(?:[1-9]|OPTARG|\{(?:[1-9]|OPTARG)(?:[#%][^{}]*)?\})\"?")
+GIVEN = pattern(r"\"?\$(?:[1-9]|OPTARG|\{(?:[1-9]|OPTARG)(?:[#%][^{}]*)?\}|\{\w+##?\*=\})\"?")
 """What the caller gives: an argument of the script, or of one of its options."""
 READERS = frozenset({"read", "mapfile", "readarray", "getopts", "unset"})
 

@@ -16,7 +16,7 @@ from recommender.review.script.model import Script, Span
 from recommender.review.script.source_map import Field, Mapped, SourceText
 from recommender.review.script.variables import Variable, Variables, merge_states
 from recommender.review.shell import grammar
-from recommender.review.shell.commands import assign, command, declaration
+from recommender.review.shell.commands import assign, command, declaration, leaves
 from recommender.review.shell.heredocs import heredoc, keeps, leftovers
 from recommender.review.shell.nested import walk, walk_file
 from recommender.review.shell.state import MOST_DEPTH, Frame, Run, Where, complete_script
@@ -229,8 +229,8 @@ class Shell:
             for at, child in enumerate(nodes):
                 if child.is_named and child.start_byte not in values:
                     self.statement(child, where.deeper(at + 1 < len(nodes) and nodes[at + 1].type == "&"))
-            ends.append(self.run.state)
-        self.run.state = self._merge(ends if complete else [*ends, before])
+            ends += [] if leaves(self, item) else [self.run.state]
+        self.run.state = self._merge(ends if complete and ends else [*ends, before])
 
     def _while_statement(self, node: Node, where: Where) -> None:
         condition = self._condition(node).strip()

@@ -30,7 +30,7 @@ TOKENS = pattern(
 )
 PLACEHOLDER = pattern(
     r"[<$%{]|\.\.\.|\*\*|xx|your|change|example|placeholder|replace|dummy|fake|todo|none|empty|test|demo"
-    r"|token|api[-_]?key|^(?:sk-)?(?:abc|123|key)[\w-]{0,8}$|^[a-z]+$",
+    r"|token|api[-_]?key|^(?:sk-)?(?:abc|123|key)[\w-]{0,8}$|^[a-z]{1,24}$",
     re.IGNORECASE,
 )
 SHORTEST = 6

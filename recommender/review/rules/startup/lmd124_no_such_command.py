@@ -1,8 +1,8 @@
 """A command that LMDeploy does not have
 
 ## What it does
-Reports `lmdeploy serve` followed by anything but `api_server` or `proxy`, the Python function `lmdeploy.serve`, and
-imports of modules that the release does not have.
+Reports `lmdeploy serve` followed by anything but `api_server` or `proxy`, the Python function `lmdeploy.serve`,
+imports of modules that the release does not have, and `python -m` with a server module that no release has.
 
 ## Why
 The word after `serve` says what to start, so `lmdeploy serve MODEL` never worked. `serve gradio` and `lmdeploy
@@ -25,7 +25,8 @@ from packaging.version import Version
 from recommender.common.text import shorten
 from recommender.review import accepted_options, checks, edits
 from recommender.review.rule import Case, Diagnostic, Diagnostics, Fix, declare
-from recommender.review.script.model import Word
+from recommender.review.script.launches import NO_MODULE
+from recommender.review.script.model import Span, Word
 
 WITHOUT_FUNCTION = Version("0.12.0")
 MOVED = {
@@ -54,6 +55,14 @@ def _module(case: Case, word: Word) -> Diagnostics:
         )
 
 
+def _absent(place: Span, name: str) -> Diagnostic:
+    return Diagnostic(
+        place,
+        f"No release of LMDeploy has a module {shorten(name)}.",
+        "Python ends with ModuleNotFoundError; write lmdeploy serve api_server.",
+    )
+
+
 def _check(case: Case) -> Diagnostics:
     word = case.launch.instead
     if case.launch.command.startswith(IMPORT) and word is not None:
@@ -61,6 +70,9 @@ def _check(case: Case) -> Diagnostics:
     if case.launch.starts == "tool":
         return
     if word is None or word.value is None or word.value.startswith("-"):
+        return
+    if NO_MODULE.fullmatch(word.value):
+        yield _absent(word.place, word.value)
         return
     if without := accepted_options.removed_in(f"serve {word.value}", case.resolved.release.id):
         yield Diagnostic(

@@ -27,7 +27,7 @@ from functools import lru_cache
 from recommender.common.pattern import pattern
 from recommender.knowledge.store import Store
 from recommender.review import accepted_options, checks
-from recommender.review.context import model_of
+from recommender.review.context import hub_name, model_of
 from recommender.review.rule import Case, Diagnostic, Diagnostics, declare
 from recommender.review.script.model import Launch, Word
 
@@ -80,6 +80,7 @@ def _configured(case: Case, name: str) -> str:
     store = case.resolved.store
     if case.launch.starts == "tool" and (known := model_of(store, name)) is not None:
         return f"{known.hub} is" if known.remote_code else ""
+    name = hub_name(name)
     organisation, _, last = name.replace("\\", "/").rstrip("/").rpartition("/")
     match = FAMILY.fullmatch(last)
     if case.model_known or match is None or CONVERTED in last.casefold():
