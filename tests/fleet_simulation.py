@@ -281,9 +281,19 @@ BURSTY = [("image", "fixed", 1, 0.5, 1, 2, 300_000), ("image", "fixed", 4, 0.7, 
           ("rag", "log-normal", 16, 0.8, 32, 1, 400_000), ("chat", "geometric", 8, 0.7, 32, 1, 400_000),
           ("rag", "fixed", 4, 0.5, 8, 1, 300_000), ("image", "fixed", 4, 0.5, 8, 2, 600_000),
           ("chat", "log-normal", 8, 0.5, 16, 2, 400_000), ("small", "geometric", 16, 0.5, 16, 3, 600_000),
-          ("image", "fixed", 16, 0.5, 32, 4, 800_000), ("image", "fixed", 1, 0.3, 32, 1, 600_000)]  # fmt: skip
-"""Mean size of the groups, coefficient of variation of the gaps between them, and requests. Nothing was chosen by
-these."""
+          ("image", "fixed", 16, 0.5, 32, 4, 800_000), ("image", "fixed", 1, 0.3, 32, 1, 600_000),
+          ("chat", "geometric", 16, 0.8, 1, 4, 400_000), ("rag", "log-normal", 1, 0.6, 8, 1, 300_000),
+          ("image", "fixed", 1, 0.8, 8, 3, 500_000), ("small", "geometric", 8, 0.6, 16, 3, 500_000),
+          ("rag", "log-normal", 16, 0.5, 1, 3, 400_000), ("small", "fixed", 8, 0.7, 8, 2, 500_000),
+          ("chat", "geometric", 8, 0.8, 8, 2, 500_000), ("image", "fixed", 2, 0.8, 8, 1, 400_000),
+          ("image", "fixed", 1, 0.5, 1, 4, 400_000), ("image", "fixed", 2, 0.6, 32, 2, 500_000),
+          ("chat", "fixed", 16, 0.3, 32, 3, 500_000), ("small", "geometric", 1, 0.8, 32, 1, 500_000),
+          ("rag", "fixed", 8, 0.6, 16, 2, 400_000), ("image", "fixed", 4, 0.7, 8, 3, 500_000),
+          ("chat", "geometric", 2, 0.6, 8, 2, 300_000), ("small", "geometric", 16, 0.7, 1, 3, 400_000),
+          ("image", "fixed", 8, 0.5, 32, 2, 500_000), ("chat", "log-normal", 4, 0.7, 16, 1, 400_000)]  # fmt: skip
+"""Mean size of the groups, coefficient of variation of the gaps between them, and requests.
+
+How many groups are drawn and simulated was chosen with all but the last six before one's eyes."""
 MANY = [("image", "fixed", 32, 0.9), ("image", "fixed", 64, 0.7), ("image", "fixed", 64, 0.9),
         ("chat", "nearly fixed", 64, 0.7), ("chat", "nearly fixed", 64, 0.9)]  # fmt: skip
 """More servers than a plan simulates; of the less busy ones, three times the usual requests. Long answers that all have

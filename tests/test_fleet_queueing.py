@@ -184,7 +184,7 @@ def test_first_tokens_of_many_servers(row: dict[str, Any]) -> None:
 def test_first_tokens_of_bursts() -> None:
     """Of groups of 2 to 400 requests at 1 to 256 servers; all rows were looked at while the arrivals were designed.
 
-    The p99 is off by more where about one request in a hundred finds no slot: there it is ten times the p98.
+    The p99 is off by most where about one request in a hundred finds no slot: there it is ten times the p98.
     """
     rows = [row for row in (*TABLE["times"], *TABLE["unseen"]) if row["burst"] > 1]
     firsts, answers = [], []
@@ -193,30 +193,34 @@ def test_first_tokens_of_bursts() -> None:
         firsts.append(abs(found.ttft.p99 / row["ttft_p99"] - 1))
         answers.append(abs(found.latency.p99 / row["p99"] - 1))
     assert statistics.median(firsts) <= 0.1
-    assert sum(off <= 0.15 for off in firsts) >= 0.75 * len(rows)
-    assert sum(off <= 0.15 for off in answers) >= 0.9 * len(rows)
+    assert max(firsts) <= 0.18
+    assert sum(off <= 0.15 for off in answers) >= 0.95 * len(rows)
 
 
 def test_irregular_bursts() -> None:
-    """Groups of up to 32 requests, gaps that vary two to four times as much as Poisson's, 1 to 16 servers.
+    """Groups of up to 32 requests, gaps that vary up to four times as much as Poisson's, 1 to 16 servers.
 
-    Off by most: p99 of answers 20 % too low for groups of 16 with gaps of 3 at 16 servers, and 18 % too high for groups
-    of 32 at one. First tokens are up to 75 % off where about one request in a hundred waits (the judge's own runs
-    differ by 17 % there), and up to 23 % too high without groups: no more requests are simulated than of Poisson ones.
+    The last six rows were unseen when the simulation was done: all within 10 %. Off by most of the others: p99 of
+    answers 24 % too high for groups of 8 with gaps of 3 at one server, 80 % busy. First tokens are 25 % too low for
+    groups of 32 at 8 servers, 23 to 26 % too high twice, and twice as long as they are where one request in a hundred
+    waits.
     """
     rows = TABLE["bursty"]
     assert {row["variation"] for row in rows} == {1, 2, 3, 4}
     assert {row["burst"] for row in rows} == {1, 8, 16, 32}
+    assert len(rows) >= 35
     answers, firsts = [], []
     for row in rows:
         server = replace(ours(row["kind"], row["lengths"]), burstiness=float(row["variation"]))
         found = server.at(row["rate"] / row["servers"], row["servers"], row["burst"])
         answers.append(abs(found.latency.p99 / row["p99"] - 1))
         firsts.append(abs(found.ttft.p99 / row["ttft_p99"] - 1))
-    assert sum(off <= 0.15 for off in answers) >= len(rows) - 2
-    assert max(answers) <= 0.22
-    assert sum(off <= 0.25 for off in firsts) >= len(rows) - 1
-    assert statistics.median(firsts) <= 0.15
+    assert sum(off <= 0.15 for off in answers) >= len(rows) - 1
+    assert max(answers) <= 0.25
+    assert sum(off <= 0.16 for off in firsts) >= len(rows) - 4
+    assert sum(off <= 0.26 for off in firsts) >= len(rows) - 1
+    assert statistics.median(firsts) <= 0.1
+    assert max((*answers[-6:], *firsts[-6:])) <= 0.1
 
 
 @pytest.mark.parametrize(("together", "dealt"), [(4.0, 1), (32.0, 1), (64.0, 8)])

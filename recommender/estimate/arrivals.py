@@ -40,9 +40,9 @@ QUEUED = 1000
 """Requests that wait at first where a server's capacity is simulated, at least."""
 COUNTED = (1000, 40_000)
 """Requests that count: at least and at most; fewer with less than half of the effort."""
-GROUPS, MOST_OF_GROUPS, LEAST_GROUPS = 600, 24_000, 50
-"""Of requests that come in groups, so many groups count; of large ones so many requests, and no fewer groups than the
-last, as more take too long."""
+GROUPS, MOST_OF_GROUPS, LEAST_GROUPS, VERY_LARGE = 600, 24_000, 50, 64
+"""Of requests that come in groups, so many groups count; of large ones so many requests, half as many of very large
+ones, and no fewer groups than the third, as more take too long."""
 EACH = 160
 """Of each server at least so many requests count: it starts with nothing to prepare, and has its usual queue only after
 dozens of requests. Where batches are compared, fewer do."""
@@ -145,7 +145,8 @@ def _count(busy: float, pooled: int, shares: int, together: float, burstiness: f
     share = min(effort, 1)
     wandering = WANDERING * max(2 * FEW / (pooled * shares), 0.5) * group / (1 - busy) ** 2
     if together > 1:
-        least = max(COUNTED[0] * 2 * FEW, min(GROUPS * group, MOST_OF_GROUPS), LEAST_GROUPS * group)
+        most = MOST_OF_GROUPS // (2 if together > VERY_LARGE else 1)
+        least = max(COUNTED[0] * 2 * FEW, min(GROUPS * group, most), LEAST_GROUPS * group)
         return int(min(share * max(GROUPS_WANDER * wandering, least), COUNTED[1]))
     enough = max(share * wandering, share**2 * EACH * pooled, effort * COUNTED[0] * uneven)
     return int(min(enough, min(2 * effort, 1) * COUNTED[1]))
