@@ -34,6 +34,29 @@ def test_blocks_of_a_page_are_read_by_their_content(block: str, rules: list[str]
     assert found("README.md", f"# Demo\n\n{block}\n") == rules
 
 
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        (f"Serve it:\n\n- {SERVE} --tpp 2\n", ["LMD101"]),
+        (f"1. {SERVE} \\\n     --tpp 2\n2. Ask it.\n", ["LMD101"]),
+        (f"{SERVE} --tpp 2\n", ["LMD101"]),
+        (f"Run\n`{SERVE} --tpp 2` and wait.\n", ["LMD101"]),
+        ("The server:\nlmdeploy serve api_server takes `--tpp 2` no more.\n", []),
+        (f"Not `{SERVE} --tpp 2`.\n", []),
+    ],
+)
+def test_a_line_of_prose_that_is_a_command_is_read(text: str, rules: list[str]) -> None:
+    """A sentence about one is none; nor is one within a sentence."""
+    assert found("README.md", text) == rules
+
+
+def test_what_no_rule_judges_of_answers_may_be_unknown() -> None:
+    """Not so the number of tokens."""
+    text = "from lmdeploy import GenerationConfig, pipeline\nfrom tn import EOS\npipe = pipeline('Qwen/Qwen3-8B')\n"
+    assert found("x.py", f"{text}pipe('a', gen_config=GenerationConfig(stop_token_ids=[EOS]))\n") == []
+    assert found("x.py", f"{text}pipe('a', gen_config=GenerationConfig(max_new_tokens=EOS))\n") == ["LMD002"]
+
+
 def test_all_commands_of_a_long_page_are_read() -> None:
     """Blocks without LMDeploy do not count."""
     text = "```bash\nls\n```\n" * 60 + f"```bash\n{SERVE} --tpp 2\n```\n"

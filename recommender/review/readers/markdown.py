@@ -41,6 +41,11 @@ TYPED = pattern(
     r"(?:lmdeploy[ \t]+(?:serve|lite|chat)\b|(?:docker|podman)[ \t]+run\b)"
 )
 """A command as one types it: a block with it holds commands, whatever it is called."""
+IN_TEXT = pattern(
+    r"(?m)^[ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?`?(?:\$ )?"
+    r"(?P<code>lmdeploy[ \t]+serve[ \t]+(?:api_server|proxy)[ \t]+(?=--\w|\$|[^\s`/]*/)(?:[^`\n\\]|\\.|\\\n)*)"
+)
+"""A command that begins a line of prose or an item of a list: with a model's path or an option, so no sentence."""
 POWERSHELL = pattern(r"(?m)`[ \t]*$|\$env:\w")
 """What only PowerShell has; a block may be called so and hold what bash takes too."""
 YAML = pattern(r"(?m)^[ \t>]*(?:-[ \t]+)?[\"']?[\w./-]+[\"']?:(?:[ \t\n]|$)|^[ \t>]*[\[{]")
@@ -48,27 +53,28 @@ PROMPT = pattern(r"(?m)^[ \t]*\$ (?P<line>(?:[^\n\\]|\\.|\\\n)*)")
 
 
 def read(script: Script) -> Script:
-    """Leave the blocks to the readers of their kinds. Prose starts nothing."""
+    """Leave the blocks, and lines that are commands, to the readers of their kinds. Prose starts nothing."""
     block = DIRECTIVE if script.path.lower().endswith(".rst") else BLOCK
     blocks = list(block.finditer(script.text))
     embedded = [Embedded(*part) for block in blocks for part in _parts(script.text, block)]
     code = [block.span() for block in blocks]
-    indented = list(_indented(script.text, code))
-    embedded += [Embedded("block.sh", *span) for span in indented]
-    code = sorted((*code, *indented))
+    for what in (INDENTED, IN_TEXT):
+        typed = list(_outside(script.text, what, code))
+        embedded += [Embedded("block.sh", *span) for span in typed]
+        code = sorted((*code, *typed))
     ends = [0, *(end for span in code for end in span), len(script.text)]
     prose = tuple(zip(ends[::2], ends[1::2], strict=True))
     return replace(script, embedded=tuple(embedded), followed=(*script.followed, *prose))
 
 
-def _indented(text: str, blocks: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of indented code that has a command, outside the blocks."""
+def _outside(text: str, what: re.Pattern[str], blocks: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of a pattern's code that has a command, outside the blocks."""
     begins = [start for start, _ in blocks]
-    for match in INDENTED.finditer(text):
+    for match in what.finditer(text):
         start, end = match.span("code")
         before = bisect_right(begins, start)
         inside = before and blocks[before - 1][1] > start
-        if not inside and TYPED.search(text, start, end):
+        if not inside and (what is IN_TEXT or TYPED.search(text, start, end)):
             yield start, end
 
 

@@ -30,6 +30,8 @@ INSTALLED_AS = pattern(r"\blmdeploy(?:\[[\w,-]*\])?={2,3}[\"']?\$(?:\{\{?[ \t]*(
 """An installation whose release is a variable."""
 # Options whose value no rule judges, or which must not stand in a file.
 UNJUDGED = frozenset({"--api-keys", "--revision", "--model-name", "--download-dir", "--served-model-name"})
+JUDGED_OF_ANSWERS = frozenset({"max_new_tokens", "response_format"})
+"""What rules judge of a GenerationConfig."""
 UNFOLLOWED = "a server is mentioned here, but the review cannot follow how it is started"
 UNREAD_KIND = "this kind of file is not read, so the server that is mentioned here was not reviewed"
 MADE_BY, HEAD = "lmdeploy-recommender", 500
@@ -194,7 +196,10 @@ def _shown(word: Word) -> str:
 
 def is_unjudged(name: str) -> bool:
     """Return whether no rule judges the value of an option, or of a keyword of Python."""
-    plain = name.rpartition(".")[2].replace("_", "-").lstrip("-")
+    whose, _, keyword = name.rpartition(".")
+    if whose == "GenerationConfig":
+        return keyword not in JUDGED_OF_ANSWERS
+    plain = keyword.replace("_", "-").lstrip("-")
     return len(plain) > 2 and any(option.startswith(f"--{plain}") for option in UNJUDGED)
 
 
