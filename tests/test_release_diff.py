@@ -172,6 +172,7 @@ def test_the_json_is_complete() -> None:
 def test_rules_name_what_they_fill_in() -> None:
     """A rule's message has no case to be about: what it would fill in is named."""
     assert name_holes("{gpu.name} has {gpu.compute_capability}") == "<name> has <compute capability>"
+    assert name_holes("{model.hub} in LMDeploy {lmdeploy}") == "<model> in LMDeploy <release>"
     assert "{" not in "".join(lines(made("0.7.0", "0.18.0")))
 
 

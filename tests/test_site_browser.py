@@ -410,6 +410,9 @@ def test_two_releases_differ_in_vietnamese(visit: Visit) -> None:
     assert page.locator("#release-diff .depth-1").count() == len(items) + len(notices) + bool(found.removed)
     for each in (*found.rules_gone, *found.rules_new, *notices):
         assert each.text not in shown
+    filled = [each for each in found.rules_gone if "{lmdeploy}" in STORE.constraints[each.id].message]
+    assert filled
+    assert "<release>" not in shown
 
 
 def test_diagrams_fit_a_phone(visit: Visit, site: Path) -> None:

@@ -92,9 +92,8 @@ class OpenServer:
             pooled = min(servers, MOST_SPREAD) // shares
             shares = min(shares, max(math.ceil(together), MOST_SHARES))
         else:
-            pooled = min(
-                servers, MOST_POOLED, max(int(MOST_RUNNING / usually_running(self.server, self.turns, rate)[0]), FEW)
-            )
+            running, _ = usually_running(self.server, self.turns, rate)
+            pooled = min(servers, MOST_POOLED, max(int(MOST_RUNNING / running), FEW))
             shares = min(1 << (servers // pooled).bit_length() - 1, MOST_SHARES)
         return _simulate(self, rate, pooled, shares, together, effort)
 
@@ -138,9 +137,8 @@ def _simulate(server: OpenServer, rate: float, pooled: int, shares: int, togethe
 
 def _count(busy: float, pooled: int, shares: int, together: float, burstiness: float, effort: float) -> int:
     """Return how many requests count where servers are ``busy`` for this share of the time."""
-    uneven = max(
-        (1 + burstiness**2) / 2, 1
-    )  # as much longer is a queue, by Kingman, and the time over which it wanders
+    # As much longer is a queue, by Kingman, and the time over which it wanders.
+    uneven = max((1 + burstiness**2) / 2, 1)
     group = max(together / shares, 1) * uneven
     share = min(effort, 1)
     wandering = WANDERING * max(2 * FEW / (pooled * shares), 0.5) * group / (1 - busy) ** 2

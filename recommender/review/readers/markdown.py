@@ -1,13 +1,12 @@
 """Read the code blocks of Markdown and reStructuredText: what a README tells its readers to start."""
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 
 from recommender.common.pattern import pattern
 from recommender.review.readers.detect_kind import is_dockerfile, kind_of
-from recommender.review.script.mentions import LAUNCH
+from recommender.review.script.mentions import LAUNCH, outside
 from recommender.review.script.model import Embedded, Script
 
 BLOCK = pattern(
@@ -58,24 +57,13 @@ def read(script: Script) -> Script:
     blocks = list(block.finditer(script.text))
     embedded = [Embedded(*part) for block in blocks for part in _parts(script.text, block)]
     code = [block.span() for block in blocks]
-    for what in (INDENTED, IN_TEXT):
-        typed = list(_outside(script.text, what, code))
-        embedded += [Embedded("block.sh", *span) for span in typed]
-        code = sorted((*code, *typed))
+    indented = [span for span in outside(script.text, INDENTED, code, "code") if TYPED.search(script.text, *span)]
+    lines = list(outside(script.text, IN_TEXT, (*code, *indented), "code"))
+    embedded += [Embedded("block.sh", *span) for span in (*indented, *lines)]
+    code = sorted((*code, *indented, *lines))
     ends = [0, *(end for span in code for end in span), len(script.text)]
     prose = tuple(zip(ends[::2], ends[1::2], strict=True))
     return replace(script, embedded=tuple(embedded), followed=(*script.followed, *prose))
-
-
-def _outside(text: str, what: re.Pattern[str], blocks: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of a pattern's code that has a command, outside the blocks."""
-    begins = [start for start, _ in blocks]
-    for match in what.finditer(text):
-        start, end = match.span("code")
-        before = bisect_right(begins, start)
-        inside = before and blocks[before - 1][1] > start
-        if not inside and (what is IN_TEXT or TYPED.search(text, start, end)):
-            yield start, end
 
 
 def _by_content(code: str) -> str:

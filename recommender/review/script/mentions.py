@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -100,26 +100,29 @@ def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
 
 def _unfollowed(script: Script) -> Iterator[ReadProblem]:
     """Yield each mention of a server that nothing followed."""
-    found = _outside(script, LAUNCH, [*script.followed, *_comments(script)])
+    found = outside(script.text, LAUNCH, [*script.followed, *_comments(script)])
     message = UNREAD_KIND if script.kind == "other" else UNFOLLOWED
-    yield from (ReadProblem(message, place) for place in islice(found, MOST))
+    yield from (ReadProblem(message, script.place(*span)) for span in islice(found, MOST))
 
 
 def _comments(script: Script) -> list[tuple[int, int]]:
     return [(each.place.start, each.place.end) for each in script.comments]
 
 
-def _outside(script: Script, what: re.Pattern[str], ranges: list[tuple[int, int]]) -> Iterator[Span]:
-    """Yield the places of a pattern that begin in none of the ranges."""
+def outside(
+    text: str, what: re.Pattern[str], ranges: Iterable[tuple[int, int]], group: str | int = 0
+) -> Iterator[tuple[int, int]]:
+    """Yield where a group of a pattern stands that begins in none of the ranges."""
     last, ends = 0, list[int]()
-    ranges.sort()
+    ranges = sorted(ranges)
     for _, end in ranges:
         last = max(last, end)
         ends.append(last)
-    for match in what.finditer(script.text):
-        before = bisect_right(ranges, (match.start(), len(script.text) + 1))
-        if not before or ends[before - 1] <= match.start():
-            yield script.place(*match.span())
+    for match in what.finditer(text):
+        start = match.start(group)
+        before = bisect_right(ranges, (start, len(text) + 1))
+        if not before or ends[before - 1] <= start:
+            yield match.span(group)
 
 
 def _unknown(
@@ -212,5 +215,5 @@ def _nothing(script: Script) -> Iterator[ReadProblem]:
     """Yield a problem for a file that mentions LMDeploy in its code and starts nothing."""
     what = "LMDeploy is mentioned, but this file starts no server that the review can follow"
     prose = script.followed if script.kind == "markdown" else ()
-    places = _outside(script, NAME, [*_comments(script), *prose])
-    yield from (ReadProblem(what, place) for place in islice(places, 1))
+    places = outside(script.text, NAME, [*_comments(script), *prose])
+    yield from (ReadProblem(what, script.place(*span)) for span in islice(places, 1))

@@ -142,7 +142,7 @@ def _words(data: SiteData, steps: Iterable[Diff]) -> str:
         own |= {words: data.t(words) for words in (*notes, *(notice.text for notice in notices), *verdicts)}
         for rule in (*step.rules_gone, *step.rules_new):
             known = data.store.constraints[rule.id]
-            own[rule.id] = [name_holes(by_sentence(data, text)) for text in (known.message, known.remedy)]
+            own[rule.id] = [by_sentence(data, known.message), by_sentence(data, known.remedy)]
     words = {key: data.t(text) for key, text in DIFFERENCE.items()}
     said = plain(to_json({"texts": words, "own": own}))
     return f'<script type="application/json" id="release-words">{said}</script>'

@@ -7,7 +7,9 @@ export function lines(diff, { texts, own }) {
   const found = [];
   const add = (depth, text) => found.push({ depth, text });
   const said = text => own[text] ?? text;
-  const named = text => text.replace(/\{(?:\w+\.)?(\w+)\}/g, (_, name) => `<${name.replaceAll("_", " ")}>`);
+  // As name_holes of the command.
+  const named = text => text.replaceAll("{lmdeploy}", "<release>").replaceAll("{model.hub}", "<model>")
+    .replace(/\{(?:\w+\.)?(\w+)\}/g, (_, name) => `<${name.replaceAll("_", " ")}>`);
   const list = text => text.split(" ").filter(Boolean).join(", ") || texts.none;
 
   function part(title, items, show) {
