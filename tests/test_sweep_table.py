@@ -24,22 +24,32 @@ SWEEPS = {
     "`chat`PyTorch": "pytorch-llama", "`caption`PyTorch": "pytorch-qwen3-vl",
 }  # fmt: skip
 IMAGES = {"`caption`": "640x480"}
-CHANGED = ("llama-chat", "gpt-oss-code")
-"""Sweeps whose picks got longer sessions since; of these the third round counts."""
+
+
+def command(run: records.SmokeRun) -> list[str]:
+    """What was started, whatever the port."""
+    words = list(run.command)
+    if "--server-port" in words:
+        at = words.index("--server-port")
+        del words[at : at + 2]
+    return words
 
 
 def values(sweep: str, load: str) -> dict[str, float]:
-    """The median of each start's repeats: ms alone, else requests/s."""
+    """The median of each start's repeats: ms alone, else requests/s; of a pick those that started today's settings."""
+    runs = defaultdict(list)
+    for path in sorted((ROOT / "knowledge" / "evidence").glob(f"h100-sweep-{sweep}-2026-11-2?-*.yaml")):
+        day, start, again = re.fullmatch(r".+-2026-11-(\d+)-(.+?)(?:-r(\d)-\d)?", path.stem).groups()
+        runs[start].append(((day, again or "1"), read_record(path, records.SmokeRun)))
     found = defaultdict(list)
-    for path in (ROOT / "knowledge" / "evidence").glob(f"h100-sweep-{sweep}-2026-11-26-*.yaml"):
-        start, _, again = re.fullmatch(r"(.+?)(-r(\d)-\d)?", path.stem.partition("2026-11-26-")[2]).groups()
-        if sweep in CHANGED and start.startswith("pick") and again != "3":
-            continue
-        for phase in read_record(path, records.SmokeRun).phases:
-            if name_of_phase(phase) == load and not phase.failures:
-                got = figures(phase)
-                rate = got.rps if got.trusted else late_rps(phase)
-                found[start].append(got.p50_ms if phase.concurrency == 1 else rate)
+    for start, each in runs.items():
+        newest = command(max(each, key=lambda one: one[0])[1])
+        for _, run in each:
+            for phase in run.phases if command(run) == newest or not start.startswith("pick") else ():
+                if name_of_phase(phase) == load and not phase.failures:
+                    got = figures(phase)
+                    rate = got.rps if got.trusted else late_rps(phase)
+                    found[start].append(got.p50_ms if phase.concurrency == 1 else rate)
     return {start: statistics.median(each) for start, each in found.items()}
 
 

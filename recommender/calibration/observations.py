@@ -69,12 +69,12 @@ class Observation:
 
 
 def observations(folder: Path, store: Store) -> list[Observation]:
-    """Return what a folder's records measured of predictable runs. Raises KnowledgeError."""
+    """Return what a folder's records measured of predictable runs that no fit is judged by. Raises KnowledgeError."""
     found: list[Observation] = []
     for path in sorted(folder.glob("*.yaml")):
         run = read_record(path, records.SmokeRun)
         try:
-            found += observe_run(run, store)
+            found += () if run.judges else observe_run(run, store)
         except artefact.UNUSABLE as error:
             raise KnowledgeError(f"{path}: cannot be predicted: {error}; fix the record") from None
     return found

@@ -14,7 +14,7 @@ BLOCK = 64
 SESSION_STEP = 256
 
 # Margin over the need even at the low end of free memory: if the cache is smaller than the warm-up needs, startup
-# hangs silently. Unless the goal is memory, the cache is twice the need, up to half of what is free.
+# hangs silently. Unless the goal is memory, the cache is twice the need and holds a session, up to half of what is free.
 KV_HEADROOM = 1.1
 KV_AMPLE = 2.0
 KV_AMPLE_UP_TO = 0.5
@@ -62,7 +62,9 @@ def size_cache(resolved: ResolvedRequest, config: Configuration, needed: int, ot
         return LARGEST_RATIO, "most"
     share = region * KV_HEADROOM / free
     sized_by: SizedBy = "need"
-    ample = min(region * KV_AMPLE / free, KV_AMPLE_UP_TO)
+    session = engine.region_for(resolved, config, config.session_len) * KV_HEADROOM / free
+    wanted = max(region * KV_AMPLE / free, session if session <= KV_AMPLE_UP_TO else 0.0)
+    ample = min(wanted, KV_AMPLE_UP_TO)
     if resolved.request.goal != "memory" and ample > share:
         share, sized_by = ample, "half" if ample == KV_AMPLE_UP_TO else "twice"
     digits = 10 ** (1 - math.floor(math.log10(share))) if share < 1 else 100

@@ -146,7 +146,7 @@ def _prepare_ms(
     tile = coefficients["tile-host-ms"] + coefficients["tile-host-parallel-ms"] / config.omp_threads
     share = config.omp_threads / resolved.request.cpus
     crowded = min(max((share - CROWDED_FROM) / (1 - CROWDED_FROM), 0.0), 1.0)
-    crowded *= math.pow(config.omp_threads / CROWDED_THREADS, CROWDED_GROWTH)
+    crowded *= math.pow(max(config.omp_threads / CROWDED_THREADS, 1.0), CROWDED_GROWTH)
     decode = resolved.image_width * resolved.image_height / 1e6 * coefficients["megapixel-host-ms"]
     tiles = resolved.images * resolved.tiles(config.max_tiles)
     delay = crowded * coefficients["tile-host-crowded-ms"] * (tiles if loaded else 1)

@@ -9,6 +9,7 @@ What is not in its code was measured in starts on an H200 and an H100, or is ass
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
@@ -43,6 +44,9 @@ GROWS = True
 """PyTorch's allocator takes what passes need as they come, up to 3 GiB after the start on an H200."""
 RESERVED_BLOCKS = 1
 """Blocks for padding (engine/config_builder.py: num_reserved_gpu_blocks)."""
+LEAST_BLOCKS = 16
+"""Blocks for which the engine halves its prefill budget until none is left, and ends (0.5.0
+lmdeploy/pytorch/engine/model_agent.py:56, 0.18.0 lmdeploy/pytorch/engine/executor/base.py:237)."""
 BEYOND_SESSION = 1
 """Blocks that a session leaves: the engine shortens longer ones (0.18.0 lmdeploy/pytorch/engine/engine.py:336)."""
 
@@ -108,9 +112,9 @@ def count_blocks(resolved: ResolvedRequest, config: Configuration, region: int, 
 
 
 def region_for(resolved: ResolvedRequest, config: Configuration, tokens: int) -> int:
-    """Return the bytes of a region that holds these tokens, also as one session."""
+    """Return the bytes of a region that holds these tokens, also as one session, and with which the engine starts."""
     block = kv_bytes_per_token(resolved.model, config.kv_bits, config.tp) * config.block_len
-    return (-(-tokens // config.block_len) + BEYOND_SESSION + RESERVED_BLOCKS) * block
+    return max(-(-tokens // config.block_len) + BEYOND_SESSION + RESERVED_BLOCKS, LEAST_BLOCKS) * block
 
 
 def request_overhead_ms(coefficients: Mapping[str, float]) -> float:
@@ -141,18 +145,25 @@ def latent_read_share(coefficients: Mapping[str, float]) -> float:
 
 
 def workspace(resolved: ResolvedRequest, config: Configuration, forward: int) -> MemoryItem:
-    """Return states, the activations of the largest pass, its sampling buffers and CUDA graphs.
+    """Return states, the activations of the largest pass, and sampling buffers.
 
-    PyTorch's allocator keeps what a pass has used. A prompt's pass holds no more tokens than the budget.
+    PyTorch's allocator keeps what a pass has used. The largest pass of the load is likely; at the high end requests
+    come that fill the budget, ``forward`` tokens.
     """
+    prompts = config.max_batch_size * resolved.longest().input_tokens(config.max_tiles)
+    likely = _workspace(resolved, config, max(min(prompts, forward), config.max_batch_size))
+    return replace(likely, high=_workspace(resolved, config, forward).high)
+
+
+def _workspace(resolved: ResolvedRequest, config: Configuration, tokens: int) -> MemoryItem:
+    """Return what a largest pass of ``tokens`` needs."""
     text, coefficients = resolved.model.text, resolved.store.coefficients
     wide = sum(mixture.per_token * mixture.intermediate + mixture.shared for mixture in text.mixture)
     attention = (text.heads + 2 * text.kv_heads) * text.head_dim
     row = 2 * text.hidden + (attention + 2 * (wide or text.intermediate)) / config.tp
     return make_item(
         "workspace",
-        (MIB, coefficients["pytorch-workspace-mib"]),
-        (forward * row * BYTES_16_BIT, coefficients["pytorch-workspace-token"]),
+        (tokens * row * BYTES_16_BIT, coefficients["pytorch-workspace-token"]),
         (config.max_batch_size * text.vocab, coefficients["pytorch-workspace-slot"]),
         exact=_states(resolved, config),
     )

@@ -71,15 +71,18 @@ def warmup_tokens(version: Version, forward: int, session_len: int) -> int:
 def items_before_cache(resolved: ResolvedRequest, tp: int) -> tuple[MemoryItem, ...]:
     """Return what is in memory when the KV region is sized.
 
-    CUDA context with libraries, weights, and what loading leaves allocated.
+    CUDA context with libraries, weights, and what loading leaves allocated. A head that is tied to the embeddings is
+    loaded as a table of its own (0.7.0 lmdeploy/turbomind/deploy/source_model/llama.py:36, 0.18.0
+    lmdeploy/turbomind/models/qwen2.py:70).
     """
     coefficients = resolved.store.coefficients
     names = ("context-mib", "peer-context-mib") if tp > 1 else ("context-mib",)
     methods = {each.method for each in resolved.model.quantization}
     table = embedding_bytes(resolved.model, tp) if methods - LEAVES_NOTHING else 0
+    head = embedding_bytes(resolved.model, tp) if resolved.model.text.tied_embeddings else 0
     return (
         make_item("context", *((MIB, coefficients[name]) for name in names)),
-        make_item("weights", exact=weights(resolved, tp)),
+        make_item("weights", exact=weights(resolved, tp) + head),
         make_item("loading", (table, coefficients["quantised-load-share"])),
     )
 

@@ -273,6 +273,7 @@ class SmokeRun(Record):
     outcome: Id = Field(description="ok, or the failure's name")
     said: str = Field(default="", description="what failed; empty: nothing")
     notes: tuple[Text, ...] = Field(default=(), description="what the person who ran it adds")
+    judges: bool = Field(default=False, description="kept out of fits, to judge predictions by")
     log_sha256: Digest = Field(description="digest of the server's log")
     phases: tuple[Phase, ...] = Field(description="loads that were measured")
     killed: tuple[Killed, ...] = Field(default=(), description="servers that were killed under load")

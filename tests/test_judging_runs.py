@@ -1,0 +1,55 @@
+"""Starts of models that no fit uses: predictions hold there too."""
+
+import math
+import statistics
+
+import pytest
+from artefacts import KNOWLEDGE
+from variants import STORE
+
+from recommender.calibration.observations import is_simulated, log_errors, observations, observe_run, predict, simulate
+from recommender.knowledge import records
+from recommender.knowledge.index import read_record
+
+pytestmark = pytest.mark.usefixtures("_records_are_read_once")
+RECORDS = (read_record(path, records.SmokeRun) for path in sorted((KNOWLEDGE / "evidence").glob("*.yaml")))
+RUNS = [run for run in RECORDS if run.judges]
+VALUES = {name: coefficient.value for name, coefficient in STORE.coefficients.items()}
+
+
+def errors(engine: str, figure: str) -> dict[str, float]:
+    """Measured over predicted, less one, by run."""
+    found = {}
+    for run in RUNS:
+        for each in observe_run(run, STORE) if run.engine == engine else ():
+            told = dict(log_errors(each, VALUES, simulate if is_simulated(each) else predict))
+            if figure in told:
+                found[run.id] = math.exp(told[figure]) - 1
+    return found
+
+
+def test_no_fit_uses_them() -> None:
+    """They are nineteen, each of a model without another run of its engine."""
+    names = {run.id for run in RUNS}
+    fitted = observations(KNOWLEDGE / "evidence", STORE)
+    assert len(RUNS) == 19
+    assert not names & {each.run for each in fitted}
+    known = {(each.model, each.config.backend) for each in fitted}
+    assert not known & {(run.model, run.engine) for run in RUNS}
+
+
+@pytest.mark.parametrize(
+    ("engine", "figure", "typical", "worst"),
+    [
+        ("turbomind", "memory", 0.01, 0.05), ("turbomind", "latency", 0.06, 0.20), ("turbomind", "token", 0.06, 0.25),
+        ("pytorch", "memory", 0.04, 0.08), ("pytorch", "latency", 0.25, 0.45),
+    ],
+)  # fmt: skip
+def test_their_predictions_hold(engine: str, figure: str, typical: float, worst: float) -> None:
+    """One request at a time; the bars are those that the page of predictions tells, a little wider."""
+    found = errors(engine, figure)
+    for name, error in found.items():
+        print(f"{name}: {figure} {error:+.0%}")
+    assert len(found) >= 7
+    assert statistics.median(map(abs, found.values())) <= typical
+    assert max(map(abs, found.values())) <= worst
