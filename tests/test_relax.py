@@ -134,6 +134,27 @@ def test_the_load_is_halved_until_it_fits(monkeypatch: pytest.MonkeyPatch, most:
     assert text == f"limit concurrency to {options.split()[1]}"
 
 
+@pytest.mark.parametrize(
+    ("model", "release", "first", "engine"),
+    [
+        ("qwen3-vl-8b-instruct", "0.9.0", "0.11.0", ": PyTorch engine"),
+        ("gemma-3-4b-it", "0.7.0", "0.7.2", ": PyTorch engine"),
+        ("qwen3-8b", "0.7.0", "0.7.3", ""),
+    ],
+)
+def test_a_model_that_no_engine_serves_names_the_first_release_that_does(
+    model: str, release: str, first: str, engine: str
+) -> None:
+    """As the tables of the releases have it: module_map.py and supported_models.py."""
+    resolved = resolve(model=model, gpu="h100-sxm-80g", lmdeploy=release)
+    nothing = choose(resolved)
+    assert isinstance(nothing, NoCandidate)
+    change = relax.suggest_change(resolved, nothing)
+    assert change
+    assert change.options == f"--lmdeploy {first}"
+    assert change.text == f"use LMDeploy {first}, the first that serves the model{engine}"
+
+
 def test_the_newest_release_is_offered_and_no_older_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is not the newest; with its own options."""
     seen = []

@@ -20,11 +20,12 @@ from recommender.common.units import GIB, MIB
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.memory_items import usable_bytes, weights
 from recommender.estimate.speed import Speed, estimate
+from recommender.knowledge.engines import LABELS
 from recommender.knowledge.eras import options_of
 from recommender.knowledge.names import PART, resolve_release
 from recommender.knowledge.store import Store
 from recommender.request.request import Request
-from recommender.request.resolved_request import ResolvedRequest, engines_for
+from recommender.request.resolved_request import ResolvedRequest, engines_for, serving_engines
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
@@ -232,16 +233,35 @@ def offer_fewer_tiles(resolved: ResolvedRequest, config: Configuration) -> str:
 
 
 def _newer_release(resolved: ResolvedRequest) -> Iterator[Relaxation]:
-    name = max(resolved.store.releases, key=Version)
-    version = Version(name)
-    if version > resolved.version:
-        relaxed = replace(
-            _ask(resolved, lmdeploy=name),
-            release=resolve_release(resolved.store, name),
-            version=version,
-            options=options_of(resolved.store, version),
-        )
-        yield RequestChange(f"--lmdeploy {name}", f"use LMDeploy {name}"), relaxed
+    """Yield the first release that serves the model where this one does not, then the newest."""
+    later = sorted(version for version in map(Version, resolved.store.releases) if version > resolved.version)
+    if not _serves(resolved, resolved.version):
+        serving = [version for version in later if _serves(resolved, version)]
+        yield from (_release(resolved, version, "the first that serves the model") for version in serving[:1])
+    yield from (_release(resolved, version, "") for version in later[-1:])
+
+
+def _serves(resolved: ResolvedRequest, version: Version) -> bool:
+    """Return whether an engine that the request allows is known to serve the model in a release."""
+    serving = serving_engines(resolved.model, version)
+    return bool(serving) and resolved.request.backend in ("auto", *serving)
+
+
+def _release(resolved: ResolvedRequest, version: Version, why: str) -> Relaxation:
+    """Return the request for another release, with the engine that it would take there."""
+    name = str(version)
+    asked = _ask(resolved, lmdeploy=name)
+    engine = engines_for(asked.request, resolved.model, version)[0]
+    words = ", ".join(filter(None, (f"use LMDeploy {name}", why)))
+    other = f": {LABELS[engine].title}" if engine != resolved.engine else ""
+    relaxed = replace(
+        asked,
+        release=resolve_release(resolved.store, name),
+        version=version,
+        options=options_of(resolved.store, version),
+        engine=engine,
+    )
+    return RequestChange(f"--lmdeploy {name}", words + other), relaxed
 
 
 def _more_memory(resolved: ResolvedRequest) -> Iterator[Relaxation]:

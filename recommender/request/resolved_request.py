@@ -243,8 +243,13 @@ def engines_for(request: Request, model: records.Model, version: Version) -> tup
     """
     if request.backend != "auto":
         return (request.backend,)
+    return serving_engines(model, version) or ("turbomind",)
+
+
+def serving_engines(model: records.Model, version: Version) -> tuple[EngineName, ...]:
+    """Return the engines that are known to serve a model in a release, TurboMind first."""
     serving = {support.engine for support in model.support if within(support.since, support.until, version)}
-    return tuple(engine for engine in get_args(EngineName) if engine in serving) or ("turbomind",)
+    return tuple(engine for engine in get_args(EngineName) if engine in serving)
 
 
 def _workload_of(request: Request, model: records.Model, store: Store) -> records.Workload:
