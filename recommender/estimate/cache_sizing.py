@@ -14,7 +14,8 @@ BLOCK = 64
 SESSION_STEP = 256
 
 # Margin over the need even at the low end of free memory: if the cache is smaller than the warm-up needs, startup
-# hangs silently. Unless the goal is memory, the cache is twice the need and holds a session, up to half of what is free.
+# hangs silently. Unless the goal is memory, the cache is twice the need and holds a session, up to half of what is
+# free.
 KV_HEADROOM = 1.1
 KV_AMPLE = 2.0
 KV_AMPLE_UP_TO = 0.5

@@ -63,7 +63,8 @@ def steady_budget(resolved: ResolvedRequest, tiles: int, batch: int) -> int:
     """
     ending = batch / resolved.output_tokens
     prompt = resolved.input_tokens(tiles)
-    if not resolved.images or resolved.version < ENCODES or ending < FROM_ENDING or 2 * ending * prompt >= LARGEST_BUDGET:
+    few = ending < FROM_ENDING or batch <= LEAST_PROMPTS
+    if not resolved.images or resolved.version < ENCODES or few or 2 * ending * prompt >= LARGEST_BUDGET:
         return 0
     return math.ceil(max(LEAST_PROMPTS, round(0.75 * ending)) * prompt / BLOCK) * BLOCK
 
