@@ -349,7 +349,14 @@ def test_the_pytorch_engines_log_is_read(asked: dict[str, str], told: str, names
         ("AttributeError: 'dict' object has no attribute 'hidden_size'", "model"),
         ("Please pass the argument `trust_remote_code=True`.", "model"),
         ("Fallback to pytorch engine because", "pytorch-fallback"),
-        ("RuntimeError: No enough gpu memory for kv cache.", "out-of-memory"),
+        ("RuntimeError: No enough gpu memory for kv cache.", "cache-too-small"),
+        ("RuntimeError: No enough gpu memory for runtime.", "cache-too-small"),
+        ("AssertionError: No enough gpu memory for state cache. Please reduce max_batch_size.", "out-of-memory"),
+        (
+            "[transformers] The argument `trust_remote_code` is to be used with Auto classes. It has no effect here "
+            "and is ignored.",
+            "start-failed",
+        ),
         ("ImportError: triton>=3.0.0 is required. Found triton==2.1.0", "machine"),
         ("RuntimeError: Failed to find C compiler. Please specify via CC environment variable.", "machine"),
         ("PytorchEngineConfig(dtype='auto') and nothing more", "start-failed"),

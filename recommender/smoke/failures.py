@@ -37,6 +37,7 @@ _TABLE = (
     ("request-failed", 25, "a request failed for another reason", "read the answer and the log"),
     ("time-limit", 26, "the run exceeded --time-limit", "raise --time-limit, or ask for less"),
     ("goals-missed", 27, "the run is sound but misses a goal", "ask recommend again with the measured figures"),
+    ("cache-too-small", 28, "the KV cache has too few blocks to start", "raise the cache ratio, or free GPU memory"),
 )
 KINDS = {row[0]: FailureKind(*row) for row in _TABLE}
 

@@ -18,19 +18,22 @@ NUMBER = re.compile(r"[0-9a-f]*\d[0-9a-f.]*")
 ANSWERED = re.compile(r'"(GET|POST) \S+ HTTP/1\.1" (200 OK|400 Bad Request)')
 MEMORY = re.compile(
     r"out of memory|OutOfMemoryError|cudaErrorMemoryAllocation|bad_alloc|MiB free on GPU .* MiB may be needed"
-    r"|No enough gpu memory",
+    r"|No enough gpu memory for state",
     re.I,
 )
 SERVES = re.compile(r"Uvicorn running on (\S+)")
 # A traceback names a place; the line after it is source code, whose words are not the log's.
 FRAME = re.compile(r'File "[^"]+", line \d+, in ')
 RAISED = re.compile(r"^[\s|]*(?:\w+: +)?([\w.]*(?:Error|Exception))\b")
+# Transformers says so of models that load.
+NOTICE = "It has no effect here and is ignored"
 # What a process raises because another one, the PyTorch engine, ended: the cause stands before it.
 FOLLOWS = "RPCServerDeadError"
 # Log patterns of each failure at start-up; the first match names it.
 AT_START = (
     ("port-taken", re.compile(r"address already in use|something listens (on port|at)", re.I)),
     ("other-release", re.compile(r"LMDeploy \S+ is installed; this script is for")),
+    ("cache-too-small", re.compile(r"No enough gpu memory for (runtime|kv cache)")),
     (
         "machine",
         re.compile(
@@ -131,7 +134,7 @@ def startup_failure(lines: tuple[str, ...], status: int) -> Failure:
     if memory:
         return Failure("out-of-memory", f"the server ended {describe_exit(status)}: {memory}", lines)
     for name, pattern in AT_START:
-        line = next((line for line in reversed(lines) if pattern.search(line)), "")
+        line = next((line for line in reversed(lines) if pattern.search(line) and NOTICE not in line), "")
         if line:
             return Failure(name, f"the server ended {describe_exit(status)}: {line.strip()}", lines)
     if any(FALLBACK.search(line) for line in lines):
