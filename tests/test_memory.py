@@ -160,6 +160,15 @@ def test_weights_are_those_of_the_files_where_they_were_read() -> None:
     assert memory_items.weights(read, 2) == pytest.approx(2 * two, abs=2)
 
 
+def test_a_tied_head_is_a_table_of_its_own() -> None:
+    """TurboMind loads it beside the embeddings; the PyTorch engine reads them twice. Qwen3-4B: 151,936 x 2560."""
+    resolved = resolve(model="qwen3-4b", images=0)
+    stored = memory_items.weights(resolved, 1)
+    assert turbomind.items_before_cache(resolved, 1)[1].bytes == stored + 151_936 * 2560 * 2
+    assert turbomind.items_before_cache(resolved, 2)[1].bytes == memory_items.weights(resolved, 2) + 151_936 * 2560
+    assert pytorch.items_before_cache(resolved, 1)[1].bytes == stored
+
+
 def test_before_the_cache_stand_context_weights_and_leavings() -> None:
     """The context with its range; 16-bit weights leave nothing, 4-bit ones a share of the embedding table."""
     context, weights, loading = turbomind.items_before_cache(text(), 1)
