@@ -14,7 +14,7 @@ from packaging.version import Version
 from variants import GIB, IMAGES, MIB, STORE, TEXT, coefficients, configuration, resolve, store_with, variant
 
 from recommender.estimate import cache_need, memory, memory_items, model_shape
-from recommender.estimate.engines import kv_region, turbomind
+from recommender.estimate.engines import kv_region, pytorch, turbomind
 from recommender.render import report
 
 PLAIN = {
