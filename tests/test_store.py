@@ -13,6 +13,7 @@ from recommender.knowledge import records, store
 from recommender.knowledge.index import read_record
 from recommender.knowledge.load import _load_default, data_root, load
 from recommender.knowledge.names import resolve_gpu, resolve_model, resolve_release
+from recommender.request.unknown_model import explain_unknown
 
 KNOWLEDGE = data_root() / "knowledge"
 SMALL = """\
@@ -222,3 +223,46 @@ def test_a_hostile_name_stays_one_short_line() -> None:
         resolve_gpu(load(), "x\n\x1b[31m" + "y" * 10_000)
     assert str(told.value).isprintable()
     assert len(str(told.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("InternVL3_5-38B", "internvl3.5-38b"),  # the hub's name without its owner
+        ("llama 3 70b", "llama-3-70b-instruct"),
+        ("mixtral 8x7b", "mixtral-8x7b-instruct"),
+        ("Meta-Llama-3-70B-Instruct", "llama-3-70b-instruct"),
+        ("gemma-3-12b", "gemma-3-12b-it"),
+        ("qwen3 30b a3b", "qwen3-30b-a3b"),
+    ],
+)
+def test_a_model_by_the_words_that_people_write(written: str, meant: str) -> None:
+    """Without instruct, chat or it; the owner may be missing."""
+    assert resolve_model(load(), written).id == meant
+
+
+@pytest.mark.parametrize(
+    ("written", "offered"),
+    [
+        ("Mixtral", {"mixtral-8x22b", "mixtral-8x7b-instruct"}),
+        ("llama 70b", {"llama-2-70b-chat", "llama-3-70b-instruct", "llama-3.3-70b-instruct"}),
+        ("gpt oss", {"gpt-oss-20b", "gpt-oss-120b"}),
+    ],
+)
+def test_words_that_several_models_have_name_them(written: str, offered: set[str]) -> None:
+    """Never another model than one with all of these words."""
+    with pytest.raises(UnknownName):
+        resolve_model(load(), written)
+    said = explain_unknown(load(), written, "0.18.0")
+    named = said.partition("did you mean ")[2].partition("?")[0].split(", ")
+    assert offered <= set(named)
+    assert all(word in name for name in named for word in written.casefold().split())
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("a100 80", "A100-80G"), ("nvidia tesla v100", "Tesla V100"), ("NVIDIA 4090", "4090"), ("h100-80", "H100-80G")],
+)
+def test_a_card_without_its_unit_or_with_its_maker(written: str, meant: str) -> None:
+    """The same card and the same note on what else it may be."""
+    assert resolve_gpu(load(), written) == resolve_gpu(load(), meant)

@@ -69,7 +69,7 @@ class Observation:
 
 
 def observations(folder: Path, store: Store) -> list[Observation]:
-    """Return what a folder's records measured of predictable runs that no fit is judged by. Raises KnowledgeError."""
+    """Return what a folder's predictable runs measured, without those that judge fits. Raises KnowledgeError."""
     found: list[Observation] = []
     for path in sorted(folder.glob("*.yaml")):
         run = read_record(path, records.SmokeRun)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CROWDED_FROM = 0.75
 """OMP_NUM_THREADS as a share of the cores from which preprocessing threads delay each other."""
 CROWDED_THREADS, CROWDED_GROWTH = 16, 0.75
-"""The coefficients of crowded hosts are those of so many threads, and grow with this power of their number.
+"""The coefficients of crowded hosts are those of so many threads or fewer; with more they grow with this power.
 
 With a thread for each core a request of one tile took 24 ms more on 16 cores, 62 and 78 on 64
 (h100-x4-2026-11-26-internvl-tp-2-vision, h100-x4-2026-11-26-internvl-vision). Hosts of other sizes were not measured.

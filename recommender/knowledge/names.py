@@ -21,6 +21,9 @@ PART = "-mig-"
 """In the id of a slice of a GPU."""
 
 
+TUNED = {"instruct", "chat", "it", "hf"}
+"""Words that people leave out of a model's name."""
+MAKER = re.compile(r"^nvidia[\s-]+(?=\S)", re.IGNORECASE)
 SHOWN = 5
 NO_GPU = "only some NVIDIA GPUs are covered; see recommend list gpus"
 
@@ -59,13 +62,17 @@ def _gpu_names(store: Store) -> dict[str, records.Gpu]:
 
 @lru_cache(maxsize=8)
 def _model_names(store: Store) -> dict[str, records.Model]:
-    return index_by_name(store.models, {model.hub: model.id for model in store.models.values()})
+    shorts = {normal(model.hub.rpartition("/")[2]): model for model in store.models.values()}
+    return shorts | index_by_name(store.models, {model.hub: model.id for model in store.models.values()})
 
 
 @lru_cache(maxsize=64)
 def resolve_gpu(store: Store, name: str, option: str = "--gpu") -> tuple[records.Gpu, tuple[str, ...]]:
     """Return a GPU by any of its names, with a note where the name fits other products too. ``option`` had the name."""
-    gpu = resolve(f"{option}: unknown GPU", name, _gpu_names(store), NO_GPU)
+    names = _gpu_names(store)
+    short = MAKER.sub("", name.strip())
+    name = next((each for each in (name, short, f"{short}G") if normal(each) in names), name)  # A100 80
+    gpu = resolve(f"{option}: unknown GPU", name, names, NO_GPU)
     ambiguous = next((alias for alias in gpu.ambiguous if normal(alias) == normal(name)), "")
     if not ambiguous:
         return gpu, ()
@@ -93,5 +100,23 @@ def gpu_of_driver(store: Store, planned: str, driver_name: str) -> str:
 
 
 def resolve_model(store: Store, name: str) -> records.Model:
-    """Return a checkpoint by its id, hub name or alias. Raises UnknownName with near matches."""
+    """Return a checkpoint by its id, hub name or alias, or the only one with these words beside TUNED.
+
+    Raises UnknownName with near matches.
+    """
+    if normal(name) not in _model_names(store):
+        plain = [model for model in models_with_words(store, name) if _words(model.id) - _words(name) <= TUNED]
+        if len(plain) == 1:
+            return plain[0]
     return resolve("--model: unknown model", name, _model_names(store), "see recommend list models")
+
+
+def models_with_words(store: Store, name: str) -> list[records.Model]:
+    """Return the models whose id has all words of a name, shortest first."""
+    words = _words(name)
+    found = (model for model in store.models.values() if words and words <= _words(model.id))
+    return sorted(found, key=lambda model: (len(model.id), model.id))
+
+
+def _words(name: str) -> set[str]:
+    return set(re.split(r"[\s-]+", name.strip().rpartition("/")[2].casefold())) - {""}

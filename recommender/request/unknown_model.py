@@ -9,6 +9,7 @@ from functools import cache
 
 from recommender.common.text import normal, shorten
 from recommender.knowledge.load import data_root
+from recommender.knowledge.names import SHOWN, models_with_words
 from recommender.knowledge.store import Store
 
 TYPO = 0.8
@@ -61,7 +62,9 @@ def explain_architecture(architecture: str, release: str) -> str:
 
 
 def _near(store: Store, name: str) -> list[str]:
-    """Return the known names that this one misspells; none where it has a word of its own."""
+    """Return the models with the words of a name, or those that it misspells; none where it has a word of its own."""
+    if named := models_with_words(store, name):
+        return [model.id for model in named[:SHOWN]]
     models = store.models.values()
     known = {normal(alias): alias for model in models for alias in (model.hub, *model.aliases, model.id)}
     found = [known[key] for key in difflib.get_close_matches(normal(name)[:80], known, n=3, cutoff=TYPO)]
