@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from recommender.request.resolved_request import ResolvedRequest
 
 SPEEDS = ("alone_ms", "latency_ms", "p99_ms", "ttft_ms", "token_ms", "rps")
-FIELD = re.compile(r"^(?:no such option )?(--[a-z][a-z0-9-]*)|^unknown (GPU|model|LMDeploy release|load)")
+FIELD = re.compile(r"^(?:no such option )?(--[A-Za-z][\w-]*)|^unknown (GPU|model|LMDeploy release|load)")
 """Which option a message is about: its beginning."""
 NAMED = {"GPU": "--gpu", "model": "--model", "LMDeploy release": "--lmdeploy", "load": "--load"}
 MEANT = re.compile(r"(?:did you mean|use one of|known are) ([^?;]+)|such as '([^']+)'")
@@ -56,9 +56,13 @@ MODELS = (
     "qwen2.5-vl-7b-instruct",
 )
 """Models to offer in place of one that resembles none."""
-USUAL = {"--gpu": LARGER, "--model": MODELS}
+USUAL = {
+    "--gpu": LARGER, "--model": MODELS, "--load": ("1", "16", "64"), "--concurrency": ("1", "16", "64"),
+    "--rps": ("1", "10"), "--image": ("448x448", "1280x720"), "--backend": ("auto",),
+}  # fmt: skip
+"""Values to offer in place of one that resembles none."""
 MOST = 6
-"""Offers in place of a name that is not known."""
+"""Offers in place of a value that is not understood."""
 
 
 def answer(words: Sequence[str]) -> dict[str, Any]:
@@ -67,7 +71,7 @@ def answer(words: Sequence[str]) -> dict[str, Any]:
         options = root.make_context("recommend", list(words)).params
         recommendation = build_recommendation(options)
     except click.ClickException as error:
-        return _misunderstood(BAD_REQUEST, usage_text(error).partition("; see ")[0])
+        return _misunderstood(BAD_REQUEST, usage_text(error).partition("; see ")[0], words)
     except NothingFits as error:
         ways = (error.change, *error.others) if error.change else error.others
         offers = [{"options": way.options, "text": way.text} for way in ways]
@@ -76,19 +80,42 @@ def answer(words: Sequence[str]) -> dict[str, Any]:
         refusal = {"error": binding.message, "constraint": binding.constraint, "option": ""}
         return {"exit": NOTHING_FITS, **refusal, "offers": offers}
     except UserError as error:
-        return _misunderstood(error.exit_code, as_typed(str(error), [each.opts for each in root.params], words))
+        message = as_typed(str(error), [each.opts for each in root.params], words)
+        return _misunderstood(error.exit_code, message, words)
     shown = describe(recommendation, {name for name, value in options.items() if value})
     return {"exit": 0, "script": render(recommendation, "bash")} | shown
 
 
-def _misunderstood(code: int, message: str) -> dict[str, Any]:
-    """Return what was not understood: of which option, and what may have been meant."""
+def _misunderstood(code: int, message: str, words: Sequence[str]) -> dict[str, Any]:
+    """Return what was not understood: of which option, and what may have been meant and has an answer."""
     field = FIELD.match(message)
     meant = MEANT.search(message)
     name = (field[1] or NAMED[field[2]]) if field else ""
-    near = (meant[1] or meant[2]).split(", ")[:MOST] if meant and name else USUAL.get(name, ())
-    offers = [{"options": f"{name} {value}", "text": ""} for value in near]
-    return {"exit": code, "error": message, "option": name, "offers": offers}
+    near = (meant[1] or meant[2]).split(", ")[:MOST] if meant and name else []
+    at = words.index(name) if name in words[:-1] else len(words)
+    rest = [*words[:at], *words[at + 2 :]]
+    if message.startswith("no such option"):
+        offers = [offer for option in near for offer in _offer(rest, option, *words[at + 1 : at + 2], without=name[2:])]
+    else:
+        offers = [offer for value in near for offer in _offer(rest, name, value)]
+        offers = offers or [offer for value in USUAL.get(name, ()) for offer in _offer(rest, name, value)]
+    return {"exit": code, "error": message, "option": name, "offers": offers[:MOST]}
+
+
+def _offer(words: Sequence[str], *option: str, without: str = "") -> Iterator[dict[str, Any]]:
+    """Yield an option with which a question has an answer; with what it takes to fit, if it does not."""
+    offer = {"options": " ".join(option), "text": "", "without": [without] if without else []}
+    try:
+        build_recommendation(root.make_context("recommend", [*words, *option]).params)
+    except NothingFits as error:
+        ways = [way.options for way in (error.change, *error.others) if way and way.options.startswith("--")]
+        more = ways[:1] or [way["options"] for way in _larger(error)]
+        own = f"{option[0]} "
+        yield from ({**offer, "options": f"{offer['options']} {way}"} for way in more if not way.startswith(own))
+    except (click.ClickException, UserError):
+        return
+    else:
+        yield offer
 
 
 def _larger(error: NothingFits) -> Iterator[dict[str, Any]]:
