@@ -595,6 +595,23 @@ def test_a_pasted_log_line_finds_its_issue(visit: Visit) -> None:
     page.locator("#found", has_text="Nothing known resembles").wait_for()
 
 
+def test_log_lines_that_no_thread_tells_are_known(visit: Visit) -> None:
+    """As servers and the system write them; the first hit says what helps, on a page that is there."""
+    page = visit.open("fix.html")
+    for line, words, place in (
+        ("OSError: [Errno 98] error while attempting to bind: address already in use", "port", "flags/server-port"),
+        ("RuntimeError: No enough gpu memory for runtime.", "few blocks", "constraints.html#kv-least-blocks-pytorch"),
+        ("RuntimeError: Failed to find C compiler. Please specify via CC", "C compiler", "how-to/first-deployment"),
+        ("lmdeploy: error: unrecognized arguments: --num-gpu-blocks 3", "no such option", "check.html"),
+        ("lmdeploy exited with exit code 137", "memory ran out", "how-to/short-of-memory"),
+    ):
+        page.locator("#log").fill(line)
+        first = page.locator("#found a").first
+        assert words in first.inner_text()
+        href = first.get_attribute("href")
+        assert href.startswith(place)
+
+
 @pytest.mark.parametrize("name", ["gpus/index.html", "models/index.html", "runs.html"])
 def test_tables_on_a_phone_keep_their_names_whole(visit: Visit, name: str) -> None:
     """A name is not broken into letters, and a head is large enough for a finger."""

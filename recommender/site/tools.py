@@ -70,9 +70,57 @@ def checker(data: SiteData, _: str) -> Iterator[str]:
     )
 
 
+LOGGED = (
+    (
+        "address already in use",
+        "Another process listens on the port.", "Stop it, or set --server-port.", "flags/server-port.html",
+    ),
+    (
+        "No enough gpu memory for",
+        "The KV cache has too few blocks to start.", "Raise --cache-max-entry-count, or free GPU memory.",
+        "constraints.html#kv-least-blocks-pytorch",
+    ),
+    (
+        "Failed to find C compiler",
+        "Triton compiles kernels at the first start and finds no C compiler.", "Install gcc, or set CC.",
+        "how-to/first-deployment.html",
+    ),
+    (
+        "unrecognized arguments",
+        "This release has no such option.", "Check the script against the release.", "check.html",
+    ),
+    (
+        "exit code 137",
+        "The kernel ended the process with SIGKILL, mostly because the host's memory ran out.",
+        "Raise the memory limit of the container or the service.", "how-to/short-of-memory.html",
+    ),
+    (
+        "Request preprocessing failed",
+        "An image could not be prepared.", "Send an image that opens elsewhere. LLaVA 1.5 needs Transformers below 5.",
+        "constraints.html#llava-transformers-5",
+    ),
+    (
+        "img_processor.vision_model.embeddings.class_embedding",
+        "Phi-3.5-vision does not load with Transformers 5.", "Install an older one: pip install 'transformers<5'.",
+        "constraints.html#phi-3-vision-transformers-5",
+    ),
+)  # fmt: skip
+"""Log lines that no thread of users tells: the line, what it means, what helps, the page."""
+
+
 def finder(data: SiteData, _: str) -> Iterator[str]:
-    """Return the box for a log line, and what it searches: known issues and rules."""
+    """Return the box for a log line, and what it searches: known issues, other log lines and rules."""
     issues = [_issue(data, thread) for thread in data.store.threads.values()]
+    issues += [
+        {
+            "title": plain(data.t(means)),
+            "text": plain(data.t(helps)),
+            "href": page,
+            "error": line,
+            "words": "",
+        }
+        for line, means, helps, page in LOGGED
+    ]
     rules = [
         {
             "title": f"{rule.id}: {plain(data.t(title(rule)))}",
