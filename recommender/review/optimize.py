@@ -50,6 +50,7 @@ ROUNDS = 3
 MOST_LAUNCHES = 400
 """More servers are not rewritten: each rewriting is reviewed again."""
 REASON = 100
+PARTS = re.compile(r"[:;] ")
 
 
 @dataclass(frozen=True)
@@ -271,9 +272,10 @@ def _replace_value(case: Case, given: LaunchSetting, wanted: Explanation, value:
 
 
 def _reason(wanted: Explanation) -> str:
-    """Return the first sentence of the reason, whole; the brief one if it is too long for a line."""
+    """Return the first sentence of the reason, whole; the brief one if it is too long, or has parts: it is joined."""
     sentence = " ".join(wanted.reason.partition(". ")[0].rstrip(".").split())
-    return sentence if len(sentence) <= REASON else " ".join(wanted.brief.rstrip(".").split())[:REASON]
+    simple = len(sentence) <= REASON and not PARTS.search(sentence)
+    return sentence if simple else " ".join(wanted.brief.rstrip(".").split())[:REASON]
 
 
 # --- reasons as comments
