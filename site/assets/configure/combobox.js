@@ -22,6 +22,11 @@ export function prepared(items) {
   });
 }
 
+/** Return the id of the item that goes by this name, or the text. */
+export function named(items, text) {
+  return prepared(items).find(item => item.names.some(name => plain(name) === plain(text)))?.id ?? text;
+}
+
 export function combobox(input, items, chosen) {
   const list = document.getElementById(input.getAttribute("aria-controls"));
   let active = -1;

@@ -1,7 +1,7 @@
 /* The configurator: reads the question, asks the recommender, shows the answer. Texts are in the page. */
 
 import { Answer } from "./answer.js";
-import { combobox, prepared } from "./combobox.js";
+import { combobox, named, prepared } from "./combobox.js";
 import { copy, fill, make } from "./dom.js";
 import { pageEngine } from "./engine.js";
 import { plan as shownPlan } from "./fleet.js";
@@ -52,7 +52,8 @@ async function ask({ push = true } = {}) {
   const more = [...set].filter(each => each.value).length;
   at("#more-set").textContent = more ? `(${more})` : "";
   say();
-  const key = words.join(" ");
+  const known = { "--model": data.models, "--gpu": data.gpus };
+  const key = words.map((word, place) => (known[words[place - 1]] ? named(known[words[place - 1]], word) : word)).join(" ");
   if (!engine.ready && data.stored[key]) {
     await stored(key, turn);
     if (!engine.possible) say(texts.stored);
