@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 from artefacts import extracted, recommend_here
+from variants import STORE
 
 from recommender.choose.recommend import recommend
 from recommender.common.errors import CheckpointError, UnknownName
 from recommender.request.request import Request
-from recommender.request.unknown_model import family, served
+from recommender.request.unknown_model import explain_unknown, family, served
 
 
 @pytest.mark.parametrize(
@@ -127,3 +128,22 @@ def test_a_folder_of_another_architecture_names_its_engine(tmp_path: Path) -> No
     (tmp_path / "config.json").write_text(json.dumps({"architectures": ["NoSuchForCausalLM"]}))
     with pytest.raises(CheckpointError, match=r"supported: .*Qwen2ForCausalLM"):
         recommend(Request("h100-sxm-80g", model=str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("zai-org/GLM-4.5V", "Glm4vMoeForConditionalGeneration"),
+        ("zai-org/GLM-4.6V", "Glm4vMoeForConditionalGeneration"),
+        ("openbmb/MiniCPM-V-4_5", "MiniCPM-V 2.5 and 2.6 only"),
+    ],
+)
+def test_what_no_release_serves_is_said_and_no_other_model_offered(name: str, why: str) -> None:
+    """The tables of all releases lack the first; LMDeploy's own check refuses the second."""
+    said = explain_unknown(STORE, name, "0.18.0")
+    assert why in said
+    assert "did you mean" not in said
+    served_somewhere = {
+        each for release in STORE.releases for engine in ("turbomind", "pytorch") for each in served(release, engine)
+    }
+    assert "Glm4vMoeForConditionalGeneration" not in served_somewhere

@@ -22,12 +22,24 @@ READS = re.compile(r"(?<!V)(?<!VLM)(?<!VLV2)ForCausalLM$")
 """An architecture that reads text only."""
 PARTS = re.compile(r"MTP|Eagle|Draft|Reward")
 """In an architecture that only helps another to decode, or does not chat."""
+UNSERVED = (
+    # Its config.json: https://huggingface.co/Intel/GLM-4.5V-int4-AutoRound/blob/main/config.json
+    (re.compile(r"glm-?4\.[56]v(?!-?flash)"), "no covered release of LMDeploy has Glm4vMoeForConditionalGeneration"),
+    (
+        re.compile(r"minicpm-?v-?4"),
+        "LMDeploy stops at it: it takes MiniCPM-V 2.5 and 2.6 only (0.18.0 lmdeploy/vl/model/minicpmv.py:34)",
+    ),
+)
+"""Models that resemble others by name and that no release serves, and how this is known."""
 SUFFIX = re.compile(r"(For[A-Z]\w*|LMHeadModel|ChatModel|MTP\w*|Model)$")
 
 
 def explain_unknown(store: Store, name: str, release: str) -> str:
     """Return one line: the names that are near, how to use a checkpoint folder, or which engine serves it."""
     shown = f"--model: unknown model {shorten(name)}"
+    last = name.casefold().replace("_", "-").rpartition("/")[2]
+    if unserved := next((why for model, why in UNSERVED if model.search(last)), ""):
+        return f"{shown}: {unserved}"
     covered = {model.architecture for model in store.models.values()}
     architecture, named = family(name, release, covered)
     certain = f" ({architecture})" if named else ""
