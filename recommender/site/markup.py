@@ -163,11 +163,16 @@ def reason(store: Store, claim: str, because: str, say: Say = str) -> str:
     return prose(store, say(because)) + (folded if measured else "")
 
 
+FIRST_HAND = re.compile(r"https?://(?:[\w-]+\.)*(?:github\.com|huggingface\.co|nvidia\.com|llama\.com|pypi\.org|arxiv\.org)/")
+"""Pages of those who make a card, a model or a program, and repositories."""
+
+
 def page_of(store: Store, page: records.PageSource, say: Say = str) -> str:
-    """Return a web page with the date it was read and the quote, which stays in English."""
+    """Return a web page with the date it was read, whether it is a third party's, and the quote in English."""
     quote = prose(store, page.says)
     quote = quote if say is str else f'<span lang="en">{quote}</span>'
-    return f"{address_link(page.url)}, {say('opened')} {page.opened}: {quote}"
+    other = "" if FIRST_HAND.match(page.url) else f" ({say('third party')})"
+    return f"{address_link(page.url)}{other}, {say('opened')} {page.opened}: {quote}"
 
 
 def address_link(address: str) -> str:
