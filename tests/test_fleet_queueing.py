@@ -364,7 +364,7 @@ def test_runs_with_poisson_arrivals() -> None:
     assert max(map(abs, four)) <= 0.11
     assert max(map(abs, threads)) <= 0.335
     assert sum(abs(value) <= 0.1 for value in threads) == 6
-    assert sorted(round(value, 2) for value in crowded) == [-0.42, -0.29, -0.06]
+    assert sorted(round(value, 2) for value in crowded) == [-0.43, -0.33, -0.06]
     busiest = max(busy for *_, busy in every.values())
     for page in ("site/concepts/front.md", "site/concepts/front.vi.md"):
         text = " ".join((KNOWLEDGE.parent / page).read_text("utf-8").split())

@@ -65,21 +65,20 @@ def test_budgets_of_an_image_hold_the_largest_that_comes() -> None:
     [
         (64, 16, 1024),  # four end in a pass: three prompts of 330 are 990, and whole blocks of 64
         (128, 16, 1984),  # eight: six prompts, 1980
-        (48, 16, 1024),  # three: at least three prompts
-        (16, 16, 1024),
-        (15, 16, 0),  # less than one ends
+        (48, 16, 704),  # three: two prompts, 660
+        (47, 16, 0),
         (192, 16, 3008),  # twelve: nine prompts, 2970
         (198, 16, 3008),  # 12.375 x 2 x 330 = 8,168 still pays
         (199, 16, 0),  # 8,209: the largest budget holds few more than end
-        (12, 4, 1024),
-        (4, 1, 1024),
-        (3, 1, 0),  # a pass holds all of them anyway
-        (72, 16, 1024),  # 4.5 end, three quarters of which are about three prompts
-        (76, 16, 1344),  # 4.75: about four
+        (12, 4, 704),
+        (3, 1, 704),
+        (2, 1, 0),
+        (56, 16, 1024),  # 3.5 end, three quarters of which are about three prompts
+        (52, 16, 704),  # 3.25: about two
     ],
 )
 def test_a_steady_budget_has_room_for_three_quarters_of_what_ends(batch: int, output: int, tokens: int) -> None:
-    """From one that ends in a pass on, while the largest budget would hold twice as many or more; at least three."""
+    """From three that end in a pass on, while the largest budget would hold twice as many or more."""
     assert prefill_budget.steady_budget(image(output=output), 0, batch) == tokens
 
 
@@ -99,7 +98,7 @@ def test_a_steady_budget_is_for_engines_that_encode_images(release: str, tokens:
 def test_a_steady_budget_replaces_the_larger_ones() -> None:
     """With it neither the largest image nor many prompts have a budget of their own; texts have none such."""
     assert prefill_budget.budgets(image(concurrency=64), 0, 64) == [512, 1024]
-    assert prefill_budget.budgets(image(concurrency=15), 0, 15) == [512, 1024, 4096]
+    assert prefill_budget.budgets(image(concurrency=16), 0, 16) == [512, 1024, 4096]
     assert prefill_budget.budgets(image(concurrency=64, size=(1280, 720)), 1, 64) == [512, 1024]
     assert prefill_budget.steady_budget(image(size=(1280, 720)), 1, 64) == 1024
     assert prefill_budget.steady_budget(text(330, 16), 0, 64) == 0

@@ -191,7 +191,7 @@ def test_a_rejected_configuration_is_not_started() -> None:
         ("--gpu H100-80G --load 4 --p99 900 --latency 1s --tpot 50ms", " ms of 900 ms\n"),
         ("--gpu H100-80G --load 4 --p99 900 --latency 1s --tpot 50ms", "  goal        TPOT mean "),
         ("--gpu A100-80G --load 64 --p99 2s", ", missed\n"),
-        ("--gpu A100-80G:8 --model llama-3.1-70b-instruct --workload chat --rps 5.6", "5.6 requests/s may be too many"),
+        ("--gpu A100-80G:8 --model llama-3.1-70b-instruct --workload chat --rps 5.4", "5.4 requests/s may be too many"),
         ("--gpu L4 --model qwen3-8b-awq --workload chat --rps 0.00002", "0.000020 requests/s 0.000020 to 0.000020\n"),
     ],
 )

@@ -255,6 +255,7 @@ FAULTS: dict[str, tuple[int, str, Job]] = {
     "unsupported": (12, r"model: .*not supported by turbomind engine; name a folder", job(fault="unsupported-model")),
     "fallback": (13, r"pytorch-fallback: the engine is pytorch", job(fault="fallback")),
     "oom-start": (14, r"out-of-memory: .*SIGABRT: .*CUDA error: out of memory", job(fault="oom-start")),
+    "few-blocks": (28, r"cache-too-small: .*No enough gpu memory for runtime", job(fault="few-blocks")),
     "oom-image": (15, r"out-of-memory-image: .*an image request.*CUDA error: out of memory",
      job(fault="oom-image:1:die")),
     "oom-image-load": (15, r"out-of-memory-image: .*requests under load", job(*MANY, fault="oom-image:9:die")),

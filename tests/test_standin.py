@@ -291,6 +291,7 @@ def test_a_pipeline_artefact_answers_in_process(tmp_path: Path) -> None:
 
 STARTS = {
     "oom-start": (-signal.SIGABRT, r"\[TM\]\[FATAL\]\[.*\]\[allocator\.cc:85\] CUDA error: out of memory"),
+    "few-blocks": (1, r"RuntimeError: No enough gpu memory for runtime"),
     "crash-start": (1, r"Traceback[\s\S]*ValueError: Unrecognized configuration"),
     "unsupported-model": (1, r"Fallback to pytorch engine[\s\S]*Can not found rewrite for architectures"),
 }

@@ -11,10 +11,8 @@ from recommender.request.resolved_request import ResolvedRequest
 
 LARGEST_BUDGET = 8192
 SMALLEST_BUDGET = 512
-FROM_ENDING = 1
+MANY = 3
 """Requests ending per pass from which larger budgets make image requests move in waves."""
-LEAST_PROMPTS = 3
-"""Prompts that a pass holds at least, where the budget is limited."""
 ENCODES = Version("0.16.0")
 """The first release whose engine encodes images itself."""
 
@@ -55,18 +53,16 @@ def steady_budget(resolved: ResolvedRequest, tiles: int, batch: int) -> int:
     | 3 prompts | 87 |
     | 12 prompts | 72 |
 
-    At concurrency 128 the limit gained 11 %, at 48 nothing (one start each). At 16 three
-    prompts gained 3 % over twelve (medians of 18 and 15 starts). Larger images than
-    planned for then lose (7.5 instead of 9.7 requests/s at 1280x720). Where
-    ``LARGEST_BUDGET`` holds few more prompts than end, as for 1280x720 at 64, that is
-    the best.
+    At concurrency 128 the limit gained 11 %, at 48 nothing (one start each). At 16 it
+    gained 3 % (18 starts and 15), less than larger images then lose (7.5 instead of 9.7 requests/s
+    at 1280x720). Where ``LARGEST_BUDGET`` holds few more prompts than end, as for
+    1280x720 at 64, that is the best.
     """
     ending = batch / resolved.output_tokens
     prompt = resolved.input_tokens(tiles)
-    few = ending < FROM_ENDING or batch <= LEAST_PROMPTS
-    if not resolved.images or resolved.version < ENCODES or few or 2 * ending * prompt >= LARGEST_BUDGET:
+    if not resolved.images or resolved.version < ENCODES or ending < MANY or 2 * ending * prompt >= LARGEST_BUDGET:
         return 0
-    return math.ceil(max(LEAST_PROMPTS, round(0.75 * ending)) * prompt / BLOCK) * BLOCK
+    return math.ceil(max(2, round(0.75 * ending)) * prompt / BLOCK) * BLOCK
 
 
 def _power(number: int) -> int:

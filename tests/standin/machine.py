@@ -4,7 +4,7 @@
 ``fault`` field (STANDIN_FAULT), ``name`` or ``name:argument``:
 
 absent, other-release[:VERSION]   no LMDeploy for python3, or another one than asked for
-crash-start, oom-start, hang-start, slow-start:SECONDS, unsupported-model, fallback, garbage-log    at start
+crash-start, oom-start, few-blocks, hang-start, slow-start:SECONDS, unsupported-model, fallback, garbage-log    at start
 settings                          runs with half the session length
 oom-image[:N[:die|500|abort]]     no memory for the N-th picture
 die-under-load:N, hang-requests:N, error-200[:N]   after N requests

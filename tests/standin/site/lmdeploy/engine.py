@@ -265,6 +265,8 @@ class Engine:
         shown = f"{self.budget / MIB:.2f} MB from free {free / MIB:.2f} MB and ratio {c.cache_max_entry_count:.3f}"
         if free > 0:
             self.tm("INFO", "turbomind.cc:338", f"Object cache budget: {shown}")
+        if FAULT == "few-blocks":  # as the PyTorch engine ends
+            raise RuntimeError("No enough gpu memory for runtime.")
         if FAULT == "oom-start" or free <= 0:
             self.out_of_memory(85, "CreateEngine() @ src/turbomind/turbomind.cc:283")
         size, slab = c.cache_block_seq_len * self.token_bytes(), PAGE
