@@ -163,7 +163,9 @@ def reason(store: Store, claim: str, because: str, say: Say = str) -> str:
     return prose(store, say(because)) + (folded if measured else "")
 
 
-FIRST_HAND = re.compile(r"https?://(?:[\w-]+\.)*(?:github\.com|huggingface\.co|nvidia\.com|llama\.com|pypi\.org|arxiv\.org)/")
+FIRST_HAND = re.compile(
+    r"https?://(?:[\w-]+\.)*(?:github\.com|huggingface\.co|nvidia\.com|llama\.com|pypi\.org|arxiv\.org)/"
+)
 """Pages of those who make a card, a model or a program, and repositories."""
 
 
