@@ -402,7 +402,7 @@ def test_an_answer_has_nothing_for_axe(answered: Visit, axe: str) -> None:
         page.locator("form[data-md-component=palette] label:visible").click()
 
 
-PLANNED = ["--rps", "200", "--gpu", "l4", "--model", "qwen3-8b-awq", "--workload", "chat"]
+PLANNED = ["--rps", "190", "--gpu", "l4", "--model", "qwen3-8b-awq", "--workload", "chat"]
 """More than one GPU serves: the configurator offers the plan of a fleet. Ranges of 4-bit weights on an L4 are wide."""
 
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"goal": "throughput", "gpu": "h100-sxm-80g", "gpu_count": 2, "load": "high"}
-# rendered: bash ac71681e164d89b7722f9ebd6e2695ea339600cf2e3bb4be390966f602e73e17b0736bdeb37f7a584edef5bfe2e46cb159fbffc592a2a8c299
+# rendered: bash 3236a685575889b7722f9ebd6e2695ea339600cf2e3bb4be390966f602e7cf1960736bdeb37f7a584edef5bfe2763ee559fbffc592a2a8c299
 #
 # OpenGVLab/InternVL3-8B-AWQ on 2 x NVIDIA H100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
 # 64 concurrent requests: 1 image of 448x448, 330 input and 16 output tokens.
-# Predicted: 9.89 GiB per GPU (9.81 to 9.94), 490 ms per request (432 to 557),
+# Predicted: 10.1 GiB per GPU (10.0 to 10.2), 490 ms per request (432 to 557),
 # 130.5 requests/s (114.6 to 148.3); modelled from measurements on the same GPU.
 #
 # Set REVISION before the start: the model runs code of its own, so name a
@@ -41,7 +41,7 @@ DISABLE_FASTAPI_DOCS=${DISABLE_FASTAPI_DOCS:-true}
 MAX_BATCH_SIZE=${MAX_BATCH_SIZE:-32}
 
 # A prompt has 330 tokens
-MAX_PREFILL_TOKEN_NUM=${MAX_PREFILL_TOKEN_NUM:-1024}
+MAX_PREFILL_TOKEN_NUM=${MAX_PREFILL_TOKEN_NUM:-4096}
 
 # One address for 2 servers
 PROXY_URL=${PROXY_URL:-http://127.0.0.1:8000}
@@ -56,7 +56,7 @@ SERVER_NAME=${SERVER_NAME:-127.0.0.1}
 SERVER_PORT=${SERVER_PORT:-23333}
 
 # Up to 346 tokens a request
-SESSION_LEN=${SESSION_LEN:-3584}
+SESSION_LEN=${SESSION_LEN:-4096}
 
 # The model brings its own code
 TRUST_REMOTE_CODE=${TRUST_REMOTE_CODE:-true}
