@@ -53,8 +53,9 @@ async function ask({ push = true } = {}) {
   at("#more-set").textContent = more ? `(${more})` : "";
   say();
   const known = { "--model": data.models, "--gpu": data.gpus };
-  const key = words.map((word, place) => (known[words[place - 1]] ? named(known[words[place - 1]], word) : word)).join(" ");
-  if (!engine.ready && data.stored[key]) {
+  const id = (word, place) => (known[words[place - 1]] ? named(known[words[place - 1]], word) : word);
+  const key = engine.ready ? "" : words.map(id).join(" ");
+  if (data.stored[key]) {
     await stored(key, turn);
     if (!engine.possible) say(texts.stored);
     return;  // asked again when the recommender is there
