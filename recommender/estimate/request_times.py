@@ -27,7 +27,8 @@ CROWDED_THREADS, CROWDED_GROWTH = 16, 0.75
 """The coefficients of crowded hosts are those of so many threads or fewer; with more they grow with this power.
 
 With a thread for each core a request of one tile took 24 ms more on 16 cores, 62 and 78 on 64
-(h100-x4-2026-11-26-internvl-tp-2-vision, h100-x4-2026-11-26-internvl-vision). With those of 16, requests/s of servers pinned to 4 and 8 cores are within 11 %
+(h100-x4-2026-11-26-internvl-tp-2-vision, h100-x4-2026-11-26-internvl-vision). With those of 16, requests/s of servers
+pinned to 4 and 8 cores are within 11 %
 (h100-2026-11-22-pin-4-omp-4, h100-2026-11-22-pin-8-omp-8); left out of the fit, within 31 %.
 """
 
