@@ -365,18 +365,24 @@ def by_hand(prefill: int, c: dict[str, float]) -> closed_loop.ServiceTimes:
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize(("concurrency", "batch"), [(2, 8), (8, 8), (20, 4)])
-@pytest.mark.parametrize("prefill", [100, 512])
+@pytest.mark.parametrize(
+    ("prefill", "half", "borne"), [(100, 0.0, 1.0), (512, 0.0, 1.0), (100, 1.0, 0.5), (300, 1.5, 2 / 3)]
+)
 def test_under_load_a_share_of_what_others_add_comes_before_the_first_token(
-    share: float, concurrency: int, batch: int, prefill: int
+    share: float, concurrency: int, batch: int, prefill: int, half: float, borne: float
 ) -> None:
-    """The rest is spread over the further ones; no iteration takes longer than a full pass besides its step."""
-    known = {"request_host_ms": 30.0, "first_token_share": share}
+    """Half a pass does, and of the rest a share, less where a pass holds few prompts of 100 tokens.
+
+    What is left is spread over the further ones; no iteration takes longer than a full pass besides its step.
+    """
+    known = {"request_host_ms": 30.0, "first_token_share": share, "half_together_prompts": half}
     made = figures(case(), concurrency, configuration(max_batch_size=batch, prefill_tokens=prefill), **known)
     terms = by_hand(prefill, known)
     chain = closed_loop.solve_loop(terms, 28, concurrency, batch)
     added = chain.engine - terms.prefill - 28 * terms.step(1)
+    rest = max(added - chain.engine / 56, 0)
     slowest = terms.step(min(concurrency, batch)) + terms.full_pass
-    assert made.token == pytest.approx(min(terms.step(1) + (1 - share) * added / 27, slowest))
+    assert made.token == pytest.approx(min(terms.step(1) + (1 - share * borne) * rest / 27, slowest))
     assert made.rps == pytest.approx(1000 * chain.rate)
     assert made.latency == pytest.approx(concurrency / chain.rate)
     assert made.ttft == pytest.approx(made.latency - 27 * made.token)
@@ -386,7 +392,7 @@ def test_under_load_a_share_of_what_others_add_comes_before_the_first_token(
 @pytest.mark.parametrize("output", [1, 2, 3])
 def test_of_short_answers_the_further_tokens_bear_all_the_rest(output: int) -> None:
     """A single one of two, two of three; of one none."""
-    known = {"request_host_ms": 1000.0, "first_token_share": 0.5}
+    known = {"request_host_ms": 1.0, "first_token_share": 0.5}
     resolved, config = case(output_tokens=output), configuration(max_batch_size=8, prefill_tokens=8192)
     made = figures(resolved, 8, config, **known)
     alone = figures(resolved, 1, config, **known)
@@ -394,9 +400,22 @@ def test_of_short_answers_the_further_tokens_bear_all_the_rest(output: int) -> N
     terms = by_hand(8192, known)._replace(step_row=context * 57_344 / 1e9 + flops(1) / 1e11)
     chain = closed_loop.solve_loop(terms, output, 8, 8)
     added = chain.engine - terms.prefill - output * terms.step(1)
-    assert added > 0
-    assert made.token == pytest.approx(terms.step(1) + 0.5 * added / max(output - 1, 1))
+    rest = added - chain.engine / output / 2
+    assert rest > 0
+    assert made.token == pytest.approx(terms.step(1) + 0.5 * rest / max(output - 1, 1))
     assert made.ttft >= alone.ttft
+
+
+@pytest.mark.parametrize(("prefill", "sooner"), [(256, 0.1), (768, 0.05), (2048, 0.2 / 9)])
+def test_images_are_answered_sooner_where_passes_hold_few_of_them(prefill: int, sooner: float) -> None:
+    """Of 256 tokens each: with room for one the whole gain is halved, with room for three it is a quarter."""
+    known = {"request_host_ms": 30.0, "half_together_prompts": 1.0, "first_token_share": 1.0}
+    config = configuration(max_batch_size=16, prefill_tokens=prefill)
+    photo, text = image(output_tokens=100), long_case(output_tokens=100)
+    plain, gained = (figures(photo, 16, config, small_pass_gain=gain, **known) for gain in (0.0, 0.2))
+    assert plain.latency < 16 * plain.alone
+    assert gained.latency == pytest.approx((1 - sooner) * plain.latency)
+    assert figures(text, 16, config, small_pass_gain=0.2, **known) == figures(text, 16, config, **known)
 
 
 def test_where_all_wait_to_be_prepared_nothing_is_added_in_the_engine() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 HALVINGS = 12
+
+Limit: TypeAlias = Literal["preprocessing", "prefill on the card", "decoding steps"]
+"""The station that more load queues at."""
 
 
 class ServiceTimes(NamedTuple):
@@ -85,6 +88,23 @@ def solve_loop(times: ServiceTimes, output_tokens: int, concurrency: int, batch:
             weight, total, done, inside = weight / total, 1.0, done / total, inside / total
     rate, mean = done / total, inside / total
     return LoopTimes(rate, (concurrency - mean) / rate, mean / rate)
+
+
+def find_limit(times: ServiceTimes, output_tokens: int, batch: int) -> Limit:
+    """Return the station with the largest demand."""
+    parts: dict[Limit, float] = {"preprocessing": times.prepare, "prefill on the card": times.prefill}
+    parts["decoding steps"] = output_tokens * times.step(batch) / batch
+    return max(parts, key=lambda part: parts[part])
+
+
+def token_gap(times: ServiceTimes, loop: LoopTimes, output_tokens: int, share: float) -> float:
+    """Return the ms between two tokens: what other requests add in the engine delays the first token or later ones.
+
+    A request waits for half of the pass that runs when it comes. Of the rest its first token bears a ``share``.
+    """
+    added = max(loop.engine - times.prefill - output_tokens * times.step(1), 0.0)
+    rest = max(added - loop.engine / output_tokens / 2, 0.0)
+    return times.step(1) + (1 - share) * rest / max(output_tokens - 1, 1)
 
 
 def share_gpu(

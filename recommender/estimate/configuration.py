@@ -69,6 +69,11 @@ class Configuration:
     """speed: fewer bits were chosen because runs won with them, not because memory is short."""
 
     @property
+    def pass_tokens(self) -> int:
+        """Return the prompt tokens of a pass: the budget, but no more than a session. 0 leaves what the batch adds."""
+        return min(self.prefill_tokens or self.max_batch_size, self.session_len)
+
+    @property
     def cards(self) -> int:
         """Return the number of GPUs that all servers occupy."""
         return self.tp * self.servers // self.share

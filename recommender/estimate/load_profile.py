@@ -137,7 +137,7 @@ def describe_limits(
     server = SimulatedServer(
         overhead=round_ms(engine_of(config).request_overhead_ms(coefficients)),
         pass_base=round_ms(times.step_base - hidable),
-        budget=min(config.prefill_tokens or config.max_batch_size, config.session_len),
+        budget=config.pass_tokens,
         batch=config.max_batch_size,
         kv_tokens=max(kv_tokens - shared, 1) if kv_tokens else 0,
         times=times._replace(step_row=0.0, step_base=times.step_base + shared_row),

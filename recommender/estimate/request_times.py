@@ -71,8 +71,7 @@ def _fixed_times(
     encode *= resolved.images * tiles
     exchange = estimate_pass_ms(resolved, tp, inputs, coefficients)
     exchange += resolved.images * estimate_image_ms(resolved, tp, tiles, coefficients)
-    # A pass holds the prefill budget, but no more than a session. A budget of 0 leaves what the batch adds to it.
-    full_tokens = min(config.prefill_tokens or config.max_batch_size, config.session_len)
+    full_tokens = config.pass_tokens
     longest = max(inputs, full_tokens)
     image_tokens = resolved.image_tokens(config.max_tiles)
     # A full pass is priced as if it held images only, so that its cost does not depend on the length of this text.

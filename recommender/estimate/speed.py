@@ -13,11 +13,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from recommender.common.changed import changed
 from recommender.estimate import given_requests, load_profile, uncertainty
-from recommender.estimate.closed_loop import ServiceTimes, share_gpu, solve_loop
+from recommender.estimate.closed_loop import Limit, ServiceTimes, find_limit, share_gpu, solve_loop, token_gap
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.coverage import name_residual
 from recommender.estimate.engines.engine import engine_of
@@ -30,8 +30,6 @@ from recommender.request.resolved_request import ResolvedRequest
 
 if TYPE_CHECKING:
     from recommender.knowledge.store import Store
-
-Limit: TypeAlias = Literal["preprocessing", "prefill on the card", "decoding steps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +106,8 @@ COEFFICIENTS = (
     "tile-host-crowded-ms",
     "extra-pass-steps",
     "first-token-share",
+    "half-together-prompts",
+    "small-pass-gain",
     "step-ms",
     "step-layer-ms",
     "step-quantised-row-ns",
@@ -271,13 +271,6 @@ def scale_coefficients(store: Store, host: float, gpu: float) -> Mapping[str, fl
     return scaled
 
 
-def _find_limit(times: ServiceTimes, output_tokens: int, batch: int) -> Limit:
-    """Return the station with the largest demand: more load queues there."""
-    parts: dict[Limit, float] = {"preprocessing": times.prepare, "prefill on the card": times.prefill}
-    parts["decoding steps"] = output_tokens * times.step(batch) / batch
-    return max(parts, key=lambda part: parts[part])
-
-
 def estimate_server(
     resolved: ResolvedRequest, config: Configuration, concurrency: int, coefficients: Mapping[str, float]
 ) -> PointEstimate:
@@ -292,10 +285,10 @@ def estimate_server(
     first = engine_of(config).request_overhead_ms(coefficients) + alone.prepare + max(alone.prefill, least)
     whole = first + later_tokens * alone.step(1)
     if concurrency == 1:
-        limit, tail = _find_limit(alone, resolved.output_tokens, 1), whole * coefficients["tail-alone"]
+        limit, tail = find_limit(alone, resolved.output_tokens, 1), whole * coefficients["tail-alone"]
         return PointEstimate(whole, whole, tail, first, alone.step(1), 1e3 / whole, limit, first, alone.step(1))
     times = add_load(alone, resolved, config, coefficients)
-    limit = _find_limit(times, resolved.output_tokens, min(concurrency, config.max_batch_size))
+    limit = find_limit(times, resolved.output_tokens, min(concurrency, config.max_batch_size))
     within, token = _load_server(resolved, config, times, concurrency, coefficients)
     token = max(token, alone.step(1))
     # Running the requests one after the other is always possible.
@@ -323,12 +316,17 @@ def _load_server(
         step_share = coefficients["shared-step-share"]
         times = share_gpu(times, tokens, concurrency, batch, config.share - 1, step_share)
     loop = solve_loop(times, tokens, concurrency, batch)
-    # Other requests delay the first token by a share of what they add in the engine, later tokens by the rest.
-    added = max(loop.engine - times.prefill - tokens * times.step(1), 0.0)
-    later = (1 - coefficients["first-token-share"]) * added / max(tokens - 1, 1)
+    # Where a pass holds many prompts, requests come and end together: the first token bears most of what others add, and
+    # the host, idle while the pass runs, prepares the next ones one after the other.
+    # Images alone count, so that no first token comes earlier for a longer text.
+    prompt = resolved.image_tokens(config.max_tiles) or resolved.input_tokens()
+    room = config.pass_tokens / prompt
+    together = room / (room + coefficients["half-together-prompts"])
+    gap = token_gap(times, loop, tokens, coefficients["first-token-share"] * together)
     # An iteration carries at most one full prefill pass.
     slowest = times.step(min(concurrency, batch)) + times.full_pass
-    return concurrency / loop.rate, min(times.step(1) + later, slowest)
+    sooner = coefficients["small-pass-gain"] * (1 - together) if resolved.images else 0.0
+    return (1 - sooner) * concurrency / loop.rate, min(gap, slowest)
 
 
 def estimate_servers(
