@@ -104,10 +104,9 @@ COEFFICIENTS = (
     "tile-host-ms",
     "tile-host-parallel-ms",
     "tile-host-crowded-ms",
-    "extra-pass-steps",
-    "first-token-share",
-    "half-together-prompts",
-    "small-pass-gain",
+    "encoded-again",
+    "first-token-room",
+    "first-token-host",
     "step-ms",
     "step-layer-ms",
     "step-quantised-row-ns",
@@ -316,17 +315,15 @@ def _load_server(
         step_share = coefficients["shared-step-share"]
         times = share_gpu(times, tokens, concurrency, batch, config.share - 1, step_share)
     loop = solve_loop(times, tokens, concurrency, batch)
-    # Where a pass holds many prompts, requests come and end together: the first token bears most of what others add, and
-    # the host, idle while the pass runs, prepares the next ones one after the other.
-    # Images alone count, so that no first token comes earlier for a longer text.
-    prompt = resolved.image_tokens(config.max_tiles) or resolved.input_tokens()
-    room = config.pass_tokens / prompt
-    together = room / (room + coefficients["half-together-prompts"])
-    gap = token_gap(times, loop, tokens, coefficients["first-token-share"] * together)
+    # The first token bears all that others add where prompts come together. They come one by one where a pass has
+    # little room for those that end in it, and where preparing takes long beside prefill. Of a prompt images alone
+    # count, so that no first token comes earlier for a longer text.
+    room = config.pass_tokens / (resolved.image_tokens(config.max_tiles) or resolved.input_tokens())
+    apart = coefficients["first-token-room"] * min(concurrency, batch) / tokens / room
+    apart += coefficients["first-token-host"] * times.prepare / max(times.prefill, 1e-9)
     # An iteration carries at most one full prefill pass.
     slowest = times.step(min(concurrency, batch)) + times.full_pass
-    sooner = coefficients["small-pass-gain"] * (1 - together) if resolved.images else 0.0
-    return (1 - sooner) * concurrency / loop.rate, min(gap, slowest)
+    return concurrency / loop.rate, min(token_gap(times, loop, tokens, 1 / (1 + apart)), slowest)
 
 
 def estimate_servers(
