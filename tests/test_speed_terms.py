@@ -363,7 +363,7 @@ def by_hand(prefill: int, c: dict[str, float]) -> closed_loop.ServiceTimes:
     )
 
 
-@pytest.mark.parametrize(("concurrency", "batch"), [(2, 8), (8, 8), (20, 4)])
+@pytest.mark.parametrize(("concurrency", "batch"), [(2, 8), (8, 8), (20, 4), (56, 56)])
 @pytest.mark.parametrize("prefill", [100, 512])
 @pytest.mark.parametrize(("room", "host"), [(0.0, 0.0), (2.0, 0.0), (0.0, 0.5), (2.0, 0.5), (1e9, 0.0)])
 def test_under_load_a_share_of_what_others_add_comes_before_the_first_token(
@@ -380,7 +380,7 @@ def test_under_load_a_share_of_what_others_add_comes_before_the_first_token(
     added = chain.engine - terms.prefill - 28 * terms.step(1)
     rest = max(added - chain.engine / 56, 0)
     ends, held = min(concurrency, batch) / 28, prefill / 100
-    borne = 1 / (1 + room * ends / held + host * 30 / terms.prefill)
+    borne = 1 / (1 + min(ends, 1) * (room * ends / held + host * 30 / terms.prefill))
     slowest = terms.step(min(concurrency, batch)) + terms.full_pass
     assert made.token == pytest.approx(min(terms.step(1) + (1 - borne) * rest / 27, slowest))
     assert made.rps == pytest.approx(1000 * chain.rate)

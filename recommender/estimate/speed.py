@@ -316,11 +316,13 @@ def _load_server(
         times = share_gpu(times, tokens, concurrency, batch, config.share - 1, step_share)
     loop = solve_loop(times, tokens, concurrency, batch)
     # The first token bears all that others add where prompts come together. They come one by one where a pass has
-    # little room for those that end in it, and where preparing takes long beside prefill. Of a prompt images alone
-    # count, so that no first token comes earlier for a longer text.
+    # little room for those that end in it, and where preparing takes long beside prefill; rarely where few end. Of a
+    # prompt images alone count, so that no first token comes earlier for a longer text.
     room = config.pass_tokens / (resolved.image_tokens(config.max_tiles) or resolved.input_tokens())
-    apart = coefficients["first-token-room"] * min(concurrency, batch) / tokens / room
+    ending = min(concurrency, batch) / tokens
+    apart = coefficients["first-token-room"] * ending / room
     apart += coefficients["first-token-host"] * times.prepare / max(times.prefill, 1e-9)
+    apart *= min(ending, 1.0)
     # An iteration carries at most one full prefill pass.
     slowest = times.step(min(concurrency, batch)) + times.full_pass
     return concurrency / loop.rate, min(token_gap(times, loop, tokens, 1 / (1 + apart)), slowest)
