@@ -131,17 +131,18 @@ def test_the_tail_of_one_request_alone_is_longer_than_its_median() -> None:
 @pytest.mark.parametrize(
     ("prefill", "session", "passes"), [(512, 4096, 1), (330, 4096, 1), (329, 4096, 2), (110, 4096, 3), (512, 110, 3)]
 )
-def test_a_prompt_longer_than_a_pass_waits_for_steps(prefill: int, session: int, passes: int) -> None:
-    """Each further pass costs so many steps; a pass holds the budget, and no more than a session."""
-    config = configuration(prefill_tokens=prefill, session_len=session)
-    plain, made = figures(image(), config=config), figures(image(), config=config, extra_pass_steps=2.5)
-    assert made.ttft - plain.ttft == pytest.approx((passes - 1) * 2.5 * plain.token)
+def test_each_pass_of_a_cut_prompt_encodes_its_images_again(prefill: int, session: int, passes: int) -> None:
+    """Each further pass costs that and a step; a pass holds the budget, and no more than a session."""
+    config, whole = configuration(prefill_tokens=prefill, session_len=session), configuration(prefill_tokens=4096)
+    made = figures(image(), config=config, encoded_again=2.5)
+    further = made.token + 2.5 * tile() / 1e11
+    assert made.ttft == pytest.approx(figures(image(), config=whole).ttft + (passes - 1) * further)
 
 
 @pytest.mark.parametrize(("prefill", "passes"), [(300, 1), (150, 2), (30, 10), (25, 12)])
 def test_each_pass_of_a_cut_text_reads_the_weights(prefill: int, passes: int) -> None:
     """A pass takes its share of the arithmetic or, if longer, a step; what a pass of an image costs does not count."""
-    made = figures(long_case(), config=configuration(prefill_tokens=prefill), extra_pass_steps=2.5)
+    made = figures(long_case(), config=configuration(prefill_tokens=prefill), encoded_again=2.5)
     share, head = flops(300) / 1e11 / passes, 2 * 152_064 * 3584 / 1e9
     assert made.ttft == pytest.approx(share + (passes - 1) * max(share + head, step(314)))
 
@@ -373,14 +374,14 @@ def test_under_load_a_share_of_what_others_add_comes_before_the_first_token(
 
     What is left is spread over the further ones; no iteration takes longer than a full pass besides its step.
     """
-    known = {"request_host_ms": 30.0, "first_token_room": room, "first_token_host": host}
+    known = {"request_host_ms": 3.0, "first_token_room": room, "first_token_host": host}
     made = figures(case(), concurrency, configuration(max_batch_size=batch, prefill_tokens=prefill), **known)
     terms = by_hand(prefill, known)
     chain = closed_loop.solve_loop(terms, 28, concurrency, batch)
     added = chain.engine - terms.prefill - 28 * terms.step(1)
     rest = max(added - chain.engine / 56, 0)
     ends, held = min(concurrency, batch) / 28, prefill / 100
-    borne = 1 / (1 + min(ends, 1) * (room * ends / held + host * 30 / terms.prefill))
+    borne = 1 / (1 + min(ends, 1) * (room * ends / held + host * 3 / terms.prefill))
     slowest = terms.step(min(concurrency, batch)) + terms.full_pass
     assert made.token == pytest.approx(min(terms.step(1) + (1 - borne) * rest / 27, slowest))
     assert made.rps == pytest.approx(1000 * chain.rate)
