@@ -42,17 +42,20 @@ class SimpleQueue(NamedTuple):
         """Return how long the first and the last request of each group wait."""
         work, inside, found = 0.0, 0.0, []
         slots, capacity, hold = self.slots, self.capacity, self.slots / self.capacity
+        station, exp = self.station, math.exp
         for gap, size in zip(gaps, sizes, strict=True):
             work = work - gap if work > gap else 0.0
             over = (inside - slots) / capacity
             if gap < over:
                 inside -= gap * capacity
+            elif over > 0:
+                inside = slots * exp((over - gap) / hold)
             else:
-                inside = (slots if over > 0 else inside) * math.exp((max(over, 0.0) - gap) / hold)
-            first = work + max(inside - slots, 0.0) / capacity
-            work += size * self.station
+                inside *= exp(-gap / hold)
+            first = work + (inside - slots) / capacity if inside > slots else work
+            work += size * station
             inside += size
-            found.append((first, work + max(inside - slots, 0.0) / capacity))
+            found.append((first, work + (inside - slots) / capacity if inside > slots else work))
         return found
 
 
@@ -101,12 +104,18 @@ def _sum_marks(waits: Sequence[tuple[float, float]], sizes: Sequence[int]) -> li
     marks = []
     for quantile, weight in QUANTILES.items():
         limit = ordered[bisect_left(numbers, quantile * numbers[-1])][0]
-        above, beyond = [0.0], [0.0]
-        for (first, last), size in zip(waits, sizes, strict=True):
-            share = 1.0 if first >= limit else max(last - limit, 0.0) / (last - first or 1.0)
-            longer = share * size
-            above.append(above[-1] + longer)
-            beyond.append(beyond[-1] + longer * (last - max(first, limit) + 2 * max(first - limit, 0.0)) / 2)
+        longer = more = 0.0
+        above, beyond = [longer], [more]
+        for (first, last), size in zip(waits, sizes, strict=True):  # of hundreds of thousands most are below
+            if first >= limit:
+                longer += size
+                more += size * (last - first + 2 * (first - limit)) / 2
+            elif last > limit:
+                part = (last - limit) / (last - first) * size
+                longer += part
+                more += part * (last - limit) / 2
+            above.append(longer)
+            beyond.append(more)
         marks += [(weight, above), (weight, beyond)]
     large = (float(size) if last > limit else 0.0 for (_, last), size in zip(waits, sizes, strict=True))
     marks.append((1, list(accumulate(large, initial=0.0))))
