@@ -39,6 +39,8 @@ with a shorter step slopes are random, and the fit would depend on the machine's
 SIMULATED_STEP = 0.08
 """The same where loads are simulated: figures jump where a request just misses a pass."""
 DIGITS = 4
+SURELY = 1 + 1e-9
+"""A sum of costs is larger than a limit, however its parts are rounded, if it is so much larger."""
 CHECKED_STEPS = (2 * STEP, -2 * STEP)
 """Steps of one coefficient that are tried at the end of a fit, and by a check."""
 
@@ -91,9 +93,29 @@ class Stage:
 
     def errors(self, places: Sequence[float], fixed: Mapping[str, float]) -> list[float]:
         """Return the weighted errors, and the pull of each coefficient to its middle."""
+        return [*chain.from_iterable(self._each(places, fixed)), *pulls(places)]
+
+    def _each(self, places: Sequence[float], fixed: Mapping[str, float]) -> list[list[float]]:
         coefficients = {**fixed, **self.values(places)}
-        errors = (self._errors_of(place, coefficients) for place in range(len(self.observations)))
-        return [*chain.from_iterable(errors), *pulls(places)]
+        return [self._errors_of(place, coefficients) for place in range(len(self.observations))]
+
+    def costliest_first(self, places: Sequence[float], fixed: Mapping[str, float]) -> list[int]:
+        """Return the numbers of the observations, those first that add most to the cost."""
+        costs = [sum_costs(errors) for errors in self._each(places, fixed)]
+        return sorted(range(len(costs)), key=costs.__getitem__, reverse=True)
+
+    def costs_less(
+        self, places: Sequence[float], fixed: Mapping[str, float], most: float, order: Iterable[int]
+    ) -> bool:
+        """Return whether the cost is below ``most``; no more observations are predicted than tell it."""
+        coefficients, errors = {**fixed, **self.values(places)}, pulls(places)
+        so_far = sum_costs(errors)
+        for place in order:
+            errors += (own := self._errors_of(place, coefficients))
+            so_far += sum_costs(own)
+            if so_far > most * SURELY:  # no part of the cost is below 0
+                return False
+        return sum_costs(errors) < most
 
     def _errors_of(self, place: int, coefficients: Mapping[str, float]) -> list[float]:
         """Return the weighted errors of the observation at a place."""
@@ -239,10 +261,11 @@ def _improvements(stage: Stage, values: Mapping[str, float]) -> Iterator[tuple[s
     """Yield each small step of one coefficient that lowers the cost by more than the slack: its name and value."""
     places = stage.places(values)
     least = (1 - stage.slack) * sum_costs(stage.errors(places, values))
+    order = stage.costliest_first(places, values)
     for number, name in enumerate(stage.ends):
         for step in CHECKED_STEPS:
             moved = [*places[:number], min(max(places[number] + step, 1.0), 2.0), *places[number + 1 :]]
-            if sum_costs(stage.errors(moved, values)) < least:
+            if stage.costs_less(moved, values, least, order):
                 yield name, _round(stage.values(moved))[name]
 
 

@@ -61,12 +61,17 @@ class RunFigures:
 
 def numbers(text: str) -> list[int]:
     """Return the whole numbers of a record's text."""
-    return [int(number) for number in text.split()]
+    return list(_parse_numbers(text))
+
+
+@lru_cache(maxsize=64)
+def _parse_numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split()))
 
 
 def write_numbers(values: Iterable[float]) -> str:
     """Return numbers, rounded, as the text of a record."""
-    return " ".join(str(round(value)) for value in values)
+    return " ".join(map(str, map(round, values)))
 
 
 def quantile(values: Sequence[float], part: float) -> float:

@@ -145,10 +145,10 @@ class Simulation:
 
     def answer(self, wanted: range) -> Sequence[Answer]:
         """Work until the wanted requests are answered, and return their answers."""
-        missing = len(wanted)
+        missing, decide, work = len(wanted), self.decide, self.work
         while missing:
-            self.decide()
-            missing -= self.work(wanted)
+            decide()
+            missing -= work(wanted)
         return [self.answers[number] for number in wanted]
 
     def decide(self) -> float:
@@ -171,17 +171,18 @@ class Simulation:
             return 0
         began = self.now
         repeats, length, steps, streams, firsts = self.next_passes()
-        started, self.now = began + (repeats - 1) * length, began + repeats * length
+        written = self.now = began + repeats * length
         self.passes += repeats
-        self.steps += steps
-        written = self._write(began, length, streams) if self.server.chunk else self.now
+        self.steps = done = self.steps + steps
+        if self.server.chunk:
+            written = self._write(began, length, streams)
+        running = self.running
         for number, sent in firsts:
             request = self.asked[number]
-            heapq.heappush(self.running, (self.steps + request.output - 1, number, sent, written))
+            heapq.heappush(running, (done + request.output - 1, number, sent, written))
             self.rows += request.row
-        ending = not self.running or self.running[0][0] <= self.steps
-        answered = self._finish(written, wanted) if ending else 0
-        self.known = started if self.running or self.waiting else self.now
+        answered = self._finish(written, wanted) if not running or running[0][0] <= done else 0
+        self.known = began + (repeats - 1) * length if running or self.waiting else self.now
         return answered
 
     def _write(self, began: float, length: float, streams: int) -> float:
@@ -210,9 +211,10 @@ class Simulation:
         running = len(self.running)
         if not running:
             return 0.0
-        if running not in self.steps_ms:
-            self.steps_ms[running] = self.server.times.step(running)
-        return self.steps_ms[running] + self.rows
+        step = self.steps_ms.get(running)
+        if step is None:
+            step = self.steps_ms[running] = self.server.times.step(running)
+        return step + self.rows
 
     def _join(self, known: float) -> None:
         """Take what is prepared by a time into the engine's queue, as far as the batch has room."""
@@ -262,7 +264,7 @@ class Simulation:
 
     def has_blocks(self, request: SimulatedRequest) -> bool:  # one alone always gets them
         limit, held = self.server.kv_tokens, self.held
-        return not (limit and held and held + request.blocks > limit)
+        return not (limit and held and held + request.reused + request.new_tokens + request.output > limit)
 
     def count_alike(self) -> int:
         """Return how many passes hold the same: until a request ends, one comes in, or a prompt has its last pass."""
@@ -281,14 +283,16 @@ class Simulation:
 
     def quiet_passes(self, most: float, full: bool) -> int:
         """Return how many passes of decoding there are until a request is on its way in, at most so many."""
+        if most <= 1:
+            return 1
         quiet = (self.host.quiet_until(self.now, full) - self.now) / self.step
         quiet = quiet if quiet < most else most
         return int(quiet) if quiet > 1 else 1
 
     def _finish(self, now: float, wanted: range) -> int:
         """End the requests whose last token a pass brought; return how many of them are wanted."""
-        counted, running = 0, self.running
-        while running and running[0][0] <= self.steps:
+        counted, running, steps, on_done = 0, self.running, self.steps, self.on_done
+        while running and running[0][0] <= steps:
             _, number, sent, first = heapq.heappop(running)
             request = self.asked.pop(number)
             self.rows -= request.row
@@ -296,7 +300,7 @@ class Simulation:
             self.answers[number] = Answer(sent, first, now, request.output)
             counted += number in wanted
             self.freed.append(self.passes)
-            self.on_done(now, number)
+            on_done(now, number)
         if not running:
             self.rows = 0.0  # sums of floats leave a rest
             if not self.waiting:

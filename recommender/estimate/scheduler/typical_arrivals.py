@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
@@ -42,17 +42,20 @@ class SimpleQueue(NamedTuple):
         """Return how long the first and the last request of each group wait."""
         work, inside, found = 0.0, 0.0, []
         slots, capacity, hold = self.slots, self.capacity, self.slots / self.capacity
+        station, exp = self.station, math.exp
         for gap, size in zip(gaps, sizes, strict=True):
             work = work - gap if work > gap else 0.0
             over = (inside - slots) / capacity
             if gap < over:
                 inside -= gap * capacity
+            elif over > 0:
+                inside = slots * exp((over - gap) / hold)
             else:
-                inside = (slots if over > 0 else inside) * math.exp((max(over, 0.0) - gap) / hold)
-            first = work + max(inside - slots, 0.0) / capacity
-            work += size * self.station
+                inside *= exp(-gap / hold)
+            first = work + (inside - slots) / capacity if inside > slots else work
+            work += size * station
             inside += size
-            found.append((first, work + max(inside - slots, 0.0) / capacity))
+            found.append((first, work + (inside - slots) / capacity if inside > slots else work))
         return found
 
 
@@ -69,15 +72,15 @@ def typical_gaps(
     gaps, sizes = _draw_groups(together, burstiness, dealt, max(fewest, min(most, MOST_DRAWN)))
     waits = queue.waits(gaps, sizes)
     numbers = list(accumulate(sizes, initial=0))
-    marks = [(weight, mark, mark[-1] / numbers[-1]) for weight, mark in _sum_marks(waits, sizes) if mark[-1]]
+    marks = [(mark, mark.sums[-1] / numbers[-1]) for mark in _sum_marks(waits, sizes) if mark.sums[-1]]
 
     def differs(start: int) -> float:
         first = bisect_left(numbers, numbers[start] + before)
         last = bisect_left(numbers, numbers[first] + counted)
         requests = numbers[last] - numbers[first]
         return math.fsum(
-            weight * abs(math.log(((mark[last] - mark[first]) / requests + FEWEST) / usual))
-            for weight, mark, usual in marks
+            mark.weight * abs(math.log((mark.between(first, last) / requests + FEWEST) / usual))
+            for mark, usual in marks
         )
 
     last_start = bisect_left(numbers, numbers[-1] - count - max(sizes))
@@ -90,27 +93,58 @@ def typical_gaps(
     return found[:count]
 
 
-def _sum_marks(waits: Sequence[tuple[float, float]], sizes: Sequence[int]) -> list[tuple[int, list[float]]]:
-    """Return what tells stretches apart, summed up to each group, with its weight.
+class _Mark(NamedTuple):
+    """What tells stretches apart, with its weight: ``sums`` of it until each group that has any, and of all."""
+
+    weight: int
+    groups: Sequence[int]
+    sums: Sequence[float]
+
+    def between(self, first: int, last: int) -> float:
+        """Return the sum of the groups from ``first`` to before ``last``."""
+        return self.sums[bisect_left(self.groups, last)] - self.sums[bisect_left(self.groups, first)]
+
+
+def _sum_marks(waits: Sequence[tuple[float, float]], sizes: Sequence[int]) -> list[_Mark]:
+    """Return what tells stretches apart.
 
     That is how many requests are above each limit, and by how much; their waits lie evenly between those of a group's
     first and last. Of the highest limit also all requests of groups that exceed it: these delay the decoding of all.
     """
-    ordered = sorted(((first + last) / 2, size) for (first, last), size in zip(waits, sizes, strict=True))
-    numbers = list(accumulate(size for _, size in ordered))
-    marks = []
-    for quantile, weight in QUANTILES.items():
-        limit = ordered[bisect_left(numbers, quantile * numbers[-1])][0]
-        above, beyond = [0.0], [0.0]
-        for (first, last), size in zip(waits, sizes, strict=True):
-            share = 1.0 if first >= limit else max(last - limit, 0.0) / (last - first or 1.0)
-            longer = share * size
-            above.append(above[-1] + longer)
-            beyond.append(beyond[-1] + longer * (last - max(first, limit) + 2 * max(first - limit, 0.0)) / 2)
-        marks += [(weight, above), (weight, beyond)]
-    large = (float(size) if last > limit else 0.0 for (_, last), size in zip(waits, sizes, strict=True))
-    marks.append((1, list(accumulate(large, initial=0.0))))
+    middles = [(first + last) / 2 for first, last in waits]
+    order = sorted(range(len(middles)), key=middles.__getitem__)
+    numbers = list(accumulate(map(sizes.__getitem__, order)))
+    marks: list[_Mark] = []
+    groups: Sequence[int] = range(len(waits))
+    limit = 0.0
+    for quantile, weight in QUANTILES.items():  # who is above a limit is above those before it
+        limit = middles[order[bisect_left(numbers, quantile * numbers[-1])]]
+        groups = [group for group in groups if waits[group][1] > limit or waits[group][0] >= limit]
+        marks += _sum_above(limit, weight, groups, waits, sizes)
+    groups = [group for group in groups if waits[group][1] > limit]
+    marks.append(_Mark(1, groups, list(accumulate((float(sizes[group]) for group in groups), initial=0.0))))
     return marks
+
+
+def _sum_above(
+    limit: float, weight: int, groups: Sequence[int], waits: Sequence[tuple[float, float]], sizes: Sequence[int]
+) -> Iterator[_Mark]:
+    """Yield how many requests of the groups that reach a limit are above it, and by how much."""
+    longer = more = 0.0
+    above, beyond = [longer], [more]
+    for group in groups:
+        (first, last), size = waits[group], sizes[group]
+        if first >= limit:
+            longer += size
+            more += size * (last - first + 2 * (first - limit)) / 2
+        else:
+            part = (last - limit) / (last - first) * size
+            longer += part
+            more += part * (last - limit) / 2
+        above.append(longer)
+        beyond.append(more)
+    yield _Mark(weight, groups, above)
+    yield _Mark(weight, groups, beyond)
 
 
 @lru_cache(maxsize=8)
