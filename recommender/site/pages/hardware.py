@@ -25,15 +25,13 @@ from recommender.request.request import Request
 from recommender.site import markup
 from recommender.site.controls import data_table
 from recommender.site.i18n.translation import PLACE
-from recommender.site.pages.runs import COLUMNS, card, title
+from recommender.site.pages import nearest_runs
 from recommender.site.said import by_sentence
 from recommender.site.site_data import SiteData, SitePage, page
 
 if TYPE_CHECKING:
     from recommender.knowledge.store import Store
 
-SHOWN = 5
-"""Runs that a GPU's or a model's page names."""
 KIB = 1024
 USUAL = "h100-sxm-80g"
 """The GPU that a model's page opens the configurator with."""
@@ -102,8 +100,7 @@ def _gpu(data: SiteData, gpu: records.Gpu) -> Iterator[str]:
         ("NVLink", nvlink if gpu.nvlink_gb_s else t("none")),
         ("Peak rates", ", ".join(map(_rate, gpu.rates))),
     )
-    name = card(data, runs[0]).partition(" x ")[2] or card(data, runs[0]) if runs else ""
-    yield from _nearest_runs(data, runs, COLUMNS.index("GPU"), name)
+    yield from nearest_runs.runs_on(data, gpu)
     yield from _sources(data, gpu.sources)
 
 
@@ -155,20 +152,6 @@ def _serves(gpu: str, model: str, store: Store) -> bool:
 
 def _question(model: str, gpu: str, label: str) -> str:
     return f'<a href="md:index.md?{html.escape(urlencode({"model": model, "gpu": gpu}))}">{html.escape(label)}</a>'
-
-
-def _nearest_runs(data: SiteData, runs: list[records.SmokeRun], column: int, name: str) -> Iterator[str]:
-    """Return the latest run of each pair of a GPU and a model, and the table of all of them."""
-    if not runs:
-        return
-    yield markup.heading(2, data.t("Measured"), "measured")
-    newest = {(run.gpu, run.model): run for run in sorted(runs, key=lambda run: run.taken)}
-    latest = sorted(newest.values(), key=lambda run: run.taken, reverse=True)[:SHOWN]
-    yield from (f"- [{run.model}: {markup.text(title(data, run))}](/runs.md#{run.id})" for run in latest)
-    if len(runs) > len(latest):
-        address = f"md:runs.md#{urlencode({f'by-{column}': name})}"
-        shown = data.t("All {0} runs").format(len(runs))
-        yield f'\n<a href="{html.escape(address)}">{shown}</a>\n'
 
 
 def _configure(data: SiteData, question: Mapping[str, str]) -> str:
@@ -229,8 +212,7 @@ def _model(data: SiteData, model: records.Model) -> Iterator[str]:
     sizes = {bits: model_shape.kv_bytes_per_token(model, bits) for bits in (16, 8, 4)}
     rows = ((f"{bits}", f"{size / KIB:,.1f}", f"{GIB // size:,}") for bits, size in sizes.items())
     yield from markup.table(data.labels("Bits", "KiB per token on one GPU", "Tokens in a GiB"), rows)
-    runs = [run for run in data.runs.values() if run.model == model.id]
-    yield from _nearest_runs(data, runs, COLUMNS.index("Model"), model.id)
+    yield from nearest_runs.runs_of(data, model)
     yield from _served_by(data, model)
     yield from _shapes(data, model)
     yield from _sources(data, model.sources)
