@@ -318,13 +318,18 @@ def test_compare_tells_the_reason(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["compare.html", "vi/compare.html", "flags/quant-policy.html", "releases/index.html"]
+    "address",
+    [
+        *("compare.html", "vi/compare.html", "flags/quant-policy.html", "releases/index.html"),
+        *("runs.html", "vi/runs.html", "models/index.html", "gpus/index.html", "how-to/describe-your-load.html"),
+    ],
 )
 def test_no_table_scrolls_sideways_on_a_phone(visit: Visit, address: str) -> None:
     """A wide one becomes cards whose cells name their columns; a wide window shows it as a table again."""
     page = visit.open(address)
     heads = page.evaluate(
-        "() => [...document.querySelectorAll('.md-typeset__table thead')].map(head => [...head.rows[0].cells].map("
+        "() => [...document.querySelectorAll(':is(.md-typeset__table, .data-scroll) thead')]"
+        ".map(head => [...head.rows[0].cells].map("
         "each => each.textContent.trim()))"
     )
     for width in PHONES:
@@ -336,6 +341,7 @@ def test_no_table_scrolls_sideways_on_a_phone(visit: Visit, address: str) -> Non
         "() => [...document.querySelectorAll('[data-cards]')].flatMap(table => [...table.tBodies[0].rows].map("
         "row => [...row.cells].map(each => [each.dataset.head, each.textContent.trim()])))"
     )
+    assert named
     for row in named:
         assert any(all(name in ("", head) for (name, _), head in zip(row, known, strict=False)) for known in heads), row
         assert all(name or not text for name, text in row[1:]), row

@@ -6,7 +6,8 @@ const WIDE = ".md-typeset__scrollwrap, .data-scroll, .chart, .compare";
 // On a phone a wide table becomes a card for each row, and each cell names its column. What changes the layout of a
 // table takes its roles away, so that they are written.
 const PHONE = matchMedia("(max-width: 44.9375em)");
-const ROLES = { table: "table", tbody: "rowgroup", tr: "row", th: "rowheader", td: "cell" };
+const ROLES = { table: "table", thead: "rowgroup", tbody: "rowgroup", tr: "row", th: "rowheader", td: "cell" };
+const BOX = ".md-typeset__scrollwrap, .data-scroll";
 const LONG = 36;
 const TALL = 160;
 
@@ -19,8 +20,8 @@ function card(table) {
       cell.toggleAttribute("data-long", text.length > LONG);
     });
   }
-  for (const each of [table, ...table.querySelectorAll("tbody, tbody *")]) {
-    const role = ROLES[each.localName];
+  for (const each of [table, ...table.querySelectorAll("*")]) {
+    const role = each.matches("thead th") ? "columnheader" : ROLES[each.localName];
     if (role) each.setAttribute("role", role);
   }
   table.dataset.cards = "";
@@ -32,9 +33,9 @@ function isNarrow(table) {
 }
 
 function cards() {
-  for (const table of document.querySelectorAll(".md-typeset__table > table")) {
+  for (const table of document.querySelectorAll(".md-typeset__table > table, .data-scroll > table")) {
     if (!PHONE.matches) delete table.dataset.cards;
-    else if (table.tHead && (table.offsetWidth > table.closest(".md-typeset__scrollwrap").clientWidth - 32 || isNarrow(table))) card(table);
+    else if (!("cards" in table.dataset) && table.tHead && (table.offsetWidth > table.closest(BOX).clientWidth - 32 || isNarrow(table))) card(table);
   }
 }
 
