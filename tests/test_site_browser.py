@@ -22,6 +22,8 @@ from recommender.cli import root
 from recommender.knowledge.load import load
 from recommender.lookup.release_diff import diff
 from recommender.site.browser.run import run
+from recommender.site.pages import runs
+from recommender.site.site_data import site_data
 
 STORE = load()
 REVIEWS = ROOT / "tests" / "reviews"
@@ -388,6 +390,25 @@ def test_runs_are_filtered_sorted_and_unfold(visit: Visit) -> None:
     assert page.evaluate(rates) == sorted_rates
 
 
+def test_runs_are_filtered_by_configuration(visit: Visit) -> None:
+    """As recommended, an adviser's, or with an option changed: as many as were asked for so."""
+    asked = [json.loads(run.request) for run in site_data().runs.values()]
+    page = visit.open("runs.html")
+    kimi = [each for each in asked if each.get("follow") == "kimi"]
+    batch = [each for each in asked if "max-batch-size" in each.get("with", ())]
+    assert kimi
+    for value, wanted in (("kimi", kimi), ("max-batch-size", batch)):
+        page.locator("#configuration").select_option(value)
+        number_shown(visit, "#runs-table tbody tr", f"n === {len(wanted)}")
+    page.reload()
+    number_shown(visit, "#runs-table tbody tr", f"n === {len(batch)}")
+    page.locator("#configuration").select_option("ours")
+    number_shown(visit, "#runs-table tbody tr", "n > 0")
+    shown = page.evaluate(f"() => ({SHOWN})('#runs-table tbody tr').map(each => each.id)")
+    requests = [json.loads(site_data().runs[name].request) for name in shown]
+    assert not [each for each in requests if "follow" in each or {*each.get("with", ())} - runs.NEEDED]
+
+
 def test_old_addresses_lead_to_what_they_named(reading: Visit) -> None:
     """A run's page to its row, unfolded; a picker's link to the same question."""
     name = next(iter(STORE.evidence))
@@ -587,6 +608,29 @@ def test_the_check_says_what_it_does_not_understand(checking: Visit) -> None:
 
 @pytest.mark.usefixtures("npm_packages")
 @pytest.mark.parametrize("checking", [""], indirect=True)
+def test_the_check_offers_values_that_it_understands(checking: Visit) -> None:
+    """In place of an unknown GPU or load: buttons, each of which works; the boxes list GPUs and releases."""
+    page = checking.page
+    for field, typed in (("gpu", "A1000"), ("gpu", "zzz"), ("load", "often")):
+        check(checking, BAD, **{field: typed})
+        offers = page.locator("#check-status button")
+        offers.first.wait_for()
+        for value in offers.all_inner_texts():
+            assert run(["review", "script", f"--{field}", value], {"script": BAD}).code <= 1, value
+        wanted = offers.first.inner_text()
+        offers.first.press("Enter")
+        checking.wait(CHECKED, "findings")
+        assert page.locator(f"#c-{field}").input_value() == wanted
+    for field, typed, found in (("gpu", "4090", "rtx-4090"), ("lmdeploy", "0.17", "0.17.0")):
+        page.locator(f"#c-{field}").fill(typed)
+        page.locator(f"#list-{field} [role=option]").first.wait_for()
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+        assert page.locator(f"#c-{field}").input_value() == found
+
+
+@pytest.mark.usefixtures("npm_packages")
+@pytest.mark.parametrize("checking", [""], indirect=True)
 def test_each_server_of_a_script_leads_to_its_own_answer(checking: Visit) -> None:
     """With the GPUs that the script gives it; the configurator answers the question of the link."""
     two = (
@@ -671,6 +715,22 @@ def test_headings_of_a_level_look_alike(visit: Visit, name: str) -> None:
     )
     assert len(sizes) > 3
     assert len({*sizes}) == 1
+
+
+def test_the_drawer_has_at_most_forty_links(visit: Visit, site: Path) -> None:
+    """On a phone it has pages and headings in one list; only where both are too many do headings leave it."""
+    visit.page.set_viewport_size({"width": 390, "height": 844})
+    sides = {}
+    for path in site.rglob("*.html"):
+        text = path.read_text("utf-8")
+        parts = re.findall(r'<nav class="(?:pages|md-nav)[^>]*>.*?</nav>', text, re.DOTALL)
+        sides[path.relative_to(site).as_posix()] = sum(part.count("<a ") for part in parts)
+    ranked = sorted(sides, key=lambda name: -sides[name])
+    assert sides[ranked[0]] > 40
+    for name in (*ranked[:4], "reference/schemas.html", "concepts/prefix-caching.html"):
+        page = visit.open(name)
+        assert 5 < page.locator(".pages a").count() <= 40, name
+        assert sides[name] > 40 or page.locator(".pages .headings").count(), name
 
 
 def test_the_side_has_headings_or_no_room(visit: Visit) -> None:

@@ -74,6 +74,7 @@ TEXTS = {
     "nothing-fits": "Nothing fits:",
     "offers": "These have an answer:",
     "leave": "leave out {option}",
+    "more-offers": "{count} more",
     "loading-engine": "Loading the recommender into this browser: {percent} %",
     "starting": "Starting the recommender…",
     "computing": "Computing…",
@@ -139,17 +140,22 @@ def _releases(data: SiteData) -> dict[str, str]:
 
 def _page_data(data: SiteData) -> dict[str, Any]:
     first, *_ = answers = stored.stored_answers()
-    gpus = sorted(data.store.gpus.values(), key=lambda gpu: PART in gpu.id)
     return {
         "texts": {key: plain(data.t(words)) for key, words in TEXTS.items()},
         "names": {form: name for form, (_, name) in FORMS.items()},
-        "gpus": [_gpu(data, gpu) for gpu in gpus],
-        "models": [_model(model) for model in data.store.models.values()],
+        **choices(data),
         "pages": _pages(data),
         "stored": {each.words: each.name for each in answers},
         "first": {"name": first.name, "answer": first.answer},
         "reasons": {} if data.english else said.of_answers(data),
     }
+
+
+def choices(data: SiteData) -> dict[str, list[dict[str, Any]]]:
+    """Return what the boxes for a GPU and a model offer; slices of GPUs come last."""
+    gpus = sorted(data.store.gpus.values(), key=lambda gpu: PART in gpu.id)
+    models = data.store.models.values()
+    return {"gpus": [_gpu(data, gpu) for gpu in gpus], "models": [_model(model) for model in models]}
 
 
 def _gpu(data: SiteData, gpu: records.Gpu) -> dict[str, Any]:

@@ -61,8 +61,12 @@ for (const heading of document.querySelectorAll("article :is(h1, h2, h3)[id]")) 
 }
 
 // On a phone the headings of the page are below its name in the drawer: a copy, as the theme hides the list itself.
+// Of many, those of the first level; none where the drawer would still be too long.
+const DRAWER = 40;
 const headings = document.querySelector("[data-md-component=toc]")?.cloneNode(true);
-if (headings) {
+const links = () => document.querySelectorAll(".pages a").length + headings.querySelectorAll("a").length;
+if (headings && links() > DRAWER) headings.querySelectorAll("ul").forEach(each => each.remove());
+if (headings && links() <= DRAWER) {
   headings.removeAttribute("data-md-component");
   headings.className = "headings";
   document.querySelector(".pages [aria-current]")?.after(headings);

@@ -29,7 +29,7 @@ OTHER_SHAPE, OTHER_INPUT, OTHER_ARCHITECTURE, OTHER_WEIGHTS = 4.0, 2.0, 2.0, 1.0
 
 def runs_on(data: SiteData, gpu: records.Gpu) -> Iterator[str]:
     """Return the runs on a GPU; without any, the measured GPUs, nearest first, and how near they are."""
-    counts = Counter(run.gpu for run in (*data.runs.values(), *data.probes.values()))
+    counts = Counter(run.gpu for run in data.runs.values()) + Counter(probe.gpu for probe in data.probes.values())
     if gpu.id in counts:
         runs = [run for run in data.runs.values() if run.gpu == gpu.id]
         yield from _own(data, runs, _rows_on(gpu), counts[gpu.id])
