@@ -8,7 +8,7 @@ from typing import Any
 from recommender.review import engine
 from recommender.review.output.rule_list import title
 from recommender.site import said
-from recommender.site.browser import bundle
+from recommender.site.browser import bundle, stored
 from recommender.site.configurator import IMAGES, choices
 from recommender.site.html_templates import fill, to_json
 from recommender.site.i18n.translation import plain
@@ -65,6 +65,7 @@ def checker(data: SiteData, _: str) -> Iterator[str]:
         data=to_json(
             {
                 **choices(data),
+                "usual": stored.FIRST["gpu"],
                 "lmdeploys": [
                     {"id": each.id, "name": each.id, "detail": each.published} for each in reversed(data.releases)
                 ],

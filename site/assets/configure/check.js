@@ -46,7 +46,7 @@ async function check() {
       const why = said(found.stderr.trim().replace(/^recommend( review)?: /, ""));
       say(why, " ", configure(asked));
       const offers = await offered(asked);
-      return turn === state.asked && offers.length && say(why, " ", texts.offers, " ", ...offers, configure(asked));
+      return turn === state.asked && offers.length && say(why, make("br"), texts.offers, " ", ...offers, configure(asked));
     }
     const report = JSON.parse(found.stdout);
     const [repaired, optimized] = [await run("--diff", "--unsafe"), await run("--optimize", "--diff")];
@@ -71,7 +71,7 @@ async function check() {
 
 /** Return a button for each value that has an answer, in place of one that is not understood. */
 async function offered(asked) {
-  const words = Object.entries(asked).flatMap(([name, value]) => [`--${name}`, value]);
+  const words = Object.entries({ gpu: data.usual, ...asked }).flatMap(([name, value]) => [`--${name}`, value]);
   const { option, offers = [] } = await engine.call("answer", words, {});
   const known = offers.map(each => [...each.options.matchAll(/--(\S+) (\S+)/g)]).filter(pairs => option && pairs.every(([, name]) => form.elements[name]));
   return known.flatMap(pairs => {
