@@ -717,6 +717,44 @@ def test_headings_of_a_level_look_alike(visit: Visit, name: str) -> None:
     assert len({*sizes}) == 1
 
 
+TOUCHED = """least => [...document.querySelectorAll(
+    "button, summary, select, input, textarea, nav a, .md-button, .segments span, :is(td, th) > a:only-child")]
+  .filter(each => !each.matches("[type=radio], [type=checkbox]") && !each.closest("[hidden], dialog:not([open])"))
+  .filter(each => each.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true }))
+  .map(each => [each, each.getBoundingClientRect()])
+  .filter(([each, box]) => box.width && (box.height < least - .5 || box.width < least - .5))
+  .map(([each, box]) => [each.outerHTML.slice(0, 80), box.width, box.height])"""
+PRESSED = "#question :is(input, select, .segments span), #copy, #download, .configurator [role=tab], #checker button"
+
+
+@pytest.mark.parametrize(
+    "name", [KINDS[kind] for kind in ("start", "compare", "a flag", "runs", "GPUs", "check", "fix")]
+)
+def test_a_finger_hits_what_it_means(visit: Visit, name: str) -> None:
+    """On a phone each control has at least 24 px, and those of the form and of its answer 44."""
+    visit.page.set_viewport_size({"width": 390, "height": 844})
+    page = visit.open(name)
+    page.locator(".md-header").first.wait_for()
+    assert page.evaluate(TOUCHED, 24) == []
+    boxes = page.locator(PRESSED).evaluate_all(
+        "all => all.filter(each => each.checkVisibility() && each.type !== 'radio')"
+        ".map(each => each.getBoundingClientRect().height)"
+    )
+    assert all(height >= 43 for height in boxes), boxes
+    assert boxes or name not in ("index.html", "check.html")
+
+
+@pytest.mark.parametrize("name", ["index.html", "vi/index.html", "how-to/first-deployment.html", "how-to/measure.html"])
+def test_each_button_that_copies_says_what(visit: Visit, name: str) -> None:
+    """No two of a page have one name."""
+    page = visit.open(name)
+    buttons = page.locator("#copy, #copy-command, #copy-link, [data-clipboard-target]")
+    visit.wait("() => [...document.querySelectorAll('[data-clipboard-target]')].every(each => each.ariaLabel)")
+    names = buttons.evaluate_all("all => all.map(each => each.ariaLabel || each.textContent)")
+    assert len(names) > 1
+    assert len({*names}) == len(names)
+
+
 def test_the_drawer_has_at_most_forty_links(visit: Visit, site: Path) -> None:
     """On a phone it has pages and headings in one list; only where both are too many do headings leave it."""
     visit.page.set_viewport_size({"width": 390, "height": 844})

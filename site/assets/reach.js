@@ -39,8 +39,17 @@ function cards() {
   }
 }
 
+/** Say what each of the theme's buttons copies: they all have one name. */
+function nameCopies() {
+  for (const button of document.querySelectorAll("[data-clipboard-target]")) {
+    const [line] = document.querySelector(button.dataset.clipboardTarget)?.textContent.trim().split("\n") ?? [];
+    if (line) button.ariaLabel = `${button.title}: ${line}`;
+  }
+}
+
 function reach() {
   cards();
+  nameCopies();
   for (const box of document.querySelectorAll(WIDE)) {
     if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
     else box.removeAttribute("tabindex");
