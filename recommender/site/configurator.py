@@ -120,7 +120,7 @@ def configurator(data: SiteData, _: str) -> Iterator[str]:
         releases=_releases(data),
         engines={"": data.t("automatic"), "turbomind": "TurboMind", "pytorch": "PyTorch"},
         advisers={"": "–", "defaults": data.t("LMDeploy's defaults")}
-        | {adviser.id: adviser.name for adviser in data.store.advisers.values()},
+        | {adviser.id: data.t(adviser.name) for adviser in data.store.advisers.values()},
         runtime=to_json(bundle.describe()),
         data=to_json(_page_data(data)),
         stored_table="\n".join(stored_table(data)),
@@ -162,7 +162,7 @@ def _gpu(data: SiteData, gpu: records.Gpu) -> dict[str, Any]:
     measured = f" · {data.t('measured')}" if gpu.id in list_measured_gpus(data.store) else ""
     return {
         "id": gpu.id,
-        "name": gpu.name.removeprefix("NVIDIA "),
+        "name": data.gpu(gpu),
         "aliases": gpu.aliases,
         "detail": f"{gpu.memory_gb:g} GB{measured}",
         "part": PART in gpu.id,

@@ -46,7 +46,7 @@ def pages(data: SiteData) -> Iterator[SitePage]:
     yield page("gpus/index.md", data.t("GPUs"), _gpus(data))
     yield page("models/index.md", data.t("Models"), _models(data))
     for gpu in data.store.gpus.values():
-        yield page(f"gpus/{gpu.id}.md", markup.text(gpu.name), _gpu(data, gpu))
+        yield page(f"gpus/{gpu.id}.md", markup.text(f"NVIDIA {data.gpu(gpu)}"), _gpu(data, gpu))
     for model in data.store.models.values():
         yield page(f"models/{model.id}.md", markup.text(model.hub), _model(data, model))
 
@@ -61,7 +61,7 @@ def _gpus(data: SiteData) -> Iterator[str]:
     rows = []
     for gpu in known:
         rate = next((rate.tera for rate in gpu.rates if rate.precision == "fp16"), 0.0)
-        link = _link(data, f"gpus/{gpu.id}.md", gpu.name.removeprefix("NVIDIA "), gpu.sources)
+        link = _link(data, f"gpus/{gpu.id}.md", data.gpu(gpu), gpu.sources)
         figures = (f"{gpu.memory_mib / 1024:,.1f}", f"{gpu.bandwidth_gb_s:,.0f}", f"{rate:,.0f}")
         kind = t("slice") if PART in gpu.id else t("whole")
         rows.append((link, kind, gpu.compute_capability, *figures, _yes(data, gpu.id in measured)))
@@ -135,7 +135,7 @@ def _fitting_gpus(data: SiteData, model: records.Model) -> Iterator[str]:
     least = model_shape.weight_bytes(model) / WEIGHTS_SHARE
     large = (gpu for gpu in distinct_gpus(data.store) if gpu.memory_mib * MIB >= least)
     fitting = islice((gpu for gpu in large if _serves(gpu.id, model.id, data.store)), NAMED)
-    links = [_question(model.id, gpu.id, gpu.name.removeprefix("NVIDIA ")) for gpu in fitting]
+    links = [_question(model.id, gpu.id, data.gpu(gpu)) for gpu in fitting]
     if links:
         yield f"\n{data.t('Smallest GPUs that serve it, one request at a time:')} {', '.join(links)}.\n"
 

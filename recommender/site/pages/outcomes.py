@@ -137,16 +137,19 @@ def _verdict(
     data: SiteData, picks: Sequence[str], known: Mapping[str, TableLine], ours: Mapping[str, TableLine], metric: str
 ) -> str:
     """Say how ours does beside the best pick; differences below a twentieth are none."""
+    alone, better, same, worse = data.labels(
+        "only ours answers", "ours is better", "no difference", "the pick is better"
+    )
     values = [value for pick in picks if (value := _value(known.get(pick), metric))]
     if not values:
-        return f'<span class="verdict confirmed">✓ {data.t("only ours answers")}</span>'
+        return f'<span class="verdict confirmed">✓ {alone}</span>'
     own = _value(ours[metric], metric)
     ratio = max(values) / own if metric == "rate" else own / min(values)
     if ratio < 0.95:
-        return f'<span class="verdict confirmed">✓ {data.t("ours is better")}</span>'
+        return f'<span class="verdict confirmed">✓ {better}</span>'
     if ratio < 1.05:
-        return f'<span class="verdict no-effect">= {data.t("no difference")}</span>'
-    return f'<span class="verdict refuted">✗ {data.t("the pick is better")}</span>'
+        return f'<span class="verdict no-effect">= {same}</span>'
+    return f'<span class="verdict refuted">✗ {worse}</span>'
 
 
 def critical_settings(data: SiteData, comparison: Comparison) -> Iterator[str]:

@@ -145,7 +145,8 @@ def _runs(data: SiteData) -> Iterator[str]:
         yield "\n" + data.t("The names and notes that a row opens are in English.")
     rows = {run.id: [*_run_cells(data, run)] for run in data.runs.values()}
     rows |= {probe.id: [*_probe_cells(data, probe)] for probe in data.probes.values()}
-    links = (f'<a href="md:api/v1/runs/{name}.json">{html.escape(row[0])}</a>' for name, row in rows.items())
+    english = "" if data.english else ' lang="en"'
+    links = (f'<a{english} href="md:api/v1/runs/{name}.json">{html.escape(row[0])}</a>' for name, row in rows.items())
     shown = ([link, *map(html.escape, row[1:])] for link, row in zip(links, rows.values(), strict=True))
     filters = data.labels("Model", "GPU", "Load")
     head, counted = data.labels(*COLUMNS), "{0} of {1} runs"
