@@ -289,7 +289,7 @@ def test_pages_name_what_has_an_answer(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["gpus", "models"])
 def test_each_page_leads_to_runs(kind: str) -> None:
     """Its own, or those of the nearest that were measured; a filtered link shows as many rows as it says."""
-    rows = re.findall(r'<tr id="([^"]+)">(.*?)</tr>', body(runs, "runs.md"))
+    rows = re.findall(r'<tr id="([^"]+)"[^>]*>(.*?)</tr>', body(runs, "runs.md"))
     cells = {name: [words(each) for each in re.split(r"<t[dh]\b[^>]*>", row)[1:]] for name, row in rows}
     pages = [page for page in hardware.pages(DATA) if page.path.startswith(f"{kind}/") and "index" not in page.path]
     for page in pages:
