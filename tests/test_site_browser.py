@@ -22,6 +22,8 @@ from recommender.cli import root
 from recommender.knowledge.load import load
 from recommender.lookup.release_diff import diff
 from recommender.site.browser.run import run
+from recommender.site.pages import runs
+from recommender.site.site_data import site_data
 
 STORE = load()
 REVIEWS = ROOT / "tests" / "reviews"
@@ -119,8 +121,18 @@ WANTED = {
     "gpu not listed": "how-to/adding-a-record", "--max-model-len": "flags/session-len",
     "gpu memory utilization": "flags/cache-max-entry-count", "max-num-seqs": "flags/max-batch-size",
     "what does cache-max-entry-count do": "flags/cache-max-entry-count", "context length": "flags/session-len",
-    "LMDeploy 0.10": "releases/0.10", "what did 0.12 change": "releases/0.12.0", "health check": "threads.html#health-",
-    "upgrade lmdeploy": "releases/", "how many H100 for 200 requests/s": "how-to/fleet",
+    "LMDeploy 0.10": "releases/0.10", "what did 0.12 change": "releases/0.12.0",
+    "health check": "threads.html#health-", "upgrade lmdeploy": "releases/",
+    "how many H100 for 200 requests/s": "how-to/fleet", "gpu memory utilisation": "flags/cache-max-entry-count",
+    "numa": "how-to/high-load", "gpu utilisation low": "how-to/high-load", "gpu idle": "how-to/high-load",
+    "json mode": "flags/response-format", "4bit awq": "concepts/weight-quantisation", "timeout": "how-to/high-load",
+    "latency too high": "how-to/high-load", "cuda graph": "flags/(eager-mode|cudagraph-)", "lora": "flags/adapters",
+    "load balancing": "concepts/front", "rate limit": "flags/max-concurrent-requests",
+    "batching": "concepts/persistent", "paged attention": "concepts/blocked-kv",
+    "slow startup": "how-to/first-deployment", "helm": "how-to/fleet", "server stuck": "threads.html#health-says-ok",
+    "fp8 kv cache": "concepts/kv-quantisation", "grafana": "how-to/fleet",
+    "shm size": "threads.html#nccl-error-in-pod", "memory leak": "threads.html#nccl-2-27-leaks", "https": "flags/ssl",
+    "which gpu do I need": "index.html", "concurrent requests": "flags/max-", "wrong answers": "threads.html#int4-kv-",
 }  # fmt: skip
 """What one of the first three hits leads to, by what is typed."""
 
@@ -150,16 +162,26 @@ MISSPELT = {
     "chat tempalte": "flags/chat-template", "first tokn": "threads.html#turbomind-vlm-first-token-slower",
     "hnag at start": "threads.html#", "max batch sise": "flags/max-batch-size", "quant polcy": "flags/quant-policy",
     "pytroch engine": "flags/backend", "contxt lenght": "flags/session-len", "image tokns": "concepts/image-tokens",
-    "gpu memory utilisation": "flags/cache-max-entry-count", "exit cods": "reference/exit-codes",
-    "--cache-max-entry-cuont": "flags/cache-max-entry-count", "dokcer": "how-to/first-deployment",
-    "intervl3": "models/internvl3-",
+    "exit cods": "reference/exit-codes", "--cache-max-entry-cuont": "flags/cache-max-entry-count",
+    "dokcer": "how-to/first-deployment", "intervl3": "models/internvl3-",
 }  # fmt: skip
 """The same, with letters left out, added, changed or swapped, and words run together."""
 IN_VIETNAMESE = {
     "OOM at start": "vi/threads.html#out-of-memory-at-start",
     "RuntimeError: [TM][ERROR] CUDA runtime error: out of memory": "vi/threads.html#out-of-memory",
     "hết bộ nhớ": "vi/how-to/short-of-memory", "server bị treo": "vi/threads.html#health-says-ok-while-dead",
-    "multi node": "vi/concepts/several-hosts",
+    "multi node": "vi/concepts/several-hosts", "thông lượng": "vi/how-to/high-load",
+    "nhiều gpu": "vi/concepts/tensor-", "bộ nhớ đệm tiền tố": "vi/concepts/prefix-caching",
+    "phiên bản mới": "vi/releases/", "nâng cấp": "vi/releases/", "độ trễ": "vi/how-to/",
+    "độ trễ token đầu": "vi/threads.html#turbomind-vlm-first-token-slower", "tải cao": "high-load",
+    "lượng tử hóa": "vi/concepts/weight-quantisation", "tràn bộ nhớ": "vi/how-to/short-of-memory",
+    "chạy chậm": "vi/concepts/what-limits-speed", "cân bằng tải": "vi/concepts/front", "nhiều máy": "several-hosts",
+    "khóa api": "vi/flags/api-keys", "giám sát": "vi/how-to/fleet", "ảnh lớn": "vi/concepts/image-tokens",
+    "số request đồng thời": "vi/flags/max-batch-size", "độ dài ngữ cảnh": "vi/flags/session-len",
+    "bộ nhớ gpu": "vi/how-to/short-of-memory", "bao nhiêu gpu": "vi/how-to/fleet", "đo hiệu năng": "vi/how-to/measure",
+    "gpu không có trong danh sách": "vi/how-to/adding-a-record",
+    "server chết": "vi/threads.html#health-says-ok-while-dead", "so sánh phiên bản": "vi/releases/compare",
+    "khởi động chậm": "vi/how-to/first-deployment",
 }  # fmt: skip
 """The same in Vietnamese, where logs and half of the words are English."""
 
@@ -176,7 +198,7 @@ def test_search_forgives_misspelt_words(reading: Visit) -> None:
             missed[typed] = hits
     assert not missed
     corrected = [typed for typed in WANTED if find(reading, typed) and said.inner_text()]
-    assert corrected == ["gpu not listed"]  # the site says "list", but not "listed"
+    assert corrected == []
 
 
 def test_search_in_vietnamese_knows_english_logs(reading: Visit) -> None:
@@ -298,13 +320,18 @@ def test_compare_tells_the_reason(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["compare.html", "vi/compare.html", "flags/quant-policy.html", "releases/index.html"]
+    "address",
+    [
+        *("compare.html", "vi/compare.html", "flags/quant-policy.html", "releases/index.html"),
+        *("runs.html", "vi/runs.html", "models/index.html", "gpus/index.html", "how-to/describe-your-load.html"),
+    ],
 )
 def test_no_table_scrolls_sideways_on_a_phone(visit: Visit, address: str) -> None:
     """A wide one becomes cards whose cells name their columns; a wide window shows it as a table again."""
     page = visit.open(address)
     heads = page.evaluate(
-        "() => [...document.querySelectorAll('.md-typeset__table thead')].map(head => [...head.rows[0].cells].map("
+        "() => [...document.querySelectorAll(':is(.md-typeset__table, .data-scroll) thead')]"
+        ".map(head => [...head.rows[0].cells].map("
         "each => each.textContent.trim()))"
     )
     for width in PHONES:
@@ -316,6 +343,7 @@ def test_no_table_scrolls_sideways_on_a_phone(visit: Visit, address: str) -> Non
         "() => [...document.querySelectorAll('[data-cards]')].flatMap(table => [...table.tBodies[0].rows].map("
         "row => [...row.cells].map(each => [each.dataset.head, each.textContent.trim()])))"
     )
+    assert named
     for row in named:
         assert any(all(name in ("", head) for (name, _), head in zip(row, known, strict=False)) for known in heads), row
         assert all(name or not text for name, text in row[1:]), row
@@ -360,6 +388,25 @@ def test_runs_are_filtered_sorted_and_unfold(visit: Visit) -> None:
     page.reload()
     page.locator("#runs-table th[aria-sort=descending]").wait_for()
     assert page.evaluate(rates) == sorted_rates
+
+
+def test_runs_are_filtered_by_configuration(visit: Visit) -> None:
+    """As recommended, an adviser's, or with an option changed: as many as were asked for so."""
+    asked = [json.loads(run.request) for run in site_data().runs.values()]
+    page = visit.open("runs.html")
+    kimi = [each for each in asked if each.get("follow") == "kimi"]
+    batch = [each for each in asked if "max-batch-size" in each.get("with", ())]
+    assert kimi
+    for value, wanted in (("kimi", kimi), ("max-batch-size", batch)):
+        page.locator("#configuration").select_option(value)
+        number_shown(visit, "#runs-table tbody tr", f"n === {len(wanted)}")
+    page.reload()
+    number_shown(visit, "#runs-table tbody tr", f"n === {len(batch)}")
+    page.locator("#configuration").select_option("ours")
+    number_shown(visit, "#runs-table tbody tr", "n > 0")
+    shown = page.evaluate(f"() => ({SHOWN})('#runs-table tbody tr').map(each => each.id)")
+    requests = [json.loads(site_data().runs[name].request) for name in shown]
+    assert not [each for each in requests if "follow" in each or {*each.get("with", ())} - runs.NEEDED]
 
 
 def test_old_addresses_lead_to_what_they_named(reading: Visit) -> None:
@@ -561,6 +608,29 @@ def test_the_check_says_what_it_does_not_understand(checking: Visit) -> None:
 
 @pytest.mark.usefixtures("npm_packages")
 @pytest.mark.parametrize("checking", [""], indirect=True)
+def test_the_check_offers_values_that_it_understands(checking: Visit) -> None:
+    """In place of an unknown GPU or load: buttons, each of which works; the boxes list GPUs and releases."""
+    page = checking.page
+    for field, typed in (("gpu", "A1000"), ("gpu", "zzz"), ("load", "often")):
+        check(checking, BAD, **{field: typed})
+        offers = page.locator("#check-status button")
+        offers.first.wait_for()
+        for value in offers.all_inner_texts():
+            assert run(["review", "script", f"--{field}", value], {"script": BAD}).code <= 1, value
+        wanted = offers.first.inner_text()
+        offers.first.press("Enter")
+        checking.wait(CHECKED, "findings")
+        assert page.locator(f"#c-{field}").input_value() == wanted
+    for field, typed, found in (("gpu", "4090", "rtx-4090"), ("lmdeploy", "0.17", "0.17.0")):
+        page.locator(f"#c-{field}").fill(typed)
+        page.locator(f"#list-{field} [role=option]").first.wait_for()
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+        assert page.locator(f"#c-{field}").input_value() == found
+
+
+@pytest.mark.usefixtures("npm_packages")
+@pytest.mark.parametrize("checking", [""], indirect=True)
 def test_each_server_of_a_script_leads_to_its_own_answer(checking: Visit) -> None:
     """With the GPUs that the script gives it; the configurator answers the question of the link."""
     two = (
@@ -645,6 +715,60 @@ def test_headings_of_a_level_look_alike(visit: Visit, name: str) -> None:
     )
     assert len(sizes) > 3
     assert len({*sizes}) == 1
+
+
+TOUCHED = """least => [...document.querySelectorAll(
+    "button, summary, select, input, textarea, nav a, .md-button, .segments span, :is(td, th) > a:only-child")]
+  .filter(each => !each.matches("[type=radio], [type=checkbox]") && !each.closest("[hidden], dialog:not([open])"))
+  .filter(each => each.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true }))
+  .map(each => [each, each.getBoundingClientRect()])
+  .filter(([each, box]) => box.width && (box.height < least - .5 || box.width < least - .5))
+  .map(([each, box]) => [each.outerHTML.slice(0, 80), box.width, box.height])"""
+PRESSED = "#question :is(input, select, .segments span), #copy, #download, .configurator [role=tab], #checker button"
+
+
+@pytest.mark.parametrize(
+    "name", [KINDS[kind] for kind in ("start", "compare", "a flag", "runs", "GPUs", "check", "fix")]
+)
+def test_a_finger_hits_what_it_means(visit: Visit, name: str) -> None:
+    """On a phone each control has at least 24 px, and those of the form and of its answer 44."""
+    visit.page.set_viewport_size({"width": 390, "height": 844})
+    page = visit.open(name)
+    page.locator(".md-header").first.wait_for()
+    assert page.evaluate(TOUCHED, 24) == []
+    boxes = page.locator(PRESSED).evaluate_all(
+        "all => all.filter(each => each.checkVisibility() && each.type !== 'radio')"
+        ".map(each => each.getBoundingClientRect().height)"
+    )
+    assert all(height >= 43 for height in boxes), boxes
+    assert boxes or name not in ("index.html", "check.html")
+
+
+@pytest.mark.parametrize("name", ["index.html", "vi/index.html", "how-to/first-deployment.html", "how-to/measure.html"])
+def test_each_button_that_copies_says_what(visit: Visit, name: str) -> None:
+    """No two of a page have one name."""
+    page = visit.open(name)
+    buttons = page.locator("#copy, #copy-command, #copy-link, [data-clipboard-target]")
+    visit.wait("() => [...document.querySelectorAll('[data-clipboard-target]')].every(each => each.ariaLabel)")
+    names = buttons.evaluate_all("all => all.map(each => each.ariaLabel || each.textContent)")
+    assert len(names) > 1
+    assert len({*names}) == len(names)
+
+
+def test_the_drawer_has_at_most_forty_links(visit: Visit, site: Path) -> None:
+    """On a phone it has pages and headings in one list; only where both are too many do headings leave it."""
+    visit.page.set_viewport_size({"width": 390, "height": 844})
+    sides = {}
+    for path in site.rglob("*.html"):
+        text = path.read_text("utf-8")
+        parts = re.findall(r'<nav class="(?:pages|md-nav)[^>]*>.*?</nav>', text, re.DOTALL)
+        sides[path.relative_to(site).as_posix()] = sum(part.count("<a ") for part in parts)
+    ranked = sorted(sides, key=lambda name: -sides[name])
+    assert sides[ranked[0]] > 40
+    for name in (*ranked[:4], "reference/schemas.html", "models/internvl3-8b.html"):
+        page = visit.open(name)
+        assert 5 < page.locator(".pages a").count() <= 40, name
+        assert sides[name] > 40 or page.locator(".pages .headings").count(), name
 
 
 def test_the_side_has_headings_or_no_room(visit: Visit) -> None:

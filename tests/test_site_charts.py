@@ -80,7 +80,11 @@ def test_a_chart_shows_the_figures_of_the_evidence() -> None:
             assert link == run.id
             assert html.unescape(label).endswith(f": {number}")
             figures = [run_figures.figures(phase) for phase in run.phases]
-            assert figure in {run.ready_mib - run.idle_mib, *(x.rps for x in figures), *(x.p50_ms for x in figures)}
+            assert figure in {
+                (run.ready_mib - run.idle_mib) / 1024,
+                *(x.rps for x in figures),
+                *(x.p50_ms for x in figures),
+            }
             assert re.search(rf"\[{re.escape(run.id)}\]\(.*\|.*{re.escape(number)}", body)
 
 

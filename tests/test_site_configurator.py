@@ -491,6 +491,11 @@ def test_without_webassembly_stored_answers_are_given_and_said(browser: Any, bas
         visit.open("index.html?model=internvl3-8b&gpu=b200&load=7")
         visit.wait(ANSWERED, "refused")
         assert "WebAssembly" in page.locator("#refusal").inner_text()
+        offers = page.locator("#refusal button:visible").all_inner_texts()
+        assert 1 < len(offers) <= 6
+        assert all("internvl3-8b " in each for each in offers)
+        page.locator("#refusal summary").click()
+        assert page.locator("#refusal button:visible").count() == len(stored_answers())
         ask(visit, page.locator("#refusal button").first.click, "bash")
 
 

@@ -112,6 +112,22 @@ def test_the_switch_stays_on_the_page(site: Path, page: str) -> None:
         assert set(re.findall(r'<link rel="alternate " href="[^"]+" hreflang="(\w+)"', made)) == {"en", "vi"}
 
 
+ENGLISH = {"the", "of", "is", "with", "for", "which", "are", "not", "by", "as", "if", "only", "than"}
+"""English words that Vietnamese does not have."""
+
+
+def test_no_english_sentence_stands_unmarked(site: Path) -> None:
+    """Besides code, pictures and what says that it is English, such as quotes."""
+    found = {}
+    for name, made in in_vietnamese(site):
+        text = re.sub(r"<(code|pre|svg|script|textarea)\b.*?</\1>", "", content(made), flags=re.DOTALL)
+        text = unescape(re.sub(r"<[^>]+>", "|", re.sub(r'<(\w+)[^>]* lang="en".*?</\1>', "", text, flags=re.DOTALL)))
+        for said in re.findall(r"(?:[A-Za-z']+,? ){3,}[A-Za-z']+", text):
+            if len(ENGLISH & set(said.lower().replace(",", "").split())) > 1:
+                found.setdefault(said, name)
+    assert not found
+
+
 def test_every_page_is_translated(site: Path) -> None:
     """All but those that only lead on."""
     names = {path.relative_to(site).as_posix() for path in site.rglob("*.html")} - {*LEFT_OUT}

@@ -284,3 +284,41 @@ def test_pages_name_what_has_an_answer(kind: str) -> None:
         asked = parse_qs(html.unescape(address))
         words = [word for name, (value,) in asked.items() for word in (f"--{name}", value)]
         assert answer([*words, "--load", "1"])["exit"] == 0, address
+
+
+@pytest.mark.parametrize("kind", ["gpus", "models"])
+def test_each_page_leads_to_runs(kind: str) -> None:
+    """Its own, or those of the nearest that were measured; a filtered link shows as many rows as it says."""
+    rows = re.findall(r'<tr id="([^"]+)"[^>]*>(.*?)</tr>', body(runs, "runs.md"))
+    cells = {name: [words(each) for each in re.split(r"<t[dh]\b[^>]*>", row)[1:]] for name, row in rows}
+    pages = [page for page in hardware.pages(DATA) if page.path.startswith(f"{kind}/") and "index" not in page.path]
+    for page in pages:
+        part = page.body.partition("{ #measured }")[2].partition("\n## ")[0]
+        for name in re.findall(r"\(/runs\.md#([^)]+)\)", part):
+            assert name in cells
+        links = re.findall(r'href="md:runs\.md#([^"]+)">[^<]*?(\d+) ', part)
+        assert links or "(/runs.md#" in part, page.path
+        for address, count in links:
+            ((name, (value,)),) = parse_qs(html.unescape(address)).items()
+            column = name.removeprefix("by-")
+            found = [
+                row
+                for row in cells.values()
+                if (row[int(column)] == value if column.isdigit() else value.lower() in " ".join(row).lower())
+            ]
+            assert len(found) == int(count), (page.path, address)
+
+
+def test_the_nearest_run_of_a_slice_or_a_variant_is_of_its_own_kind() -> None:
+    """A slice leads to the whole card first; a quantised or smaller variant to its architecture."""
+    bodies = {page.path: page.body for page in hardware.pages(DATA)}
+    first = {
+        path: text.partition("No run ")[2].partition("\n- [")[2].partition("\n")[0] for path, text in bodies.items()
+    }
+    for gpu in ("h100-sxm-80g", "h200-sxm"):
+        assert f"/gpus/{gpu}.md" in first[f"gpus/{gpu}-mig-1g.md"]
+    ran = {STORE.models[run.model].architecture for run in DATA.runs.values()}
+    for path in ("models/qwen2.5-vl-72b-instruct-awq.md", "models/internvl3-78b.md", "models/qwen3-14b-awq.md"):
+        model = STORE.models[path.removeprefix("models/").removesuffix(".md")]
+        assert model.architecture in ran
+        assert "same architecture" in first[path]

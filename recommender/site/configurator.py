@@ -74,6 +74,7 @@ TEXTS = {
     "nothing-fits": "Nothing fits:",
     "offers": "These have an answer:",
     "leave": "leave out {option}",
+    "more-offers": "{count} more",
     "loading-engine": "Loading the recommender into this browser: {percent} %",
     "starting": "Starting the recommender…",
     "computing": "Computing…",
@@ -119,7 +120,7 @@ def configurator(data: SiteData, _: str) -> Iterator[str]:
         releases=_releases(data),
         engines={"": data.t("automatic"), "turbomind": "TurboMind", "pytorch": "PyTorch"},
         advisers={"": "–", "defaults": data.t("LMDeploy's defaults")}
-        | {adviser.id: adviser.name for adviser in data.store.advisers.values()},
+        | {adviser.id: data.t(adviser.name) for adviser in data.store.advisers.values()},
         runtime=to_json(bundle.describe()),
         data=to_json(_page_data(data)),
         stored_table="\n".join(stored_table(data)),
@@ -139,12 +140,10 @@ def _releases(data: SiteData) -> dict[str, str]:
 
 def _page_data(data: SiteData) -> dict[str, Any]:
     first, *_ = answers = stored.stored_answers()
-    gpus = sorted(data.store.gpus.values(), key=lambda gpu: PART in gpu.id)
     return {
         "texts": {key: plain(data.t(words)) for key, words in TEXTS.items()},
         "names": {form: name for form, (_, name) in FORMS.items()},
-        "gpus": [_gpu(data, gpu) for gpu in gpus],
-        "models": [_model(model) for model in data.store.models.values()],
+        **choices(data),
         "pages": _pages(data),
         "stored": {each.words: each.name for each in answers},
         "first": {"name": first.name, "answer": first.answer},
@@ -152,11 +151,18 @@ def _page_data(data: SiteData) -> dict[str, Any]:
     }
 
 
+def choices(data: SiteData) -> dict[str, list[dict[str, Any]]]:
+    """Return what the boxes for a GPU and a model offer; slices of GPUs come last."""
+    gpus = sorted(data.store.gpus.values(), key=lambda gpu: PART in gpu.id)
+    models = data.store.models.values()
+    return {"gpus": [_gpu(data, gpu) for gpu in gpus], "models": [_model(model) for model in models]}
+
+
 def _gpu(data: SiteData, gpu: records.Gpu) -> dict[str, Any]:
     measured = f" · {data.t('measured')}" if gpu.id in list_measured_gpus(data.store) else ""
     return {
         "id": gpu.id,
-        "name": gpu.name.removeprefix("NVIDIA "),
+        "name": data.gpu(gpu),
         "aliases": gpu.aliases,
         "detail": f"{gpu.memory_gb:g} GB{measured}",
         "part": PART in gpu.id,

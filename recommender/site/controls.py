@@ -79,13 +79,19 @@ def data_table(
     *,
     ids: Sequence[str] = (),
     kind: str = "",
+    more: Iterable[str] = (),
+    attributes: Sequence[str] = (),
 ) -> Iterator[str]:
-    """Return a table that sorts and filters, with its controls. Cells are HTML. ``ids``: of the rows."""
+    """Return a table that sorts and filters, with its controls. Cells are HTML. ``ids``, ``attributes``: of the rows.
+
+    ``more``: further controls, which read the attributes.
+    """
     lines = [tuple(row) for row in rows]
     choices = ((label, sorted({row[head.index(label)] for row in lines})) for label in filters)
     parts = (
         field(data, name, "Find"),
         *(filter_by(label, head.index(label), values, data.t("all")) for label, values in choices),
+        *more,
         count(name, data.t(counted)),
     )
     yield form(name, parts, label=data.t("What the table shows"))
@@ -95,7 +101,7 @@ def data_table(
     yield f'<div class="data-scroll"><table class="data {kind}" id="{name}-table">'
     yield f"<thead><tr>{heads}</tr></thead><tbody>"
     for place, (first, *rest) in enumerate(lines):
-        own = f' id="{ids[place]}"' if ids else ""
+        own = (f' id="{ids[place]}"' if ids else "") + (f" {attributes[place]}" if attributes else "")
         cells = "".join(f"<td{of}>{cell}</td>" for cell, of in zip(rest, classes[1:], strict=True))
         yield f'<tr{own}><th scope="row">{first}</th>{cells}</tr>'
     yield "</tbody></table></div>"

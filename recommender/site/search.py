@@ -82,6 +82,36 @@ SYNONYMS = {
     "requests s": "fleet requests rate",
 }
 """Words that are searched too, at half weight, by the words or phrases that ask for them."""
+TAGS: Mapping[str, str] = {
+    "flags/adapters.html": "LoRA",
+    "flags/api-keys.html": "API key, authentication, khóa API, xác thực",
+    "flags/cache-max-entry-count.html": "GPU memory share, KV cache size, tỷ lệ cache",
+    "flags/cudagraph-capture-batch-sizes.html": "CUDA graph, CUDA graphs",
+    "flags/download-dir.html": "model download, offline, tải model",
+    "flags/eager-mode.html": "CUDA graph, CUDA graphs",
+    "flags/enable-metrics.html": "monitoring, grafana, giám sát",
+    "flags/enable-prefix-caching.html": "bộ nhớ đệm tiền tố, prompt caching",
+    "flags/max-batch-size.html": "kích thước batch, số request đồng thời, concurrent requests",
+    "flags/max-concurrent-requests.html": "rate limit, giới hạn request, concurrent requests",
+    "flags/quant-policy.html": "KV cache quantization, fp8 KV cache, lượng tử hóa KV cache",
+    "flags/response-format.html": "JSON mode, JSON schema, structured output, guided decoding, đầu ra JSON",
+    "flags/session-len.html": "context length, max length, độ dài ngữ cảnh, độ dài prompt",
+    "flags/ssl.html": "TLS, HTTPS, certificate, chứng chỉ",
+    "flags/log-level.html": "logs, verbose, mức log, nhật ký",
+    "flags/tp.html": "multi GPU, number of GPUs, nhiều GPU, song song tensor",
+    "index.html": "which GPU do I need, which settings, chọn cấu hình, chọn GPU nào",
+    "releases/index.html": "new version, latest version, upgrade, changelog, phiên bản mới, phiên bản nào, nâng cấp",
+    "releases/compare.html": "compare versions, upgrade, changelog, so sánh phiên bản, nâng cấp",
+    "threads.html#answer-cut-off": "truncated, stops early, bị cắt",
+    "threads.html#health-says-ok-while-dead": "server stuck, no response, sập server, server chết, không trả lời",
+    "threads.html#int4-kv-zero-accuracy": "wrong answers, garbled output, nonsense, trả lời sai",
+    "threads.html#nccl-2-27-leaks": "memory leak, rò rỉ bộ nhớ",
+    "threads.html#nccl-error-in-pod": "shared memory, shm size, /dev/shm",
+    "threads.html#out-of-memory-at-start": "tràn bộ nhớ",
+    "threads.html#out-of-memory-under-load": "tràn bộ nhớ",
+    "threads.html#turbomind-vlm-first-token-slower": "time to first token, slow first token, độ trễ token đầu",
+}
+"""Words that find a generated page or a section first, in both languages: a hand-written page has its own tags."""
 
 
 @dataclass
@@ -140,10 +170,11 @@ def entries(address: str, html: str, tags: Sequence[str]) -> Iterator[list[Any]]
     for identifier, title, text in parser.found:
         words = one_line("".join(text))
         if kind.sections and identifier and title.strip() != first:
-            yield [f"{address}#{identifier}", title.strip(), kind.name, words[: kind.characters], first]
+            place = f"{address}#{identifier}"
+            yield [place, title.strip(), kind.name, words[: kind.characters], f"{first} {TAGS.get(place, '')}".strip()]
         elif kind.opening or title.strip() != first:
             page.append(words)
-    yield [address, first, kind.name, " ".join(page)[:characters], " ".join(tags)]
+    yield [address, first, kind.name, " ".join(page)[:characters], " ".join((*tags, TAGS.get(address, ""))).strip()]
 
 
 def write_index(found: Sequence[Sequence[Any]], names: Mapping[str, str]) -> str:

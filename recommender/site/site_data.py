@@ -81,6 +81,11 @@ class SiteData:
         """Return a record's own Vietnamese text if the pages need it, else the translation."""
         return vietnamese if vietnamese and self.language == "vi" else self.t(english)
 
+    def gpu(self, gpu: records.Gpu) -> str:
+        """Return a GPU's name; of a card with several GPUs it says in words that it is one of them."""
+        name = gpu.name.removeprefix("NVIDIA ")
+        return self.t(name) if ", one of " in name else name
+
     def labels(self, *texts: str) -> list[str]:
         """Translate several texts."""
         return [self.t(text) for text in texts]
@@ -92,6 +97,10 @@ class SiteData:
     def filled(self, words: str) -> str:
         """Translate a text with computed figures; its translation has placeholders for them."""
         return words if self.english else with_figures(words, self.t)
+
+    def verbatim(self, words: str) -> str:
+        """Mark a quote as English on a page in another language. ``words``: Markdown."""
+        return words if self.english else f'<span lang="en">{words}</span>'
 
     @property
     def say(self) -> Callable[[str], str]:

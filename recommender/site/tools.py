@@ -8,7 +8,8 @@ from typing import Any
 from recommender.review import engine
 from recommender.review.output.rule_list import title
 from recommender.site import said
-from recommender.site.browser import bundle
+from recommender.site.browser import bundle, stored
+from recommender.site.configurator import IMAGES, choices
 from recommender.site.html_templates import fill, to_json
 from recommender.site.i18n.translation import plain
 from recommender.site.site_data import SiteData
@@ -28,6 +29,7 @@ CHECKER = {
     "no-fix": "No automatic repair. Some need the LMDeploy release.",
     "same": "This is what we would choose.",
     "configure": "Open in the configurator",
+    "offers": "These have an answer:",
     "copied": "Copied",
     "uncopied": "Select and copy",
     "error": "errors: {count}",
@@ -58,9 +60,15 @@ def checker(data: SiteData, _: str) -> Iterator[str]:
         t=lambda words: plain(data.t(words)),
         example=EXAMPLE,
         newest=data.newest.id,
+        images=IMAGES,
         runtime=runtime(),
         data=to_json(
             {
+                **choices(data),
+                "usual": stored.FIRST["gpu"],
+                "lmdeploys": [
+                    {"id": each.id, "name": each.id, "detail": each.published} for each in reversed(data.releases)
+                ],
                 "texts": texts(data, CHECKER),
                 "findings": {} if data.english else said.of_reviews(data),
                 "reasons": [] if data.english else said.reason_pairs(data),

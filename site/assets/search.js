@@ -34,7 +34,7 @@ async function load() {
   const { kinds, synonyms, entries } = await answer.json();
   const docs = entries.map(([href, title, kind, text, more]) => ({
     href, title, text, kind: kinds[kind][0], weight: kinds[kind][1],
-    fields: [[TITLE, words(title)], [TAGS, words(more)], [ADDRESS, words(named(href))], [TEXT, words(text)]], phrase: plain(`${title} ${more}`),
+    fields: [[TITLE, words(title)], [TAGS, words(more)], [ADDRESS, words(named(href))], [TEXT, words(text)]], phrase: words(`${title} ${more}`).join(" "), said: words(text).join(" "),
   }));
   const speller = new Speller([...docs.flatMap(({ fields }) => fields.map(([, own]) => own)), ...Object.keys(synonyms).map(words)]);
   return { docs, synonyms: Object.entries(synonyms), speller };
@@ -50,6 +50,9 @@ function match(doc, word) {
   }
   return best;
 }
+
+/** Return how much more a document counts that has all that was typed in one piece: in its name, or in its text. */
+const whole = (doc, phrase) => (doc.phrase.includes(phrase) ? 2.5 : phrase.includes(" ") && doc.said.includes(phrase) ? 1.4 : 1);
 
 /** Return the words of a query, with those corrected that the site does not have. */
 const understood = ({ speller }, query) => [...new Set(words(query).flatMap(word => speller.corrected(word)))];
@@ -71,7 +74,7 @@ function search({ docs, synonyms }, every) {
     }
   }
   return [...scored].filter(([, { score }]) => score)
-    .map(([doc, { score, hits }]) => [score * doc.weight * (hits === asked.length ? 3 : 1) * (doc.phrase.includes(phrase) ? 1.6 : 1), doc])
+    .map(([doc, { score, hits }]) => [score * doc.weight * (hits === asked.length ? 3 : 1) * whole(doc, phrase), doc])
     .sort((one, other) => other[0] - one[0]).slice(0, SHOWN).map(([, doc]) => doc);
 }
 

@@ -138,7 +138,8 @@
     let change = () => {};
     const sorting = sortable(table, rows, () => change());
     change = filter(form, rows, {
-      holds: (row, select) => row.cells[select.dataset.column].textContent.trim() === select.value,
+      holds: (row, { value, dataset: { column, field } }) =>
+        field ? words(row.dataset[field]).includes(value) : row.cells[column].textContent.trim() === value,
       more: sorting.state,
       restore: sorting.restore,
       changed: () => all("tr.detail", table).forEach(detail => detail.remove()),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from recommender.common.units import GIB, MIB
 from recommender.knowledge import run_figures
 from recommender.knowledge.provenance import weights
 from recommender.site import markup
@@ -83,14 +84,14 @@ def under_load(concurrency: int, name: str) -> Callable[[Series, records.SmokeRu
 
 
 def _ready(_: Series, run: records.SmokeRun, image: str) -> float:
-    return float(run.ready_mib - run.idle_mib) if run.ready_mib else 0.0
+    return (run.ready_mib - run.idle_mib) * MIB / GIB if run.ready_mib else 0.0
 
 
 PANELS = (
     Panel("Requests/s, concurrency 16", 1, under_load(16, "rps")),
     Panel("Requests/s, concurrency 64", 1, under_load(64, "rps")),
     Panel("Median latency of one request, ms", 0, under_load(1, "p50_ms")),
-    Panel("Memory when ready, MiB", 0, _ready, by_image=False),
+    Panel("Memory when ready, GiB", 1, _ready, by_image=False),
 )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from recommender.common.units import GIB, MIB
 from recommender.knowledge.provenance import weights
 from recommender.site import markup
 from recommender.site.pages.measured_table import TableLine, lines
@@ -16,7 +17,7 @@ from recommender.site.site_data import SiteData
 if TYPE_CHECKING:
     from recommender.knowledge import records
 
-MIB, GB = 2**20, 1e9
+GB = 1e9
 IMAGE = "448x448"
 KINDS = {
     "vram": "memory",
@@ -91,7 +92,7 @@ def _measured(kind: str, line: TableLine) -> list[float]:
     """Return one value per run: GB of memory, requests/s, batch size, median in ms, or MB of KV cache."""
     match kind:
         case "vram":
-            return [memory * MIB / GB for memory in line.memory()]
+            return [memory * GIB / GB for memory in line.memory()]
         case "throughput":
             return line.figures(IMAGE, 16)
         case "latency":
@@ -127,7 +128,8 @@ def table(data: SiteData) -> Iterator[str]:
     first = lines(data)[0].runs[0]
     yield data.t(
         "Each adviser's configuration as given, on one {card} with LMDeploy {release}, {weights} and {image} images. "
-        "The claims name other GPUs or none: compare orders of magnitude, not digits."
+        "The claims name other GPUs or none: compare orders of magnitude, not digits. "
+        "Memory is in GB, as in the claims: 1 GiB is 1.07 GB."
     ).format(
         card=markup.text(first.gpu_name),
         release=first.lmdeploy,

@@ -76,13 +76,13 @@ class Column:
 
 def columns(data: SiteData) -> list[Column]:
     """Return the advisers' columns, then ours."""
-    ours = [Column(f"ours-{number}", name, "") for number, name in enumerate(SHOWN, 1)]
-    return ours + [Column(adviser.id, adviser.name, adviser.id) for adviser in data.store.advisers.values()]
+    ours = [Column(f"ours-{number}", data.t(name), "") for number, name in enumerate(SHOWN, 1)]
+    return ours + [Column(adviser.id, data.t(adviser.name), adviser.id) for adviser in data.store.advisers.values()]
 
 
 def _table(data: SiteData, comparisons: Mapping[str, Comparison]) -> str:
     heads = "".join(
-        f'<th scope="col" role="columnheader" data-column="{column.id}">{data.html(column.name)}</th>'
+        f'<th scope="col" role="columnheader" data-column="{column.id}">{html.escape(column.name)}</th>'
         for column in columns(data)
     )
     settings = (setting.option for comparison in comparisons.values() for setting in comparison.settings)
@@ -163,7 +163,7 @@ def _value(data: SiteData, value: ComparedValue) -> str:
 
 
 def _cell(data: SiteData, column: Column, value: ComparedValue | None, setting: ComparedSetting) -> str:
-    place = f'data-who="{data.html(column.name)}" data-column="{column.id}" role="cell"'
+    place = f'data-who="{html.escape(column.name)}" data-column="{column.id}" role="cell"'
     if value is None:
         return f'<td class="" {place}>–</td>'
     kinds = ["left"] * value.left + ["differs"] * _differs(value, setting)
@@ -191,7 +191,7 @@ def _reason(data: SiteData, value: ComparedValue, option: str) -> str:
 
 def _why(data: SiteData, setting: ComparedSetting, placed: Sequence[tuple[Column, ComparedValue | None]]) -> str:
     reasons = "".join(
-        f"<dt>{data.html(column.name)}</dt><dd>{html.escape(_reason(data, value, setting.option))}</dd>"
+        f"<dt>{html.escape(column.name)}</dt><dd>{html.escape(_reason(data, value, setting.option))}</dd>"
         for column, value in placed
         if value and value.reason
     )

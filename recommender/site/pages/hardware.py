@@ -25,15 +25,13 @@ from recommender.request.request import Request
 from recommender.site import markup
 from recommender.site.controls import data_table
 from recommender.site.i18n.translation import PLACE
-from recommender.site.pages.runs import COLUMNS, card, title
+from recommender.site.pages import nearest_runs
 from recommender.site.said import by_sentence
 from recommender.site.site_data import SiteData, SitePage, page
 
 if TYPE_CHECKING:
     from recommender.knowledge.store import Store
 
-SHOWN = 5
-"""Runs that a GPU's or a model's page names."""
 KIB = 1024
 USUAL = "h100-sxm-80g"
 """The GPU that a model's page opens the configurator with."""
@@ -48,7 +46,7 @@ def pages(data: SiteData) -> Iterator[SitePage]:
     yield page("gpus/index.md", data.t("GPUs"), _gpus(data))
     yield page("models/index.md", data.t("Models"), _models(data))
     for gpu in data.store.gpus.values():
-        yield page(f"gpus/{gpu.id}.md", markup.text(gpu.name), _gpu(data, gpu))
+        yield page(f"gpus/{gpu.id}.md", markup.text(f"NVIDIA {data.gpu(gpu)}"), _gpu(data, gpu))
     for model in data.store.models.values():
         yield page(f"models/{model.id}.md", markup.text(model.hub), _model(data, model))
 
@@ -63,7 +61,7 @@ def _gpus(data: SiteData) -> Iterator[str]:
     rows = []
     for gpu in known:
         rate = next((rate.tera for rate in gpu.rates if rate.precision == "fp16"), 0.0)
-        link = _link(data, f"gpus/{gpu.id}.md", gpu.name.removeprefix("NVIDIA "), gpu.sources)
+        link = _link(data, f"gpus/{gpu.id}.md", data.gpu(gpu), gpu.sources)
         figures = (f"{gpu.memory_mib / 1024:,.1f}", f"{gpu.bandwidth_gb_s:,.0f}", f"{rate:,.0f}")
         kind = t("slice") if PART in gpu.id else t("whole")
         rows.append((link, kind, gpu.compute_capability, *figures, _yes(data, gpu.id in measured)))
@@ -102,8 +100,7 @@ def _gpu(data: SiteData, gpu: records.Gpu) -> Iterator[str]:
         ("NVLink", nvlink if gpu.nvlink_gb_s else t("none")),
         ("Peak rates", ", ".join(map(_rate, gpu.rates))),
     )
-    name = card(data, runs[0]).partition(" x ")[2] or card(data, runs[0]) if runs else ""
-    yield from _nearest_runs(data, runs, COLUMNS.index("GPU"), name)
+    yield from nearest_runs.runs_on(data, gpu)
     yield from _sources(data, gpu.sources)
 
 
@@ -138,7 +135,7 @@ def _fitting_gpus(data: SiteData, model: records.Model) -> Iterator[str]:
     least = model_shape.weight_bytes(model) / WEIGHTS_SHARE
     large = (gpu for gpu in distinct_gpus(data.store) if gpu.memory_mib * MIB >= least)
     fitting = islice((gpu for gpu in large if _serves(gpu.id, model.id, data.store)), NAMED)
-    links = [_question(model.id, gpu.id, gpu.name.removeprefix("NVIDIA ")) for gpu in fitting]
+    links = [_question(model.id, gpu.id, data.gpu(gpu)) for gpu in fitting]
     if links:
         yield f"\n{data.t('Smallest GPUs that serve it, one request at a time:')} {', '.join(links)}.\n"
 
@@ -155,20 +152,6 @@ def _serves(gpu: str, model: str, store: Store) -> bool:
 
 def _question(model: str, gpu: str, label: str) -> str:
     return f'<a href="md:index.md?{html.escape(urlencode({"model": model, "gpu": gpu}))}">{html.escape(label)}</a>'
-
-
-def _nearest_runs(data: SiteData, runs: list[records.SmokeRun], column: int, name: str) -> Iterator[str]:
-    """Return the latest run of each pair of a GPU and a model, and the table of all of them."""
-    if not runs:
-        return
-    yield markup.heading(2, data.t("Measured"), "measured")
-    newest = {(run.gpu, run.model): run for run in sorted(runs, key=lambda run: run.taken)}
-    latest = sorted(newest.values(), key=lambda run: run.taken, reverse=True)[:SHOWN]
-    yield from (f"- [{run.model}: {markup.text(title(data, run))}](/runs.md#{run.id})" for run in latest)
-    if len(runs) > len(latest):
-        address = f"md:runs.md#{urlencode({f'by-{column}': name})}"
-        shown = data.t("All {0} runs").format(len(runs))
-        yield f'\n<a href="{html.escape(address)}">{shown}</a>\n'
 
 
 def _configure(data: SiteData, question: Mapping[str, str]) -> str:
@@ -229,8 +212,7 @@ def _model(data: SiteData, model: records.Model) -> Iterator[str]:
     sizes = {bits: model_shape.kv_bytes_per_token(model, bits) for bits in (16, 8, 4)}
     rows = ((f"{bits}", f"{size / KIB:,.1f}", f"{GIB // size:,}") for bits, size in sizes.items())
     yield from markup.table(data.labels("Bits", "KiB per token on one GPU", "Tokens in a GiB"), rows)
-    runs = [run for run in data.runs.values() if run.model == model.id]
-    yield from _nearest_runs(data, runs, COLUMNS.index("Model"), model.id)
+    yield from nearest_runs.runs_of(data, model)
     yield from _served_by(data, model)
     yield from _shapes(data, model)
     yield from _sources(data, model.sources)

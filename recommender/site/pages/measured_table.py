@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from recommender.common.units import GIB, MIB
 from recommender.knowledge import run_figures
 from recommender.render import artefact
 from recommender.render.formats import render
@@ -55,8 +56,8 @@ class TableLine:
         return f"**{title}**" if self.ours else title
 
     def memory(self) -> list[float]:
-        """Return MiB used when ready, above the idle GPU, per run."""
-        return [float(run.ready_mib - run.idle_mib) for run in self.runs]
+        """Return GiB used when ready, above the idle GPU, per run."""
+        return [(run.ready_mib - run.idle_mib) * MIB / GIB for run in self.runs]
 
     def figures(self, image: str, concurrency: int) -> list[float]:
         """Return per run with this load: median ms at concurrency 1, else requests/s."""
@@ -121,7 +122,7 @@ def _launch_digest(run: records.SmokeRun) -> str:
 
 def measured_table(data: SiteData) -> Iterator[str]:
     """Return the table of memory and speed; several runs give a range."""
-    head = [data.t("Configuration"), "VRAM, MiB"]
+    head = [data.t("Configuration"), "VRAM, GiB"]
     head += [f"{image}, {count}: {data.t('p50 ms' if count == 1 else 'requests/s')}" for image, count in LOADS]
     known = lines(data)
     yield from markup.table([*head, data.t("Runs")], (_cells(data, line) for line in known))
@@ -146,7 +147,7 @@ def _cells(data: SiteData, line: TableLine) -> list[str]:
         nothing = data.t("refused") if line.refused(image, count) else "–"
         speeds.append(data.span(line.figures(image, count), 0 if count == 1 else 1) or nothing)
     runs = " ".join(f"[{number}](/runs.md#{run.id})" for number, run in enumerate(line.runs, 1))
-    return [line.heading, data.span(line.memory(), 0), *speeds, runs]
+    return [line.heading, data.span(line.memory(), 1), *speeds, runs]
 
 
 STEP, LONGEST = 36, 66
@@ -160,7 +161,7 @@ def picture(data: SiteData) -> Iterator[str]:
     memory = [(line, line.memory()) for line in known]
     yield '\n<div class="pair">'
     yield _chart(data, data.t("Requests per second at concurrency 16, 448x448 images (higher is better)"), rates, 1)
-    yield _chart(data, data.t("Memory when ready, MiB (lower is better)"), memory, 0)
+    yield _chart(data, data.t("Memory when ready, GiB (lower is better)"), memory, 1)
     yield "</div>\n"
 
 

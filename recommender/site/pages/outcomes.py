@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from recommender.common.units import GIB, MIB
 from recommender.lookup.comparison import Comparison, rejections, unknown_options
 from recommender.site import markup
 from recommender.site.pages.advisers import adviser_link
@@ -70,7 +69,7 @@ def _middle(values: Sequence[float]) -> float:
 
 
 def _gib(line: TableLine) -> str:
-    return f"{_middle(line.memory()) * MIB / GIB:.1f}"
+    return f"{_middle(line.memory()):.1f}"
 
 
 def _against(data: SiteData, configuration: Recommendation) -> str:
@@ -115,14 +114,14 @@ def scenarios(data: SiteData) -> Iterator[str]:
         verdict = _verdict(data, scenario.picks, known, ours, metric)
         rows.append((link, picks, _figure(data, ours[metric], metric), verdict))
     yield data.t("Which adviser the users' comparison picks for each use, and what both measured (above).")
-    yield from markup.table(data.labels("For", "Picked", "Ours", "Verdict"), rows)
+    yield from markup.table(data.labels("For", "Picked", "Ours", "Ours or the pick"), rows)
 
 
 def _value(line: TableLine | None, metric: str) -> float:
     if line is None or line.refused(SMALL, 1):
         return 0.0
     if metric == "memory":
-        return _middle(line.memory()) * MIB / GIB
+        return _middle(line.memory())
     return _middle(line.figures(SMALL, 1 if metric == "latency" else BUSY))
 
 
@@ -137,16 +136,20 @@ def _figure(data: SiteData, line: TableLine | None, metric: str) -> str:
 def _verdict(
     data: SiteData, picks: Sequence[str], known: Mapping[str, TableLine], ours: Mapping[str, TableLine], metric: str
 ) -> str:
-    """Say how the best pick does beside ours; differences below a twentieth are none."""
+    """Say how ours does beside the best pick; differences below a twentieth are none."""
+    alone, better, same, worse = data.labels(
+        "only ours answers", "ours is better", "no difference", "the pick is better"
+    )
     values = [value for pick in picks if (value := _value(known.get(pick), metric))]
     if not values:
-        return f'<span class="verdict refuted">✗ {data.t("does not answer")}</span>'
+        return f'<span class="verdict confirmed">✓ {alone}</span>'
     own = _value(ours[metric], metric)
     ratio = max(values) / own if metric == "rate" else own / min(values)
     if ratio < 0.95:
-        return f'<span class="verdict refuted">✗ {data.t("ours is better")}</span>'
-    mark = data.t("no difference" if ratio < 1.05 else "better than ours")
-    return f'<span class="verdict confirmed">✓ {mark}</span>'
+        return f'<span class="verdict confirmed">✓ {better}</span>'
+    if ratio < 1.05:
+        return f'<span class="verdict no-effect">= {same}</span>'
+    return f'<span class="verdict refuted">✗ {worse}</span>'
 
 
 def critical_settings(data: SiteData, comparison: Comparison) -> Iterator[str]:

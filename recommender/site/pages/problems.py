@@ -150,8 +150,8 @@ def _thread(data: SiteData, thread: records.Thread) -> Iterator[str]:
             (t("Log message"), markup.code(thread.error) if thread.error else ""),
             (t("Releases"), markup.span(thread.since, thread.until, data.say)),
             (t("Options"), options),
-            (t("Thread"), f"[{markup.text(thread.title)}]({thread.thread.url}){posted}{opened}"),
-            (t("Quote"), quote if data.english else f'<span lang="en">{quote}</span>'),
+            (t("Thread"), f"[{data.verbatim(markup.text(thread.title))}]({thread.thread.url}){posted}{opened}"),
+            (t("Quote"), data.verbatim(quote)),
         )
     )
     yield from (f"- {markup.line_of(store, line, data.say)}" for line in thread.code)

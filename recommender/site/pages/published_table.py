@@ -15,6 +15,11 @@ def _comparisons(store: Store) -> tuple[PublishedComparison, ...]:
     return tuple(compare_published(store))
 
 
+def _version(data: SiteData, version: str) -> str:
+    """Return a release, or in the pages' language what a page says instead of one."""
+    return version if version[0].isdigit() else data.t(version)
+
+
 def published_table(data: SiteData) -> Iterator[str]:
     """Yield the section; figures are output tokens/s, and a load without published lengths has no prediction."""
     yield data.t(
@@ -33,7 +38,7 @@ def published_table(data: SiteData) -> Iterator[str]:
                     f"[{table.model}](/models/{table.model}.md), {table.weights}",
                     str(load.concurrency),
                     f"{load.input_tokens:,} + {load.output_tokens:,}" if load.output_tokens else data.t("not given"),
-                    f"[{markup.text(table.version)}]({table.url})",
+                    f"[{markup.text(_version(data, table.version))}]({table.url})",
                     markup.figure(made.published if made else load.output_tps),
                     markup.figure(made.predicted) if made else "",
                     f"{made.ratio:.2f}" if made else "",

@@ -35,6 +35,9 @@ COLUMNS = (
     *("One request, ms", "Peak requests/s", "At concurrency", "GiB ready", "Outcome"),
 )
 
+OURS, DEFAULTS = "ours", "defaults"
+NEEDED = {"trust-remote-code", "chat-template", "server-port"}
+"""Options that make no other configuration: what a start needs, and where it listens."""
 TITLES = {
     "reproduce": "Reproduce",
     "launch": "Exact launch of this run; a later release may not recommend it any more",
@@ -142,11 +145,17 @@ def _runs(data: SiteData) -> Iterator[str]:
         yield "\n" + data.t("The names and notes that a row opens are in English.")
     rows = {run.id: [*_run_cells(data, run)] for run in data.runs.values()}
     rows |= {probe.id: [*_probe_cells(data, probe)] for probe in data.probes.values()}
-    links = (f'<a href="md:api/v1/runs/{name}.json">{html.escape(row[0])}</a>' for name, row in rows.items())
+    english = "" if data.english else ' lang="en"'
+    links = (f'<a{english} href="md:api/v1/runs/{name}.json">{html.escape(row[0])}</a>' for name, row in rows.items())
     shown = ([link, *map(html.escape, row[1:])] for link, row in zip(links, rows.values(), strict=True))
     filters = data.labels("Model", "GPU", "Load")
     head, counted = data.labels(*COLUMNS), "{0} of {1} runs"
-    yield from controls.data_table(data, "runs", head, shown, filters, counted, ids=[*rows], kind="runs")
+    made = {name: [*configuration(data.runs[name])] if name in data.runs else [] for name in rows}
+    attributes = [f'data-made="{" ".join(each)}"' for each in made.values()]
+    more = [_configurations(data, {word for each in made.values() for word in each})]
+    yield from controls.data_table(
+        data, "runs", head, shown, filters, counted, ids=[*rows], kind="runs", more=more, attributes=attributes
+    )
     texts = {
         "titles": {name: plain(data.t(title)) for name, title in TITLES.items()},
         "heads": {name: [*map(plain, data.labels(*head))] for name, head in HEADS.items()},
@@ -157,6 +166,23 @@ def _runs(data: SiteData) -> Iterator[str]:
         yield markup.heading(2, data.t("Several servers on one GPU"), "copies")
         yield data.t("The same configuration, started several times on one GPU; the copies share the load.")
         yield from charts
+
+
+def configuration(run: records.SmokeRun) -> Iterator[str]:
+    """Yield whose configuration a run had, if nothing was changed, or the options that were."""
+    asked = json.loads(run.request)
+    changed = {*asked.get("with", ()), *asked.get("without", ())} - NEEDED
+    yield from sorted(changed) or [asked.get("follow", OURS)]
+
+
+def _configurations(data: SiteData, known: set[str]) -> str:
+    """Return the control that shows the runs of a configuration, or with an option changed."""
+    whose = {OURS: data.t("as recommended"), DEFAULTS: data.t("LMDeploy's defaults")}
+    whose |= {adviser.id: data.t(adviser.name) for adviser in data.store.advisers.values()}
+    names = {word: markup.name_of(data.store, word) for word in sorted(known - whose.keys())}
+    changed = {word: data.t("{0} changed").format(name) for word, name in names.items()}
+    options = {"": data.t("all")} | {word: name for word, name in (whose | changed).items() if word in known}
+    return controls.choice("configuration", data.t("Configuration"), options, field="made")
 
 
 def _run_cells(data: SiteData, run: records.SmokeRun) -> Iterator[str]:

@@ -5,6 +5,7 @@ import { said, translated } from "./translate.js";
 
 const ms = value => (value >= 10_000 ? [figure(value / 1000, 1), "s"] : [figure(value, value >= 20 ? 0 : 1), "ms"]);
 const range = (texts, [, low, high], show = figure) => fill(texts.range, { low: show(low), high: show(high) });
+const OFFERS = 6;  // more are folded
 const kind = basis => (basis.startsWith("extrapolated") ? "extrapolated" : "modelled");
 
 export class Answer {
@@ -113,10 +114,15 @@ export class Answer {
     }
     place.replaceChildren(
       make("p", {}, make("b", {}, option ? this.texts["not-understood"] : this.texts["nothing-fits"]), " ", this.said(error, constraint)),
-      ...(buttons.length ? [make("p", {}, this.texts.offers), make("ul", {}, ...buttons)] : []),
+      ...(buttons.length ? [make("p", {}, this.texts.offers), make("ul", {}, ...buttons.slice(0, OFFERS)), ...this.#folded(buttons.slice(OFFERS))] : []),
       ...(option === "--gpu" ? [make("p", {}, make("a", { href: this.pages.adding }, this.texts["not-listed"]))] : []),
       ...(option === "--model" ? [make("p", {}, make("a", { href: this.pages.models }, this.texts["all-models"]))] : []), output,
     );
+  }
+
+  #folded(buttons) {
+    const summary = make("summary", {}, fill(this.texts["more-offers"], { count: buttons.length }));
+    return buttons.length ? [make("details", {}, summary, make("ul", {}, ...buttons))] : [];
   }
 
   #reason({ id, reason }) {

@@ -1,5 +1,6 @@
 /* The check of a pasted script: findings at their lines, the repaired text and our values as differences. */
 
+import { combobox, prepared } from "./combobox.js";
 import { copy, fill, make } from "./dom.js";
 import { pageEngine } from "./engine.js";
 import { said as translated } from "./translate.js";
@@ -41,7 +42,12 @@ async function check() {
   try {
     const found = await run("--format", "json");
     if (turn !== state.asked) return;
-    if (!found.stdout || found.code > FOUND) return say(said(found.stderr.trim().replace(/^recommend( review)?: /, "")), " ", configure(asked));
+    if (!found.stdout || found.code > FOUND) {
+      const why = said(found.stderr.trim().replace(/^recommend( review)?: /, ""));
+      say(why, " ", configure(asked));
+      const offers = await offered(asked);
+      return turn === state.asked && offers.length && say(why, make("br"), texts.offers, " ", ...offers, configure(asked));
+    }
     const report = JSON.parse(found.stdout);
     const [repaired, optimized] = [await run("--diff", "--unsafe"), await run("--optimize", "--diff")];
     const servers = await engine.call("questions", given[FILE], asked);
@@ -61,6 +67,21 @@ async function check() {
   } catch (error) {
     if (turn === state.asked) say(fill(texts.failed, { why: error.message }));
   }
+}
+
+/** Return a button for each value that has an answer, in place of one that is not understood. */
+async function offered(asked) {
+  const words = Object.entries({ gpu: data.usual, ...asked }).flatMap(([name, value]) => [`--${name}`, value]);
+  const { option, offers = [] } = await engine.call("answer", words, {});
+  const known = offers.map(each => [...each.options.matchAll(/--(\S+) (\S+)/g)]).filter(pairs => option && pairs.every(([, name]) => form.elements[name]));
+  return known.flatMap(pairs => {
+    const button = make("button", { type: "button" }, pairs.map(([, , value]) => value).join(", "));
+    button.addEventListener("click", () => {
+      for (const [, name, value] of pairs) form.elements[name].value = value;
+      check();
+    });
+    return [button, " "];
+  });
 }
 
 /** Return the link of the server that a line belongs to: the last one that starts before it, or the first. */
@@ -146,6 +167,9 @@ form.addEventListener("submit", event => {
   event.preventDefault();
   check();
 });
+for (const name of ["gpu", "model", "lmdeploy"]) {
+  combobox(form.elements[name], prepared(data[`${name}s`]), () => form.elements.script.value.trim() && check());
+}
 at("#example").addEventListener("click", () => {
   form.elements.script.value = form.elements.script.placeholder;
   form.elements.gpu.value = "A100-80G";

@@ -10,13 +10,15 @@ export function make(name, attributes = {}, ...children) {
 /** Copy a text, and say on the button that it is done or how to do it by hand. */
 export async function copy(button, text, texts) {
   const label = (button.dataset.label ??= button.textContent);
+  const name = (button.dataset.name ??= button.ariaLabel ?? "");
   try {
     await navigator.clipboard.writeText(text);
     button.textContent = texts.copied;
   } catch {
     button.textContent = texts.uncopied;
   }
-  setTimeout(() => (button.textContent = label), 2000);
+  button.ariaLabel = null;  // what it says now is read out
+  setTimeout(() => Object.assign(button, { textContent: label, ariaLabel: name || null }), 2000);
 }
 
 /** Put values into the {names} of a text. */

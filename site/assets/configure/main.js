@@ -52,9 +52,7 @@ async function ask({ push = true } = {}) {
   const more = [...set].filter(each => each.value).length;
   at("#more-set").textContent = more ? `(${more})` : "";
   say();
-  const known = { "--model": data.models, "--gpu": data.gpus };
-  const id = (word, place) => (known[words[place - 1]] ? named(known[words[place - 1]], word) : word);
-  const key = engine.ready ? "" : words.map(id).join(" ");
+  const key = engine.ready ? "" : meaning(words).join(" ");
   if (data.stored[key]) {
     await stored(key, turn);
     if (!engine.possible) say(texts.stored);
@@ -225,9 +223,17 @@ function say(text = "", progress) {
   place.querySelector("span").textContent = text;
 }
 
-/** No recommender, and no stored answer: offer the stored ones. */
+/** Return the words of a question, with the ids of what its names mean. */
+function meaning(words) {
+  const known = { "--model": data.models, "--gpu": data.gpus };
+  return words.map((word, place) => (known[words[place - 1]] ? named(known[words[place - 1]], word) : word));
+}
+
+/** No recommender, and no stored answer: offer the stored ones, those that have most of the question first. */
 function unavailable(why) {
-  const offers = Object.keys(data.stored).map(key => ({ options: key, text: "" }));
+  const asked = meaning(state.words);
+  const shared = key => key.split(" ").filter(word => asked.includes(word)).length;
+  const offers = Object.keys(data.stored).sort((one, other) => shared(other) - shared(one)).map(key => ({ options: key, text: "" }));
   const error = document.createTextNode(why ? fill(texts.failed, { why }) : texts["no-wasm"]);
   reveal({ exit: 2, option: "", error, offers });
 }
