@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice, zip_longest
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from recommender.calibration.observations import Observation, is_simulated, log_errors, merge_repeats, predict, simulate
@@ -146,6 +147,7 @@ def solve(
     """Return all coefficients, those of basis ``fitted`` at their best for these observations.
 
     Memory and speed share no coefficient, so each is fitted alone. Repeated runs of a launch under a load count once.
+    Decoding steps come from requests alone: with the loads, what the host adds to small models was taken for steps.
     The terms of experts come from mixtures only: with the loads' simulation, because all of those vary in length, and
     with the other coefficients as dense models gave them. What differs with the PyTorch engine comes last, from its
     loads only; its memory is fitted to nothing. ``kept``: all of a fit to the same observations of TurboMind; only what
@@ -169,7 +171,7 @@ def list_fitted(store: Store) -> list[str]:
 
 def list_stages(observations: Sequence[Observation], store: Store) -> tuple[Stage, ...]:
     """Return the stages of a fit, in order."""
-    starts, loads, mixtures, pytorch = [], [], [], []
+    starts, steps, loads, mixtures, pytorch = [], [], [], [], []
     for each in merge_repeats(observations):
         if each.config.backend == "pytorch":
             pytorch += [each] if each.concurrency else []
@@ -179,10 +181,11 @@ def list_stages(observations: Sequence[Observation], store: Store) -> tuple[Stag
             mixtures.append(each)
         elif is_fitted(each):
             loads.append(each)
+            steps += [_step_only(each)] if tells_step(each) else []
     fitted = list_fitted(store)
     memory = [name for name in fitted if name not in speed.COEFFICIENTS]
     later = {*speed.EXPERT_COEFFICIENTS, *speed.PYTORCH_COEFFICIENTS}
-    dense = [name for name in fitted if name in set(speed.COEFFICIENTS) - later]
+    dense = [name for name in fitted if name in set(speed.COEFFICIENTS) - later - {*speed.STEP_COEFFICIENTS}]
 
     def ends(names: Iterable[str]) -> dict[str, tuple[float, float]]:
         records = ((name, store.coefficients[name]) for name in names)
@@ -190,10 +193,20 @@ def list_stages(observations: Sequence[Observation], store: Store) -> tuple[Stag
 
     return (
         Stage(starts, ends(memory), predict, 1e-4, STEP),
+        Stage(steps, ends(speed.STEP_COEFFICIENTS), predict, 1e-4, STEP),
         Stage(loads, ends(dense), predict, 1e-4, STEP),
         Stage(mixtures, ends(speed.EXPERT_COEFFICIENTS), predict_load, 1e-2, SIMULATED_STEP),
         Stage(pytorch, ends(speed.PYTORCH_COEFFICIENTS), predict_load, 1e-2, SIMULATED_STEP),
     )
+
+
+def tells_step(observation: Observation) -> bool:
+    """Return whether its time per token is that of decoding steps: one request alone, on one card."""
+    return observation.concurrency == 1 and observation.config.tp == 1 and "token" in observation.measured
+
+
+def _step_only(observation: Observation) -> Observation:
+    return replace(observation, measured=MappingProxyType({"token": observation.measured["token"]}))
 
 
 def is_fitted(observation: Observation) -> bool:

@@ -146,6 +146,7 @@ GPU_COEFFICIENTS = (
     "bandwidth-efficiency",
     "reduction-ms",
 )
+STEP_COEFFICIENTS = ("step-ms", "step-layer-ms", "step-quantised-row-ns", "bandwidth-efficiency")
 PYTORCH_COEFFICIENTS = tuple(name for name in COEFFICIENTS if name.startswith("pytorch-"))
 EXPERT_COEFFICIENTS = tuple(name for name in COEFFICIENTS if name.startswith("expert-"))
 

@@ -50,8 +50,8 @@ def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
         yield Diagnostic(
             checks.at(setting),
             f"A prompt of {prompt:,} tokens takes {passes} prefill passes of {int(prefill_tokens):,}.",
-            "Each further pass costs time, with images that of encoding them again; a value that holds the whole prompt "
-            "lowers TTFT.",
+            "Each further pass costs time, with images that of encoding them again; a value that holds the whole "
+            "prompt lowers TTFT.",
         )
 
 
