@@ -139,6 +139,21 @@ def test_a_fit_finds_the_terms_of_experts() -> None:
     assert found["expert-layer-ms"] == pytest.approx(0.05, rel=0.1)
 
 
+def test_loads_shape_no_term_of_decoding_steps() -> None:
+    """With many in flight ten times as slow, steps stay as requests alone tell them, and other terms give way."""
+    known = invented(true_values(4))[:24]
+    slow = [
+        each
+        if each.concurrency == 1
+        else replace(each, measured=MappingProxyType({name: 10 * value for name, value in each.measured.items()}))
+        for each in known
+    ]
+    before, after = fit.solve(known, STORE), fit.solve(slow, STORE)
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed
+    assert not changed & set(speed.STEP_COEFFICIENTS)
+
+
 def test_mixtures_shape_no_term_of_dense_models() -> None:
     """Runs of a mixture that is ten times as slow leave all other coefficients as they are."""
     dense = [each for each in invented(true_values(3)) if each.concurrency < 16][:12]
