@@ -184,7 +184,7 @@ def test_a_rejected_configuration_is_not_started() -> None:
     ("words", "said"),
     [
         ("--gpu A100-80G --rps 5", "5 requests/s arriving, 4 at most at once: 1 image of 448x448"),
-        ("--gpu A100-80G --rps 5 --load 16", "  goal        rate 25.0 of 5 requests/s\n"),
+        ("--gpu A100-80G --rps 5 --load 16", "  goal        rate 25.1 of 5 requests/s\n"),
         ("--gpu H100-80G --model qwen3-8b --workload chat --ttft p99:2s", "  goal        TTFT p99 "),
         ("--gpu H100-80G --model qwen3-8b --workload chat --ttft p99:2s", " ms of 2 s\n"),
         ("--gpu H100-80G --load 4 --p99 900 --latency 1s --tpot 50ms", "  goal        latency p99 "),

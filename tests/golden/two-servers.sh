@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"goal": "throughput", "gpu": "h100-sxm-80g", "gpu_count": 2, "load": "high"}
-# rendered: bash af4e3a50361d89b7722f9ebd6e2695ea339600cf2e3bb4be390966f602e7cf1960736bdeb37f7a584edef5bfe2763ee559fbffc592a2a8c299
+# rendered: bash ff0c62efde8389b7722f9ebd6e2695ea339600cf2e3bb4be390966f602e7cf1960736bdeb37f7a584edef5bfe2763ee559fbffc592a2a8c299
 #
 # OpenGVLab/InternVL3-8B-AWQ on 2 x NVIDIA H100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
 # 64 concurrent requests: 1 image of 448x448, 330 input and 16 output tokens.
-# Predicted: 10.1 GiB per GPU (10.0 to 10.2), 489 ms per request (435 to 551),
-# 130.9 requests/s (115.9 to 147.3); modelled from measurements on the same GPU.
+# Predicted: 10.1 GiB per GPU (10.0 to 10.2), 488 ms per request (432 to 552),
+# 131.0 requests/s (115.6 to 148.0); modelled from measurements on the same GPU.
 #
 # Set REVISION before the start: the model runs code of its own, so name a
 # commit of https://huggingface.co/OpenGVLab/InternVL3-8B-AWQ/commits/main
