@@ -114,9 +114,8 @@ class HostLoop(Generic[R]):
             if self.incoming:
                 while self.incoming and self.incoming[0].ready <= now:
                     self.ready.append(heapq.heappop(self.incoming))
-                if self.incoming:
-                    self.incoming = [_delay(each, now, done) for each in self.incoming]
-                    heapq.heapify(self.incoming)
+                self.incoming = [_delay(each, now, done) for each in self.incoming]
+                heapq.heapify(self.incoming)
         return done
 
     def note(self, now: float, streams: int) -> None:
@@ -125,19 +124,15 @@ class HostLoop(Generic[R]):
 
     def hold(self, now: float, until: float, share: float) -> None:
         """Hold the preparing thread up for a ``share`` of the time from ``now`` ``until`` a pass ends."""
-        if self.unprepared:
-            self._prepare(now)
-        if self.incoming:
-            self.incoming = [
-                each
-                if (at := each.ready) <= now
-                else Incoming(_held(at, now, until, share), each.number, each.sent, each.request, each.turns)
-                for each in self.incoming
-            ]
-            heapq.heapify(self.incoming)
+        self._prepare(now)
+        self.incoming = [
+            each if each.ready <= now else each._replace(ready=_held(each.ready, now, until, share))
+            for each in self.incoming
+        ]
         self.free = _held(self.free, now, until, share)
-        while self.unprepared and self._begins() < until:
+        while self._begins() < until:
             self._prepare_next(until, share)
+        heapq.heapify(self.incoming)
 
     def _prepare(self, until: float) -> None:
         while self._begins() <= until:
@@ -162,8 +157,7 @@ class HostLoop(Generic[R]):
 
     def take(self, known: float) -> Incoming[R] | None:
         """Return the next request that is ready by a time."""
-        if self.unprepared:
-            self._prepare(known)
+        self._prepare(known)
         if self.later and self.later[0][0] <= known:
             self._receive(known)
         if self.ready:

@@ -145,10 +145,10 @@ class Simulation:
 
     def answer(self, wanted: range) -> Sequence[Answer]:
         """Work until the wanted requests are answered, and return their answers."""
-        missing, decide, work = len(wanted), self.decide, self.work
+        missing = len(wanted)
         while missing:
-            decide()
-            missing -= work(wanted)
+            self.decide()
+            missing -= self.work(wanted)
         return [self.answers[number] for number in wanted]
 
     def decide(self) -> float:
@@ -171,18 +171,17 @@ class Simulation:
             return 0
         began = self.now
         repeats, length, steps, streams, firsts = self.next_passes()
-        written = self.now = began + repeats * length
+        started, self.now = began + (repeats - 1) * length, began + repeats * length
         self.passes += repeats
-        self.steps = done = self.steps + steps
-        if self.server.chunk:
-            written = self._write(began, length, streams)
-        running = self.running
+        self.steps += steps
+        written = self._write(began, length, streams) if self.server.chunk else self.now
         for number, sent in firsts:
             request = self.asked[number]
-            heapq.heappush(running, (done + request.output - 1, number, sent, written))
+            heapq.heappush(self.running, (self.steps + request.output - 1, number, sent, written))
             self.rows += request.row
-        answered = self._finish(written, wanted) if not running or running[0][0] <= done else 0
-        self.known = began + (repeats - 1) * length if running or self.waiting else self.now
+        ending = not self.running or self.running[0][0] <= self.steps
+        answered = self._finish(written, wanted) if ending else 0
+        self.known = started if self.running or self.waiting else self.now
         return answered
 
     def _write(self, began: float, length: float, streams: int) -> float:
@@ -211,10 +210,9 @@ class Simulation:
         running = len(self.running)
         if not running:
             return 0.0
-        step = self.steps_ms.get(running)
-        if step is None:
-            step = self.steps_ms[running] = self.server.times.step(running)
-        return step + self.rows
+        if running not in self.steps_ms:
+            self.steps_ms[running] = self.server.times.step(running)
+        return self.steps_ms[running] + self.rows
 
     def _join(self, known: float) -> None:
         """Take what is prepared by a time into the engine's queue, as far as the batch has room."""
@@ -264,7 +262,7 @@ class Simulation:
 
     def has_blocks(self, request: SimulatedRequest) -> bool:  # one alone always gets them
         limit, held = self.server.kv_tokens, self.held
-        return not (limit and held and held + request.reused + request.new_tokens + request.output > limit)
+        return not (limit and held and held + request.blocks > limit)
 
     def count_alike(self) -> int:
         """Return how many passes hold the same: until a request ends, one comes in, or a prompt has its last pass."""
@@ -283,16 +281,14 @@ class Simulation:
 
     def quiet_passes(self, most: float, full: bool) -> int:
         """Return how many passes of decoding there are until a request is on its way in, at most so many."""
-        if most <= 1:
-            return 1
         quiet = (self.host.quiet_until(self.now, full) - self.now) / self.step
         quiet = quiet if quiet < most else most
         return int(quiet) if quiet > 1 else 1
 
     def _finish(self, now: float, wanted: range) -> int:
         """End the requests whose last token a pass brought; return how many of them are wanted."""
-        counted, running, steps, on_done = 0, self.running, self.steps, self.on_done
-        while running and running[0][0] <= steps:
+        counted, running = 0, self.running
+        while running and running[0][0] <= self.steps:
             _, number, sent, first = heapq.heappop(running)
             request = self.asked.pop(number)
             self.rows -= request.row
@@ -300,7 +296,7 @@ class Simulation:
             self.answers[number] = Answer(sent, first, now, request.output)
             counted += number in wanted
             self.freed.append(self.passes)
-            on_done(now, number)
+            self.on_done(now, number)
         if not running:
             self.rows = 0.0  # sums of floats leave a rest
             if not self.waiting:
