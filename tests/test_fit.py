@@ -180,9 +180,12 @@ def pytorch_loads(values: dict[str, float]) -> list[Observation]:
 def test_a_fit_finds_the_terms_of_the_pytorch_engine() -> None:
     """From its own loads only: they foretell a load that was not seen.
 
-    What a request takes beside passes keeps its value: few loads tell it too roughly, because first tokens jump.
+    What a request takes beside passes is about where a fit begins: few loads tell it too roughly, because first tokens
+    jump.
     """
-    truth = COMMITTED | {"pytorch-prompt-layer-ms": 2.0, "pytorch-step-share": 0.6}
+    known = {"pytorch-prompt-layer-ms": 2.0, "pytorch-step-share": 0.6}
+    beside = STORE.coefficients["pytorch-request-overhead-ms"]
+    truth = COMMITTED | known | {beside.id: math.sqrt(beside.low * beside.high)}  # where a fit begins
     *seen, unseen = pytorch_loads(truth)
     *_, stage = fit.list_stages(seen, STORE)
     found = fit._solve(stage, COMMITTED)

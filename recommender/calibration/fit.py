@@ -171,7 +171,7 @@ def list_fitted(store: Store) -> list[str]:
 
 def list_stages(observations: Sequence[Observation], store: Store) -> tuple[Stage, ...]:
     """Return the stages of a fit, in order."""
-    starts, steps, loads, mixtures, pytorch = [], [], [], [], []
+    starts, loads, mixtures, pytorch = [], [], [], []
     for each in merge_repeats(observations):
         if each.config.backend == "pytorch":
             pytorch += [each] if each.concurrency else []
@@ -181,7 +181,6 @@ def list_stages(observations: Sequence[Observation], store: Store) -> tuple[Stag
             mixtures.append(each)
         elif is_fitted(each):
             loads.append(each)
-            steps += [_step_only(each)] if tells_step(each) else []
     fitted = list_fitted(store)
     memory = [name for name in fitted if name not in speed.COEFFICIENTS]
     later = {*speed.EXPERT_COEFFICIENTS, *speed.PYTORCH_COEFFICIENTS}
@@ -193,20 +192,18 @@ def list_stages(observations: Sequence[Observation], store: Store) -> tuple[Stag
 
     return (
         Stage(starts, ends(memory), predict, 1e-4, STEP),
-        Stage(steps, ends(speed.STEP_COEFFICIENTS), predict, 1e-4, STEP),
+        Stage(list(_steps_alone(loads)), ends(speed.STEP_COEFFICIENTS), predict, 1e-4, STEP),
         Stage(loads, ends(dense), predict, 1e-4, STEP),
         Stage(mixtures, ends(speed.EXPERT_COEFFICIENTS), predict_load, 1e-2, SIMULATED_STEP),
         Stage(pytorch, ends(speed.PYTORCH_COEFFICIENTS), predict_load, 1e-2, SIMULATED_STEP),
     )
 
 
-def tells_step(observation: Observation) -> bool:
-    """Return whether its time per token is that of decoding steps: one request alone, on one card."""
-    return observation.concurrency == 1 and observation.config.tp == 1 and "token" in observation.measured
-
-
-def _step_only(observation: Observation) -> Observation:
-    return replace(observation, measured=MappingProxyType({"token": observation.measured["token"]}))
+def _steps_alone(loads: Iterable[Observation]) -> Iterator[Observation]:
+    """Yield the loads whose time per token is that of a decoding step, and only that: one request, on one card."""
+    for each in loads:
+        if each.concurrency == 1 and each.config.tp == 1 and "token" in each.measured:
+            yield replace(each, measured=MappingProxyType({"token": each.measured["token"]}))
 
 
 def is_fitted(observation: Observation) -> bool:
@@ -278,8 +275,9 @@ def _improvements(stage: Stage, values: Mapping[str, float]) -> Iterator[tuple[s
     for number, name in enumerate(stage.ends):
         for step in CHECKED_STEPS:
             moved = [*places[:number], min(max(places[number] + step, 1.0), 2.0), *places[number + 1 :]]
-            if stage.costs_less(moved, values, least, order):
-                yield name, _round(stage.values(moved))[name]
+            value = _round(stage.values(moved))[name]  # what is kept: a simulation's figures may jump between the two
+            if stage.costs_less(stage.places({**values, name: value}), values, least, order):
+                yield name, value
 
 
 def _round(values: Mapping[str, float]) -> dict[str, float]:
