@@ -89,9 +89,10 @@ def _fixed_times(
         **_step_times(resolved, config, inputs + resolved.output_tokens // 2, dense, bandwidth, coefficients, experts),
     )
     passes = max(-(-inputs // full_tokens), 1)
-    further = times.further_pass(times.prefill / passes)
     if resolved.images:  # each pass that holds a part of them encodes all again
         further = times.step(1) + coefficients["encoded-again"] * encode
+    else:
+        further = times.further_pass(times.prefill / passes)
     further += experts.whole_pass
     return times._replace(prefill=times.prefill + (passes - 1) * further)
 

@@ -7,8 +7,8 @@ the goal. If GPU, model and load are known, it is reported only if `recommend` w
 ## Why
 The engine reads a longer prompt in chunks, one pass each. This works, but takes longer: on an H100 a 1280 x 720 image
 (2,378 tokens) took 400 ms with 512, and 263 to 329 ms with 4,096. Each pass encodes the images again: with 64 in flight
-InternVL3-2B answered 8 requests a second with 512, and 21 with 4,096. For a single request, a smaller value saves
-memory, not time.
+an H200 answered 8 requests a second of InternVL3-2B with 512, and 21 with 4,096 (random weights). For a single request,
+a smaller value saves memory, not time.
 
 ## Bad
 For 1280 x 720 images:
