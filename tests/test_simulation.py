@@ -170,6 +170,7 @@ class NaiveServer:
             full = sum(other.held for other in (*self.running, *self.line, *begun))
             if one.held:
                 goes_on = True
+                spent += one.asked.encoded_again
             elif self.place.kv_tokens and full and full + one.size > self.place.kv_tokens:
                 break
             part = min(room, one.left)
@@ -355,6 +356,7 @@ REQUESTS = st.builds(
     output=st.integers(1, 5) | st.integers(1, 60),
     row=quarters(0, 2),
     reused=st.sampled_from([0, 0, 11, 64]),
+    encoded_again=st.just(0.0),
 )
 SERVERS = st.builds(
     server,
@@ -368,7 +370,13 @@ SERVERS = st.builds(
     kv_tokens=st.sampled_from([0, 0, 20, 90, 200]),
     contexts=st.sampled_from([0, 0, 40, 100]),
 )
-CLIENTS = st.tuples(quarters(0, 5) | quarters(0, 300), st.lists(REQUESTS, min_size=1, max_size=4).map(tuple))
+WITH_IMAGES = st.builds(lambda asked, again: asked._replace(encoded_again=again), REQUESTS, quarters(0, 9))
+
+
+def clients(requests: st.SearchStrategy[SimulatedRequest]) -> st.SearchStrategy[list[Client]]:
+    """Up to seven clients, in the order of their first request."""
+    each = st.tuples(quarters(0, 5) | quarters(0, 300), st.lists(requests, min_size=1, max_size=4).map(tuple))
+    return st.lists(each, min_size=1, max_size=7).map(lambda all_: sorted(all_, key=itemgetter(0)))
 
 
 ONE = SimulatedRequest(prepare=0.0, prefill=1.0, new_tokens=1, context=64, output=1, row=0.0)
@@ -383,7 +391,7 @@ BLOCKED: list[Client] = [
 
 
 @example(server(step=5.0, base=0.0, experts=0.0, overhead=0.25, chunk=0.25, budget=1, batch=3, kv_tokens=20), BLOCKED)
-@given(SERVERS, st.lists(CLIENTS, min_size=1, max_size=7).map(lambda clients: sorted(clients, key=itemgetter(0))))
+@given(SERVERS, clients(WITH_IMAGES))
 @settings(max_examples=300)
 def test_a_jump_over_passes_is_exact(place: SimulatedServer, clients: list[Client]) -> None:
     """Every request has its tokens at the very times that a simulation of single passes finds."""
@@ -392,7 +400,7 @@ def test_a_jump_over_passes_is_exact(place: SimulatedServer, clients: list[Clien
 
 @given(
     SERVERS,
-    st.lists(CLIENTS, min_size=1, max_size=7).map(lambda clients: sorted(clients, key=itemgetter(0))),
+    clients(REQUESTS),
     st.integers(1, 16),
 )
 @settings(max_examples=300)
@@ -524,6 +532,12 @@ def test_a_slot_is_not_free_sooner_because_only_a_prompt_is_left() -> None:
 def test_a_cut_prompt_by_hand() -> None:
     """A prompt of 40 tokens and 40 ms over passes of 16: 16, 16, 8; each further pass adds what is not hidden."""
     assert tokens(server(10.0, 2.0, budget=15, batch=1), (0.0, request(1, 40.0, 40))) == [(16 + 18 + 10, 44)]
+
+
+def test_images_of_a_cut_prompt_are_encoded_again() -> None:
+    """As above, with 7 ms more in each further pass."""
+    asked = request(1, 40.0, 40)._replace(encoded_again=7.0)
+    assert tokens(server(10.0, 2.0, budget=15, batch=1), (0.0, asked)) == [(16 + 25 + 17, 58)]
 
 
 def test_a_prompt_hides_the_reading_of_weights() -> None:

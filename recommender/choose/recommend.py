@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
+from recommender.choose.arriving import arrive_at, tells_rate_only
 from recommender.choose.constraints import ConstraintFinding, is_of_engine, list_goal_constraints
 from recommender.choose.reasons import Explanation, explain
 from recommender.choose.relax import RequestChange, offer_fewer_tiles, suggest_change, suggest_others
@@ -95,7 +96,7 @@ def recommend(request: Request, store: Store | None = None, room: bool = True) -
     resolved = resolve_with_checkpoint(request, store or load())
     preferred: tuple[ResolvedRequest, NoCandidate] | None = None
     for other in (*engines_for(request, resolved.model, resolved.version)[1:], None):
-        if request.rps and not request.load and not request.concurrency:
+        if tells_rate_only(request):
             resolved, outcome = _for_rate(resolved)
         else:
             outcome = choose(resolved, room)
@@ -130,7 +131,8 @@ def recommend_adviser(
     from recommender.choose import advisers
 
     setup, given = configure_adviser(request, adviser, added, left_out, store)
-    resolved, candidate = setup.resolved, predict(setup.resolved, setup.config)
+    resolved = arrive_at(setup.resolved, setup.config)
+    candidate = predict(resolved, setup.config)
     return replace(
         _complete(resolved, candidate, advisers.find_problems(resolved, given, candidate)),
         adviser=given.id,

@@ -20,7 +20,8 @@ class ServiceTimes(NamedTuple):
     A token misses the share ``expert_missed`` of them; each one but the first counts as
     ``expert_spread`` of a token that is routed by chance. Their kernels take at least ``expert_launches``
     to launch. A pass with prefill takes ``expert_pass`` for the experts, whatever it holds; ``prefill`` includes one.
-    A pass with prompts takes at least ``prompt_floor`` to launch.
+    A pass with prompts takes at least ``prompt_floor`` to launch. Each further pass of a cut prompt takes
+    ``encoded_again`` for its images.
     ``full_pass`` is the prefill of an iteration that uses the whole prefill budget.
     ``step_hidable`` is the part of ``step_base`` that reads weights, which a prefill in the same pass hides.
     """
@@ -37,6 +38,7 @@ class ServiceTimes(NamedTuple):
     expert_pass: float = 0.0
     expert_launches: float = 0.0
     prompt_floor: float = 0.0
+    encoded_again: float = 0.0
 
     def step(self, requests: float) -> float:
         """Return the ms of one iteration with ``requests`` requests and no prefill."""
@@ -130,6 +132,7 @@ def share_gpu(
             expert_most=times.expert_most * step,
             expert_launches=times.expert_launches * step,
             expert_pass=times.expert_pass * prefill,
+            encoded_again=times.encoded_again * prefill,
         )
         rate = solve_loop(slowed, output_tokens, concurrency, batch).rate
         low, high = (busy, high) if rate * slowed.prefill > busy else (low, busy)

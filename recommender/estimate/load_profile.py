@@ -137,7 +137,7 @@ def describe_limits(
     server = SimulatedServer(
         overhead=round_ms(engine_of(config).request_overhead_ms(coefficients)),
         pass_base=round_ms(times.step_base - hidable),
-        budget=config.pass_tokens,
+        budget=engine_of(config).prompt_tokens(resolved, config),
         batch=config.max_batch_size,
         kv_tokens=max(kv_tokens - shared, 1) if kv_tokens else 0,
         times=times._replace(step_row=0.0, step_base=times.step_base + shared_row),
@@ -296,4 +296,5 @@ def describe_request(
         output,
         round_ms(max(times.step_row - shared_row, 0.0)),
         max(cached - shared_tokens(resolved, config.prefix_caching, config.block_len), 0),
+        round_ms(times.encoded_again),
     )

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 
-from packaging.version import Version
-
 from recommender.estimate.cache_sizing import BLOCK
+from recommender.estimate.engines.turbomind import ENCODES
 from recommender.request.resolved_request import ResolvedRequest
 
 LARGEST_BUDGET = 8192
 SMALLEST_BUDGET = 512
 MANY = 3
 """Requests ending per pass from which larger budgets make image requests move in waves."""
-ENCODES = Version("0.16.0")
-"""The first release whose engine encodes images itself."""
 
 
 def budgets(resolved: ResolvedRequest, tiles: int, batch: int) -> list[int]:

@@ -71,7 +71,7 @@ def _fixed_times(
     encode *= resolved.images * tiles
     exchange = estimate_pass_ms(resolved, tp, inputs, coefficients)
     exchange += resolved.images * estimate_image_ms(resolved, tp, tiles, coefficients)
-    full_tokens = config.pass_tokens
+    full_tokens = engine_of(config).prompt_tokens(resolved, config)
     longest = max(inputs, full_tokens)
     image_tokens = resolved.image_tokens(config.max_tiles)
     # A full pass is priced as if it held images only, so that its cost does not depend on the length of this text.
@@ -86,13 +86,12 @@ def _fixed_times(
         full_pass=full_pass + estimate_pass_ms(resolved, tp, full_tokens, coefficients),
         expert_pass=experts.whole_pass,
         prompt_floor=engine_of(config).prompt_launch_ms(resolved, coefficients),
+        encoded_again=encode * engine_of(config).encoded_again(resolved.version, coefficients),
         **_step_times(resolved, config, inputs + resolved.output_tokens // 2, dense, bandwidth, coefficients, experts),
     )
     passes = max(-(-inputs // full_tokens), 1)
-    if resolved.images:  # each pass that holds a part of them encodes all again
-        further = times.step(1) + coefficients["encoded-again"] * encode
-    else:
-        further = times.further_pass(times.prefill / passes)
+    again = times.encoded_again
+    further = times.step(1) + again if again else times.further_pass(times.prefill / passes)
     further += experts.whole_pass
     return times._replace(prefill=times.prefill + (passes - 1) * further)
 

@@ -129,11 +129,12 @@ def head(comparison: Comparison) -> Iterator[str]:
     """Yield what was asked, and what was assumed."""
     resolved = comparison.resolved
     images = f", {resolved.images} x {resolved.image_width}x{resolved.image_height}" if resolved.images else ""
+    load = f"{resolved.rps:g} requests/s arriving" if resolved.rps else f"concurrency {resolved.concurrency}"
     for note in resolved.notes:
         yield from wrap(f"note: {note}")
     yield from wrap(
         f"{resolved.model.hub} on {resolved.gpu.name}, LMDeploy {resolved.release.id}: "
-        f"concurrency {resolved.concurrency}{images}, {resolved.output_tokens} output tokens."
+        f"{load}{images}, {resolved.output_tokens} output tokens."
     )
 
 

@@ -11,6 +11,7 @@ from functools import cached_property
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from recommender.choose.arriving import arrive_at
 from recommender.review.context import Context, context, on_each_release
 from recommender.review.known_values import configuration, known_values
 from recommender.review.launch_settings import LaunchSetting, launch_settings
@@ -101,9 +102,19 @@ class Case:
         if self.twin:
             return self.twin.candidate
         try:
-            return predict(self.resolved, self.configuration) if self.configuration else None
+            return predict(self.loaded, self.configuration) if self.configuration else None
         except (ValueError, ArithmeticError):  # an impossible value; another rule reports it
             return None
+
+    @cached_property
+    def loaded(self) -> ResolvedRequest:
+        """Return ``resolved`` with the load that its rate leads to, where a rate is all that is known of it."""
+        if self.twin:
+            return self.twin.loaded
+        try:
+            return arrive_at(self.resolved, self.configuration) if self.configuration else self.resolved
+        except (ValueError, ArithmeticError):
+            return self.resolved
 
     @cached_property
     def _releases(self) -> tuple[Case, ...]:

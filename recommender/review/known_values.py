@@ -33,11 +33,12 @@ OF_CLIENT = frozenset({"max_tokens", "temperature", "max_tiles", "structured_out
 
 def known_values(case: Case) -> dict[str, Value]:
     """Return the condition vocabulary's values that are given or defaults."""
-    facts = constraints.fact_values(case.resolved)
+    loaded = case.loaded
+    facts = constraints.fact_values(loaded)
     values = {name: value for name, value in facts.items() if _is_known(case, name)}
     values |= {} if case.model_known else _of_architecture(case)
     config, sure = _known_configuration(case)
-    decided_values = constraints.config_values(case.resolved, config)
+    decided_values = constraints.config_values(loaded, config)
     values |= {name: value for name, value in decided_values.items() if name in sure}
     if {f"config.{setting}" for setting in list_needs(case.resolved)} <= sure:
         values["config.unmet_needs"] = decided_values["config.unmet_needs"]

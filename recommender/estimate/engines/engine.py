@@ -33,6 +33,9 @@ class Engine(Protocol):
     def forward_tokens(self, prefill_tokens: int, max_batch_size: int, tp: int, /) -> int:
         """Return the most tokens of one forward pass."""
 
+    def prompt_tokens(self, resolved: ResolvedRequest, config: Configuration, /) -> int:
+        """Return how many tokens of prompts a pass takes."""
+
     def contexts_limit(self, session_len: int, max_batch_size: int, /) -> int:
         """Return the most tokens that the prompts with a part in one pass may have as a whole; 0: no limit."""
 
@@ -59,6 +62,9 @@ class Engine(Protocol):
 
     def step_launch_ms(self, model: Model, coefficients: Mapping[str, float], /) -> float:
         """Return the ms of a decoding step beside reading and arithmetic: launches, gaps, choosing the tokens."""
+
+    def encoded_again(self, version: Version, coefficients: Mapping[str, float], /) -> float:
+        """Return how much of a request's images each further pass of its prompt encodes again, as a share."""
 
     def latent_read_share(self, coefficients: Mapping[str, float], /) -> float:
         """Return the share of other models' rate at which a step reads compressed keys and values."""

@@ -56,6 +56,15 @@ def forward_tokens(prefill_tokens: int, max_batch_size: int, tp: int) -> int:
     return max(prefill_tokens, max_batch_size)
 
 
+def prompt_tokens(resolved: ResolvedRequest, config: Configuration) -> int:
+    """Return how many tokens of prompts a pass takes: its budget, or a whole image, which is never cut.
+
+    Source: 0.16.0 lmdeploy/pytorch/long_context.py:78; 0.9.2 lmdeploy/pytorch/model_inputs.py:151.
+    """
+    image = resolved.image_tokens(config.max_tiles) // resolved.images if resolved.images else 0
+    return max(config.pass_tokens, image)
+
+
 def contexts_limit(session_len: int, max_batch_size: int) -> int:
     """Return 0: a pass is limited by its budget alone."""
     return 0
@@ -137,6 +146,11 @@ def step_launch_ms(model: Model, coefficients: Mapping[str, float]) -> float:
     launches = coefficients["step-ms"] + coefficients["step-layer-ms"] * model.text.layers
     latent = coefficients["pytorch-step-latent-ms"] * model.text.layers if model.text.latent else 0.0
     return coefficients["pytorch-step-share"] * launches + latent
+
+
+def encoded_again(version: Version, coefficients: Mapping[str, float]) -> float:
+    """Return 0: no pass ends within an image."""
+    return 0.0
 
 
 def latent_read_share(coefficients: Mapping[str, float]) -> float:

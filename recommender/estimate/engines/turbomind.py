@@ -35,6 +35,8 @@ LEAVES_NOTHING = frozenset({"fp8", "mxfp4"})
 GROWS = False
 """The warm-up takes all of it (0.16.0 src/turbomind/turbomind.cc, WarmUp)."""
 POOLED_WARM_UP = Version("0.12.0")
+ENCODES = Version("0.16.0")
+"""The first release whose engine encodes images itself. Before, the server's process did, once for a request."""
 # Prompt lengths that the warm-up tries: 0.16.0 src/turbomind/kernels/gemm/tuner/params.cc:66-101
 WARM_UP_STEPS = (
     *(8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768),
@@ -48,6 +50,11 @@ def forward_tokens(prefill_tokens: int, max_batch_size: int, tp: int) -> int:
     Source: 0.16.0 src/turbomind/turbomind.cc:173-179.
     """
     return -(-(prefill_tokens + max_batch_size) // tp) * tp
+
+
+def prompt_tokens(resolved: ResolvedRequest, config: Configuration) -> int:
+    """Return how many tokens of prompts a pass takes: its budget."""
+    return config.pass_tokens
 
 
 def contexts_limit(session_len: int, max_batch_size: int) -> int:
@@ -121,6 +128,11 @@ def prompt_launch_ms(resolved: ResolvedRequest, coefficients: Mapping[str, float
 def step_launch_ms(model: Model, coefficients: Mapping[str, float]) -> float:
     """Return the ms of a decoding step beside reading and arithmetic."""
     return coefficients["step-ms"] + coefficients["step-layer-ms"] * model.text.layers
+
+
+def encoded_again(version: Version, coefficients: Mapping[str, float]) -> float:
+    """Return how much of a request's images each further pass of its prompt encodes again, as a share."""
+    return coefficients["encoded-again"] if version >= ENCODES else 0.0
 
 
 def latent_read_share(coefficients: Mapping[str, float]) -> float:

@@ -35,6 +35,7 @@ class SimulatedRequest(NamedTuple):
 
     ``prefill`` is the time of the ``new_tokens`` that no cache holds, ``row`` what the request adds to a decoding step,
     ``context`` its prompt's tokens with the cached ones, ``output`` its answer's. Not all share the ``reused`` ones.
+    ``encoded_again`` is what each further pass of a cut prompt takes for its images.
     """
 
     prepare: float
@@ -44,6 +45,7 @@ class SimulatedRequest(NamedTuple):
     output: int
     row: float
     reused: int = 0
+    encoded_again: float = 0.0
 
     @property
     def blocks(self) -> int:
@@ -250,8 +252,8 @@ class Simulation:
                 self.held += request.blocks
             tokens = left if left < first.left else first.left
             spent += request.prefill * tokens / request.new_tokens
-            if not whole and not self.running:
-                spent += self.server.pass_base
+            if not whole:
+                spent += request.encoded_again + (0.0 if self.running else self.server.pass_base)
             left -= tokens
             first.left -= tokens * passes
             if first.left:

@@ -60,5 +60,5 @@ def rule(case: Case) -> Diagnostics:
         place,
         f"{how}, so image preprocessing uses every core.",
         "Measured with 16 concurrent images on 16 cores, this halves the throughput; set it to 2 or 4.",
-        severity=None if case.load_known and case.resolved.concurrency > 1 else "info",
+        severity=None if case.load_known and case.loaded.concurrency > 1 else "info",
     )

@@ -6,9 +6,9 @@ the goal. If GPU, model and load are known, it is reported only if `recommend` w
 
 ## Why
 The engine reads a longer prompt in chunks, one pass each. This works, but takes longer: on an H100 a 1280 x 720 image
-(2,378 tokens) took 400 ms with 512, and 263 to 329 ms with 4,096. Each pass encodes the images again: with 64 in flight
-an H200 answered 8 requests a second of InternVL3-2B with 512, and 21 with 4,096 (random weights). For a single request,
-a smaller value saves memory, not time.
+(2,378 tokens) took 400 ms with 512, and 263 to 329 ms with 4,096. In TurboMind from 0.16.0 each pass encodes the images
+again: with 64 in flight an H200 answered 8 requests a second of InternVL3-2B with 512, and 21 with 4,096 (random
+weights). For a single request, a smaller value saves memory, not time.
 
 ## Bad
 For 1280 x 720 images:
@@ -21,12 +21,16 @@ Set a value that holds one whole prompt:
     lmdeploy serve api_server OpenGVLab/InternVL3-8B --trust-remote-code --max-prefill-token-num 4096
 """
 
+from recommender.estimate.engines.engine import engine_of
+from recommender.estimate.speed import read_coefficients
 from recommender.knowledge.eras import within
 from recommender.review import checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 from recommender.review.rules import surroundings
 
 MANY_PASSES = 3
+COSTS = "Each further pass costs time; a value that holds the whole prompt lowers TTFT."
+COSTS_ENCODING = "Each further pass costs time and encodes the images again; a value that holds the prompt lowers TTFT."
 BUFFERS = "host-memory-of-image-buffers"
 """In the releases of this thread, more prefill tokens cost more than they gain."""
 
@@ -50,9 +54,16 @@ def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
         yield Diagnostic(
             checks.at(setting),
             f"A prompt of {prompt:,} tokens takes {passes} prefill passes of {int(prefill_tokens):,}.",
-            "Each further pass costs time, with images that of encoding them again; a value that holds the whole "
-            "prompt lowers TTFT.",
+            COSTS_ENCODING if _encodes_again(case) else COSTS,
         )
+
+
+def _encodes_again(case: Case) -> bool:
+    """Return whether the engine encodes images again in each further pass."""
+    config, resolved = case.configuration, case.resolved
+    if config is None or not resolved.images:
+        return False
+    return engine_of(config).encoded_again(resolved.version, read_coefficients(resolved.store)) > 0
 
 
 def _better(case: Case, prefill_tokens: float) -> bool:

@@ -44,7 +44,7 @@ def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     from recommender.estimate import memory
 
     enough = max(
-        int(surroundings.default("max-prefill-token-num")), case.resolved.input_tokens() * case.resolved.concurrency
+        int(surroundings.default("max-prefill-token-num")), case.resolved.input_tokens() * case.loaded.concurrency
     )
     if prefill_tokens < 2 * enough:
         return

@@ -41,7 +41,7 @@ def rule(case: Case) -> Diagnostics:
     if candidate is None or not case.resolved.images or checks.engine(case) != checks.TURBOMIND:
         return
     config, prompt = candidate.config, case.resolved.input_tokens(candidate.config.max_tiles)
-    running = min(config.max_batch_size, -(-case.resolved.concurrency // config.servers))
+    running = min(config.max_batch_size, -(-case.loaded.concurrency // config.servers))
     ends = running / case.resolved.output_tokens
     prefill_tokens = min(config.prefill_tokens, config.session_len)
     if prefill_tokens < FAR * ends * prompt or case.resolved.request.goal == "memory":

@@ -34,7 +34,7 @@ SMALL_PART, LARGE_PART = 0.1, 0.5
     sources=("claims/more-cache-is-faster", "flags/cache-max-entry-count"),
 )
 def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
-    if case.resolved.concurrency != 1 or checks.engine(case) != checks.TURBOMIND or not checks.alone(case):
+    if case.loaded.concurrency != 1 or checks.engine(case) != checks.TURBOMIND or not checks.alone(case):
         return
     candidate = case.candidate
     if candidate is None or candidate.config.prefix_caching or candidate.memory.kv_needed_tokens <= 0:

@@ -41,12 +41,12 @@ def rule(case: Case) -> Diagnostics:
     for _ in checks.broken(case, LOAD):
         if candidate is None:
             return
-        needed = int(candidate.config.max_batch_size and case.resolved.concurrency * case.resolved.total_tokens())
+        needed = int(candidate.config.max_batch_size and case.loaded.concurrency * case.resolved.total_tokens())
         if needed <= candidate.memory.kv_tokens:
             continue  # a full session or the warm-up does not fit, which LMD208 and LMD123 report
         yield Diagnostic(
             place,
-            f"{case.resolved.concurrency} concurrent requests need {needed:,} tokens of KV cache; it holds"
+            f"{case.loaded.concurrency} concurrent requests need {needed:,} tokens of KV cache; it holds"
             f" {candidate.memory.kv_tokens:,}.",
             "Requests without room queue, or are evicted and recomputed.",
         )

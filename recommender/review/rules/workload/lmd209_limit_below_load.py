@@ -29,7 +29,7 @@ from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting
     sources=("flags/max-concurrent-requests", "claims/concurrent-requests-limits-handling"),
 )
 def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
-    limit, load = checks.number(case, "max-concurrent-requests"), case.resolved.concurrency
+    limit, load = checks.number(case, "max-concurrent-requests"), case.loaded.concurrency
     if limit is None or not checks.server(case) or not checks.alone(case):
         return
     if setting.id in case.resolved.options and 0 < limit < load:
