@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from variants import IMAGES, TEXT, configuration, resolve, store_with
 
+from recommender import Request, recommend
 from recommender.estimate import similar_runs
 
 CONFIG = configuration(max_batch_size=16, prefill_tokens=1024, session_len=4096, omp_threads=4)
@@ -15,7 +16,7 @@ CONFIG = configuration(max_batch_size=16, prefill_tokens=1024, session_len=4096,
 def load(**changed: Any) -> Any:
     """A measured load just like the one asked about: 16 in flight, one 448x448 image, 330 in, 16 out."""
     values = {"concurrency": 16, "image": "448x448", "pixels": 448 * 448, "input_tokens": 330, "output_tokens": 16}
-    return SimpleNamespace(**(values | {"rps": 50.0, "p50_ms": 320.0} | changed))
+    return SimpleNamespace(**(values | {"workload": "", "rps": 50.0, "p50_ms": 320.0} | changed))
 
 
 def run(name: str, *loads: Any, **changed: Any) -> Any:
@@ -55,6 +56,38 @@ def test_three_are_shown_nearest_first() -> None:
     empty.loads = ()
     assert shown(empty, *runs) == ["a", "b", "c"]
     assert shown(*runs[:2]) == ["a", "c"]
+
+
+def test_a_workload_is_nearer_than_requests_that_are_alike() -> None:
+    """Chat at a quarter of the load is as far as equal requests at half of it; rag and a prefix are workloads apart."""
+    text = {"image": "", "pixels": 0, "input_tokens": 1318, "output_tokens": 177}
+    runs = [
+        run(name, load(workload=workload, concurrency=count, **text))
+        for name, workload, count in (
+            ("chat", "chat", 16),
+            ("fewer", "chat", 11),
+            ("alike", "", 16),
+            ("rag", "rag", 20),
+            ("prefix", "chat with a prefix", 24),
+        )
+    ]
+    asked = {"seen": False, "model": TEXT, "workload": "chat", "prompt_tokens": 0, "output_tokens": 0}
+    for made in runs:
+        made.model = TEXT
+    assert shown(*runs, **asked) == ["chat", "fewer", "alike"]
+    assert shown(*runs[2:], **asked) == ["alike", "rag", "prefix"]
+
+
+def test_what_was_measured_of_a_workload_is_shown() -> None:
+    """Real runs: chat of a model and a card with many of them, and captions."""
+    for asked in (
+        {"gpu": "h100-sxm-80g", "model": "llama-3.1-8b-instruct", "workload": "chat", "concurrency": 64},
+        {"gpu": "h100-sxm-80g", "model": "qwen2.5-7b-instruct-awq", "workload": "rag", "concurrency": 64},
+    ):
+        found = recommend(Request(**asked)).similar_runs
+        assert {(each.gpu, each.model, each.workload) for each in found} == {
+            (asked["gpu"], asked["model"], asked["workload"])
+        }
 
 
 def test_equally_near_ones_go_by_name() -> None:

@@ -105,12 +105,7 @@ def observe_run(run: records.SmokeRun, store: Store) -> Iterator[Observation]:
         measured = {name: value for name, value in _figures(got).items() if name != "rps" or phase.concurrency > 1}
         resolved = resolve_phase(setup, run, phase)
         driven = phase if config.servers == 1 and _tells_requests(phase) else None
-        yield observation(resolved, phase.concurrency or 1, measured, _workload_name(phase), driven)
-
-
-def _workload_name(phase: records.Phase) -> str:
-    """Return the workload of a phase whose lengths vary; one with a shared prefix is a workload of its own."""
-    return (phase.drawn.workload + " with a prefix" * bool(phase.drawn.prefix_tokens)) if phase.drawn else ""
+        yield observation(resolved, phase.concurrency or 1, measured, run_figures.name_workload(phase), driven)
 
 
 def _is_usable(phase: records.Phase, got: run_figures.RunFigures) -> bool:

@@ -89,7 +89,8 @@ def _fixed_times(
         encoded_again=encode * engine_of(config).encoded_again(resolved.version, coefficients),
         **_step_times(resolved, config, inputs + resolved.output_tokens // 2, dense, bandwidth, coefficients, experts),
     )
-    passes = max(-(-inputs // full_tokens), 1)
+    others = -(-resolved.concurrency // config.servers) - 1 if loaded else 0
+    passes = max(-(-inputs // (full_tokens + engine_of(config).spare_tokens(config, others))), 1)
     again = times.encoded_again
     further = times.step(1) + again if again else times.further_pass(times.prefill / passes)
     further += experts.whole_pass

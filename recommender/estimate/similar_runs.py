@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from recommender.estimate.configuration import Configuration
+from recommender.knowledge.run_figures import WITH_PREFIX
 from recommender.request.resolved_request import ResolvedRequest
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 SHOWN = 3
 # What these differences count as, in doublings of the load.
-OTHER_MODEL, OTHER_GPU, OTHER_ENGINE, TEXT_FOR_IMAGES = 3.0, 3.0, 3.0, 8.0
+OTHER_MODEL, OTHER_GPU, OTHER_ENGINE, TEXT_FOR_IMAGES, OTHER_WORKLOAD = 3.0, 3.0, 3.0, 8.0, 1.0
 TOO_FAR = 9.0
 
 
@@ -30,6 +31,8 @@ class SimilarRun:
     """Id of the model."""
     concurrency: int
     """Concurrent requests."""
+    workload: str
+    """What lengths were drawn from; empty: all requests were alike."""
     image: str
     """Width x height in pixels; empty: text only."""
     rps: float
@@ -63,6 +66,7 @@ def find_similar_runs(resolved: ResolvedRequest, config: Configuration) -> tuple
             run.gpu,
             run.model,
             load.concurrency,
+            load.workload,
             load.image,
             load.rps,
             load.p50_ms,
@@ -88,6 +92,8 @@ def _compare_loads(resolved: ResolvedRequest, prompt: int, load: RunLoad) -> flo
     """Return how much a measured load differs from the request's, in doublings."""
     apart = doublings(load.concurrency, resolved.concurrency)
     apart += doublings(load.output_tokens, resolved.output_tokens) / 2
+    asked = resolved.request.workload + WITH_PREFIX * bool(resolved.prefix_tokens) if resolved.varies else ""
+    apart += OTHER_WORKLOAD * (load.workload != asked)
     pixels = resolved.images * resolved.image_width * resolved.image_height
     longer = doublings(load.input_tokens, prompt)
     if not pixels or not load.pixels:

@@ -110,7 +110,7 @@ def _summary(run: records.SmokeRun, carriers: Mapping[str, records.Option]) -> d
             for phase in run.phases
             if comparable
             and phase.concurrency
-            and not (phase.failures or phase.drawn)
+            and not (phase.failures or (phase.drawn and (phase.drawn.image_mix or not phase.drawn.workload)))
             and run_figures.figures(phase).trusted
         ],
     }
@@ -120,6 +120,7 @@ def _load(phase: records.Phase) -> dict[str, Any]:
     figures = run_figures.figures(phase)
     return {
         "concurrency": phase.concurrency,
+        "workload": run_figures.name_workload(phase),
         "image": phase.image,
         "pixels": phase.images * math.prod(int(side) for side in phase.image.split("x")) if phase.image else 0,
         "input_tokens": phase.input_tokens,

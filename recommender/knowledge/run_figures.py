@@ -13,11 +13,17 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from recommender.knowledge import records
 
+WITH_PREFIX = " with a prefix"
 P99_SAMPLES = 300
 LEAST_ROUNDS = 2
 """Rounds of answers that a closed loop needs, so that the first can be left out."""
 BALANCE = 0.05
 """Largest relative difference between the concurrency of a steady closed loop and requests/s times mean latency."""
+
+
+def name_workload(phase: records.Phase) -> str:
+    """Return the workload of a phase whose lengths vary; one with a shared prefix is a workload of its own."""
+    return (phase.drawn.workload + WITH_PREFIX * bool(phase.drawn.prefix_tokens)) if phase.drawn else ""
 
 
 @dataclass(frozen=True, slots=True)

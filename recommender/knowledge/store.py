@@ -34,9 +34,13 @@ class RunSummary:
 
 
 class RunLoad:
-    """One closed-loop load of a run: its requests, requests/s, and the median latency in ms."""
+    """One closed-loop load of a run: its requests, requests/s, and the median latency in ms.
+
+    Where ``workload`` tells what lengths were drawn from, the tokens are medians.
+    """
 
     concurrency: int
+    workload: str
     image: str
     pixels: int
     input_tokens: int

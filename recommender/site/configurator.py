@@ -69,7 +69,7 @@ TEXTS = {
     "left": "{left} more options keep their defaults.",
     "basis": "What the figures rest on",
     "limit": "Limited by {limit}; {basis}.",
-    "near": "{gpu}, {model}, concurrency {concurrency}: {rps} requests/s, median {p50_ms} ms",
+    "near": "{gpu}, {model}, {kind}, concurrency {concurrency}: {rps} requests/s, median {p50_ms} ms",
     "not-understood": "Not understood:",
     "nothing-fits": "Nothing fits:",
     "offers": "These have an answer:",

@@ -34,7 +34,10 @@ class Engine(Protocol):
         """Return the most tokens of one forward pass."""
 
     def prompt_tokens(self, resolved: ResolvedRequest, config: Configuration, /) -> int:
-        """Return how many tokens of prompts a pass takes."""
+        """Return how many tokens of prompts a pass takes for certain."""
+
+    def spare_tokens(self, config: Configuration, running: int, /) -> int:
+        """Return how many more a pass takes while so many requests are decoded."""
 
     def contexts_limit(self, session_len: int, max_batch_size: int, /) -> int:
         """Return the most tokens that the prompts with a part in one pass may have as a whole; 0: no limit."""

@@ -57,12 +57,17 @@ def forward_tokens(prefill_tokens: int, max_batch_size: int, tp: int) -> int:
 
 
 def prompt_tokens(resolved: ResolvedRequest, config: Configuration) -> int:
-    """Return how many tokens of prompts a pass takes: its budget, or a whole image, which is never cut.
+    """Return how many tokens of prompts a pass takes for certain: its budget, or a whole image, which is never cut.
 
     Source: 0.16.0 lmdeploy/pytorch/long_context.py:78; 0.9.2 lmdeploy/pytorch/model_inputs.py:151.
     """
     image = resolved.image_tokens(config.max_tiles) // resolved.images if resolved.images else 0
     return max(config.pass_tokens, image)
+
+
+def spare_tokens(config: Configuration, running: int) -> int:
+    """Return 0: a pass holds prompts or decodes."""
+    return 0
 
 
 def contexts_limit(session_len: int, max_batch_size: int) -> int:

@@ -53,8 +53,16 @@ def forward_tokens(prefill_tokens: int, max_batch_size: int, tp: int) -> int:
 
 
 def prompt_tokens(resolved: ResolvedRequest, config: Configuration) -> int:
-    """Return how many tokens of prompts a pass takes: its budget."""
+    """Return how many tokens of prompts a pass takes for certain: its budget."""
     return config.pass_tokens
+
+
+def spare_tokens(config: Configuration, running: int) -> int:
+    """Return the places of a batch that no running request needs: a pass takes so many prompt tokens more.
+
+    Source: 0.16.0 src/turbomind/turbomind.cc:173-179, src/turbomind/engine/engine.cc:463.
+    """
+    return max(config.max_batch_size - running, 0)
 
 
 def contexts_limit(session_len: int, max_batch_size: int) -> int:

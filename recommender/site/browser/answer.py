@@ -222,7 +222,8 @@ def _is_same(run: SimilarRun, recommendation: Recommendation) -> bool:
 
 
 def _run(run: SimilarRun) -> dict[str, Any]:
-    return {name: getattr(run, name) for name in run.__slots__}
+    kind = ", ".join(filter(None, (run.workload, run.image))) or "text"
+    return {name: getattr(run, name) for name in run.__slots__} | {"kind": kind}
 
 
 def _option(store: Store, option: Explanation) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 ## What it does
 Reports a `--max-prefill-token-num` so small that one prompt of the load takes three passes or more, unless memory is
-the goal. If GPU, model and load are known, it is reported only if `recommend` would choose more.
+the goal. A pass of TurboMind takes that number and the batch size together. If GPU, model and load are known, it is
+reported only if `recommend` would choose more.
 
 ## Why
 The engine reads a longer prompt in chunks, one pass each. This works, but takes longer: on an H100 a 1280 x 720 image
@@ -13,12 +14,12 @@ weights). For a single request, a smaller value saves memory, not time.
 ## Bad
 For 1280 x 720 images:
 
-    lmdeploy serve api_server OpenGVLab/InternVL3-8B --trust-remote-code --max-prefill-token-num 512
+    lmdeploy serve api_server OpenGVLab/InternVL3-8B --trust-remote-code --max-batch-size 8 --max-prefill-token-num 512
 
 ## Good
 Set a value that holds one whole prompt:
 
-    lmdeploy serve api_server OpenGVLab/InternVL3-8B --trust-remote-code --max-prefill-token-num 4096
+    lmdeploy serve api_server OpenGVLab/InternVL3-8B --trust-remote-code --max-batch-size 8 --max-prefill-token-num 4096
 """
 
 from recommender.estimate.engines.engine import engine_of
@@ -49,13 +50,21 @@ def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     if case.resolved.request.goal == "memory":
         return
     prompt = case.resolved.input_tokens()
-    passes = -(-prompt // int(prefill_tokens))
+    passes = -(-prompt // _pass_tokens(case, int(prefill_tokens)))
     if passes >= MANY_PASSES and _better(case, prefill_tokens):
         yield Diagnostic(
             checks.at(setting),
-            f"A prompt of {prompt:,} tokens takes {passes} prefill passes of {int(prefill_tokens):,}.",
+            f"A prompt of {prompt:,} tokens takes {passes} prefill passes.",
             COSTS_ENCODING if _encodes_again(case) else COSTS,
         )
+
+
+def _pass_tokens(case: Case, prefill_tokens: int) -> int:
+    """Return the prompt tokens that a pass takes of one request alone, as far as is known."""
+    config = case.configuration
+    if config is None:
+        return prefill_tokens + max(int(case.number("max-batch-size") or 0), 0)
+    return engine_of(config).prompt_tokens(case.resolved, config) + engine_of(config).spare_tokens(config, 0)
 
 
 def _encodes_again(case: Case) -> bool:
