@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from recommender.estimate.arrivals import MOST_SPREAD, OpenServer
 from recommender.estimate.load_profile import combine
@@ -40,6 +39,8 @@ MOST_GROWTH = 64
 """Largest factor from one number of hosts to the next that is tried."""
 RUNG_GROWTH = 0.13
 """The usual growth of a time from a rung to the next, as a logarithm."""
+HALVINGS = 16
+"""Of the way from a rung to the next, to where a goal is missed."""
 
 
 @dataclass(frozen=True)
@@ -216,12 +217,12 @@ class RateSearch:
 
     def _share(self, rung: int, servers: int) -> float:
         """Return how far the goals are kept between a rung that keeps them and the next, which does not."""
-        below, above = self.figures(rung, servers), self.figures(rung + 1, servers)
-        shares = []
-        for goal in self.aim.missed(above, self.tail, self.slow):
-            at = partial(self.tail.time, figure=goal.figure, quantile=goal.at)
-            shares.append(math.log(goal.most_ms / self.slow / at(below)) / math.log(at(above) / at(below)))
-        return min(shares)
+        low, high = 0.0, 1.0
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            misses = self.aim.missed(self._figures_between(rung + middle, servers), self.tail, self.slow)
+            low, high = (low, middle) if misses else (middle, high)
+        return low
 
     def state(self, hosts: int, slow: float = 1.0) -> ServerState | None:
         """Return a server's state at the peak with so many hosts; None if it is busier than the ladder's top."""
