@@ -262,6 +262,8 @@ def build_request(options: dict[str, Any], *, fleet: bool = False) -> Request:
     arriving = {"rps", "trace"} & given.keys() or any("rps" in phase for phase in options.get("phases", ()))
     if "burstiness" in given and not arriving:
         raise RequestError("--burstiness: only arrivals have gaps between them; add --rps, or leave it out")
+    if {"burstiness", "rps", "load"} <= given.keys():
+        raise RequestError("--burstiness: with --concurrency the rate is a goal, and nothing arrives; leave one out")
     store = load()
     built = command_line.read(given, text_only=options["text_only"], loads=store.loads, workloads=store.workloads)
     if path := given.get("trace"):

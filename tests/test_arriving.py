@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from recommender import Request, compare, estimate, recommend, review
+from recommender import NothingFits, Request, compare, estimate, recommend, review
 from recommender.choose.arriving import arrive_at
 from recommender.choose.select import predict
 from recommender.commands import compare as compare_command
@@ -104,3 +104,88 @@ def test_several_are_in_flight_at_a_rate() -> None:
     assert "LMD209" in codes("4", more="--max-concurrent-requests 1")
     assert "LMD209" not in codes("4", more="--max-concurrent-requests 64")
     assert codes("4", omp="")["LMD401"] == "warning"
+
+
+PYTORCH_ONLY = Request(gpu="h100-sxm-80g", model="qwen3-vl-8b-instruct", images=1, image_width=448, image_height=448)
+
+
+def test_more_load_takes_no_smaller_batch() -> None:
+    """Where batches of one and two are equally fast, the search goes on: what is picked serves what comes."""
+    batches = []
+    for rps in (5, 6, 7):
+        found = recommend(replace(PYTORCH_ONLY, rps=rps))
+        assert found.speed.rps.value == pytest.approx(rps, rel=0.01)
+        batches.append(found.config.max_batch_size)
+    assert batches == sorted(batches)
+
+
+@pytest.mark.parametrize("more", [1.1, 1.5])
+def test_headroom_is_a_higher_rate(more: float) -> None:
+    """Planned for half as much again, what fits and what does not is that of the higher rate."""
+    request = Request(gpu="l4", model="qwen2.5-7b-instruct", workload="chat", rps=1.2)
+    planned, higher = recommend(replace(request, headroom=more)), recommend(replace(request, rps=1.2 * more))
+    assert planned.config == higher.config
+    assert planned.speed.rps.value == pytest.approx(higher.speed.rps.value)
+    with pytest.raises(NothingFits):
+        recommend(replace(request, rps=2.2, headroom=1.5))
+    with pytest.raises(NothingFits):
+        recommend(replace(request, rps=3.3))
+
+
+def test_headroom_raises_the_rate_that_is_a_goal() -> None:
+    """With a load given, too: ten requests a second and half as many more are fifteen."""
+    asked = Request(gpu="h100-sxm-80g", model="llama-3.1-8b-instruct", workload="chat", concurrency=32)
+    most = estimate(asked).speed.rps.high
+    over = estimate(replace(asked, rps=most * 0.9, headroom=1.5))
+    constraints = {each.constraint for each in over.findings if each.severity == "reject"}
+    assert "goal-rps" in constraints
+
+
+@pytest.mark.parametrize("rps", [10, 20, 22, 25, 26.5, 27])
+def test_the_answered_rate_is_in_its_range(rps: float) -> None:
+    """Also near and above what a server can do, and the latency is inside of its range, not at the end."""
+    request = Request(gpu="h100-sxm-80g", model="llama-3.1-8b-instruct", workload="chat", rps=rps)
+    for found in (estimate(request), estimate(request, {"--session-len": "8192"})):
+        speed = found.speed
+        assert speed.rps.low <= speed.rps.value <= speed.rps.high <= rps * 1.001
+        assert speed.profile is not None
+        assert speed.rps.value == pytest.approx(min(speed.profile.rps, rps), rel=0.01)
+        for each in (speed.latency_ms, speed.token_ms):
+            assert each.low < each.value < each.high
+
+
+def test_what_turbomind_does_not_serve_is_priced_on_the_engine_that_runs() -> None:
+    """LMDeploy falls back to PyTorch: without options, as an adviser's and as an estimate it is one server."""
+    asked = replace(PYTORCH_ONLY, concurrency=32)
+    given = estimate(asked, {"--max-batch-size": "256"})
+    pytorch = estimate(asked, {"--max-batch-size": "256", "--backend": "pytorch"})
+    assert given.speed.rps.value == pytest.approx(pytorch.speed.rps.value)
+    assert any(each.severity == "reject" for each in given.findings)  # it is said, too
+    assert not any(each.severity == "reject" for each in pytorch.findings)
+
+
+def test_goals_for_latency_and_tokens_are_reviewed() -> None:
+    """As those for the first token and the slowest hundredth."""
+    script = "lmdeploy serve api_server meta-llama/Llama-3.1-8B-Instruct --session-len 8192\n"
+    for goal in ("latency", "tpot", "ttft", "p99"):
+        for most, found in (("1ms", True), ("60s", False)):
+            said = review(script, gpu="h100-sxm-80g", load="16", workload="chat", **{goal: most})
+            assert ("LMD214" in {each.rule.id for each in said.findings}) == found, goal
+
+
+def test_the_longest_requests_of_a_workload_are_reviewed() -> None:
+    """Chat's take 4,177 + 601 tokens."""
+    script = "lmdeploy serve api_server meta-llama/Llama-3.1-8B-Instruct --session-len {}\n"
+    for length, found in ((2048, True), (6144, False)):
+        said = review(script.format(length), gpu="h100-sxm-80g", load="16", workload="chat")
+        assert ("LMD202" in {each.rule.id for each in said.findings}) == found
+
+
+def test_a_cache_of_8_bits_is_judged_at_the_rate() -> None:
+    """On an L4 16 bits are too few for retrieval at half a request a second: the answers take minutes."""
+    script = (
+        "lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --backend turbomind --session-len 8192"
+        " --max-batch-size 64 --cache-max-entry-count 0.8 --quant-policy 8\n"
+    )
+    said = review(script, gpu="l4", workload="rag", rps="0.5")
+    assert "LMD415" not in {each.rule.id for each in said.findings}

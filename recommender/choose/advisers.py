@@ -23,7 +23,7 @@ from recommender.knowledge.eras import within
 from recommender.knowledge.other_servers import closest_option
 from recommender.knowledge.provenance import code_caveat, measured_lines
 from recommender.knowledge.store import Store
-from recommender.request.resolved_request import ResolvedRequest
+from recommender.request.resolved_request import ResolvedRequest, serving_engines
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
@@ -220,6 +220,15 @@ def _explain_removed(resolved: ResolvedRequest, flag: records.Flag, setting: Adv
         verdicts=(),
         caveat=code_caveat(resolved.store, flag.sources, resolved.release.id),
     )
+
+
+def fall_back(resolved: ResolvedRequest, config: Configuration) -> Configuration:
+    """Return a configuration with the engine that runs it: LMDeploy takes the other one if only that serves the model.
+
+    Source: 0.18.0 lmdeploy/archs.py:38.
+    """
+    serving = serving_engines(resolved.model, resolved.version)
+    return config if config.backend in serving or not serving else replace(config, backend=serving[0])
 
 
 def find_problems(

@@ -27,6 +27,6 @@ def arrive_at(resolved: ResolvedRequest, config: Configuration) -> ResolvedReque
     request, places = resolved.request, config.max_batch_size * config.servers
     if not tells_rate_only(request) or places < 1:
         return resolved
-    arriving = replace(resolved, rps=request.rps * request.headroom, concurrency=places)
+    arriving = replace(resolved, rps=request.planned_rps, concurrency=places)
     mean = arriving.rps * estimate(arriving, config, ranged=False).latency_ms.value / 1e3
     return replace(arriving, concurrency=min(math.ceil(mean + 3 * math.sqrt(mean)), places))

@@ -216,6 +216,7 @@ def fact_values(resolved: ResolvedRequest) -> dict[str, Value]:
         "model.tile_tokens": vision.tokens_per_tile if vision else 0,
         **{name: getattr(resolved, field) for name, field in CASE.items()},
         **{name: getattr(request, field) for name, field in REQUEST.items()},
+        "request.rps": request.planned_rps,
     }
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from recommender.choose import advisers, constraints
 from recommender.choose.candidates import at_bits
 from recommender.choose.select import predict
 from recommender.estimate.uncertainty import Range
-from recommender.request.resolved_request import engines_for
 
 if TYPE_CHECKING:
     from recommender.choose.recommend import Recommendation
@@ -35,9 +34,7 @@ def compare_with_defaults(recommendation: Recommendation) -> DefaultsComparison 
         return None
     resolved, ours = recommendation.resolved, recommendation.speed.rps
     given = advisers.follow(resolved, advisers.DEFAULTS, {}, ())
-    config = advisers.build_configuration(resolved, given)
-    if config.backend not in engines_for(replace(resolved.request, backend="auto"), resolved.model, resolved.version):
-        config = replace(config, backend=resolved.engine)  # LMDeploy falls back (0.18.0 lmdeploy/archs.py:38)
+    config = advisers.fall_back(resolved, advisers.build_configuration(resolved, given))
     candidate = predict(resolved, config, ranged=False)
     rps = candidate.speed.rps.value
     goals = constraints.list_goal_constraints(resolved.store)

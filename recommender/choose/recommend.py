@@ -36,6 +36,8 @@ MAX_RPS_CONCURRENCY = 1024
 RATE_CONSTRAINT = "goal-rps"
 LARGER = 5
 """Doublings of a batch that reaches the rate, at most."""
+FLAT = 1
+"""Doublings in a row that may bring nothing: some batches of two are no faster than those of one."""
 WORTH = 0.05
 """Least share of a request's time that twice the batch must save to be worth its memory."""
 
@@ -131,12 +133,14 @@ def recommend_adviser(
     from recommender.choose import advisers
 
     setup, given = configure_adviser(request, adviser, added, left_out, store)
-    resolved = arrive_at(setup.resolved, setup.config)
-    candidate = predict(resolved, setup.config)
+    config = advisers.fall_back(setup.resolved, setup.config)
+    resolved = arrive_at(replace(setup.resolved, engine=cast(EngineName, config.backend)), config)
+    candidate = predict(resolved, config)
+    asked = candidate if config == setup.config else predict(resolved, setup.config)
     return replace(
-        _complete(resolved, candidate, advisers.find_problems(resolved, given, candidate)),
+        _complete(resolved, candidate, advisers.find_problems(resolved, given, asked)),
         adviser=given.id,
-        explanations=advisers.explain_given(resolved, given, candidate),
+        explanations=advisers.explain_given(resolved, given, asked),
         added=given.added,
         left_out=given.left_out,
     )
@@ -196,29 +200,35 @@ def _for_rate(resolved: ResolvedRequest) -> tuple[ResolvedRequest, Choice | NoCa
     Requests arrive one by one and wait for a place in the batch. The concurrency rises until all goals are met and
     the next one would shorten a request by less than ``WORTH``, or give up accuracy that the rate does not need.
     """
-    rate = resolved.request.rps * resolved.request.headroom
     goals = list_goal_constraints(resolved.store)
-    tried = replace(resolved, concurrency=1, rps=rate)
+    tried = replace(resolved, concurrency=1, rps=resolved.request.planned_rps)
     outcome = choose(tried)
-    left = LARGER
-    near: list[tuple[ResolvedRequest, Choice]] = []
+    best, near = (tried, outcome), _near(tried, outcome)
+    left, flat = LARGER, 0
     while tried.concurrency < MAX_RPS_CONCURRENCY and left:
         missed = set() if isinstance(outcome, Choice) else goals & dict(outcome.rejected).keys()
         if not (missed or isinstance(outcome, Choice)):
             break
         left -= RATE_CONSTRAINT not in missed
-        near += [(tried, outcome.near)] if isinstance(outcome, NoCandidate) and outcome.near else []
-        larger = replace(tried, concurrency=2 * tried.concurrency)
-        found = choose(larger)
-        if isinstance(found, NoCandidate) and not goals & dict(found.rejected).keys():
+        tried = replace(tried, concurrency=2 * tried.concurrency)
+        outcome = choose(tried)
+        if isinstance(outcome, NoCandidate) and not goals & dict(outcome.rejected).keys():
             break  # the rate is the limit, not the memory for more requests at once
-        if isinstance(outcome, Choice) and not (isinstance(found, Choice) and _is_worth(tried, found, outcome)):
+        near += _near(tried, outcome)
+        if _is_worth(best, tried, outcome):
+            best, flat = (tried, outcome), 0
+        elif flat == FLAT:
             break
-        tried, outcome = larger, found
-    near += [(tried, outcome.near)] if isinstance(outcome, NoCandidate) and outcome.near else []
-    if isinstance(outcome, NoCandidate) and near:
+        else:
+            flat += 1
+    if isinstance(best[1], NoCandidate) and near:
         return min(near, key=lambda each: round(excess(each[1].best, resolved.request), 2))
-    return tried, outcome
+    return best
+
+
+def _near(tried: ResolvedRequest, outcome: Choice | NoCandidate) -> list[tuple[ResolvedRequest, Choice]]:
+    """Return what misses only goals by little, if that is all there is."""
+    return [(tried, outcome.near)] if isinstance(outcome, NoCandidate) and outcome.near else []
 
 
 def _with_hint(resolved: ResolvedRequest, near: Choice) -> Choice:
@@ -232,10 +242,17 @@ def _with_hint(resolved: ResolvedRequest, near: Choice) -> Choice:
     return replace(near, warnings=tuple(warnings))
 
 
-def _is_worth(tried: ResolvedRequest, larger: Choice, smaller: Choice) -> bool:
-    """Return whether a larger batch than that ``tried`` is clearly faster, and its KV cache as precise as can be."""
-    fast, slow = larger.best, smaller.best
-    if fast.config.kv_bits < slow.config.kv_bits and _most_served(tried, slow).value >= tried.rps:
+def _is_worth(
+    best: tuple[ResolvedRequest, Choice | NoCandidate], tried: ResolvedRequest, outcome: Choice | NoCandidate
+) -> bool:
+    """Return whether a larger batch is clearly faster, with a KV cache as precise as can be, or the first that fits."""
+    smaller = best[1]
+    if isinstance(smaller, NoCandidate):
+        return True
+    if isinstance(outcome, NoCandidate):
+        return False
+    fast, slow = outcome.best, smaller.best
+    if fast.config.kv_bits < slow.config.kv_bits and _most_served(best[0], slow).value >= tried.rps:
         return False
     return fast.speed.latency_ms.value < (1 - WORTH) * slow.speed.latency_ms.value
 
@@ -250,9 +267,9 @@ def _most_served(resolved: ResolvedRequest, candidate: Candidate) -> Range:
 
 
 def _bound_by_arrivals(served: Range, most: Range, arriving: float) -> Range:
-    """Return the answered requests/s: all that arrive, or as many as can be served."""
-    low, value, high = (min(arriving, end) for end in (most.low, min(served.value, most.value), most.high))
-    return Range(value, low, high)
+    """Return the answered requests/s, with the range of the ``most`` that are: never more than arrive."""
+    value = min(served.value, arriving)
+    return Range(value, min(value, most.low), min(max(value, most.high), arriving))
 
 
 def _warn_of_queue(
@@ -262,7 +279,7 @@ def _warn_of_queue(
 
     Nothing if the middle misses the rate: that is among ``findings`` already.
     """
-    asked = resolved.rps or resolved.request.rps
+    asked = resolved.rps or resolved.request.planned_rps
     if most.low >= asked or any(each.constraint == RATE_CONSTRAINT for each in findings):
         return ()
     served = f"{most.value:.3g} are served ({most.low:.3g} to {most.high:.3g})"

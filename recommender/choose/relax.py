@@ -219,8 +219,8 @@ def _list_missed(request: Request, speed: Speed) -> list[str]:
         if (value := speed.goal_ms(goal)) > goal.most_ms:
             at = "" if goal.option == "--p99" or goal.at == "mean" else f"{goal.at}:"
             options.append(f"{goal.option} {at}{write_time(value)}")
-    if request.rps and speed.rps.value < request.rps:
-        options.append(f"--rps {write_rate(speed.rps.value)}")
+    if speed.rps.value < request.planned_rps:
+        options.append(f"--rps {write_rate(speed.rps.value / request.headroom)}")
     return options
 
 

@@ -204,7 +204,7 @@ def _make_room(
 def excess(candidate: Candidate, request: Request) -> float:
     """Return by how much a prediction misses the request's goals, as a sum of logarithms; 0: none."""
     over = [candidate.speed.goal_ms(goal) / goal.most_ms for goal in request.time_goals]
-    over += [request.rps / candidate.speed.rps.value] if request.rps else []
+    over += [request.planned_rps / candidate.speed.rps.value] if request.rps else []
     return sum(math.log(each) for each in over if each > 1)
 
 

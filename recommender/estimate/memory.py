@@ -52,7 +52,7 @@ def likely_range(resolved: ResolvedRequest, memory: Memory, tp: int) -> tuple[in
     vision = memory.item("vision").bytes
     ready = memory.total - vision
     high = int(ready * max(residual.high, 1.0)) + vision
-    return int(ready * min(residual.low, 1.0)), min(high, memory.high)
+    return max(int(ready * min(residual.low, 1.0)), memory.low), min(high, memory.high)
 
 
 def _estimate_server(resolved: ResolvedRequest, config: Configuration, taken: int) -> Memory:

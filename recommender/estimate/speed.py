@@ -177,7 +177,9 @@ def estimate(resolved: ResolvedRequest, config: Configuration, ranged: bool = Tr
     }
     if ranged:
         first, step = add_range("ttft-alone", point.first), add_range("token-alone", point.step)
-        figures = uncertainty.remove_impossible(figures, first, step, resolved.concurrency, resolved.output_tokens)
+        # Of answers that differ in length, the mean is not that of first tokens and of times between tokens.
+        tokens = 1 if resolved.output_lengths else resolved.output_tokens
+        figures = uncertainty.remove_impossible(figures, first, step, resolved.concurrency, tokens)
     return Speed(
         **figures,
         limit=point.limit,

@@ -10,6 +10,7 @@ from recommender.choose.constraints import ConstraintFinding
 from recommender.choose.reasons import has_source, range_text
 from recommender.common.terminal import labelled, wrap
 from recommender.estimate.configuration import Configuration
+from recommender.estimate.memory import likely_range
 from recommender.estimate.speed import Speed
 from recommender.lookup.comparison import OURS, ComparedSetting, ComparedValue, Comparison, rejections, unknown_options
 from recommender.render.summary import cite, gib
@@ -180,7 +181,8 @@ def _table(comparison: Comparison) -> Iterator[str]:
 
 def _row(name: str, recommendation: Recommendation) -> str:
     memory, speed = recommendation.memory, recommendation.speed
-    gibs = f"{gib(memory.total)} ({gib(memory.low)}-{gib(memory.high)})"
+    low, high = likely_range(recommendation.resolved, memory, recommendation.config.tp)
+    gibs = f"{gib(memory.total)} ({gib(low)}-{gib(high)})"
     fits = "no start" if unknown_options(recommendation) else "no" if rejections(recommendation) else "yes"
     return f"  {name:<8} {fits:<9}{gibs:<20}{_range(speed.latency_ms, 1000):<20}{_range(speed.rps)}"
 

@@ -83,11 +83,13 @@ def replayed_misses(recommendation: Recommendation) -> tuple[str, ...]:
     )
 
 
-def _load(resolved: ResolvedRequest) -> str:
+def _load(resolved: ResolvedRequest, config: Configuration) -> str:
     """Return how many requests are in flight or arrive, and what was asked besides."""
     together = count(resolved.concurrency, "concurrent request")
     if resolved.rps:
-        return f"{resolved.rps:g} requests/s arriving, {resolved.concurrency} at most at once"
+        places = config.max_batch_size * config.servers
+        most = f"{places} at most" if resolved.concurrency >= places else f"about {resolved.concurrency}"
+        return f"{resolved.rps:g} requests/s arriving, {most} at once"
     return together
 
 
@@ -96,8 +98,7 @@ def _tokens(resolved: ResolvedRequest, config: Configuration) -> str:
     inputs, outputs = f"{resolved.input_tokens(config.max_tiles):,}", f"{resolved.output_tokens:,}"
     parts = [f"{inputs} input and {outputs} output tokens"]
     if resolved.prompt_lengths or resolved.output_lengths or resolved.turns > 1:
-        longest = resolved.longest()
-        most, answer = longest.input_tokens(config.max_tiles), longest.output_tokens
+        most, answer = resolved.longest_prompt().input_tokens(config.max_tiles), resolved.longest().output_tokens
         parts = [f"input {inputs} tokens (up to {most:,}), output {outputs} (up to {answer:,})"]
     if resolved.prefix_tokens:
         parts.append(f"{resolved.prefix_tokens:,} of each input are the same")
@@ -115,7 +116,7 @@ def describe_sizes(resolved: ResolvedRequest) -> str:
 def describe_load(resolved: ResolvedRequest, config: Configuration) -> str:
     """Return in one sentence what the requests are and how many come."""
     images = f"{count(resolved.images, 'image')} of {describe_sizes(resolved)}, " if resolved.images else ""
-    return f"{_load(resolved)}: {images}{_tokens(resolved, config)}"
+    return f"{_load(resolved, config)}: {images}{_tokens(resolved, config)}"
 
 
 def describe_goals(recommendation: Recommendation) -> Iterator[str]:
@@ -126,8 +127,8 @@ def describe_goals(recommendation: Recommendation) -> Iterator[str]:
         missed = "" if predicted <= goal.most_ms else ", missed"
         yield f"{FIGURES[goal.figure]} {goal.at} {duration(predicted)} of {duration(goal.most_ms)}{missed}"
     if request.rps and not recommendation.resolved.rps:
-        missed = "" if speed.rps.value >= request.rps else ", missed"
-        yield f"rate {rate(speed.rps.value)} of {request.rps:g} requests/s{missed}"
+        missed = "" if speed.rps.value >= request.planned_rps else ", missed"
+        yield f"rate {rate(speed.rps.value)} of {request.planned_rps:g} requests/s{missed}"
 
 
 def asks_revision(recommendation: Recommendation) -> bool:

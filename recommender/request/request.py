@@ -182,6 +182,11 @@ class Request:
     """Engine; auto: TurboMind where it serves the model."""
 
     @property
+    def planned_rps(self) -> float:
+        """The requests/s to plan for: those given, with headroom."""
+        return self.rps * self.headroom
+
+    @property
     def time_goals(self) -> tuple[TimeGoal, ...]:
         """The goals for times that were given."""
         ttft, tpot = (self.ttft_ms, self.ttft_at), (self.tpot_ms, self.tpot_at)

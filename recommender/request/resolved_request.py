@@ -107,6 +107,11 @@ class ResolvedRequest:
         text = self.prompt_in_turn(prompt, output, self.turns - 1)
         return changed(self, prompt_tokens=text, output_tokens=output, prompt_lengths=(), output_lengths=(), turns=1)
 
+    def longest_prompt(self) -> ResolvedRequest:
+        """Return the case with every prompt as long as the longest, beside the shortest answer."""
+        shortest = changed(self, output_lengths=(), output_tokens=self.outputs[0])
+        return shortest.longest()
+
     def total_variance(self) -> float:
         """Return the variance of ``total_tokens`` over the requests."""
         return total_variance(self.prompts, self.outputs, self.turns, self.prefix_tokens, self.max_context)
@@ -163,9 +168,10 @@ class ResolvedRequest:
 
 def _assumed(request: Request) -> tuple[str, ...]:
     """Return the assumptions that matter, for the report."""
-    if request.cpus != DEFAULT_CPUS:
-        return ()
-    return (f"assuming a host of {DEFAULT_CPUS} CPU cores (pass --cpus to change)",)
+    cores = f"assuming a host of {DEFAULT_CPUS} CPU cores (pass --cpus to change)"
+    images = request.max_context and request.images
+    context = ("--max-context limits text; images come on top",) if images else ()
+    return (*context, *((cores,) if request.cpus == DEFAULT_CPUS else ()))
 
 
 def resolve_request(

@@ -41,7 +41,7 @@ REVIEW = (
 COMPOSED = (
     "{0} on {1} x {2}", "TurboMind", "PyTorch engine",
     "{0} concurrent requests", "1 concurrent request",
-    "{0} requests/s arriving, {1} at most at once",
+    "{0} requests/s arriving, {1} at most at once", "{0} requests/s arriving, about {1} at once",
     "{0} images of {1}", "1 image of {0}",
     "{0} input and {1} output tokens",
     "input {0} tokens (up to {1}), output {2} (up to {3})",
@@ -59,6 +59,7 @@ COMPOSED = (
     "{0} is given {1} times ({2}): all GPUs of a server must be the same model; name one, "
     "or compare several with recommend plan",
     "--burstiness: only arrivals have gaps between them; add --rps, or leave it out",
+    "--burstiness: with --concurrency the rate is a goal, and nothing arrives; leave one out",
     "--{0} steers our own choice, and --follow takes another; remove one",
     "{0} needs --follow; to change a generated script, set the variables at its top",
     "Refuted", "No-effect", "Outdated", "Measured on LMDeploy {0}: {1}; {2}; {3}.", "random weights", "{0}, {1}: x{2}.",

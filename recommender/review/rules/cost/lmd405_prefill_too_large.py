@@ -49,7 +49,7 @@ def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     if prefill_tokens < 2 * enough:
         return
     smaller = replace(candidate.config, prefill_tokens=enough)
-    saved = candidate.memory.total - memory.estimate(case.resolved, smaller).total
+    saved = candidate.memory.total - memory.estimate(case.loaded, smaller).total
     if saved >= NOTABLE * case.resolved.gpu.memory_mib * MIB:
         chosen = surroundings.recommended_config(case)
         if chosen and case.resolved.images:

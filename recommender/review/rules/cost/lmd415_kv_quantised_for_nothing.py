@@ -38,7 +38,7 @@ def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
         return
     from recommender.choose.select import predict
 
-    plain = predict(case.resolved, replace(candidate.config, kv_bits=16)).memory
+    plain = predict(case.loaded, replace(candidate.config, kv_bits=16)).memory
     if plain.kv_tokens >= plain.kv_needed_tokens and plain.kv_tokens >= candidate.config.session_len:
         yield Diagnostic(
             checks.at(setting),

@@ -1,7 +1,8 @@
 """Output that is cut off
 
 ## What it does
-Reports session lengths that hold the prompt but not the whole output, and a max_new_tokens below the expected output.
+Reports session lengths that hold the prompt but not the whole output, or not the longest requests of a workload, and a
+max_new_tokens below the expected output.
 
 ## Why
 Prompt and output share the session, and LMDeploy cuts off what does not fit. A truncated JSON object does not parse.
@@ -23,7 +24,7 @@ from recommender.review.rules.constraint_rule import constraint_rule
 rule = constraint_rule(
     __name__,
     "warning",
-    ("session-holds-output", "max-tokens-cover-output"),
+    ("session-holds-output", "session-holds-longest", "max-tokens-cover-output"),
     sources=("threads/answer-cut-off",),
     needs=("model", "load"),
     unless={"session-holds-output": ("session-holds-input", "session-holds-input-before-0-16")},

@@ -1,7 +1,7 @@
 """A goal that the launch is not expected to reach
 
 ## What it does
-Reports goals (`--p99`, `--ttft`, `--rps`) that the predicted figures of the launch miss.
+Reports goals (`--ttft`, `--tpot`, `--latency`, `--p99`, `--rps`) that the predicted figures of the launch miss.
 
 ## Why
 The prediction is the one that `recommend` uses. `recommend --explain` shows its range and its error on measured runs.
@@ -23,7 +23,7 @@ from recommender.review.rules.constraint_rule import LAUNCH, constraint_rule
 rule = constraint_rule(
     __name__,
     "warning",
-    ("goal-p99", "goal-rps", "goal-ttft"),
+    ("goal-latency", "goal-p99", "goal-rps", "goal-tpot", "goal-ttft"),
     needs=("gpu", "model", "load"),
     at=LAUNCH,
     when=lambda case: checks.alone(case) and checks.wanted(case) == checks.engine(case),
