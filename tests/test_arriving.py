@@ -1,5 +1,6 @@
 """A rate of arrivals, at configurations that were given: estimates, advisers, scripts under review."""
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from recommender.knowledge.index import read_record
 from recommender.knowledge.load import load
 from recommender.knowledge.run_figures import figures
 from recommender.request.resolved_request import resolve_request
+from recommender.request.trace_load import learn_load
 
 STORE = load()
 EVIDENCE = Path(__file__).parent.parent / "knowledge" / "evidence"
@@ -189,3 +191,16 @@ def test_a_cache_of_8_bits_is_judged_at_the_rate() -> None:
     )
     said = review(script, gpu="l4", workload="rag", rps="0.5")
     assert "LMD415" not in {each.rule.id for each in said.findings}
+
+
+def test_a_steady_trace_is_no_poisson_process(tmp_path: Path) -> None:
+    """Gaps of a quarter of a second: nobody waits. Ten at once say nothing of that: then arrivals are random."""
+    for at, least, most in (
+        ([250 * place for place in range(80)], 0.0, 0.05),
+        ([5000 * (place // 10) for place in range(80)], 1.0, 1.0),
+    ):
+        path = tmp_path / "trace.jsonl"
+        rows = [{"timestamp": when, "input_length": 500, "output_length": 30, "hash_ids": []} for when in at]
+        path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+        learned, _ = learn_load(Request(gpu="h100-sxm-80g", model="llama-3.1-8b-instruct"), path)
+        assert least <= learned.burstiness <= most

@@ -85,10 +85,10 @@ MISSED = (("tp", 1), ("goal-rps", 2))
 
 
 def test_a_rate_is_reached_with_as_few_in_flight_as_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One, two, four: doubled while the rate is missed, and once more, which shortens nothing."""
+    """One, two, four: doubled while the rate is missed, and twice more, which shortens nothing."""
     tried = choices(monkeypatch, MISSED, MISSED, MISSED)
     made = recommend.recommend(Request(gpu="h100-sxm-80g", rps=20.0))
-    assert tried == [1, 2, 4, 8, 16]
+    assert tried == [1, 2, 4, 8, 16, 32]
     assert made.resolved.concurrency == 8
 
 

@@ -103,7 +103,9 @@ def _arrivals(request: Request, trace: Trace) -> dict[str, Any]:
     span = trace.arrivals_s[-1] if trace.arrivals_s else 0.0
     if span > 0 and (rate := float(f"{(len(trace.arrivals_s) - 1) / span:.4g}")) >= LEAST:
         learned = burstiness_of(trace.arrivals_s)
-        bursts = request.burstiness or (1.0 if learned is None else round(learned, 3))
+        # As many at every tick of a coarse clock tell nothing of the gaps.
+        unknown = learned is None or (not learned and len({*trace.arrivals_s}) < len(trace.arrivals_s))
+        bursts = request.burstiness or (1.0 if unknown else round(learned or 0.0, 3))
         return {"rps": rate, "burstiness": min(max(bursts, 0.01), 100.0)}
     return {"concurrency": min(trace.most_in_flight, MAX_CONCURRENCY)} if trace.most_in_flight else {}
 
