@@ -200,6 +200,18 @@ def test_money_is_counted_by_the_average() -> None:
     assert f"{costs[0]:,.2f}" in text
 
 
+@pytest.mark.parametrize("words", ["--rps 200 --p99 800 --gpu H100:8", "--rps 20 --workload chat --gpu H100:2"])
+def test_the_json_has_the_texts_first_tokens(words: str) -> None:
+    """The tail of arrivals is in both: so many ms for the slowest hundredth."""
+    _, text, _ = run(*shlex.split(words))
+    told = re.search(r"TTFT[^:]*: p50 ([\d,.]+) ms, p99 ([\d,.]+) ms", " ".join(text.split()))
+    assert told
+    _, out, _ = run(*shlex.split(words), "--json")
+    ttft = json.loads(out)["fleets"][0]["peak"]["spare_down"]["ttft"]
+    for at, shown in zip(("p50", "p99"), told.groups(), strict=True):
+        assert ttft[at] == pytest.approx(float(shown.replace(",", "")), rel=0.01)
+
+
 BAD = [
     (("--gpu", "L4"), "--rps is needed"),
     (("--rps", "5"), "--gpu is missing"),

@@ -368,6 +368,15 @@ def test_values_become_recommends_in_the_authors_structure() -> None:
     assert all("\n" not in each for each in said)
 
 
+def test_a_session_that_refuses_the_known_images_does_not_stay() -> None:
+    """Lengths of text are the author's unless they are told, but not a session below an image: 2,339 tokens."""
+    serve = "lmdeploy serve api_server OpenGVLab/InternVL3-8B-hf --session-len {}\n"
+    short, _ = optimized(serve.format(512), load="16", image="1280x720")
+    assert int(short.partition("--session-len ")[2].split()[0]) > 2339
+    kept, _ = optimized(serve.format(4096), load="16", image="1280x720")
+    assert "--session-len 4096" in kept
+
+
 def _recommended() -> tuple[optimize.Explanation, ...]:
     from artefacts import found
 

@@ -225,6 +225,38 @@ def test_a_script_of_a_config_map_runs_in_the_container_that_names_it(name: str)
     assert (launch.container is not None) == (name == "start.sh")
 
 
+MAP = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: {name}}}
+data:
+  start.sh: |
+    export X=1
+    exec lmdeploy serve api_server {name} --tp $TP
+---"""
+POD = """
+apiVersion: v1
+kind: Pod
+spec:
+  containers:
+    - {{name: {name}, command: [bash, /scripts/start.sh], env: [{{name: TP, value: "{tp}"}}]}}
+  volumes: [{volume}]
+---"""
+
+
+@pytest.mark.parametrize("order", [("small", "big"), ("big", "small")])
+@pytest.mark.parametrize(
+    "volume",
+    ["{{name: s, configMap: {{name: {0}}}}}", "{{name: s, projected: {{sources: [{{configMap: {{name: {0}}}}}]}}}}"],
+)
+def test_a_script_runs_in_the_pod_that_mounts_its_config_map(order: tuple[str, str], volume: str) -> None:
+    """Two maps have a script of one name; each gets the variables of its own pod, in whatever order they come."""
+    tp = {"small": "1", "big": "4"}
+    pods = [POD.format(name=name, tp=tp[name], volume=volume.format(name)) for name in order]
+    found = read("pods.yaml", "".join([MAP.format(name="small"), MAP.format(name="big"), *pods])).launches
+    assert {launch.model.value: launch.options[0].values[0].value for launch in found} == tp
+
+
 def test_a_text_that_is_added_up_is_a_command() -> None:
     """However many pieces, and whatever function makes one of them."""
     pieces = " + ".join(f'" --p{n} " + str({n})' for n in range(20))

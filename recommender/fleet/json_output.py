@@ -1,16 +1,18 @@
 """A plan as JSON, and its JSON Schema."""
 
 import math
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from typing import get_args
 
 from recommender.common.units import GIB
 from recommender.common.version import __version__
 from recommender.estimate.configuration import Configuration
-from recommender.estimate.scheduler.simulation import Quantiles
+from recommender.estimate.scheduler.simulation import Quantiles, Timed
 from recommender.estimate.uncertainty import Basis
 from recommender.fleet.aim import Aim
 from recommender.fleet.rate_search import ServerState
 from recommender.fleet.sizing import RANGE_END, FleetPlan, HostKind, Limit, SizedFleet, Unfit, cost
+from recommender.request.request import Quantile
 
 FORMAT = 2
 
@@ -202,6 +204,9 @@ def _finite(ms: float) -> float | None:
     return round(ms, 1) if math.isfinite(ms) else None
 
 
+QUANTILES: tuple[Quantile, ...] = get_args(Quantile)
+
+
 def _state(state: ServerState) -> State:
     figures = state.figures
     return State(
@@ -211,10 +216,11 @@ def _state(state: ServerState) -> State:
         p99_ms=round(state.p99_ms, 1),
         rps=round(figures.rps, 3),
         requests=round(state.requests, 3),
-        ttft=_rounded(figures.ttft),
-        tpot=_rounded(figures.tpot),
+        ttft=_times(state, "ttft"),
+        tpot=_times(state, "tpot"),
     )
 
 
-def _rounded(times: Quantiles) -> Quantiles:
-    return Quantiles(*(round(time, 1) for time in astuple(times)))
+def _times(state: ServerState, figure: Timed) -> Quantiles:
+    """Return the quantiles of a time, the p99 as the report has it."""
+    return Quantiles(**{at: round(state.tail.time(state.figures, figure, at), 1) for at in QUANTILES})

@@ -20,6 +20,7 @@ ELSEWHERE: Mapping[str, str] = {
     "--quantization": "--model-format",
     "--served-model-name": "--model-name",
     "--enforce-eager": "--eager-mode (PyTorch engine only)",
+    "--model-path": "the model as the first word, without an option",
     "--instance-num": "--max-batch-size",
     "--cache-count": "--cache-max-entry-count",
 }

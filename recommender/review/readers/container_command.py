@@ -26,6 +26,8 @@ class ContainerCommand:
     outside: Mapping[str, Word] = field(default_factory=dict)
     """The variables that compose itself expands, of its .env."""
     unread: tuple[ReadProblem, ...] = ()
+    mounted: frozenset[str] = frozenset()
+    """The names of the ConfigMaps that its pod mounts."""
 
 
 def replicas(node: Node | None) -> int | None:

@@ -42,13 +42,14 @@ def read(script: Script) -> Script:
 
 def _scripts(run: Run, roots: Sequence[Node], containers: Sequence[ContainerCommand]) -> None:
     """Follow the scripts in ConfigMaps, each in the container whose command names it."""
-    kinds = ((root.get("kind"), root.get("data")) for root in roots)
-    maps = [data for kind, data in kinds if kind and kind.text == "ConfigMap" and data]
-    for key, value in [pair for data in maps for pair in data.pairs][:MOST_CONTAINERS]:
+    maps = [root for root in roots if (kind := root.get("kind")) and kind.text == "ConfigMap"]
+    held = [(root.get("metadata", "name"), *pair) for root in maps if (data := root.get("data")) for pair in data.pairs]
+    for name, key, value in held[:MOST_CONTAINERS]:
         if value.kind == "scalar" and "\n" in value.text.strip() and LAUNCH.search(value.text):
             run.state, run.functions, run.container = Variables(), {}, None
             for started in containers:
-                if any(field.known.rpartition("/")[2] == key.text for field in started.fields):
+                elsewhere = started.mounted and name and name.text not in started.mounted
+                if not elsewhere and any(field.known.rpartition("/")[2] == key.text for field in started.fields):
                     run.container = started.container
                     export(run, started.environment)
             walk(run, map_scalar(run.page.text, value), Where())

@@ -130,7 +130,18 @@ def _pod_container(
             Field((), script.start, script.end, inner=inner),
         ]
     around = _around_container(page, pod, container)
-    return ContainerCommand([*command, *arguments], environment, around, unread=unread)
+    return ContainerCommand([*command, *arguments], environment, around, unread=unread, mounted=_mounted(pod))
+
+
+def _mounted(pod: Node) -> frozenset[str]:
+    """Return the names of the ConfigMaps among a pod's volumes."""
+    volumes, names = pod.get("volumes"), set[str]()
+    for volume in volumes.items if volumes else ():
+        projected = volume.get("projected", "sources")
+        for source in (volume, *(projected.items if projected else ())):
+            name = source.get("configMap", "name")
+            names |= {name.text} if name else set()
+    return frozenset(names)
 
 
 def _around_container(page: SourceText, pod: Node, container: Node) -> Container:
