@@ -286,6 +286,17 @@ def test_without_a_release_the_newest_is_assumed() -> None:
     assert "Assuming LMDeploy" not in "".join(text.summary([engine.review("x.sh", SERVE, {"lmdeploy": "0.16.0"})]))
 
 
+def test_a_release_that_a_file_beside_names_is_told(tmp_path: Path) -> None:
+    """It decides what is found, so where it comes from is said; what is asked for comes first."""
+    from recommender.review.output.text import summary
+
+    (tmp_path / "Dockerfile").write_text("FROM openmmlab/lmdeploy:v0.10.0\n", encoding="utf-8")
+    script = str(tmp_path / "serve.sh")
+    said = "".join(summary([engine.review(script, SERVE, {})]))
+    assert "LMDeploy 0.10.0, as Dockerfile beside it says" in said
+    assert "beside it" not in "".join(summary([engine.review(script, SERVE, {"lmdeploy": "0.16.0"})]))
+
+
 @pytest.mark.parametrize(
     ("options", "release", "bits"),
     [

@@ -11,7 +11,9 @@ from recommender.common.text import WIDTH, count, masked, printable
 from recommender.knowledge.load import load
 from recommender.knowledge.provenance import record_caveat
 from recommender.render.summary import cite
+from recommender.review.case import Case
 from recommender.review.engine import SEVERITIES, Review
+from recommender.review.releases import covered, release_of
 from recommender.review.rule import Finding, Rule
 
 STYLES = {"error": "1;31", "warning": "1;33", "info": "1;36", "place": "1", "caret": "1;32", "label": "2"}
@@ -159,6 +161,13 @@ def _source(name: str) -> str:
     return f"{name} ({cite(part.sources, record_caveat(store, entry), most=1)})"
 
 
+def _beside(case: Case) -> Iterator[tuple[str, str]]:
+    """Yield the release of a case and the file beside the script that names it, if it is from there."""
+    pinned = release_of(case.script, case.launch) if case.release_known else None
+    if pinned and pinned.file and covered(case.resolved.store, pinned.release) == case.resolved.release.id:
+        yield case.resolved.release.id, pinned.file
+
+
 def summary(reviews: Sequence[Review]) -> Iterator[str]:
     """Yield the counts, assumptions and skipped rules."""
     total = counts(reviews)
@@ -176,6 +185,8 @@ def summary(reviews: Sequence[Review]) -> Iterator[str]:
     newest = {case.resolved.release.id for review in reviews for case in review.cases if not case.release_known}
     for release in sorted(newest):
         yield f"Assuming LMDeploy {release} (pass --lmdeploy to change, and for repairs that depend on it)."
+    for release, file in sorted({pinned for review in reviews for case in review.cases for pinned in _beside(case)}):
+        yield f"LMDeploy {release}, as {file} beside it says (pass --lmdeploy to change)."
     skipped = silent(reviews)
     if skipped:
         number = len({name for names in skipped.values() for name in names})

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from recommender.common.pattern import pattern
 from recommender.common.text import shorten
 from recommender.knowledge import option_values
 from recommender.review import accepted_options, checks, edits
@@ -30,6 +31,10 @@ from recommender.review.script.model import GivenOption, Word
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
+
+
+PLACEHOLDER = pattern(r"\{\}|\{\{.*\}\}|\$\{\w+\..*\}")
+"""What another program replaces before a shell sees it: of parallel and xargs, just and Jinja, Terraform."""
 
 
 @launch_rule(
@@ -73,6 +78,13 @@ def _judged(case: Case, option: GivenOption, word: Word, era: records.Era) -> Di
     if refusal is None or refusal.by != "parser":
         return None
     place = word.written or word.place
+    if PLACEHOLDER.search(value):
+        return Diagnostic(
+            place,
+            f"{option.name} {shorten(value)} was not judged: another program fills it in.",
+            "It depends on what that program gives.",
+            severity="info",
+        )
     if not era.choices:
         message = f"{option.name} requires {refusal.wanted}, not {shorten(value)}."
         return Diagnostic(place, message, "The parser stops at a value that it cannot convert.")
