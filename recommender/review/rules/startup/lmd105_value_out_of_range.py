@@ -28,6 +28,9 @@ OTHERS = frozenset({"cache-max-entry-count", "omp-num-threads"})
 """Options whose range has a rule of its own."""
 
 
+DTYPES = ("auto", "float16", "bfloat16")
+
+
 @launch_rule(
     "error",
     sources=(
@@ -50,6 +53,7 @@ def rule(case: Case) -> Diagnostics:
         if violation.settings and violation.settings[0].id not in refused:
             yield Diagnostic(checks.at(violation.settings[0]), violation.message, violation.record.remedy)
     yield from _kv_bits(case)
+    yield from _dtype(case)
 
 
 def _refusal(case: Case, setting: LaunchSetting) -> option_values.Refusal | None:
@@ -70,10 +74,22 @@ def _kv_bits(case: Case) -> Diagnostics:
         era = checks.era(case, option)
         if setting.text is None or era is None or option_values.runs_on_turbomind(option, setting.text):
             continue
-        known = ", ".join(encoding.text for encoding in option.encodings if encoding.text in era.choices)
+        choices = (encoding.text for encoding in option.encodings if encoding.text in era.choices)
+        python = case.launch.starts == "pipeline"  # its configuration knows no names
+        known = ", ".join(text for text in choices if text.isdecimal() or not python)
         if not option_values.refuse(era, setting.text):
             message = f"{setting.option.name} {setting.text} works on the PyTorch engine only."
             yield Diagnostic(checks.at(setting), message, f"TurboMind accepts {known}.")
-        elif case.launch.starts == "pipeline":  # no parser reads it
+        elif python:  # no parser reads it
             message = f"{setting.option.name} {setting.text} is out of range; use {known}."
             yield Diagnostic(checks.at(setting), message, "The configuration refuses the value.")
+
+
+def _dtype(case: Case) -> Diagnostics:
+    """Report a data type that the configuration of an engine refuses (0.7.0, 0.16.0 lmdeploy/messages.py)."""
+    setting = case.settings.get("dtype")
+    if case.launch.starts != "pipeline" or setting is None or setting.text is None:
+        return
+    if setting.text not in DTYPES:
+        message = f"{setting.option.name} {setting.text} is out of range; use {', '.join(DTYPES)}."
+        yield Diagnostic(checks.at(setting), message, "The configuration refuses the value.")
