@@ -32,6 +32,7 @@ WITHIN = "tp-within-gpus"
 @launch_rule("error", sources=(f"constraints/{WITHIN}", "environment/cuda-visible-devices"))
 def rule(case: Case) -> Diagnostics:
     yield from _hidden(case)
+    yield from _all_hidden(case)
     if case.number("nnodes") not in (None, 1):
         return  # over several hosts
     for violation in checks.broken(case, WITHIN):
@@ -60,3 +61,16 @@ def _hidden(case: Case) -> Diagnostics:
             f" {gpus} are numbered from 0.",
             "A container numbers its GPUs anew; startup fails if the server sees fewer than it needs.",
         )
+
+
+def _all_hidden(case: Case) -> Diagnostics:
+    """Report a value that hides every GPU: CUDA ends the list at the first number that is none of a GPU."""
+    word = case.launch.environment.get("CUDA_VISIBLE_DEVICES")
+    if word is None or word.value is None or word.value.partition(",")[0].strip() not in ("", "-1"):
+        return
+    place = word.written or word.place
+    yield Diagnostic(
+        place if place.end > place.start else case.launch.place,
+        f"CUDA_VISIBLE_DEVICES={shorten(word.value)} hides every GPU from the server.",
+        "Startup fails without a GPU; name those that it may use, from 0.",
+    )
