@@ -322,6 +322,34 @@ def test_a_repaired_file_can_be_told_to_machines(call: Called) -> None:
     assert [finding["rule"] for finding in json.loads(out)["findings"]] == ["LMD902"]
 
 
+@pytest.mark.parametrize(
+    ("path", "written", "repaired"),
+    [
+        ("x.sh", 'lmdeploy serve api_server m "--enable-prefix-caching=true"\n', '"--enable-prefix-caching"\n'),
+        (
+            "x.py",
+            "import os\nos.execvp('lmdeploy',\n"
+            "  ['lmdeploy', 'serve', 'api_server', 'm', '--enable-prefix-caching=true'])\n",
+            "'--enable-prefix-caching'])\n",
+        ),
+        (
+            "pod.yaml",
+            "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n    - name: a\n      image: openmmlab/lmdeploy:v0.18.0\n"
+            '      command: [lmdeploy, serve, api_server, m, "--enable-prefix-caching=true"]\n',
+            '"--enable-prefix-caching"]\n',
+        ),
+    ],
+)
+def test_a_quoted_switch_keeps_its_quote(path: str, written: str, repaired: str) -> None:
+    """Its value goes, the quote that ends the word stays; what was promised is done."""
+    (finding,) = (each for each in engine.review(path, written, {}).findings if each.rule.id == "LMD103")
+    assert finding.fix is not None
+    ((place, text),) = finding.fix.edits
+    made = written[: place.start] + text + written[place.end :]
+    assert made.endswith(repaired)
+    assert not [each for each in engine.review(path, made, {}).findings if each.rule.id == "LMD103"]
+
+
 # --- optimize
 
 Optimized = Callable[..., tuple[str, list[str]]]

@@ -61,7 +61,9 @@ def _switch(case: Case, option: GivenOption) -> Diagnostic:
     word = option.values[0]
     fix: Fix | None = None
     if (word.value or "").casefold() in TRUE and case.script.text[option.whole.start : option.place.end] == option.name:
-        alone = case.script.place(option.place.end, option.whole.end)
+        text, end = case.script.text, option.whole.end
+        quoted = text[end - 1] in "\"'" and text[option.whole.start - 1 : option.whole.start] == text[end - 1]
+        alone = case.script.place(option.place.end, end - quoted)  # the quote that ends the word stays
         fix = Fix(((alone, ""),), f"write {option.name} alone")
     return Diagnostic(
         word.place,
