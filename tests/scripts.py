@@ -5,7 +5,7 @@ from recommender.review.script.model import Kind, Launch, Script, Span
 
 PATHS = {
     "bash": "serve.sh", "command": "-", "python": "serve.py", "compose": "docker-compose.yaml",
-    "kubernetes": "deployment.yaml", "docker": "Dockerfile",
+    "kubernetes": "deployment.yaml", "docker": "Dockerfile", "systemd": "lmdeploy.service",
 }  # fmt: skip
 """A path of each kind of file."""
 
