@@ -33,9 +33,9 @@ def rule(script: Script) -> Diagnostics:
     if script.kind != "systemd" or not script.launches:
         return
     for match in BEFORE.finditer(script.text):
-        name = shorten(match["set"].partition("=")[0])
+        given = shorten(match["set"])
         yield Diagnostic(
             script.place(*match.span("set")),
-            f"systemd takes {name}= for the program and finds none.",
-            f"Only a shell reads variables before a command; write Environment={shorten(match['set'])} above.",
+            f"systemd takes {given} for the program and finds none.",
+            f"Only a shell reads variables before a command; write Environment={given} above.",
         )
