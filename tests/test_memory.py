@@ -457,14 +457,15 @@ def test_likely_memory_holds_its_middle_whatever_the_errors() -> None:
     assert vision > 0
     assert low == made.total - vision
     assert high == pytest.approx((made.total - vision) * 1.005 + vision, abs=2)
-    low, high, made = likely(0.97, 0.99)
-    assert low == pytest.approx((made.total - vision) * 0.97, abs=2)
+    low, high, made = likely(0.98, 0.99)
+    assert low == pytest.approx((made.total - vision) * 0.98, abs=2)
     assert high == made.total
 
 
-def test_likely_memory_is_no_more_than_the_parts_at_their_most() -> None:
+def test_likely_memory_is_within_the_parts_at_their_ends() -> None:
     """Errors as large as can be."""
-    assert likely(0.5, 3.0)[1] == likely(0.5, 3.0)[2].high
+    low, high, made = likely(0.5, 3.0)
+    assert (low, high) == (made.low, made.high)
 
 
 def test_without_errors_of_unseen_starts_the_parts_ends_are_told() -> None:

@@ -129,11 +129,18 @@ def test_the_tail_of_one_request_alone_is_longer_than_its_median() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prefill", "session", "passes"), [(512, 4096, 1), (330, 4096, 1), (329, 4096, 2), (110, 4096, 3), (512, 110, 3)]
+    ("prefill", "session", "batch", "passes"),
+    [
+        *((512, 4096, 1, 1), (329, 4096, 1, 1), (328, 4096, 1, 2), (109, 4096, 1, 3), (512, 110, 1, 3)),
+        *((266, 4096, 64, 1), (265, 4096, 64, 2), (109, 4096, 56, 2), (512, 110, 64, 3)),
+    ],
 )
-def test_each_pass_of_a_cut_prompt_encodes_its_images_again(prefill: int, session: int, passes: int) -> None:
-    """Each further pass costs that and a step; a pass holds the budget, and no more than a session."""
-    config, whole = configuration(prefill_tokens=prefill, session_len=session), configuration(prefill_tokens=4096)
+def test_each_pass_of_a_cut_prompt_encodes_its_images_again(
+    prefill: int, session: int, batch: int, passes: int
+) -> None:
+    """Each further pass costs that and a step. A pass takes the budget and the batch, and no more than a session."""
+    config = configuration(prefill_tokens=prefill, session_len=session, max_batch_size=batch)
+    whole = configuration(prefill_tokens=4096)
     made = figures(image(), config=config, encoded_again=2.5)
     further = made.token + 2.5 * tile() / 1e11
     assert made.ttft == pytest.approx(figures(image(), config=whole).ttft + (passes - 1) * further)

@@ -60,9 +60,11 @@ def prompt_tokens(resolved: ResolvedRequest, config: Configuration) -> int:
 def spare_tokens(config: Configuration, running: int) -> int:
     """Return the places of a batch that no running request needs: a pass takes so many prompt tokens more.
 
+    No more than a session, which holds all that a request has.
+
     Source: 0.16.0 src/turbomind/turbomind.cc:173-179, src/turbomind/engine/engine.cc:463.
     """
-    return max(config.max_batch_size - running, 0)
+    return max(min(config.max_batch_size - running, config.session_len - config.pass_tokens), 0)
 
 
 def contexts_limit(session_len: int, max_batch_size: int) -> int:
