@@ -59,7 +59,7 @@ def test_three_are_shown_nearest_first() -> None:
 
 
 def test_a_workload_is_nearer_than_requests_that_are_alike() -> None:
-    """Chat at a quarter of the load is as far as equal requests at half of it; rag and a prefix are workloads apart."""
+    """Chat with fewer in flight comes before equal requests; rag and a shared prefix are other workloads."""
     text = {"image": "", "pixels": 0, "input_tokens": 1318, "output_tokens": 177}
     runs = [
         run(name, load(workload=workload, concurrency=count, **text))
@@ -79,7 +79,7 @@ def test_a_workload_is_nearer_than_requests_that_are_alike() -> None:
 
 
 def test_what_was_measured_of_a_workload_is_shown() -> None:
-    """Real runs: chat of a model and a card with many of them, and captions."""
+    """Real runs: chat and retrieval of models and a card with many of them."""
     for asked in (
         {"gpu": "h100-sxm-80g", "model": "llama-3.1-8b-instruct", "workload": "chat", "concurrency": 64},
         {"gpu": "h100-sxm-80g", "model": "qwen2.5-7b-instruct-awq", "workload": "rag", "concurrency": 64},

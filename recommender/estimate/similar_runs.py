@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from recommender.estimate.configuration import Configuration
-from recommender.knowledge.run_figures import WITH_PREFIX
+from recommender.knowledge.store import WITH_PREFIX
 from recommender.request.resolved_request import ResolvedRequest
 
 if TYPE_CHECKING:
@@ -44,6 +44,11 @@ class SimilarRun:
     random_weights: bool
     """The weights were random, so that the answers mean nothing."""
 
+    @property
+    def kind(self) -> str:
+        """What the requests were, in words."""
+        return ", ".join(filter(None, (self.workload, self.image))) or "text"
+
 
 def find_similar_runs(resolved: ResolvedRequest, config: Configuration) -> tuple[SimilarRun, ...]:
     """Return up to ``SHOWN`` similar measured loads, most similar first.
@@ -52,12 +57,13 @@ def find_similar_runs(resolved: ResolvedRequest, config: Configuration) -> tuple
     """
     nearest: list[tuple[float, str, RunSummary, RunLoad]] = []
     prompt = resolved.input_tokens(config.max_tiles)
+    workload = resolved.request.workload + WITH_PREFIX * bool(resolved.prefix_tokens) if resolved.varies else ""
     evidence = resolved.store.evidence.values()
     runs = sorted((_compare_runs(resolved, config, run), run.id, run) for run in evidence if run.loads)
     for apart, name, run in runs:
         if apart > (nearest[SHOWN - 1][0] if len(nearest) >= SHOWN else TOO_FAR):
             break  # a load only adds to its run's distance
-        distances = ((apart + _compare_loads(resolved, prompt, load), load) for load in run.loads)
+        distances = ((apart + _compare_loads(resolved, prompt, workload, load), load) for load in run.loads)
         distance, load = min(distances, key=lambda pair: pair[0])
         nearest = sorted([*nearest, (distance, name, run, load)], key=lambda entry: entry[:2])[:SHOWN]
     return tuple(
@@ -88,12 +94,11 @@ def _compare_runs(resolved: ResolvedRequest, config: Configuration, run: RunSumm
     return apart + doublings(run.session, config.session_len) / 8
 
 
-def _compare_loads(resolved: ResolvedRequest, prompt: int, load: RunLoad) -> float:
+def _compare_loads(resolved: ResolvedRequest, prompt: int, workload: str, load: RunLoad) -> float:
     """Return how much a measured load differs from the request's, in doublings."""
     apart = doublings(load.concurrency, resolved.concurrency)
     apart += doublings(load.output_tokens, resolved.output_tokens) / 2
-    asked = resolved.request.workload + WITH_PREFIX * bool(resolved.prefix_tokens) if resolved.varies else ""
-    apart += OTHER_WORKLOAD * (load.workload != asked)
+    apart += OTHER_WORKLOAD * (load.workload != workload)
     pixels = resolved.images * resolved.image_width * resolved.image_height
     longer = doublings(load.input_tokens, prompt)
     if not pixels or not load.pixels:

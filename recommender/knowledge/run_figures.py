@@ -10,10 +10,11 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
+from recommender.knowledge.store import WITH_PREFIX
+
 if TYPE_CHECKING:
     from recommender.knowledge import records
 
-WITH_PREFIX = " with a prefix"
 P99_SAMPLES = 300
 LEAST_ROUNDS = 2
 """Rounds of answers that a closed loop needs, so that the first can be left out."""

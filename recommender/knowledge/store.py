@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from recommender.knowledge.published_loads import PublishedTable
 
 
+WITH_PREFIX = " with a prefix"
+"""Ends the name of a workload whose requests share one."""
+
+
 class RunSummary:
     """What the recommender reads of a run; ``index.read_record`` gives the whole record."""
 

@@ -200,8 +200,7 @@ def _near(recommendation: Recommendation) -> Iterator[str]:
     for run in recommendation.similar_runs:
         gpu = "" if run.gpu == resolved.gpu.id else f", {run.gpu}"
         model = "" if run.model == resolved.model.id else f", {run.model}"
-        kind = ", ".join(filter(None, (run.workload, run.image))) or "text"
-        workload = f"{run.concurrency} concurrent, {kind}{gpu}{model}"
+        workload = f"{run.concurrency} concurrent, {run.kind}{gpu}{model}"
         figures = f"{run.rps:,.1f} requests/s, median {run.p50_ms:,.0f} ms"
         host = f"LMDeploy {run.lmdeploy}, {weights(run.random_weights)}"
         yield from wrap(f"{run.run}: {workload}: {figures} ({host})", "  ", "    ")

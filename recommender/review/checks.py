@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PYTORCH", "TURBOMIND", "architecture", "engine", "is_file", "is_served", "serves", "wanted"]
 
+HOLDS_INPUT = ("session-holds-input", "session-holds-input-before-0-16")
+"""The constraints of a session that holds a request's prompt."""
 LOADED = frozenset(
     f"estimate.{name}" for name in ("kv_requests", "kv_needed_tokens", "latency_ms", "p99_ms", "ttft_ms", "rps")
 )

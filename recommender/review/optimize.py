@@ -41,7 +41,6 @@ UNLESS = {
     "prefix_caching": frozenset({"prefix_tokens", "turns", "workload"}),
 }
 """Settings that stay the author's unless one of these questions is answered."""
-HOLDS_INPUT = ("session-holds-input", "session-holds-input-before-0-16")
 PLAIN = pattern(r"[A-Za-z0-9_.,:/+-]+")
 ALONE = {
     "bash": re.compile(r"""\s*(?:(?:export|local|readonly)\s+)?\w+=(?:"[^"\\`]*"|'[^']*'|[^\s"'\\`#]*)\s*"""),
@@ -205,7 +204,7 @@ def _kept(case: Case) -> dict[str, int]:
 def _stays(case: Case, setting: str) -> bool:
     """Return whether an explicit setting depends on what the request does not tell."""
     made_here = MADE_BY in case.script.text[:HEAD]
-    if setting == "session_len" and any(checks.broken(case, *HOLDS_INPUT)):
+    if setting == "session_len" and any(checks.broken(case, *checks.HOLDS_INPUT)):
         return False  # the server would refuse every request that is known
     return setting in UNLESS and not UNLESS[setting] & case.answered and not made_here
 

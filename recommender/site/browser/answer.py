@@ -222,8 +222,7 @@ def _is_same(run: SimilarRun, recommendation: Recommendation) -> bool:
 
 
 def _run(run: SimilarRun) -> dict[str, Any]:
-    kind = ", ".join(filter(None, (run.workload, run.image))) or "text"
-    return {name: getattr(run, name) for name in run.__slots__} | {"kind": kind}
+    return {name: getattr(run, name) for name in (*run.__slots__, "kind")}
 
 
 def _option(store: Store, option: Explanation) -> dict[str, Any]:

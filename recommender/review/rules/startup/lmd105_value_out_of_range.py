@@ -26,9 +26,8 @@ from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 RANGES = ("block-length-ampere", "block-length-before-ampere", "block-length-pytorch")
 OTHERS = frozenset({"cache-max-entry-count", "omp-num-threads"})
 """Options whose range has a rule of its own."""
-
-
 DTYPES = ("auto", "float16", "bfloat16")
+"""What an engine's configuration takes."""
 
 
 @launch_rule(
@@ -92,4 +91,5 @@ def _dtype(case: Case) -> Diagnostics:
         return
     if setting.text not in DTYPES:
         message = f"{setting.option.name} {setting.text} is out of range; use {', '.join(DTYPES)}."
-        yield Diagnostic(checks.at(setting), message, "The configuration refuses the value.")
+        why = "The configuration refuses the value."
+        yield Diagnostic(checks.at(setting), message, why, sources=("flags/dtype",))

@@ -20,12 +20,13 @@ layout do not read max_dynamic_patch.
     lmdeploy serve api_server OpenGVLab/InternVL3-8B-hf --session-len 4096
 """
 
+from recommender.review.checks import HOLDS_INPUT
 from recommender.review.rules.constraint_rule import constraint_rule
 
 rule = constraint_rule(
     __name__,
     "error",
-    ("session-holds-input", "session-holds-input-before-0-16"),
+    HOLDS_INPUT,
     sources=("claims/session-256-holds-one-image", "flags/session-len"),
     needs=("model", "load"),
     when=lambda case: case.resolved.images <= 1,  # LMD204 says how many of several fit

@@ -19,6 +19,7 @@ Raise the session length, or the client's token limit:
     lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --session-len 1024
 """
 
+from recommender.review.checks import HOLDS_INPUT
 from recommender.review.rules.constraint_rule import constraint_rule
 
 rule = constraint_rule(
@@ -27,5 +28,5 @@ rule = constraint_rule(
     ("session-holds-output", "session-holds-longest", "max-tokens-cover-output"),
     sources=("threads/answer-cut-off",),
     needs=("model", "load"),
-    unless={"session-holds-output": ("session-holds-input", "session-holds-input-before-0-16")},
+    unless={"session-holds-output": HOLDS_INPUT},
 )

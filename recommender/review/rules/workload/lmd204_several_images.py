@@ -22,19 +22,20 @@ layout do not read max_dynamic_patch.
 from recommender.review import checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
-HOLDS = ("session-holds-input", "session-holds-input-before-0-16")
-
 
 @launch_rule(
     "error",
     needs=("model", "load"),
-    sources=(*(f"constraints/{constraint}" for constraint in HOLDS), "threads/images-exceed-session-length"),
+    sources=(
+        *(f"constraints/{constraint}" for constraint in checks.HOLDS_INPUT),
+        "threads/images-exceed-session-length",
+    ),
 )
 def rule(case: Case) -> Diagnostics:
     resolved, vision = case.resolved, case.resolved.vision
     if resolved.images < 2 or vision is None:
         return
-    for violation in checks.broken(case, *HOLDS):
+    for violation in checks.broken(case, *checks.HOLDS_INPUT):
         length = checks.number(case, "session-len")
         if not violation.settings or length is None:
             continue
