@@ -16,12 +16,11 @@ class ServiceTimes(NamedTuple):
     """Service demands of one request on one server, in ms.
 
     An iteration with m requests takes ``step_base + m * step_row``. A mixture of
-    experts also reads those that its tokens go through, up to ``expert_most`` for all.
-    A token misses the share ``expert_missed`` of them; each one but the first counts as
-    ``expert_spread`` of a token that is routed by chance. Their kernels take at least ``expert_launches``
-    to launch. A pass with prefill takes ``expert_pass`` for the experts, whatever it holds; ``prefill`` includes one.
+    experts also takes ``expert_launches``, and reads the experts that its tokens go through, up to ``expert_most``
+    for all. A token misses the share ``expert_missed`` of them; each one but the first counts as
+    ``expert_spread`` of a token that is routed by chance. A pass with prefill takes ``expert_pass`` for the experts, whatever it holds; ``prefill`` includes one.
     A pass with prompts takes at least ``prompt_floor`` to launch. Each further pass of a cut prompt takes
-    ``encoded_again`` for its images.
+    ``encoded_again`` for its images. A request spends ``delay`` on its way, where it holds no other up.
     ``full_pass`` is the prefill of an iteration that uses the whole prefill budget.
     ``step_hidable`` is the part of ``step_base`` that reads weights, which a prefill in the same pass hides.
     """
@@ -39,6 +38,7 @@ class ServiceTimes(NamedTuple):
     expert_launches: float = 0.0
     prompt_floor: float = 0.0
     encoded_again: float = 0.0
+    delay: float = 0.0
 
     def step(self, requests: float) -> float:
         """Return the ms of one iteration with ``requests`` requests and no prefill."""
@@ -46,7 +46,7 @@ class ServiceTimes(NamedTuple):
         if not self.expert_most:
             return plain
         reads = self.expert_most * (1 - math.pow(self.expert_missed, 1 + (requests - 1) * self.expert_spread))
-        return plain + max(self.expert_launches, reads)
+        return plain + self.expert_launches + reads
 
     def further_pass(self, part: float) -> float:
         """Return what a further pass adds to a prompt's ``part`` of prefill: launches, and weights it cannot hide."""
@@ -74,15 +74,16 @@ def solve_loop(times: ServiceTimes, output_tokens: int, concurrency: int, batch:
     feeds one request at a time; the engine completes m requests every
     ``output_tokens`` iterations, which also carry m prefills.
     """
-    feed, prefill, step = 1 / max(times.prepare, 1e-6), times.prefill, times.step
+    prefill, step = times.prefill, times.step
     base, row = (0.0, 0.0) if times.expert_most else (times.step_base, times.step_row)
+    feeds = _feed_rates(times, concurrency)
     weight, total, done, inside = 1.0, 1.0, 0.0, 0.0
     for prepared in range(1, concurrency + 1):
         if prepared <= batch:  # the loop of every prediction: step(running) is written out where that is short
             running = prepared
             each = base + running * row if row else step(running)
             complete = running / (output_tokens * each + running * prefill)
-        weight *= feed / complete
+        weight *= feeds[concurrency - prepared] / complete
         total += weight
         done += weight * complete
         inside += weight * running
@@ -90,6 +91,19 @@ def solve_loop(times: ServiceTimes, output_tokens: int, concurrency: int, batch:
             weight, total, done, inside = weight / total, 1.0, done / total, inside / total
     rate, mean = done / total, inside / total
     return LoopTimes(rate, (concurrency - mean) / rate, mean / rate)
+
+
+def _feed_rates(times: ServiceTimes, most: int) -> list[float]:
+    """Return the requests a ms that reach the engine with 1 to ``most`` requests outside it.
+
+    Each spends ``delay`` beside the others, then waits for the preparing thread. Mean value analysis of one queue.
+    """
+    rates, queued, prepare = [], 0.0, max(times.prepare, 1e-6)
+    for outside in range(1, most + 1):
+        response = prepare * (1 + queued)
+        rates.append(outside / (times.delay + response))
+        queued = rates[-1] * response
+    return rates
 
 
 def find_limit(times: ServiceTimes, output_tokens: int, batch: int) -> Limit:

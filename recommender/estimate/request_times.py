@@ -23,13 +23,11 @@ if TYPE_CHECKING:
 
 CROWDED_FROM = 0.75
 """OMP_NUM_THREADS as a share of the cores from which preprocessing threads delay each other."""
-CROWDED_THREADS, CROWDED_GROWTH = 16, 0.75
-"""The coefficients of crowded hosts are those of so many threads or fewer; with more they grow with this power.
+CROWDED_THREADS, CROWDED_GROWTH = 16, 1.25
+"""What crowding adds to a request is that of so many threads or fewer; with more it grows with this power.
 
-With a thread for each core a request of one tile took 24 ms more on 16 cores, 62 and 78 on 64
-(h100-x4-2026-11-26-internvl-tp-2-vision, h100-x4-2026-11-26-internvl-vision). With those of 16, requests/s of servers
-pinned to 4 and 8 cores are within 11 %
-(h100-2026-11-22-pin-4-omp-4, h100-2026-11-22-pin-8-omp-8); left out of the fit, within 31 %.
+With a thread for each core a request of one tile alone took about 10 ms more on 16 cores, 78 and 89 on 64
+(h100-x4-2026-11-26-internvl-tp-2-vision, h100-x4-2026-11-26-internvl-vision).
 """
 
 
@@ -53,7 +51,7 @@ def add_load(
     """Return the demands of a request where others compete for the host's cores: only its preprocessing differs."""
     if resolved.image_sizes:
         return estimate_times(resolved, config, True, coefficients)
-    return alone._replace(prepare=_prepare_ms(resolved, config, True, coefficients))
+    return alone._replace(prepare=_prepare_ms(resolved, config, alone.step(1), coefficients))
 
 
 def _fixed_times(
@@ -81,11 +79,12 @@ def _fixed_times(
     exchange += inputs * experts.token + experts.whole_pass
     full_pass = full_tokens * (token_ms + experts.token) + experts.whole_pass
     times = ServiceTimes(
-        prepare=_prepare_ms(resolved, config, loaded, coefficients),
+        prepare=0.0,
         prefill=model_shape.prefill_flops(model, inputs) / dense + encode + exchange,
         full_pass=full_pass + estimate_pass_ms(resolved, tp, full_tokens, coefficients),
         expert_pass=experts.whole_pass,
         prompt_floor=engine_of(config).prompt_launch_ms(resolved, coefficients),
+        delay=engine_of(config).request_overhead_ms(coefficients),
         encoded_again=encode * engine_of(config).encoded_again(resolved.version, coefficients),
         **_step_times(resolved, config, inputs + resolved.output_tokens // 2, dense, bandwidth, coefficients, experts),
     )
@@ -94,7 +93,8 @@ def _fixed_times(
     again = times.encoded_again
     further = times.step(1) + again if again else times.further_pass(times.prefill / passes)
     further += experts.whole_pass
-    return times._replace(prefill=times.prefill + (passes - 1) * further)
+    prepare = _prepare_ms(resolved, config, times.step(1) if loaded else 0.0, coefficients)
+    return times._replace(prepare=prepare, prefill=times.prefill + (passes - 1) * further)
 
 
 def _step_times(
@@ -135,25 +135,26 @@ def _step_times(
 
 
 def _prepare_ms(
-    resolved: ResolvedRequest, config: Configuration, loaded: bool, coefficients: Mapping[str, float]
+    resolved: ResolvedRequest, config: Configuration, step: float, coefficients: Mapping[str, float]
 ) -> float:
     """Return the server process's work on one request; it handles one at a time.
 
-    Threads delay each tile where others compete for the cores, and a request alone once: with a thread for each of 16
-    cores its latency grew by 12 to 25 ms, with one tile as with nine.
+    A ``step`` is the ms of a decoding step beside it; 0: the request is alone. Where a tile's threads need every core,
+    one of them waits for the engine's thread, which keeps its core until a step ends. Images that keep their shape
+    (Qwen2.5-VL) are prepared with few threads: with one for each core nothing changed.
     """
     request = coefficients["request-host-ms"]
     if not resolved.images:
         return request
-    tile = coefficients["tile-host-ms"] + coefficients["tile-host-parallel-ms"] / config.omp_threads
-    share = config.omp_threads / resolved.request.cpus
-    crowded = min(max((share - CROWDED_FROM) / (1 - CROWDED_FROM), 0.0), 1.0)
-    crowded *= math.pow(max(config.omp_threads / CROWDED_THREADS, 1.0), CROWDED_GROWTH)
+    threads, tiles = config.omp_threads, resolved.images * resolved.tiles(config.max_tiles)
+    tile = coefficients["tile-host-ms"] + coefficients["tile-host-parallel-ms"] / threads
+    if not resolved.model.vision[0].pixels:
+        crowded = min(max((threads / resolved.request.cpus - CROWDED_FROM) / (1 - CROWDED_FROM), 0.0), 1.0)
+        tile += crowded * coefficients["tile-host-crowded-steps"] * step
+        growth = math.pow(max(threads / CROWDED_THREADS, 1.0), CROWDED_GROWTH)
+        request += crowded * growth * coefficients["request-host-crowded-ms"]
     decode = resolved.image_width * resolved.image_height / 1e6 * coefficients["megapixel-host-ms"]
-    tiles = resolved.images * resolved.tiles(config.max_tiles)
-    delay = crowded * coefficients["tile-host-crowded-ms"] * (tiles if loaded else 1)
-    request += crowded * coefficients["request-host-crowded-ms"]
-    return request + tiles * tile + delay + resolved.images * decode
+    return request + tiles * tile + resolved.images * decode
 
 
 @lru_cache(maxsize=256)

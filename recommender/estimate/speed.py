@@ -103,7 +103,7 @@ COEFFICIENTS = (
     "megapixel-host-ms",
     "tile-host-ms",
     "tile-host-parallel-ms",
-    "tile-host-crowded-ms",
+    "tile-host-crowded-steps",
     "encoded-again",
     "first-token-room",
     "first-token-host",
@@ -115,6 +115,7 @@ COEFFICIENTS = (
     "expert-layer-ms",
     "expert-efficiency-quantised",
     "expert-spread",
+    "expert-tile-tokens",
     "vision-passes",
     "bandwidth-efficiency",
     "latent-read-share",
@@ -323,9 +324,10 @@ def _load_server(
     # prompt images alone count, so that no first token comes earlier for a longer text.
     room = config.pass_tokens / (resolved.image_tokens(config.max_tiles) or resolved.input_tokens())
     ending = min(concurrency, batch) / tokens
-    apart = coefficients["first-token-room"] * ending / room
-    apart += coefficients["first-token-host"] * times.prepare / max(times.prefill, 1e-9)
-    apart *= min(ending, 1.0)
+    full = ending / room
+    apart = coefficients["first-token-room"] * full * min(ending, 1.0)
+    apart += coefficients["first-token-host"] * times.prepare / max(times.prefill, 1e-9) * min(ending, 1 / ending)
+    apart /= 1 + full**3
     # An iteration carries at most one full prefill pass.
     slowest = times.step(min(concurrency, batch)) + times.full_pass
     return concurrency / loop.rate, min(token_gap(times, loop, tokens, 1 / (1 + apart)), slowest)

@@ -24,10 +24,10 @@ PADDING = 64
 class ExpertTimes(NamedTuple):
     """Times in ms; all 0 without experts.
 
-    ``launches`` is that of a step's further kernels, where reading the experts is not longer; ``token`` is what a
-    prompt's token takes longer than it would at the rate of other layers. A pass with prefill takes ``whole_pass``
-    beside its tokens, one that only decodes reads up to ``most``; a token goes past the share ``missed`` of the
-    experts. ``spread`` is the share of chance in the routing of a step's further tokens.
+    ``launches`` is that of a step's further kernels; ``token`` is what a prompt's token takes longer than it would at
+    the rate of other layers. A pass with prefill takes ``whole_pass`` beside its tokens, one that only decodes up to
+    ``most`` for all experts; a token goes past the share ``missed`` of the experts. ``spread`` is the share of chance
+    in the routing of a step's further tokens.
     """
 
     launches: float = 0.0
@@ -53,11 +53,13 @@ def estimate_experts(
     rate = peak * coefficients["expert-efficiency-quantised" if packed else "prefill-efficiency"]
     flops = model_shape.expert_flops(model)
     read = model_shape.decode_bytes(model, tp, model_shape.MANY_TOKENS) - model_shape.decode_bytes(model, tp, 0)
+    # Reading hides what few tokens compute, but not where weights are unpacked for it.
+    tile = mixture.experts * coefficients["expert-tile-tokens"] * flops / rate if packed else 0.0
     return ExpertTimes(
         launches=coefficients["expert-layer-ms"] * (model.text.layers - mixture.dense_layers),
         token=mixture.per_token * flops * (1 / rate - 1 / dense),
         whole_pass=max(mixture.experts * PADDING * flops / rate, read / bandwidth),
-        most=read / bandwidth,
+        most=read / bandwidth + tile,
         missed=1 - mixture.per_token / mixture.experts,
         spread=coefficients["expert-spread"],
     )
