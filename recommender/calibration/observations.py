@@ -123,9 +123,12 @@ def _is_usable(phase: records.Phase, got: run_figures.RunFigures) -> bool:
 
 
 def _tells_requests(phase: records.Phase) -> bool:
-    """Return whether a phase has the lengths and the times of each request, and each is a talk of its own."""
+    """Return whether a phase has the lengths and the times of each request, and each is a talk of its own.
+
+    A mix of sizes does not tell which request had which.
+    """
     drawn = phase.drawn
-    if not drawn or phase.images or drawn.turns > 1 or phase.failures:
+    if not drawn or drawn.image_mix or drawn.turns > 1 or phase.failures:
         return False
     counts = {
         len(numbers(text)) for text in (drawn.input_tokens, drawn.output_tokens, phase.gaps_ms, phase.latencies_ms)

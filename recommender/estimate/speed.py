@@ -319,15 +319,16 @@ def _load_server(
         step_share = coefficients["shared-step-share"]
         times = share_gpu(times, tokens, concurrency, batch, config.share - 1, step_share)
     loop = solve_loop(times, tokens, concurrency, batch)
-    # The first token bears all that others add where prompts come together. They come one by one where a pass has
-    # little room for those that end in it, and where preparing takes long beside prefill; rarely where few end. Of a
-    # prompt images alone count, so that no first token comes earlier for a longer text.
+    # The first token bears all that others add where prompts come together. They come one by one where preparing takes
+    # long beside prefill, but for those that end in one pass and are sent again together, and where a pass has little
+    # room for those that end in it. With less room than they need, they wait for their first pass. Of a prompt images
+    # alone count, so that no first token comes earlier for a longer text.
     room = config.pass_tokens / (resolved.image_tokens(config.max_tiles) or resolved.input_tokens())
     ending = min(concurrency, batch) / tokens
     full = ending / room
-    apart = coefficients["first-token-room"] * full * min(ending, 1.0)
-    apart += coefficients["first-token-host"] * times.prepare / max(times.prefill, 1e-9) * min(ending, 1 / ending)
-    apart /= 1 + full**3
+    apart = coefficients["first-token-host"] * times.prepare / max(times.prefill, 1e-9) * min(ending, 1 / ending)
+    apart += coefficients["first-token-room"] * full * min(ending, 1.0)
+    apart /= 1 + full**2
     # An iteration carries at most one full prefill pass.
     slowest = times.step(min(concurrency, batch)) + times.full_pass
     return concurrency / loop.rate, min(token_gap(times, loop, tokens, 1 / (1 + apart)), slowest)
