@@ -1,4 +1,4 @@
-"""Starts of models that no fit uses: predictions hold there too."""
+"""Starts that no fit uses: predictions hold there too."""
 
 import math
 import statistics
@@ -13,7 +13,11 @@ from recommender.knowledge.index import read_record
 
 pytestmark = pytest.mark.usefixtures("_records_are_read_once")
 RECORDS = (read_record(path, records.SmokeRun) for path in sorted((KNOWLEDGE / "evidence").glob("*.yaml")))
-RUNS = [run for run in RECORDS if run.judges]
+JUDGES = [run for run in RECORDS if run.judges]
+RUNS = [run for run in JUDGES if "judging" not in run.id]
+"""One request at a time on models without another run of their engine."""
+LOADS = [run for run in JUDGES if "judging" in run.id]
+"""Images of 1024x768 and 448x448, 12 to 40 in flight, with budgets, batches and threads that no other run had."""
 VALUES = {name: coefficient.value for name, coefficient in STORE.coefficients.items()}
 
 
@@ -29,10 +33,10 @@ def errors(engine: str, figure: str) -> dict[str, float]:
 
 
 def test_no_fit_uses_them() -> None:
-    """They are nineteen, each of a model without another run of its engine."""
-    names = {run.id for run in RUNS}
+    """They are nineteen, each of a model without another run of its engine, and five under load."""
+    names = {run.id for run in JUDGES}
     fitted = observations(KNOWLEDGE / "evidence", STORE)
-    assert len(RUNS) == 19
+    assert (len(RUNS), len(LOADS)) == (19, 5)
     assert not names & {each.run for each in fitted}
     known = {(each.model, each.config.backend) for each in fitted}
     assert not known & {(run.model, run.engine) for run in RUNS}
@@ -53,3 +57,19 @@ def test_their_predictions_hold(engine: str, figure: str, typical: float, worst:
     assert len(found) >= 7
     assert statistics.median(map(abs, found.values())) <= typical
     assert max(map(abs, found.values())) <= worst
+
+
+@pytest.mark.parametrize(("figure", "typical"), [("rps", 0.06), ("latency", 0.06), ("ttft", 0.20), ("token", 0.18)])
+def test_predictions_of_images_under_load_hold(figure: str, typical: float) -> None:
+    """24 loads of five starts, four models; the page of predictions tells the figures."""
+    errors = [
+        math.exp(log) - 1
+        for run in LOADS
+        for each in observe_run(run, STORE)
+        if each.concurrency
+        for name, log in log_errors(each, VALUES, predict)
+        if name == figure
+    ]
+    print(f"{figure}: {statistics.median(map(abs, errors)):.1%}")
+    assert len(errors) == 24
+    assert statistics.median(map(abs, errors)) <= typical

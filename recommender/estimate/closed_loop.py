@@ -16,9 +16,10 @@ class ServiceTimes(NamedTuple):
     """Service demands of one request on one server, in ms.
 
     An iteration with m requests takes ``step_base + m * step_row``. A mixture of
-    experts also takes ``expert_launches``, and reads the experts that its tokens go through, up to ``expert_most``
-    for all. A token misses the share ``expert_missed`` of them; each one but the first counts as
-    ``expert_spread`` of a token that is routed by chance. A pass with prefill takes ``expert_pass`` for the experts, whatever it holds; ``prefill`` includes one.
+    experts also reads those that its tokens go through, up to ``expert_most`` for all.
+    A token misses the share ``expert_missed`` of them; each one but the first counts as
+    ``expert_spread`` of a token that is routed by chance. Their kernels take at least ``expert_launches``
+    to launch. A pass with prefill takes ``expert_pass`` for the experts, whatever it holds; ``prefill`` includes one.
     A pass with prompts takes at least ``prompt_floor`` to launch. Each further pass of a cut prompt takes
     ``encoded_again`` for its images. A request spends ``delay`` on its way, where it holds no other up.
     ``full_pass`` is the prefill of an iteration that uses the whole prefill budget.
@@ -46,7 +47,7 @@ class ServiceTimes(NamedTuple):
         if not self.expert_most:
             return plain
         reads = self.expert_most * (1 - math.pow(self.expert_missed, 1 + (requests - 1) * self.expert_spread))
-        return plain + self.expert_launches + reads
+        return plain + max(self.expert_launches, reads)
 
     def further_pass(self, part: float) -> float:
         """Return what a further pass adds to a prompt's ``part`` of prefill: launches, and weights it cannot hide."""

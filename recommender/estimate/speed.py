@@ -320,15 +320,13 @@ def _load_server(
         times = share_gpu(times, tokens, concurrency, batch, config.share - 1, step_share)
     loop = solve_loop(times, tokens, concurrency, batch)
     # The first token bears all that others add where prompts come together. They come one by one where preparing takes
-    # long beside prefill, but for those that end in one pass and are sent again together, and where a pass has little
-    # room for those that end in it. With less room than they need, they wait for their first pass. Of a prompt images
+    # long beside prefill, unless several requests end in a pass and are sent again together; and where a pass has little
+    # room for those that end in it. With less room than they need they wait for their first pass. Of a prompt images
     # alone count, so that no first token comes earlier for a longer text.
-    room = config.pass_tokens / (resolved.image_tokens(config.max_tiles) or resolved.input_tokens())
-    ending = min(concurrency, batch) / tokens
-    full = ending / room
+    ending = loop.rate * loop.engine / tokens
+    full = ending * (resolved.image_tokens(config.max_tiles) or resolved.input_tokens()) / config.pass_tokens
     apart = coefficients["first-token-host"] * times.prepare / max(times.prefill, 1e-9) * min(ending, 1 / ending)
-    apart += coefficients["first-token-room"] * full * min(ending, 1.0)
-    apart /= 1 + full**2
+    apart += coefficients["first-token-room"] * full / (1 + full**2)
     # An iteration carries at most one full prefill pass.
     slowest = times.step(min(concurrency, batch)) + times.full_pass
     return concurrency / loop.rate, min(token_gap(times, loop, tokens, 1 / (1 + apart)), slowest)

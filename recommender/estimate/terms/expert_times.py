@@ -24,10 +24,10 @@ PADDING = 64
 class ExpertTimes(NamedTuple):
     """Times in ms; all 0 without experts.
 
-    ``launches`` is that of a step's further kernels; ``token`` is what a prompt's token takes longer than it would at
-    the rate of other layers. A pass with prefill takes ``whole_pass`` beside its tokens, one that only decodes up to
-    ``most`` for all experts; a token goes past the share ``missed`` of the experts. ``spread`` is the share of chance
-    in the routing of a step's further tokens.
+    ``launches`` is that of a step's further kernels, where reading the experts is not longer; ``token`` is what a
+    prompt's token takes longer than it would at the rate of other layers. A pass with prefill takes ``whole_pass``
+    beside its tokens, one that only decodes up to ``most`` for all experts; a token goes past the share ``missed`` of
+    the experts. ``spread`` is the share of chance in the routing of a step's further tokens.
     """
 
     launches: float = 0.0

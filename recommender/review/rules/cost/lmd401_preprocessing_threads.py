@@ -4,7 +4,7 @@
 Reports a vision server without OMP_NUM_THREADS, or with OMP_NUM_THREADS set to all cores, if requests are concurrent:
 by the given load, or because the script sets a batch size, a limit or a proxy. For one request at a time it is an
 info, because the gain is a few milliseconds. A single command without a script is not reported: the variables of its
-shell are unknown.
+shell are unknown. Nor are models whose images are not cut into tiles, such as Qwen2.5-VL: they lose nothing.
 
 ## Why
 Each server process prepares all images in one thread. The tensor operations of that thread use every core unless
@@ -43,7 +43,10 @@ ALL_CORES = ("$(nproc)", "`nproc`", "$(nproc --all)", "`nproc --all`")
     ),
 )
 def rule(case: Case) -> Diagnostics:
-    if not checks.server(case) or not case.resolved.images or case.script.kind == "command":
+    vision = case.resolved.vision
+    if not checks.server(case) or not case.resolved.images or not vision or vision.pixels:
+        return
+    if case.script.kind == "command":
         return
     if not case.load_known and not surroundings.expects_concurrency(case):
         return
