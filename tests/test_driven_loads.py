@@ -171,6 +171,16 @@ def test_a_conversation_repeats_what_was_said() -> None:
     assert len(set(texts)) == len(texts), "new text is new"
 
 
+def test_few_clients_begin_all_over_a_long_conversation() -> None:
+    """Two of nine turns: one at the first, one at the fifth, which repeats four questions and answers."""
+    made, driven = asked("2", prompt_tokens=100, output_tokens=5, turns=9, prefix_tokens=10)
+    with Stub(serving()) as stub:
+        drive(stub, made, driven, enough=8)
+        sizes = [len(body["messages"]) for body in stub.bodies]
+    assert {1, 9} <= set(sizes[:2])
+    assert max(sizes) >= 13
+
+
 def test_turns_have_the_lengths_that_are_predicted() -> None:
     """In the mean over many requests the server's counts are those that the simulation has, turn by turn."""
     made, driven = asked("4", prompt_tokens=200, prompt_p99=400, output_tokens=20, turns=3)

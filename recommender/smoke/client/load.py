@@ -87,7 +87,11 @@ class _Load:
     def __init__(self, client: Client, target: Target, shape: Shape, plan: LoadPlan) -> None:
         self.client, self.target, self.drawn, self.plan = client, target, shape.drawn, plan
         self.pairs = draws(self.drawn.pairs if self.drawn else [(0, 0)])
-        self.begun_talks, self.idle = count(), deque[Conversation]()
+        # Clients begin at turns spread over a conversation, so that all turns are in the load from its beginning. Where
+        # it is cut, at neighbouring ones: how many tokens an invented history has is known once a server counted some.
+        drawn = shape.drawn if shape.drawn and not shape.drawn.max_context else None
+        apart = drawn.turns // plan.concurrency if drawn and plan.concurrency else 1
+        self.begun_talks, self.idle = count(step=max(apart, 1)), deque[Conversation]()
         self.replay = Replay(shape.drawn) if shape.drawn and shape.drawn.replay else None
         self.out = Outcome()
         self.ends: list[float] = []
@@ -116,7 +120,6 @@ class _Load:
         """Return the conversation that waits longest, else a new one; None if all requests are alike."""
         if self.drawn is None or self.replay:
             return self.replay
-        # Each begins at another turn, so that all turns are in the load from its beginning.
         return self.idle.popleft() if self.idle else Conversation(self.drawn, self.pairs, next(self.begun_talks))
 
     async def send_one(self) -> bool:
