@@ -246,7 +246,10 @@ def test_the_host_prepares_pixels_and_tiles() -> None:
 
 @pytest.mark.parametrize(
     ("threads", "cpus", "crowded", "growth"),
-    [(4, 16, 0, 1), (12, 16, 0, 1), (14, 16, 0.5, 1), (16, 16, 1, 1), (24, 16, 1, 1.66), (7, 8, 0.5, 1), (64, 64, 1, 5.657)],
+    [
+        (4, 16, 0, 1), (12, 16, 0, 1), (14, 16, 0.5, 1), (16, 16, 1, 1), (24, 16, 1, 1.66), (7, 8, 0.5, 1),
+        (64, 64, 1, 5.657),
+    ],
 )  # fmt: skip
 def test_threads_on_more_than_three_quarters_of_the_cores_crowd(
     threads: int, cpus: int, crowded: float, growth: float

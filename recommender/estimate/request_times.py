@@ -79,7 +79,7 @@ def _fixed_times(
     exchange += inputs * experts.token + experts.whole_pass
     full_pass = full_tokens * (token_ms + experts.token) + experts.whole_pass
     times = ServiceTimes(
-        prepare=0.0,
+        prepare=_prepare_ms(resolved, config, 0.0, coefficients),
         prefill=model_shape.prefill_flops(model, inputs) / dense + encode + exchange,
         full_pass=full_pass + estimate_pass_ms(resolved, tp, full_tokens, coefficients),
         expert_pass=experts.whole_pass,
@@ -93,8 +93,8 @@ def _fixed_times(
     again = times.encoded_again
     further = times.step(1) + again if again else times.further_pass(times.prefill / passes)
     further += experts.whole_pass
-    prepare = _prepare_ms(resolved, config, times.step(1) if loaded else 0.0, coefficients)
-    return times._replace(prepare=prepare, prefill=times.prefill + (passes - 1) * further)
+    times = times._replace(prefill=times.prefill + (passes - 1) * further)
+    return add_load(times, resolved, config, coefficients) if loaded else times
 
 
 def _step_times(
