@@ -90,9 +90,8 @@ def _fixed_times(
     )
     others = -(-resolved.concurrency // config.servers) - 1 if loaded else 0
     passes = max(-(-inputs // (full_tokens + engine_of(config).spare_tokens(config, others))), 1)
-    again = times.encoded_again
-    further = times.step(1) + again if again else times.further_pass(times.prefill / passes)
-    further += experts.whole_pass
+    again, part = times.encoded_again, times.prefill / passes
+    further = (times.step(1) + again if again else times.further_pass(part)) + experts.whole_pass
     times = times._replace(prefill=times.prefill + (passes - 1) * further)
     return add_load(times, resolved, config, coefficients) if loaded else times
 
