@@ -352,7 +352,7 @@ def beside(name: str, number: int) -> tuple[list[int], LoadFigures, float]:
 
 def test_runs_with_poisson_arrivals() -> None:
     """Servers that requests arrived at by themselves. Both pages say what is so: medians of the H100's runs are within
-    29 %, of an H200's with four threads within 8 %; with a thread for each core, LMDeploy's default, it took up to
+    25 %, of an H200's with four threads within 8 %; with a thread for each core, LMDeploy's default, it took up to
     1.8 times as long."""
     every = {each: beside(*each) for each in RUNS}
     off = {each: found.latency.p50 / statistics.median(times) - 1 for each, (times, found, _) in every.items()}
@@ -362,9 +362,9 @@ def test_runs_with_poisson_arrivals() -> None:
     assert (len(threads), len(crowded), len(four)) == (9, 3, 3)
     assert len(off) == 15
     assert max(map(abs, four)) <= 0.085
-    assert max(map(abs, threads)) <= 0.295
-    assert sum(abs(value) <= 0.1 for value in threads) == 8
-    assert sorted(round(value, 2) for value in crowded) == [-0.43, -0.33, -0.07]
+    assert max(map(abs, threads)) <= 0.255
+    assert sum(abs(value) <= 0.1 for value in threads) == 7
+    assert sorted(round(value, 2) for value in crowded) == [-0.42, -0.2, -0.06]
     busiest = max(busy for *_, busy in every.values())
     for page in ("site/concepts/front.md", "site/concepts/front.vi.md"):
         text = " ".join((KNOWLEDGE.parent / page).read_text("utf-8").split())

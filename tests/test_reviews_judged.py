@@ -76,7 +76,8 @@ def test_the_corpus_has_no_false_alarm_and_no_more_misses() -> None:
     """Infos count too. A finding that is lost, or a new false alarm, is a step back."""
     assert wrong(judging.corpus()) == []
     assert missed(judging.corpus()) == CORPUS_NOT_FOUND
-    assert sum(len(command.right) for command in judging.corpus()) >= 76
+    # LMD401 is not told of Qwen2-VL any more: its images lose nothing to a thread for each core.
+    assert sum(len(command.right) for command in judging.corpus()) >= 75
 
 
 def test_the_files_have_no_false_alarm_and_no_more_misses() -> None:

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"goal": "throughput", "gpu": "h100-sxm-80g", "gpu_count": 2, "load": "high"}
-# rendered: bash ff0c62efde8389b7722f9ebd6e2695ea339600cf2e3bb4be390966f602e7cf1960736bdeb37f7a584edef5bfe2763ee559fbffc592a2a8c299
+# rendered: bash d5796f5c010f89b7722f9ebd6e2695ea339600cf2e3bb4be390966f602e7cf1960736bdeb37f7a584edef5bfe2763ee559fbffc592a2a8c299
 #
 # OpenGVLab/InternVL3-8B-AWQ on 2 x NVIDIA H100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
 # 64 concurrent requests: 1 image of 448x448, 330 input and 16 output tokens.
-# Predicted: 10.1 GiB per GPU (10.0 to 10.2), 488 ms per request (432 to 552),
-# 131.0 requests/s (115.6 to 148.0); modelled from measurements on the same GPU.
+# Predicted: 10.1 GiB per GPU (10.0 to 10.1), 490 ms per request (435 to 552),
+# 130.7 requests/s (115.5 to 147.2); modelled from measurements on the same GPU.
 #
 # Set REVISION before the start: the model runs code of its own, so name a
 # commit of https://huggingface.co/OpenGVLab/InternVL3-8B-AWQ/commits/main
@@ -182,9 +182,9 @@ preflight() {
   used=$(IFS=,; echo "${cards[*]:0:2}")
   free=$(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits -i "$used" 2>/dev/null | sort -n | head -1) || free=
   if [[ $free =~ ^[0-9]+$ ]]; then
-    ((free >= 11408)) || die "$free MiB free on GPU $used; 11408 MiB may be needed: stop other processes there"
+    ((free >= 11411)) || die "$free MiB free on GPU $used; 11411 MiB may be needed: stop other processes there"
   else
-    echo "${0##*/}: nvidia-smi does not report the free memory of GPU $used; 11408 MiB may be needed" >&2
+    echo "${0##*/}: nvidia-smi does not report the free memory of GPU $used; 11411 MiB may be needed" >&2
   fi
   if (exec 3<>"/dev/tcp/$SERVER_NAME/$SERVER_PORT") 2>/dev/null; then
     die "something listens on port $SERVER_PORT already; set SERVER_PORT"
