@@ -122,14 +122,17 @@ def test_a_fit_stays_between_the_ends_and_leaves_the_rest_alone() -> None:
 
 
 def mixture_loads(values: dict[str, float]) -> list[Observation]:
-    """What gpt-oss-20b would measure with these coefficients, with few requests in flight."""
+    """What gpt-oss-20b would measure with these coefficients, with 1, 4, 16 and 64 requests in flight."""
     run = read_record(KNOWLEDGE / "evidence" / "h200-mixtures-2026-11-23-gpt-oss-chat.yaml", records.SmokeRun)
-    loads = [each for each in observe_run(run, STORE) if 0 < each.concurrency <= 16]
+    loads = [each for each in observe_run(run, STORE) if 0 < each.concurrency <= 64]
     return [replace(each, measured=MappingProxyType(simulate(each, values))) for each in loads]
 
 
 def test_a_fit_finds_the_terms_of_experts() -> None:
-    """From mixtures only, by the simulation: they foretell a load that was not seen."""
+    """From mixtures only, by the simulation: they foretell a load that was not seen.
+
+    With one and four in flight a step is as long as its launches, and neither routing nor tiles show.
+    """
     truth = COMMITTED | {"expert-layer-ms": 0.05, "expert-efficiency-quantised": 0.6, "expert-spread": 0.3}
     *seen, unseen = mixture_loads(truth)
     *_, stage, _ = fit.list_stages(seen, STORE)
