@@ -726,7 +726,7 @@ def test_large_bursts_are_quick() -> None:
         patch.setattr(arrivals, "Pool", counting(work := [0]))
         found = fleet(HostKind("h100-sxm-80g", 8, 2, 128), Aim(200, 800, burst=1000))
     assert found.down.p99_ms <= 800.000001
-    assert work[0] < 800_000
+    assert work[0] < 17 * 50_000, "seventeen simulations: the search asks one size more or less where figures move"
 
 
 def counting(work: list[int]) -> Any:
