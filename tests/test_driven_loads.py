@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from artefacts import found
+from artefacts import KNOWLEDGE, found
 from test_load import Behaviour, Body, Stub, decoded, event, piece, stream, words
 from test_smoke import smoke
 
@@ -347,6 +347,21 @@ def test_arrivals_that_are_not_kept_up_with_are_no_observation() -> None:
     run = recorded(made, driven, simulated_outcome(made, driven))
     run = run.model_copy(update={"phases": (run.phases[0].model_copy(update={"window_s": 20.0}),)})
     assert [each.concurrency for each in observe_run(run, load_store())] == [0]
+
+
+@pytest.mark.parametrize(
+    ("name", "driven"),
+    [
+        ("h200-mixtures-2026-11-27-gpt-oss-agent", []),  # 48 and 15 requests, where 16 and 4 talks have 33 turns
+        ("h200-captions-2026-11-27-internvl3-8b-awq-omp-4", [True] * 3),
+        ("h200-loads-2026-11-24-mix-mid", [False] * 3),  # which request had which size is not known
+    ],
+)
+def test_which_recorded_loads_the_simulation_answers_request_by_request(name: str, driven: list[bool]) -> None:
+    """Captions, whose phases are short, yes; mixes of sizes no; conversations that were cut short are no load."""
+    run = read_record(KNOWLEDGE / "evidence" / f"{name}.yaml", records.SmokeRun)
+    loads = [each for each in observe_run(run, load_store()) if each.concurrency]
+    assert [each.driven is not None for each in loads] == driven
 
 
 def test_the_report_has_quantiles_beside_the_predicted_ones() -> None:

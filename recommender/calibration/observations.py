@@ -114,9 +114,9 @@ def _is_usable(phase: records.Phase, got: run_figures.RunFigures) -> bool:
     Where the simulation answers the same requests at the same times, it need not keep up.
     """
     replayed = phase.drawn and phase.drawn.trace_speed  # what requests share is not simulated here
-    # A phase that ends before its talks do has short histories.
-    begun = phase.drawn and phase.drawn.turns > 1 and got.requests < phase.drawn.turns * phase.concurrency
-    if phase.failures or not got.requests or not got.trusted or replayed or begun:
+    # A phase that ends before its conversations do has short histories.
+    cut_short = phase.drawn and phase.drawn.turns > 1 and got.requests < phase.drawn.turns * phase.concurrency
+    if phase.failures or not got.requests or not got.trusted or replayed or cut_short:
         return False
     kept_up = got.rps >= KEEPS_UP * phase.arrivals_rps or _tells_requests(phase)
     return bool(phase.concurrency) or (not phase.images and kept_up)

@@ -79,7 +79,7 @@ def _fixed_times(
     exchange += inputs * experts.token + experts.whole_pass
     full_pass = full_tokens * (token_ms + experts.token) + experts.whole_pass
     times = ServiceTimes(
-        prepare=_prepare_ms(resolved, config, 0.0, coefficients),
+        prepare=0.0,
         prefill=model_shape.prefill_flops(model, inputs) / dense + encode + exchange,
         full_pass=full_pass + estimate_pass_ms(resolved, tp, full_tokens, coefficients),
         expert_pass=experts.whole_pass,
@@ -92,8 +92,8 @@ def _fixed_times(
     passes = max(-(-inputs // (full_tokens + engine_of(config).spare_tokens(config, others))), 1)
     again, part = times.encoded_again, times.prefill / passes
     further = (times.step(1) + again if again else times.further_pass(part)) + experts.whole_pass
-    times = times._replace(prefill=times.prefill + (passes - 1) * further)
-    return add_load(times, resolved, config, coefficients) if loaded else times
+    prepare = _prepare_ms(resolved, config, times.step(1) if loaded else 0.0, coefficients)
+    return times._replace(prepare=prepare, prefill=times.prefill + (passes - 1) * further)
 
 
 def _step_times(

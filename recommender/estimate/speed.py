@@ -20,7 +20,6 @@ from recommender.estimate import given_requests, load_profile, uncertainty
 from recommender.estimate.closed_loop import Limit, ServiceTimes, find_limit, share_gpu, solve_loop, token_gap
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.coverage import name_residual
-from recommender.estimate.engines.engine import engine_of
 from recommender.estimate.request_times import add_load, estimate_times
 from recommender.estimate.scheduler.passes import Answer
 from recommender.estimate.scheduler.simulation import LoadFigures, Timed
@@ -285,7 +284,7 @@ def estimate_server(
     alone = estimate_times(resolved, config, False, coefficients)
     # A pass reads all weights, however short its text. The prefill of an image was measured with them.
     least = max(alone.prompt_floor, 0.0 if resolved.images else alone.step(1))
-    first = engine_of(config).request_overhead_ms(coefficients) + alone.prepare + max(alone.prefill, least)
+    first = alone.delay + alone.prepare + max(alone.prefill, least)
     whole = first + later_tokens * alone.step(1)
     if concurrency == 1:
         limit, tail = find_limit(alone, resolved.output_tokens, 1), whole * coefficients["tail-alone"]
