@@ -109,7 +109,7 @@ TOKENIZERS = [
 def test_each_length_arrives_once_a_cycle(count: Count, request_: dict[str, Any]) -> None:
     """The server counts the request's fifty equally likely lengths, and is asked for their answers."""
     made, driven = asked("4", **request_)
-    with Stub(serving(count)) as stub:
+    with Stub(serving(count, delay=0.05)) as stub:  # long enough for four to be there at once
         outcome, _ = drive(stub, made, driven, enough=50)
         bodies = stub.bodies[:50]
         assert stub.most == 4
