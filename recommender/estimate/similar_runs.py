@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from recommender.estimate.configuration import Configuration
@@ -11,7 +12,7 @@ from recommender.knowledge.store import WITH_PREFIX
 from recommender.request.resolved_request import ResolvedRequest
 
 if TYPE_CHECKING:
-    from recommender.knowledge.store import RunLoad, RunSummary
+    from recommender.knowledge.store import RunLoad, RunSummary, Store
 
 SHOWN = 3
 # What these differences count as, in doublings of the load.
@@ -58,14 +59,18 @@ def find_similar_runs(resolved: ResolvedRequest, config: Configuration) -> tuple
     nearest: list[tuple[float, str, RunSummary, RunLoad]] = []
     prompt = resolved.input_tokens(config.max_tiles)
     workload = resolved.request.workload + WITH_PREFIX * bool(resolved.prefix_tokens) if resolved.varies else ""
-    evidence = resolved.store.evidence.values()
-    runs = sorted((_compare_runs(resolved, config, run), run.id, run) for run in evidence if run.loads)
-    for apart, name, run in runs:
-        if apart > (nearest[SHOWN - 1][0] if len(nearest) >= SHOWN else TOO_FAR):
-            break  # a load only adds to its run's distance
-        distances = ((apart + _compare_loads(resolved, prompt, workload, load), load) for load in run.loads)
-        distance, load = min(distances, key=lambda pair: pair[0])
-        nearest = sorted([*nearest, (distance, name, run, load)], key=lambda entry: entry[:2])[:SHOWN]
+    asked = (resolved.model.id, resolved.gpu.id, config.backend)
+    groups = ((_compare_kinds(asked, kind), runs) for kind, runs in _group_runs(resolved.store).items())
+    farthest = TOO_FAR
+    for unlike, runs in sorted(groups, key=lambda group: group[0]):
+        for run in runs if unlike <= farthest else ():
+            apart = unlike + _compare_launches(config, run)
+            if apart > farthest:
+                continue  # a load only adds to its run's distance
+            distances = ((apart + _compare_loads(resolved, prompt, workload, load), load) for load in run.loads)
+            distance, load = min(distances, key=lambda pair: pair[0])
+            nearest = sorted([*nearest, (distance, run.id, run, load)], key=lambda entry: entry[:2])[:SHOWN]
+            farthest = nearest[-1][0] if len(nearest) == SHOWN else TOO_FAR
     return tuple(
         SimilarRun(
             name,
@@ -84,11 +89,25 @@ def find_similar_runs(resolved: ResolvedRequest, config: Configuration) -> tuple
     )
 
 
-def _compare_runs(resolved: ResolvedRequest, config: Configuration, run: RunSummary) -> float:
-    """Return how much a run's launch differs from ``config``, in doublings."""
-    apart = OTHER_MODEL * (run.model != resolved.model.id) + OTHER_GPU * (run.gpu != resolved.gpu.id)
-    apart += OTHER_ENGINE * (run.engine != config.backend)
-    apart += doublings(run.batch, config.max_batch_size) / 2 + doublings(run.threads, config.omp_threads) / 2
+@lru_cache(maxsize=8)
+def _group_runs(store: Store) -> dict[tuple[str, str, str], list[RunSummary]]:
+    """Return the runs with loads by model, GPU and engine: hundreds of runs need not be compared one by one."""
+    groups: dict[tuple[str, str, str], list[RunSummary]] = {}
+    for run in store.evidence.values():
+        if run.loads:
+            groups.setdefault((run.model, run.gpu, run.engine), []).append(run)
+    return groups
+
+
+def _compare_kinds(asked: tuple[str, str, str], kind: tuple[str, str, str]) -> float:
+    """Return how much another model, GPU and engine count, in doublings."""
+    pairs = zip((OTHER_MODEL, OTHER_GPU, OTHER_ENGINE), asked, kind, strict=True)
+    return sum(apart for apart, wanted, measured in pairs if wanted != measured)
+
+
+def _compare_launches(config: Configuration, run: RunSummary) -> float:
+    """Return how much a run's options differ from ``config``, in doublings."""
+    apart = doublings(run.batch, config.max_batch_size) / 2 + doublings(run.threads, config.omp_threads) / 2
     apart += doublings(run.prefill_tokens, config.prefill_tokens) / 2
     # The session length barely matters, but distinguishes equal launches from similar ones.
     return apart + doublings(run.session, config.session_len) / 8
