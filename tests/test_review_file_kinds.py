@@ -688,6 +688,67 @@ def test_a_release_may_be_a_variable(path: str, text: str) -> None:
     assert "LMD102" not in two
 
 
+WHEELS = "https://github.com/InternLM/lmdeploy/releases/download"
+INSTALLED = [
+    "uvx --from lmdeploy==0.12.3 ",
+    "uvx --from 'lmdeploy[all]==0.12.3' ",
+    "uv run --with lmdeploy==0.12.3 ",
+    "uv tool run --python 3.11 --from lmdeploy@0.12.3 ",
+    "pipx run --spec lmdeploy==0.12.3 ",
+    "poetry add lmdeploy@0.12.3\n",
+    "uv add lmdeploy==0.12.3\n",
+    "conda create -y -n serve lmdeploy=0.12.3\n",
+    f"pip install {WHEELS}/v0.12.3/lmdeploy-0.12.3+cu118-cp310-cp310-manylinux2014_x86_64.whl\n",
+    f"V=0.12.3\nP=310\npip install {WHEELS}/v${{V}}/lmdeploy-${{V}}+cu118-cp${{P}}-cp${{P}}-manylinux2014_x86_64.whl\n",
+    "pip install lmdeploy-0.12.3-cp310-cp310-manylinux2014_x86_64.whl\n",
+    "pip install git+https://github.com/InternLM/lmdeploy.git@v0.12.3\n",
+    "pip install 'lmdeploy @ git+https://github.com/InternLM/lmdeploy@v0.12.3'\n",
+    "pip install https://github.com/InternLM/lmdeploy/archive/refs/tags/v0.12.3.zip\n",
+    "git clone -b v0.12.3 https://github.com/InternLM/lmdeploy.git && pip install -e lmdeploy\n",
+    "git clone --depth=1 --branch v0.12.3 https://github.com/InternLM/lmdeploy\n",
+    "git clone https://github.com/InternLM/lmdeploy --depth 1 -b v0.12.3\n",
+]
+
+
+@pytest.mark.parametrize("installed", INSTALLED)
+def test_an_installation_names_the_release(installed: str) -> None:
+    """Of uv, pipx, poetry and conda; of a wheel, as LMDeploy's own pages have it; of a tag of the source.
+
+    --trust-remote-code is new in 0.13.0.
+    """
+    command = f"{installed}lmdeploy serve api_server /models/chat --trust-remote-code\n"
+    found = [finding for finding in review("x.sh", command).findings if finding.severity == "error"]
+    assert [finding.rule.id for finding in found] == ["LMD102"]
+    assert "0.12.3" in found[0].message
+
+
+@pytest.mark.parametrize("program", ["uvx lmdeploy@0.12.3", "pipx run lmdeploy==0.12.3", "uvx 'lmdeploy[all]==0.12.3'"])
+def test_a_program_may_name_its_release(program: str) -> None:
+    """As uvx and pipx install what they run."""
+    for path, text in (("x.sh", "{}\n"), ("Dockerfile", "FROM python:3.11\nCMD {}\n")):
+        command = text.format(f"{program} serve api_server /models/chat --trust-remote-code")
+        found = [finding for finding in review(path, command).findings if finding.severity == "error"]
+        assert [finding.rule.id for finding in found] == ["LMD102"], path
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "# uvx --from lmdeploy==0.12.3 lmdeploy\n",
+        "echo lmdeploy-0.12.3-cp310-none.whl\n",
+        "pip install 'lmdeploy~=0.12.3'\n",
+        "pip install 'lmdeploy!=0.12.3'\n",
+        "git clone -b v0.12.3 https://github.com/vllm-project/vllm && pip install lmdeploy\n",
+        "pip install https://github.com/InternLM/lmdeploy/archive/main.zip\n",
+        "cd lmdeploy-0.12.3\n",
+    ],
+)
+def test_what_is_no_installation_names_no_release(written: str) -> None:
+    """A comment, an echo, a range, another project's tag, a branch, a folder."""
+    command = f"{written}lmdeploy serve api_server /models/chat --trust-remote-code\n"
+    assert "LMD102" not in {finding.rule.id for finding in review("x.sh", command).findings}
+
+
 @pytest.mark.parametrize(("cards", "found"), [("L4:1, A10G:1", True), ("L4:2, A10G:2", False), ("L4:1, L40S:2", False)])
 def test_machines_of_skypilot_have_cards(cards: str, found: bool) -> None:
     """If each of the machines that it may choose has too few, the server does not start."""
