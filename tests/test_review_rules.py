@@ -143,3 +143,35 @@ def assert_fixed(rule: Rule, row: dict[str, Any], before: engine.Review, text: s
     assert len(after.findings) < len(before.findings), text
     assert len(after.script.launches) == len(before.script.launches), text
     assert len(after.script.problems) <= len(before.script.problems), text
+
+
+CONFIGURED = "from lmdeploy import pipeline, {0}\npipe = pipeline('/models/chat', backend_config={0}({1}))\n"
+
+
+@pytest.mark.parametrize(
+    ("config", "given", "refused"),
+    [
+        ("TurbomindEngineConfig", "session_len='8k'", True),
+        ("TurbomindEngineConfig", "cache_max_entry_count='high'", True),
+        ("TurbomindEngineConfig", "model_format='int4'", True),
+        ("TurbomindEngineConfig", "quant_policy='int8'", True),
+        ("TurbomindEngineConfig", "quant_policy=3", True),
+        ("PytorchEngineConfig", "device_type='gpu'", True),
+        ("PytorchEngineConfig", "distributed_executor_backend='mpi'", True),
+        ("PytorchEngineConfig", "quant_policy=3", True),
+        ("PytorchEngineConfig", "quant_policy='int8'", True),
+        ("PytorchEngineConfig", "model_format='int4'", True),
+        ("PytorchEngineConfig", "max_batch_size='auto'", True),
+        ("TurbomindEngineConfig", "session_len=None, model_format=None, max_batch_size=None, hf_overrides=None", False),
+        ("TurbomindEngineConfig", "tp='2', session_len='8192', tp=2.0", False),
+        ("TurbomindEngineConfig", "devices=[0, 1], enable_prefix_caching=True, model_format='awq'", False),
+        ("TurbomindEngineConfig", "session_len=8 * 1024, quant_policy=QuantPolicy.INT8", False),
+        ("PytorchEngineConfig", "device_type='ascend', quant_policy=8, model_format='fp8'", False),
+        ("PytorchEngineConfig", "cudagraph_capture_batch_sizes=[1, 2], adapters={'a': 'b'}, role=EngineRole.Hybrid", False),
+        ("PytorchEngineConfig", "eager_mode=1, distributed_executor_backend='ray', quant_policy=16", False),
+    ],
+)  # fmt: skip
+def test_the_configuration_of_an_engine_refuses_values(config: str, given: str, refused: bool) -> None:
+    """In Python no parser reads them: 0.18.0 lmdeploy/messages.py and the engines refuse them."""
+    found = {finding.rule.id for finding in review("a.py", CONFIGURED.format(config, given)).findings}
+    assert (bool(found & {"LMD105", "LMD106"})) == refused

@@ -21,7 +21,13 @@ NAMED_IMAGE = pattern(rf"[\"'](?:[\w.:-]+/)+lmdeploy:v?{VERSION}(?![\d.])")
 PULLED_IMAGE = pattern(rf"(?:[\"'\s]|//)(?:[\w.:#-]+/)+lmdeploy:v?{VERSION}(?![\d.])")
 METADATA = pattern(r"(?m)^# /// script[ \t]*\n(?:#[^\n]*\n)*?# ///[ \t]*$")
 """The requirements in the comments of a Python script, which uv and pipx install."""
-INSTALLED = pattern(rf"\blmdeploy(?:\[[\w,-]*\])?\s*={{1,3}}\s*[\"']?{VERSION}(?![\d.*])")
+INSTALLED = pattern(
+    rf"\blmdeploy(?:\[[\w,-]*\])?\s*(?:={{1,3}}|@)\s*[\"']?{VERSION}(?![\d.*])"
+    rf"|\blmdeploy-{VERSION}(?=(?:\+\w+)?-(?:cp|py)\d)"  # a wheel
+    rf"|/lmdeploy(?:\.git@|@|/archive/(?:refs/tags/)?)v?{VERSION}(?![\d*]|\.\d)"  # a tag
+    rf"|\bgit clone\b(?=[^\n;&|]*/lmdeploy(?:\.git)?[\"']?(?:\s|$))[^\n;&|]*?\s(?:-b|--branch)[ =]v?{VERSION}(?![\d.])"
+)
+"""A release that is installed: its number, that of a wheel, a tag of the source."""
 # In uv.lock, poetry.lock and pixi.lock; in Pipfile.lock.
 LOCKED = pattern(
     rf"name[\"']?\s*[=:]\s*[\"']lmdeploy[\"'],?\s*version[\"']?\s*[=:]\s*[\"']{VERSION}"
@@ -32,8 +38,10 @@ BESIDE = (
     *("Pipfile.lock", "pixi.lock", "environment.yml", "environment.yaml", "conda.yaml", "conda.yml", "Dockerfile"),
 )
 """Files that pin what is installed, the surest first."""
-GETS = frozenset({"install", "pull", "import"})
-"""Words of commands that fetch what is run later: of pip and conda, of docker, apptainer and enroot."""
+GETS = frozenset({"install", "pull", "import", "add", "create", "clone"})
+"""Words of commands that fetch what is run later, of pip, conda, docker, apptainer, enroot and git."""
+RUNS = pattern(r"\b(?:uvx?|pipx)\b[^;&|#]*$")
+"""What installs a release to run it, in the line before it."""
 CODE = ("python", "steps", "docker", "program")
 """Kinds whose installations are no shell calls."""
 
@@ -93,16 +101,17 @@ def _installations(script: Script) -> Iterator[Pinned]:
     named = image.finditer(script.text) if script.kind in ("python", "program", "bash") else ()
     metadata = METADATA.search(script.text) if script.kind == "python" else None
     yield from (Pinned(match[1], script.place(*match.span(1))) for match in _of_variables(script))
-    for match in (*(INSTALLED.finditer(script.text) if "==" in script.text else ()), *named):
+    for match in (*INSTALLED.finditer(script.text), *named):
         shown = any(comment.place.start <= match.start() < comment.place.end for comment in script.comments)
         shown = shown and not (metadata and metadata.start() <= match.start() < metadata.end())
         calls = (call for call in script.calls if call.place.start <= match.start() < call.place.end)
-        line = script.text[script.text.rfind("\n", 0, match.start()) + 1 : match.start()]
-        page = script.kind == "markdown" and "install" in line
+        before = script.text[: match.start()].replace("\\\n", " ")
+        line = before[before.rfind("\n") + 1 :]
+        alone = (script.kind == "markdown" and "install" in line) or RUNS.search(line)
         if not shown and (
-            page or script.kind in CODE or any(GETS & {word.value for word in call.words} for call in calls)
+            alone or script.kind in CODE or any(GETS & {word.value for word in call.words} for call in calls)
         ):
-            yield Pinned(match[1], script.place(*match.span()))
+            yield Pinned(match[match.lastindex or 1], script.place(*match.span()))
 
 
 @lru_cache(maxsize=64)

@@ -26,7 +26,7 @@ LAUNCH = pattern(
     rf"|\blmdeploy\.serve\.(?:openai\.api_server|proxy\.proxy)\b|-m{_GAP}lmdeploy\.serve\.\w+"
 )
 NAME = pattern(r"lmdeploy", re.IGNORECASE)
-INSTALLED_AS = pattern(r"\blmdeploy(?:\[[\w,-]*\])?={2,3}[\"']?\$(?:\{\{?[ \t]*(?:\w+\.)*)?(\w+)")
+INSTALLED_AS = pattern(r"\blmdeploy(?:\[[\w,-]*\])?(?:={2,3}|-|(?:\.git)?@v?)[\"']?\$(?:\{\{?[ \t]*(?:\w+\.)*)?(\w+)")
 """An installation whose release is a variable."""
 # Options whose value no rule judges, or which must not stand in a file.
 UNJUDGED = frozenset({"--api-keys", "--revision", "--model-name", "--download-dir", "--served-model-name"})

@@ -14,7 +14,7 @@ _WRAPPERS = """
     mpiexec conda mamba micromamba uv uvx poetry pipenv pdm apptainer singularity nsys strace ltrace gosu su-exec
     tini dumb-init unbuffer catchsegv screen tmux env proxychains proxychains4 xvfb-run systemd-run flock chroot
     unshare cgexec runuser su accelerate kubectl oc ssh eval torchrun hatch rye pixi script watch xargs
-    start-stop-daemon sbatch salloc parallel ansible gcloud pdsh clush wsl bsub qsub at
+    start-stop-daemon sbatch salloc pipx parallel ansible gcloud pdsh clush wsl bsub qsub at
 """
 WRAPPERS = frozenset(_WRAPPERS.split())
 SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ash", "ksh"})
@@ -27,6 +27,7 @@ _QUIET = """
 """
 QUIET = frozenset(_QUIET.split())
 PYTHON = pattern(r"(?:pypy|python)[\d.]*")
+PINNED = pattern(r"lmdeploy(?:\[[\w,-]*\])?(?:@|={2,3})[\w.]+")
 TOOLS = frozenset({"lite", "chat", "convert", "check_env"})
 DEEPEST = 12
 
@@ -50,8 +51,9 @@ class Unwrapped:
 
 
 def program(field: Field) -> str:
-    """Return a program's name without its folder."""
-    return (field.value or "").rpartition("/")[2]
+    """Return a program's name without its folder and, of LMDeploy as uvx and pipx install it, without its release."""
+    name = (field.value or "").rpartition("/")[2]
+    return "lmdeploy" if PINNED.fullmatch(name) else name
 
 
 def unwrap(page: SourceText, fields: Sequence[Field], environment: dict[str, Word]) -> Unwrapped:
