@@ -167,11 +167,13 @@ CONFIGURED = "from lmdeploy import pipeline, {0}\npipe = pipeline('/models/chat'
         ("TurbomindEngineConfig", "devices=[0, 1], enable_prefix_caching=True, model_format='awq'", False),
         ("TurbomindEngineConfig", "session_len=8 * 1024, quant_policy=QuantPolicy.INT8", False),
         ("PytorchEngineConfig", "device_type='ascend', quant_policy=8, model_format='fp8'", False),
-        ("PytorchEngineConfig", "cudagraph_capture_batch_sizes=[1, 2], adapters={'a': 'b'}, role=EngineRole.Hybrid", False),
+        ("PytorchEngineConfig", "cudagraph_capture_batch_sizes=[1, 2], adapters={'a': 'b'}", False),
+        ("PytorchEngineConfig", "), session_len=int(4096", False),
+        ("PytorchEngineConfig", "cudagraph_capture_batch_sizes=[]", False),
         ("PytorchEngineConfig", "eager_mode=1, distributed_executor_backend='ray', quant_policy=16", False),
     ],
-)  # fmt: skip
+)
 def test_the_configuration_of_an_engine_refuses_values(config: str, given: str, refused: bool) -> None:
     """In Python no parser reads them: 0.18.0 lmdeploy/messages.py and the engines refuse them."""
-    found = {finding.rule.id for finding in review("a.py", CONFIGURED.format(config, given)).findings}
+    found = {finding.rule.id for finding in engine.review("a.py", CONFIGURED.format(config, given)).findings}
     assert (bool(found & {"LMD105", "LMD106"})) == refused

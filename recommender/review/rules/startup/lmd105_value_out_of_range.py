@@ -2,7 +2,8 @@
 
 ## What it does
 Reports numbers that the parser accepts but the engine or server does not: a port above 65535, zero GPUs, a batch
-below one, a KV block length that the GPU's kernels cannot use, and FP8 or TurboQuant KV caches on TurboMind.
+below one, a KV block length that the GPU's kernels cannot use, and FP8 or TurboQuant KV caches on TurboMind. In
+Python, where no parser reads them, also text for a number and words that are not among the choices.
 
 ## Why
 TurboMind stores the KV cache in 16, 8 or 4 bits. It rejects the newer `--quant-policy` values 16 and 17. It accepts
@@ -18,6 +19,7 @@ Use a value within the range that the message names:
     lmdeploy serve api_server internlm/internlm2_5-7b-chat --server-port 23333
 """
 
+from recommender.common.pattern import pattern
 from recommender.knowledge import option_values
 from recommender.review import checks
 from recommender.review.launch_settings import LaunchSetting
@@ -26,6 +28,10 @@ from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 RANGES = ("block-length-ampere", "block-length-before-ampere", "block-length-pytorch")
 OTHERS = frozenset({"cache-max-entry-count", "omp-num-threads"})
 """Options whose range has a rule of its own."""
+CHOSEN = frozenset({"device", "distributed-executor-backend", "model-format", "moe-a2a-backend"})
+"""Options among whose words the configuration of an engine, or the engine, chooses in Python, too."""
+IN_PYTHON = pattern(r"|None|True|False|.*\s.*|[-+]?\d+\.0*")
+"""What stands for a default or a list, is not read, or is converted, where a whole number is wanted."""
 DTYPES = ("auto", "float16", "bfloat16")
 """What an engine's configuration takes."""
 
@@ -43,10 +49,12 @@ DTYPES = ("auto", "float16", "bfloat16")
 def rule(case: Case) -> Diagnostics:
     refused = set()
     for name, setting in case.settings.items():
-        refusal = None if name in OTHERS else _refusal(case, setting)
-        if refusal:
+        refusal = _refusal(case, setting)
+        if refusal and not (name in OTHERS and refusal.by == "range"):
             refused.add(name)
-            message = f"{setting.option.name} {setting.text} is out of range; use {refusal.wanted}."
+            within = refusal.by == "range" or setting.id in CHOSEN
+            wrong = f"is out of range; use {refusal.wanted}" if within else f"is not {refusal.wanted}"
+            message = f"{setting.option.name} {setting.text} {wrong}."
             yield Diagnostic(checks.at(setting), message, "LMDeploy rejects the value, or cannot serve with it.")
     for violation in checks.broken(case, *RANGES):
         if violation.settings and violation.settings[0].id not in refused:
@@ -62,26 +70,34 @@ def _refusal(case: Case, setting: LaunchSetting) -> option_values.Refusal | None
         return None
     accepted = era or store.environment.get(setting.id) or store.client.get(setting.id)
     refusal = option_values.refuse(accepted, setting.text, checks.python(case)) if accepted else None
-    return refusal if refusal and refusal.by == "range" else None
+    if refusal is None or refusal.by == "range" or accepted is None:
+        return refusal
+    judged = setting.id in CHOSEN if accepted.choices else accepted.type in ("int", "float")
+    return refusal if checks.python(case) and judged and not IN_PYTHON.fullmatch(setting.text) else None
 
 
 def _kv_bits(case: Case) -> Diagnostics:
-    """Report a precision of the KV cache that the parser accepts but TurboMind cannot run."""
-    flags = case.resolved.store.flags
+    """Report a precision of the KV cache that the parser accepts but TurboMind cannot run.
+
+    A configuration in Python knows no names, and no parser reads its numbers.
+    """
+    flags, python = case.resolved.store.flags, checks.python(case)
     given = ((flags[name], setting) for name, setting in case.settings.items() if name in flags)
-    for option, setting in given if checks.engine(case) == checks.TURBOMIND else ():
+    for option, setting in given if python or checks.engine(case) == checks.TURBOMIND else ():
         era = checks.era(case, option)
-        if setting.text is None or era is None or option_values.runs_on_turbomind(option, setting.text):
+        if setting.text is None or era is None or not option.encodings:
             continue
-        choices = (encoding.text for encoding in option.encodings if encoding.text in era.choices)
-        python = case.launch.starts == "pipeline"  # its configuration knows no names
-        known = ", ".join(text for text in choices if text.isdecimal() or not python)
-        if not option_values.refuse(era, setting.text):
-            message = f"{setting.option.name} {setting.text} works on the PyTorch engine only."
-            yield Diagnostic(checks.at(setting), message, f"TurboMind accepts {known}.")
-        elif python:  # no parser reads it
+        turbomind = checks.engine(case) == checks.TURBOMIND
+        refused = option_values.refuse(era, setting.text) or (python and not setting.text.isdecimal())
+        encoded = [encoding.text for encoding in option.encodings if encoding.text in era.choices]
+        texts = encoded if turbomind else era.choices
+        known = ", ".join(text for text in texts if text.isdecimal() or not python)
+        if python and refused:
             message = f"{setting.option.name} {setting.text} is out of range; use {known}."
             yield Diagnostic(checks.at(setting), message, "The configuration refuses the value.")
+        elif turbomind and not refused and not option_values.runs_on_turbomind(option, setting.text):
+            message = f"{setting.option.name} {setting.text} works on the PyTorch engine only."
+            yield Diagnostic(checks.at(setting), message, f"TurboMind accepts {known}.")
 
 
 def _dtype(case: Case) -> Diagnostics:
